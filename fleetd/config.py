@@ -1,0 +1,210 @@
+"""The daemon's settings, from defaults, a TOML file and the environment; imports paths and wire.
+
+Every value knows where it came from, so that ``fleetctl config`` can say it. A wrong value stops
+the start with a message that names the key, the value and what is allowed.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, field
+
+from . import paths
+from .wire.requests.system import Setting
+
+Positive = Annotated[int, Meta(ge=1)]
+Ms = Annotated[int, Meta(ge=1, le=30 * 86_400_000)]
+Days = Annotated[int, Meta(ge=0, le=36_500)]
+LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
+
+
+class ConfigError(Exception):
+    """A setting is wrong; the text names the key, the value and what is allowed."""
+
+
+class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Base of the sections of the file."""
+
+
+class Paths(Section, frozen=True, kw_only=True):
+    """Where the daemon keeps its things; an empty value means the default."""
+
+    database: str = ""
+    checkpoints: str = ""
+    socket: str = ""
+
+
+class Limits(Section, frozen=True, kw_only=True):
+    """How much a client may send, and how long it may take."""
+
+    line_bytes: Annotated[int, Meta(ge=1_024, le=64 * 1024 * 1024)] = 1024 * 1024
+    depth: Annotated[int, Meta(ge=4, le=500)] = 64
+    batch: Positive = 50
+    connections: Positive = 256
+    requests_in_flight: Positive = 32
+    line_timeout_ms: Ms = 5_000
+    reply_timeout_ms: Ms = 10_000
+    checkpoints_per_mission: Annotated[int, Meta(ge=4)] = 100
+    checkpoint_bytes: Annotated[int, Meta(ge=10_000)] = 1_000_000
+
+
+class Retention(Section, frozen=True, kw_only=True):
+    """How long things stay."""
+
+    days: Days = 7
+    keep: Positive = 3
+    completed_days: Days = 30
+
+
+class Detection(Section, frozen=True, kw_only=True):
+    """When a mission counts as silent."""
+
+    threshold_ms: Ms = 300_000
+
+
+class Locks(Section, frozen=True, kw_only=True):
+    """How long a lease lasts by default."""
+
+    lease_ms: Ms = 600_000
+
+
+class Prompt(Section, frozen=True, kw_only=True):
+    """How long a recovery prompt may be."""
+
+    max_chars: Annotated[int, Meta(ge=500, le=9_500)] = 9_500
+
+
+class Config(Section, frozen=True, kw_only=True):
+    """Every setting of the daemon."""
+
+    log_level: LogLevel = "INFO"
+    paths: Paths = field(default_factory=Paths)
+    limits: Limits = field(default_factory=Limits)
+    retention: Retention = field(default_factory=Retention)
+    detection: Detection = field(default_factory=Detection)
+    locks: Locks = field(default_factory=Locks)
+    prompt: Prompt = field(default_factory=Prompt)
+
+    @property
+    def database(self) -> Path:
+        """Return the database file."""
+        return Path(self.paths.database)
+
+    @property
+    def checkpoints(self) -> Path:
+        """Return the directory of checkpoint files."""
+        return Path(self.paths.checkpoints)
+
+    @property
+    def socket(self) -> Path:
+        """Return the path of the socket."""
+        return Path(self.paths.socket)
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """A configuration and where each of its values came from."""
+
+    config: Config
+    origins: dict[str, str]
+    file: Path
+
+    def settings(self) -> list[Setting]:
+        """Return every value with its origin, in the order of the sections."""
+        flat = flatten(msgspec.to_builtins(self.config))
+        return [
+            Setting(key=key, value=value, origin=self.origins.get(key, "default"))
+            for key, value in flat.items()
+        ]
+
+
+_ENVIRONMENT: dict[str, tuple[str, ...]] = {
+    "FLEET_LOG_LEVEL": ("log_level",),
+    "FLEET_DB_PATH": ("paths", "database"),
+    "FLIGHTLINE_DIR": ("paths", "checkpoints"),
+    "FLEET_SOCKET": ("paths", "socket"),
+    "FLEET_ACTIVITY_THRESHOLD_MS": ("detection", "threshold_ms"),
+}
+
+
+def load(env: Mapping[str, str] = os.environ) -> Loaded:
+    """Read file and environment; raises ConfigError for a value that cannot stand."""
+    file = paths.config_path(env)
+    tree = _read_file(file)
+    origins = {key: f"file {file}" for key in flatten(tree)}
+    _convert(tree, f"in {file}")
+    for variable, where in _ENVIRONMENT.items():
+        if text := env.get(variable):
+            _place(tree, where, _environment_value(variable, text))
+            origins[".".join(where)] = f"environment {variable}"
+    _fill_paths(tree, env)
+    return Loaded(_convert(tree, "in the environment"), origins, file)
+
+
+def _read_file(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The configuration file {file} cannot be read: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"The configuration file {file} is not TOML: {error}") from error
+
+
+def _environment_value(variable: str, text: str) -> Any:
+    if variable == "FLEET_ACTIVITY_THRESHOLD_MS":
+        try:
+            return int(text)
+        except ValueError:
+            raise ConfigError(
+                f"FLEET_ACTIVITY_THRESHOLD_MS is {text!r}; expected a whole number of "
+                "milliseconds, 1 or more."
+            ) from None
+    if variable == "FLEET_LOG_LEVEL":
+        return text.upper()
+    return text
+
+
+def _place(tree: dict[str, Any], where: tuple[str, ...], value: Any) -> None:
+    for name in where[:-1]:
+        tree = tree.setdefault(name, {})
+    tree[where[-1]] = value
+
+
+def _fill_paths(tree: dict[str, Any], env: Mapping[str, str]) -> None:
+    """Make the paths whole: the environment's, else the file's, else the platform's."""
+    section = tree.setdefault("paths", {})
+    if env.get("FLIGHTLINE_DIR") or not section.get("checkpoints"):
+        section["checkpoints"] = str(paths.checkpoints_path(env))
+    if not section.get("database"):
+        section["database"] = str(paths.database_path(env))
+    if not section.get("socket"):
+        section["socket"] = str(paths.socket_path(env))
+    for name, value in section.items():
+        section[name] = str(Path(value).expanduser().absolute())
+
+
+def _convert(tree: dict[str, Any], where: str) -> Config:
+    try:
+        return msgspec.convert(tree, Config)
+    except msgspec.ValidationError as error:
+        text, _, path = str(error).partition(" - at `$")
+        key = path.strip("`.") or "the file"
+        value = flatten(tree).get(key)
+        shown = f" is {value!r}" if value is not None else ""
+        raise ConfigError(f"Setting {key}{shown} {where}: {text}.") from error
+
+
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Turn nested sections into dotted keys: ``{"a": {"b": 1}}`` -> ``{"a.b": 1}``."""
+    flat: dict[str, Any] = {}
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            flat |= flatten(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat

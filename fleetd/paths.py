@@ -1,0 +1,85 @@
+"""Where things lie on this machine, decided by platformdirs and the environment; makes nothing."""
+
+import os
+import stat
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+APP = "fleet"
+# sun_path holds 108 bytes on Linux and 104 on the BSDs and macOS, the closing NUL included.
+SOCKET_PATH_MAX = 103 if sys.platform == "darwin" else 107
+
+
+class PathRefused(Exception):  # noqa: N818 - a refusal is not always an error of ours
+    """A path cannot be used; the text says why and what to do."""
+
+
+def _dirs() -> tuple[Path, Path, Path]:
+    # Imported here: a command that is told its socket needs no platformdirs (15 ms).
+    from platformdirs import PlatformDirs
+
+    dirs = PlatformDirs(APP, appauthor=False)
+    return dirs.user_data_path, dirs.user_state_path, dirs.user_config_path
+
+
+def database_path(env: Mapping[str, str] = os.environ) -> Path:
+    """Return the database file: ``FLEET_DB_PATH`` or ``squawk.db`` in the data directory."""
+    if value := env.get("FLEET_DB_PATH"):
+        return Path(value).expanduser()
+    return _dirs()[0] / "squawk.db"
+
+
+def checkpoints_path(env: Mapping[str, str] = os.environ) -> Path:
+    """Return the directory of checkpoint files, inside ``FLIGHTLINE_DIR`` or ``~/.flightline``."""
+    base = env.get("FLIGHTLINE_DIR") or "~/.flightline"
+    return Path(base).expanduser() / "checkpoints"
+
+
+def config_path(env: Mapping[str, str] = os.environ) -> Path:
+    """Return the configuration file: ``FLEET_CONFIG`` or ``config.toml``."""
+    if value := env.get("FLEET_CONFIG"):
+        return Path(value).expanduser()
+    return _dirs()[2] / "config.toml"
+
+
+def state_path() -> Path:
+    """Return the directory for state that is neither data nor configuration."""
+    return _dirs()[1]
+
+
+def socket_path(env: Mapping[str, str] = os.environ) -> Path:
+    """Return the socket: ``FLEET_SOCKET``, the runtime directory, else the state directory.
+
+    Never ``/tmp``, where anybody could have put something first.
+    """
+    if value := env.get("FLEET_SOCKET"):
+        return Path(value).expanduser()
+    return _runtime_dir(env) / "fleetd.sock"
+
+
+def _runtime_dir(env: Mapping[str, str]) -> Path:
+    if (value := env.get("XDG_RUNTIME_DIR")) and Path(value).is_absolute():
+        return Path(value) / APP
+    per_user = Path(f"/run/user/{os.getuid()}")
+    if _is_ours(per_user):
+        return per_user / APP
+    return state_path()
+
+
+def _is_ours(directory: Path) -> bool:
+    try:
+        info = directory.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(info.st_mode) and info.st_uid == os.getuid()
+
+
+def check_socket_length(path: Path) -> None:
+    """Raise PathRefused when the kernel could not take the path as a socket address."""
+    length = len(os.fsencode(path))
+    if length > SOCKET_PATH_MAX:
+        raise PathRefused(
+            f"The socket path is {length} bytes long, {SOCKET_PATH_MAX} are allowed: {path}. "
+            "Set FLEET_SOCKET to a shorter path."
+        )

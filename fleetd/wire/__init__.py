@@ -1,0 +1,1 @@
+"""What crosses the socket: requests, records, events, errors, frames; stdlib and msgspec only."""

@@ -1,0 +1,50 @@
+"""The shape of a request: one Struct is one method; must not know any particular method."""
+
+from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args
+
+import msgspec
+from msgspec import Meta
+
+R = TypeVar("R")
+
+IdempotencyKey = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=200,
+        description="A second call with the same method and key within 24 h returns the first "
+        "result and changes nothing.",
+    ),
+]
+
+
+class Request(msgspec.Struct, Generic[R], frozen=True, forbid_unknown_fields=True):
+    """Parameters of one method; the type argument is the method's result.
+
+    A subclass names its method in ``method``. Field order is the order of by-position parameters.
+    """
+
+    method: ClassVar[str] = ""
+
+
+class Query(Request[R], frozen=True):
+    """A request that changes nothing."""
+
+
+class Mutation(Request[R], frozen=True, kw_only=True):
+    """A request that may change the store; it is answered after COMMIT."""
+
+    idempotency_key: IdempotencyKey | None = None
+
+
+def result_type(request: type[Request[Any]]) -> Any:
+    """Return the type of a method's result, read from ``Query[...]`` or ``Mutation[...]``."""
+    for base in getattr(request, "__orig_bases__", ()):
+        if args := get_args(base):
+            return args[0]
+    raise TypeError(f"{request.__name__} does not name its result: write Mutation[Result]")
+
+
+def positional_fields(request: type[Request[Any]]) -> tuple[str, ...]:
+    """Return the wire names of by-position parameters, in order."""
+    return tuple(name for name in request.__struct_encode_fields__ if name != "idempotency_key")

@@ -1,0 +1,386 @@
+"""The payload of every event type the daemon writes; must not hold rules.
+
+A payload names its type and whether it is activity: something an agent or a person did. What the
+daemon says by itself is never activity, or it would keep a silent mission looking alive.
+"""
+
+from typing import Any, ClassVar
+
+import msgspec
+
+from .types import StorageLocation, Trigger
+
+
+class Payload(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all payloads."""
+
+    type: ClassVar[str] = ""
+    activity: ClassVar[bool] = True
+
+
+class MissionCreated(Payload, frozen=True, kw_only=True):
+    """A mission came into being."""
+
+    type = "mission_created"
+    title: str
+
+
+class MissionStarted(Payload, frozen=True, kw_only=True):
+    """Work on a mission began."""
+
+    type = "mission_started"
+
+
+class MissionUpdated(Payload, frozen=True, kw_only=True):
+    """Fields of a mission changed; ``fields`` names them."""
+
+    type = "mission_updated"
+    fields: list[str]
+
+
+class MissionCompleted(Payload, frozen=True, kw_only=True):
+    """A mission reached its goal."""
+
+    type = "mission_completed"
+    checkpoint_id: str
+
+
+class MissionFailed(Payload, frozen=True, kw_only=True):
+    """A mission was given up as failed."""
+
+    type = "mission_failed"
+    reason: str
+
+
+class MissionCancelled(Payload, frozen=True, kw_only=True):
+    """A mission was called off."""
+
+    type = "mission_cancelled"
+    reason: str
+
+
+class SortieEvent(Payload, frozen=True, kw_only=True):
+    """What the sortie events share."""
+
+    sortie_id: str
+    title: str
+
+
+class SortieCreated(SortieEvent, frozen=True, kw_only=True):
+    """A sortie was added to a mission."""
+
+    type = "sortie_created"
+
+
+class SortieAssigned(SortieEvent, frozen=True, kw_only=True):
+    """A sortie was given to an agent."""
+
+    type = "sortie_assigned"
+    assigned_to: str
+
+
+class SortieStarted(SortieEvent, frozen=True, kw_only=True):
+    """An agent began a sortie."""
+
+    type = "sortie_started"
+
+
+class SortieProgressed(SortieEvent, frozen=True, kw_only=True):
+    """An agent reported progress."""
+
+    type = "sortie_progressed"
+    percent: int
+    notes: str | None
+
+
+class SortieBlocked(SortieEvent, frozen=True, kw_only=True):
+    """A sortie cannot go on."""
+
+    type = "sortie_blocked"
+    reason: str
+
+
+class SortieUnblocked(SortieEvent, frozen=True, kw_only=True):
+    """A sortie can go on again."""
+
+    type = "sortie_unblocked"
+
+
+class SortieCompleted(SortieEvent, frozen=True, kw_only=True):
+    """A sortie is done."""
+
+    type = "sortie_completed"
+
+
+class SortieFailed(SortieEvent, frozen=True, kw_only=True):
+    """A sortie was given up."""
+
+    type = "sortie_failed"
+    reason: str
+
+
+class SortieRemoved(SortieEvent, frozen=True, kw_only=True):
+    """A sortie that nobody had begun was taken out of its mission."""
+
+    type = "sortie_removed"
+
+
+class AgentRegistered(Payload, frozen=True, kw_only=True):
+    """An agent started or came back."""
+
+    type = "agent_registered"
+    role: str
+    harness: str | None
+    pid: int | None
+
+
+class AgentNoted(Payload, frozen=True, kw_only=True):
+    """An agent declared what it did last, what comes next, what blocks it."""
+
+    type = "agent_noted"
+    last_action: str | None
+    next_steps: list[str]
+    blockers: list[str]
+
+
+class AgentDeregistered(Payload, frozen=True, kw_only=True):
+    """An agent left in good order."""
+
+    type = "agent_deregistered"
+    reason: str | None
+
+
+class LockEvent(Payload, frozen=True, kw_only=True):
+    """What the lock events share."""
+
+    lock_id: str
+    file: str
+    held_by: str
+
+
+class LockAcquired(LockEvent, frozen=True, kw_only=True):
+    """A lock was granted."""
+
+    type = "lock_acquired"
+    purpose: str
+    fencing_token: int
+
+
+class LockRenewed(LockEvent, frozen=True, kw_only=True):
+    """A holder prolonged its lease."""
+
+    type = "lock_renewed"
+
+
+class LockReleased(LockEvent, frozen=True, kw_only=True):
+    """A holder gave its lock back."""
+
+    type = "lock_released"
+
+
+class LockForceReleased(LockEvent, frozen=True, kw_only=True):
+    """Somebody took a lock away from its holder."""
+
+    type = "lock_force_released"
+    reason: str
+
+
+class MessageSent(Payload, frozen=True, kw_only=True):
+    """A letter was posted."""
+
+    type = "message_sent"
+    message_id: str
+    to: list[str]
+    subject: str
+
+
+class MessageAcked(Payload, frozen=True, kw_only=True):
+    """A recipient said that a letter is dealt with."""
+
+    type = "message_acked"
+    message_id: str
+
+
+class ErrorReported(Payload, frozen=True, kw_only=True):
+    """An agent met an error."""
+
+    type = "error_reported"
+    kind: str
+    name: str
+    message: str
+    status: int | None
+
+
+class FleetCheckpointed(Payload, frozen=True, kw_only=True):
+    """A checkpoint was taken; activity only when a person or agent asked for it."""
+
+    type = "fleet_checkpointed"
+    activity = False
+    checkpoint_id: str
+    mission_id: str
+    trigger: Trigger
+    progress_percent: int
+    sortie_count: int
+    lock_count: int
+    message_count: int
+
+
+class CheckpointCreated(Payload, frozen=True, kw_only=True):
+    """A checkpoint is stored; ``storage_locations`` says where."""
+
+    type = "checkpoint_created"
+    activity = False
+    checkpoint_id: str
+    mission_id: str
+    trigger: Trigger
+    storage_locations: list[StorageLocation]
+
+
+class CheckpointDeleted(Payload, frozen=True, kw_only=True):
+    """A checkpoint was deleted on request."""
+
+    type = "checkpoint_deleted"
+    activity = False
+    checkpoint_id: str
+
+
+class CheckpointsPruned(Payload, frozen=True, kw_only=True):
+    """Old checkpoints went."""
+
+    type = "checkpoints_pruned"
+    activity = False
+    deleted: int
+    freed_bytes: int
+
+
+class BackupFailed(Payload, frozen=True, kw_only=True):
+    """A checkpoint's file could not be written; the row stays and the file is tried again."""
+
+    type = "backup_failed"
+    activity = False
+    checkpoint_id: str
+    error: str
+
+
+class FleetRecovered(Payload, frozen=True, kw_only=True):
+    """A mission was brought back; the fields are the union of both source documents'."""
+
+    type = "fleet_recovered"
+    activity = False
+    checkpoint_id: str
+    mission_id: str
+    recovered_sorties: int
+    recovered_locks: int
+    requeued_messages: int
+    recovery_duration_ms: int
+    sorties_restored: int
+    locks_restored: int
+    messages_requeued: int
+    errors: int
+    warnings: int
+    progress: int
+
+
+class SortieRestored(SortieEvent, frozen=True, kw_only=True):
+    """A recovery changed a sortie."""
+
+    type = "sortie_restored"
+    activity = False
+    status: str
+
+
+class RecoveryBriefed(Payload, frozen=True, kw_only=True):
+    """A recovery prompt was handed out."""
+
+    type = "recovery_briefed"
+    activity = False
+    recovery_id: str
+
+
+class ContextCompacted(Payload, frozen=True, kw_only=True):
+    """A mission fell silent: its agents have probably lost their context."""
+
+    type = "context_compacted"
+    activity = False
+    mission_id: str
+    last_activity_at: str
+    inactivity_duration_ms: int
+    checkpoint_available: bool
+    checkpoint_id: str | None
+
+
+class AgentLost(Payload, frozen=True, kw_only=True):
+    """An agent's process ended without a word."""
+
+    type = "agent_lost"
+    activity = False
+    reason: str
+
+
+class LockExpired(LockEvent, frozen=True, kw_only=True):
+    """A lease ran out; noticed when somebody else asked for the file."""
+
+    type = "lock_expired"
+    activity = False
+
+
+class LockConflicted(LockEvent, frozen=True, kw_only=True):
+    """A recovery found a lock in other hands."""
+
+    type = "lock_conflicted"
+    activity = False
+    wanted_by: str
+
+
+class MessageDelivered(Payload, frozen=True, kw_only=True):
+    """A letter reached a recipient's inbox."""
+
+    type = "message_delivered"
+    activity = False
+    message_id: str
+
+
+class MessageRequeued(Payload, frozen=True, kw_only=True):
+    """A letter waits for its recipients again."""
+
+    type = "message_requeued"
+    activity = False
+    message_id: str
+    to: list[str]
+
+
+class MessageFailed(Payload, frozen=True, kw_only=True):
+    """A letter could not be delivered."""
+
+    type = "message_failed"
+    activity = False
+    to: list[str]
+    subject: str
+    error: str
+
+
+# Types that harnesses report about an agent's work; they arrive through event.append.
+REPORTED_ACTIVITY = frozenset(
+    {
+        "agent_resumed",
+        "file_modified",
+        "command_started",
+        "command_finished",
+        "tool_failed",
+        "prompt_submitted",
+    }
+)
+
+
+def _walk(cls: type[Payload]) -> list[type[Payload]]:
+    found = [cls] if cls.type else []
+    return found + [sub for child in cls.__subclasses__() for sub in _walk(child)]
+
+
+PAYLOADS: dict[str, type[Payload]] = {cls.type: cls for cls in _walk(Payload)}
+
+
+def payload_data(payload: Payload) -> dict[str, Any]:
+    """Return a payload as the ``data`` of its event; absent values are left out."""
+    fields: dict[str, Any] = msgspec.to_builtins(payload)
+    return {name: value for name, value in fields.items() if value is not None}

@@ -1,0 +1,50 @@
+"""Bytes in, lines out, bounded; must not touch a socket, a clock or JSON."""
+
+
+class FrameTooLong(Exception):  # noqa: N818 - the frame is what is wrong
+    """A line passed the limit; where the next one begins is not known any more."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"a line is longer than {limit} bytes")
+        self.limit = limit
+
+
+class LineDecoder:
+    """Cuts a stream into lines, without their LF.
+
+    Feed bytes in as they come and take finished lines out. Memory is bounded by the limit plus
+    the largest single feed. Blank lines are skipped, a CR before the LF is dropped.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._buffer = bytearray()
+        self._scanned = 0
+
+    @property
+    def partial(self) -> bool:
+        """Whether a line has begun and its end has not come."""
+        return bool(self._buffer)
+
+    def feed(self, data: bytes) -> None:
+        """Take in bytes as they came from the peer."""
+        self._buffer += data
+
+    def next_line(self) -> bytes | None:
+        """Return the next finished line, or None when more bytes are needed.
+
+        Raises FrameTooLong, after which the stream cannot be used any more.
+        """
+        while True:
+            end = self._buffer.find(b"\n", self._scanned)
+            if end > self._limit or (end < 0 and len(self._buffer) > self._limit):
+                raise FrameTooLong(self._limit)
+            if end < 0:
+                self._scanned = len(self._buffer)
+                return None
+            line = bytes(self._buffer[:end])
+            del self._buffer[: end + 1]
+            self._scanned = 0
+            line = line.removesuffix(b"\r")
+            if line.strip():
+                return line

@@ -1,0 +1,352 @@
+"""The records that requests return; must not hold rules, only shapes.
+
+Times are ISO 8601 UTC with milliseconds, durations integers in ms, sizes bytes. A Struct here is
+both what a client receives and what the rules pass around.
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec import field
+
+from .types import (
+    AgentStatus,
+    DeliveryStatus,
+    LockStatus,
+    MissionStatus,
+    Priority,
+    RecoveryState,
+    Role,
+    Scope,
+    SortieStatus,
+    StorageLocation,
+    Trigger,
+)
+
+CHECKPOINT_VERSION = "1.0.0"
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of everything below: immutable, built by keyword, tolerant of newer fields."""
+
+
+class RecoveryContext(Record, frozen=True, kw_only=True):
+    """What an agent needs to go on, as data (source: context-survival, Checkpoint Schema)."""
+
+    last_action: str = ""
+    next_steps: list[str] = []
+    blockers: list[str] = []
+    files_modified: list[str] = []
+    mission_summary: str = ""
+    elapsed_time_ms: int = 0
+    last_activity_at: str = ""
+
+
+class Mission(Record, frozen=True, kw_only=True):
+    """A goal worked on by a fleet."""
+
+    id: str
+    title: str
+    description: str | None
+    status: MissionStatus
+    priority: Priority
+    project_dir: str | None
+    created_at: str
+    updated_at: str
+    started_at: str | None
+    completed_at: str | None
+    last_activity_at: str | None
+    total_sorties: int
+    completed_sorties: int
+    progress_percent: int
+    metadata: dict[str, Any]
+
+
+class SortieState(Record, frozen=True, kw_only=True):
+    """A sortie as a checkpoint keeps it: everything but its mission and its briefing."""
+
+    id: str
+    status: SortieStatus
+    position: int = 0
+    title: str = ""
+    description: str | None = None
+    priority: Priority = "medium"
+    assigned_to: str | None = None
+    files: list[str] = []
+    progress: int = 0
+    progress_notes: str | None = None
+    blocked_reason: str | None = None
+    result: str | None = None
+    created_at: str = ""
+    updated_at: str = ""
+    started_at: str | None = None
+    completed_at: str | None = None
+
+
+class Sortie(SortieState, frozen=True, kw_only=True):
+    """One piece of a mission, done by one agent."""
+
+    mission_id: str
+    recovery_context: RecoveryContext | None = None
+
+
+class AgentNote(Record, frozen=True, kw_only=True):
+    """What an agent declares about itself; it comes first in its recovery context."""
+
+    last_action: str | None = None
+    next_steps: list[str] = []
+    blockers: list[str] = []
+
+
+class Agent(Record, frozen=True, kw_only=True):
+    """A process that works: the dispatch or a specialist."""
+
+    id: str
+    role: Role
+    harness: str | None
+    session_id: str | None
+    pid: int | None
+    mission_id: str | None
+    cwd: str | None
+    status: AgentStatus
+    registered_at: str
+    last_seen_at: str
+    note: AgentNote | None
+
+
+class Lock(Record, frozen=True, kw_only=True):
+    """A lease on a file path, held by one agent, with a fencing token.
+
+    ``expires_at`` may be missing in a record from elsewhere; then the lease ends at
+    ``acquired_at + timeout_ms``.
+    """
+
+    id: str
+    file: str
+    held_by: str
+    acquired_at: str
+    timeout_ms: int
+    purpose: str = "edit"
+    normalized_path: str = ""
+    mission_id: str | None = None
+    expires_at: str | None = None
+    fencing_token: int = 0
+    status: LockStatus = "active"
+    released_at: str | None = None
+
+
+class Delivery(Record, frozen=True, kw_only=True):
+    """How far a message has come with one recipient."""
+
+    agent_id: str
+    status: DeliveryStatus
+    delivered_at: str | None
+    acked_at: str | None
+    attempts: int
+
+
+class Message(Record, frozen=True, kw_only=True):
+    """A letter in the Squawk mailbox."""
+
+    id: str
+    mission_id: str | None
+    thread_id: str | None
+    sender: str = field(name="from")
+    to: list[str]
+    subject: str
+    body: str | None
+    priority: Priority
+    sent_at: str
+    deliveries: list[Delivery]
+
+
+class PendingMessage(Record, frozen=True, kw_only=True):
+    """An undelivered message in a checkpoint; ``to`` names those who have not received it."""
+
+    id: str
+    sender: str = field(name="from")
+    to: list[str]
+    subject: str
+    sent_at: str
+    delivered: bool = False
+    body: str | None = None
+    thread_id: str | None = None
+    priority: Priority = "medium"
+
+
+class MissionState(Record, frozen=True, kw_only=True):
+    """Enough of a mission, kept in each checkpoint, to bring a lost database back."""
+
+    title: str
+    description: str | None = None
+    status: MissionStatus = "in_progress"
+    priority: Priority = "medium"
+    project_dir: str | None = None
+    created_at: str = ""
+    started_at: str | None = None
+
+
+class Integrity(Record, frozen=True, kw_only=True):
+    """The checksum of a checkpoint's content.
+
+    ``digest`` is the SHA-256, in hex, of the content as canonical JSON: keys sorted, no white
+    space, UTF-8 unescaped, without the fields of ``Checkpoint`` that stand beside the content.
+    """
+
+    algorithm: str = "sha256"
+    digest: str
+    format_version: int = 1
+
+
+class SourceDetail(Record, frozen=True, kw_only=True):
+    """A trigger that joined a checkpoint instead of making one of its own."""
+
+    source: str
+    agent_id: str | None
+    count: int
+    first_at: str
+    last_at: str
+
+
+class CheckpointContent(Record, frozen=True, kw_only=True):
+    """What the digest of a checkpoint covers; never changes once written."""
+
+    id: str
+    mission_id: str
+    timestamp: str
+    trigger: Trigger
+    trigger_details: str | None = None
+    progress_percent: int
+    mission: MissionState | None = None
+    sorties: list[SortieState]
+    active_locks: list[Lock]
+    pending_messages: list[PendingMessage]
+    recovery_context: RecoveryContext
+    created_by: str
+    version: str = CHECKPOINT_VERSION
+    seq: int = 0
+    undo: bool = False
+
+
+class Checkpoint(CheckpointContent, frozen=True, kw_only=True):
+    """A snapshot of a mission, with what is known about the snapshot itself.
+
+    The fields named here stand outside the digest; the row in the store is the truth for them.
+    """
+
+    integrity: Integrity | None = None
+    source_details: list[SourceDetail] = []
+    consumed_at: str | None = None
+    backed_up_at: str | None = None
+    storage_locations: list[StorageLocation] = []
+    warnings: list[str] = []
+
+
+class CheckpointSummary(Record, frozen=True, kw_only=True):
+    """One line of a list of checkpoints."""
+
+    id: str
+    mission_id: str
+    timestamp: str
+    trigger: Trigger
+    trigger_details: str | None
+    progress_percent: int
+    sortie_count: int
+    lock_count: int
+    message_count: int
+    size_bytes: int
+    consumed_at: str | None
+    undo: bool
+
+
+class RecoveryCandidate(Record, frozen=True, kw_only=True):
+    """A mission that fell silent, and the checkpoint that would bring it back."""
+
+    mission_id: str
+    mission_title: str
+    last_activity_at: str
+    inactivity_duration_ms: int
+    checkpoint_id: str | None = None
+    checkpoint_progress: int | None = None
+    checkpoint_timestamp: str | None = None
+
+
+class Restored(Record, frozen=True, kw_only=True):
+    """How many of each a recovery brought back."""
+
+    sorties: int
+    locks: int
+    messages: int
+
+
+class Kept(Record, frozen=True, kw_only=True):
+    """A sortie that a recovery left as it is, and why."""
+
+    sortie_id: str
+    reason: str
+
+
+class Change(Record, frozen=True, kw_only=True):
+    """One thing that a recovery changes: ``what`` is sortie, lock or message."""
+
+    what: str
+    id: str
+    before: str
+    after: str
+
+
+class RestoreResult(Record, frozen=True, kw_only=True):
+    """The outcome of a recovery; ``success`` says that the transaction committed."""
+
+    success: bool
+    dry_run: bool
+    recovery_id: str | None
+    checkpoint_id: str
+    undo_checkpoint_id: str | None
+    mission_id: str
+    recovery_context: RecoveryContext
+    restored: Restored
+    kept: list[Kept]
+    released_locks: list[str]
+    errors: list[str]
+    warnings: list[str]
+    prompt: str
+    would_restore: list[Change] | None = None
+
+
+class Recovery(Record, frozen=True, kw_only=True):
+    """One recovery that took place or waits to."""
+
+    id: str
+    mission_id: str
+    checkpoint_id: str
+    undo_checkpoint_id: str | None
+    agent_id: str | None
+    requested_by: str
+    scope: Scope
+    state: RecoveryState
+    created_at: str
+    briefed_at: str | None
+    resumed_at: str | None
+
+
+class Event(Record, frozen=True, kw_only=True):
+    """One line of the append-only log; ``seq`` is a total order over the whole daemon."""
+
+    seq: int
+    type: str
+    stream: str
+    timestamp: str
+    mission_id: str | None
+    agent_id: str | None
+    data: dict[str, Any]
+
+
+class Finding(Record, frozen=True, kw_only=True):
+    """Something a check found; ``fixed`` says whether it was mended on the spot."""
+
+    check: str
+    ok: bool
+    detail: str
+    subject: str | None = None
+    fixed: bool = False

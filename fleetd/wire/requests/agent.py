@@ -1,0 +1,88 @@
+"""Requests about agents; must not hold rules."""
+
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from ..base import Mutation, Query
+from ..model import Agent, Record, RecoveryCandidate
+from ..types import AgentId, AgentStatus, MissionId, Path, Role, Text
+
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
+Lines = Annotated[list[Text], Meta(max_length=200)]
+
+
+class Detection(Record, frozen=True, kw_only=True):
+    """Whether a mission waits for recovery, and which ones do; the longest silence last."""
+
+    needed: bool
+    candidates: list[RecoveryCandidate]
+
+
+class Registration(Record, frozen=True, kw_only=True):
+    """The registered agent and what waits for recovery."""
+
+    agent: Agent
+    recovery: Detection
+
+
+class AgentRegister(Mutation[Registration], frozen=True):
+    """Start an agent, or bring it back; reports missions that wait for recovery."""
+
+    method: ClassVar[str] = "agent.register"
+    agent_id: AgentId
+    role: Role
+    harness: Name | None = None
+    session_id: Name | None = None
+    pid: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
+    mission_id: MissionId | None = None
+    cwd: Path | None = None
+
+
+class AgentHeartbeat(Mutation[Agent], frozen=True):
+    """Say that an agent lives; keeps the agent alive, not its mission active."""
+
+    method: ClassVar[str] = "agent.heartbeat"
+    agent_id: AgentId
+
+
+class AgentNote(Mutation[Agent], frozen=True):
+    """Declare what an agent did last, what comes next, what blocks it.
+
+    Each field that is given replaces the one before.
+    """
+
+    method: ClassVar[str] = "agent.note"
+    agent_id: AgentId
+    last_action: Text | None = None
+    next_steps: Lines | None = None
+    blockers: Lines | None = None
+
+
+class AgentGet(Query[Agent], frozen=True):
+    """Return one agent."""
+
+    method: ClassVar[str] = "agent.get"
+    agent_id: AgentId
+
+
+class AgentPage(Record, frozen=True, kw_only=True):
+    """Agents by id."""
+
+    agents: list[Agent]
+
+
+class AgentList(Query[AgentPage], frozen=True):
+    """List agents."""
+
+    method: ClassVar[str] = "agent.list"
+    mission_id: MissionId | None = None
+    status: AgentStatus | None = None
+
+
+class AgentDeregister(Mutation[Agent], frozen=True):
+    """Leave in good order: the agent's locks are released, later mail to it fails."""
+
+    method: ClassVar[str] = "agent.deregister"
+    agent_id: AgentId
+    reason: Text | None = None

@@ -1,0 +1,135 @@
+"""Requests about checkpoints and errors; must not hold rules."""
+
+from typing import Annotated, ClassVar
+
+from msgspec import Meta, Struct
+
+from ..base import Mutation, Query
+from ..model import Checkpoint, CheckpointSummary, Record
+from ..types import (
+    AgentId,
+    CheckpointId,
+    ErrorKind,
+    Limit,
+    MissionId,
+    Path,
+    Text,
+    Trigger,
+)
+from .mission import Deleted
+from .system import Findings
+
+
+class DeclaredContext(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a caller knows; it comes first in the recovery context and is never overwritten."""
+
+    last_action: Text | None = None
+    next_steps: list[Text] = []
+    blockers: list[Text] = []
+    files_modified: list[Path] = []
+    mission_summary: Text | None = None
+
+
+class CheckpointCreate(Mutation[Checkpoint], frozen=True):
+    """Take a checkpoint of a mission, or of the mission that ``cwd`` belongs to."""
+
+    method: ClassVar[str] = "checkpoint.create"
+    mission_id: MissionId | None = None
+    cwd: Path | None = None
+    trigger: Trigger = "manual"
+    trigger_details: Text | None = None
+    created_by: AgentId = "cli"
+    recovery_context: DeclaredContext | None = None
+    wait_for_backup: bool = True
+
+
+class CheckpointGet(Query[Checkpoint], frozen=True):
+    """Return a checkpoint, from its row or else from its file."""
+
+    method: ClassVar[str] = "checkpoint.get"
+    checkpoint_id: CheckpointId
+
+
+class CheckpointLatest(Query[Checkpoint], frozen=True):
+    """Return a mission's newest checkpoint; undo checkpoints are passed over."""
+
+    method: ClassVar[str] = "checkpoint.latest"
+    mission_id: MissionId
+
+
+class CheckpointPage(Record, frozen=True, kw_only=True):
+    """Checkpoints, newest first, and how many there are in all."""
+
+    checkpoints: list[CheckpointSummary]
+    total: int
+
+
+class CheckpointList(Query[CheckpointPage], frozen=True):
+    """List checkpoints, newest first."""
+
+    method: ClassVar[str] = "checkpoint.list"
+    mission_id: MissionId | None = None
+    trigger: Trigger | None = None
+    limit: Limit = 10
+
+
+class CheckpointDelete(Mutation[Deleted], frozen=True):
+    """Delete a checkpoint, row and file."""
+
+    method: ClassVar[str] = "checkpoint.delete"
+    checkpoint_id: CheckpointId
+
+
+class CheckpointVerify(Mutation[Findings], frozen=True):
+    """Check rows and files against their digests; ``repair`` heals one copy from the other."""
+
+    method: ClassVar[str] = "checkpoint.verify"
+    mission_id: MissionId | None = None
+    checkpoint_id: CheckpointId | None = None
+    repair: bool = False
+
+
+class PrunedCheckpoint(Record, frozen=True, kw_only=True):
+    """A checkpoint that pruning takes away."""
+
+    id: str
+    mission_id: str
+    timestamp: str
+    trigger: Trigger
+    size_bytes: int
+
+
+class Pruned(Record, frozen=True, kw_only=True):
+    """What pruning took away, or would."""
+
+    deleted: int
+    freed_bytes: int
+    details: list[PrunedCheckpoint]
+
+
+class CheckpointPrune(Mutation[Pruned], frozen=True):
+    """Delete checkpoints that are past their retention."""
+
+    method: ClassVar[str] = "checkpoint.prune"
+    older_than_days: Annotated[int, Meta(ge=0, le=36_500)] | None = None
+    keep_per_mission: Annotated[int, Meta(ge=1, le=100_000)] | None = None
+    mission_id: MissionId | None = None
+    dry_run: bool = False
+
+
+class ErrorCheckpoint(Record, frozen=True, kw_only=True):
+    """The checkpoint that an error made or joined; null when no mission is concerned."""
+
+    checkpoint_id: str | None
+
+
+class ErrorReport(Mutation[ErrorCheckpoint], frozen=True):
+    """Report an error that an agent met; takes an error checkpoint of its mission."""
+
+    method: ClassVar[str] = "error.report"
+    agent_id: AgentId
+    kind: ErrorKind
+    name: Annotated[str, Meta(min_length=1, max_length=200)]
+    message: Text
+    mission_id: MissionId | None = None
+    status: Annotated[int, Meta(ge=100, le=599)] | None = None

@@ -1,0 +1,98 @@
+"""Requests about the event log and its consumers; must not hold rules."""
+
+from typing import Annotated, Any, ClassVar
+
+from msgspec import Meta
+
+from ..base import Mutation, Query
+from ..model import Event, Record
+from ..types import AgentId, EventType, Limit, MissionId, Seq, Stream
+
+Epoch = Annotated[str, Meta(min_length=1, max_length=64)]
+
+
+class EventAppend(Mutation[Event], frozen=True):
+    """Append an event; one that names an agent counts as activity."""
+
+    method: ClassVar[str] = "event.append"
+    type: EventType
+    mission_id: MissionId | None = None
+    agent_id: AgentId | None = None
+    data: dict[str, Any] = {}
+
+
+class EventPage(Record, frozen=True, kw_only=True):
+    """Events in order; ``position`` is the last ``seq`` that was looked at."""
+
+    events: list[Event]
+    position: int
+    epoch: str
+
+
+class EventList(Query[EventPage], frozen=True):
+    """List the events after ``since``."""
+
+    method: ClassVar[str] = "event.list"
+    mission_id: MissionId | None = None
+    type: EventType | None = None
+    since: Seq = 0
+    limit: Limit = 200
+
+
+class Subscription(Record, frozen=True, kw_only=True):
+    """A subscription; ``position`` is the ``seq`` it starts after."""
+
+    subscription_id: str
+    position: int
+    epoch: str
+
+
+class EventSubscribe(Query[Subscription], frozen=True):
+    """Have events sent as notifications ``event {subscription_id, event}``, without gaps.
+
+    Without ``since`` it starts at the end of the log. An ``epoch`` of another store is
+    ``incompatible``: start again without ``since``.
+    """
+
+    method: ClassVar[str] = "event.subscribe"
+    since: Seq | None = None
+    types: Annotated[list[EventType], Meta(min_length=1, max_length=100)] | None = None
+    mission_id: MissionId | None = None
+    epoch: Epoch | None = None
+
+
+class Unsubscribed(Record, frozen=True, kw_only=True):
+    """Confirms the end of a subscription."""
+
+    unsubscribed: bool
+
+
+class EventUnsubscribe(Query[Unsubscribed], frozen=True):
+    """End a subscription of this connection."""
+
+    method: ClassVar[str] = "event.unsubscribe"
+    subscription_id: Annotated[str, Meta(min_length=1, max_length=64)]
+
+
+class CursorPosition(Record, frozen=True, kw_only=True):
+    """How far a consumer has read a stream; 0 when it never did."""
+
+    position: int
+    epoch: str
+
+
+class CursorGet(Query[CursorPosition], frozen=True):
+    """Return a consumer's position in a stream."""
+
+    method: ClassVar[str] = "cursor.get"
+    consumer: AgentId
+    stream: Stream
+
+
+class CursorAdvance(Mutation[CursorPosition], frozen=True):
+    """Move a cursor forward; backwards is refused."""
+
+    method: ClassVar[str] = "cursor.advance"
+    consumer: AgentId
+    stream: Stream
+    position: Seq

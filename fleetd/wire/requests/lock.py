@@ -1,0 +1,84 @@
+"""Requests about locks; must not hold rules."""
+
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from ..base import Mutation, Query
+from ..model import Lock, Record
+from ..types import AgentId, LeaseMs, LockId, Milliseconds, MissionId, Path, Text
+
+Purpose = Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class LockAcquire(Mutation[Lock], frozen=True):
+    """Take a lease on a file; acquiring one's own lock renews it.
+
+    A relative ``file`` needs ``cwd`` or a mission with a project directory. Waits up to
+    ``wait_ms`` in order of arrival, then fails with ``lock_conflict``.
+    """
+
+    method: ClassVar[str] = "lock.acquire"
+    file: Path
+    agent_id: AgentId
+    mission_id: MissionId | None = None
+    cwd: Path | None = None
+    purpose: Purpose = "edit"
+    timeout_ms: LeaseMs | None = None
+    wait_ms: Milliseconds = 0
+
+
+class LockRenew(Mutation[Lock], frozen=True):
+    """Prolong one's own lease."""
+
+    method: ClassVar[str] = "lock.renew"
+    lock_id: LockId
+    agent_id: AgentId
+    timeout_ms: LeaseMs | None = None
+
+
+class LockRelease(Mutation[Lock], frozen=True):
+    """Give one's own lock back."""
+
+    method: ClassVar[str] = "lock.release"
+    lock_id: LockId
+    agent_id: AgentId
+
+
+class LockForceRelease(Mutation[Lock], frozen=True):
+    """Take a lock away from its holder."""
+
+    method: ClassVar[str] = "lock.force_release"
+    lock_id: LockId
+    agent_id: AgentId
+    reason: Text
+
+
+class Validity(Record, frozen=True, kw_only=True):
+    """Whether a fencing token still guards its file."""
+
+    valid: bool
+
+
+class LockCheck(Query[Validity], frozen=True):
+    """Ask whether a fencing token is the one in force for a file, given as an absolute path."""
+
+    method: ClassVar[str] = "lock.check"
+    file: Path
+    fencing_token: Annotated[int, Meta(ge=0)]
+
+
+class LockPage(Record, frozen=True, kw_only=True):
+    """Locks, oldest first."""
+
+    locks: list[Lock]
+
+
+class LockList(Query[LockPage], frozen=True):
+    """List locks; without ``active`` also those that ended."""
+
+    method: ClassVar[str] = "lock.list"
+    mission_id: MissionId | None = None
+    held_by: AgentId | None = None
+    file: Path | None = None
+    active: bool = True

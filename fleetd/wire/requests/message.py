@@ -1,0 +1,64 @@
+"""Requests about mail; must not hold rules."""
+
+from typing import Annotated, ClassVar
+
+from msgspec import Meta, field
+
+from ..base import Mutation, Query
+from ..model import Message, Record
+from ..types import AgentId, Limit, MessageId, MissionId, Priority, Text, Title
+
+ThreadId = Annotated[str, Meta(min_length=1, max_length=200)]
+Recipients = Annotated[list[AgentId], Meta(min_length=1, max_length=1_000)]
+
+
+class MessageSend(Mutation[Message], frozen=True):
+    """Post a letter; one to an agent that left is refused and names it."""
+
+    method: ClassVar[str] = "message.send"
+    sender: AgentId = field(name="from")
+    to: Recipients
+    subject: Title
+    body: Text | None = None
+    mission_id: MissionId | None = None
+    thread_id: ThreadId | None = None
+    priority: Priority = "medium"
+
+
+class MessagePage(Record, frozen=True, kw_only=True):
+    """Messages in the order of sending."""
+
+    messages: list[Message]
+
+
+class MessageInbox(Mutation[MessagePage], frozen=True):
+    """Read an agent's mail, oldest first; queued deliveries become delivered."""
+
+    method: ClassVar[str] = "message.inbox"
+    agent_id: AgentId
+    limit: Limit = 50
+    include_acked: bool = False
+
+
+class MessageAck(Mutation[Message], frozen=True):
+    """Say that a letter is dealt with. The second call is refused and learns who acknowledged."""
+
+    method: ClassVar[str] = "message.ack"
+    message_id: MessageId
+    agent_id: AgentId
+
+
+class MessageList(Query[MessagePage], frozen=True):
+    """List messages; ``pending`` picks those with (or without) a queued delivery."""
+
+    method: ClassVar[str] = "message.list"
+    mission_id: MissionId | None = None
+    pending: bool | None = None
+
+
+class MessageRequeue(Mutation[Message], frozen=True):
+    """Queue a letter again for those who have not acknowledged it."""
+
+    method: ClassVar[str] = "message.requeue"
+    message_id: MessageId
+    agent_id: AgentId | None = None

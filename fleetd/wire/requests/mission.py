@@ -1,0 +1,124 @@
+"""Requests about missions; must not hold rules."""
+
+from typing import Annotated, Any, ClassVar
+
+from msgspec import Meta, Struct
+
+from ..base import Mutation, Query
+from ..model import Mission, Record
+from ..types import AgentId, Files, Limit, MissionId, MissionStatus, Path, Priority, Text, Title
+
+
+class NewSortie(Struct, frozen=True, forbid_unknown_fields=True):
+    """A sortie to create together with its mission."""
+
+    title: Title
+    description: Text | None = None
+    files: Files = []
+    assigned_to: AgentId | None = None
+    priority: Priority = "medium"
+
+
+class MissionCreate(Mutation[Mission], frozen=True):
+    """Create a pending mission, with its sorties if they are known."""
+
+    method: ClassVar[str] = "mission.create"
+    title: Title
+    description: Text | None = None
+    priority: Priority = "medium"
+    project_dir: Path | None = None
+    metadata: dict[str, Any] = {}
+    sorties: Annotated[list[NewSortie], Meta(max_length=10_000)] = []
+
+
+class MissionStart(Mutation[Mission], frozen=True):
+    """Start a pending mission."""
+
+    method: ClassVar[str] = "mission.start"
+    mission_id: MissionId
+
+
+class MissionUpdate(Mutation[Mission], frozen=True):
+    """Change fields of a mission; a field that is left out stays."""
+
+    method: ClassVar[str] = "mission.update"
+    mission_id: MissionId
+    title: Title | None = None
+    description: Text | None = None
+    priority: Priority | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class MissionComplete(Mutation[Mission], frozen=True):
+    """Complete a mission; takes its final checkpoint. Refused while a sortie is open."""
+
+    method: ClassVar[str] = "mission.complete"
+    mission_id: MissionId
+
+
+class MissionFail(Mutation[Mission], frozen=True):
+    """Give a mission up as failed."""
+
+    method: ClassVar[str] = "mission.fail"
+    mission_id: MissionId
+    reason: Text
+
+
+class MissionCancel(Mutation[Mission], frozen=True):
+    """Call a mission off."""
+
+    method: ClassVar[str] = "mission.cancel"
+    mission_id: MissionId
+    reason: Text
+
+
+class MissionGet(Query[Mission], frozen=True):
+    """Return one mission."""
+
+    method: ClassVar[str] = "mission.get"
+    mission_id: MissionId
+
+
+class MissionPage(Record, frozen=True, kw_only=True):
+    """Missions, newest first, and how many there are in all."""
+
+    missions: list[Mission]
+    total: int
+
+
+class MissionList(Query[MissionPage], frozen=True):
+    """List missions, newest first."""
+
+    method: ClassVar[str] = "mission.list"
+    status: MissionStatus | None = None
+    project_dir: Path | None = None
+    limit: Limit = 50
+
+
+class CurrentMission(Record, frozen=True, kw_only=True):
+    """The mission a directory belongs to, or null."""
+
+    mission: Mission | None
+
+
+class MissionCurrent(Query[CurrentMission], frozen=True):
+    """The mission in progress whose project directory contains ``cwd``, else the only one.
+
+    Several candidates are ``invalid_params`` and listed in ``data.candidates``.
+    """
+
+    method: ClassVar[str] = "mission.current"
+    cwd: Path | None = None
+
+
+class Deleted(Record, frozen=True, kw_only=True):
+    """Confirms a deletion."""
+
+    deleted: bool
+
+
+class MissionDelete(Mutation[Deleted], frozen=True):
+    """Delete a finished mission with everything that belongs to it, files too."""
+
+    method: ClassVar[str] = "mission.delete"
+    mission_id: MissionId

@@ -1,0 +1,114 @@
+"""Requests about sorties; must not hold rules.
+
+``agent_id``, where it is optional, says who reports; without it the sortie's own agent does.
+"""
+
+from typing import ClassVar
+
+from ..base import Mutation, Query
+from ..model import Record, Sortie
+from ..types import AgentId, Files, MissionId, Percent, Priority, SortieId, SortieStatus, Text, Title
+from .mission import Deleted
+
+
+class SortieCreate(Mutation[Sortie], frozen=True):
+    """Add a sortie to an open mission."""
+
+    method: ClassVar[str] = "sortie.create"
+    mission_id: MissionId
+    title: Title
+    description: Text | None = None
+    files: Files = []
+    assigned_to: AgentId | None = None
+    priority: Priority = "medium"
+
+
+class SortieAssign(Mutation[Sortie], frozen=True):
+    """Give an open sortie to an agent."""
+
+    method: ClassVar[str] = "sortie.assign"
+    sortie_id: SortieId
+    agent_id: AgentId
+
+
+class SortieStart(Mutation[Sortie], frozen=True):
+    """Begin a sortie; another agent's is refused. Starts a pending mission too."""
+
+    method: ClassVar[str] = "sortie.start"
+    sortie_id: SortieId
+    agent_id: AgentId
+
+
+class SortieProgress(Mutation[Sortie], frozen=True):
+    """Report how far a sortie is; a field that is left out stays."""
+
+    method: ClassVar[str] = "sortie.progress"
+    sortie_id: SortieId
+    percent: Percent | None = None
+    notes: Text | None = None
+    files: Files | None = None
+    agent_id: AgentId | None = None
+
+
+class SortieBlock(Mutation[Sortie], frozen=True):
+    """Say that a sortie cannot go on, and why."""
+
+    method: ClassVar[str] = "sortie.block"
+    sortie_id: SortieId
+    reason: Text
+    agent_id: AgentId | None = None
+
+
+class SortieUnblock(Mutation[Sortie], frozen=True):
+    """Say that a blocked sortie can go on."""
+
+    method: ClassVar[str] = "sortie.unblock"
+    sortie_id: SortieId
+    agent_id: AgentId | None = None
+
+
+class SortieComplete(Mutation[Sortie], frozen=True):
+    """Complete a sortie. The second call is refused and learns who completed it."""
+
+    method: ClassVar[str] = "sortie.complete"
+    sortie_id: SortieId
+    result: Text | None = None
+    agent_id: AgentId | None = None
+
+
+class SortieFail(Mutation[Sortie], frozen=True):
+    """Give a sortie up."""
+
+    method: ClassVar[str] = "sortie.fail"
+    sortie_id: SortieId
+    reason: Text
+    agent_id: AgentId | None = None
+
+
+class SortieGet(Query[Sortie], frozen=True):
+    """Return one sortie."""
+
+    method: ClassVar[str] = "sortie.get"
+    sortie_id: SortieId
+
+
+class SortiePage(Record, frozen=True, kw_only=True):
+    """Sorties in their order within the mission."""
+
+    sorties: list[Sortie]
+
+
+class SortieList(Query[SortiePage], frozen=True):
+    """List the sorties of a mission."""
+
+    method: ClassVar[str] = "sortie.list"
+    mission_id: MissionId
+    status: SortieStatus | None = None
+    assigned_to: AgentId | None = None
+
+
+class SortieRemove(Mutation[Deleted], frozen=True):
+    """Take out a sortie that nobody has begun."""
+
+    method: ClassVar[str] = "sortie.remove"
+    sortie_id: SortieId

@@ -1,0 +1,184 @@
+"""Requests about the daemon itself; must not import other requests."""
+
+from typing import Any, ClassVar
+
+from msgspec import Struct
+
+from ..base import Mutation, Query
+from ..model import Finding, Record, RecoveryCandidate
+from ..types import Path
+
+
+class Paths(Record, frozen=True, kw_only=True):
+    """Where a daemon keeps its things."""
+
+    database: str
+    checkpoints: str
+    socket: str
+    config: str
+
+
+class Hello(Record, frozen=True, kw_only=True):
+    """Who answers."""
+
+    name: str
+    version: str
+    protocol: int
+    pid: int
+    started_at: str
+    paths: Paths
+    sqlite_version: str
+
+
+class SystemHello(Query[Hello], frozen=True):
+    """Greet the daemon; a client that names its protocol is told when it does not fit."""
+
+    method: ClassVar[str] = "system.hello"
+    client: str | None = None
+    protocol: int | None = None
+
+
+class MissionLine(Record, frozen=True, kw_only=True):
+    """A mission in progress, as the status shows it."""
+
+    mission_id: str
+    title: str
+    progress_percent: int
+    completed_sorties: int
+    total_sorties: int
+    last_activity_at: str | None
+    silence_ms: int
+    agents: int
+    locks: int
+
+
+class Counts(Record, frozen=True, kw_only=True):
+    """How many of each the store holds; locks are active ones, messages undelivered ones."""
+
+    missions: int
+    sorties: int
+    agents: int
+    locks: int
+    messages: int
+    events: int
+    checkpoints: int
+    recoveries: int
+
+
+class Status(Record, frozen=True, kw_only=True):
+    """The state of the fleet at a glance."""
+
+    version: str
+    pid: int
+    started_at: str
+    uptime_ms: int
+    counts: Counts
+    missions: list[MissionLine]
+    candidates: list[RecoveryCandidate]
+    backup_backlog: int
+    database_bytes: int
+    wal_bytes: int
+    position: int
+    epoch: str
+
+
+class SystemStatus(Query[Status], frozen=True):
+    """Counts, missions in progress, recovery candidates, sizes."""
+
+    method: ClassVar[str] = "system.status"
+
+
+class Check(Record, frozen=True, kw_only=True):
+    """One check of the daemon's health."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+class Health(Record, frozen=True, kw_only=True):
+    """Whether the daemon works."""
+
+    ok: bool
+    checks: list[Check]
+
+
+class SystemHealth(Query[Health], frozen=True):
+    """Check the daemon, with a round trip through the database."""
+
+    method: ClassVar[str] = "system.health"
+
+
+class Setting(Record, frozen=True, kw_only=True):
+    """One value in force and where it came from."""
+
+    key: str
+    value: Any
+    origin: str
+
+
+class Settings(Record, frozen=True, kw_only=True):
+    """Every value in force."""
+
+    settings: list[Setting]
+
+
+class SystemConfig(Query[Settings], frozen=True):
+    """Every value in force in the daemon, and its origin."""
+
+    method: ClassVar[str] = "system.config"
+
+
+class Findings(Record, frozen=True, kw_only=True):
+    """What a check found; ``ok`` when nothing is wrong or everything was mended."""
+
+    ok: bool
+    findings: list[Finding]
+
+
+class SystemDoctor(Mutation[Findings], frozen=True):
+    """Look for damage in database, backups and permissions; mend what can be mended."""
+
+    method: ClassVar[str] = "system.doctor"
+    fix: bool = False
+
+
+class BackupResult(Record, frozen=True, kw_only=True):
+    """Where the copy of the database lies and how large it is."""
+
+    path: str
+    size_bytes: int
+
+
+class SystemBackup(Mutation[BackupResult], frozen=True):
+    """Write a consistent copy of the database to an absolute path that does not exist yet."""
+
+    method: ClassVar[str] = "system.backup"
+    path: Path
+
+
+class Metrics(Record, frozen=True, kw_only=True):
+    """Figures in the text format that Prometheus reads."""
+
+    text: str
+
+
+class SystemMetrics(Query[Metrics], frozen=True):
+    """Figures about the daemon as text."""
+
+    method: ClassVar[str] = "system.metrics"
+
+
+class OpenRpc(Struct, frozen=True):
+    """The OpenRPC document."""
+
+    openrpc: str
+    info: dict[str, Any]
+    methods: list[dict[str, Any]]
+    components: dict[str, Any]
+
+
+class RpcDiscover(Query[OpenRpc], frozen=True):
+    """The description of every method, generated from the Structs."""
+
+    method: ClassVar[str] = "rpc.discover"

@@ -1,0 +1,38 @@
+"""Times as they stand on the wire and in the store; must not read any clock.
+
+Every timestamp is ISO 8601 UTC with exactly three decimals and a ``Z``. The fixed width makes
+text order equal time order, which SQL comparisons rely on: never store another format.
+"""
+
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def iso(ms: int) -> str:
+    """Render milliseconds since the Unix epoch as ``2026-01-05T12:00:00.000Z``."""
+    moment = _EPOCH + timedelta(milliseconds=ms)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+
+
+def to_ms(text: str) -> int:
+    """Read an ISO 8601 timestamp as milliseconds since the epoch; without a zone it is UTC.
+
+    Raises ValueError for text that is no timestamp.
+    """
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+def duration(ms: int) -> str:
+    """Render a duration in ms the way people say it: ``2h 30m``, ``4m 10s``, ``12s``."""
+    seconds = max(ms, 0) // 1000
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h {minutes}m"
+    if minutes:
+        return f"{minutes}m {seconds}s"
+    return f"{seconds}s"
