@@ -1,0 +1,148 @@
+"""Agents: registering, declaring, leaving; must not know recovery or how processes are watched."""
+
+import msgspec
+
+from ..wire.events import AgentDeregistered, AgentLost, AgentNoted, AgentRegistered
+from ..wire.model import Agent
+from ..wire.model import AgentNote as Note
+from ..wire.requests import (
+    AgentDeregister,
+    AgentGet,
+    AgentHeartbeat,
+    AgentList,
+    AgentNote,
+    AgentRegister,
+)
+from ..wire.requests.agent import AgentPage, Registration
+from .activity import detect
+from .context import Context
+from .events import emit
+from .ids import find
+from .locks import release_all
+from .records import agent_of
+from .registry import handler
+from .tx import Row, Tx
+
+_note = msgspec.json.Decoder(Note).decode
+
+
+@handler
+def register(tx: Tx, request: AgentRegister, ctx: Context) -> Registration:
+    """Start an agent or bring it back; detection runs first, for registering is activity."""
+    recovery = detect(tx, ctx)
+    mission_id = find(tx, "mission", request.mission_id)["id"] if request.mission_id else None
+    tx.run(
+        "INSERT INTO agents (id, role, harness, session_id, pid, pid_started, mission_id, cwd,"
+        " status, registered_at, last_seen_at) VALUES (:id, :role, :harness, :session, :pid,"
+        " :pid_started, :mission, :cwd, 'active', :now, :now)"
+        " ON CONFLICT (id) DO UPDATE SET role = excluded.role,"
+        " harness = coalesce(excluded.harness, agents.harness),"
+        " session_id = excluded.session_id, pid = excluded.pid,"
+        " pid_started = excluded.pid_started,"
+        " mission_id = coalesce(excluded.mission_id, agents.mission_id),"
+        " cwd = coalesce(excluded.cwd, agents.cwd), status = 'active', succeeded_by = NULL,"
+        " registered_at = excluded.registered_at, last_seen_at = excluded.last_seen_at",
+        id=request.agent_id,
+        role=request.role,
+        harness=request.harness,
+        session=request.session_id,
+        pid=request.pid,
+        pid_started=ctx.facts.pid_started,
+        mission=mission_id,
+        cwd=request.cwd,
+        now=ctx.now,
+    )
+    row = find(tx, "agent", request.agent_id)
+    emit(
+        tx,
+        ctx,
+        AgentRegistered(role=request.role, harness=request.harness, pid=request.pid),
+        mission_id=row["mission_id"],
+        agent_id=row["id"],
+    )
+    return Registration(agent=agent_of(row), recovery=recovery)
+
+
+@handler
+def heartbeat(tx: Tx, request: AgentHeartbeat, ctx: Context) -> Agent:
+    """Note that an agent lives; a heartbeat is no activity and leaves no event."""
+    row = find(tx, "agent", request.agent_id)
+    tx.run("UPDATE agents SET last_seen_at = :now WHERE id = :id", now=ctx.now, id=row["id"])
+    return _get(tx, row["id"])
+
+
+@handler
+def note(tx: Tx, request: AgentNote, ctx: Context) -> Agent:
+    """Keep what an agent declares; each field that is given replaces the one before."""
+    row = find(tx, "agent", request.agent_id)
+    before = _note(row["note_json"]) if row["note_json"] else Note()
+    after = Note(
+        last_action=before.last_action if request.last_action is None else request.last_action,
+        next_steps=before.next_steps if request.next_steps is None else request.next_steps,
+        blockers=before.blockers if request.blockers is None else request.blockers,
+    )
+    tx.run(
+        "UPDATE agents SET note_json = :note WHERE id = :id",
+        note=msgspec.json.encode(after).decode(),
+        id=row["id"],
+    )
+    emit(
+        tx,
+        ctx,
+        AgentNoted(
+            last_action=after.last_action, next_steps=after.next_steps, blockers=after.blockers
+        ),
+        mission_id=row["mission_id"],
+        agent_id=row["id"],
+    )
+    return _get(tx, row["id"])
+
+
+def _get(tx: Tx, agent_id: str) -> Agent:
+    return agent_of(find(tx, "agent", agent_id))
+
+
+@handler
+def get(tx: Tx, request: AgentGet, ctx: Context) -> Agent:
+    """Return one agent."""
+    return _get(tx, request.agent_id)
+
+
+@handler
+def list_agents(tx: Tx, request: AgentList, ctx: Context) -> AgentPage:
+    """Return agents by id."""
+    mission_id = find(tx, "mission", request.mission_id)["id"] if request.mission_id else None
+    rows = tx.all("SELECT * FROM agents ORDER BY id")
+    return AgentPage(
+        agents=[
+            agent_of(row)
+            for row in rows
+            if mission_id in (None, row["mission_id"]) and request.status in (None, row["status"])
+        ]
+    )
+
+
+@handler
+def deregister(tx: Tx, request: AgentDeregister, ctx: Context) -> Agent:
+    """Let an agent leave: its locks are released, and its process is watched no longer."""
+    row = find(tx, "agent", request.agent_id)
+    if row["status"] != "gone":
+        release_all(tx, ctx, row["id"])
+        emit(
+            tx,
+            ctx,
+            AgentDeregistered(reason=request.reason),
+            mission_id=row["mission_id"],
+            agent_id=row["id"],
+        )
+        tx.run(
+            "UPDATE agents SET status = 'gone', pid = NULL, pid_started = NULL WHERE id = :id",
+            id=row["id"],
+        )
+    return _get(tx, row["id"])
+
+
+def mark_lost(tx: Tx, ctx: Context, row: Row, reason: str) -> None:
+    """Note that an agent's process ended without a word."""
+    tx.run("UPDATE agents SET status = 'lost' WHERE id = :id", id=row["id"])
+    emit(tx, ctx, AgentLost(reason=reason), mission_id=row["mission_id"], agent_id=row["id"])

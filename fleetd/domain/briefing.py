@@ -1,0 +1,145 @@
+"""The recovery context, derived from what the store knows; must not write, must not invent.
+
+Source: behaviour, Checkpoints. ``agent_id`` narrows everything to one agent's own part.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from ..wire.model import AgentNote, RecoveryContext, Sortie
+from ..wire.requests.checkpoint import DeclaredContext
+from ..wire.times import to_ms
+from .context import Context
+from .events import event_of
+from .narrate import obstacle, sentence, step
+from .tx import Row, Tx
+
+_ORDER = ("in_progress", "blocked", "assigned", "pending")
+_NOTHING = DeclaredContext()
+_note = msgspec.json.Decoder(AgentNote).decode
+# A lease renewal or a checkpoint says nothing about the work; the action before it does.
+_TELLS_NOTHING = "('fleet_checkpointed', 'message_acked', 'agent_registered', 'lock_renewed')"
+
+
+def derive(
+    tx: Tx,
+    ctx: Context,
+    mission: Row,
+    sorties: Sequence[Sortie],
+    *,
+    declared: DeclaredContext | None = None,
+    errors: Sequence[str] = (),
+    agent_id: str | None = None,
+) -> RecoveryContext:
+    """Return what is needed to go on with a mission, or with one agent's part of it.
+
+    ``declared`` is put first and never overwritten; ``errors`` stand first among the blockers.
+    """
+    given = declared or _NOTHING
+    own = [s for s in sorties if agent_id in (None, s.assigned_to)]
+    notes = _notes(tx, mission["id"], agent_id)
+    return RecoveryContext(
+        last_action=given.last_action or last_action(tx, mission["id"], own, notes, agent_id),
+        next_steps=_distinct(
+            given.next_steps,
+            *(note.next_steps for note in notes),
+            (step(s) for status in _ORDER for s in own if s.status == status),
+        ),
+        blockers=_distinct(
+            errors,
+            given.blockers,
+            *(note.blockers for note in notes),
+            (obstacle(s) for s in own if s.status == "blocked"),
+            open_errors(tx, mission["id"], agent_id),
+        ),
+        files_modified=_distinct(
+            given.files_modified, files_modified(tx, mission["id"], own, agent_id)
+        ),
+        mission_summary=given.mission_summary or mission["title"],
+        elapsed_time_ms=elapsed(ctx, mission),
+        last_activity_at=mission["last_activity_at"] or mission["started_at"] or ctx.now,
+    )
+
+
+def elapsed(ctx: Context, mission: Row) -> int:
+    """Return the ms since the mission started, 0 before it did."""
+    started = mission["started_at"]
+    return max(0, ctx.now_ms - to_ms(started)) if started else 0
+
+
+def _distinct(*parts: Iterable[str]) -> list[str]:
+    """Join lists in order, each entry once."""
+    return list(dict.fromkeys(entry for part in parts for entry in part if entry))
+
+
+def _notes(tx: Tx, mission_id: str, agent_id: str | None) -> list[AgentNote]:
+    """Return what the mission's agents declared, the one seen last first."""
+    rows = tx.all(
+        "SELECT id, note_json FROM agents WHERE mission_id = :mission"
+        " AND note_json IS NOT NULL AND status <> 'gone' ORDER BY last_seen_at DESC, id",
+        mission=mission_id,
+    )
+    return [_note(row["note_json"]) for row in rows if agent_id in (None, row["id"])]
+
+
+def last_action(
+    tx: Tx,
+    mission_id: str,
+    own: Sequence[Sortie],
+    notes: Sequence[AgentNote],
+    agent_id: str | None,
+) -> str:
+    """Tell the newest thing that was done; an agent's own words come first for that agent."""
+    if agent_id and notes and notes[0].last_action:
+        return notes[0].last_action
+    mine = " AND agent_id = :agent" if agent_id else ""
+    row = tx.one(
+        "SELECT * FROM events WHERE mission_id = :mission AND activity = 1"  # noqa: S608
+        f" AND type NOT IN {_TELLS_NOTHING}{mine} ORDER BY seq DESC LIMIT 1",
+        mission=mission_id,
+        **({"agent": agent_id} if agent_id else {}),
+    )
+    if row is not None:
+        return sentence(event_of(row))
+    told = next((s.progress_notes for s in own if s.progress_notes), None)
+    return told or "Nothing recorded yet"
+
+
+def open_errors(tx: Tx, mission_id: str, agent_id: str | None) -> list[str]:
+    """Return the errors after which the agent that met them got nothing done, newest first."""
+    rows = tx.all(
+        "SELECT e.data_json, e.agent_id FROM events e WHERE e.mission_id = :mission"
+        " AND e.type = 'error_reported' AND NOT EXISTS (SELECT 1 FROM events later"
+        " WHERE later.mission_id = e.mission_id AND later.seq > e.seq"
+        " AND later.agent_id = e.agent_id"
+        " AND later.type IN ('sortie_progressed', 'sortie_completed', 'sortie_started'))"
+        " ORDER BY e.seq DESC LIMIT 10",
+        mission=mission_id,
+    )
+    return [
+        f"Error: {msgspec.json.decode(row['data_json'])['message']}"
+        for row in rows
+        if agent_id in (None, row["agent_id"])
+    ]
+
+
+def files_modified(
+    tx: Tx, mission_id: str, own: Sequence[Sortie], agent_id: str | None
+) -> list[str]:
+    """Return the files that were edited, newest first, then those of sorties that were begun."""
+    mine = " AND agent_id = :agent" if agent_id else ""
+    params: dict[str, Any] = {"agent": agent_id} if agent_id else {}
+    rows = tx.all(
+        "SELECT data_json FROM events WHERE mission_id = :mission"  # noqa: S608
+        f" AND type = 'file_modified'{mine} ORDER BY seq DESC LIMIT 1000",
+        mission=mission_id,
+        **params,
+    )
+    edited = (msgspec.json.decode(row["data_json"]).get("file") for row in rows)
+    begun = sorted((s for s in own if s.started_at), key=lambda s: s.updated_at, reverse=True)
+    return _distinct(
+        (file for file in edited if isinstance(file, str)),
+        (file for s in begun for file in s.files),
+    )

@@ -1,0 +1,101 @@
+"""What a mission looks like at one moment: its sorties, locks and mail; must not write."""
+
+import hashlib
+
+import msgspec
+
+from ..wire.model import Lock, MissionState, PendingMessage, Sortie, SortieState
+from .context import Context
+from .records import lock_of, sorties_of
+from .tx import Row, Tx
+
+_canonical = msgspec.json.Encoder(order="sorted").encode
+_STATE_FIELDS = SortieState.__struct_fields__
+
+
+class State(msgspec.Struct, frozen=True):
+    """The state of a mission that a checkpoint keeps and a recovery restores."""
+
+    mission: Row
+    sorties: list[Sortie]
+    locks: list[Lock]
+    messages: list[PendingMessage]
+
+    def mission_state(self) -> MissionState:
+        """Return what is needed to bring the mission's own row back."""
+        row = self.mission
+        return MissionState(
+            title=row["title"],
+            description=row["description"],
+            status=row["status"],
+            priority=row["priority"],
+            project_dir=row["project_dir"],
+            created_at=row["created_at"],
+            started_at=row["started_at"],
+        )
+
+    def sortie_states(self) -> list[SortieState]:
+        """Return the sorties as a checkpoint keeps them."""
+        return [state_of(sortie) for sortie in self.sorties]
+
+    def digest(self) -> str:
+        """Return a hash of all that matters; times and leases do not, holders do."""
+        material = (
+            self.mission["status"],
+            [msgspec.structs.replace(state, updated_at="") for state in self.sortie_states()],
+            sorted((lock.normalized_path, lock.held_by) for lock in self.locks),
+            [(message.id, message.to) for message in self.messages],
+        )
+        return hashlib.sha256(_canonical(material)).hexdigest()
+
+
+def state_of(sortie: Sortie) -> SortieState:
+    """Return the part of a sortie that a checkpoint keeps."""
+    return SortieState(**{name: getattr(sortie, name) for name in _STATE_FIELDS})
+
+
+def capture(tx: Tx, ctx: Context, mission: Row) -> State:
+    """Read the state of a mission as it is now."""
+    return State(
+        mission,
+        sorties_of(tx, mission["id"]),
+        active_locks(tx, ctx, mission["id"]),
+        queued_messages(tx, mission["id"]),
+    )
+
+
+def active_locks(tx: Tx, ctx: Context, mission_id: str) -> list[Lock]:
+    """Return the locks of a mission whose lease has not run out, oldest first."""
+    rows = tx.all(
+        "SELECT * FROM locks WHERE mission_id = :id AND status = 'active' AND expires_at > :now"
+        " ORDER BY acquired_at, id",
+        id=mission_id,
+        now=ctx.now,
+    )
+    return [lock_of(row) for row in rows]
+
+
+def queued_messages(tx: Tx, mission_id: str) -> list[PendingMessage]:
+    """Return the messages of a mission that somebody has not received, oldest first."""
+    rows = tx.all(
+        "SELECT m.*, d.agent_id AS recipient FROM messages m"
+        " JOIN deliveries d ON d.message_id = m.id AND d.status = 'queued'"
+        " WHERE m.mission_id = :id ORDER BY m.seq, d.agent_id",
+        id=mission_id,
+    )
+    found: dict[str, PendingMessage] = {}
+    for row in rows:
+        if row["id"] in found:
+            found[row["id"]].to.append(row["recipient"])
+        else:
+            found[row["id"]] = PendingMessage(
+                id=row["id"],
+                sender=row["sender"],
+                to=[row["recipient"]],
+                subject=row["subject"],
+                sent_at=row["sent_at"],
+                body=row["body"],
+                thread_id=row["thread_id"],
+                priority=row["priority"],
+            )
+    return list(found.values())

@@ -1,0 +1,287 @@
+"""Taking, keeping and finding checkpoints; must not know recovery, files or clocks.
+
+A checkpoint is never served before its checksum was compared.
+"""
+
+import msgspec
+
+from ..wire.errors import InvalidParams, InvalidState, NotFound
+from ..wire.events import FleetCheckpointed
+from ..wire.model import Checkpoint, CheckpointContent, Integrity, RecoveryContext, SourceDetail
+from ..wire.requests import (
+    CheckpointCreate,
+    CheckpointGet,
+    CheckpointLatest,
+    CheckpointList,
+)
+from ..wire.requests.checkpoint import CheckpointPage, DeclaredContext
+from ..wire.types import Trigger
+from .briefing import derive
+from .capture import State, capture
+from .content import from_row, to_columns
+from .context import Context
+from .events import emit, position
+from .ids import find, fresh_id, missing
+from .progress import percent
+from .records import summary_of
+from .registry import handler
+from .tx import LogLine, RemoveBackup, Row, Tx, WriteBackup
+
+MANY_SORTIES = 100
+FILES_KEPT = 200
+NEVER_DROPPED = 3
+LIVE = "deleted_at IS NULL"
+
+
+class Reason(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a checkpoint is taken, and what its taker adds to it.
+
+    ``progress`` overrides the computed progress: a completed mission stands at 100 %.
+    """
+
+    trigger: Trigger
+    created_by: str
+    details: str | None = None
+    declared: DeclaredContext | None = None
+    errors: tuple[str, ...] = ()
+    progress: int | None = None
+    undo: bool = False
+    activity: bool = False
+    sources: tuple[SourceDetail, ...] = ()
+
+
+def take(
+    tx: Tx, ctx: Context, mission_id: str, reason: Reason, state: State | None = None
+) -> Checkpoint:
+    """Take a checkpoint of a mission; its file is written after COMMIT."""
+    mission = find(tx, "mission", mission_id)
+    state = state or capture(tx, ctx, mission)
+    content, warnings = _bounded(ctx, _content(tx, ctx, state, reason))
+    _insert(tx, content, state, warnings, reason)
+    emit(
+        tx,
+        ctx,
+        FleetCheckpointed(
+            checkpoint_id=content.id,
+            mission_id=content.mission_id,
+            trigger=content.trigger,
+            progress_percent=content.progress_percent,
+            sortie_count=len(content.sorties),
+            lock_count=len(content.active_locks),
+            message_count=len(content.pending_messages),
+        ),
+        mission_id=content.mission_id,
+        activity=reason.activity,
+    )
+    for warning in warnings:
+        tx.after_commit(LogLine("WARNING", f"Checkpoint {content.id}: {warning}"))
+    tx.after_commit(LogLine("INFO", f"Checkpoint created: {content.id} ({content.trigger})"))
+    tx.after_commit(WriteBackup(content.id))
+    _make_room(tx, ctx, content.mission_id)
+    return load(tx, content.id)
+
+
+def _content(tx: Tx, ctx: Context, state: State, reason: Reason) -> CheckpointContent:
+    mission = state.mission
+    progress = percent(mission["completed_sorties"], mission["total_sorties"])
+    return CheckpointContent(
+        id=fresh_id(tx, ctx, "checkpoint"),
+        mission_id=mission["id"],
+        timestamp=ctx.now,
+        trigger=reason.trigger,
+        trigger_details=reason.details,
+        progress_percent=progress if reason.progress is None else reason.progress,
+        mission=state.mission_state(),
+        sorties=state.sortie_states(),
+        active_locks=state.locks,
+        pending_messages=state.messages,
+        recovery_context=derive(
+            tx, ctx, mission, state.sorties, declared=reason.declared, errors=reason.errors
+        ),
+        created_by=reason.created_by,
+        seq=position(tx),
+        undo=reason.undo,
+    )
+
+
+def _bounded(ctx: Context, content: CheckpointContent) -> tuple[CheckpointContent, list[str]]:
+    """Keep a checkpoint within its size, and say what is unusual about it."""
+    warnings = []
+    if len(content.sorties) > MANY_SORTIES:
+        warnings.append(
+            f"{len(content.sorties)} sorties; over {MANY_SORTIES} a checkpoint takes longer"
+        )
+    size, limit = len(msgspec.json.encode(content)), ctx.config.limits.checkpoint_bytes
+    if size > limit:
+        warnings.append(f"{size} bytes, over the limit of {limit}")
+        context, dropped = _fewer_files(content.recovery_context)
+        if dropped:
+            content = msgspec.structs.replace(content, recovery_context=context)
+            warnings.append(f"{dropped} older files left out of files_modified")
+    return content, warnings
+
+
+def _fewer_files(context: RecoveryContext) -> tuple[RecoveryContext, int]:
+    dropped = len(context.files_modified) - FILES_KEPT
+    if dropped <= 0:
+        return context, 0
+    kept = context.files_modified[:FILES_KEPT]
+    return msgspec.structs.replace(context, files_modified=kept), dropped
+
+
+def _insert(
+    tx: Tx, content: CheckpointContent, state: State, warnings: list[str], reason: Reason
+) -> None:
+    insert_row(
+        tx,
+        to_columns(content)
+        | {
+            "state_digest": state.digest(),
+            "warnings_json": msgspec.json.encode(warnings).decode(),
+            "source_details_json": msgspec.json.encode(reason.sources).decode(),
+        },
+    )
+
+
+def insert_row(tx: Tx, columns: Row) -> None:
+    """Write the row of a checkpoint; the names of columns come from this program only."""
+    names = ", ".join(columns)
+    values = ", ".join(f":{name}" for name in columns)
+    tx.run(f"INSERT INTO checkpoints ({names}) VALUES ({values})", **columns)  # noqa: S608
+
+
+def _make_room(tx: Tx, ctx: Context, mission_id: str) -> None:
+    """Keep a mission's checkpoints under their number: old error checkpoints go first.
+
+    The newest three and the newest milestone never go (source: behaviour, Checkpoints).
+    """
+    excess = (
+        tx.value(
+            f"SELECT count(*) FROM checkpoints WHERE mission_id = :id AND {LIVE}",  # noqa: S608
+            id=mission_id,
+        )
+        - ctx.config.limits.checkpoints_per_mission
+    )
+    if excess <= 0:
+        return
+    rows = tx.all(
+        "SELECT id, trigger FROM checkpoints WHERE mission_id = :id"  # noqa: S608
+        f" AND {LIVE} ORDER BY timestamp DESC, seq DESC",
+        id=mission_id,
+    )
+    milestone = next((row["id"] for row in rows if row["trigger"] == "progress"), None)
+    oldest_first = [row for row in rows[NEVER_DROPPED:] if row["id"] != milestone][::-1]
+    errors = [row for row in oldest_first if row["trigger"] == "error"]
+    others = [row for row in oldest_first if row["trigger"] != "error"]
+    for row in (errors + others)[:excess]:
+        mark_deleted(tx, ctx, row["id"])
+
+
+def mark_deleted(tx: Tx, ctx: Context, checkpoint_id: str) -> None:
+    """Mark a checkpoint deleted; after COMMIT its file goes, then its row.
+
+    The mark is what keeps a deleted checkpoint from coming back out of its file after a crash.
+    """
+    tx.run(
+        "UPDATE checkpoints SET deleted_at = :now WHERE id = :id", now=ctx.now, id=checkpoint_id
+    )
+    tx.after_commit(RemoveBackup(checkpoint_id))
+
+
+def find_row(tx: Tx, checkpoint_id: str) -> Row:
+    """Return the row of a checkpoint that is not deleted; raises NotFound."""
+    row = find(tx, "checkpoint", checkpoint_id)
+    if row["deleted_at"] is not None:
+        raise missing("checkpoint", checkpoint_id)
+    return row
+
+
+def load(tx: Tx, checkpoint_id: str) -> Checkpoint:
+    """Return a checkpoint from its row; raises NotFound, Corrupt or Incompatible."""
+    return from_row(find_row(tx, checkpoint_id))
+
+
+def latest_row(tx: Tx, mission_id: str, *, undo: bool = False) -> Row | None:
+    """Return the row of a mission's newest checkpoint; undo checkpoints only if asked for."""
+    also = "" if undo else " AND undo = 0"
+    return tx.one(
+        "SELECT * FROM checkpoints WHERE mission_id = :id"  # noqa: S608
+        f" AND {LIVE}{also} ORDER BY timestamp DESC, seq DESC LIMIT 1",
+        id=mission_id,
+    )
+
+
+def none_for(mission_id: str) -> InvalidState:
+    """Return the error of a mission that has no checkpoint to use."""
+    return InvalidState(
+        f"No checkpoint found for mission: {mission_id}",
+        hint=f"fleetctl checkpoint --mission {mission_id} takes one.",
+        mission_id=mission_id,
+    )
+
+
+@handler
+def create(tx: Tx, request: CheckpointCreate, ctx: Context) -> Checkpoint:
+    """Take the checkpoint that somebody asked for."""
+    if request.mission_id is None:
+        raise InvalidParams(
+            "Neither mission_id nor cwd names a mission.",
+            hint="Give mission_id, or the cwd of a project with a mission in progress.",
+            field="mission_id",
+        )
+    mission = find(tx, "mission", request.mission_id)
+    reason = Reason(
+        trigger=request.trigger,
+        details=request.trigger_details,
+        created_by=request.created_by,
+        declared=request.recovery_context,
+        activity=request.trigger == "manual" and mission["status"] == "in_progress",
+    )
+    return take(tx, ctx, mission["id"], reason)
+
+
+@handler
+def get(tx: Tx, request: CheckpointGet, ctx: Context) -> Checkpoint:
+    """Return a checkpoint from its row."""
+    return load(tx, request.checkpoint_id)
+
+
+@handler
+def latest(tx: Tx, request: CheckpointLatest, ctx: Context) -> Checkpoint:
+    """Return the newest checkpoint of a mission that is no undo checkpoint."""
+    mission = find(tx, "mission", request.mission_id)
+    row = latest_row(tx, mission["id"])
+    if row is None:
+        raise NotFound(
+            none_for(mission["id"]).message,
+            hint=none_for(mission["id"]).hint,
+            mission_id=mission["id"],
+        )
+    return from_row(row)
+
+
+_SUMMARY = (
+    "id, mission_id, timestamp, trigger, trigger_details, progress_percent, sortie_count,"
+    " lock_count, message_count, size_bytes, consumed_at, undo"
+)
+
+
+@handler
+def list_checkpoints(tx: Tx, request: CheckpointList, ctx: Context) -> CheckpointPage:
+    """Return summaries, newest first, without touching the JSON."""
+    where, params = [LIVE], {}
+    if request.mission_id:
+        where.append("mission_id = :mission")
+        params["mission"] = find(tx, "mission", request.mission_id)["id"]
+    if request.trigger:
+        where.append("trigger = :trigger")
+        params["trigger"] = request.trigger
+    clause = " AND ".join(where)
+    rows = tx.all(
+        f"SELECT {_SUMMARY} FROM checkpoints WHERE {clause}"  # noqa: S608
+        " ORDER BY timestamp DESC, seq DESC LIMIT :limit",
+        **params,
+        limit=request.limit,
+    )
+    total = tx.value(f"SELECT count(*) FROM checkpoints WHERE {clause}", **params)  # noqa: S608
+    return CheckpointPage(checkpoints=[summary_of(row) for row in rows], total=total)

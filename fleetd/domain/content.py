@@ -1,0 +1,159 @@
+"""A checkpoint's content and its checksum, as bytes and as a row; must not decide what to keep."""
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from ..wire.errors import Corrupt, Incompatible
+from ..wire.model import (
+    CHECKPOINT_VERSION,
+    Checkpoint,
+    CheckpointContent,
+    Integrity,
+    SourceDetail,
+)
+from .tx import Row
+
+CONTENT_FIELDS = frozenset(CheckpointContent.__struct_fields__)
+_OUTSIDE = frozenset(Checkpoint.__struct_fields__) - CONTENT_FIELDS
+_canonical = msgspec.json.Encoder(order="sorted").encode
+_decode = msgspec.json.decode
+_details = msgspec.json.Decoder(list[SourceDetail]).decode
+_strings = msgspec.json.Decoder(list[str]).decode
+
+
+def canonical(content: CheckpointContent | dict[str, Any]) -> bytes:
+    """Return the content as canonical JSON: keys sorted, no white space, UTF-8 unescaped."""
+    return _canonical(content)
+
+
+def digest_of(canonical_json: bytes) -> str:
+    """Return the SHA-256 of canonical JSON, in hex."""
+    return hashlib.sha256(canonical_json).hexdigest()
+
+
+def to_file(checkpoint: Checkpoint) -> bytes:
+    """Return the bytes of a backup file: the content with its integrity beside it, one line."""
+    whole = {name: getattr(checkpoint, name) for name in CONTENT_FIELDS}
+    return _canonical(whole | {"integrity": checkpoint.integrity}) + b"\n"
+
+
+def from_file(data: bytes, where: str) -> Checkpoint:
+    """Read a backup file. ``where`` names it in errors.
+
+    Raises Corrupt for bytes that are no checkpoint or fail their checksum, Incompatible for a
+    version this program does not know.
+    """
+    try:
+        whole = _decode(data)
+        checkpoint = msgspec.convert(whole, Checkpoint)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise Corrupt(
+            f"Corrupted checkpoint file: {where} is not a checkpoint ({error}).",
+            hint="fleetctl checkpoints verify --repair writes it again from the database.",
+            path=where,
+        ) from error
+    _check_version(checkpoint.version, where)
+    content = {name: value for name, value in whole.items() if name not in _OUTSIDE}
+    if checkpoint.integrity is None or digest_of(canonical(content)) != checkpoint.integrity.digest:
+        raise Corrupt(
+            f"Corrupted checkpoint file: {where} does not match its checksum.",
+            hint="fleetctl checkpoints verify --repair writes it again from the database.",
+            path=where,
+        )
+    return checkpoint
+
+
+def _check_version(version: str, where: str) -> None:
+    if version != CHECKPOINT_VERSION:
+        raise Incompatible(
+            f"{where} has checkpoint version {version}; this fleetd reads {CHECKPOINT_VERSION}.",
+            hint="Install the version of fleetd that wrote it, or a newer one.",
+            version=version,
+        )
+
+
+def from_row(row: Row) -> Checkpoint:
+    """Build a Checkpoint from its row and check it.
+
+    Raises Corrupt when the row fails its checksum or is not readable, Incompatible for an unknown
+    version.
+    """
+    where = f"the database row of {row['id']}"
+    try:
+        content = _content_of(row)
+        intact = digest_of(canonical(content)) == row["digest"]
+        checkpoint = msgspec.convert(content, Checkpoint) if intact else None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        checkpoint = None
+    if checkpoint is None:
+        raise Corrupt(
+            f"Checkpoint {row['id']} is damaged in the database.",
+            hint="fleetctl checkpoints verify --repair heals it from its file.",
+            checkpoint_id=row["id"],
+        )
+    _check_version(checkpoint.version, where)
+    return msgspec.structs.replace(
+        checkpoint,
+        integrity=Integrity(digest=row["digest"]),
+        source_details=_details(row["source_details_json"]),
+        consumed_at=row["consumed_at"],
+        backed_up_at=row["backed_up_at"],
+        storage_locations=["sqlite", "file"] if row["backed_up_at"] else ["sqlite"],
+        warnings=_strings(row["warnings_json"]),
+    )
+
+
+def _content_of(row: Row) -> dict[str, Any]:
+    return {
+        "id": row["id"],
+        "mission_id": row["mission_id"],
+        "timestamp": row["timestamp"],
+        "trigger": row["trigger"],
+        "trigger_details": row["trigger_details"],
+        "progress_percent": row["progress_percent"],
+        "mission": _decode(row["mission_json"]) if row["mission_json"] else None,
+        "sorties": _decode(row["sorties_json"]),
+        "active_locks": _decode(row["locks_json"]),
+        "pending_messages": _decode(row["messages_json"]),
+        "recovery_context": _decode(row["recovery_context_json"]),
+        "created_by": row["created_by"],
+        "version": row["version"],
+        "seq": row["seq"],
+        "undo": bool(row["undo"]),
+    }
+
+
+def to_columns(content: CheckpointContent) -> Row:
+    """Return the columns of the row that hold the content, digest and counts included.
+
+    The JSON columns are canonical too, so that a digest over them can be formed again.
+    """
+    whole = canonical(content)
+
+    def text(value: object) -> str:
+        return _canonical(value).decode()
+
+    return {
+        "id": content.id,
+        "mission_id": content.mission_id,
+        "timestamp": content.timestamp,
+        "trigger": content.trigger,
+        "trigger_details": content.trigger_details,
+        "progress_percent": content.progress_percent,
+        "seq": content.seq,
+        "undo": int(content.undo),
+        "sortie_count": len(content.sorties),
+        "lock_count": len(content.active_locks),
+        "message_count": len(content.pending_messages),
+        "size_bytes": len(whole),
+        "digest": digest_of(whole),
+        "created_by": content.created_by,
+        "version": content.version,
+        "mission_json": text(content.mission) if content.mission else None,
+        "recovery_context_json": text(content.recovery_context),
+        "locks_json": text(content.active_locks),
+        "messages_json": text(content.pending_messages),
+        "sorties_json": text(content.sorties),
+    }

@@ -1,0 +1,53 @@
+"""What a rule is given beside its transaction: time, ids, the caller, settings, outside facts."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from ..config import Config
+from ..wire.times import iso
+
+NewId = Callable[[str], str]
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """Who asks: a client with its credentials, or the daemon itself."""
+
+    kind: Literal["client", "daemon"]
+    uid: int
+    pid: int | None = None
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What was gathered from outside the store before the rule ran."""
+
+    real_path: str | None = None
+    """The file of a lock request, absolute, with symlinks resolved."""
+    pid_started: str | None = None
+    """When the process that registers was started, in the kernel's own words."""
+    dead_agents: frozenset[str] = frozenset()
+    """Agents of the mission whose process is gone."""
+    repository: tuple[str, ...] = ()
+    """What Git says about the project, line by line."""
+
+
+class Context(msgspec.Struct, frozen=True):
+    """Sampled once per request. ``now_ms`` is milliseconds since the Unix epoch."""
+
+    now_ms: int
+    new_id: NewId
+    caller: Caller
+    config: Config
+    facts: Facts = Facts()
+    elapsed_ms: Callable[[], int] = lambda: 0
+    """How long the request has been at work, by a clock that is never stepped."""
+
+    @property
+    def now(self) -> str:
+        """Return the time of the request as ISO 8601 UTC."""
+        return iso(self.now_ms)
+
+    def at(self, offset_ms: int) -> str:
+        """Return the time ``offset_ms`` after the request (before it, when negative)."""
+        return iso(self.now_ms + offset_ms)

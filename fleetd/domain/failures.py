@@ -1,0 +1,131 @@
+"""Errors that agents meet: the event, and the error checkpoint or the one it joins."""
+
+import msgspec
+
+from ..wire.base import Mutation
+from ..wire.events import ErrorReported, MessageFailed
+from ..wire.model import SourceDetail
+from ..wire.requests import ErrorReport
+from ..wire.requests.checkpoint import ErrorCheckpoint
+from ..wire.times import to_ms
+from .capture import State, capture
+from .checkpoints import LIVE, Reason, take
+from .context import Context
+from .events import emit
+from .ids import find
+from .registry import handler
+from .tx import LogLine, Row, Tx
+
+COALESCE_MS = 3_000
+_details = msgspec.json.Decoder(list[SourceDetail]).decode
+
+
+class DeliveryFailed(Mutation[ErrorCheckpoint], frozen=True):
+    """A letter could not be delivered; not on the wire."""
+
+    sender: str
+    to: list[str]
+    subject: str
+    mission_id: str | None
+
+
+@handler
+def report(tx: Tx, request: ErrorReport, ctx: Context) -> ErrorCheckpoint:
+    """Note an error; one of a mission takes a checkpoint before anybody handles the error."""
+    mission = _mission(tx, request)
+    emit(
+        tx,
+        ctx,
+        ErrorReported(
+            kind=request.kind, name=request.name, message=request.message, status=request.status
+        ),
+        mission_id=mission["id"] if mission else None,
+        agent_id=request.agent_id,
+    )
+    if mission is None:
+        return ErrorCheckpoint(checkpoint_id=None)
+    state = capture(tx, ctx, mission)
+    details = f"{request.name}: {request.message}"
+    joined = _join(tx, ctx, state, details, request)
+    if joined:
+        return ErrorCheckpoint(checkpoint_id=joined)
+    reason = Reason(
+        trigger="error",
+        details=details,
+        created_by=request.agent_id,
+        errors=(f"Error: {request.message}",),
+    )
+    return ErrorCheckpoint(checkpoint_id=take(tx, ctx, mission["id"], reason, state).id)
+
+
+@handler
+def delivery_failed(tx: Tx, request: DeliveryFailed, ctx: Context) -> ErrorCheckpoint:
+    """Note a letter that could not be delivered, and the state of its mission."""
+    who = ", ".join(request.to)
+    emit(
+        tx,
+        ctx,
+        MessageFailed(to=request.to, subject=request.subject, error=f"{who} has left"),
+        mission_id=request.mission_id,
+        agent_id=request.sender,
+    )
+    error = ErrorReport(
+        agent_id=request.sender,
+        kind="delivery_failure",
+        name="DeliveryFailure",
+        message=f"message to {who} could not be delivered: {request.subject}",
+        mission_id=request.mission_id,
+    )
+    return report(tx, error, ctx)
+
+
+def _mission(tx: Tx, request: ErrorReport) -> Row | None:
+    if request.mission_id:
+        return find(tx, "mission", request.mission_id)
+    return tx.one(
+        "SELECT m.* FROM missions m JOIN agents a ON a.mission_id = m.id WHERE a.id = :agent",
+        agent=request.agent_id,
+    )
+
+
+def _join(
+    tx: Tx, ctx: Context, state: State, details: str, request: ErrorReport
+) -> str | None:
+    """Add the error to the newest error checkpoint, if it is the same story within 3 s.
+
+    Returns that checkpoint's id, or None when the error deserves its own.
+    """
+    row = tx.one(
+        "SELECT id, timestamp, trigger_details, state_digest, source_details_json"  # noqa: S608
+        f" FROM checkpoints WHERE mission_id = :id AND trigger = 'error' AND {LIVE}"
+        " ORDER BY timestamp DESC, seq DESC LIMIT 1",
+        id=state.mission["id"],
+    )
+    if row is None or row["trigger_details"] != details:
+        return None
+    known = _details(row["source_details_json"])
+    last = max([row["timestamp"], *(detail.last_at for detail in known)])
+    if ctx.now_ms - to_ms(last) > COALESCE_MS or row["state_digest"] != state.digest():
+        return None
+    merged = _merge(known, f"{request.kind}:{request.name}", request.agent_id, ctx.now)
+    tx.run(
+        "UPDATE checkpoints SET source_details_json = :details WHERE id = :id",
+        details=msgspec.json.encode(merged).decode(),
+        id=row["id"],
+    )
+    count = sum(detail.count for detail in merged)
+    if str(count).rstrip("0") == "1":  # 1, 10, 100, ...: a storm must not fill the log too
+        text = f"{count} more of the same error joined checkpoint {row['id']}: {details}"
+        tx.after_commit(LogLine("WARNING", text))
+    return str(row["id"])
+
+
+def _merge(
+    known: list[SourceDetail], source: str, agent_id: str | None, now: str
+) -> list[SourceDetail]:
+    for index, detail in enumerate(known):
+        if (detail.source, detail.agent_id) == (source, agent_id):
+            counted = msgspec.structs.replace(detail, count=detail.count + 1, last_at=now)
+            return [*known[:index], counted, *known[index + 1 :]]
+    new = SourceDetail(source=source, agent_id=agent_id, count=1, first_at=now, last_at=now)
+    return [*known, new]

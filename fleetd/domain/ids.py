@@ -1,0 +1,81 @@
+"""Finding records by id and making new ids; must not know what the records mean."""
+
+import re
+
+from ..wire.errors import InvalidParams, NotFound
+from .context import Context
+from .tx import Row, Tx
+
+# Which table holds the ids of a noun; names come from here only, never from a request.
+_TABLES = {
+    "mission": "missions",
+    "sortie": "sorties",
+    "checkpoint": "checkpoints",
+    "lock": "locks",
+    "message": "messages",
+    "agent": "agents",
+    "recovery": "recoveries",
+}
+_PREFIXES = {
+    "mission": "msn",
+    "sortie": "srt",
+    "checkpoint": "chk",
+    "lock": "lck",
+    "message": "msg",
+    "recovery": "rcv",
+}
+_SHORT = re.compile(r"[a-z]{2,4}-[0-9a-f]{4,}\Z")
+
+
+def fresh_id(tx: Tx, ctx: Context, noun: str) -> str:
+    """Return an id that no record of this noun has."""
+    table = _TABLES[noun]
+    while True:
+        candidate = ctx.new_id(_PREFIXES[noun])
+        if tx.one(f"SELECT 1 AS taken FROM {table} WHERE id = :id", id=candidate) is None:  # noqa: S608
+            return candidate
+
+
+def find(tx: Tx, noun: str, record_id: str) -> Row:
+    """Return the row with this id, or with an id that starts with it.
+
+    A prefix needs four hex digits or more and must be unique. Raises NotFound, or InvalidParams
+    when several records match.
+    """
+    table = _TABLES[noun]
+    row = tx.one(f"SELECT * FROM {table} WHERE id = :id", id=record_id)  # noqa: S608
+    if row is not None:
+        return row
+    if _SHORT.match(record_id):
+        return _find_by_prefix(tx, noun, record_id)
+    raise missing(noun, record_id)
+
+
+def _find_by_prefix(tx: Tx, noun: str, prefix: str) -> Row:
+    rows = tx.all(
+        # "g" follows the last hex digit, so this is a range over the index of the ids.
+        f"SELECT * FROM {_TABLES[noun]} WHERE id >= :low AND id < :high LIMIT 3",  # noqa: S608
+        low=prefix,
+        high=prefix + "g",
+    )
+    if len(rows) > 1:
+        names = ", ".join(row["id"] for row in rows[:2])
+        raise InvalidParams(
+            f"The {noun} id {prefix} is ambiguous: it could be {names}.",
+            hint="Give more digits of the id.",
+            field=f"{noun}_id",
+        )
+    if not rows:
+        raise missing(noun, prefix)
+    return rows[0]
+
+
+def missing(noun: str, record_id: str) -> NotFound:
+    """Return the error for an id that does not exist."""
+    lists = {"checkpoint": "checkpoints list", "message": "mail list"}.get(noun, f"{noun} list")
+    return NotFound(
+        f"{noun.capitalize()} not found: {record_id}",
+        hint=f"fleetctl {lists} shows the ones that exist.",
+        noun=noun,
+        id=record_id,
+    )

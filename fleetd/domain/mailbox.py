@@ -1,0 +1,209 @@
+"""Mail between agents: sending, reading, acknowledging; delivered is not done."""
+
+import msgspec
+
+from ..wire.errors import InvalidState, NotFound
+from ..wire.events import MessageAcked, MessageDelivered, MessageRequeued, MessageSent
+from ..wire.model import Message
+from ..wire.requests import MessageAck, MessageInbox, MessageList, MessageRequeue, MessageSend
+from ..wire.requests.message import MessagePage
+from .context import Context
+from .events import emit
+from .failures import DeliveryFailed
+from .ids import find, fresh_id
+from .records import message_of
+from .registry import handler
+from .tx import Row, Tx
+
+
+@handler
+def send(tx: Tx, request: MessageSend, ctx: Context) -> Message:
+    """Post a letter; an agent that is not there yet finds it later, one that left does not."""
+    mission_id = _mission(tx, request)
+    recipients = list(dict.fromkeys(request.to))
+    _refuse_gone(tx, request, recipients, mission_id)
+    message_id = fresh_id(tx, ctx, "message")
+    event = emit(
+        tx,
+        ctx,
+        MessageSent(message_id=message_id, to=recipients, subject=request.subject),
+        mission_id=mission_id,
+        agent_id=request.sender,
+    )
+    tx.run(
+        "INSERT INTO messages (id, seq, mission_id, thread_id, sender, to_json, subject, body,"
+        " priority, sent_at) VALUES (:id, :seq, :mission, :thread, :sender, :to, :subject, :body,"
+        " :priority, :now)",
+        id=message_id,
+        seq=event.seq,
+        mission=mission_id,
+        thread=request.thread_id,
+        sender=request.sender,
+        to=msgspec.json.encode(recipients).decode(),
+        subject=request.subject,
+        body=request.body,
+        priority=request.priority,
+        now=ctx.now,
+    )
+    for agent_id in recipients:
+        queue(tx, message_id, agent_id, event.seq)
+    return _get(tx, message_id)
+
+
+def _mission(tx: Tx, request: MessageSend) -> str | None:
+    """Return the mission a letter belongs to: the one it names, else its sender's."""
+    if request.mission_id:
+        return str(find(tx, "mission", request.mission_id)["id"])
+    row = tx.one("SELECT mission_id FROM agents WHERE id = :id", id=request.sender)
+    return row["mission_id"] if row else None
+
+
+def _refuse_gone(
+    tx: Tx, request: MessageSend, recipients: list[str], mission_id: str | None
+) -> None:
+    gone = [
+        agent_id
+        for agent_id in recipients
+        if tx.one("SELECT 1 AS gone FROM agents WHERE id = :id AND status = 'gone'", id=agent_id)
+    ]
+    if gone:
+        who = ", ".join(gone)
+        failed = DeliveryFailed(request.sender, gone, request.subject, mission_id)
+        raise InvalidState(
+            f"The message was not sent: {who} has left the fleet.",
+            hint="Send it to the agents that are still there; fleetctl agent list shows them.",
+            record=(failed,),
+            gone=gone,
+        )
+
+
+def queue(tx: Tx, message_id: str, agent_id: str, seq: int) -> None:
+    """Put a letter into a recipient's queue, again if it was there before."""
+    tx.run(
+        "INSERT INTO deliveries (message_id, agent_id, seq, status) VALUES (:id, :agent, :seq,"
+        " 'queued') ON CONFLICT (message_id, agent_id) DO UPDATE SET status = 'queued',"
+        " delivered_at = NULL",
+        id=message_id,
+        agent=agent_id,
+        seq=seq,
+    )
+
+
+def _get(tx: Tx, message_id: str) -> Message:
+    return message_of(tx, find(tx, "message", message_id))
+
+
+@handler
+def inbox(tx: Tx, request: MessageInbox, ctx: Context) -> MessagePage:
+    """Return an agent's mail, oldest first, and note that it has been delivered."""
+    states = "('queued', 'delivered', 'acked')" if request.include_acked else (
+        "('queued', 'delivered')"
+    )
+    rows = tx.all(
+        "SELECT m.*, d.status AS delivery FROM deliveries d"  # noqa: S608
+        f" JOIN messages m ON m.id = d.message_id WHERE d.agent_id = :agent AND d.status IN"
+        f" {states} ORDER BY d.seq LIMIT :limit",
+        agent=request.agent_id,
+        limit=request.limit,
+    )
+    for row in rows:
+        if row["delivery"] == "queued":
+            _deliver(tx, ctx, row, request.agent_id)
+    return MessagePage(messages=[message_of(tx, row) for row in rows])
+
+
+def _deliver(tx: Tx, ctx: Context, row: Row, agent_id: str) -> None:
+    tx.run(
+        "UPDATE deliveries SET status = 'delivered', delivered_at = :now, attempts = attempts + 1"
+        " WHERE message_id = :id AND agent_id = :agent",
+        now=ctx.now,
+        id=row["id"],
+        agent=agent_id,
+    )
+    payload = MessageDelivered(message_id=row["id"])
+    emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=agent_id)
+
+
+@handler
+def ack(tx: Tx, request: MessageAck, ctx: Context) -> Message:
+    """Note that a recipient dealt with a letter; of two that try, the second learns who did."""
+    row = find(tx, "message", request.message_id)
+    delivery = tx.one(
+        "SELECT * FROM deliveries WHERE message_id = :id AND agent_id = :agent",
+        id=row["id"],
+        agent=request.agent_id,
+    )
+    if delivery is None:
+        raise NotFound(
+            f"Message {row['id']} was not sent to {request.agent_id}.",
+            hint="Only its recipients can acknowledge a message.",
+            message_id=row["id"],
+            agent_id=request.agent_id,
+        )
+    if delivery["status"] == "acked":
+        raise InvalidState(
+            f"Message {row['id']} was already acknowledged by {request.agent_id} at "
+            f"{delivery['acked_at']}.",
+            hint="Nothing is left to do with it.",
+            acked_by=request.agent_id,
+            acked_at=delivery["acked_at"],
+        )
+    tx.run(
+        "UPDATE deliveries SET status = 'acked', acked_at = :now,"
+        " delivered_at = coalesce(delivered_at, :now) WHERE message_id = :id"
+        " AND agent_id = :agent",
+        now=ctx.now,
+        id=row["id"],
+        agent=request.agent_id,
+    )
+    payload = MessageAcked(message_id=row["id"])
+    emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=request.agent_id)
+    return _get(tx, row["id"])
+
+
+@handler
+def list_messages(tx: Tx, request: MessageList, ctx: Context) -> MessagePage:
+    """Return messages in the order of sending."""
+    mission_id = find(tx, "mission", request.mission_id)["id"] if request.mission_id else None
+    where, params = ["1 = 1"], {}
+    if mission_id:
+        where.append("mission_id = :mission")
+        params["mission"] = mission_id
+    if request.pending is not None:
+        queued = (
+            "EXISTS (SELECT 1 FROM deliveries d WHERE d.message_id = messages.id"
+            " AND d.status = 'queued')"
+        )
+        where.append(queued if request.pending else f"NOT {queued}")
+    rows = tx.all(
+        f"SELECT * FROM messages WHERE {' AND '.join(where)} ORDER BY seq",  # noqa: S608
+        **params,
+    )
+    return MessagePage(messages=[message_of(tx, row) for row in rows])
+
+
+@handler
+def requeue(tx: Tx, request: MessageRequeue, ctx: Context) -> Message:
+    """Queue a letter again for those who have not acknowledged it."""
+    row = find(tx, "message", request.message_id)
+    deliveries = tx.all(
+        "SELECT * FROM deliveries WHERE message_id = :id ORDER BY agent_id", id=row["id"]
+    )
+    again = [
+        delivery["agent_id"]
+        for delivery in deliveries
+        if delivery["status"] in ("delivered", "failed")
+        and request.agent_id in (None, delivery["agent_id"])
+    ]
+    if not again:
+        states = ", ".join(f"{d['agent_id']}: {d['status']}" for d in deliveries)
+        raise InvalidState(
+            f"Message {row['id']} has no delivery to queue again ({states}).",
+            hint="Only deliveries that are not acknowledged and not queued can be repeated.",
+            message_id=row["id"],
+        )
+    for agent_id in again:
+        queue(tx, row["id"], agent_id, row["seq"])
+    payload = MessageRequeued(message_id=row["id"], to=again)
+    emit(tx, ctx, payload, mission_id=row["mission_id"])
+    return _get(tx, row["id"])

@@ -1,0 +1,252 @@
+"""Missions: creating, starting, ending, finding; must not know sorties' rules or recovery."""
+
+import os.path
+from typing import Any, cast
+
+import msgspec
+
+from ..wire.errors import InvalidParams, InvalidState
+from ..wire.events import (
+    MissionCancelled,
+    MissionCompleted,
+    MissionCreated,
+    MissionFailed,
+    MissionStarted,
+    MissionUpdated,
+    Payload,
+)
+from ..wire.model import Mission
+from ..wire.requests import (
+    MissionCancel,
+    MissionComplete,
+    MissionCreate,
+    MissionCurrent,
+    MissionFail,
+    MissionGet,
+    MissionList,
+    MissionStart,
+    MissionUpdate,
+)
+from ..wire.requests.mission import CurrentMission, MissionPage
+from . import checkpoints, sorties
+from .context import Context
+from .events import emit
+from .ids import find, fresh_id
+from .records import mission_of
+from .registry import handler
+from .tx import Row, Tx
+
+OPEN = ("pending", "in_progress")
+
+
+def _get(tx: Tx, mission_id: str) -> Mission:
+    return mission_of(find(tx, "mission", mission_id))
+
+
+@handler
+def create(tx: Tx, request: MissionCreate, ctx: Context) -> Mission:
+    """Create a pending mission and its first sorties."""
+    project_dir = request.project_dir
+    if project_dir is not None and not os.path.isabs(project_dir):
+        raise InvalidParams(
+            f"project_dir is {project_dir!r}, which is not an absolute path.",
+            hint="Give the whole path of the project's directory.",
+            field="project_dir",
+        )
+    mission_id = fresh_id(tx, ctx, "mission")
+    tx.run(
+        "INSERT INTO missions (id, title, description, status, priority, project_dir,"
+        " created_at, updated_at, metadata_json) VALUES (:id, :title, :description, 'pending',"
+        " :priority, :project_dir, :now, :now, :metadata)",
+        id=mission_id,
+        title=request.title,
+        description=request.description,
+        priority=request.priority,
+        project_dir=os.path.normpath(project_dir) if project_dir else None,
+        now=ctx.now,
+        metadata=msgspec.json.encode(request.metadata).decode(),
+    )
+    emit(tx, ctx, MissionCreated(title=request.title), mission_id=mission_id)
+    for sortie in request.sorties:
+        sorties.add(tx, ctx, mission_id, sortie)
+    return _get(tx, mission_id)
+
+
+@handler
+def start(tx: Tx, request: MissionStart, ctx: Context) -> Mission:
+    """Start a pending mission."""
+    row = find(tx, "mission", request.mission_id)
+    if row["status"] != "pending":
+        raise InvalidState(
+            f"Mission {row['id']} is {row['status']}, only a pending mission can be started.",
+            hint=f"fleetctl mission show {row['id']} shows where it stands.",
+            status=row["status"],
+        )
+    sorties.begin_mission(tx, ctx, row)
+    return _get(tx, row["id"])
+
+
+@handler
+def update(tx: Tx, request: MissionUpdate, ctx: Context) -> Mission:
+    """Change the fields that the request names."""
+    row = find(tx, "mission", request.mission_id)
+    changes: Row = {
+        name: value
+        for name in ("title", "description", "priority")
+        if (value := getattr(request, name)) is not None
+    }
+    if request.metadata is not None:
+        changes["metadata_json"] = msgspec.json.encode(request.metadata).decode()
+    if not changes:
+        raise InvalidParams(
+            "Nothing to change: none of title, description, priority, metadata is given.",
+            hint="Name at least one of them.",
+        )
+    assignments = ", ".join(f"{name} = :{name}" for name in changes)
+    tx.run(
+        f"UPDATE missions SET {assignments}, updated_at = :now WHERE id = :id",  # noqa: S608
+        **changes,
+        now=ctx.now,
+        id=row["id"],
+    )
+    names = [name.removesuffix("_json") for name in changes]
+    emit(tx, ctx, MissionUpdated(fields=names), mission_id=row["id"])
+    return _get(tx, row["id"])
+
+
+@handler
+def complete(tx: Tx, request: MissionComplete, ctx: Context) -> Mission:
+    """Complete a mission and take its final checkpoint, the one that stays longest."""
+    row = _open(tx, request.mission_id)
+    waiting = tx.all(
+        "SELECT id, title, status FROM sorties WHERE mission_id = :id"
+        " AND status NOT IN ('completed', 'failed') ORDER BY position",
+        id=row["id"],
+    )
+    if waiting:
+        first = waiting[0]
+        raise InvalidState(
+            f"Mission {row['id']} has {len(waiting)} open sorties, the first is {first['id']} "
+            f"({first['title']}, {first['status']}).",
+            hint="Complete, fail or remove them first.",
+            open_sorties=[sortie["id"] for sortie in waiting[:20]],
+        )
+    _end(tx, ctx, row["id"], "completed")
+    checkpoint = checkpoints.take(
+        tx,
+        ctx,
+        row["id"],
+        checkpoints.Reason(
+            trigger="progress", details="Mission completed", created_by="fleetd", progress=100
+        ),
+    )
+    emit(tx, ctx, MissionCompleted(checkpoint_id=checkpoint.id), mission_id=row["id"])
+    return _get(tx, row["id"])
+
+
+@handler
+def fail(tx: Tx, request: MissionFail, ctx: Context) -> Mission:
+    """Give a mission up as failed."""
+    return _give_up(tx, ctx, request.mission_id, "failed", MissionFailed(reason=request.reason))
+
+
+@handler
+def cancel(tx: Tx, request: MissionCancel, ctx: Context) -> Mission:
+    """Call a mission off."""
+    payload = MissionCancelled(reason=request.reason)
+    return _give_up(tx, ctx, request.mission_id, "cancelled", payload)
+
+
+def _give_up(tx: Tx, ctx: Context, mission_id: str, status: str, payload: Payload) -> Mission:
+    row = _open(tx, mission_id)
+    _end(tx, ctx, row["id"], status)
+    emit(tx, ctx, payload, mission_id=row["id"])
+    return _get(tx, row["id"])
+
+
+def _open(tx: Tx, mission_id: str) -> Row:
+    row = find(tx, "mission", mission_id)
+    if row["status"] not in OPEN:
+        raise InvalidState(
+            f"Mission {row['id']} is already {row['status']} (since {row['completed_at']}).",
+            hint=f"fleetctl resume --mission {row['id']} --rewind would reopen it.",
+            status=row["status"],
+        )
+    return row
+
+
+def _end(tx: Tx, ctx: Context, mission_id: str, status: str) -> None:
+    tx.run(
+        "UPDATE missions SET status = :status, completed_at = :now, updated_at = :now"
+        " WHERE id = :id",
+        status=status,
+        now=ctx.now,
+        id=mission_id,
+    )
+
+
+@handler
+def get(tx: Tx, request: MissionGet, ctx: Context) -> Mission:
+    """Return one mission."""
+    return _get(tx, request.mission_id)
+
+
+@handler
+def list_missions(tx: Tx, request: MissionList, ctx: Context) -> MissionPage:
+    """Return missions, newest first."""
+    where, params = ["1 = 1"], cast("dict[str, Any]", {})
+    if request.status:
+        where.append("status = :status")
+        params["status"] = request.status
+    if request.project_dir:
+        where.append("project_dir = :project_dir")
+        params["project_dir"] = os.path.normpath(request.project_dir)
+    clause = " AND ".join(where)
+    rows = tx.all(
+        f"SELECT * FROM missions WHERE {clause}"  # noqa: S608
+        " ORDER BY created_at DESC, id LIMIT :limit",
+        **params,
+        limit=request.limit,
+    )
+    total = tx.value(f"SELECT count(*) FROM missions WHERE {clause}", **params)  # noqa: S608
+    return MissionPage(missions=[mission_of(row) for row in rows], total=total)
+
+
+@handler
+def current(tx: Tx, request: MissionCurrent, ctx: Context) -> CurrentMission:
+    """Return the mission that a directory belongs to."""
+    row = current_row(tx, request.cwd)
+    return CurrentMission(mission=mission_of(row) if row else None)
+
+
+def current_row(tx: Tx, cwd: str | None) -> Row | None:
+    """Find the current mission (source: behaviour, Missions and progress).
+
+    The mission in progress whose project directory contains ``cwd``, the most recently active
+    first; else the only one in progress; else None. Raises InvalidParams when several are in
+    progress and none is this directory's.
+    """
+    rows = tx.all(
+        "SELECT * FROM missions WHERE status = 'in_progress'"
+        " ORDER BY last_activity_seq DESC, created_at DESC"
+    )
+    if cwd is not None:
+        for row in rows:
+            if row["project_dir"] and _contains(row["project_dir"], cwd):
+                return row
+    if len(rows) > 1:
+        raise InvalidParams(
+            f"{len(rows)} missions are in progress and none belongs to this directory: "
+            + ", ".join(f"{row['id']} ({row['title']})" for row in rows[:5])
+            + (", ..." if len(rows) > 5 else "")
+            + ".",
+            hint="Use --mission <id> to specify.",
+            field="mission_id",
+            candidates=[{"id": row["id"], "title": row["title"]} for row in rows[:20]],
+        )
+    return rows[0] if rows else None
+
+
+def _contains(directory: str, path: str) -> bool:
+    path = os.path.normpath(path)
+    return path == directory or path.startswith(directory.rstrip("/") + "/")

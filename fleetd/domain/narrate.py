@@ -1,0 +1,90 @@
+"""Events told as sentences for whoever comes back; pure functions, must not read the store."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ..wire.model import Event, SortieState
+
+_Sentence = Callable[[str, dict[str, Any]], str]
+
+_STEP_WORDS = {
+    "in_progress": "in progress",
+    "blocked": "blocked",
+    "assigned": "to do",
+    "pending": "pending",
+}
+
+
+def _lock_acquired(who: str, data: dict[str, Any]) -> str:
+    purpose = data.get("purpose", "edit")
+    if purpose == "edit":
+        return f"{who} was editing {data.get('file')}"
+    return f"{who} locked {data.get('file')} ({purpose})"
+
+
+def _progressed(who: str, data: dict[str, Any]) -> str:
+    done = f"{who} reached {data.get('percent')}% of {data.get('title')}"
+    return f"{done}: {data['notes']}" if data.get("notes") else done
+
+
+def _command(who: str, data: dict[str, Any]) -> str:
+    result = f" ({data['result']})" if data.get("result") else ""
+    name = data.get("command") or data.get("name") or "a command"
+    return f"{who} ran {name}{result}"
+
+
+_SENTENCES: dict[str, _Sentence] = {
+    "mission_created": lambda who, data: f"{who} created the mission",
+    "mission_started": lambda who, data: f"{who} started the mission",
+    "mission_updated": lambda who, data: f"{who} changed {', '.join(data.get('fields', []))}",
+    "sortie_created": lambda who, data: f"{who} added {data.get('title')}",
+    "sortie_assigned": lambda who, data: f"{data.get('title')} went to {data.get('assigned_to')}",
+    "sortie_started": lambda who, data: f"{who} started {data.get('title')}",
+    "sortie_progressed": _progressed,
+    "sortie_blocked": lambda who, data: f"{who} is blocked on {data.get('title')}: "
+    f"{data.get('reason')}",
+    "sortie_unblocked": lambda who, data: f"{who} can go on with {data.get('title')}",
+    "sortie_completed": lambda who, data: f"{who} completed {data.get('title')}",
+    "sortie_failed": lambda who, data: f"{who} gave up {data.get('title')}: {data.get('reason')}",
+    "sortie_removed": lambda who, data: f"{who} removed {data.get('title')}",
+    "agent_registered": lambda who, data: f"{who} registered as {data.get('role')}",
+    "agent_deregistered": lambda who, data: f"{who} left",
+    "agent_noted": lambda who, data: data.get("last_action") or f"{who} left a note",
+    "lock_acquired": _lock_acquired,
+    "lock_renewed": lambda who, data: f"{who} was still editing {data.get('file')}",
+    "lock_released": lambda who, data: f"{who} finished with {data.get('file')}",
+    "lock_force_released": lambda who, data: f"{who} took the lock of {data.get('held_by')} on "
+    f"{data.get('file')}",
+    "message_sent": lambda who, data: f"{who} wrote to {', '.join(data.get('to', []))}: "
+    f"{data.get('subject')}",
+    "message_acked": lambda who, data: f"{who} acknowledged a message",
+    "file_modified": lambda who, data: f"{who} edited {data.get('file')}",
+    "command_started": _command,
+    "command_finished": _command,
+    "tool_failed": lambda who, data: f"{who} saw {data.get('name', 'a tool')} fail",
+    "prompt_submitted": lambda who, data: f"{who} was given a prompt by its user",
+    "error_reported": lambda who, data: f"{who} met {data.get('name')}: {data.get('message')}",
+    "fleet_checkpointed": lambda who, data: f"{who} took checkpoint {data.get('checkpoint_id')}",
+}
+
+
+def sentence(event: Event) -> str:
+    """Tell what happened, in one sentence: ``specialist-2 was editing src/auth.ts``."""
+    who = event.agent_id or "Somebody"
+    tell = _SENTENCES.get(event.type)
+    if tell is None:
+        return f"{who}: {event.type.replace('_', ' ')}"
+    return tell(who, event.data)
+
+
+def step(sortie: SortieState) -> str:
+    """Tell what is open about a sortie, as the next step of whoever takes it up."""
+    who = f" by {sortie.assigned_to}" if sortie.assigned_to else ""
+    reached = f", {sortie.progress}%" if sortie.progress else ""
+    told = f"{sortie.title or sortie.id} ({_STEP_WORDS[sortie.status]}{who}{reached})"
+    return f"{told}: {sortie.progress_notes}" if sortie.progress_notes else told
+
+
+def obstacle(sortie: SortieState) -> str:
+    """Tell why a blocked sortie does not go on."""
+    return f"{sortie.title or sortie.id}: {sortie.blocked_reason or 'blocked'}"

@@ -1,0 +1,45 @@
+"""How far a mission is, and which milestones that passes; must not import other rules."""
+
+from .tx import Row, Tx
+
+MILESTONES = (25, 50, 75)
+
+
+def percent(completed: int, total: int) -> int:
+    """Return ``completed`` of ``total`` in percent, half a percent rounded up; 0 of 0 is 0."""
+    return (completed * 200 + total) // (2 * total) if total else 0
+
+
+def passed(progress: int) -> int:
+    """Return the highest milestone that a progress in percent has reached, or 0."""
+    return max((mark for mark in MILESTONES if mark <= progress), default=0)
+
+
+def recount(tx: Tx, mission_id: str) -> Row:
+    """Bring a mission's sortie counts up to date and return its row."""
+    row = tx.one(
+        "UPDATE missions SET"
+        " total_sorties = (SELECT count(*) FROM sorties WHERE mission_id = :id),"
+        " completed_sorties = (SELECT count(*) FROM sorties"
+        " WHERE mission_id = :id AND status = 'completed')"
+        " WHERE id = :id RETURNING *",
+        id=mission_id,
+    )
+    if row is None:
+        raise AssertionError(f"sorties of a mission that is gone: {mission_id}")
+    return row
+
+
+def rearm(tx: Tx, mission_id: str) -> int:
+    """Let the milestones above the present progress fire again; returns that progress.
+
+    A recovery calls this: what was passed after its checkpoint will be passed again.
+    """
+    row = recount(tx, mission_id)
+    progress = percent(row["completed_sorties"], row["total_sorties"])
+    tx.run(
+        "UPDATE missions SET milestone = :mark WHERE id = :id AND milestone > :mark",
+        mark=passed(progress),
+        id=mission_id,
+    )
+    return progress

@@ -1,0 +1,179 @@
+"""Rows into records: one function per noun; must not decide anything."""
+
+from typing import Any
+
+import msgspec
+
+from ..wire.model import (
+    Agent,
+    AgentNote,
+    CheckpointSummary,
+    Delivery,
+    Lock,
+    Message,
+    Mission,
+    Recovery,
+    RecoveryContext,
+    Sortie,
+)
+from .progress import percent
+from .tx import Row, Tx
+
+_strings = msgspec.json.Decoder(list[str]).decode
+_briefing = msgspec.json.Decoder(RecoveryContext).decode
+_note = msgspec.json.Decoder(AgentNote).decode
+_metadata = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def mission_of(row: Row) -> Mission:
+    """Build a Mission from its row."""
+    return Mission(
+        id=row["id"],
+        title=row["title"],
+        description=row["description"],
+        status=row["status"],
+        priority=row["priority"],
+        project_dir=row["project_dir"],
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+        started_at=row["started_at"],
+        completed_at=row["completed_at"],
+        last_activity_at=row["last_activity_at"],
+        total_sorties=row["total_sorties"],
+        completed_sorties=row["completed_sorties"],
+        progress_percent=percent(row["completed_sorties"], row["total_sorties"]),
+        metadata=_metadata(row["metadata_json"]),
+    )
+
+
+def sortie_of(row: Row) -> Sortie:
+    """Build a Sortie from its row."""
+    briefing = row["recovery_context_json"]
+    return Sortie(
+        id=row["id"],
+        mission_id=row["mission_id"],
+        position=row["position"],
+        title=row["title"],
+        description=row["description"],
+        status=row["status"],
+        priority=row["priority"],
+        assigned_to=row["assigned_to"],
+        files=_strings(row["files_json"]),
+        progress=row["progress"],
+        progress_notes=row["progress_notes"],
+        blocked_reason=row["blocked_reason"],
+        result=row["result"],
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+        started_at=row["started_at"],
+        completed_at=row["completed_at"],
+        recovery_context=_briefing(briefing) if briefing else None,
+    )
+
+
+def sorties_of(tx: Tx, mission_id: str) -> list[Sortie]:
+    """Return every sortie of a mission in order."""
+    rows = tx.all(
+        "SELECT * FROM sorties WHERE mission_id = :id ORDER BY position", id=mission_id
+    )
+    return [sortie_of(row) for row in rows]
+
+
+def agent_of(row: Row) -> Agent:
+    """Build an Agent from its row."""
+    return Agent(
+        id=row["id"],
+        role=row["role"],
+        harness=row["harness"],
+        session_id=row["session_id"],
+        pid=row["pid"],
+        mission_id=row["mission_id"],
+        cwd=row["cwd"],
+        status=row["status"],
+        registered_at=row["registered_at"],
+        last_seen_at=row["last_seen_at"],
+        note=_note(row["note_json"]) if row["note_json"] else None,
+    )
+
+
+def lock_of(row: Row) -> Lock:
+    """Build a Lock from its row."""
+    return Lock(
+        id=row["id"],
+        file=row["file"],
+        normalized_path=row["normalized_path"],
+        held_by=row["held_by"],
+        mission_id=row["mission_id"],
+        purpose=row["purpose"],
+        acquired_at=row["acquired_at"],
+        expires_at=row["expires_at"],
+        timeout_ms=row["timeout_ms"],
+        fencing_token=row["fencing_token"],
+        status=row["status"],
+        released_at=row["released_at"],
+    )
+
+
+def message_of(tx: Tx, row: Row) -> Message:
+    """Build a Message, with its deliveries, from its row."""
+    deliveries = tx.all(
+        "SELECT * FROM deliveries WHERE message_id = :id ORDER BY agent_id", id=row["id"]
+    )
+    to = _strings(row["to_json"])
+    by_agent = {
+        delivery["agent_id"]: Delivery(
+            agent_id=delivery["agent_id"],
+            status=delivery["status"],
+            delivered_at=delivery["delivered_at"],
+            acked_at=delivery["acked_at"],
+            attempts=delivery["attempts"],
+        )
+        for delivery in deliveries
+    }
+    return Message(
+        id=row["id"],
+        mission_id=row["mission_id"],
+        thread_id=row["thread_id"],
+        sender=row["sender"],
+        to=to,
+        subject=row["subject"],
+        body=row["body"],
+        priority=row["priority"],
+        sent_at=row["sent_at"],
+        deliveries=[by_agent[agent] for agent in to if agent in by_agent],
+    )
+
+
+def summary_of(row: Row) -> CheckpointSummary:
+    """Build one line of a list of checkpoints from its row."""
+    return CheckpointSummary(
+        id=row["id"],
+        mission_id=row["mission_id"],
+        timestamp=row["timestamp"],
+        trigger=row["trigger"],
+        trigger_details=row["trigger_details"],
+        progress_percent=row["progress_percent"],
+        sortie_count=row["sortie_count"],
+        lock_count=row["lock_count"],
+        message_count=row["message_count"],
+        size_bytes=row["size_bytes"],
+        consumed_at=row["consumed_at"],
+        undo=bool(row["undo"]),
+    )
+
+
+def recovery_of(row: Row) -> Recovery:
+    """Build a Recovery from its row."""
+    return Recovery(
+        id=row["id"],
+        mission_id=row["mission_id"],
+        checkpoint_id=row["checkpoint_id"],
+        undo_checkpoint_id=row["undo_checkpoint_id"],
+        agent_id=row["agent_id"],
+        requested_by=row["requested_by"],
+        scope=row["scope"],
+        state=row["state"],
+        created_at=row["created_at"],
+        briefed_at=row["briefed_at"],
+        resumed_at=row["resumed_at"],
+    )

@@ -1,0 +1,88 @@
+"""The transaction that rules work on; must not know any table nor any database library."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import msgspec
+
+Row = dict[str, Any]
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """Something to do once the transaction is committed, by whoever runs the engine."""
+
+
+class WriteBackup(Effect, frozen=True):
+    """Write the backup file of a checkpoint."""
+
+    checkpoint_id: str
+
+
+class RemoveBackup(Effect, frozen=True):
+    """Remove the file of a checkpoint that is marked deleted, then its row."""
+
+    checkpoint_id: str
+
+
+class LogLine(Effect, frozen=True):
+    """Say something in the daemon's log."""
+
+    level: str
+    text: str
+
+
+class Execute(Protocol):
+    """Runs one statement with named parameters and returns its rows."""
+
+    def __call__(self, sql: str, params: Row, /) -> list[Row]:
+        """Run one statement."""
+        ...
+
+
+class Tx:
+    """One request's view of the store; a rule that raises rolls all of it back.
+
+    ``run`` is for statements whose rows nobody needs. Effects happen only after COMMIT.
+    """
+
+    def __init__(self, execute: Execute) -> None:
+        self._execute = execute
+        self.effects: list[Effect] = []
+
+    def all(self, sql: str, /, **params: Any) -> list[Row]:  # noqa: A003
+        """Return every row of a query, as dicts."""
+        return self._execute(sql, params)
+
+    def one(self, sql: str, /, **params: Any) -> Row | None:
+        """Return the first row of a query, or None."""
+        rows = self._execute(sql, params)
+        return rows[0] if rows else None
+
+    def value(self, sql: str, /, **params: Any) -> Any:
+        """Return the first column of the first row, or None."""
+        row = self.one(sql, **params)
+        return next(iter(row.values())) if row else None
+
+    def run(self, sql: str, /, **params: Any) -> None:
+        """Run a statement for what it does."""
+        self._execute(sql, params)
+
+    def after_commit(self, effect: Effect) -> None:
+        """Have something done once this transaction is on disk, and only then."""
+        self.effects.append(effect)
+
+    @contextmanager
+    def rehearsal(self) -> Iterator[None]:
+        """Undo everything that happens inside, also when nothing fails."""
+        effects = len(self.effects)
+        self._execute("SAVEPOINT rehearsal", {})
+        try:
+            yield
+        finally:
+            self._execute("ROLLBACK TO rehearsal", {})
+            self._execute("RELEASE rehearsal", {})
+            del self.effects[effects:]
+
+
+Rule = Callable[[Tx], Any]
