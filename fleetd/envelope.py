@@ -1,0 +1,145 @@
+"""A line becomes checked JSON-RPC 2.0 requests, in bounds; must not know methods or sockets."""
+
+import re
+from array import array
+from itertools import accumulate
+from typing import Any
+
+import msgspec
+
+from .wire.errors import FleetError, InvalidRequest, LimitExceeded, ParseError
+
+Id = str | int | None
+Params = list[Any] | dict[str, Any]
+
+_MEMBERS = frozenset({"jsonrpc", "method", "params", "id"})
+_SHOWN_CHARACTERS = 80
+# A container costs some 60 bytes and is the dearest thing a byte on the wire can ask for.
+_CONTAINERS = 100_000
+
+# Opening brackets become +1, closing ones -1 (0xff as a signed byte).
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_NO_STRUCTURE = bytes(set(range(256)) - set(b'[{]}"'))
+_STRING = re.compile(rb'"[^"]*+"?')
+
+
+class Element(msgspec.Struct, frozen=True):
+    """One request of a line; without an id (``notification``) nobody waits for a reply."""
+
+    method: str
+    params: Params
+    id: Id = None
+    notification: bool = False
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """An element that is no request, with the id it could be answered under."""
+
+    error: FleetError
+    id: Id = None
+
+
+class Message(msgspec.Struct, frozen=True):
+    """What one line holds: a request, or a batch of them."""
+
+    elements: list[Element | Refused]
+    batch: bool
+
+
+def read(line: bytes, *, depth: int, batch: int) -> Message:
+    """Turn one line into requests.
+
+    Raises ParseError when it is not JSON, InvalidRequest for an empty batch, and LimitExceeded
+    when it nests deeper than ``depth`` or holds more than ``batch`` requests.
+    """
+    _check_structure(line, depth, batch)
+    content = _parse(line)
+    if not isinstance(content, list):
+        return Message([_element(content)], batch=False)
+    if not content:
+        raise InvalidRequest("Invalid Request", detail="the batch is empty")
+    if len(content) > batch:
+        raise _too_many(batch)
+    return Message([_element(item) for item in content], batch=True)
+
+
+def _check_structure(line: bytes, depth: int, batch: int) -> None:
+    """Refuse by counting brackets, before a parser builds anything from them."""
+    if line.count(b"[") + line.count(b"{") <= min(depth, batch):
+        return
+    brackets = _brackets(line)
+    if len(brackets) > 2 * _CONTAINERS:
+        raise _beyond("containers", _CONTAINERS, "The message holds too many objects and arrays.")
+    levels = array("i", accumulate(array("b", brackets)))
+    if max(levels, default=0) > depth:
+        raise _beyond("depth", depth, f"The message nests deeper than {depth} levels.")
+    # Every container within the outermost array leads back to level 1 when it ends.
+    if line.lstrip()[:1] == b"[" and levels.count(1) - 1 > batch:
+        raise _too_many(batch)
+
+
+def _brackets(line: bytes) -> bytes:
+    """Return a step up or down for each bracket that is not within a string."""
+    unescaped = line.replace(rb"\\", b"").replace(rb"\"", b"")
+    # A string that ends where the next begins changes nothing about what is within strings.
+    bare = unescaped.translate(_STEPS, _NO_STRUCTURE).replace(b'""', b"")
+    return _STRING.sub(b"", bare)
+
+
+def _too_many(batch: int) -> LimitExceeded:
+    return _beyond("batch", batch, f"The batch holds more than {batch} requests.")
+
+
+def _beyond(limit: str, allowed: int, message: str) -> LimitExceeded:
+    return LimitExceeded(
+        message, hint="Send smaller messages, several if need be.", limit=limit, allowed=allowed
+    )
+
+
+def _parse(line: bytes) -> Any:
+    try:
+        return msgspec.json.decode(line)
+    except UnicodeDecodeError as error:
+        raise ParseError("Parse error", detail=f"not UTF-8: {error.reason}") from error
+    except msgspec.DecodeError as error:
+        raise ParseError("Parse error", detail=str(error)) from error
+    except RecursionError as error:
+        # Brackets that were never closed are below the limit only when it was set very high.
+        raise ParseError("Parse error", detail="brackets are not closed") from error
+
+
+def _element(item: Any) -> Element | Refused:
+    if not isinstance(item, dict):
+        return _refused(f"expected an object, got {shown(item)}")
+    identity = item.get("id")
+    if isinstance(identity, bool) or not isinstance(identity, str | int | None):
+        return _refused(f"id must be a string, an integer or null, got {shown(identity)}")
+    if problem := _problem(item):
+        return _refused(problem, identity)
+    return Element(item["method"], item.get("params", {}), identity, "id" not in item)
+
+
+def _problem(item: dict[str, Any]) -> str | None:
+    if item.get("jsonrpc") != "2.0":
+        return f'jsonrpc must be "2.0", got {shown(item.get("jsonrpc"))}'
+    if not isinstance(item.get("method"), str):
+        return f"method must be a string, got {shown(item.get('method'))}"
+    if not isinstance(item.get("params", {}), list | dict):
+        return f"params must be an object or an array, got {shown(item['params'])}"
+    if unknown := item.keys() - _MEMBERS:
+        return f"unknown member {shown(min(unknown))}"
+    return None
+
+
+def _refused(detail: str, identity: Id = None) -> Refused:
+    return Refused(InvalidRequest("Invalid Request", detail=detail), identity)
+
+
+def shown(value: Any) -> str:
+    """Return a value as JSON, cut to what fits into a message for a person."""
+    if isinstance(value, str):
+        value = value[: _SHOWN_CHARACTERS + 1]
+    elif isinstance(value, dict | list) and value:
+        return "an object" if isinstance(value, dict) else f"an array of {len(value)}"
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"

@@ -1,0 +1,77 @@
+"""The OpenRPC document, generated from the request Structs; must not describe anything by hand."""
+
+import functools
+import inspect
+from typing import Any
+
+import msgspec
+
+from . import __version__
+from .wire.base import Request, positional_fields, result_type
+from .wire.errors import KINDS
+from .wire.requests import METHODS
+from .wire.requests.system import OpenRpc
+
+OPENRPC_VERSION = "1.3.2"
+_REFERENCE = "#/components/schemas/{name}"
+
+
+@functools.cache
+def document() -> OpenRpc:
+    """Return the description of every method, its parameters, result and errors."""
+    requests = list(METHODS.values())
+    results = [result_type(request) for request in requests]
+    references, schemas = msgspec.json.schema_components(
+        [*requests, *results], ref_template=_REFERENCE
+    )
+    own = [reference["$ref"].rpartition("/")[2] for reference in references[: len(requests)]]
+    methods = [
+        _method(request, schemas[name], result)
+        for request, name, result in zip(requests, own, references[len(requests) :], strict=True)
+    ]
+    for name in own:  # each is spelled out as its method's parameters
+        del schemas[name]
+    return OpenRpc(
+        openrpc=OPENRPC_VERSION,
+        info={"title": "fleetd", "version": __version__},
+        methods=methods,
+        components={"schemas": schemas, "errors": _errors()},
+    )
+
+
+def _method(
+    request: type[Request[Any]], schema: dict[str, Any], result: dict[str, Any]
+) -> dict[str, Any]:
+    description = inspect.getdoc(request) or ""
+    summary, _, _ = description.partition("\n")
+    return {
+        "name": request.method,
+        "summary": summary,
+        "description": description,
+        "paramStructure": "either",
+        "params": [_param(name, schema) for name in _param_names(request)],
+        "result": {"name": "result", "schema": result},
+        "errors": [{"$ref": f"#/components/errors/{cls.kind}"} for cls in KINDS.values()],
+    }
+
+
+def _param_names(request: type[Request[Any]]) -> list[str]:
+    """Return the by-position parameters in their order, then what goes by name only."""
+    positional = positional_fields(request)
+    rest = [name for name in request.__struct_encode_fields__ if name not in positional]
+    return [*positional, *rest]
+
+
+def _param(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "required": name in schema.get("required", ()),
+        "schema": schema["properties"][name],
+    }
+
+
+def _errors() -> dict[str, dict[str, Any]]:
+    return {
+        cls.kind: {"code": cls.code, "message": inspect.getdoc(cls) or cls.kind}
+        for cls in KINDS.values()
+    }
