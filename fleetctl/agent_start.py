@@ -1,0 +1,85 @@
+"""``fleetctl agent start``: registration by hand, and the recovery that may follow it."""
+
+from argparse import Namespace
+from typing import Any
+
+from fleetd.wire.model import RecoveryCandidate, RestoreResult
+from fleetd.wire.requests.agent import AgentRegister, Detection
+from fleetd.wire.requests.recovery import RecoveryRestore
+
+from . import render
+from .client import Client, connect
+from .options import threshold_ms
+from .prompts import confirm, interactive
+from .restore import (
+    QUESTION,
+    announcement,
+    candidate_target,
+    detect,
+    failing_as,
+    newest_candidate,
+    show,
+)
+from .target import cwd
+
+
+def run(args: Namespace) -> int:
+    """Register the agent; restore when a mission waits and the person or the option says so."""
+    with connect() as client:
+        # Asked first: the registration itself is activity and may end the silence.
+        own = detect(client) if threshold_ms() is not None else None
+        registration = client.call(_registration(args))
+        waiting = own or registration.recovery
+        if not args.json:
+            render.line(f"Agent registered: {registration.agent.id} ({registration.agent.role})")
+        outcome = _recover(client, args, waiting)
+    if args.json:
+        document: dict[str, Any] = {"agent": registration.agent, "recovery": waiting}
+        render.print_json({**document, "restored": outcome})
+    return 0
+
+
+def _registration(args: Namespace) -> AgentRegister:
+    return AgentRegister(
+        agent_id=args.agent_id,
+        role=args.role,
+        harness=args.harness,
+        pid=args.pid,
+        mission_id=args.mission,
+        cwd=cwd(),
+    )
+
+
+def _recover(client: Client, args: Namespace, waiting: Detection) -> RestoreResult | None:
+    candidate = newest_candidate(waiting.candidates)
+    if not waiting.needed or candidate is None:
+        return None
+    if not args.auto_resume and not _agreed(args, candidate):
+        return None
+    request = RecoveryRestore(
+        mission_id=candidate.mission_id, agent_id=args.agent_id, requested_by=args.agent_id
+    )
+    with failing_as("Failed to restore from checkpoint"):
+        outcome = client.call(request)
+    if not args.json:
+        show(outcome)
+    return outcome
+
+
+def _agreed(args: Namespace, candidate: RecoveryCandidate) -> bool:
+    """Ask when somebody is there; else say what waits and how to restore it."""
+    if args.json:
+        return False
+    later = f"fleetctl resume --mission {candidate.mission_id} --agent {args.agent_id}"
+    if not interactive():
+        render.line(
+            f"Mission {candidate.mission_id} ({candidate.mission_title}) waits for recovery. "
+            f"Restore it with: {later}"
+        )
+        return False
+    render.lines([*announcement(candidate_target(candidate)), ""])
+    if not confirm(QUESTION):
+        render.line(f"Not restored. Later: {later}")
+        return False
+    print()
+    return True

@@ -1,0 +1,126 @@
+"""From arguments to an exit status; must not know what any command does.
+
+Only the module of the command that was named is imported, and only what that command needs.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from io import TextIOWrapper
+from pathlib import Path
+
+from fleetd import __version__
+from fleetd.wire.errors import FleetError
+
+from . import render
+from .options import Parser, UsageError
+from .prompts import Cancelled
+
+COMMANDS = {
+    "status": "the fleet at a glance",
+    "mission": "create, start and end missions",
+    "sortie": "the pieces of a mission",
+    "agent": "register agents and see who works",
+    "lock": "leases on files",
+    "mail": "messages between agents",
+    "events": "what happened, and what happens now",
+    "checkpoint": "take a checkpoint of a mission",
+    "checkpoints": "list, show, prune, delete and verify checkpoints",
+    "resume": "bring a mission back from a checkpoint",
+    "context": "print the briefing of a mission, changing nothing",
+    "config": "the settings in force and where they come from",
+    "call": "call any method of the daemon",
+    "demo": "a guided tour in a temporary directory",
+}
+EXAMPLES = """\
+examples:
+  fleetctl mission create "Add login" --sortie "Write the form" --sortie "Write tests"
+  fleetctl mission start
+  fleetctl checkpoint --note "Before the refactoring"
+  fleetctl resume --dry-run
+
+Exit status: 0 done, 1 failed, 2 usage, 3 cancelled, 4 not found.
+"""
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    _tolerate_narrow_terminals()
+    try:
+        status = _run(arguments)
+        sys.stdout.flush()
+    except FleetError as error:
+        return _report(error, as_json="--json" in arguments)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader has enough. The interpreter flushes once more at its end: let it, elsewhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    return status
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        args = build_parser(arguments).parse_args(arguments)
+    except SystemExit as leaving:
+        # --help and --version print and leave; main() returns instead.
+        return int(leaving.code or 0)
+    return int(args.run(args))
+
+
+def build_parser(arguments: Sequence[str]) -> Parser:
+    """Return the parser for these arguments, with the options of the command they name."""
+    parser = Parser(
+        prog=_program(),
+        description="See and steer the fleet of agents that fleetd remembers.",
+        epilog=EXAMPLES,
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    named = next((word for word in arguments if not word.startswith("-")), "")
+    for name in [named] if named in COMMANDS else COMMANDS:
+        if name == named:
+            importlib.import_module(f".commands.{name}", __package__).register(subparsers)
+        else:
+            subparsers.add_parser(name, help=COMMANDS[name])
+    return parser
+
+
+def _program() -> str:
+    name = Path(sys.argv[0]).name
+    return name if name in ("fleetctl", "fleet") else "fleetctl"
+
+
+def _report(error: FleetError, *, as_json: bool) -> int:
+    if as_json:
+        document = {"code": error.code, "message": error.message, **error.data()}
+        print(render.to_json({"error": document}), file=sys.stderr)
+    elif isinstance(error, Cancelled):
+        render.line(error.message)
+    else:
+        _report_text(error)
+    return error.exit_status
+
+
+def _report_text(error: FleetError) -> None:
+    label = render.styled("Error:", "red", sys.stderr)
+    print(label, render.clean(error.message), file=sys.stderr)
+    for candidate in error.values.get("candidates") or ():
+        shown = candidate.values() if isinstance(candidate, dict) else (candidate,)
+        print(render.clean("  " + "  ".join(map(str, shown))), file=sys.stderr)
+    if isinstance(error, UsageError) and error.usage:
+        print(error.usage, file=sys.stderr)
+    elif error.hint:
+        print("Hint:", render.clean(error.hint), file=sys.stderr)
+
+
+def _tolerate_narrow_terminals() -> None:
+    """Let a character that the terminal's encoding lacks come out escaped, not as a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")

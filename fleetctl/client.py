@@ -1,0 +1,212 @@
+"""The blocking client of the daemon's socket; must not know commands, options or output."""
+
+import os
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import msgspec
+
+from fleetd import paths
+from fleetd.wire.base import Mutation, Request, result_type
+from fleetd.wire.errors import (
+    FleetError,
+    Incompatible,
+    InvalidParams,
+    LimitExceeded,
+    Unavailable,
+    from_wire,
+)
+from fleetd.wire.frames import FrameTooLong, LineDecoder
+from fleetd.wire.model import Event
+
+from .dial import PAUSE_S, dial
+
+NOT_RUNNING = "fleetd is not running. Start it with: systemctl --user start fleetd (or run: fleetd)"
+CONNECT_S = 5.0
+RECONNECT_S = 2.0
+REPLY_S = 120.0
+REPLY_BYTES = 256 * 1024 * 1024
+
+R = TypeVar("R")
+
+
+class ConnectionLost(Unavailable):
+    """The daemon closed the connection before it answered; whether it acted is not known."""
+
+
+class _Error(msgspec.Struct):
+    code: int
+    message: str
+    data: Any = None
+
+
+class _Incoming(msgspec.Struct):
+    """A reply or a notification; the two are told apart by ``method``."""
+
+    id: int | str | None = None
+    result: msgspec.Raw = msgspec.Raw(b"null")
+    error: _Error | None = None
+    method: str | None = None
+    params: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _Notification(msgspec.Struct):
+    subscription_id: str
+    event: Event
+
+
+class Client:
+    """One connection to the daemon, one call at a time.
+
+    Raises Unavailable when nobody listens, Denied when the server is another user's, and the
+    daemon's own FleetError for a call that it refused.
+    """
+
+    def __init__(self, path: Path, *, connect_s: float = CONNECT_S) -> None:
+        self._path = path
+        self._last_id = 0
+        self._events: deque[Event] = deque()
+        self._open(time.monotonic() + connect_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; closing twice is harmless."""
+        self._socket.close()
+
+    def call(self, request: Request[R], *, reply_s: float = REPLY_S) -> R:
+        """Send a request and return its result; waits up to ``reply_s`` seconds.
+
+        A call that may change something carries an idempotency key, so that it can be sent once
+        more when the daemon went away before it answered, and is applied once all the same.
+        """
+        if isinstance(request, Mutation) and request.idempotency_key is None:
+            request = msgspec.structs.replace(request, idempotency_key=os.urandom(16).hex())
+        params = msgspec.json.encode(request)
+        try:
+            raw = self._exchange(request.method, params, reply_s)
+        except ConnectionLost:
+            self._reopen()
+            raw = self._exchange(request.method, params, reply_s)
+        return _decode(raw, result_type(type(request)))  # type: ignore[no-any-return]
+
+    def call_raw(self, method: str, params: Any = None, *, reply_s: float = REPLY_S) -> Any:
+        """Send any method with any parameters and return its result as plain data."""
+        raw = self._exchange(method, msgspec.json.encode({} if params is None else params), reply_s)
+        return _decode(raw, Any)
+
+    def notifications(self) -> Iterator[Event]:
+        """Yield the events of this connection's subscriptions, for ever.
+
+        Raises ConnectionLost when the daemon goes away.
+        """
+        self._socket.settimeout(None)
+        while True:
+            while self._events:
+                yield self._events.popleft()
+            self._take(self._receive())
+
+    def _open(self, deadline: float) -> None:
+        self._lines = LineDecoder(REPLY_BYTES)
+        self._socket = dial(self._path, deadline)
+
+    def _reopen(self) -> None:
+        """Wait for a daemon that restarts; raises ConnectionLost when it does not come back."""
+        self.close()
+        deadline = time.monotonic() + RECONNECT_S
+        while True:
+            try:
+                return self._open(deadline)
+            except Unavailable as error:
+                if time.monotonic() > deadline:
+                    raise ConnectionLost(
+                        "fleetd went away before it answered; whether it acted is not known.",
+                        hint="Start it again and look: fleetctl status",
+                    ) from error
+                time.sleep(PAUSE_S)
+
+    def _exchange(self, method: str, params: bytes, reply_s: float) -> msgspec.Raw:
+        self._last_id += 1
+        head = b'{"jsonrpc":"2.0","id":%d,"method":%b,"params":' % (
+            self._last_id,
+            msgspec.json.encode(method),
+        )
+        self._socket.settimeout(reply_s)
+        self._send(head + params + b"}\n")
+        while (reply := self._take(self._receive())) is None:
+            pass
+        if reply.error is not None:
+            raise from_wire(reply.error.code, reply.error.message, reply.error.data)
+        return reply.result
+
+    def _send(self, line: bytes) -> None:
+        try:
+            self._socket.sendall(line)
+        except TimeoutError as error:
+            raise _too_slow() from error
+        except (BrokenPipeError, ConnectionResetError):
+            # A daemon that refused the line says why before it closes: go on to read that.
+            return
+
+    def _receive(self) -> bytes:
+        try:
+            while (line := self._lines.next_line()) is None:
+                if not (data := self._socket.recv(262_144)):
+                    raise ConnectionLost("fleetd closed the connection before it answered.")
+                self._lines.feed(data)
+        except TimeoutError as error:
+            raise _too_slow() from error
+        except ConnectionResetError as error:
+            raise ConnectionLost("fleetd closed the connection before it answered.") from error
+        except FrameTooLong as error:
+            raise LimitExceeded(f"The reply is longer than {REPLY_BYTES} bytes.") from error
+        return line
+
+    def _take(self, line: bytes) -> _Incoming | None:
+        """Keep a notification for later; return the reply to the call that is under way."""
+        incoming: _Incoming = _decode(line, _Incoming)
+        if incoming.method == "event":
+            self._events.append(_decode(incoming.params, _Notification).event)
+        # An error without id answers a line that the daemon could not read.
+        unaddressed = incoming.id is None and incoming.error is not None
+        return incoming if incoming.id == self._last_id or unaddressed else None
+
+
+def connect(*, connect_s: float = CONNECT_S) -> Client:
+    """Open a connection to this user's daemon."""
+    path = paths.socket_path()
+    try:
+        paths.check_socket_length(path)
+    except paths.PathRefused as error:
+        raise InvalidParams(
+            str(error), hint="A socket path must fit the kernel's limit."
+        ) from error
+    return Client(path, connect_s=connect_s)
+
+
+def _too_slow() -> FleetError:
+    return LimitExceeded("fleetd did not answer in time.", hint="Look at its log, then try again.")
+
+
+def _decode(data: bytes | msgspec.Raw, kind: Any) -> Any:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.DecodeError as error:
+        raise Incompatible(
+            f"fleetd answered something this fleetctl does not understand: {error}.",
+            hint="Are both of the same version? Compare: fleetctl --version; "
+            "fleetctl call system.hello",
+        ) from error

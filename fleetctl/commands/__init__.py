@@ -1,0 +1,1 @@
+"""The commands, a file per group; each is imported only when its group was named."""

@@ -1,0 +1,146 @@
+"""``fleetctl agent``: register agents, see who works, and say what one is doing."""
+
+from argparse import Namespace
+from typing import get_args
+
+from fleetd.wire.model import Agent
+from fleetd.wire.requests.agent import (
+    AgentDeregister,
+    AgentGet,
+    AgentHeartbeat,
+    AgentList,
+    AgentNote,
+)
+from fleetd.wire.types import AgentStatus, Role
+
+from .. import agent_start, render
+from ..client import connect
+from ..options import Parser, Run, Subparsers, UsageError, command, group, whole
+
+START_EXAMPLES = """\
+  fleetctl agent start specialist-1
+  fleetctl agent start dispatch-1 --role dispatch --mission msn-1a2b3c4d --auto-resume"""
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the group."""
+    actions = group(subparsers, "agent", "Register agents and see who works.")
+    _register_start(actions)
+    listing = command(actions, "list", run_list, "List agents.")
+    listing.add_argument("--mission", metavar="ID", help="only those of this mission")
+    listing.add_argument("--status", choices=get_args(AgentStatus))
+    _on_agent(actions, "show", run_show, "Show an agent.")
+    _register_note(actions)
+    _on_agent(actions, "heartbeat", run_heartbeat, "Say that an agent lives.")
+    leave = _on_agent(actions, "deregister", run_deregister, "Let an agent leave in good order.")
+    leave.add_argument("--reason", metavar="TEXT", help="why")
+
+
+def _on_agent(actions: Subparsers, name: str, run: Run, summary: str, examples: str = "") -> Parser:
+    parser = command(actions, name, run, summary, examples)
+    parser.add_argument("agent_id", metavar="ID")
+    return parser
+
+
+def _register_start(actions: Subparsers) -> None:
+    start = _on_agent(
+        actions,
+        "start",
+        agent_start.run,
+        "Register an agent, and offer it the mission that waits for recovery.",
+        START_EXAMPLES,
+    )
+    start.add_argument("--role", choices=get_args(Role), default="specialist")
+    start.add_argument("--mission", metavar="ID", help="the mission it works on")
+    start.add_argument("--pid", type=whole(1, 2**31 - 1), metavar="N", help="its process")
+    start.add_argument("--harness", metavar="NAME", help="the agent CLI it runs in")
+    start.add_argument(
+        "--auto-resume", action="store_true", help="restore without asking and print the briefing"
+    )
+
+
+def _register_note(actions: Subparsers) -> None:
+    note = _on_agent(
+        actions,
+        "note",
+        run_note,
+        "Say what an agent did last, what comes next, what blocks it.",
+        '  fleetctl agent note specialist-1 --last-action "Wrote the form" --next-step "Test it"',
+    )
+    note.add_argument("--last-action", metavar="TEXT")
+    note.add_argument("--next-step", action="append", metavar="TEXT", help="may be repeated")
+    note.add_argument("--blocker", action="append", metavar="TEXT", help="may be repeated")
+
+
+def run_list(args: Namespace) -> int:
+    """List agents."""
+    with connect() as client:
+        page = client.call(AgentList(mission_id=args.mission, status=args.status))
+    rows = [
+        (each.id, each.role, each.status, each.harness or "", each.mission_id or "",
+         each.last_seen_at)
+        for each in page.agents
+    ]  # fmt: skip
+    headers = ("ID", "ROLE", "STATUS", "HARNESS", "MISSION", "LAST SEEN")
+    return render.listing(args, page.agents, headers, rows, "No agents found.")
+
+
+def run_show(args: Namespace) -> int:
+    """Show an agent."""
+    with connect() as client:
+        agent = client.call(AgentGet(agent_id=args.agent_id))
+    if args.json:
+        render.print_json(agent)
+    else:
+        _show(agent)
+    return 0
+
+
+def _show(agent: Agent) -> None:
+    render.fields(
+        (
+            ("Agent", agent.id),
+            ("Role", agent.role),
+            ("Status", agent.status),
+            ("Harness", agent.harness),
+            ("Session", agent.session_id),
+            ("Process", agent.pid),
+            ("Mission", agent.mission_id),
+            ("Directory", agent.cwd),
+            ("Registered", agent.registered_at),
+            ("Last seen", agent.last_seen_at),
+        )
+    )
+    if note := agent.note:
+        render.fields((("Last action", note.last_action),))
+        render.bullets("Next steps", note.next_steps)
+        render.bullets("Blockers", note.blockers)
+
+
+def run_note(args: Namespace) -> int:
+    """Store what an agent declares."""
+    if args.last_action is None and args.next_step is None and args.blocker is None:
+        raise UsageError("Nothing to note: use --last-action, --next-step or --blocker.")
+    request = AgentNote(
+        agent_id=args.agent_id,
+        last_action=args.last_action,
+        next_steps=args.next_step,
+        blockers=args.blocker,
+    )
+    with connect() as client:
+        agent = client.call(request)
+    return render.result(args, agent, f"Noted for {agent.id}.")
+
+
+def run_heartbeat(args: Namespace) -> int:
+    """Say that an agent lives."""
+    with connect() as client:
+        agent = client.call(AgentHeartbeat(agent_id=args.agent_id))
+    return render.result(args, agent, f"Agent {agent.id} is {agent.status}.")
+
+
+def run_deregister(args: Namespace) -> int:
+    """Let an agent leave."""
+    with connect() as client:
+        agent = client.call(AgentDeregister(agent_id=args.agent_id, reason=args.reason))
+    return render.result(args, agent, f"Agent deregistered: {agent.id}")

@@ -1,0 +1,54 @@
+"""``fleetctl checkpoint``: take a checkpoint by hand."""
+
+from argparse import Namespace
+
+from fleetd.wire.model import Checkpoint
+from fleetd.wire.requests.checkpoint import CheckpointCreate
+
+from .. import render
+from ..client import connect
+from ..options import Subparsers, command, mission_option
+from ..restore import failing_as
+from ..target import mission_id
+
+EXAMPLES = '  fleetctl checkpoint --note "Before the API refactoring"\n  fleetctl checkpoint --json'
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command."""
+    parser = command(
+        subparsers, "checkpoint", run, "Take a checkpoint of a mission's current state.", EXAMPLES
+    )
+    mission_option(parser)
+    parser.add_argument("--note", metavar="TEXT", help="say what the checkpoint is for")
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", help="print nothing unless something is wrong"
+    )
+
+
+def run(args: Namespace) -> int:
+    """Take the checkpoint and say what it holds."""
+    with connect() as client:
+        mission = mission_id(client, args.mission)
+        request = CheckpointCreate(mission_id=mission, trigger_details=args.note)
+        with failing_as("Failed to create checkpoint"):
+            checkpoint = client.call(request)
+    for warning in checkpoint.warnings:
+        render.warn(warning)
+    if args.json:
+        render.print_json(checkpoint)
+    elif not args.quiet:
+        render.lines(summary(checkpoint))
+    return 0
+
+
+def summary(checkpoint: Checkpoint) -> list[str]:
+    """Return the lines that tell a person what was kept."""
+    return [
+        f"Checkpoint created: {checkpoint.id}",
+        f"Mission: {checkpoint.mission_id}",
+        f"Progress: {checkpoint.progress_percent}%",
+        f"Sorties: {len(checkpoint.sorties)}",
+        f"Locks: {len(checkpoint.active_locks)} active",
+        f"Messages: {len(checkpoint.pending_messages)} pending",
+    ]

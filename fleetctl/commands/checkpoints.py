@@ -1,0 +1,197 @@
+"""``fleetctl checkpoints``: list, show, prune, delete and verify checkpoints."""
+
+import sys
+from argparse import Namespace
+
+from fleetd.wire.model import CheckpointSummary
+from fleetd.wire.requests.checkpoint import (
+    CheckpointDelete,
+    CheckpointGet,
+    CheckpointList,
+    CheckpointPage,
+    CheckpointPrune,
+    CheckpointVerify,
+    Pruned,
+)
+
+from .. import render
+from ..checkpoint_page import show_checkpoint
+from ..client import connect
+from ..options import Subparsers, command, group, limit_option, mission_option, whole, yes_option
+from ..prompts import Cancelled, confirm
+from ..target import mission_id
+
+LIST_COLUMNS = "{:<15} {:<25} {:<10} {:<8} {}"
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the group."""
+    actions = group(subparsers, "checkpoints", "List, show, prune, delete and verify checkpoints.")
+    listing = command(actions, "list", run_list, "List a mission's checkpoints, newest first.")
+    mission_option(listing)
+    limit_option(listing, 10)
+
+    shown = command(actions, "show", run_show, "Show what a checkpoint holds.")
+    shown.add_argument("checkpoint_id", metavar="ID")
+    _register_prune(actions)
+    deleting = command(actions, "delete", run_delete, "Delete a checkpoint, row and file.")
+    deleting.add_argument("checkpoint_id", metavar="ID")
+
+    verifying = command(
+        actions,
+        "verify",
+        run_verify,
+        "Check rows and files against their digests; exit status 1 when something is wrong.",
+    )
+    verifying.add_argument("checkpoint_id", metavar="ID", nargs="?")
+    mission_option(verifying, "all missions")
+    verifying.add_argument("--repair", action="store_true", help="heal one copy from the other")
+
+
+def _register_prune(actions: Subparsers) -> None:
+    pruning = command(
+        actions,
+        "prune",
+        run_prune,
+        "Delete checkpoints past their retention.",
+        "  fleetctl checkpoints prune --older-than 30 --dry-run\n"
+        "  fleetctl checkpoints prune --mission msn-1a2b3c4d --keep 5 --yes",
+    )
+    mission_option(pruning, "all missions")
+    pruning.add_argument(
+        "--older-than",
+        type=whole(0, 36_500),
+        metavar="DAYS",
+        help="delete those older than this many days (default: the daemon's setting, 7)",
+    )
+    pruning.add_argument(
+        "--keep",
+        type=whole(1, 100_000),
+        metavar="N",
+        help="keep at least the newest N of each mission (default: the daemon's setting, 3)",
+    )
+    pruning.add_argument("--dry-run", action="store_true", help="show what would be deleted")
+    yes_option(pruning)
+
+
+def run_list(args: Namespace) -> int:
+    """Print the checkpoints of a mission."""
+    with connect() as client:
+        mission = mission_id(client, args.mission)
+        page = client.call(CheckpointList(mission_id=mission, limit=args.limit))
+    if args.json:
+        render.print_json(page.checkpoints)
+    elif page.checkpoints:
+        _print_list(page)
+    else:
+        render.line("No checkpoints found.")
+    return 0
+
+
+def _print_list(page: CheckpointPage) -> None:
+    print(LIST_COLUMNS.format("ID", "TIMESTAMP", "TRIGGER", "PROGRESS", "SORTIES"))
+    print("-" * 70)
+    render.lines(_list_line(summary) for summary in page.checkpoints)
+    print(f"\nTotal: {page.total} checkpoints")
+    if page.total > len(page.checkpoints):
+        print(f"Showing the newest {len(page.checkpoints)}; --limit N shows more.")
+
+
+def _list_line(summary: CheckpointSummary) -> str:
+    progress = f"{summary.progress_percent}%"
+    columns = LIST_COLUMNS.format(
+        summary.id, summary.timestamp, summary.trigger, progress, summary.sortie_count
+    )
+    return f"{columns}  (undo)" if summary.undo else columns
+
+
+def run_show(args: Namespace) -> int:
+    """Print one checkpoint."""
+    with connect() as client:
+        checkpoint = client.call(CheckpointGet(checkpoint_id=args.checkpoint_id))
+    for warning in checkpoint.warnings:
+        render.warn(warning)
+    if args.json:
+        render.print_json(checkpoint)
+    else:
+        show_checkpoint(checkpoint)
+    return 0
+
+
+def run_prune(args: Namespace) -> int:
+    """Show what would go, ask, and delete it."""
+    with connect() as client:
+        if args.dry_run or not args.yes:
+            found = client.call(_prune_request(args, dry_run=True))
+            if args.dry_run or not found.details:
+                return _show_pruned(args, found)
+            stream = sys.stderr if args.json else sys.stdout
+            print("\n".join(_found_lines(found)), end="\n\n", file=stream)
+            if not confirm("Proceed?"):
+                raise Cancelled("Prune cancelled.")
+        pruned = client.call(_prune_request(args, dry_run=False))
+    if args.json:
+        render.print_json(pruned)
+        return 0
+    if args.yes and pruned.details:
+        render.lines(_found_lines(pruned))
+    if pruned.deleted:
+        print()
+    return render.result(args, pruned, _deleted_line(pruned))
+
+
+def _prune_request(args: Namespace, *, dry_run: bool) -> CheckpointPrune:
+    return CheckpointPrune(
+        older_than_days=args.older_than,
+        keep_per_mission=args.keep,
+        mission_id=args.mission,
+        dry_run=dry_run,
+    )
+
+
+def _show_pruned(args: Namespace, found: Pruned) -> int:
+    if not found.details:
+        return render.result(args, found, _deleted_line(found))
+    return render.result(
+        args, found, *_found_lines(found), "", "[DRY RUN] No checkpoints were deleted."
+    )
+
+
+def _found_lines(found: Pruned) -> list[str]:
+    return [
+        f"Found {len(found.details)} checkpoints to prune:",
+        *(
+            f"  {each.id}  {each.mission_id}  {each.timestamp}  {each.trigger}"
+            for each in found.details
+        ),
+    ]
+
+
+def _deleted_line(pruned: Pruned) -> str:
+    return (
+        f"Deleted {pruned.deleted} checkpoints." if pruned.details else "No checkpoints to prune."
+    )
+
+
+def run_delete(args: Namespace) -> int:
+    """Delete one checkpoint."""
+    with connect() as client:
+        deleted = client.call(CheckpointDelete(checkpoint_id=args.checkpoint_id))
+    return render.result(args, deleted, f"Deleted checkpoint: {args.checkpoint_id}")
+
+
+def run_verify(args: Namespace) -> int:
+    """Check checkpoints and say what is wrong."""
+    request = CheckpointVerify(
+        mission_id=args.mission, checkpoint_id=args.checkpoint_id, repair=args.repair
+    )
+    with connect() as client:
+        findings = client.call(request)
+    if args.json:
+        render.print_json(findings)
+    else:
+        for finding in findings.findings:
+            verdict = "fixed" if finding.fixed else "ok" if finding.ok else "WRONG"
+            render.line(f"{verdict:<6} {finding.check}  {finding.subject or ''}  {finding.detail}")
+        render.line("Everything is in order." if findings.ok else "Something is wrong.")
+    return 0 if findings.ok else 1

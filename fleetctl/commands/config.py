@@ -1,0 +1,78 @@
+"""``fleetctl config``: the settings as this shell sees them, beside those of the daemon."""
+
+from argparse import Namespace
+
+from fleetd.wire.errors import InvalidState, Unavailable
+from fleetd.wire.requests.system import Setting, SystemConfig
+
+from .. import render
+from ..client import connect
+from ..options import Subparsers, command
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command."""
+    command(
+        subparsers,
+        "config",
+        run,
+        "Print every setting and where it comes from, and where the daemon's differ.",
+        "  fleetctl config\n  fleetctl config --json",
+    )
+
+
+def run(args: Namespace) -> int:
+    """Print the settings and warn about those that the daemon sees differently."""
+    settings = _of_this_shell()
+    daemon = _of_the_daemon()
+    differences = [] if daemon is None else _differences(settings, daemon)
+    if args.json:
+        render.print_json({"settings": settings, "daemon": daemon, "differences": differences})
+        return 0
+    rows = [(setting.key, _shown(setting.value), setting.origin) for setting in settings]
+    render.table(("SETTING", "VALUE", "ORIGIN"), rows)
+    if daemon is None:
+        render.warn("fleetd is not running; these are the settings that it would start with.")
+    for each in differences:
+        render.warn(
+            f"{each['key']} is {_shown(each['here'])} here and {_shown(each['daemon'])} in the "
+            f"daemon ({each['daemon_origin']}). Restart fleetd after a change of the file; a "
+            "variable of this shell does not reach a service."
+        )
+    return 0
+
+
+def _of_this_shell() -> list[Setting]:
+    # Imported here: reading the configuration needs platformdirs and a TOML parser.
+    from fleetd.config import ConfigError, load
+
+    try:
+        return load().settings()
+    except ConfigError as error:
+        raise InvalidState(str(error), hint="Correct the value, then try again.") from error
+
+
+def _of_the_daemon() -> list[Setting] | None:
+    try:
+        with connect() as client:
+            return client.call(SystemConfig()).settings
+    except Unavailable:
+        return None
+
+
+def _differences(settings: list[Setting], daemon: list[Setting]) -> list[dict[str, object]]:
+    theirs = {setting.key: setting for setting in daemon}
+    return [
+        {
+            "key": ours.key,
+            "here": ours.value,
+            "daemon": theirs[ours.key].value,
+            "daemon_origin": theirs[ours.key].origin,
+        }
+        for ours in settings
+        if ours.key in theirs and theirs[ours.key].value != ours.value
+    ]
+
+
+def _shown(value: object) -> str:
+    return value if isinstance(value, str) else render.to_json(value, indent=0)

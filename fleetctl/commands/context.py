@@ -1,0 +1,46 @@
+"""``fleetctl context``: print a briefing without restoring anything."""
+
+from argparse import Namespace
+
+from fleetd.wire.requests.recovery import RecoveryContextGet
+
+from .. import render
+from ..client import connect
+from ..options import Subparsers, command, mission_option, whole
+from ..target import mission_id
+
+EXAMPLES = "  fleetctl context\n  fleetctl context --agent specialist-2 --max-chars 4000"
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command."""
+    parser = command(
+        subparsers, "context", run, "Print the briefing of a mission, changing nothing.", EXAMPLES
+    )
+    mission_option(parser)
+    parser.add_argument("--agent", metavar="ID", help="only this agent's part")
+    parser.add_argument("--checkpoint", metavar="ID", help="from this checkpoint")
+    parser.add_argument(
+        "--max-chars", type=whole(500, 9_500), metavar="N", help="the longest text (500 to 9500)"
+    )
+
+
+def run(args: Namespace) -> int:
+    """Fetch the briefing and print it."""
+    with connect() as client:
+        mission = args.mission
+        if not args.checkpoint:
+            mission = mission_id(client, args.mission)
+        briefing = client.call(
+            RecoveryContextGet(
+                mission_id=mission,
+                agent_id=args.agent,
+                checkpoint_id=args.checkpoint,
+                max_chars=args.max_chars,
+            )
+        )
+    if args.json:
+        render.print_json(briefing)
+    else:
+        print(render.clean_block(briefing.prompt))
+    return 0

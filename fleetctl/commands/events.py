@@ -1,0 +1,147 @@
+"""``fleetctl events``: the event log, up to now or as it grows."""
+
+import sys
+import time
+from argparse import Namespace
+from collections import deque
+from collections.abc import Iterator
+
+from fleetd.wire.errors import Incompatible, Unavailable
+from fleetd.wire.model import Event
+from fleetd.wire.requests.event import EventList, EventSubscribe
+from fleetd.wire.requests.system import SystemStatus
+
+from .. import render
+from ..client import Client, connect
+from ..options import Subparsers, command, mission_option, whole
+
+EXAMPLES = """\
+  fleetctl events --limit 20
+  fleetctl events --follow --type lock_acquired --type lock_released
+  fleetctl events --since 100 --json"""
+PAGE = 1_000
+DEFAULT_LIMIT = 50
+RECONNECT_PAUSE_S = 0.2
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command."""
+    parser = command(subparsers, "events", run, "Print the event log, oldest first.", EXAMPLES)
+    mission_option(parser, "all missions")
+    parser.add_argument(
+        "--type", action="append", metavar="TYPE", help="only this type; may be repeated"
+    )
+    parser.add_argument(
+        "--since", type=whole(0), metavar="N", help="those after event N (default: the newest)"
+    )
+    parser.add_argument(
+        "--limit",
+        type=whole(1, PAGE),
+        metavar="N",
+        help=f"how many (default: {DEFAULT_LIMIT}; with --follow: no end)",
+    )
+    parser.add_argument("--follow", action="store_true", help="go on with events as they happen")
+
+
+def run(args: Namespace) -> int:
+    """Print events, or follow them until the person has seen enough."""
+    if args.follow:
+        try:
+            return _follow(args)
+        except KeyboardInterrupt:
+            # Ctrl-C is how one stops following; nothing failed.
+            return 0
+    with connect() as client:
+        events = _listed(client, args)
+    if args.json:
+        render.print_json(events)
+    elif events:
+        render.lines(map(_line, events))
+    else:
+        render.line("No events found.")
+    return 0
+
+
+def _listed(client: Client, args: Namespace) -> list[Event]:
+    """Return the first events after ``--since``, or without it the newest."""
+    limit = args.limit or DEFAULT_LIMIT
+    if args.since is None:
+        return list(deque(_pages(client, args, _newest(client, args, limit)), maxlen=limit))
+    found = _pages(client, args, args.since)
+    return [event for event, _ in zip(found, range(limit), strict=False)]
+
+
+def _newest(client: Client, args: Namespace, limit: int) -> int:
+    """Return where to begin so that the newest events are among those that follow."""
+    if args.type or args.mission:
+        return 0
+    return max(0, client.call(SystemStatus()).position - limit)
+
+
+def _pages(client: Client, args: Namespace, since: int) -> Iterator[Event]:
+    only = args.type[0] if args.type and len(args.type) == 1 else None
+    while True:
+        page = client.call(EventList(mission_id=args.mission, type=only, since=since, limit=PAGE))
+        for event in page.events:
+            if not args.type or event.type in args.type:
+                yield event
+        if len(page.events) < PAGE:
+            return
+        since = page.events[-1].seq
+
+
+def _follow(args: Namespace) -> int:
+    """Print events as they come; goes on where it was when the daemon was restarted."""
+    left = args.limit
+    for event in _stream(args):
+        print(render.to_json(event, indent=0) if args.json else render.clean(_line(event)))
+        sys.stdout.flush()
+        if left is not None and (left := left - 1) == 0:
+            break
+    return 0
+
+
+def _stream(args: Namespace) -> Iterator[Event]:
+    """Yield events without gaps, over as many connections as it takes."""
+    position, epoch = args.since, None
+    client = connect()
+    while True:
+        try:
+            with client:
+                started = client.call(_subscription(args, position, epoch))
+                position = started.position if position is None else position
+                epoch = started.epoch
+                for event in client.notifications():
+                    position = event.seq
+                    yield event
+        except Unavailable:
+            render.warn("fleetd went away; waiting for it to come back.")
+        except Incompatible as error:
+            if epoch is None:
+                raise
+            render.warn(f"{error.message} Following from the end of the new log.")
+            position, epoch = None, None
+        client = _reconnect()
+
+
+def _subscription(args: Namespace, position: int | None, epoch: str | None) -> EventSubscribe:
+    return EventSubscribe(since=position, types=args.type, mission_id=args.mission, epoch=epoch)
+
+
+def _reconnect() -> Client:
+    while True:
+        try:
+            return connect()
+        except Unavailable:
+            time.sleep(RECONNECT_PAUSE_S)
+
+
+def _line(event: Event) -> str:
+    data = " ".join(f"{name}={_value(value)}" for name, value in event.data.items())
+    who = event.agent_id or "-"
+    where = event.mission_id or "-"
+    return f"{event.seq:>6}  {event.timestamp}  {event.type:<20}  {who}  {where}  {data}".rstrip()
+
+
+def _value(value: object) -> str:
+    return value if isinstance(value, str) else render.to_json(value, indent=0)

@@ -1,0 +1,143 @@
+"""``fleetctl lock``: leases on files."""
+
+from argparse import Namespace
+
+from fleetd.wire.model import Lock
+from fleetd.wire.requests.lock import (
+    LockAcquire,
+    LockCheck,
+    LockForceRelease,
+    LockList,
+    LockRelease,
+    LockRenew,
+)
+
+from .. import render
+from ..client import REPLY_S, connect
+from ..options import Parser, Run, Subparsers, command, group, whole
+from ..target import absolute, cwd
+
+WEEK_MS = 7 * 86_400_000
+EXAMPLES = """\
+  fleetctl lock acquire src/auth.ts --agent specialist-1
+  fleetctl lock acquire src/auth.ts --agent specialist-2 --wait-ms 30000"""
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the group."""
+    actions = group(subparsers, "lock", "Leases on files.")
+    _register_acquire(actions)
+    renew = _on_lock(actions, "renew", run_renew, "Prolong a lease.")
+    renew.add_argument("--timeout-ms", type=whole(1, WEEK_MS), metavar="MS", help="how long")
+    _on_lock(actions, "release", run_release, "Give a lock back.")
+    force = _on_lock(actions, "force-release", run_force_release, "Take a lock away.")
+    force.add_argument("--reason", metavar="TEXT", required=True, help="why")
+    check = command(
+        actions,
+        "check",
+        run_check,
+        "Ask whether a fencing token still guards a file; exit status 1 when it does not.",
+    )
+    check.add_argument("file", metavar="FILE")
+    check.add_argument("fencing_token", type=whole(0), metavar="TOKEN")
+    listing = command(actions, "list", run_list, "List locks, oldest first.")
+    listing.add_argument("--mission", metavar="ID", help="only those of this mission")
+    listing.add_argument("--agent", metavar="ID", help="only those this agent holds")
+    listing.add_argument("--file", metavar="FILE", help="only those on this file")
+    listing.add_argument("--all", action="store_true", help="also those that ended")
+
+
+def _on_lock(actions: Subparsers, name: str, run: Run, summary: str) -> Parser:
+    parser = command(actions, name, run, summary)
+    parser.add_argument("lock_id", metavar="ID")
+    parser.add_argument("--agent", metavar="ID", required=True, help="who asks")
+    return parser
+
+
+def _register_acquire(actions: Subparsers) -> None:
+    acquire = command(actions, "acquire", run_acquire, "Take a lease on a file.", EXAMPLES)
+    acquire.add_argument("file", metavar="FILE")
+    acquire.add_argument("--agent", metavar="ID", required=True, help="who is to hold it")
+    acquire.add_argument("--mission", metavar="ID", help="the mission it is for")
+    acquire.add_argument("--purpose", metavar="TEXT", default="edit", help="default: edit")
+    acquire.add_argument(
+        "--timeout-ms", type=whole(1, WEEK_MS), metavar="MS", help="how long the lease lasts"
+    )
+    acquire.add_argument(
+        "--wait-ms", type=whole(0, WEEK_MS), metavar="MS", default=0, help="how long to wait for it"
+    )
+
+
+def run_acquire(args: Namespace) -> int:
+    """Take a lock, waiting for it if asked."""
+    request = LockAcquire(
+        file=args.file,
+        agent_id=args.agent,
+        mission_id=args.mission,
+        cwd=cwd(),
+        purpose=args.purpose,
+        timeout_ms=args.timeout_ms,
+        wait_ms=args.wait_ms,
+    )
+    with connect() as client:
+        lock = client.call(request, reply_s=REPLY_S + args.wait_ms / 1000)
+    return _granted(args, lock, "acquired")
+
+
+def _granted(args: Namespace, lock: Lock, verb: str) -> int:
+    return render.result(
+        args,
+        lock,
+        f"Lock {verb}: {lock.id}",
+        f"File: {lock.normalized_path or lock.file}",
+        f"Held by: {lock.held_by}",
+        f"Expires: {lock.expires_at}",
+        f"Fencing token: {lock.fencing_token}",
+    )
+
+
+def run_renew(args: Namespace) -> int:
+    """Prolong a lease."""
+    request = LockRenew(lock_id=args.lock_id, agent_id=args.agent, timeout_ms=args.timeout_ms)
+    with connect() as client:
+        return _granted(args, client.call(request), "renewed")
+
+
+def run_release(args: Namespace) -> int:
+    """Give a lock back."""
+    with connect() as client:
+        lock = client.call(LockRelease(lock_id=args.lock_id, agent_id=args.agent))
+    return render.result(args, lock, f"Lock released: {lock.id}  {lock.file}")
+
+
+def run_force_release(args: Namespace) -> int:
+    """Take a lock away from its holder."""
+    request = LockForceRelease(lock_id=args.lock_id, agent_id=args.agent, reason=args.reason)
+    with connect() as client:
+        lock = client.call(request)
+    taken = f"Lock released by force: {lock.id}  {lock.file} (was held by {lock.held_by})"
+    return render.result(args, lock, taken)
+
+
+def run_check(args: Namespace) -> int:
+    """Say whether a fencing token is the one in force."""
+    request = LockCheck(file=absolute(args.file), fencing_token=args.fencing_token)
+    with connect() as client:
+        validity = client.call(request)
+    text = "The token is valid." if validity.valid else "The token is not valid any more."
+    render.result(args, validity, text)
+    return 0 if validity.valid else 1
+
+
+def run_list(args: Namespace) -> int:
+    """List locks."""
+    file = absolute(args.file) if args.file else None
+    request = LockList(mission_id=args.mission, held_by=args.agent, file=file, active=not args.all)
+    with connect() as client:
+        page = client.call(request)
+    rows = [
+        (each.id, each.status, each.held_by, each.purpose, each.expires_at or "", each.file)
+        for each in page.locks
+    ]
+    headers = ("ID", "STATUS", "HELD BY", "PURPOSE", "EXPIRES", "FILE")
+    return render.listing(args, page.locks, headers, rows, "No locks found.")

@@ -1,0 +1,128 @@
+"""``fleetctl mail``: messages between agents."""
+
+from argparse import Namespace
+from typing import get_args
+
+from fleetd.wire.model import Message
+from fleetd.wire.requests.message import (
+    MessageAck,
+    MessageInbox,
+    MessageList,
+    MessageRequeue,
+    MessageSend,
+)
+from fleetd.wire.types import Priority
+
+from .. import render
+from ..client import connect
+from ..options import Subparsers, command, group, limit_option
+
+EXAMPLES = """\
+  fleetctl mail send "Need the endpoint list" --from specialist-1 --to dispatch-1
+  fleetctl mail inbox dispatch-1
+  fleetctl mail ack msg-1a2b3c4d --agent dispatch-1"""
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the group."""
+    actions = group(subparsers, "mail", "Messages between agents.")
+    _register_send(actions)
+    inbox = command(actions, "inbox", run_inbox, "Read an agent's mail, oldest first.")
+    inbox.add_argument("agent_id", metavar="AGENT")
+    inbox.add_argument("--all", action="store_true", help="also what was acknowledged")
+    limit_option(inbox, 50)
+    ack = command(actions, "ack", run_ack, "Say that a message is dealt with.")
+    ack.add_argument("message_id", metavar="ID")
+    ack.add_argument("--agent", metavar="ID", required=True, help="the recipient")
+    listing = command(actions, "list", run_list, "List messages, oldest first.")
+    listing.add_argument("--mission", metavar="ID", help="only those of this mission")
+    listing.add_argument("--pending", action="store_true", help="only those still queued")
+    requeue = command(actions, "requeue", run_requeue, "Deliver a message again.")
+    requeue.add_argument("message_id", metavar="ID")
+    requeue.add_argument("--agent", metavar="ID", help="only to this recipient")
+
+
+def _register_send(actions: Subparsers) -> None:
+    send = command(actions, "send", run_send, "Post a message.", EXAMPLES)
+    send.add_argument("subject", metavar="SUBJECT")
+    send.add_argument("--from", dest="sender", metavar="ID", required=True, help="the sender")
+    send.add_argument(
+        "--to", action="append", metavar="ID", required=True, help="a recipient; may be repeated"
+    )
+    send.add_argument("--body", metavar="TEXT")
+    send.add_argument("--mission", metavar="ID", help="the mission it is about")
+    send.add_argument("--thread", metavar="ID", help="the conversation it belongs to")
+    send.add_argument("--priority", choices=get_args(Priority), default="medium")
+
+
+def run_send(args: Namespace) -> int:
+    """Post a message."""
+    request = MessageSend(
+        sender=args.sender,
+        to=args.to,
+        subject=args.subject,
+        body=args.body,
+        mission_id=args.mission,
+        thread_id=args.thread,
+        priority=args.priority,
+    )
+    with connect() as client:
+        message = client.call(request)
+    sent = f"Message sent: {message.id} to {', '.join(message.to)}"
+    return render.result(args, message, sent)
+
+
+def run_inbox(args: Namespace) -> int:
+    """Print an agent's mail with its text."""
+    request = MessageInbox(agent_id=args.agent_id, limit=args.limit, include_acked=args.all)
+    with connect() as client:
+        messages = client.call(request).messages
+    if args.json:
+        render.print_json(messages)
+    elif not messages:
+        render.line("No messages found.")
+    else:
+        for message in messages:
+            _show(message, args.agent_id)
+    return 0
+
+
+def _show(message: Message, recipient: str) -> None:
+    status = [each.status for each in message.deliveries if each.agent_id == recipient]
+    render.line(f"{message.id}  {message.sent_at}  {', '.join(status)}")
+    render.line(f"From: {message.sender}  To: {', '.join(message.to)}")
+    render.line(f"Subject: {message.subject}")
+    if message.body:
+        print(render.clean_block(message.body))
+    print()
+
+
+def run_ack(args: Namespace) -> int:
+    """Acknowledge a message."""
+    with connect() as client:
+        message = client.call(MessageAck(message_id=args.message_id, agent_id=args.agent))
+    return render.result(args, message, f"Message acknowledged: {message.id}")
+
+
+def run_list(args: Namespace) -> int:
+    """List messages."""
+    request = MessageList(mission_id=args.mission, pending=True if args.pending else None)
+    with connect() as client:
+        messages = client.call(request).messages
+    rows = [
+        (each.id, each.sent_at, each.sender, ", ".join(each.to), _states(each), each.subject)
+        for each in messages
+    ]
+    headers = ("ID", "SENT", "FROM", "TO", "STATE", "SUBJECT")
+    return render.listing(args, messages, headers, rows, "No messages found.")
+
+
+def _states(message: Message) -> str:
+    return ", ".join(sorted({each.status for each in message.deliveries}))
+
+
+def run_requeue(args: Namespace) -> int:
+    """Queue a message again."""
+    with connect() as client:
+        message = client.call(MessageRequeue(message_id=args.message_id, agent_id=args.agent))
+    return render.result(args, message, f"Message queued again: {message.id}")

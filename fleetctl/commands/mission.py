@@ -1,0 +1,250 @@
+"""``fleetctl mission``: create, start and end missions."""
+
+from argparse import Namespace
+from typing import get_args
+
+from fleetd.wire.errors import InvalidState
+from fleetd.wire.model import Mission
+from fleetd.wire.requests.mission import (
+    MissionCancel,
+    MissionComplete,
+    MissionCreate,
+    MissionDelete,
+    MissionFail,
+    MissionGet,
+    MissionList,
+    MissionStart,
+    MissionUpdate,
+    NewSortie,
+)
+from fleetd.wire.requests.sortie import SortieList
+from fleetd.wire.types import MissionStatus, Priority
+
+from .. import render
+from ..client import Client, connect
+from ..options import Parser, Subparsers, UsageError, command, group, limit_option, yes_option
+from ..prompts import Cancelled, confirm
+from ..target import absolute, current_mission, mission_id, project_dir
+
+CREATE_EXAMPLES = """\
+  fleetctl mission create "Add login" --sortie "Write the form" --sortie "Write tests"
+  fleetctl mission create "Fix the build" --priority critical --json"""
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the group."""
+    actions = group(subparsers, "mission", "Create, start and end missions.")
+    _register_create(actions)
+    start = command(actions, "start", run_start, "Start a pending mission.")
+    start.add_argument(
+        "mission_id", metavar="ID", nargs="?", help="default: the newest pending one here"
+    )
+    complete = command(actions, "complete", run_complete, "Complete a mission.")
+    _id_argument(complete)
+    for name, run, summary in (
+        ("fail", run_fail, "Give a mission up as failed."),
+        ("cancel", run_cancel, "Call a mission off."),
+    ):
+        ending = command(actions, name, run, summary)
+        _id_argument(ending)
+        ending.add_argument("--reason", metavar="TEXT", required=True, help="why")
+    _id_argument(command(actions, "show", run_show, "Show a mission and its sorties."))
+    _register_list(actions)
+    _register_update(actions)
+    command(actions, "current", run_current, "Show the mission of this directory.")
+    delete = command(
+        actions, "delete", run_delete, "Delete a finished mission with everything in it."
+    )
+    delete.add_argument("mission_id", metavar="ID")
+    yes_option(delete)
+
+
+def _id_argument(parser: Parser) -> None:
+    parser.add_argument(
+        "mission_id", metavar="ID", nargs="?", help="default: the mission of this directory"
+    )
+
+
+def _register_create(actions: Subparsers) -> None:
+    create = command(actions, "create", run_create, "Create a pending mission.", CREATE_EXAMPLES)
+    create.add_argument("title", metavar="TITLE")
+    _detail_options(create)
+    create.add_argument(
+        "--project-dir",
+        metavar="DIR",
+        help="where the work is (default: the git repository here, else this directory)",
+    )
+    create.add_argument(
+        "--sortie", action="append", default=[], metavar="TITLE", help="may be repeated"
+    )
+
+
+def _detail_options(parser: Parser) -> None:
+    parser.add_argument("--description", metavar="TEXT")
+    parser.add_argument("--priority", choices=get_args(Priority))
+
+
+def _register_list(actions: Subparsers) -> None:
+    listing = command(actions, "list", run_list, "List missions, newest first.")
+    listing.add_argument("--status", choices=get_args(MissionStatus))
+    listing.add_argument("--project-dir", metavar="DIR", help="only those of this directory")
+    limit_option(listing, 50)
+
+
+def _register_update(actions: Subparsers) -> None:
+    update = command(actions, "update", run_update, "Change fields of a mission.")
+    update.add_argument("mission_id", metavar="ID")
+    update.add_argument("--title", metavar="TEXT")
+    _detail_options(update)
+
+
+def run_create(args: Namespace) -> int:
+    """Create a mission."""
+    request = MissionCreate(
+        title=args.title,
+        description=args.description,
+        priority=args.priority or "medium",
+        project_dir=absolute(args.project_dir) if args.project_dir else project_dir(),
+        sorties=[NewSortie(title=title) for title in args.sortie],
+    )
+    with connect() as client:
+        mission = client.call(request)
+    return render.result(
+        args,
+        mission,
+        f"Mission created: {mission.id}",
+        f"Title: {mission.title}",
+        f"Sorties: {mission.total_sorties}",
+        f"Directory: {mission.project_dir}",
+    )
+
+
+def run_start(args: Namespace) -> int:
+    """Start the mission that was named, else the newest pending one of this directory."""
+    with connect() as client:
+        mission = client.call(MissionStart(mission_id=args.mission_id or _newest_pending(client)))
+    return render.result(args, mission, f"Mission started: {mission.id}  {mission.title}")
+
+
+def _newest_pending(client: Client) -> str:
+    here = project_dir()
+    page = client.call(MissionList(status="pending", project_dir=here, limit=1))
+    if not page.missions:
+        raise InvalidState(
+            f"No pending mission found in {here}.",
+            hint="Name one (fleetctl mission list --status pending) or create one.",
+        )
+    return page.missions[0].id
+
+
+def run_complete(args: Namespace) -> int:
+    """Complete a mission."""
+    with connect() as client:
+        mission = client.call(MissionComplete(mission_id=mission_id(client, args.mission_id)))
+    return render.result(args, mission, f"Mission completed: {mission.id}  {mission.title}")
+
+
+def run_fail(args: Namespace) -> int:
+    """Give a mission up."""
+    with connect() as client:
+        chosen = mission_id(client, args.mission_id)
+        mission = client.call(MissionFail(mission_id=chosen, reason=args.reason))
+    return render.result(args, mission, f"Mission failed: {mission.id}  {mission.title}")
+
+
+def run_cancel(args: Namespace) -> int:
+    """Call a mission off."""
+    with connect() as client:
+        chosen = mission_id(client, args.mission_id)
+        mission = client.call(MissionCancel(mission_id=chosen, reason=args.reason))
+    return render.result(args, mission, f"Mission cancelled: {mission.id}  {mission.title}")
+
+
+def run_show(args: Namespace) -> int:
+    """Show a mission."""
+    with connect() as client:
+        mission = client.call(MissionGet(mission_id=mission_id(client, args.mission_id)))
+        sorties = client.call(SortieList(mission_id=mission.id)).sorties
+    if args.json:
+        render.print_json(mission)
+        return 0
+    _show(mission)
+    if sorties:
+        render.heading(f"Sorties ({len(sorties)})")
+        rows = [
+            (each.id, each.status, f"{each.progress}%", each.assigned_to or "", each.title)
+            for each in sorties
+        ]
+        render.table([""] * 5, rows, indent="  ")
+    return 0
+
+
+def _show(mission: Mission) -> None:
+    done = f"({mission.completed_sorties}/{mission.total_sorties} sorties complete)"
+    render.fields(
+        (
+            ("Mission", mission.id),
+            ("Title", mission.title),
+            ("Description", mission.description),
+            ("Status", mission.status),
+            ("Priority", mission.priority),
+            ("Progress", f"{mission.progress_percent}% {done}"),
+            ("Directory", mission.project_dir),
+            ("Created", mission.created_at),
+            ("Started", mission.started_at),
+            ("Ended", mission.completed_at),
+            ("Last activity", mission.last_activity_at),
+        )
+    )
+
+
+def run_list(args: Namespace) -> int:
+    """List missions."""
+    directory = absolute(args.project_dir) if args.project_dir else None
+    with connect() as client:
+        page = client.call(MissionList(status=args.status, project_dir=directory, limit=args.limit))
+    rows = [
+        (each.id, each.status, f"{each.progress_percent}%", each.priority, each.title)
+        for each in page.missions
+    ]
+    headers = ("ID", "STATUS", "PROGRESS", "PRIORITY", "TITLE")
+    return render.listing(args, page.missions, headers, rows, "No missions found.")
+
+
+def run_update(args: Namespace) -> int:
+    """Change a mission."""
+    if args.title is None and args.description is None and args.priority is None:
+        raise UsageError("Nothing to change: use --title, --description or --priority.")
+    request = MissionUpdate(
+        mission_id=args.mission_id,
+        title=args.title,
+        description=args.description,
+        priority=args.priority,
+    )
+    with connect() as client:
+        mission = client.call(request)
+    return render.result(args, mission, f"Mission updated: {mission.id}  {mission.title}")
+
+
+def run_current(args: Namespace) -> int:
+    """Show the mission that this directory belongs to."""
+    with connect() as client:
+        mission = current_mission(client)
+    if mission is None:
+        raise InvalidState("No active mission found.", hint="Start one: fleetctl mission start")
+    if args.json:
+        render.print_json(mission)
+    else:
+        _show(mission)
+    return 0
+
+
+def run_delete(args: Namespace) -> int:
+    """Delete a mission, after asking."""
+    with connect() as client:
+        mission = client.call(MissionGet(mission_id=args.mission_id))
+        question = f"Delete {mission.id} ({render.clean(mission.title)}) with its checkpoints?"
+        if not args.yes and not confirm(question):
+            raise Cancelled("Deletion cancelled.")
+        deleted = client.call(MissionDelete(mission_id=mission.id))
+    return render.result(args, deleted, f"Mission deleted: {mission.id}  {mission.title}")

@@ -1,0 +1,96 @@
+"""``fleetctl resume``: bring a mission back from a checkpoint and print its briefing."""
+
+import sys
+from argparse import Namespace
+
+from fleetd.wire.requests.recovery import RecoveryRestore
+
+from .. import render
+from ..client import connect
+from ..options import Parser, Subparsers, UsageError, command, mission_option, yes_option
+from ..prompts import Cancelled, confirm, interactive
+from ..restore import QUESTION, Target, announcement, choose, failing_as, show_outcome
+
+EXAMPLES = """\
+  fleetctl resume --dry-run
+  fleetctl resume --checkpoint chk-1a2b3c4d --yes
+  fleetctl resume --agent specialist-3 --take-over-from specialist-2"""
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command."""
+    parser = command(subparsers, "resume", run, "Bring a mission back from a checkpoint.", EXAMPLES)
+    mission_option(parser, "the newest stale one, else the one of this directory")
+    parser.add_argument("--checkpoint", metavar="ID", help="the checkpoint (default: the latest)")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be restored")
+    yes_option(parser)
+    _recovery_options(parser)
+
+
+def _recovery_options(parser: Parser) -> None:
+    parser.add_argument(
+        "--rewind", action="store_true", help="also undo what was finished since the checkpoint"
+    )
+    parser.add_argument(
+        "--force-locks", action="store_true", help="take locks that others hold by now"
+    )
+    parser.add_argument("--agent", metavar="ID", help="the agent that is briefed")
+    parser.add_argument(
+        "--take-over-from", metavar="ID", help="a lost agent whose work goes to --agent"
+    )
+    parser.add_argument(
+        "--scope",
+        choices=("mission", "agent"),
+        default="mission",
+        help="restore the whole mission (default), or only the part of --agent",
+    )
+    parser.add_argument(
+        "--requested-by", metavar="ID", default="cli", help="who asks (default: cli)"
+    )
+
+
+def run(args: Namespace) -> int:
+    """Find the mission, ask, restore, and print the briefing."""
+    for option, given in (("--take-over-from", args.take_over_from), ("--scope agent", _own(args))):
+        if given and not args.agent:
+            raise UsageError(f"{option} needs --agent: who is to go on with the work?")
+    with connect() as client:
+        target = choose(client, args.mission, args.checkpoint)
+        if not args.dry_run:
+            _announce(args, target)
+        with failing_as("Failed to restore from checkpoint"):
+            outcome = client.call(_request(args, target))
+    return show_outcome(args, outcome)
+
+
+def _own(args: Namespace) -> bool:
+    return bool(args.scope == "agent")
+
+
+def _announce(args: Namespace, target: Target) -> None:
+    """Say what is about to happen and ask; raises Cancelled when the answer is no."""
+    # A script that reads JSON has nobody to ask, and has asked for the recovery already.
+    ask = not args.yes and (not args.json or interactive())
+    if not args.json or ask:
+        stream = sys.stderr if args.json else sys.stdout
+        for text in (*announcement(target), ""):
+            print(render.clean(text), file=stream)
+    if ask:
+        if not confirm(QUESTION):
+            raise Cancelled("Recovery cancelled.")
+        print(file=sys.stderr if args.json else sys.stdout)
+
+
+def _request(args: Namespace, target: Target) -> RecoveryRestore:
+    return RecoveryRestore(
+        # Without a named checkpoint the daemon may pass over a damaged one to the one before.
+        checkpoint_id=target.checkpoint_id if args.checkpoint else None,
+        mission_id=None if args.checkpoint else target.mission_id,
+        requested_by=args.requested_by,
+        agent_id=args.agent,
+        take_over_from=args.take_over_from,
+        scope=args.scope,
+        dry_run=args.dry_run,
+        force_locks=args.force_locks,
+        rewind=args.rewind,
+    )

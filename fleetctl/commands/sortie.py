@@ -1,0 +1,227 @@
+"""``fleetctl sortie``: the pieces of a mission, from the first idea to done."""
+
+from argparse import Namespace
+from typing import get_args
+
+from fleetd.wire.model import Sortie
+from fleetd.wire.requests.sortie import (
+    SortieAssign,
+    SortieBlock,
+    SortieComplete,
+    SortieCreate,
+    SortieFail,
+    SortieGet,
+    SortieList,
+    SortieProgress,
+    SortieRemove,
+    SortieStart,
+    SortieUnblock,
+)
+from fleetd.wire.types import Priority, SortieStatus
+
+from .. import render
+from ..client import Client, connect
+from ..options import (
+    Parser,
+    Run,
+    Subparsers,
+    UsageError,
+    command,
+    group,
+    mission_option,
+    whole,
+)
+from ..target import mission_id
+
+EXAMPLES = """\
+  fleetctl sortie create "Write the form" --file src/form.ts --assign-to specialist-1
+  fleetctl sortie start srt-1a2b3c4d --agent specialist-1
+  fleetctl sortie progress srt-1a2b3c4d --percent 40 --notes "Fields are there"
+  fleetctl sortie complete srt-1a2b3c4d"""
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the group."""
+    actions = group(subparsers, "sortie", "The pieces of a mission.")
+    _register_create(actions)
+    assign = _on_sortie(actions, "assign", run_assign, "Give a sortie to an agent.")
+    assign.add_argument("agent", metavar="AGENT")
+    start = _on_sortie(actions, "start", run_start, "Begin a sortie.")
+    start.add_argument("--agent", metavar="ID", help="default: the agent it is assigned to")
+    _register_reports(actions)
+    _on_sortie(actions, "remove", run_remove, "Take out a sortie that nobody has begun.")
+    _on_sortie(actions, "show", run_show, "Show a sortie.")
+    listing = command(actions, "list", run_list, "List the sorties of a mission.")
+    mission_option(listing)
+    listing.add_argument("--status", choices=get_args(SortieStatus))
+    listing.add_argument("--assigned-to", metavar="ID", help="only those of this agent")
+
+
+def _on_sortie(actions: Subparsers, name: str, run: Run, summary: str) -> Parser:
+    parser = command(actions, name, run, summary)
+    parser.add_argument("sortie_id", metavar="ID")
+    return parser
+
+
+def _register_create(actions: Subparsers) -> None:
+    create = command(actions, "create", run_create, "Add a sortie to a mission.", EXAMPLES)
+    create.add_argument("title", metavar="TITLE")
+    mission_option(create)
+    create.add_argument("--description", metavar="TEXT")
+    create.add_argument(
+        "--file", action="append", default=[], metavar="PATH", help="may be repeated"
+    )
+    create.add_argument("--assign-to", metavar="ID", help="the agent that is to do it")
+    create.add_argument("--priority", choices=get_args(Priority), default="medium")
+
+
+def _register_reports(actions: Subparsers) -> None:
+    progress = _on_sortie(actions, "progress", run_progress, "Report how far a sortie is.")
+    progress.add_argument("--percent", type=whole(0, 100), metavar="N")
+    progress.add_argument("--notes", metavar="TEXT")
+    progress.add_argument("--file", action="append", metavar="PATH", help="may be repeated")
+    block = _on_sortie(actions, "block", run_block, "Say that a sortie cannot go on.")
+    block.add_argument("--reason", metavar="TEXT", required=True, help="why")
+    unblock = _on_sortie(actions, "unblock", run_unblock, "Say that a sortie can go on again.")
+    complete = _on_sortie(actions, "complete", run_complete, "Complete a sortie.")
+    complete.add_argument("--result", metavar="TEXT", help="what came of it")
+    fail = _on_sortie(actions, "fail", run_fail, "Give a sortie up.")
+    fail.add_argument("--reason", metavar="TEXT", required=True, help="why")
+    for parser in (progress, block, unblock, complete, fail):
+        parser.add_argument("--agent", metavar="ID", help="who reports (default: its own agent)")
+
+
+def _done(args: Namespace, sortie: Sortie, verb: str) -> int:
+    who = f" by {sortie.assigned_to}" if sortie.assigned_to else ""
+    return render.result(args, sortie, f"Sortie {verb}: {sortie.id}  {sortie.title}{who}")
+
+
+def run_create(args: Namespace) -> int:
+    """Add a sortie."""
+    with connect() as client:
+        request = SortieCreate(
+            mission_id=mission_id(client, args.mission),
+            title=args.title,
+            description=args.description,
+            files=args.file,
+            assigned_to=args.assign_to,
+            priority=args.priority,
+        )
+        sortie = client.call(request)
+    return render.result(args, sortie, f"Sortie created: {sortie.id}", f"Title: {sortie.title}")
+
+
+def run_assign(args: Namespace) -> int:
+    """Give a sortie to an agent."""
+    with connect() as client:
+        sortie = client.call(SortieAssign(sortie_id=args.sortie_id, agent_id=args.agent))
+    return render.result(args, sortie, f"Sortie assigned: {sortie.id} to {sortie.assigned_to}")
+
+
+def run_start(args: Namespace) -> int:
+    """Begin a sortie."""
+    with connect() as client:
+        agent = args.agent or _assigned_agent(client, args.sortie_id)
+        sortie = client.call(SortieStart(sortie_id=args.sortie_id, agent_id=agent))
+    return _done(args, sortie, "started")
+
+
+def _assigned_agent(client: Client, sortie_id: str) -> str:
+    agent = client.call(SortieGet(sortie_id=sortie_id)).assigned_to
+    if agent is None:
+        raise UsageError(f"Sortie {sortie_id} is assigned to nobody: say who begins it, --agent.")
+    return agent
+
+
+def run_progress(args: Namespace) -> int:
+    """Report progress."""
+    if args.percent is None and args.notes is None and args.file is None:
+        raise UsageError("Nothing to report: use --percent, --notes or --file.")
+    request = SortieProgress(
+        sortie_id=args.sortie_id,
+        percent=args.percent,
+        notes=args.notes,
+        files=args.file,
+        agent_id=args.agent,
+    )
+    with connect() as client:
+        sortie = client.call(request)
+    return render.result(args, sortie, f"Sortie progress: {sortie.id}  {sortie.progress}%")
+
+
+def run_block(args: Namespace) -> int:
+    """Block a sortie."""
+    request = SortieBlock(sortie_id=args.sortie_id, reason=args.reason, agent_id=args.agent)
+    with connect() as client:
+        return _done(args, client.call(request), "blocked")
+
+
+def run_unblock(args: Namespace) -> int:
+    """Unblock a sortie."""
+    request = SortieUnblock(sortie_id=args.sortie_id, agent_id=args.agent)
+    with connect() as client:
+        return _done(args, client.call(request), "unblocked")
+
+
+def run_complete(args: Namespace) -> int:
+    """Complete a sortie."""
+    request = SortieComplete(sortie_id=args.sortie_id, result=args.result, agent_id=args.agent)
+    with connect() as client:
+        return _done(args, client.call(request), "completed")
+
+
+def run_fail(args: Namespace) -> int:
+    """Give a sortie up."""
+    request = SortieFail(sortie_id=args.sortie_id, reason=args.reason, agent_id=args.agent)
+    with connect() as client:
+        return _done(args, client.call(request), "failed")
+
+
+def run_remove(args: Namespace) -> int:
+    """Take a sortie out."""
+    with connect() as client:
+        deleted = client.call(SortieRemove(sortie_id=args.sortie_id))
+    return render.result(args, deleted, f"Sortie removed: {args.sortie_id}")
+
+
+def run_show(args: Namespace) -> int:
+    """Show a sortie."""
+    with connect() as client:
+        sortie = client.call(SortieGet(sortie_id=args.sortie_id))
+    if args.json:
+        render.print_json(sortie)
+        return 0
+    render.fields(
+        (
+            ("Sortie", sortie.id),
+            ("Mission", sortie.mission_id),
+            ("Title", sortie.title),
+            ("Description", sortie.description),
+            ("Status", sortie.status),
+            ("Priority", sortie.priority),
+            ("Assigned to", sortie.assigned_to),
+            ("Progress", f"{sortie.progress}%"),
+            ("Notes", sortie.progress_notes),
+            ("Blocked", sortie.blocked_reason),
+            ("Result", sortie.result),
+            ("Files", ", ".join(sortie.files)),
+            ("Started", sortie.started_at),
+            ("Ended", sortie.completed_at),
+        )
+    )
+    return 0
+
+
+def run_list(args: Namespace) -> int:
+    """List sorties."""
+    with connect() as client:
+        chosen = mission_id(client, args.mission)
+        page = client.call(
+            SortieList(mission_id=chosen, status=args.status, assigned_to=args.assigned_to)
+        )
+    rows = [
+        (each.id, each.status, f"{each.progress}%", each.assigned_to or "", each.title)
+        for each in page.sorties
+    ]
+    headers = ("ID", "STATUS", "PROGRESS", "AGENT", "TITLE")
+    return render.listing(args, page.sorties, headers, rows, "No sorties found.")

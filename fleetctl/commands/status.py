@@ -1,0 +1,106 @@
+"""``fleetctl status``: the fleet at a glance."""
+
+from argparse import Namespace
+
+import msgspec
+
+from fleetd.wire.model import Recovery
+from fleetd.wire.requests.recovery import RecoveryList
+from fleetd.wire.requests.system import MissionLine, Status, SystemStatus
+from fleetd.wire.times import duration
+
+from .. import render
+from ..client import connect
+from ..options import Subparsers, command
+
+WAITING = ("pending", "briefed", "unconfirmed")
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command."""
+    command(
+        subparsers,
+        "status",
+        run,
+        "Missions in progress, missions that wait for recovery, and the daemon's state.",
+    )
+
+
+def run(args: Namespace) -> int:
+    """Ask the daemon and print what it says."""
+    with connect() as client:
+        status = client.call(SystemStatus())
+        recoveries = client.call(RecoveryList()).recoveries
+    waiting = [recovery for recovery in recoveries if recovery.state in WAITING]
+    if args.json:
+        document = msgspec.to_builtins(status)
+        render.print_json({**document, "recoveries_waiting": msgspec.to_builtins(waiting)})
+    else:
+        _show(status, waiting)
+    return 0
+
+
+def _show(status: Status, waiting: list[Recovery]) -> None:
+    render.line(
+        f"fleetd {status.version} (pid {status.pid}), running for {duration(status.uptime_ms)}"
+    )
+    render.heading("Missions in progress")
+    if status.missions:
+        render.table([""] * 7, map(_mission_row, status.missions), indent="  ")
+    else:
+        render.line("  none")
+    _show_candidates(status)
+    _show_recoveries(waiting)
+    _show_store(status)
+
+
+def _mission_row(mission: MissionLine) -> tuple[str, ...]:
+    return (
+        mission.mission_id,
+        f"{mission.progress_percent}%",
+        f"({mission.completed_sorties}/{mission.total_sorties})",
+        render.silence(mission.silence_ms),
+        render.plural(mission.agents, "agent"),
+        render.plural(mission.locks, "lock"),
+        mission.title,
+    )
+
+
+def _show_candidates(status: Status) -> None:
+    if not status.candidates:
+        return
+    render.heading("Waiting for recovery")
+    for each in status.candidates:
+        checkpoint = each.checkpoint_id or "no checkpoint"
+        silent = render.silence(each.inactivity_duration_ms)
+        render.line(f"  {each.mission_id}  {silent}  {checkpoint}  {each.mission_title}")
+        if each.checkpoint_id:
+            render.line(f"    fleetctl resume --mission {each.mission_id}")
+
+
+def _show_recoveries(waiting: list[Recovery]) -> None:
+    if not waiting:
+        return
+    render.heading("Recovered, not heard from since")
+    rows = [(each.id, each.mission_id, each.agent_id or "", each.state) for each in waiting]
+    render.table([""] * 4, rows, indent="  ")
+
+
+def _show_store(status: Status) -> None:
+    counts = status.counts
+    render.heading("Store")
+    named = (
+        (counts.missions, "mission"),
+        (counts.sorties, "sortie"),
+        (counts.agents, "agent"),
+        (counts.locks, "active lock"),
+        (counts.messages, "undelivered message"),
+        (counts.events, "event"),
+        (counts.checkpoints, "checkpoint"),
+    )
+    render.line("  " + ", ".join(render.plural(count, noun) for count, noun in named))
+    recovered = "recovery" if counts.recoveries == 1 else "recoveries"
+    render.line(f"  {counts.recoveries} {recovered} so far")
+    render.line(f"  checkpoint files still to write: {status.backup_backlog}")
+    database, wal = render.size(status.database_bytes), render.size(status.wal_bytes)
+    render.line(f"  database {database}, write-ahead log {wal}")

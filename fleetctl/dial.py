@@ -1,0 +1,63 @@
+"""Opening the daemon's socket and checking who listens; must not know the protocol."""
+
+import errno
+import os
+import socket
+import struct
+import time
+from pathlib import Path
+from typing import Any
+
+from fleetd.wire.errors import Denied, FleetError, Unavailable
+
+NOT_RUNNING = "fleetd is not running. Start it with: systemctl --user start fleetd (or run: fleetd)"
+PAUSE_S = 0.02
+
+
+def dial(path: Path, deadline: float) -> socket.socket:
+    """Return a connected socket whose other end is ours; ``deadline`` is in monotonic seconds.
+
+    Raises Unavailable when nobody listens, Denied when somebody else does.
+    """
+    while True:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.settimeout(max(deadline - time.monotonic(), PAUSE_S))
+        try:
+            sock.connect(str(path))
+        except OSError as error:
+            sock.close()
+            # A full backlog is not a refusal: the daemon takes us as soon as it has room.
+            if error.errno != errno.EAGAIN or time.monotonic() > deadline:
+                raise _connect_error(path, error) from error
+            time.sleep(PAUSE_S)
+        else:
+            return _checked(sock, path)
+
+
+def _connect_error(path: Path, error: OSError) -> FleetError:
+    if isinstance(error, PermissionError):
+        return _foreign(path)
+    if error.errno == errno.EAGAIN or isinstance(error, TimeoutError):
+        return Unavailable("fleetd is too busy to take a connection.", hint="Try again later.")
+    return Unavailable(NOT_RUNNING)
+
+
+def _checked(sock: socket.socket, path: Path) -> socket.socket:
+    """Refuse a server that runs as somebody else: it could answer anything."""
+    option = getattr(socket, "SO_PEERCRED", None)
+    if option is None:
+        return sock
+    _pid, uid, _gid = struct.unpack("iii", sock.getsockopt(socket.SOL_SOCKET, option, 12))
+    if uid == os.getuid():
+        return sock
+    sock.close()
+    raise _foreign(path, uid=uid)
+
+
+def _foreign(path: Path, **values: Any) -> Denied:
+    return Denied(
+        f"The socket {path} belongs to another user.",
+        hint="Use your own daemon: check FLEET_SOCKET and XDG_RUNTIME_DIR.",
+        socket=str(path),
+        **values,
+    )

@@ -1,0 +1,105 @@
+"""What the commands' options are made of; must not import any command.
+
+argparse reports a wrong option by leaving the process; here it raises, so that one place decides
+how errors look and what they return.
+"""
+
+import argparse
+import os
+from collections.abc import Callable
+from typing import NoReturn, TypeAlias
+
+from fleetd.wire.errors import InvalidParams
+
+# Text, because argparse's class takes no argument at run time, and has no public name.
+Subparsers: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001
+Run = Callable[[argparse.Namespace], int]
+
+
+class UsageError(InvalidParams):
+    """The command line is wrong; ``usage`` shows the right one."""
+
+    def __init__(self, message: str, usage: str = "") -> None:
+        super().__init__(message, hint="Add --help to see the options.")
+        self.usage = usage
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that raises UsageError and takes no abbreviated options."""
+
+    def __init__(self, **settings: object) -> None:
+        settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        settings.setdefault("allow_abbrev", False)
+        super().__init__(**settings)  # type: ignore[arg-type]
+
+    def error(self, message: str) -> NoReturn:
+        """Raise what argparse would print."""
+        raise UsageError(message, self.format_usage().strip())
+
+
+def command(
+    subparsers: Subparsers, name: str, run: Run, summary: str, examples: str = ""
+) -> Parser:
+    """Add a command that ends in ``run``; every command takes ``--json``."""
+    epilog = f"examples:\n{examples}" if examples else None
+    parser = subparsers.add_parser(name, help=summary, description=summary, epilog=epilog)
+    parser.add_argument("--json", action="store_true", help="print exactly one JSON document")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def group(subparsers: Subparsers, name: str, summary: str) -> Subparsers:
+    """Add a group of commands and return the place to add them."""
+    parser = subparsers.add_parser(name, help=summary, description=summary)
+    return parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
+
+
+def whole(minimum: int, maximum: int | None = None) -> Callable[[str], int]:
+    """Return a converter for whole numbers within bounds."""
+    bounds = f"{minimum} or more" if maximum is None else f"{minimum} to {maximum}"
+
+    def convert(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = minimum - 1
+        if value < minimum or (maximum is not None and value > maximum):
+            raise argparse.ArgumentTypeError(f"expected a whole number, {bounds}; got {text!r}")
+        return value
+
+    return convert
+
+
+def mission_option(parser: Parser, default: str = "the mission of this directory") -> None:
+    """Add ``--mission``."""
+    parser.add_argument("--mission", metavar="ID", help=f"the mission (default: {default})")
+
+
+def limit_option(parser: Parser, default: int) -> None:
+    """Add ``--limit``."""
+    parser.add_argument(
+        "--limit",
+        type=whole(1, 1_000),
+        default=default,
+        metavar="N",
+        help=f"how many to show at most (default: {default})",
+    )
+
+
+def yes_option(parser: Parser) -> None:
+    """Add ``-y``."""
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+
+
+def threshold_ms() -> int | None:
+    """Return the shell's silence threshold in ms, or None when it names none.
+
+    A variable of the shell does not reach a daemon that runs as a service, so it is sent along.
+    """
+    text = os.environ.get("FLEET_ACTIVITY_THRESHOLD_MS")
+    if not text:
+        return None
+    try:
+        return whole(1, 30 * 86_400_000)(text)
+    except argparse.ArgumentTypeError as error:
+        raise UsageError(f"FLEET_ACTIVITY_THRESHOLD_MS: {error}") from None

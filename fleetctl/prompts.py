@@ -1,0 +1,34 @@
+"""Questions to the person at the terminal; must not decide what the answer means."""
+
+import sys
+
+from fleetd.wire.errors import FleetError, InvalidParams
+
+
+class Cancelled(FleetError):  # noqa: N818 - a no is not an error
+    """The person said no; the message is what is printed, without ``Error:``."""
+
+    code = -32000
+    kind = "cancelled"
+    exit_status = 3
+
+
+def interactive() -> bool:
+    """Return whether somebody can see a question and answer it."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def confirm(question: str) -> bool:
+    """Ask a yes-or-no question; anything but yes is no.
+
+    The question goes to stderr, so that stdout holds results only. Raises InvalidParams when
+    there is no terminal to ask at.
+    """
+    if not interactive():
+        raise InvalidParams(
+            f"Cannot ask {question!r} without a terminal. Use --yes to go on without asking.",
+            hint="Add --yes, or run the command in a terminal.",
+        )
+    sys.stdout.flush()
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

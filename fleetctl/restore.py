@@ -1,0 +1,197 @@
+"""Choosing what to restore, restoring it and showing the outcome; must not parse options."""
+
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from fleetd.wire.errors import (
+    Corrupt,
+    FleetError,
+    Internal,
+    InvalidState,
+    LimitExceeded,
+    NotFound,
+    Storage,
+)
+from fleetd.wire.model import RecoveryCandidate, RestoreResult
+from fleetd.wire.requests.agent import Detection
+from fleetd.wire.requests.checkpoint import CheckpointGet, CheckpointLatest
+from fleetd.wire.requests.mission import MissionGet
+from fleetd.wire.requests.recovery import RecoveryDetect
+
+from . import render
+from .client import Client
+from .options import threshold_ms
+from .target import current_mission
+
+QUESTION = "Proceed with recovery?"
+
+
+class Target(NamedTuple):
+    """The mission to bring back, and the checkpoint that would do it."""
+
+    mission_id: str
+    title: str
+    last_activity_at: str | None
+    checkpoint_id: str
+    progress_percent: int
+    stale: bool
+    others: tuple[RecoveryCandidate, ...] = ()
+
+
+def choose(client: Client, mission: str | None, checkpoint: str | None) -> Target:
+    """Return what to restore: what was named, else the newest stale mission, else this one.
+
+    Raises InvalidState when there is nothing to restore, NotFound for an id that does not exist.
+    """
+    if checkpoint:
+        return _named_checkpoint(client, checkpoint, mission)
+    if mission:
+        return _mission(client, mission)
+    candidates = detect(client).candidates
+    if newest := newest_candidate(candidates):
+        return candidate_target(newest, tuple(candidates))
+    if here := current_mission(client):
+        return _mission(client, here.id)
+    raise InvalidState(
+        "No missions need recovery.", hint="fleetctl checkpoints list shows what could be restored."
+    )
+
+
+def detect(client: Client, mission: str | None = None) -> Detection:
+    """Return the silent missions, by the threshold of this shell when it names one."""
+    return client.call(RecoveryDetect(mission_id=mission, threshold_ms=threshold_ms()))
+
+
+def newest_candidate(candidates: list[RecoveryCandidate]) -> RecoveryCandidate | None:
+    """Return the candidate with a checkpoint that was active last."""
+    usable = [candidate for candidate in candidates if candidate.checkpoint_id]
+    return max(usable, key=lambda candidate: candidate.last_activity_at, default=None)
+
+
+def candidate_target(
+    candidate: RecoveryCandidate, candidates: tuple[RecoveryCandidate, ...] = ()
+) -> Target:
+    """Return a silent mission as a target; ``candidates`` are all that were found."""
+    return Target(
+        candidate.mission_id,
+        candidate.mission_title,
+        candidate.last_activity_at,
+        candidate.checkpoint_id or "",
+        candidate.checkpoint_progress or 0,
+        stale=True,
+        others=candidates if len(candidates) > 1 else (),
+    )
+
+
+def _mission(client: Client, given: str) -> Target:
+    mission = client.call(MissionGet(mission_id=given))
+    if newest := newest_candidate(detect(client, mission.id).candidates):
+        return candidate_target(newest)
+    try:
+        latest = client.call(CheckpointLatest(mission_id=mission.id))
+    except NotFound as error:
+        raise InvalidState(
+            f"No checkpoint found for mission: {mission.id}",
+            hint=f"Take one: fleetctl checkpoint --mission {mission.id}",
+        ) from error
+    return Target(
+        mission.id,
+        mission.title,
+        mission.last_activity_at,
+        latest.id,
+        latest.progress_percent,
+        stale=False,
+    )
+
+
+def _named_checkpoint(client: Client, given: str, mission: str | None) -> Target:
+    checkpoint = client.call(CheckpointGet(checkpoint_id=given))
+    found = client.call(MissionGet(mission_id=checkpoint.mission_id))
+    if mission and client.call(MissionGet(mission_id=mission)).id != found.id:
+        raise InvalidState(
+            f"Checkpoint {checkpoint.id} belongs to mission {found.id}, not to {mission}.",
+            hint="Leave --mission out, or name another checkpoint.",
+        )
+    return Target(
+        found.id,
+        found.title,
+        found.last_activity_at,
+        checkpoint.id,
+        checkpoint.progress_percent,
+        stale=bool(detect(client, found.id).candidates),
+    )
+
+
+def announcement(target: Target) -> list[str]:
+    """Return the lines that say what is about to be restored."""
+    found = "Found stale mission:" if target.stale else "Resuming mission:"
+    return [
+        *_candidate_lines(target),
+        f"{found} {target.title}",
+        f"Last activity: {target.last_activity_at or 'never'}",
+        f"Checkpoint: {target.checkpoint_id} ({target.progress_percent}%)",
+    ]
+
+
+def _candidate_lines(target: Target) -> Iterator[str]:
+    if not target.others:
+        return
+    yield f"{len(target.others)} missions wait for recovery:"
+    for other in target.others:
+        checkpoint = other.checkpoint_id or "no checkpoint"
+        yield (
+            f"  {other.mission_id}  last activity {other.last_activity_at}  "
+            f"{checkpoint}  {other.mission_title}"
+        )
+    yield "Taking the one that was active last; --mission <id> takes another."
+    yield ""
+
+
+def show(outcome: RestoreResult) -> None:
+    """Print the outcome of a recovery, or of its dry run."""
+    render.line("[DRY RUN] Would restore:" if outcome.dry_run else "Recovery complete:")
+    restored = outcome.restored
+    render.line(f"- Sorties: {restored.sorties}")
+    render.line(f"- Locks: {restored.locks}")
+    render.line(f"- Messages: {restored.messages}")
+    changes = outcome.would_restore or []
+    render.bullets(
+        "Changes", [f"{each.what} {each.id}: {each.before} -> {each.after}" for each in changes]
+    )
+    render.bullets("Kept", [f"{each.sortie_id}: {each.reason}" for each in outcome.kept])
+    render.bullets("Released locks", outcome.released_locks)
+    render.bullets("Errors", outcome.errors)
+    render.bullets("Warnings", outcome.warnings)
+    if not outcome.dry_run:
+        print()
+        show_prompt(outcome.prompt)
+
+
+def show_prompt(prompt: str) -> None:
+    """Print the briefing as it is, without what a terminal would obey."""
+    print("--- Recovery Context ---")
+    print(render.clean_block(prompt))
+
+
+def show_outcome(args: Namespace, outcome: RestoreResult) -> int:
+    """Print the outcome as JSON or text; lock conflicts that are left are no failure."""
+    if args.json:
+        render.print_json(outcome)
+    else:
+        show(outcome)
+    return 0
+
+
+@contextmanager
+def failing_as(what: str) -> Iterator[None]:
+    """Say which step failed when the daemon could not do it; usage errors keep their own words."""
+    try:
+        yield
+    except (Storage, Corrupt, Internal, LimitExceeded, InvalidState) as error:
+        raise _retold(error, f"{what}: {error.message}") from error
+
+
+def _retold(error: FleetError, message: str) -> FleetError:
+    return type(error)(message, hint=error.hint, **error.values)

@@ -1,0 +1,50 @@
+"""Which mission and which directory a command means; must not print."""
+
+from pathlib import Path
+
+from fleetd.wire.errors import InvalidState, NotFound
+from fleetd.wire.model import Mission
+from fleetd.wire.requests.mission import MissionCurrent
+
+from .client import Client
+
+
+def cwd() -> str:
+    """Return the current directory; raises NotFound when it was deleted under the shell."""
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError as error:
+        raise NotFound(
+            "The current directory does not exist any more.", hint="Change to one that does."
+        ) from error
+
+
+def project_dir() -> str:
+    """Return the root of the git repository around the current directory, else the directory."""
+    here = Path(cwd())
+    for directory in (here, *here.parents):
+        if (directory / ".git").exists():
+            return str(directory)
+    return str(here)
+
+
+def absolute(path: str) -> str:
+    """Return a path made absolute against the current directory."""
+    return path if path.startswith("/") else str(Path(cwd(), path))
+
+
+def current_mission(client: Client) -> Mission | None:
+    """Return the mission in progress that the current directory belongs to."""
+    return client.call(MissionCurrent(cwd=cwd())).mission
+
+
+def mission_id(client: Client, given: str | None) -> str:
+    """Return the id that was given, else the current mission's; raises InvalidState without one."""
+    if given:
+        return given
+    if (mission := current_mission(client)) is None:
+        raise InvalidState(
+            "No active mission found. Use --mission <id> to specify.",
+            hint="fleetctl mission list shows the missions.",
+        )
+    return mission.id
