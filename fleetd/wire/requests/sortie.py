@@ -7,7 +7,17 @@ from typing import ClassVar
 
 from ..base import Mutation, Query
 from ..model import Record, Sortie
-from ..types import AgentId, Files, MissionId, Percent, Priority, SortieId, SortieStatus, Text, Title
+from ..types import (
+    AgentId,
+    Files,
+    MissionId,
+    Percent,
+    Priority,
+    SortieId,
+    SortieStatus,
+    Text,
+    Title,
+)
 from .mission import Deleted
 
 
