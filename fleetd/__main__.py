@@ -1,0 +1,57 @@
+"""The command ``fleetd``: arguments, settings, then the daemon; must not know anything further."""
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from typing import get_args
+
+import msgspec
+
+from . import __version__, config, logs
+
+_EXIT_REFUSED = 78
+_LEVELS = get_args(config.LogLevel)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run ``fleetd`` in the foreground; return its exit status."""
+    # First of all: nothing that is made from here on may be read by others.
+    os.umask(0o077)
+    options = _parser().parse_args(arguments)
+    logs.configure("INFO")
+    try:
+        loaded = _load(options.log_level)
+    except config.ConfigError as error:
+        logging.getLogger(__package__).error("%s", error)
+        return _EXIT_REFUSED
+    logs.configure(loaded.config.log_level)
+    from . import daemon  # not earlier: --help and --version need none of it
+
+    return daemon.start(loaded)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="fleetd",
+        description="Remembers for fleets of AI coding agents. Runs in the foreground; "
+        "SIGTERM stops it in good order.",
+        epilog="Settings come from config.toml and FLEET_* variables; fleetctl config shows them.",
+    )
+    parser.add_argument("--version", action="version", version=f"fleetd {__version__}")
+    parser.add_argument("--log-level", choices=_LEVELS, type=str.upper, help="how much to log")
+    return parser
+
+
+def _load(log_level: str | None) -> config.Loaded:
+    loaded = config.load()
+    if log_level is None:
+        return loaded
+    chosen = msgspec.structs.replace(loaded.config, log_level=log_level)
+    origins = {**loaded.origins, "log_level": "option --log-level"}
+    return msgspec.structs.replace(loaded, config=chosen, origins=origins)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

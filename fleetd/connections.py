@@ -1,0 +1,245 @@
+"""One client's connection: lines in, replies out, bounded; must not know the store or any rule."""
+
+import logging
+from typing import Any
+
+import trio
+
+from . import envelope, openrpc, peer
+from .config import Limits
+from .domain.context import Caller
+from .envelope import Message
+from .lines import LineReader
+from .rpc import Dispatcher, error_reply
+from .subscriptions import Engine, Follower
+from .wire.base import Request
+from .wire.errors import FleetError, LimitExceeded, NotFound, Unavailable
+from .wire.requests.event import (
+    EventSubscribe,
+    EventUnsubscribe,
+    Subscription,
+    Unsubscribed,
+)
+from .wire.requests.system import RpcDiscover
+
+log = logging.getLogger(__name__)
+
+_GONE_POLL_SECONDS = 0.1
+_LINGER_SECONDS = 1.0
+_LINGER_LINES = 4
+
+
+class Call:
+    """One line being answered: what the methods know about where it came from."""
+
+    def __init__(self, connection: "Connection") -> None:
+        self._connection = connection
+        self._refused = connection.draining
+        self.followers: list[Follower] = []
+
+    async def perform(self, request: Request[Any]) -> Any:
+        """Carry out one request of the line; raises FleetError."""
+        if self._refused:
+            raise Unavailable(
+                "fleetd is shutting down.", hint="Try again when it has been started again."
+            )
+        if isinstance(request, EventSubscribe):
+            return await self._subscribe(request)
+        if isinstance(request, EventUnsubscribe):
+            return self._connection.unsubscribe(request.subscription_id)
+        if isinstance(request, RpcDiscover):
+            return openrpc.document()
+        return await self._connection.engine.perform(request, self._connection.caller)
+
+    async def _subscribe(self, request: EventSubscribe) -> Subscription:
+        follower, start = await self._connection.subscribe(request)
+        self.followers.append(follower)
+        return start
+
+
+async def perform(request: Request[Any], call: Call) -> Any:
+    """Carry out a request in the context of its line: what the method table calls."""
+    return await call.perform(request)
+
+
+class Connection:
+    """Reads lines and answers each in a task of its own, until one side has had enough.
+
+    ``serve`` returns when the connection is over. Nothing that a client does raises out of it.
+    """
+
+    def __init__(
+        self,
+        stream: trio.SocketStream,
+        caller: Caller,
+        engine: Engine,
+        dispatcher: Dispatcher,
+        limits: Limits,
+    ) -> None:
+        self.caller = caller
+        self.engine = engine
+        self.draining = False
+        self._stream = stream
+        self._dispatcher = dispatcher
+        self._limits = limits
+        self._lines = LineReader(stream, limit=limits.line_bytes, timeout_ms=limits.line_timeout_ms)
+        self._reply_seconds = limits.reply_timeout_ms / 1000
+        self._scope = trio.CancelScope()
+        self._room = trio.Semaphore(limits.requests_in_flight)
+        self._in_flight = 0
+        self._sending = trio.StrictFIFOLock()
+        self._followers: dict[str, Follower] = {}
+
+    async def serve(self) -> None:
+        """Serve the client until it leaves, breaks a limit, or the daemon stops."""
+        with self._scope:
+            async with trio.open_nursery() as self._background:
+                async with trio.open_nursery() as requests:
+                    violation = await self._read(requests)
+                    await self._end_of_input(violation, requests)
+                if violation is not None:
+                    await self._linger()
+                self._scope.cancel()
+
+    def drain(self) -> None:
+        """Refuse further requests, and close as soon as nothing is in flight."""
+        self.draining = True
+        self._close_when_drained()
+
+    def _close_when_drained(self) -> None:
+        if self.draining and not self._in_flight:
+            self._scope.cancel()
+
+    # Reading
+
+    async def _read(self, requests: trio.Nursery) -> LimitExceeded | None:
+        """Answer lines until the client has sent its last; return the limit it broke, if any."""
+        try:
+            while (line := await self._lines.next_line()) is not None:
+                await self._take(line, requests)
+        except LimitExceeded as violation:
+            return violation
+        return None
+
+    async def _take(self, line: bytes, requests: trio.Nursery) -> None:
+        try:
+            message = envelope.read(line, depth=self._limits.depth, batch=self._limits.batch)
+        except LimitExceeded:
+            raise
+        except FleetError as error:
+            await self.send(error_reply(error) + b"\n")
+            return
+        await self._wait_for_room()
+        self._in_flight += 1
+        requests.start_soon(self._answer, message)
+        # Lets the request begin before the next line does, so that lines keep their order.
+        await trio.lowlevel.checkpoint()
+
+    async def _wait_for_room(self) -> None:
+        try:
+            self._room.acquire_nowait()
+        except trio.WouldBlock:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._cancel_when_gone)
+                await self._room.acquire()
+                nursery.cancel_scope.cancel()
+
+    async def _cancel_when_gone(self) -> None:
+        """Watch for a client that vanished while nobody reads from it, and drop its work.
+
+        Without this, its place in the queue for a lock would outlive it.
+        """
+        gone = False
+        while not gone:
+            # Asleep first: what a client sent before it left gets a start.
+            await trio.sleep(_GONE_POLL_SECONDS)
+            gone = peer.is_gone(self._stream.socket)
+        self._scope.cancel()
+
+    # Answering
+
+    async def _answer(self, message: Message) -> None:
+        call = Call(self)
+        try:
+            reply = await self._dispatcher.answer(message, call)
+            if reply is not None:
+                await self.send(reply)
+            for follower in call.followers:
+                self._background.start_soon(self._follow, follower)
+        finally:
+            self._in_flight -= 1
+            self._room.release()
+            self._close_when_drained()
+
+    async def send(self, data: bytes) -> None:
+        """Send whole lines; a client that does not take them in time loses its connection."""
+        async with self._sending:
+            with trio.move_on_after(self._reply_seconds) as taking:
+                try:
+                    await self._stream.send_all(data)
+                except (trio.BrokenResourceError, trio.ClosedResourceError):
+                    self._scope.cancel()
+        if taking.cancelled_caught:
+            log.info("A client did not take its reply in time; its connection is closed.")
+            self._scope.cancel()
+
+    # Subscriptions
+
+    async def subscribe(self, request: EventSubscribe) -> tuple[Follower, Subscription]:
+        """Prepare a subscription; it starts when the reply that announces it is out."""
+        allowed = self._limits.requests_in_flight
+        if len(self._followers) >= allowed:
+            raise LimitExceeded(
+                f"This connection has {allowed} subscriptions already.",
+                hint="End one with event.unsubscribe, or open another connection.",
+                limit="subscriptions",
+                allowed=allowed,
+            )
+        start = await self.engine.perform(request, self.caller)
+        follower = Follower(self.engine, self.caller, request, start)
+        self._followers[follower.id] = follower
+        return follower, start
+
+    def unsubscribe(self, subscription_id: str) -> Unsubscribed:
+        """End a subscription of this connection; raises NotFound for any other."""
+        follower = self._followers.pop(subscription_id, None)
+        if follower is None:
+            raise NotFound(
+                f"This connection has no subscription {envelope.shown(subscription_id)}.",
+                hint="Subscriptions belong to the connection that made them.",
+                subscription_id=subscription_id,
+            )
+        follower.end()
+        return Unsubscribed(unsubscribed=True)
+
+    async def _follow(self, follower: Follower) -> None:
+        try:
+            await follower.run(self.send)
+        except FleetError as error:
+            # A gap would go unnoticed; a closed connection makes the client resume.
+            log.warning("A subscription cannot go on: %s", error)
+            self._scope.cancel()
+
+    # The end
+
+    async def _end_of_input(self, broken: LimitExceeded | None, requests: trio.Nursery) -> None:
+        """Stop what only lives as long as the client sends; requests in flight are finished."""
+        for follower in self._followers.values():
+            follower.end()
+        self._background.start_soon(self._cancel_when_gone)
+        if broken is not None:
+            log.info("A client broke a limit and is disconnected: %s", broken)
+            requests.cancel_scope.deadline = trio.current_time() + self._reply_seconds
+            await self.send(error_reply(broken) + b"\n")
+
+    async def _linger(self) -> None:
+        """Close in a way that lets the error arrive.
+
+        Closing while the client still sends would cut it off before it reads what it did wrong.
+        """
+        with trio.move_on_after(_LINGER_SECONDS):
+            try:
+                await self._stream.send_eof()
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                return
+            await self._lines.discard(_LINGER_LINES * self._limits.line_bytes)

@@ -1,0 +1,161 @@
+"""The composition root: nests lifetimes, minds signals, shuts down in order; must hold no rules.
+
+Lifetimes are nested in the order things depend on each other: the lock and the socket's name
+outermost, then the store, then connections, then the listener and the timers.
+"""
+
+import logging
+import os
+import resource
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+
+import trio
+
+from . import __version__
+from .config import Loaded
+from .domain.context import Caller
+from .engine import Engine, open_engine
+from .listener import AlreadyRunning, Listening, listening
+from .paths import PathRefused
+from .sdnotify import Notifier, feed_watchdog
+from .server import Server
+from .store import StoreFailed, StoreRefused
+from .timers import run_timers
+from .wire.errors import FleetError
+from .wire.requests.system import SystemHealth
+
+log = logging.getLogger(__name__)
+
+EXIT_FAILED = 1
+EXIT_REFUSED = 78  # EX_CONFIG: starting again without a change would not help
+_DESCRIPTORS = 4_096
+_CONNECTION_SECONDS = 5.0
+# The promise is 10 s; leaving by force takes a moment too.
+_SHUTDOWN_SECONDS = 9.5
+
+
+def start(loaded: Loaded) -> int:
+    """Run the daemon until it is told to stop; return its exit status."""
+    _raise_descriptor_limit()
+    status = 0
+    try:
+        trio.run(_run, loaded, Notifier())
+    except* (PathRefused, StoreRefused) as refused:
+        status = _report(refused, EXIT_REFUSED, "{}")
+    except* AlreadyRunning as running:
+        status = _report(running, EXIT_FAILED, "{}")
+    except* StoreFailed as failed:
+        text = (
+            "Storage failed: {} - fleetd stops so that nothing is acknowledged that is not on disk"
+        )
+        status = _report(failed, EXIT_FAILED, text)
+    except* Exception:
+        log.exception("fleetd stops because of a bug")
+        status = EXIT_FAILED
+    return status
+
+
+def _report(group: BaseExceptionGroup[BaseException], status: int, text: str) -> int:
+    for error in _leaves(group):
+        log.error("%s", text.format(error))
+    return status
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+def _raise_descriptor_limit() -> None:
+    """Make room for the connections that are allowed, each of which takes a descriptor."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+async def _run(loaded: Loaded, notifier: Notifier) -> None:
+    stop = trio.Event()
+    async with trio.open_nursery() as watch:
+        await watch.start(_watch_signals, stop)
+        watch.start_soon(_enforce_deadline, stop)
+        with listening(loaded.config.socket) as held:
+            async with open_engine(loaded) as engine:
+                await _serve(engine, held, notifier, stop)
+        log.info("fleetd has stopped")
+        watch.cancel_scope.cancel()
+
+
+async def _watch_signals(
+    stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+        task_status.started()
+        async for number in signals:
+            name = signal.Signals(number).name
+            if number == signal.SIGHUP:
+                log.info("SIGHUP is ignored: settings are read at the start only")
+            elif stop.is_set():
+                log.warning("%s came again: fleetd ends at once", name)
+                _leave_by_force()
+            else:
+                log.info("%s: shutting down", name)
+                stop.set()
+
+
+async def _enforce_deadline(stop: trio.Event) -> None:
+    await stop.wait()
+    await trio.sleep(_SHUTDOWN_SECONDS)
+    log.error("The shutdown took longer than %s s: fleetd ends at once", _SHUTDOWN_SECONDS)
+    _leave_by_force()
+
+
+def _leave_by_force() -> None:
+    """End the process here and now; what was acknowledged is on disk already."""
+    os._exit(EXIT_FAILED)
+
+
+async def _serve(engine: Engine, held: Listening, notifier: Notifier, stop: trio.Event) -> None:
+    """Serve until told to stop; then let connections finish what is in flight."""
+    server = Server(engine, engine.loaded.config.limits)
+    async with trio.open_nursery() as connections:
+        async with trio.open_nursery() as front:
+            for sock in held.sockets:
+                listener = trio.socket.from_stdlib_socket(sock)
+                front.start_soon(server.accept, listener, connections)
+            front.start_soon(run_timers, engine)
+            if notifier.watchdog_seconds:
+                # Twice per period, so that one late feeding is no death sentence.
+                interval = notifier.watchdog_seconds / 2
+                front.start_soon(feed_watchdog, notifier, interval, _health_check(engine))
+            _say_ready(engine, notifier)
+            await stop.wait()
+            notifier.send("STOPPING=1", "STATUS=Finishing what is in flight")
+            front.cancel_scope.cancel()
+        held.close()
+        connections.cancel_scope.deadline = trio.current_time() + _CONNECTION_SECONDS
+        server.drain()
+
+
+def _say_ready(engine: Engine, notifier: Notifier) -> None:
+    path = engine.loaded.config.socket
+    log.info("fleetd %s listens on %s (pid %d)", __version__, path, os.getpid())
+    notifier.send("READY=1", f"STATUS=Listening on {path}")
+
+
+def _health_check(engine: Engine) -> Callable[[], Awaitable[bool]]:
+    """Return a check that goes through the whole way a client's request goes."""
+    caller = Caller(kind="daemon", uid=os.getuid(), pid=os.getpid())
+
+    async def healthy() -> bool:
+        try:
+            return (await engine.perform(SystemHealth(), caller)).ok
+        except FleetError as error:
+            log.warning("The health check failed: %s", error)
+            return False
+
+    return healthy

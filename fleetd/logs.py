@@ -1,0 +1,50 @@
+"""The log: one line per message on stderr, in the specification's format; imports nothing of ours.
+
+A message may hold what a client sent, so whatever could move a cursor or begin a line of its own
+is escaped.
+"""
+
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import TextIO
+
+
+class LineFormatter(logging.Formatter):
+    """Renders ``[2026-01-05T12:00:00.000Z] [INFO] message``; a traceback becomes such lines too."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the lines of a record."""
+        head = f"[{_iso(record.created)}] [{record.levelname}] "
+        lines = [record.getMessage()]
+        if record.exc_info:
+            lines += self.formatException(record.exc_info).splitlines()
+        return "\n".join(head + escape(line) for line in lines)
+
+
+def _iso(seconds: float) -> str:
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+
+
+def escape(text: str) -> str:
+    """Return the text with everything that is not printable written as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
+
+
+def configure(level: str, stream: TextIO | None = None) -> None:
+    """Send the log to ``stream``, stderr by default; the libraries' own only from WARNING on."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(LineFormatter())
+    root = logging.getLogger()
+    for old in root.handlers[:]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING)
+    logging.getLogger("fleetd").setLevel(level)
+    # A closed terminal must not turn every message into a traceback.
+    logging.raiseExceptions = False

@@ -1,0 +1,56 @@
+"""Tells systemd how the daemon is doing; does nothing where nobody asked to be told."""
+
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Never
+
+import trio
+
+log = logging.getLogger(__name__)
+
+
+class Notifier:
+    """Sends states to the socket in ``NOTIFY_SOCKET``; ``watchdog_seconds`` is None without one.
+
+    The variables are removed, since they are meant for this process and not for its children.
+    """
+
+    def __init__(self, env: MutableMapping[str, str] = os.environ) -> None:
+        address = env.pop("NOTIFY_SOCKET", "")
+        self._address = "\0" + address[1:] if address.startswith("@") else address
+        self.watchdog_seconds = _watchdog_seconds(env)
+
+    def send(self, *states: str) -> None:
+        """Send states such as ``READY=1``; a notification that fails must not stop the daemon."""
+        if not self._address:
+            return
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+                sock.setblocking(False)
+                sock.sendto("\n".join(states).encode(), self._address)
+        except OSError as error:
+            log.debug("systemd could not be notified: %s", error)
+
+
+def _watchdog_seconds(env: MutableMapping[str, str]) -> float | None:
+    microseconds, pid = env.pop("WATCHDOG_USEC", ""), env.pop("WATCHDOG_PID", "")
+    if pid and pid != str(os.getpid()):
+        return None
+    return int(microseconds) / 1e6 if microseconds.isdigit() and int(microseconds) else None
+
+
+async def feed_watchdog(
+    notifier: Notifier, interval: float, healthy: Callable[[], Awaitable[bool]]
+) -> Never:
+    """Feed the watchdog every ``interval`` seconds, each time only after a check that succeeds.
+
+    A check that hangs feeds nothing: systemd then restarts the daemon.
+    """
+    while True:
+        if await healthy():
+            notifier.send("WATCHDOG=1")
+        else:
+            log.warning("The daemon is not healthy; the watchdog is not fed.")
+        await trio.sleep(interval)

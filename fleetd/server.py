@@ -1,0 +1,97 @@
+"""Accepts clients and keeps their connections; must not know the store, signals or systemd."""
+
+import errno
+import logging
+from collections.abc import Mapping
+from typing import Never
+
+import trio
+
+from . import peer
+from .config import Limits
+from .connections import Connection, perform
+from .rpc import Dispatcher, Method, error_reply, guarded, methods_for
+from .subscriptions import Engine
+from .wire.errors import Denied
+
+log = logging.getLogger(__name__)
+
+_PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED})
+_RETRY_SECONDS = 0.1
+
+
+class Server:
+    """Serves clients on listening sockets; ``extra`` adds methods to the protocol's own."""
+
+    def __init__(
+        self, engine: Engine, limits: Limits, extra: Mapping[str, Method] | None = None
+    ) -> None:
+        self._engine = engine
+        self._limits = limits
+        added = {name: guarded(name, method) for name, method in (extra or {}).items()}
+        self._dispatcher = Dispatcher(methods_for(perform) | added)
+        self._room = trio.Semaphore(limits.connections)
+        self._connections: set[Connection] = set()
+        self._draining = False
+
+    async def accept(self, listener: trio.socket.SocketType, connections: trio.Nursery) -> Never:
+        """Accept clients until cancelled; each is served in the nursery ``connections``.
+
+        When the limit of connections is reached, clients wait in the listener's backlog.
+        """
+        while True:
+            await self._room.acquire()
+            try:
+                sock = await self._accept_one(listener)
+            except BaseException:
+                self._room.release()
+                raise
+            connections.start_soon(self._serve, trio.SocketStream(sock))
+
+    async def _accept_one(self, listener: trio.socket.SocketType) -> trio.socket.SocketType:
+        warned = False
+        while True:
+            try:
+                sock, _ = await listener.accept()
+            except OSError as error:
+                if error.errno not in _PASSING:
+                    raise
+                if not warned:
+                    log.warning("No client can be accepted for now: %s", error.strerror)
+                warned = True
+                await trio.sleep(_RETRY_SECONDS)
+            else:
+                return sock
+
+    async def _serve(self, stream: trio.SocketStream) -> None:
+        """Serve one client; whatever happens here ends this connection only."""
+        try:
+            await self._serve_peer(stream)
+        except Exception:
+            log.exception("A connection failed and was closed")
+        finally:
+            stream.socket.close()
+            self._room.release()
+
+    async def _serve_peer(self, stream: trio.SocketStream) -> None:
+        try:
+            caller = peer.caller_of(stream.socket)
+        except Denied as error:
+            log.warning("A client was refused: %s", error)
+            with trio.move_on_after(self._limits.reply_timeout_ms / 1000):
+                await stream.send_all(error_reply(error) + b"\n")
+            return
+        connection = Connection(stream, caller, self._engine, self._dispatcher, self._limits)
+        self._connections.add(connection)
+        try:
+            if self._draining:
+                connection.drain()
+            await connection.serve()
+        finally:
+            self._connections.discard(connection)
+
+    def drain(self) -> None:
+        """Close idle connections; the others end when what is in flight has been answered."""
+        self._draining = True
+        for connection in tuple(self._connections):
+            connection.drain()
