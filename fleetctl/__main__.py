@@ -1,10 +1,38 @@
-"""The entry point of ``fleetctl`` and ``fleet``; holds nothing but the call."""
+"""The entry point of ``fleetctl`` and ``fleet``; holds nothing but a quick start.
 
+Nearly all of a command's time is imports, and agents run many commands.
+"""
+
+import gc
 import sys
+from collections.abc import Sequence
 
-from .cli import main
 
-__all__ = ["main"]
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    # What is imported lives as long as the process: there is no garbage to look for in it.
+    gc.disable()
+    _import_msgspec()
+    from . import cli
+
+    gc.freeze()
+    gc.enable()
+    return cli.main(argv)
+
+
+def _import_msgspec() -> None:
+    """Import msgspec without typing_extensions, a fifth of the start-up.
+
+    It takes three names from there when it can, which ``typing`` has as well since Python 3.11.
+    """
+    if "msgspec" in sys.modules or "typing_extensions" in sys.modules:
+        return
+    sys.modules["typing_extensions"] = None  # type: ignore[assignment]
+    try:
+        import msgspec as msgspec
+    finally:
+        del sys.modules["typing_extensions"]
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -14,7 +14,7 @@ from fleetd import __version__
 from fleetd.wire.errors import FleetError
 
 from . import render
-from .options import Parser, UsageError
+from .options import Parser, UsageError, add_commands
 from .prompts import Cancelled
 
 COMMANDS = {
@@ -81,7 +81,7 @@ def build_parser(arguments: Sequence[str]) -> Parser:
         epilog=EXAMPLES,
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    subparsers = add_commands(parser, "command")
     named = next((word for word in arguments if not word.startswith("-")), "")
     for name in [named] if named in COMMANDS else COMMANDS:
         if name == named:

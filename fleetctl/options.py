@@ -51,7 +51,13 @@ def command(
 def group(subparsers: Subparsers, name: str, summary: str) -> Subparsers:
     """Add a group of commands and return the place to add them."""
     parser = subparsers.add_parser(name, help=summary, description=summary)
-    return parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
+    return add_commands(parser, "action")
+
+
+def add_commands(parser: Parser, dest: str) -> Subparsers:
+    """Return the place to add commands to a parser."""
+    # With its prog argparse need not format a usage line, which imports what only help needs.
+    return parser.add_subparsers(dest=dest, metavar="COMMAND", required=True, prog=parser.prog)
 
 
 def whole(minimum: int, maximum: int | None = None) -> Callable[[str], int]:
