@@ -1,0 +1,187 @@
+"""What goes wrong before or beside the daemon: each with its message and its exit status."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fleetctl import cli
+
+NOT_RUNNING = "fleetd is not running. Start it with: systemctl --user start fleetd (or run: fleetd)"
+FOREIGN_SERVER = """
+import os, socket, sys
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+os.setuid(65534)
+listener.listen()
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize(
+    "command", [("status",), ("checkpoint",), ("resume", "--yes"), ("events", "--follow")]
+)
+def test_without_a_daemon_it_says_how_to_start_one(run, home, command):
+    result = run(*command)
+
+    assert (result.status, result.out) == (1, "")
+    assert result.err == f"Error: {NOT_RUNNING}\n"
+
+
+def test_without_a_daemon_as_json(run, home):
+    result = run("status", "--json")
+
+    assert (result.status, result.out) == (1, "")
+    error = json.loads(result.err)["error"]
+    assert (error["kind"], error["code"], error["message"]) == ("unavailable", -32008, NOT_RUNNING)
+
+
+def test_a_stale_socket_is_no_daemon(run, home: Path):
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(home / "run" / "d.sock"))
+
+    assert run("status").err == f"Error: {NOT_RUNNING}\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can listen as somebody else")
+def test_a_socket_of_another_user_is_refused(run, home: Path):
+    path = home / "run" / "d.sock"
+    server = subprocess.Popen(
+        [sys.executable, "-c", FOREIGN_SERVER, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert server.stdout is not None
+        assert server.stdout.readline() == "ready\n"
+        text = run("status")
+        document = run("status", "--json")
+    finally:
+        server.communicate(timeout=30)
+
+    assert text.status == 1
+    assert text.err.startswith(f"Error: The socket {path} belongs to another user.\nHint: ")
+    error = json.loads(document.err)["error"]
+    assert (error["kind"], error["uid"]) == ("denied", 65534)
+
+
+def test_a_socket_path_that_is_too_long_is_refused_with_its_length(run, home, monkeypatch):
+    monkeypatch.setenv("FLEET_SOCKET", "/" + "x" * 200)
+
+    result = run("status")
+
+    assert result.status == 2
+    assert "201 bytes long" in result.err
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        (("bogus",), "bogus"),
+        ((), "COMMAND"),
+        (("mission",), "COMMAND"),
+        (("checkpoint", "--nope"), "--nope"),
+        (("checkpoint", "--mission"), "--mission"),
+        (("checkpoints", "list", "--limit", "0"), "--limit"),
+        (("checkpoints", "list", "--limit", "many"), "'many'"),
+        (("checkpoints", "prune", "--keep", "0"), "--keep"),
+        (("checkpoints", "prune", "--older-than", "-1"), "--older-than"),
+        (("checkpoints", "show"), "ID"),
+        (("lock", "acquire", "a.py"), "--agent"),
+        (("mission", "list", "--status", "odd"), "--status"),
+    ],
+)
+def test_a_wrong_command_line_names_what_is_wrong_and_shows_the_usage(run, home, command, named):
+    result = run(*command)
+
+    assert (result.status, result.out) == (2, "")
+    first, second = result.err.splitlines()[:2]
+    assert first.startswith("Error: ")
+    assert named in first
+    assert second.startswith("usage: fleetctl")
+
+
+def test_a_wrong_option_as_json(run, home):
+    result = run("checkpoint", "--json", "--nope")
+
+    assert (result.status, result.out) == (2, "")
+    error = json.loads(result.err)["error"]
+    assert error["kind"] == "invalid_params"
+    assert "--nope" in error["message"]
+
+
+def test_a_malformed_id_is_refused_by_the_daemon(run, daemon):
+    result = run("checkpoints", "show", "../../etc/passwd")
+
+    assert result.status == 2
+    assert "checkpoint_id" in result.err
+
+
+def test_a_directory_that_was_deleted_under_the_shell(run, daemon, tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+
+    result = run("checkpoint")
+    monkeypatch.chdir(tmp_path)
+
+    assert result.status == 4
+    assert "current directory" in result.err
+
+
+@pytest.mark.parametrize("command", [("--help",), ("resume", "--help"), ("mission", "--help")])
+def test_help_is_no_error(run, home, command):
+    result = run(*command)
+
+    assert (result.status, result.err) == (0, "")
+    assert result.out.startswith("usage: fleetctl")
+
+
+@pytest.mark.parametrize("name", list(cli.COMMANDS))
+def test_every_group_has_help(run, home, name):
+    result = run(name, "--help")
+
+    assert result.status == 0
+    assert result.out.startswith(f"usage: fleetctl {name}")
+
+
+def test_the_alias_calls_itself_by_its_name(run, home, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/usr/local/bin/fleet"])
+
+    assert run("--version").out.startswith("fleet ")
+    assert run("checkpoint", "--help").out.startswith("usage: fleet checkpoint")
+
+
+def test_ctrl_c_at_a_question_is_status_130(run, done, mission, monkeypatch, answer):
+    done("checkpoint")
+    answer("y")
+
+    def interrupt() -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.stdin, "readline", interrupt)
+
+    assert run("resume").status == cli.INTERRUPTED
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(done, mission):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fleetctl", "events"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    assert process.wait(60) == cli.BROKEN_PIPE == 128 + signal.SIGPIPE

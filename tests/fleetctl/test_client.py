@@ -1,0 +1,185 @@
+"""The client of the socket, against servers that fail in every way a server can."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from fleetctl.client import Client, ConnectionLost
+from fleetctl.dial import dial
+from fleetd.wire.errors import Incompatible, LimitExceeded, LockConflict, NotFound, Unavailable
+from fleetd.wire.requests.mission import MissionDelete, MissionGet
+
+DELETE = MissionDelete(mission_id="msn-1a2b3c4d")
+Serve = Callable[[bytes], bytes | None]
+
+
+@pytest.fixture
+def serve(home: Path) -> Iterator[Callable[..., list[dict]]]:
+    """Return a function that serves connections in turn; each answers one line or none.
+
+    It returns the list of requests that the server has read.
+    """
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(home / "run" / "d.sock"))
+    listener.listen()
+    listener.settimeout(30)
+    threads = []
+    received: list[dict] = []
+
+    def work(answers: tuple[str | None, ...]) -> None:
+        for answer in answers:
+            connection, _ = listener.accept()
+            with connection, connection.makefile("rb") as lines:
+                received.append(json.loads(lines.readline()))
+                if answer is not None:
+                    connection.sendall(answer.encode() + b"\n")
+
+    def start(*answers: str | None) -> list[dict]:
+        thread = threading.Thread(target=work, args=(answers,))
+        thread.start()
+        threads.append(thread)
+        return received
+
+    yield start
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    listener.close()
+
+
+@pytest.fixture
+def path(home: Path) -> Path:
+    """Return the path of the socket."""
+    return home / "run" / "d.sock"
+
+
+def test_a_call_whose_answer_was_lost_is_sent_once_more_with_the_same_key(serve, path):
+    received = serve(None, '{"jsonrpc":"2.0","id":2,"result":{"deleted":true}}')
+
+    with Client(path) as client:
+        assert client.call(DELETE).deleted is True
+
+    first, second = (request["params"] for request in received)
+    assert first == second
+    assert len(first["idempotency_key"]) >= 16
+
+
+def test_a_call_whose_answer_is_lost_twice_fails(serve, path):
+    received = serve(None, None)
+
+    with Client(path) as client, pytest.raises(ConnectionLost):
+        client.call(DELETE)
+
+    assert len(received) == 2
+
+
+def test_a_daemon_that_does_not_come_back_is_said_to_have_gone(home, path):
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen()
+    with Client(path) as client:
+        connection, _ = listener.accept()
+        listener.close()
+        path.unlink()
+        connection.close()
+
+        with pytest.raises(ConnectionLost, match="whether it acted is not known"):
+            client.call(DELETE)
+
+
+def test_a_raw_call_is_never_sent_twice(serve, path):
+    received = serve(None)
+
+    with Client(path) as client, pytest.raises(ConnectionLost):
+        client.call_raw("mission.create", {"title": "Once"})
+
+    assert len(received) == 1
+
+
+def test_errors_come_back_as_what_they_were(serve, path):
+    serve(
+        '{"jsonrpc":"2.0","id":1,"error":{"code":-32003,"message":"Held by b.",'
+        '"data":{"kind":"lock_conflict","hint":"Wait.","existing_lock":{"held_by":"b"}}}}'
+    )
+
+    with Client(path) as client, pytest.raises(LockConflict) as caught:
+        client.call(MissionGet(mission_id="msn-1a2b3c4d"))
+
+    assert (caught.value.message, caught.value.hint) == ("Held by b.", "Wait.")
+    assert caught.value.values == {"existing_lock": {"held_by": "b"}}
+
+
+def test_an_error_without_an_id_belongs_to_the_call_under_way(serve, path):
+    serve('{"jsonrpc":"2.0","id":null,"error":{"code":-32007,"message":"Too long."}}')
+
+    with Client(path) as client, pytest.raises(LimitExceeded, match="Too long"):
+        client.call_raw("system.hello")
+
+
+def test_replies_to_other_calls_and_notifications_are_not_taken_for_the_answer(serve, path):
+    serve(
+        '{"jsonrpc":"2.0","id":99,"result":1}\n'
+        '{"jsonrpc":"2.0","method":"event","params":{"subscription_id":"s","event":{"seq":7,'
+        '"type":"x_y","stream":"fleet","timestamp":"t","mission_id":null,"agent_id":null,'
+        '"data":{}}}}\n'
+        '{"jsonrpc":"2.0","id":1,"result":2}'
+    )
+
+    with Client(path) as client:
+        assert client.call_raw("event.subscribe") == 2
+        events = client.notifications()
+        assert next(events).seq == 7
+        with pytest.raises(ConnectionLost):
+            next(events)
+
+
+@pytest.mark.parametrize("answer", ["not json", '{"id":1,"result":{"deleted":"perhaps"}}'])
+def test_an_answer_in_another_language_is_incompatible(serve, path, answer):
+    serve(answer)
+
+    with Client(path) as client, pytest.raises(Incompatible, match="does not understand"):
+        client.call(DELETE)
+
+
+def test_a_daemon_that_does_not_answer_is_given_up(home, path):
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        with Client(path) as client, pytest.raises(LimitExceeded, match="in time"):
+            client.call(MissionGet(mission_id="msn-1a2b3c4d"), reply_s=0.05)
+
+
+def fill(path: Path, waiting: list[socket.socket]) -> None:
+    """Connect until the backlog is full."""
+    while True:
+        waiting.append(dial(path, time.monotonic() + 0.1))
+
+
+def test_a_full_backlog_is_waited_for_until_the_deadline(home, path):
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen(0)
+        waiting = [dial(path, time.monotonic() + 1)]
+        with pytest.raises(Unavailable, match="too busy"):
+            fill(path, waiting)
+        accepted = []
+        room = threading.Timer(0.1, lambda: accepted.append(listener.accept()[0]))
+        room.start()
+        dial(path, time.monotonic() + 30).close()
+        room.join()
+        for connection in (*waiting, *accepted):
+            connection.close()
+
+    assert accepted
+
+
+def test_a_real_daemon_says_not_found(daemon):
+    with Client(daemon.socket) as client, pytest.raises(NotFound) as caught:
+        client.call(MissionGet(mission_id="msn-00000000"))
+
+    assert caught.value.exit_status == 4

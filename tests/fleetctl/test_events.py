@@ -1,0 +1,115 @@
+"""``fleetctl events``: the log up to now, and as it grows."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+PATIENCE_S = 60
+
+
+@pytest.fixture
+def follow(home) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Return a function that follows events in a process of its own."""
+    started = []
+
+    def start(*options: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "fleetctl", "events", "--follow", *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        # A line that never comes must fail the test, not hang it.
+        watchdog = threading.Timer(PATIENCE_S, process.kill)
+        watchdog.start()
+        started.append((process, watchdog))
+        return process
+
+    yield start
+    for process, watchdog in started:
+        watchdog.cancel()
+        watchdog.join()
+        process.kill()
+        process.communicate()
+
+
+def next_event(process: subprocess.Popen[str]) -> dict:
+    """Return the next event that a follower printed."""
+    assert process.stdout is not None
+    return json.loads(process.stdout.readline())
+
+
+def test_events_as_text_and_as_json(done, mission):
+    text = done("events").out.splitlines()
+    events = done("events", "--json").json
+
+    assert [line.split()[2] for line in text] == [event["type"] for event in events]
+    assert events[0]["type"] == "mission_created"
+    assert text[0].endswith("title=Test")
+    seqs = [event["seq"] for event in events]
+    assert seqs == sorted(seqs)
+
+
+def test_events_by_type_mission_position_and_number(done, mission):
+    other = done("mission", "create", "Other").id("msn")
+    everything = done("events", "--json").json
+
+    created = done("events", "--type", "mission_created", "--json").json
+    assert [event["mission_id"] for event in created] == [mission, other]
+    both = done("events", "--type", "mission_created", "--type", "sortie_created", "--json").json
+    assert {event["type"] for event in both} == {"mission_created", "sortie_created"}
+    assert {e["mission_id"] for e in done("events", "--mission", other, "--json").json} == {other}
+    assert done("events", "--limit", "1", "--json").json == everything[-1:]
+    assert done("events", "--since", "0", "--limit", "2", "--json").json == everything[:2]
+    assert done("events", "--since", str(everything[-1]["seq"])).out == "No events found.\n"
+
+
+def test_follow_goes_on_after_the_daemon_was_restarted(done, daemon, follow):
+    done("mission", "create", "Before")
+    process = follow("--since", "0", "--json", "--type", "mission_created", "--limit", "2")
+    assert next_event(process)["data"]["title"] == "Before"
+
+    daemon.stop()
+    daemon.start()
+    done("mission", "create", "After")
+
+    assert next_event(process)["data"]["title"] == "After"
+    assert process.wait(PATIENCE_S) == 0
+    assert process.stderr is not None
+    assert "waiting for it to come back" in process.stderr.read()
+
+
+def test_ctrl_c_ends_following_quietly(done, mission, follow):
+    process = follow("--since", "0")
+    assert process.stdout is not None
+    assert "mission_created" in process.stdout.readline()
+
+    process.send_signal(signal.SIGINT)
+
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, err) == (0, "")
+    assert "Traceback" not in out
+
+
+def test_following_a_store_that_was_replaced_starts_at_its_end(done, daemon, follow, home):
+    done("mission", "create", "Before")
+    process = follow("--since", "0", "--json", "--type", "mission_created", "--limit", "2")
+    assert next_event(process)["data"]["title"] == "Before"
+
+    daemon.stop()
+    for file in (home / "data").glob("squawk.db*"):
+        file.unlink()
+    daemon.start()
+    assert process.stderr is not None
+    assert "went away" in process.stderr.readline()
+    assert "from the end of the new log" in process.stderr.readline()
+    # The subscription that follows this line may come after the next event: offer several.
+    while process.poll() is None:
+        done("mission", "create", "After")
+
+    assert next_event(process)["data"]["title"] == "After"

@@ -1,0 +1,149 @@
+"""``status``, ``context``, ``config`` and ``call``: looking without touching."""
+
+import io
+import json
+import sys
+
+import pytest
+
+
+def test_status_of_an_idle_daemon(done, daemon):
+    lines = done("status").out.splitlines()
+
+    assert lines[0].startswith("fleetd ")
+    assert lines[1:4] == ["", "Missions in progress", "  none"]
+    assert "Waiting for recovery" not in lines
+    assert any(line.startswith("  0 missions, 0 sorties, ") for line in lines)
+
+
+def test_status_shows_progress_and_silence(done, mission):
+    row = next(line for line in done("status").out.splitlines() if mission in line)
+
+    assert row.split()[1:4] == ["0%", "(0/2)", "silent"]
+    assert row.endswith("Test")
+
+
+def test_status_as_json(done, mission):
+    status = done("status", "--json").json
+
+    assert [each["mission_id"] for each in status["missions"]] == [mission]
+    assert status["counts"]["sorties"] == 2
+    assert status["recoveries_waiting"] == []
+
+
+def test_status_shows_who_waits_for_recovery(home, monkeypatch, daemon, done):
+    daemon.stop()
+    monkeypatch.setenv("FLEET_ACTIVITY_THRESHOLD_MS", "1")
+    daemon.start()
+    mission = done("mission", "create", "Silent").id("msn")
+    done("mission", "start")
+    done("checkpoint")
+
+    out = done("status").out
+
+    assert "\nWaiting for recovery\n" in out
+    assert f"    fleetctl resume --mission {mission}\n" in out
+
+
+def test_status_shows_recoveries_that_were_not_heard_from(done, mission):
+    done("checkpoint")
+    done("resume", "--yes", "--agent", "spec-1")
+
+    out = done("status").out
+
+    assert "\nRecovered, not heard from since\n" in out
+    assert "briefed" in out
+
+
+def test_context_prints_the_briefing_and_changes_nothing(done, mission):
+    before = done("events", "--json").json
+
+    out = done("context").out
+
+    assert out.startswith("## Recovery Context\n")
+    assert "**Mission**: Test" in out
+    assert done("events", "--json").json == before
+
+
+def test_context_as_json_from_a_checkpoint_for_an_agent(done, mission):
+    checkpoint = done("checkpoint").id("chk")
+
+    briefing = done(
+        "context", "--checkpoint", checkpoint, "--agent", "spec-1", "--max-chars", "2000", "--json"
+    ).json
+
+    assert briefing["checkpoint_id"] == checkpoint
+    assert len(briefing["prompt"]) <= 2_000
+
+
+def test_config_lists_values_and_origins(done, daemon):
+    result = done("config")
+
+    rows = [line.split(maxsplit=2) for line in result.out.splitlines()]
+    assert rows[0] == ["SETTING", "VALUE", "ORIGIN"]
+    assert ["detection.threshold_ms", "300000", "default"] in rows
+    assert ["paths.socket", str(daemon.socket), "environment FLEET_SOCKET"] in rows
+    assert result.err == ""
+
+
+def test_config_warns_where_the_daemon_differs(done, daemon, monkeypatch):
+    monkeypatch.setenv("FLEET_ACTIVITY_THRESHOLD_MS", "1234")
+
+    text = done("config")
+    assert text.err.startswith("Warning: detection.threshold_ms is 1234 here and 300000 in the")
+    document = done("config", "--json").json
+    assert [each["key"] for each in document["differences"]] == ["detection.threshold_ms"]
+    assert document["daemon"] is not None
+
+
+def test_config_without_a_daemon(done, home):
+    result = done("config")
+
+    assert "detection.threshold_ms" in result.out
+    assert "fleetd is not running" in result.err
+    assert done("config", "--json").json["daemon"] is None
+
+
+def test_config_with_a_wrong_value_names_it(run, home, monkeypatch):
+    monkeypatch.setenv("FLEET_LOG_LEVEL", "loud")
+
+    result = run("config")
+
+    assert result.status == 1
+    assert result.err.startswith("Error: Setting log_level is 'LOUD'")
+
+
+def test_call_prints_the_result(done, daemon):
+    assert done("call", "system.hello").json["name"] == "fleetd"
+
+
+def test_call_takes_objects_arrays_and_stdin(done, daemon, monkeypatch):
+    by_name = done("call", "mission.create", '{"title": "Named"}').json
+    by_position = done("call", "mission.get", json.dumps([by_name["id"]])).json
+    assert by_position["title"] == "Named"
+
+    monkeypatch.setattr(sys, "stdin", io.StringIO('{"title": "Piped"}'))
+    assert done("call", "mission.create", "-").json["title"] == "Piped"
+
+
+@pytest.mark.parametrize("params", ["{", "3", '"text"'])
+def test_call_refuses_what_is_no_parameters(run, home, params):
+    result = run("call", "mission.list", params)
+
+    assert result.status == 2
+    assert result.err.startswith("Error: argument JSON: ")
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "kind"),
+    [
+        ("mission.nope", "{}", "method_not_found"),
+        ("mission.get", '{"mission_id": 3}', "invalid_params"),
+    ],
+)
+def test_call_passes_the_daemons_refusal_on(run, daemon, method, params, kind):
+    result = run("call", method, params, "--json")
+
+    assert result.status == 2
+    assert result.out == ""
+    assert json.loads(result.err)["error"]["kind"] == kind

@@ -1,0 +1,52 @@
+"""What a command imports: nothing heavy, nothing it does not need."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("trio", "jsonrpcserver", "apsw", "rich", "asyncio", "platformdirs", "tomllib", "logging")
+
+
+def imported(*command: str) -> set[str]:
+    """Return the names of all modules that a command imported."""
+    process = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "fleetctl", *command],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    traced = [line for line in process.stderr.splitlines() if line.startswith("import time:")]
+    return {line.rsplit("|", 1)[1].strip() for line in traced}
+
+
+@pytest.mark.parametrize(
+    "command", [("status",), ("checkpoint",), ("checkpoints", "list"), ("sortie", "list")]
+)
+def test_a_command_imports_nothing_heavy(mission, command):
+    modules = imported(*command)
+
+    assert "fleetctl.client" in modules
+    heavy = {name for name in modules if name.split(".")[0] in HEAVY}
+    assert not heavy
+
+
+def test_a_command_imports_no_other_command(mission):
+    modules = imported("checkpoint")
+
+    commands = {name for name in modules if name.startswith("fleetctl.commands.")}
+    assert commands == {"fleetctl.commands.checkpoint"}
+    assert "fleetd.wire.requests.registry" not in modules
+
+
+def test_the_entry_point_runs_and_returns_the_status(home):
+    code = "import sys; from fleetctl.__main__ import main; sys.exit(main(['checkpoints', 'show']))"
+
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert process.returncode == 2
+    assert process.stderr.startswith("Error: the following arguments are required: ID\n")
