@@ -32,7 +32,7 @@ def run(args: Namespace) -> int:
         waiting = own or registration.recovery
         if not args.json:
             render.line(f"Agent registered: {registration.agent.id} ({registration.agent.role})")
-        outcome = _recover(client, args, waiting)
+        outcome = _recover(client, args, _candidate(waiting, registration.agent.mission_id))
     if args.json:
         document: dict[str, Any] = {"agent": registration.agent, "recovery": waiting}
         render.print_json({**document, "restored": outcome})
@@ -50,11 +50,16 @@ def _registration(args: Namespace) -> AgentRegister:
     )
 
 
-def _recover(client: Client, args: Namespace, waiting: Detection) -> RestoreResult | None:
-    candidate = newest_candidate(waiting.candidates)
-    if not waiting.needed or candidate is None:
-        return None
-    if not args.auto_resume and not _agreed(args, candidate):
+def _candidate(waiting: Detection, mission_id: str | None) -> RecoveryCandidate | None:
+    """Return what waits for this agent: its own mission, or any when it has none."""
+    mine = [each for each in waiting.candidates if mission_id in (None, each.mission_id)]
+    return newest_candidate(mine)
+
+
+def _recover(
+    client: Client, args: Namespace, candidate: RecoveryCandidate | None
+) -> RestoreResult | None:
+    if candidate is None or not (args.auto_resume or _agreed(args, candidate)):
         return None
     request = RecoveryRestore(
         mission_id=candidate.mission_id, agent_id=args.agent_id, requested_by=args.agent_id

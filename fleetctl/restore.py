@@ -9,6 +9,7 @@ from fleetd.wire.errors import (
     Corrupt,
     FleetError,
     Internal,
+    InvalidParams,
     InvalidState,
     LimitExceeded,
     NotFound,
@@ -43,7 +44,8 @@ class Target(NamedTuple):
 def choose(client: Client, mission: str | None, checkpoint: str | None) -> Target:
     """Return what to restore: what was named, else the newest stale mission, else this one.
 
-    Raises InvalidState when there is nothing to restore, NotFound for an id that does not exist.
+    Raises InvalidState when there is nothing to restore, NotFound for an id that does not exist,
+    InvalidParams for a checkpoint that is another mission's.
     """
     if checkpoint:
         return _named_checkpoint(client, checkpoint, mission)
@@ -110,7 +112,7 @@ def _named_checkpoint(client: Client, given: str, mission: str | None) -> Target
     checkpoint = client.call(CheckpointGet(checkpoint_id=given))
     found = client.call(MissionGet(mission_id=checkpoint.mission_id))
     if mission and client.call(MissionGet(mission_id=mission)).id != found.id:
-        raise InvalidState(
+        raise InvalidParams(
             f"Checkpoint {checkpoint.id} belongs to mission {found.id}, not to {mission}.",
             hint="Leave --mission out, or name another checkpoint.",
         )

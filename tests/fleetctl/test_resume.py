@@ -179,7 +179,7 @@ def test_a_checkpoint_of_another_mission_is_refused(run, done, mission):
 
     result = run("resume", "--checkpoint", checkpoint, "--mission", other, "--yes")
 
-    assert result.status == 1
+    assert result.status == 2
     assert f"belongs to mission {mission}" in result.err
 
 
