@@ -8,18 +8,19 @@ import logging
 import os
 import resource
 import signal
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import trio
 
 from . import __version__
 from .config import Loaded
 from .domain.context import Caller
-from .engine import Engine, open_engine
+from .engine import Engine
 from .listener import AlreadyRunning, Listening, listening
 from .paths import PathRefused
 from .sdnotify import Notifier, feed_watchdog
 from .server import Server
+from .service import open_engine
 from .store import StoreFailed, StoreRefused
 from .timers import run_timers
 from .wire.errors import FleetError
@@ -33,6 +34,7 @@ _DESCRIPTORS = 4_096
 _CONNECTION_SECONDS = 5.0
 # The promise is 10 s; leaving by force takes a moment too.
 _SHUTDOWN_SECONDS = 9.5
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def start(loaded: Loaded) -> int:
@@ -80,31 +82,28 @@ def _raise_descriptor_limit() -> None:
 
 async def _run(loaded: Loaded, notifier: Notifier) -> None:
     stop = trio.Event()
-    async with trio.open_nursery() as watch:
-        await watch.start(_watch_signals, stop)
-        watch.start_soon(_enforce_deadline, stop)
-        with listening(loaded.config.socket) as held:
-            async with open_engine(loaded) as engine:
-                await _serve(engine, held, notifier, stop)
-        log.info("fleetd has stopped")
-        watch.cancel_scope.cancel()
+    with trio.open_signal_receiver(*_SIGNALS) as signals:
+        async with trio.open_nursery() as watch:
+            watch.start_soon(_watch_signals, signals, stop)
+            watch.start_soon(_enforce_deadline, stop)
+            with listening(loaded.config.socket) as held:
+                async with open_engine(loaded) as engine:
+                    await _serve(engine, held, notifier, stop)
+            log.info("fleetd has stopped")
+            watch.cancel_scope.cancel()
 
 
-async def _watch_signals(
-    stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-) -> None:
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
-        task_status.started()
-        async for number in signals:
-            name = signal.Signals(number).name
-            if number == signal.SIGHUP:
-                log.info("SIGHUP is ignored: settings are read at the start only")
-            elif stop.is_set():
-                log.warning("%s came again: fleetd ends at once", name)
-                _leave_by_force()
-            else:
-                log.info("%s: shutting down", name)
-                stop.set()
+async def _watch_signals(signals: AsyncIterator[int], stop: trio.Event) -> None:
+    async for number in signals:
+        name = signal.Signals(number).name
+        if number == signal.SIGHUP:
+            log.info("SIGHUP is ignored: settings are read at the start only")
+        elif stop.is_set():
+            log.warning("%s came again: fleetd ends at once", name)
+            _leave_by_force()
+        else:
+            log.info("%s: shutting down", name)
+            stop.set()
 
 
 async def _enforce_deadline(stop: trio.Event) -> None:

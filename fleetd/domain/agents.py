@@ -18,7 +18,7 @@ from .activity import detect
 from .context import Context
 from .events import emit
 from .ids import find
-from .locks import release_all
+from .leases import release_all
 from .records import agent_of
 from .registry import handler
 from .tx import Row, Tx

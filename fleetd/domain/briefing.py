@@ -96,7 +96,7 @@ def last_action(
         return notes[0].last_action
     mine = " AND agent_id = :agent" if agent_id else ""
     row = tx.one(
-        "SELECT * FROM events WHERE mission_id = :mission AND activity = 1"  # noqa: S608
+        "SELECT * FROM events WHERE mission_id = :mission AND activity = 1"
         f" AND type NOT IN {_TELLS_NOTHING}{mine} ORDER BY seq DESC LIMIT 1",
         mission=mission_id,
         **({"agent": agent_id} if agent_id else {}),
@@ -132,7 +132,7 @@ def files_modified(
     mine = " AND agent_id = :agent" if agent_id else ""
     params: dict[str, Any] = {"agent": agent_id} if agent_id else {}
     rows = tx.all(
-        "SELECT data_json FROM events WHERE mission_id = :mission"  # noqa: S608
+        "SELECT data_json FROM events WHERE mission_id = :mission"
         f" AND type = 'file_modified'{mine} ORDER BY seq DESC LIMIT 1000",
         mission=mission_id,
         **params,

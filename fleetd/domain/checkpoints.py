@@ -7,7 +7,7 @@ import msgspec
 
 from ..wire.errors import InvalidParams, InvalidState, NotFound
 from ..wire.events import FleetCheckpointed
-from ..wire.model import Checkpoint, CheckpointContent, Integrity, RecoveryContext, SourceDetail
+from ..wire.model import Checkpoint, CheckpointContent, SourceDetail
 from ..wire.requests import (
     CheckpointCreate,
     CheckpointGet,
@@ -16,6 +16,7 @@ from ..wire.requests import (
 )
 from ..wire.requests.checkpoint import CheckpointPage, DeclaredContext
 from ..wire.types import Trigger
+from .bounds import LIVE, bounded, make_room
 from .briefing import derive
 from .capture import State, capture
 from .content import from_row, to_columns
@@ -25,12 +26,7 @@ from .ids import find, fresh_id, missing
 from .progress import percent
 from .records import summary_of
 from .registry import handler
-from .tx import LogLine, RemoveBackup, Row, Tx, WriteBackup
-
-MANY_SORTIES = 100
-FILES_KEPT = 200
-NEVER_DROPPED = 3
-LIVE = "deleted_at IS NULL"
+from .tx import LogLine, Row, Tx, WriteBackup
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +52,7 @@ def take(
     """Take a checkpoint of a mission; its file is written after COMMIT."""
     mission = find(tx, "mission", mission_id)
     state = state or capture(tx, ctx, mission)
-    content, warnings = _bounded(ctx, _content(tx, ctx, state, reason))
+    content, warnings = bounded(ctx, _content(tx, ctx, state, reason))
     _insert(tx, content, state, warnings, reason)
     emit(
         tx,
@@ -77,7 +73,7 @@ def take(
         tx.after_commit(LogLine("WARNING", f"Checkpoint {content.id}: {warning}"))
     tx.after_commit(LogLine("INFO", f"Checkpoint created: {content.id} ({content.trigger})"))
     tx.after_commit(WriteBackup(content.id))
-    _make_room(tx, ctx, content.mission_id)
+    make_room(tx, ctx, content.mission_id)
     return load(tx, content.id)
 
 
@@ -104,31 +100,6 @@ def _content(tx: Tx, ctx: Context, state: State, reason: Reason) -> CheckpointCo
     )
 
 
-def _bounded(ctx: Context, content: CheckpointContent) -> tuple[CheckpointContent, list[str]]:
-    """Keep a checkpoint within its size, and say what is unusual about it."""
-    warnings = []
-    if len(content.sorties) > MANY_SORTIES:
-        warnings.append(
-            f"{len(content.sorties)} sorties; over {MANY_SORTIES} a checkpoint takes longer"
-        )
-    size, limit = len(msgspec.json.encode(content)), ctx.config.limits.checkpoint_bytes
-    if size > limit:
-        warnings.append(f"{size} bytes, over the limit of {limit}")
-        context, dropped = _fewer_files(content.recovery_context)
-        if dropped:
-            content = msgspec.structs.replace(content, recovery_context=context)
-            warnings.append(f"{dropped} older files left out of files_modified")
-    return content, warnings
-
-
-def _fewer_files(context: RecoveryContext) -> tuple[RecoveryContext, int]:
-    dropped = len(context.files_modified) - FILES_KEPT
-    if dropped <= 0:
-        return context, 0
-    kept = context.files_modified[:FILES_KEPT]
-    return msgspec.structs.replace(context, files_modified=kept), dropped
-
-
 def _insert(
     tx: Tx, content: CheckpointContent, state: State, warnings: list[str], reason: Reason
 ) -> None:
@@ -147,45 +118,7 @@ def insert_row(tx: Tx, columns: Row) -> None:
     """Write the row of a checkpoint; the names of columns come from this program only."""
     names = ", ".join(columns)
     values = ", ".join(f":{name}" for name in columns)
-    tx.run(f"INSERT INTO checkpoints ({names}) VALUES ({values})", **columns)  # noqa: S608
-
-
-def _make_room(tx: Tx, ctx: Context, mission_id: str) -> None:
-    """Keep a mission's checkpoints under their number: old error checkpoints go first.
-
-    The newest three and the newest milestone never go (source: behaviour, Checkpoints).
-    """
-    excess = (
-        tx.value(
-            f"SELECT count(*) FROM checkpoints WHERE mission_id = :id AND {LIVE}",  # noqa: S608
-            id=mission_id,
-        )
-        - ctx.config.limits.checkpoints_per_mission
-    )
-    if excess <= 0:
-        return
-    rows = tx.all(
-        "SELECT id, trigger FROM checkpoints WHERE mission_id = :id"  # noqa: S608
-        f" AND {LIVE} ORDER BY timestamp DESC, seq DESC",
-        id=mission_id,
-    )
-    milestone = next((row["id"] for row in rows if row["trigger"] == "progress"), None)
-    oldest_first = [row for row in rows[NEVER_DROPPED:] if row["id"] != milestone][::-1]
-    errors = [row for row in oldest_first if row["trigger"] == "error"]
-    others = [row for row in oldest_first if row["trigger"] != "error"]
-    for row in (errors + others)[:excess]:
-        mark_deleted(tx, ctx, row["id"])
-
-
-def mark_deleted(tx: Tx, ctx: Context, checkpoint_id: str) -> None:
-    """Mark a checkpoint deleted; after COMMIT its file goes, then its row.
-
-    The mark is what keeps a deleted checkpoint from coming back out of its file after a crash.
-    """
-    tx.run(
-        "UPDATE checkpoints SET deleted_at = :now WHERE id = :id", now=ctx.now, id=checkpoint_id
-    )
-    tx.after_commit(RemoveBackup(checkpoint_id))
+    tx.run(f"INSERT INTO checkpoints ({names}) VALUES ({values})", **columns)
 
 
 def find_row(tx: Tx, checkpoint_id: str) -> Row:
@@ -205,7 +138,7 @@ def latest_row(tx: Tx, mission_id: str, *, undo: bool = False) -> Row | None:
     """Return the row of a mission's newest checkpoint; undo checkpoints only if asked for."""
     also = "" if undo else " AND undo = 0"
     return tx.one(
-        "SELECT * FROM checkpoints WHERE mission_id = :id"  # noqa: S608
+        "SELECT * FROM checkpoints WHERE mission_id = :id"
         f" AND {LIVE}{also} ORDER BY timestamp DESC, seq DESC LIMIT 1",
         id=mission_id,
     )
@@ -278,10 +211,10 @@ def list_checkpoints(tx: Tx, request: CheckpointList, ctx: Context) -> Checkpoin
         params["trigger"] = request.trigger
     clause = " AND ".join(where)
     rows = tx.all(
-        f"SELECT {_SUMMARY} FROM checkpoints WHERE {clause}"  # noqa: S608
+        f"SELECT {_SUMMARY} FROM checkpoints WHERE {clause}"
         " ORDER BY timestamp DESC, seq DESC LIMIT :limit",
         **params,
         limit=request.limit,
     )
-    total = tx.value(f"SELECT count(*) FROM checkpoints WHERE {clause}", **params)  # noqa: S608
+    total = tx.value(f"SELECT count(*) FROM checkpoints WHERE {clause}", **params)
     return CheckpointPage(checkpoints=[summary_of(row) for row in rows], total=total)

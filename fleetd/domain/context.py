@@ -28,6 +28,8 @@ class Facts(msgspec.Struct, frozen=True):
     """When the process that registers was started, in the kernel's own words."""
     dead_agents: frozenset[str] = frozenset()
     """Agents of the mission whose process is gone."""
+    unreadable: frozenset[str] = frozenset()
+    """Checkpoints that were found damaged in both copies."""
     repository: tuple[str, ...] = ()
     """What Git says about the project, line by line."""
 

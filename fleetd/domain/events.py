@@ -1,19 +1,19 @@
-"""The event log and its consumers; must not know any noun but events and what activity keeps up."""
+"""The event log; must not know any noun but events and what activity keeps up."""
 
 from typing import Any
 
 import msgspec
 
 from ..wire.base import Query
-from ..wire.errors import Incompatible, InvalidParams, InvalidState
+from ..wire.errors import Incompatible, InvalidParams
 from ..wire.events import PAYLOADS, REPORTED_ACTIVITY, Payload, payload_data
 from ..wire.model import Event
-from ..wire.requests import CursorAdvance, CursorGet, EventAppend, EventList, EventSubscribe
-from ..wire.requests.event import CursorPosition, EventPage, Subscription
+from ..wire.requests import EventAppend, EventList, EventSubscribe
+from ..wire.requests.event import EventPage, Subscription
 from .context import Context
 from .ids import find
 from .registry import handler
-from .tx import Row, Tx
+from .tx import Ring, Row, Tx
 
 _encode = msgspec.json.Encoder().encode
 
@@ -48,7 +48,7 @@ def emit(
     )
 
 
-def _append(  # noqa: PLR0913 - one row, one argument per column
+def _append(
     tx: Tx,
     ctx: Context,
     kind: str,
@@ -68,6 +68,7 @@ def _append(  # noqa: PLR0913 - one row, one argument per column
         activity=int(activity),
         data=_encode(data).decode(),
     )
+    tx.after_commit(Ring())
     if activity:
         _keep_up(tx, ctx, mission_id, agent_id, seq)
     return Event(
@@ -91,8 +92,7 @@ def _keep_up(tx: Tx, ctx: Context, mission_id: str | None, agent_id: str | None,
     """Note what activity means: the mission is not silent, the agent lives, its leases go on."""
     if mission_id:
         tx.run(
-            "UPDATE missions SET last_activity_at = :now, last_activity_seq = :seq"
-            " WHERE id = :id",
+            "UPDATE missions SET last_activity_at = :now, last_activity_seq = :seq WHERE id = :id",
             now=ctx.now,
             seq=seq,
             id=mission_id,
@@ -189,7 +189,7 @@ def _page(
         where.append("type IN (" + ", ".join(f":type{n}" for n in range(len(types))) + ")")
         params |= {f"type{n}": kind for n, kind in enumerate(types)}
     rows = tx.all(
-        f"SELECT * FROM events WHERE {' AND '.join(where)} ORDER BY seq LIMIT :limit",  # noqa: S608
+        f"SELECT * FROM events WHERE {' AND '.join(where)} ORDER BY seq LIMIT :limit",
         **params,
     )
     # A page that is not full has looked at everything there is, also at what did not match.
@@ -219,50 +219,3 @@ def subscribe(tx: Tx, request: EventSubscribe, ctx: Context) -> Subscription:
     if request.mission_id:
         find(tx, "mission", request.mission_id)
     return Subscription(subscription_id=ctx.new_id("sub"), position=since, epoch=current)
-
-
-@handler
-def cursor_get(tx: Tx, request: CursorGet, ctx: Context) -> CursorPosition:
-    """Return a consumer's position, 0 when it never read the stream."""
-    return CursorPosition(
-        position=_cursor(tx, request.consumer, request.stream), epoch=epoch(tx)
-    )
-
-
-def _cursor(tx: Tx, consumer: str, stream: str) -> int:
-    value = tx.value(
-        "SELECT position FROM cursors WHERE consumer = :consumer AND stream = :stream",
-        consumer=consumer,
-        stream=stream,
-    )
-    return value or 0
-
-
-@handler
-def cursor_advance(tx: Tx, request: CursorAdvance, ctx: Context) -> CursorPosition:
-    """Move a cursor forward; never backwards, never past the end of the log."""
-    before, end = _cursor(tx, request.consumer, request.stream), position(tx)
-    if request.position < before:
-        raise InvalidState(
-            f"The cursor of {request.consumer} on {request.stream} stands at {before} and does "
-            f"not go back to {request.position}.",
-            hint="To read again, list events since an earlier position; the cursor may stay.",
-            position=before,
-        )
-    if request.position > end:
-        raise InvalidParams(
-            f"position is {request.position}, but the log ends at {end}.",
-            hint="Advance to the seq of an event that was read.",
-            field="position",
-            position=end,
-        )
-    tx.run(
-        "INSERT INTO cursors (consumer, stream, position, updated_at)"
-        " VALUES (:consumer, :stream, :position, :now)"
-        " ON CONFLICT (consumer, stream) DO UPDATE SET position = :position, updated_at = :now",
-        consumer=request.consumer,
-        stream=request.stream,
-        position=request.position,
-        now=ctx.now,
-    )
-    return CursorPosition(position=request.position, epoch=epoch(tx))

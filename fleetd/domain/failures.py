@@ -8,8 +8,9 @@ from ..wire.model import SourceDetail
 from ..wire.requests import ErrorReport
 from ..wire.requests.checkpoint import ErrorCheckpoint
 from ..wire.times import to_ms
+from .bounds import LIVE
 from .capture import State, capture
-from .checkpoints import LIVE, Reason, take
+from .checkpoints import Reason, take
 from .context import Context
 from .events import emit
 from .ids import find
@@ -88,15 +89,13 @@ def _mission(tx: Tx, request: ErrorReport) -> Row | None:
     )
 
 
-def _join(
-    tx: Tx, ctx: Context, state: State, details: str, request: ErrorReport
-) -> str | None:
+def _join(tx: Tx, ctx: Context, state: State, details: str, request: ErrorReport) -> str | None:
     """Add the error to the newest error checkpoint, if it is the same story within 3 s.
 
     Returns that checkpoint's id, or None when the error deserves its own.
     """
     row = tx.one(
-        "SELECT id, timestamp, trigger_details, state_digest, source_details_json"  # noqa: S608
+        "SELECT id, timestamp, trigger_details, state_digest, source_details_json"
         f" FROM checkpoints WHERE mission_id = :id AND trigger = 'error' AND {LIVE}"
         " ORDER BY timestamp DESC, seq DESC LIMIT 1",
         id=state.mission["id"],

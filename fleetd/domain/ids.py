@@ -32,7 +32,7 @@ def fresh_id(tx: Tx, ctx: Context, noun: str) -> str:
     table = _TABLES[noun]
     while True:
         candidate = ctx.new_id(_PREFIXES[noun])
-        if tx.one(f"SELECT 1 AS taken FROM {table} WHERE id = :id", id=candidate) is None:  # noqa: S608
+        if tx.one(f"SELECT 1 AS taken FROM {table} WHERE id = :id", id=candidate) is None:
             return candidate
 
 
@@ -43,7 +43,7 @@ def find(tx: Tx, noun: str, record_id: str) -> Row:
     when several records match.
     """
     table = _TABLES[noun]
-    row = tx.one(f"SELECT * FROM {table} WHERE id = :id", id=record_id)  # noqa: S608
+    row = tx.one(f"SELECT * FROM {table} WHERE id = :id", id=record_id)
     if row is not None:
         return row
     if _SHORT.match(record_id):
@@ -54,7 +54,7 @@ def find(tx: Tx, noun: str, record_id: str) -> Row:
 def _find_by_prefix(tx: Tx, noun: str, prefix: str) -> Row:
     rows = tx.all(
         # "g" follows the last hex digit, so this is a range over the index of the ids.
-        f"SELECT * FROM {_TABLES[noun]} WHERE id >= :low AND id < :high LIMIT 3",  # noqa: S608
+        f"SELECT * FROM {_TABLES[noun]} WHERE id >= :low AND id < :high LIMIT 3",
         low=prefix,
         high=prefix + "g",
     )

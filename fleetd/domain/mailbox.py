@@ -96,11 +96,11 @@ def _get(tx: Tx, message_id: str) -> Message:
 @handler
 def inbox(tx: Tx, request: MessageInbox, ctx: Context) -> MessagePage:
     """Return an agent's mail, oldest first, and note that it has been delivered."""
-    states = "('queued', 'delivered', 'acked')" if request.include_acked else (
-        "('queued', 'delivered')"
+    states = (
+        "('queued', 'delivered', 'acked')" if request.include_acked else ("('queued', 'delivered')")
     )
     rows = tx.all(
-        "SELECT m.*, d.status AS delivery FROM deliveries d"  # noqa: S608
+        "SELECT m.*, d.status AS delivery FROM deliveries d"
         f" JOIN messages m ON m.id = d.message_id WHERE d.agent_id = :agent AND d.status IN"
         f" {states} ORDER BY d.seq LIMIT :limit",
         agent=request.agent_id,
@@ -176,7 +176,7 @@ def list_messages(tx: Tx, request: MessageList, ctx: Context) -> MessagePage:
         )
         where.append(queued if request.pending else f"NOT {queued}")
     rows = tx.all(
-        f"SELECT * FROM messages WHERE {' AND '.join(where)} ORDER BY seq",  # noqa: S608
+        f"SELECT * FROM messages WHERE {' AND '.join(where)} ORDER BY seq",
         **params,
     )
     return MessagePage(messages=[message_of(tx, row) for row in rows])

@@ -11,7 +11,6 @@ from ..wire.events import (
     MissionCompleted,
     MissionCreated,
     MissionFailed,
-    MissionStarted,
     MissionUpdated,
     Payload,
 )
@@ -32,6 +31,7 @@ from . import checkpoints, sorties
 from .context import Context
 from .events import emit
 from .ids import find, fresh_id
+from .milestones import begin_mission
 from .records import mission_of
 from .registry import handler
 from .tx import Row, Tx
@@ -47,7 +47,7 @@ def _get(tx: Tx, mission_id: str) -> Mission:
 def create(tx: Tx, request: MissionCreate, ctx: Context) -> Mission:
     """Create a pending mission and its first sorties."""
     project_dir = request.project_dir
-    if project_dir is not None and not os.path.isabs(project_dir):
+    if project_dir is not None and not project_dir.startswith("/"):
         raise InvalidParams(
             f"project_dir is {project_dir!r}, which is not an absolute path.",
             hint="Give the whole path of the project's directory.",
@@ -82,7 +82,7 @@ def start(tx: Tx, request: MissionStart, ctx: Context) -> Mission:
             hint=f"fleetctl mission show {row['id']} shows where it stands.",
             status=row["status"],
         )
-    sorties.begin_mission(tx, ctx, row)
+    begin_mission(tx, ctx, row)
     return _get(tx, row["id"])
 
 
@@ -104,7 +104,7 @@ def update(tx: Tx, request: MissionUpdate, ctx: Context) -> Mission:
         )
     assignments = ", ".join(f"{name} = :{name}" for name in changes)
     tx.run(
-        f"UPDATE missions SET {assignments}, updated_at = :now WHERE id = :id",  # noqa: S608
+        f"UPDATE missions SET {assignments}, updated_at = :now WHERE id = :id",
         **changes,
         now=ctx.now,
         id=row["id"],
@@ -203,12 +203,11 @@ def list_missions(tx: Tx, request: MissionList, ctx: Context) -> MissionPage:
         params["project_dir"] = os.path.normpath(request.project_dir)
     clause = " AND ".join(where)
     rows = tx.all(
-        f"SELECT * FROM missions WHERE {clause}"  # noqa: S608
-        " ORDER BY created_at DESC, id LIMIT :limit",
+        f"SELECT * FROM missions WHERE {clause} ORDER BY created_at DESC, id LIMIT :limit",
         **params,
         limit=request.limit,
     )
-    total = tx.value(f"SELECT count(*) FROM missions WHERE {clause}", **params)  # noqa: S608
+    total = tx.value(f"SELECT count(*) FROM missions WHERE {clause}", **params)
     return MissionPage(missions=[mission_of(row) for row in rows], total=total)
 
 

@@ -41,8 +41,9 @@ _SENTENCES: dict[str, _Sentence] = {
     "sortie_assigned": lambda who, data: f"{data.get('title')} went to {data.get('assigned_to')}",
     "sortie_started": lambda who, data: f"{who} started {data.get('title')}",
     "sortie_progressed": _progressed,
-    "sortie_blocked": lambda who, data: f"{who} is blocked on {data.get('title')}: "
-    f"{data.get('reason')}",
+    "sortie_blocked": lambda who, data: (
+        f"{who} is blocked on {data.get('title')}: {data.get('reason')}"
+    ),
     "sortie_unblocked": lambda who, data: f"{who} can go on with {data.get('title')}",
     "sortie_completed": lambda who, data: f"{who} completed {data.get('title')}",
     "sortie_failed": lambda who, data: f"{who} gave up {data.get('title')}: {data.get('reason')}",
@@ -53,10 +54,12 @@ _SENTENCES: dict[str, _Sentence] = {
     "lock_acquired": _lock_acquired,
     "lock_renewed": lambda who, data: f"{who} was still editing {data.get('file')}",
     "lock_released": lambda who, data: f"{who} finished with {data.get('file')}",
-    "lock_force_released": lambda who, data: f"{who} took the lock of {data.get('held_by')} on "
-    f"{data.get('file')}",
-    "message_sent": lambda who, data: f"{who} wrote to {', '.join(data.get('to', []))}: "
-    f"{data.get('subject')}",
+    "lock_force_released": lambda who, data: (
+        f"{who} took the lock of {data.get('held_by')} on {data.get('file')}"
+    ),
+    "message_sent": lambda who, data: (
+        f"{who} wrote to {', '.join(data.get('to', []))}: {data.get('subject')}"
+    ),
     "message_acked": lambda who, data: f"{who} acknowledged a message",
     "file_modified": lambda who, data: f"{who} edited {data.get('file')}",
     "command_started": _command,

@@ -73,9 +73,7 @@ def sortie_of(row: Row) -> Sortie:
 
 def sorties_of(tx: Tx, mission_id: str) -> list[Sortie]:
     """Return every sortie of a mission in order."""
-    rows = tx.all(
-        "SELECT * FROM sorties WHERE mission_id = :id ORDER BY position", id=mission_id
-    )
+    rows = tx.all("SELECT * FROM sorties WHERE mission_id = :id ORDER BY position", id=mission_id)
     return [sortie_of(row) for row in rows]
 
 
@@ -120,8 +118,9 @@ def message_of(tx: Tx, row: Row) -> Message:
         "SELECT * FROM deliveries WHERE message_id = :id ORDER BY agent_id", id=row["id"]
     )
     to = _strings(row["to_json"])
-    by_agent = {
-        delivery["agent_id"]: Delivery(
+    rank = {agent_id: index for index, agent_id in enumerate(to)}
+    found = [
+        Delivery(
             agent_id=delivery["agent_id"],
             status=delivery["status"],
             delivered_at=delivery["delivered_at"],
@@ -129,7 +128,9 @@ def message_of(tx: Tx, row: Row) -> Message:
             attempts=delivery["attempts"],
         )
         for delivery in deliveries
-    }
+    ]
+    # A successor's delivery stands behind those of the people the letter was addressed to.
+    found.sort(key=lambda delivery: rank.get(delivery.agent_id, len(to)))
     return Message(
         id=row["id"],
         mission_id=row["mission_id"],
@@ -140,7 +141,7 @@ def message_of(tx: Tx, row: Row) -> Message:
         body=row["body"],
         priority=row["priority"],
         sent_at=row["sent_at"],
-        deliveries=[by_agent[agent] for agent in to if agent in by_agent],
+        deliveries=found,
     )
 
 

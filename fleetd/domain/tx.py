@@ -25,6 +25,10 @@ class RemoveBackup(Effect, frozen=True):
     checkpoint_id: str
 
 
+class Ring(Effect, frozen=True):
+    """Wake those who wait for events."""
+
+
 class LogLine(Effect, frozen=True):
     """Say something in the daemon's log."""
 
@@ -50,7 +54,7 @@ class Tx:
         self._execute = execute
         self.effects: list[Effect] = []
 
-    def all(self, sql: str, /, **params: Any) -> list[Row]:  # noqa: A003
+    def all(self, sql: str, /, **params: Any) -> list[Row]:
         """Return every row of a query, as dicts."""
         return self._execute(sql, params)
 
@@ -70,7 +74,8 @@ class Tx:
 
     def after_commit(self, effect: Effect) -> None:
         """Have something done once this transaction is on disk, and only then."""
-        self.effects.append(effect)
+        if effect not in self.effects:
+            self.effects.append(effect)
 
     @contextmanager
     def rehearsal(self) -> Iterator[None]:

@@ -7,6 +7,9 @@ from msgspec import Meta
 
 R = TypeVar("R")
 
+# Goes up when a client of the version before would misunderstand the daemon.
+PROTOCOL = 1
+
 IdempotencyKey = Annotated[
     str,
     Meta(

@@ -1,7 +1,7 @@
 """Bytes in, lines out, bounded; must not touch a socket, a clock or JSON."""
 
 
-class FrameTooLong(Exception):  # noqa: N818 - the frame is what is wrong
+class FrameTooLong(Exception):
     """A line passed the limit; where the next one begins is not known any more."""
 
     def __init__(self, limit: int) -> None:

@@ -11,7 +11,10 @@ from msgspec import Meta
 RECORD_ID = r"^[a-z]{2,4}-[A-Za-z0-9_-]{1,64}$(?!\n)"
 AGENT_ID = r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,63}$(?!\n)"
 EVENT_TYPE = r"^[a-z][a-z0-9_]{2,63}$(?!\n)"
-STREAM = r"^(fleet|mission:[a-z]{2,4}-[A-Za-z0-9_-]{1,64}|agent:[A-Za-z0-9][A-Za-z0-9._:@-]{0,63})$(?!\n)"
+STREAM = (
+    r"^(fleet|mission:[a-z]{2,4}-[A-Za-z0-9_-]{1,64}"
+    r"|agent:[A-Za-z0-9][A-Za-z0-9._:@-]{0,63})$(?!\n)"
+)
 CLEAN_PATH = r"^[^\x00]+$(?!\n)"
 
 # What a pattern means in words: an error that quotes a regular expression helps nobody.
@@ -52,9 +55,7 @@ AgentStatus = Literal["active", "waiting", "idle", "lost", "gone"]
 LockStatus = Literal["active", "released", "expired", "forced"]
 DeliveryStatus = Literal["queued", "delivered", "acked", "failed"]
 Trigger = Literal["progress", "error", "manual", "compaction"]
-ErrorKind = Literal[
-    "exception", "api_error", "lock_timeout", "delivery_failure", "tool_failure"
-]
+ErrorKind = Literal["exception", "api_error", "lock_timeout", "delivery_failure", "tool_failure"]
 StorageLocation = Literal["sqlite", "file"]
 RecoveryState = Literal["pending", "briefed", "resumed", "unconfirmed"]
 Scope = Literal["mission", "agent"]

@@ -1,0 +1,76 @@
+"""What keeps checkpoints small and few: size, number per mission, deletion marks.
+
+Source: behaviour, Checkpoints.
+"""
+
+import msgspec
+
+from ..wire.model import CheckpointContent, RecoveryContext
+from .context import Context
+from .tx import RemoveBackup, Tx
+
+MANY_SORTIES = 100
+FILES_KEPT = 200
+NEVER_DROPPED = 3
+LIVE = "deleted_at IS NULL"
+
+
+def bounded(ctx: Context, content: CheckpointContent) -> tuple[CheckpointContent, list[str]]:
+    """Keep a checkpoint within its size, and say what is unusual about it."""
+    warnings = []
+    if len(content.sorties) > MANY_SORTIES:
+        warnings.append(
+            f"{len(content.sorties)} sorties; over {MANY_SORTIES} a checkpoint takes longer"
+        )
+    size, limit = len(msgspec.json.encode(content)), ctx.config.limits.checkpoint_bytes
+    if size > limit:
+        warnings.append(f"{size} bytes, over the limit of {limit}")
+        context, dropped = _fewer_files(content.recovery_context)
+        if dropped:
+            content = msgspec.structs.replace(content, recovery_context=context)
+            warnings.append(f"{dropped} older files left out of files_modified")
+    return content, warnings
+
+
+def _fewer_files(context: RecoveryContext) -> tuple[RecoveryContext, int]:
+    dropped = len(context.files_modified) - FILES_KEPT
+    if dropped <= 0:
+        return context, 0
+    kept = context.files_modified[:FILES_KEPT]
+    return msgspec.structs.replace(context, files_modified=kept), dropped
+
+
+def make_room(tx: Tx, ctx: Context, mission_id: str) -> None:
+    """Keep a mission's checkpoints under their number: old error checkpoints go first.
+
+    The newest three and the newest milestone never go (source: behaviour, Checkpoints).
+    """
+    excess = (
+        tx.value(
+            f"SELECT count(*) FROM checkpoints WHERE mission_id = :id AND {LIVE}",
+            id=mission_id,
+        )
+        - ctx.config.limits.checkpoints_per_mission
+    )
+    if excess <= 0:
+        return
+    rows = tx.all(
+        "SELECT id, trigger FROM checkpoints WHERE mission_id = :id"
+        f" AND {LIVE} ORDER BY timestamp DESC, seq DESC",
+        id=mission_id,
+    )
+    milestone = next((row["id"] for row in rows if row["trigger"] == "progress"), None)
+    oldest_first = [row for row in rows[NEVER_DROPPED:] if row["id"] != milestone][::-1]
+    errors = [row for row in oldest_first if row["trigger"] == "error"]
+    others = [row for row in oldest_first if row["trigger"] != "error"]
+    for row in (errors + others)[:excess]:
+        mark_deleted(tx, ctx, row["id"])
+
+
+def mark_deleted(tx: Tx, ctx: Context, checkpoint_id: str) -> None:
+    """Mark a checkpoint deleted; after COMMIT its file goes, then its row.
+
+    The mark is what keeps a deleted checkpoint from coming back out of its file after a crash.
+    """
+    tx.run("UPDATE checkpoints SET deleted_at = :now WHERE id = :id", now=ctx.now, id=checkpoint_id)
+    tx.after_commit(RemoveBackup(checkpoint_id))

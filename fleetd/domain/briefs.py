@@ -1,0 +1,149 @@
+"""Gathers what a recovery prompt says about an agent or a whole mission; must not write."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ..wire.model import RecoveryContext, Sortie
+from .context import Context
+from .progress import percent
+from .prompt import Brief, quote, short, verbatim
+from .tx import Row, Tx
+
+_data = msgspec.json.Decoder(dict[str, Any]).decode
+COMMANDS = 10
+PROMPTS = 5
+
+
+def speaks_for_all(tx: Tx, agent_id: str | None) -> bool:
+    """Whether the one who is briefed sees the whole mission: nobody in particular, or dispatch."""
+    if agent_id is None:
+        return True
+    role = tx.value("SELECT role FROM agents WHERE id = :id", id=agent_id)
+    return bool(role == "dispatch")
+
+
+def gather(
+    tx: Tx,
+    ctx: Context,
+    mission: Row,
+    sorties: Sequence[Sortie],
+    context: RecoveryContext,
+    *,
+    agent_id: str | None,
+    progress_note: str = "",
+    errors: Sequence[str] = (),
+    warnings: Sequence[str] = (),
+) -> Brief:
+    """Collect the parts of a prompt for an agent, or for whoever looks after the mission."""
+    done, total = mission["completed_sorties"], mission["total_sorties"]
+    progress = f"{percent(done, total)}% ({done}/{total} sorties complete)"
+    narrow = None if speaks_for_all(tx, agent_id) else agent_id
+    return Brief(
+        context=context,
+        progress=progress + progress_note,
+        mission_id=mission["id"],
+        own_sorties=_own(sorties, agent_id),
+        fleet=_fleet(sorties, narrow) if narrow else "",
+        locks=_locks(tx, ctx, mission["id"], agent_id),
+        messages=_messages(tx, mission["id"], agent_id),
+        commands=_commands(tx, mission["id"], narrow),
+        prompts=_prompts(tx, mission["id"], narrow),
+        repository=list(ctx.facts.repository),
+        errors=list(errors),
+        warnings=list(warnings),
+    )
+
+
+def _own(sorties: Sequence[Sortie], agent_id: str | None) -> list[str]:
+    if agent_id is None:
+        return []
+    items = []
+    for sortie in sorties:
+        if sortie.assigned_to != agent_id:
+            continue
+        files = f" [{', '.join(sortie.files)}]" if sortie.files else ""
+        told = f"{sortie.id} {short(sortie.title, 120)}: {sortie.status}, {sortie.progress}%"
+        note = f" — {quote(sortie.progress_notes)}" if sortie.progress_notes else ""
+        items.append(f"- {told}{short(files, 200) and ' ' + short(files, 200)}{note}")
+    return items
+
+
+def _fleet(sorties: Sequence[Sortie], agent_id: str) -> str:
+    others = [s for s in sorties if s.assigned_to != agent_id]
+    if not others:
+        return ""
+    agents = sorted({s.assigned_to for s in others if s.assigned_to})
+    done = sum(s.status == "completed" for s in others)
+    who = f" with {', '.join(agents[:5])}" if agents else ""
+    return f"The rest of the fleet: {done}/{len(others)} other sorties complete{who}"
+
+
+def _locks(tx: Tx, ctx: Context, mission_id: str, agent_id: str | None) -> list[str]:
+    if agent_id is None:
+        where, params = "mission_id = :mission", {"mission": mission_id}
+    else:
+        where, params = "held_by = :agent", {"agent": agent_id}
+    rows = tx.all(
+        f"SELECT * FROM locks WHERE {where} AND status = 'active' AND expires_at > :now"
+        " ORDER BY acquired_at, id",
+        **params,
+        now=ctx.now,
+    )
+    return [
+        f"- {short(row['file'], 200)} ({row['purpose']}, "
+        + ("" if agent_id else f"{row['held_by']}, ")
+        + f"token {row['fencing_token']}, until {row['expires_at']})"
+        for row in rows
+    ]
+
+
+def _messages(tx: Tx, mission_id: str, agent_id: str | None) -> list[str]:
+    """Tell queued mail, and mail that was read but not acknowledged: reading is forgotten."""
+    if agent_id is None:
+        where, params = "m.mission_id = :mission", {"mission": mission_id}
+    else:
+        where, params = "d.agent_id = :agent", {"agent": agent_id}
+    rows = tx.all(
+        "SELECT m.*, d.agent_id AS recipient FROM deliveries d"
+        f" JOIN messages m ON m.id = d.message_id WHERE {where}"
+        " AND d.status IN ('queued', 'delivered') ORDER BY d.seq LIMIT 50",
+        **params,
+    )
+    items = []
+    for row in rows:
+        to = "" if agent_id else f" to {row['recipient']}"
+        item = f"- {row['id']} from {row['sender']}{to}: {quote(row['subject'], 200)}"
+        body = verbatim(row["body"], 600) if row["body"] else ""
+        items.append(f"{item}\n{body}" if body else item)
+    return items
+
+
+def _newest(
+    tx: Tx, mission_id: str, kind: str, agent_id: str | None, limit: int
+) -> list[tuple[dict[str, Any], str]]:
+    mine = " AND agent_id = :agent" if agent_id else ""
+    rows = tx.all(
+        "SELECT data_json, timestamp FROM events WHERE mission_id = :mission"
+        f" AND type = :type{mine} ORDER BY seq DESC LIMIT :limit",
+        mission=mission_id,
+        type=kind,
+        limit=limit,
+        **({"agent": agent_id} if agent_id else {}),
+    )
+    return [(_data(row["data_json"]), row["timestamp"]) for row in rows]
+
+
+def _commands(tx: Tx, mission_id: str, agent_id: str | None) -> list[str]:
+    found = _newest(tx, mission_id, "command_finished", agent_id, COMMANDS)
+    return [
+        f"- {short(str(data.get('command') or data.get('name') or 'command'), 120)}: "
+        f"{short(str(data.get('result', 'finished')), 20)}, {at}"
+        for data, at in found
+    ]
+
+
+def _prompts(tx: Tx, mission_id: str, agent_id: str | None) -> list[str]:
+    found = _newest(tx, mission_id, "prompt_submitted", agent_id, PROMPTS)
+    return [f"- {at}:\n{verbatim(str(data['prompt']))}" for data, at in found if data.get("prompt")]

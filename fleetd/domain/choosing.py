@@ -1,0 +1,81 @@
+"""Which checkpoint a recovery starts from; must not change anything."""
+
+from ..wire.errors import Corrupt, InvalidParams, InvalidState
+from ..wire.model import Checkpoint
+from ..wire.requests import RecoveryRestore
+from . import checkpoints
+from .activity import detect
+from .bounds import LIVE
+from .content import from_row
+from .context import Context
+from .ids import find
+from .missions import current_row
+from .restoring import Ledger
+from .tx import Tx
+
+
+def choose(tx: Tx, ctx: Context, request: RecoveryRestore, ledger: Ledger) -> Checkpoint:
+    """Return the checkpoint a request names, or the newest usable one of the mission it means.
+
+    What was passed over on the way is warned of in the ledger. Raises NotFound, InvalidParams,
+    InvalidState when there is nothing to recover, Corrupt for a damaged row.
+    """
+    if request.checkpoint_id:
+        checkpoint = checkpoints.load(tx, request.checkpoint_id)
+        if request.mission_id:
+            wanted = find(tx, "mission", request.mission_id)["id"]
+            if checkpoint.mission_id != wanted:
+                raise InvalidParams(
+                    f"Checkpoint {checkpoint.id} belongs to mission {checkpoint.mission_id}, "
+                    f"not to {wanted}.",
+                    hint="Leave one of the two out.",
+                    field="checkpoint_id",
+                )
+        return checkpoint
+    return _newest_usable(tx, ctx, _mission_to_recover(tx, ctx, request), ledger)
+
+
+def _mission_to_recover(tx: Tx, ctx: Context, request: RecoveryRestore) -> str:
+    if request.mission_id:
+        return str(find(tx, "mission", request.mission_id)["id"])
+    for candidate in detect(tx, ctx).candidates:
+        if candidate.checkpoint_id:
+            return candidate.mission_id
+    row = current_row(tx, request.cwd)
+    if row is None:
+        raise InvalidState(
+            "No missions need recovery.",
+            hint="Name a mission or a checkpoint to recover one all the same.",
+        )
+    return str(row["id"])
+
+
+def _newest_usable(tx: Tx, ctx: Context, mission_id: str, ledger: Ledger) -> Checkpoint:
+    """Return the newest checkpoint that automatic recovery may use.
+
+    Undo checkpoints and expired ones are passed over; so are those known to be damaged in both
+    copies. Raises Corrupt for a damaged row, so that the caller can try to heal it.
+    """
+    rows = tx.all(
+        "SELECT * FROM checkpoints WHERE mission_id = :id"
+        f" AND {LIVE} AND undo = 0 ORDER BY timestamp DESC, seq DESC",
+        id=mission_id,
+    )
+    retention = ctx.config.retention
+    oldest = ctx.at(-retention.days * 86_400_000)
+    for index, row in enumerate(rows):
+        if index >= retention.keep and row["timestamp"] < oldest:
+            ledger.warnings.append(f"Checkpoint {row['id']} has expired and was passed over")
+        elif row["id"] in ctx.facts.unreadable:
+            ledger.warnings.append(
+                f"Checkpoint {row['id']} is damaged in both copies; the one before it was used"
+            )
+        else:
+            return from_row(row)
+    if ctx.facts.unreadable:
+        raise Corrupt(
+            f"Every checkpoint of mission {mission_id} is damaged in both copies.",
+            hint="fleetctl checkpoints verify shows what is wrong with each.",
+            mission_id=mission_id,
+        )
+    raise checkpoints.none_for(mission_id)

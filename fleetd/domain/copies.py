@@ -1,0 +1,223 @@
+"""The two copies of a checkpoint, seen from its row: the outbox, backups done, healing.
+
+Nothing here is on the wire; the daemon's own tasks ask for it.
+"""
+
+import msgspec
+
+from ..wire.base import Mutation, Query
+from ..wire.errors import InvalidState
+from ..wire.events import BackupFailed, CheckpointCreated
+from ..wire.model import Checkpoint, Record
+from . import checkpoints
+from .capture import State
+from .content import from_row, to_columns
+from .context import Context
+from .events import emit
+from .ids import find
+from .registry import handler
+from .tx import Row, Tx
+from .upkeep import Done
+
+
+class Outbox(Record, frozen=True, kw_only=True):
+    """Checkpoints whose file must be written, and those that must go."""
+
+    unwritten: list[str]
+    deleted: list[str]
+
+
+class OutboxGet(Query[Outbox], frozen=True):
+    """Ask what the disk still owes the database."""
+
+
+class Backup(Record, frozen=True, kw_only=True):
+    """What a backup file needs: the checkpoint, and where latest.json must point afterwards."""
+
+    checkpoint: Checkpoint | None
+    mission_id: str
+    latest_id: str | None
+
+
+class BackupGet(Query[Backup], frozen=True):
+    """Read a checkpoint for its file; a marked or missing one is None."""
+
+    checkpoint_id: str
+
+
+class BackupWritten(Mutation[Done], frozen=True):
+    """Note that a checkpoint's file is on disk."""
+
+    checkpoint_id: str
+
+
+class BackupNotWritten(Mutation[Done], frozen=True):
+    """Note that a checkpoint's file could not be written; only the first failure is announced."""
+
+    checkpoint_id: str
+    error: str
+    first: bool
+
+
+class Purge(Mutation[Done], frozen=True):
+    """Remove the row of a checkpoint that is marked deleted and whose file is gone."""
+
+    checkpoint_id: str
+
+
+class Heal(Mutation[Checkpoint], frozen=True):
+    """Write the row of a checkpoint again from its verified file."""
+
+    checkpoint: Checkpoint
+
+
+class CheckpointRows(Query[Outbox], frozen=True):
+    """List the ids of a mission's live checkpoints (``unwritten``), for a check of the files."""
+
+    mission_id: str | None = None
+
+
+@handler
+def outbox(tx: Tx, request: OutboxGet, ctx: Context) -> Outbox:
+    """Return the work that a crash or a full disk left behind, oldest first."""
+    rows = tx.all(
+        "SELECT id, deleted_at FROM checkpoints WHERE backed_up_at IS NULL"
+        " OR deleted_at IS NOT NULL ORDER BY timestamp, seq"
+    )
+    return Outbox(
+        unwritten=[row["id"] for row in rows if row["deleted_at"] is None],
+        deleted=[row["id"] for row in rows if row["deleted_at"] is not None],
+    )
+
+
+@handler
+def checkpoint_rows(tx: Tx, request: CheckpointRows, ctx: Context) -> Outbox:
+    """Return the ids of live checkpoints, oldest first."""
+    mission_id = find(tx, "mission", request.mission_id)["id"] if request.mission_id else None
+    rows = tx.all(
+        "SELECT id, mission_id FROM checkpoints WHERE deleted_at IS NULL ORDER BY timestamp, seq"
+    )
+    found = [row["id"] for row in rows if mission_id in (None, row["mission_id"])]
+    return Outbox(unwritten=found, deleted=[])
+
+
+@handler
+def backup(tx: Tx, request: BackupGet, ctx: Context) -> Backup:
+    """Return what the file of a checkpoint must hold; raises NotFound when the row is gone."""
+    row = find(tx, "checkpoint", request.checkpoint_id)
+    newest = checkpoints.latest_row(tx, row["mission_id"])
+    gone = row["deleted_at"] is not None
+    return Backup(
+        checkpoint=None if gone else from_row(row),
+        mission_id=row["mission_id"],
+        latest_id=newest["id"] if newest else None,
+    )
+
+
+@handler
+def backup_written(tx: Tx, request: BackupWritten, ctx: Context) -> Done:
+    """Note where a checkpoint now lies; said once per checkpoint."""
+    row = tx.one(
+        "UPDATE checkpoints SET backed_up_at = :now WHERE id = :id AND backed_up_at IS NULL"
+        " RETURNING *",
+        now=ctx.now,
+        id=request.checkpoint_id,
+    )
+    if row is None:
+        return Done(done=False)
+    if not _announced(tx, row):
+        _announce(tx, ctx, row, written=True)
+    return Done(done=True)
+
+
+@handler
+def backup_not_written(tx: Tx, request: BackupNotWritten, ctx: Context) -> Done:
+    """Note that a checkpoint lies in the database only, for now."""
+    row = tx.one("SELECT * FROM checkpoints WHERE id = :id", id=request.checkpoint_id)
+    if row is None or not request.first:
+        return Done(done=False)
+    payload = BackupFailed(checkpoint_id=row["id"], error=request.error)
+    emit(tx, ctx, payload, mission_id=row["mission_id"])
+    if not _announced(tx, row):
+        _announce(tx, ctx, row, written=False)
+    return Done(done=True)
+
+
+def _announced(tx: Tx, row: Row) -> bool:
+    """Whether checkpoint_created was said of this checkpoint: at a failure, or before a restart."""
+    found = tx.all(
+        "SELECT data_json FROM events WHERE mission_id = :mission AND type = 'checkpoint_created'"
+        " AND seq > :seq",
+        mission=row["mission_id"],
+        seq=row["seq"],
+    )
+    return any(msgspec.json.decode(e["data_json"])["checkpoint_id"] == row["id"] for e in found)
+
+
+def _announce(tx: Tx, ctx: Context, row: Row, *, written: bool) -> None:
+    payload = CheckpointCreated(
+        checkpoint_id=row["id"],
+        mission_id=row["mission_id"],
+        trigger=row["trigger"],
+        storage_locations=["sqlite", "file"] if written else ["sqlite"],
+    )
+    emit(tx, ctx, payload, mission_id=row["mission_id"])
+
+
+@handler
+def purge(tx: Tx, request: Purge, ctx: Context) -> Done:
+    """Remove a marked row; one that is not marked stays."""
+    row = tx.one(
+        "DELETE FROM checkpoints WHERE id = :id AND deleted_at IS NOT NULL RETURNING id",
+        id=request.checkpoint_id,
+    )
+    return Done(done=row is not None)
+
+
+@handler
+def heal(tx: Tx, request: Heal, ctx: Context) -> Checkpoint:
+    """Bring a checkpoint's row back; its mission too, when the database has lost it."""
+    content = request.checkpoint
+    old = tx.one("SELECT * FROM checkpoints WHERE id = :id", id=content.id)
+    if old is not None and old["deleted_at"] is not None:
+        raise InvalidState(
+            f"Checkpoint {content.id} was deleted and does not come back.",
+            hint="Use another checkpoint of its mission.",
+        )
+    mission = _ensure_mission(tx, ctx, content)
+    state = State(mission, [], content.active_locks, content.pending_messages)
+    columns = to_columns(content)
+    if old is None:
+        columns |= {"state_digest": state.digest(), "backed_up_at": ctx.now}
+        checkpoints.insert_row(tx, columns)
+    else:
+        names = ", ".join(f"{name} = :{name}" for name in columns if name != "id")
+        tx.run(
+            f"UPDATE checkpoints SET {names}, backed_up_at = coalesce(backed_up_at, :now)"
+            " WHERE id = :id",
+            **columns,
+            now=ctx.now,
+        )
+    return checkpoints.load(tx, content.id)
+
+
+def _ensure_mission(tx: Tx, ctx: Context, content: Checkpoint) -> Row:
+    row = tx.one("SELECT * FROM missions WHERE id = :id", id=content.mission_id)
+    if row is not None:
+        return row
+    known = content.mission
+    tx.run(
+        "INSERT INTO missions (id, title, description, status, priority, project_dir, created_at,"
+        " updated_at, started_at) VALUES (:id, :title, :description, :status, :priority,"
+        " :project_dir, :created, :now, :started)",
+        id=content.mission_id,
+        title=known.title if known else content.recovery_context.mission_summary or "Recovered",
+        description=known.description if known else None,
+        status=known.status if known else "in_progress",
+        priority=known.priority if known else "medium",
+        project_dir=known.project_dir if known else None,
+        created=(known.created_at if known else "") or content.timestamp,
+        started=(known.started_at if known else None) or content.timestamp,
+        now=ctx.now,
+    )
+    return find(tx, "mission", content.mission_id)

@@ -1,0 +1,47 @@
+"""Deleting on request: a checkpoint, a finished mission with all that belongs to it."""
+
+from ..wire.errors import InvalidState, Storage
+from ..wire.events import CheckpointDeleted
+from ..wire.requests import CheckpointDelete, MissionDelete
+from ..wire.requests.mission import Deleted
+from . import bounds, checkpoints
+from .context import Context
+from .events import emit
+from .ids import find
+from .registry import handler
+from .tx import Tx
+
+
+@handler
+def delete_checkpoint(tx: Tx, request: CheckpointDelete, ctx: Context) -> Deleted:
+    """Mark a checkpoint deleted; its file and then its row go after COMMIT."""
+    row = checkpoints.find_row(tx, request.checkpoint_id)
+    bounds.mark_deleted(tx, ctx, row["id"])
+    emit(tx, ctx, CheckpointDeleted(checkpoint_id=row["id"]), mission_id=row["mission_id"])
+    return Deleted(deleted=True)
+
+
+@handler
+def delete_mission(tx: Tx, request: MissionDelete, ctx: Context) -> Deleted:
+    """Delete a finished mission with its sorties, mail, events, recoveries and checkpoints.
+
+    Its checkpoints must have been deleted before, files first, so that none comes back.
+    """
+    row = find(tx, "mission", request.mission_id)
+    if row["status"] in ("pending", "in_progress"):
+        raise InvalidState(
+            f"Mission {row['id']} is {row['status']}; only a finished mission can be deleted.",
+            hint=f"Complete, fail or cancel it first: fleetctl mission cancel {row['id']} <reason>",
+            status=row["status"],
+        )
+    left = tx.one("SELECT id FROM checkpoints WHERE mission_id = :id", id=row["id"])
+    if left is not None:
+        raise Storage(
+            f"The file of checkpoint {left['id']} could not be removed; the mission stays.",
+            hint="The log says why; remove the cause and delete the mission again.",
+            checkpoint_id=left["id"],
+        )
+    tx.run("DELETE FROM events WHERE mission_id = :id", id=row["id"])
+    tx.run("DELETE FROM locks WHERE mission_id = :id", id=row["id"])
+    tx.run("DELETE FROM missions WHERE id = :id", id=row["id"])
+    return Deleted(deleted=True)

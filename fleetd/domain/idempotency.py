@@ -1,0 +1,57 @@
+"""Answering a repeated request with its first result; must not know any particular request."""
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from ..wire.base import Mutation, result_type
+from ..wire.errors import InvalidParams
+from .context import Context
+from .tx import Tx
+
+KEPT_MS = 86_400_000
+_canonical = msgspec.json.Encoder(order="sorted").encode
+
+
+def _digest(request: Mutation[Any]) -> str:
+    bare = msgspec.structs.replace(request, idempotency_key=None)
+    return hashlib.sha256(_canonical(bare)).hexdigest()
+
+
+def recall(tx: Tx, ctx: Context, request: Mutation[Any]) -> Any:
+    """Return the first result under the request's key, or None when there is none.
+
+    Raises InvalidParams when the key was used with other parameters.
+    """
+    row = tx.one(
+        "SELECT * FROM idempotency_keys WHERE method = :method AND key = :key"
+        " AND created_at > :since",
+        method=request.method,
+        key=request.idempotency_key,
+        since=ctx.at(-KEPT_MS),
+    )
+    if row is None:
+        return None
+    if row["params_digest"] != _digest(request):
+        raise InvalidParams(
+            f"idempotency_key {request.idempotency_key} was used with other parameters.",
+            hint="Use a new key for a new request.",
+            field="idempotency_key",
+        )
+    return msgspec.json.decode(row["result_json"], type=result_type(type(request)))
+
+
+def remember(tx: Tx, ctx: Context, request: Mutation[Any], result: Any) -> None:
+    """Keep the first result under the request's key for 24 hours; errors are never kept."""
+    tx.run(
+        "INSERT INTO idempotency_keys (method, key, params_digest, result_json, created_at)"
+        " VALUES (:method, :key, :digest, :result, :now)"
+        " ON CONFLICT (method, key) DO UPDATE SET params_digest = excluded.params_digest,"
+        " result_json = excluded.result_json, created_at = excluded.created_at",
+        method=request.method,
+        key=request.idempotency_key,
+        digest=_digest(request),
+        result=msgspec.json.encode(result).decode(),
+        now=ctx.now,
+    )

@@ -1,0 +1,208 @@
+"""Leases on files: who holds one, granting, expiry, ending; the statements behind every lock.
+
+Expiry is decided by comparing with ``now`` in the same transaction; no sweep is needed for it.
+Paths come in as facts: rules do not look at the file system.
+"""
+
+from ..wire.errors import LockConflict
+from ..wire.events import LockAcquired, LockExpired, LockForceReleased, LockReleased, LockRenewed
+from ..wire.model import Record
+from ..wire.requests import LockAcquire
+from .context import Context
+from .events import emit
+from .ids import find, fresh_id
+from .records import lock_of
+from .tx import Row, Tx
+
+
+class Claim(Record, frozen=True, kw_only=True):
+    """A wish for a lock, from a request or from a waiter's row."""
+
+    path: str
+    file: str
+    agent_id: str
+    mission_id: str | None
+    purpose: str
+    timeout_ms: int
+
+
+def claim_of(tx: Tx, ctx: Context, request: LockAcquire) -> Claim:
+    """Fill a request in: the file's real path, the agent's mission, the default lease."""
+    if ctx.facts.real_path is None:
+        raise AssertionError("lock requests need the fact real_path")
+    if request.mission_id:
+        mission_id = find(tx, "mission", request.mission_id)["id"]
+    else:
+        agent = tx.one("SELECT mission_id FROM agents WHERE id = :id", id=request.agent_id)
+        mission_id = agent["mission_id"] if agent else None
+    return Claim(
+        path=ctx.facts.real_path,
+        file=request.file,
+        agent_id=request.agent_id,
+        mission_id=mission_id,
+        purpose=request.purpose,
+        timeout_ms=request.timeout_ms or ctx.config.locks.lease_ms,
+    )
+
+
+def holder(tx: Tx, path: str) -> Row | None:
+    """Return the active lock on a path, also one whose lease ran out unnoticed."""
+    return tx.one(
+        "SELECT * FROM locks WHERE normalized_path = :path AND status = 'active'", path=path
+    )
+
+
+def grant(tx: Tx, ctx: Context, claim: Claim, *, activity: bool = True) -> Row | None:
+    """Give a lock to an agent, or prolong the one it has; None when somebody else holds it.
+
+    One statement on a unique index decides, so that two can never both be granted. ``activity``
+    is False when the daemon does it by itself: a recovery must not look like work.
+    """
+    lock_id = fresh_id(tx, ctx, "lock")
+    row = tx.one(
+        "INSERT INTO locks (id, file, normalized_path, held_by, mission_id, purpose, acquired_at,"
+        " expires_at, timeout_ms, fencing_token, status) VALUES (:id, :file, :path, :agent,"
+        " :mission, :purpose, :now, :until, :length, :token, 'active')"
+        " ON CONFLICT (normalized_path) WHERE status = 'active' DO UPDATE SET"
+        " expires_at = excluded.expires_at, timeout_ms = excluded.timeout_ms,"
+        " purpose = excluded.purpose,"
+        " mission_id = coalesce(excluded.mission_id, locks.mission_id)"
+        " WHERE locks.held_by = excluded.held_by RETURNING *",
+        id=lock_id,
+        file=claim.file,
+        path=claim.path,
+        agent=claim.agent_id,
+        mission=claim.mission_id,
+        purpose=claim.purpose,
+        now=ctx.now,
+        until=ctx.at(claim.timeout_ms),
+        length=claim.timeout_ms,
+        token=next_token(tx),
+    )
+    if row is None:
+        return None
+    if row["id"] == lock_id:
+        emit(
+            tx,
+            ctx,
+            LockAcquired(
+                lock_id=lock_id,
+                file=row["file"],
+                held_by=row["held_by"],
+                purpose=row["purpose"],
+                fencing_token=row["fencing_token"],
+            ),
+            mission_id=row["mission_id"],
+            agent_id=row["held_by"],
+            activity=activity,
+        )
+    else:
+        say_renewed(tx, ctx, row)
+    return row
+
+
+def next_token(tx: Tx) -> int:
+    """Return a fencing token higher than every one before, for any path."""
+    token: int = tx.value(
+        "INSERT INTO counters (name, value) VALUES ('fencing', 1)"
+        " ON CONFLICT (name) DO UPDATE SET value = counters.value + 1 RETURNING value"
+    )
+    return token
+
+
+def say_renewed(tx: Tx, ctx: Context, row: Row) -> None:
+    """Note that a holder prolonged its lease."""
+    payload = LockRenewed(lock_id=row["id"], file=row["file"], held_by=row["held_by"])
+    emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=row["held_by"])
+
+
+def expire(tx: Tx, ctx: Context, path: str) -> None:
+    """Note that the lease on a path ran out, if it did, and serve whoever waits for it."""
+    row = holder(tx, path)
+    if row is not None and row["expires_at"] <= ctx.now:
+        end(tx, row["id"], "expired", row["expires_at"])
+        payload = LockExpired(lock_id=row["id"], file=row["file"], held_by=row["held_by"])
+        emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=row["held_by"])
+    serve(tx, ctx, path)
+
+
+def serve(tx: Tx, ctx: Context, path: str) -> None:
+    """Give a free lock to the one who has waited longest."""
+    if holder(tx, path) is not None:
+        return
+    first = tx.one(
+        "SELECT * FROM lock_waits WHERE normalized_path = :path AND lock_id IS NULL"
+        " ORDER BY id LIMIT 1",
+        path=path,
+    )
+    if first is None:
+        return
+    row = grant(tx, ctx, _claim_of_wait(first))
+    if row is not None:
+        tx.run(
+            "UPDATE lock_waits SET lock_id = :lock WHERE id = :id",
+            lock=row["id"],
+            id=first["id"],
+        )
+
+
+def _claim_of_wait(wait: Row) -> Claim:
+    return Claim(
+        path=wait["normalized_path"],
+        file=wait["file"],
+        agent_id=wait["agent_id"],
+        mission_id=wait["mission_id"],
+        purpose=wait["purpose"],
+        timeout_ms=wait["timeout_ms"],
+    )
+
+
+def end(tx: Tx, lock_id: str, status: str, at: str) -> None:
+    """Close the row of a lock; it stays as history, and its token is refused from then on."""
+    tx.run(
+        "UPDATE locks SET status = :status, released_at = :at WHERE id = :id",
+        status=status,
+        at=at,
+        id=lock_id,
+    )
+
+
+def conflict(tx: Tx, claim: Claim) -> LockConflict:
+    """Return the error that says who holds a file."""
+    row = holder(tx, claim.path)
+    existing = lock_of(row) if row else None
+    who = f"{existing.held_by} until {existing.expires_at}" if existing else "another agent"
+    return LockConflict(
+        f"{claim.file} is locked by {who}.",
+        hint="Wait with wait_ms, write to the holder, or work on another file.",
+        existing_lock=existing,
+    )
+
+
+def end_held(tx: Tx, ctx: Context, row: Row) -> None:
+    """Release a lock in its holder's name and serve whoever waits for it."""
+    end(tx, row["id"], "released", ctx.now)
+    payload = LockReleased(lock_id=row["id"], file=row["file"], held_by=row["held_by"])
+    emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=row["held_by"])
+    serve(tx, ctx, row["normalized_path"])
+
+
+def supersede(tx: Tx, ctx: Context, row: Row) -> None:
+    """End a lock that the same agent, or its successor, takes anew in the next statement."""
+    end(tx, row["id"], "released", ctx.now)
+
+
+def release_all(tx: Tx, ctx: Context, agent_id: str) -> None:
+    """Release every lock of an agent."""
+    rows = tx.all("SELECT * FROM locks WHERE held_by = :id AND status = 'active'", id=agent_id)
+    for row in rows:
+        end_held(tx, ctx, row)
+
+
+def end_by_force(tx: Tx, ctx: Context, row: Row, by: str | None, reason: str) -> None:
+    """End somebody's lock against its holder; the caller says who gets it next."""
+    end(tx, row["id"], "forced", ctx.now)
+    payload = LockForceReleased(
+        lock_id=row["id"], file=row["file"], held_by=row["held_by"], reason=reason
+    )
+    emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=by)

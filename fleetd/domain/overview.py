@@ -1,0 +1,82 @@
+"""The state of the fleet in figures, as far as the store knows it; must not write."""
+
+from ..wire.base import Query
+from ..wire.model import Record, RecoveryCandidate
+from ..wire.requests.system import Counts, MissionLine
+from ..wire.times import to_ms
+from .activity import detect
+from .context import Context
+from .events import epoch, position
+from .progress import percent
+from .registry import handler
+from .tx import Row, Tx
+
+
+class Overview(Record, frozen=True, kw_only=True):
+    """What the status and the metrics need from the store."""
+
+    counts: Counts
+    missions: list[MissionLine]
+    candidates: list[RecoveryCandidate]
+    backup_backlog: int
+    position: int
+    epoch: str
+
+
+class OverviewGet(Query[Overview], frozen=True):
+    """Ask for the state of the fleet; not on the wire."""
+
+
+_COUNTS = {
+    "missions": "SELECT count(*) FROM missions",
+    "sorties": "SELECT count(*) FROM sorties",
+    "agents": "SELECT count(*) FROM agents WHERE status <> 'gone'",
+    "locks": "SELECT count(*) FROM locks WHERE status = 'active' AND expires_at > :now",
+    "messages": "SELECT count(DISTINCT message_id) FROM deliveries WHERE status = 'queued'",
+    "events": "SELECT count(*) FROM events",
+    "checkpoints": "SELECT count(*) FROM checkpoints WHERE deleted_at IS NULL",
+    "recoveries": "SELECT count(*) FROM recoveries",
+}
+
+
+@handler
+def overview(tx: Tx, request: OverviewGet, ctx: Context) -> Overview:
+    """Count, and show the missions in progress, the most recently active first."""
+    counts = {
+        name: tx.value(sql, **({"now": ctx.now} if ":now" in sql else {}))
+        for name, sql in _COUNTS.items()
+    }
+    rows = tx.all(
+        "SELECT m.*, (SELECT count(*) FROM agents a WHERE a.mission_id = m.id"
+        " AND a.status IN ('active', 'waiting', 'idle')) AS agents,"
+        " (SELECT count(*) FROM locks l WHERE l.mission_id = m.id AND l.status = 'active'"
+        " AND l.expires_at > :now) AS locks"
+        " FROM missions m WHERE m.status = 'in_progress' ORDER BY m.last_activity_seq DESC",
+        now=ctx.now,
+    )
+    backlog = tx.value(
+        "SELECT count(*) FROM checkpoints WHERE backed_up_at IS NULL AND deleted_at IS NULL"
+    )
+    return Overview(
+        counts=Counts(**counts),
+        missions=[_line(ctx, row) for row in rows],
+        candidates=detect(tx, ctx).candidates,
+        backup_backlog=backlog,
+        position=position(tx),
+        epoch=epoch(tx),
+    )
+
+
+def _line(ctx: Context, row: Row) -> MissionLine:
+    last = row["last_activity_at"] or row["started_at"]
+    return MissionLine(
+        mission_id=row["id"],
+        title=row["title"],
+        progress_percent=percent(row["completed_sorties"], row["total_sorties"]),
+        completed_sorties=row["completed_sorties"],
+        total_sorties=row["total_sorties"],
+        last_activity_at=row["last_activity_at"],
+        silence_ms=max(0, ctx.now_ms - to_ms(last)) if last else 0,
+        agents=row["agents"],
+        locks=row["locks"],
+    )

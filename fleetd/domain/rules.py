@@ -1,0 +1,48 @@
+"""Imports every module that registers rules, so that the registry is complete; holds none."""
+
+from . import (
+    activity,
+    agents,
+    checkpoints,
+    copies,
+    cursors,
+    deletion,
+    events,
+    failures,
+    lock_queue,
+    locks,
+    mailbox,
+    missions,
+    overview,
+    pruning,
+    recovery,
+    sortie_work,
+    sorties,
+    takeover,
+    upkeep,
+)
+from .registry import HANDLERS, Handler
+
+RULES = (
+    activity,
+    agents,
+    checkpoints,
+    copies,
+    cursors,
+    deletion,
+    events,
+    failures,
+    lock_queue,
+    locks,
+    mailbox,
+    missions,
+    overview,
+    pruning,
+    recovery,
+    sortie_work,
+    sorties,
+    takeover,
+    upkeep,
+)
+
+__all__ = ["HANDLERS", "RULES", "Handler"]

@@ -1,0 +1,148 @@
+"""Lost agents and their successors: who is dead, and who gets what they had."""
+
+from ..wire.base import Query
+from ..wire.errors import InvalidState
+from ..wire.model import Change, Record
+from . import leases, mailbox
+from .agents import mark_lost
+from .context import Context
+from .records import sorties_of
+from .registry import handler
+from .restoring import Ledger
+from .tx import Row, Tx
+
+
+class Process(Record, frozen=True, kw_only=True):
+    """The process of an agent that is not known to be gone."""
+
+    agent_id: str
+    pid: int
+    started: str | None
+
+
+class Processes(Record, frozen=True, kw_only=True):
+    """The processes that agents registered with."""
+
+    processes: list[Process]
+
+
+class ProcessesGet(Query[Processes], frozen=True):
+    """Ask which processes should be alive; not on the wire."""
+
+
+@handler
+def processes(tx: Tx, request: ProcessesGet, ctx: Context) -> Processes:
+    """Return the processes of agents that neither left nor were lost."""
+    rows = tx.all(
+        "SELECT id, pid, pid_started FROM agents WHERE pid IS NOT NULL"
+        " AND status IN ('active', 'waiting', 'idle') ORDER BY id"
+    )
+    return Processes(
+        processes=[
+            Process(agent_id=row["id"], pid=row["pid"], started=row["pid_started"]) for row in rows
+        ]
+    )
+
+
+def note_dead(tx: Tx, ctx: Context) -> None:
+    """Mark those agents lost whose processes are known to be gone."""
+    for agent_id in sorted(ctx.facts.dead_agents):
+        row = tx.one(
+            "SELECT * FROM agents WHERE id = :id AND status NOT IN ('lost', 'gone')", id=agent_id
+        )
+        if row is not None:
+            mark_lost(tx, ctx, row, f"process {row['pid']} is gone")
+
+
+def hand_over(
+    tx: Tx, ctx: Context, mission_id: str, lost: str, successor: str, ledger: Ledger
+) -> None:
+    """Give a lost agent's open sorties, locks and mail to its successor.
+
+    Raises InvalidState for an agent that lives, or whose work somebody else has taken over.
+    """
+    _refuse_living(tx, lost, successor)
+    for sortie in sorties_of(tx, mission_id):
+        if sortie.assigned_to == lost and sortie.status not in ("completed", "failed"):
+            tx.run(
+                "UPDATE sorties SET assigned_to = :successor, updated_at = :now WHERE id = :id",
+                successor=successor,
+                now=ctx.now,
+                id=sortie.id,
+            )
+            ledger.changes.append(Change(what="sortie", id=sortie.id, before=lost, after=successor))
+    for row in tx.all(
+        "SELECT * FROM locks WHERE held_by = :lost AND status = 'active' AND expires_at > :now",
+        lost=lost,
+        now=ctx.now,
+    ):
+        _hand_over_lock(tx, ctx, row, successor, ledger)
+    _hand_over_mail(tx, lost, successor, ledger)
+    tx.run(
+        "UPDATE agents SET succeeded_by = :successor WHERE id = :id", successor=successor, id=lost
+    )
+
+
+def _refuse_living(tx: Tx, lost: str, successor: str) -> None:
+    row = tx.one("SELECT * FROM agents WHERE id = :id", id=lost)
+    if row is None:
+        return
+    if row["succeeded_by"] not in (None, successor):
+        raise InvalidState(
+            f"The work of {lost} was already taken over by {row['succeeded_by']}.",
+            hint=f"Ask {row['succeeded_by']}, or take over from that agent when it is lost.",
+            succeeded_by=row["succeeded_by"],
+        )
+    if row["status"] in ("active", "waiting", "idle") and row["pid"] is not None:
+        raise InvalidState(
+            f"Agent {lost} is still running (process {row['pid']}).",
+            hint=f"Let it finish, or end it first; fleetctl agent show {lost} says more.",
+            pid=row["pid"],
+        )
+
+
+def _hand_over_lock(tx: Tx, ctx: Context, row: Row, successor: str, ledger: Ledger) -> None:
+    leases.supersede(tx, ctx, row)
+    claim = leases.Claim(
+        path=row["normalized_path"],
+        file=row["file"],
+        agent_id=successor,
+        mission_id=row["mission_id"],
+        purpose=row["purpose"],
+        timeout_ms=row["timeout_ms"],
+    )
+    leases.grant(tx, ctx, claim, activity=False)
+    ledger.changes.append(
+        Change(
+            what="lock",
+            id=row["file"],
+            before=f"held by {row['held_by']}",
+            after=f"held by {successor}",
+        )
+    )
+
+
+def _hand_over_mail(tx: Tx, lost: str, successor: str, ledger: Ledger) -> None:
+    rows = tx.all(
+        "SELECT * FROM deliveries WHERE agent_id = :lost AND status IN ('queued', 'delivered')"
+        " ORDER BY seq",
+        lost=lost,
+    )
+    for row in rows:
+        known = tx.one(
+            "SELECT 1 AS known FROM deliveries WHERE message_id = :id AND agent_id = :agent",
+            id=row["message_id"],
+            agent=successor,
+        )
+        if known is None:
+            mailbox.queue(tx, row["message_id"], successor, row["seq"])
+        tx.run(
+            "DELETE FROM deliveries WHERE message_id = :id AND agent_id = :lost",
+            id=row["message_id"],
+            lost=lost,
+        )
+        ledger.changes.append(
+            Change(
+                what="message", id=row["message_id"], before=f"to {lost}", after=f"to {successor}"
+            )
+        )

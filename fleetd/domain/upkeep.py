@@ -1,0 +1,42 @@
+"""What the daemon does for itself, at start-up and daily; nothing here is on the wire."""
+
+import secrets
+
+from ..wire.base import Mutation
+from ..wire.model import Record
+from .context import Context
+from .idempotency import KEPT_MS
+from .registry import handler
+from .tx import Tx
+
+
+class Done(Record, frozen=True, kw_only=True):
+    """Says whether there was anything to do."""
+
+    done: bool
+
+
+class StartUp(Mutation[Done], frozen=True):
+    """Put the store in order before anybody is served."""
+
+
+class DropOldKeys(Mutation[Done], frozen=True):
+    """Forget idempotency keys whose time is over."""
+
+
+@handler
+def start_up(tx: Tx, request: StartUp, ctx: Context) -> Done:
+    """Give the store its epoch; forget waiters, whose clients are gone, and old keys."""
+    tx.run(
+        "INSERT INTO store_meta (key, value) VALUES ('epoch', :epoch) ON CONFLICT (key) DO NOTHING",
+        epoch=secrets.token_hex(8),
+    )
+    tx.run("DELETE FROM lock_waits")
+    return drop_old_keys(tx, DropOldKeys(), ctx)
+
+
+@handler
+def drop_old_keys(tx: Tx, request: DropOldKeys, ctx: Context) -> Done:
+    """Forget the results of requests that nobody will repeat any more."""
+    tx.run("DELETE FROM idempotency_keys WHERE created_at < :old", old=ctx.at(-KEPT_MS))
+    return Done(done=True)

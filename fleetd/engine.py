@@ -1,0 +1,155 @@
+"""The only way in: executes a request in one transaction, for clients and timers alike.
+
+``execute`` is one transaction. Methods that need more (files, waiting, Git) are operations; they
+are built from ``execute`` and registered with ``operation``. ``perform`` finds the right one.
+"""
+
+import logging
+import os
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar, get_type_hints
+
+from .bell import Bell
+from .config import Config, Loaded
+from .domain.context import Caller, Context, Facts
+from .domain.idempotency import recall, remember
+from .domain.rules import HANDLERS
+from .domain.tx import Effect, LogLine, RemoveBackup, Ring, Tx, WriteBackup
+from .outbox import Outbox
+from .store.backups import Backups
+from .store.sqlite import Store
+from .wire.base import Mutation, Request
+from .wire.errors import FleetError, MethodNotFound
+
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
+log = logging.getLogger("fleetd")
+
+DAEMON = Caller(kind="daemon", uid=os.getuid(), pid=os.getpid())
+OPERATIONS: dict[type[Request[Any]], Callable[["Engine", Any, Caller], Awaitable[Any]]] = {}
+
+
+def operation(function: F) -> F:
+    """Register ``async function(engine, request: SomeRequest, caller)`` for its request."""
+    OPERATIONS[get_type_hints(function)["request"]] = function
+    return function
+
+
+def wall_clock() -> int:
+    """Return the time in ms since the Unix epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def random_id(prefix: str) -> str:
+    """Return an id nobody can guess or predict: a prefix and eight hex digits."""
+    return f"{prefix}-{secrets.token_hex(4)}"
+
+
+class Engine:
+    """Holds the store, the backups and the bell together; samples time and ids once a request."""
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        *,
+        clock: Callable[[], int] = wall_clock,
+        new_id: Callable[[str], str] = random_id,
+        inline: bool = False,
+        vfs: str | None = None,
+    ) -> None:
+        self.loaded = loaded
+        self.bell = Bell()
+        self.backups = Backups(loaded.config.checkpoints)
+        self.store = Store(loaded.config.database, self._committed, inline=inline, vfs=vfs)
+        self.outbox = Outbox(self.execute, self.backups, inline=inline)
+        self.clock = clock
+        self.started_ms = clock()
+        self._new_id = new_id
+
+    @property
+    def config(self) -> Config:
+        """Return the settings in force."""
+        return self.loaded.config
+
+    async def perform(self, request: Request[R], caller: Caller) -> R:
+        """Answer a request by its operation or its rule.
+
+        Raises FleetError for what the caller should know; anything else is a bug.
+        """
+        perform = OPERATIONS.get(type(request))
+        if perform is None:
+            return await self.execute(request, caller)
+        result: R = await perform(self, request, caller)
+        return result
+
+    async def execute(
+        self, request: Request[R], caller: Caller = DAEMON, facts: Facts | None = None
+    ) -> R:
+        """Answer a request by its rule, in one transaction.
+
+        What a refusal wants recorded is executed after the rollback and before the error goes on.
+        """
+        handler = HANDLERS.get(type(request))
+        if handler is None:
+            raise MethodNotFound("Method not found", method=request.method)
+        ctx = self._context(caller, facts or Facts())
+        if not handler.writes:
+            return await self.store.read(lambda tx: handler.rule(tx, request, ctx))
+        try:
+            return await self.store.write(lambda tx: _answer(tx, request, ctx, handler.rule))
+        except FleetError as refusal:
+            for record in refusal.record:
+                await self._record(record, caller)
+            raise
+
+    async def remembered(self, request: Mutation[R], work: Callable[[], Awaitable[R]]) -> R:
+        """Do a piece of work that is no single transaction once per idempotency key."""
+        if request.idempotency_key is None:
+            return await work()
+        ctx = self._context(DAEMON, Facts())
+        known: R | None = await self.store.read(lambda tx: recall(tx, ctx, request))
+        if known is not None:
+            return known
+        result = await work()
+        await self.store.write(lambda tx: remember(tx, ctx, request, result))
+        return result
+
+    async def _record(self, record: Request[Any], caller: Caller) -> None:
+        try:
+            await self.execute(record, caller)
+        except FleetError as error:
+            log.warning("A refusal could not be recorded: %s", error.message)
+
+    def _context(self, caller: Caller, facts: Facts) -> Context:
+        begun = time.monotonic_ns()
+        return Context(
+            now_ms=self.clock(),
+            new_id=self._new_id,
+            caller=caller,
+            config=self.config,
+            facts=facts,
+            elapsed_ms=lambda: (time.monotonic_ns() - begun) // 1_000_000,
+        )
+
+    def _committed(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, LogLine):
+                log.log(logging.getLevelNamesMapping()[effect.level], "%s", effect.text)
+            elif isinstance(effect, WriteBackup | RemoveBackup):
+                self.outbox.post(effect)
+            elif isinstance(effect, Ring):
+                self.bell.ring()
+
+
+def _answer(tx: Tx, request: Any, ctx: Context, rule: Callable[[Tx, Any, Context], Any]) -> Any:
+    """Run a writing rule, or return what it answered the first time."""
+    if request.idempotency_key is None:
+        return rule(tx, request, ctx)
+    known = recall(tx, ctx, request)
+    if known is not None:
+        return known
+    result = rule(tx, request, ctx)
+    remember(tx, ctx, request, result)
+    return result

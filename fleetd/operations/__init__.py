@@ -1,0 +1,5 @@
+"""Methods that take more than one transaction: files, waiting, Git; imports all of them."""
+
+from . import agents, checkpoints, locks, missions, recovery, system, verification
+
+__all__ = ["agents", "checkpoints", "locks", "missions", "recovery", "system", "verification"]

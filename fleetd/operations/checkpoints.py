@@ -1,0 +1,143 @@
+"""Checkpoints with their files: waiting for the backup, reading either copy, healing the other."""
+
+import logging
+
+import msgspec
+import trio
+
+from ..domain.content import from_file
+from ..domain.context import Caller
+from ..domain.copies import Heal
+from ..engine import Engine, operation
+from ..wire.errors import Corrupt, FleetError, InvalidState, NotFound
+from ..wire.model import Checkpoint
+from ..wire.requests import (
+    CheckpointCreate,
+    CheckpointDelete,
+    CheckpointGet,
+    CheckpointLatest,
+    CheckpointPrune,
+    MissionCurrent,
+)
+from ..wire.requests.checkpoint import Pruned
+from ..wire.requests.mission import Deleted
+
+log = logging.getLogger("fleetd")
+BACKUP_WAIT_S = 1.0
+
+
+@operation
+async def create(engine: Engine, request: CheckpointCreate, caller: Caller) -> Checkpoint:
+    """Take a checkpoint and, if wanted, wait until its file is written, for a second at most."""
+    if request.mission_id is None and request.cwd is not None:
+        current = await engine.execute(MissionCurrent(request.cwd), caller)
+        if current.mission is None:
+            raise InvalidState(
+                "No active mission found. Use --mission <id> to specify.",
+                hint="fleetctl mission list shows the missions there are.",
+            )
+        request = msgspec.structs.replace(request, mission_id=current.mission.id)
+    checkpoint = await engine.execute(request, caller)
+    if not request.wait_for_backup:
+        return checkpoint
+    with trio.move_on_after(BACKUP_WAIT_S):
+        await engine.outbox.attempted(checkpoint.id)
+    return await _with_locations(engine, checkpoint)
+
+
+async def _with_locations(engine: Engine, checkpoint: Checkpoint) -> Checkpoint:
+    try:
+        now = await engine.execute(CheckpointGet(checkpoint.id))
+    except NotFound:  # deleted by somebody else while we waited
+        return checkpoint
+    if now.backed_up_at is not None:
+        return now
+    late = "its file is not written yet; fleetd goes on trying"
+    return msgspec.structs.replace(now, warnings=[*now.warnings, late])
+
+
+@operation
+async def get(engine: Engine, request: CheckpointGet, caller: Caller) -> Checkpoint:
+    """Return a checkpoint from its row, else from its file, with a warning."""
+    return await read(engine, request, caller)
+
+
+@operation
+async def latest(engine: Engine, request: CheckpointLatest, caller: Caller) -> Checkpoint:
+    """Return a mission's newest checkpoint, from either copy."""
+    return await read(engine, request, caller)
+
+
+async def read(
+    engine: Engine, request: CheckpointGet | CheckpointLatest, caller: Caller
+) -> Checkpoint:
+    """Read a checkpoint; a row that is missing or damaged is healed from its file."""
+    try:
+        return await engine.execute(request, caller)
+    except (NotFound, Corrupt) as error:
+        checkpoint_id = error.values.get("checkpoint_id") or getattr(request, "checkpoint_id", "")
+        healed = await heal(engine, str(checkpoint_id), error)
+        if healed is None:
+            raise
+        return healed
+
+
+async def heal(engine: Engine, checkpoint_id: str, error: FleetError) -> Checkpoint | None:
+    """Write a row again from its file and return the checkpoint with a warning.
+
+    None when there is no good file. Raises Incompatible for a file of another version.
+    """
+    checkpoint = await from_backup(engine, checkpoint_id)
+    if checkpoint is None:
+        return None
+    what = "missing" if isinstance(error, NotFound) else "damaged"
+    warning = f"the database row of {checkpoint.id} was {what}; it was restored from its file"
+    try:
+        healed = await engine.execute(Heal(checkpoint))
+    except InvalidState:  # deleted on purpose; its file is on the way out
+        return None
+    log.warning("%s", warning)
+    return msgspec.structs.replace(healed, warnings=[*healed.warnings, warning])
+
+
+async def from_backup(engine: Engine, checkpoint_id: str) -> Checkpoint | None:
+    """Return a checkpoint from its verified file; None when there is none or it is damaged."""
+    backups = engine.backups
+    file = await engine.outbox.in_thread(lambda: backups.find(checkpoint_id))
+    if file is None:
+        return None
+    path = str(backups.path_of(file.mission_id, file.checkpoint_id))
+    try:
+        data = await engine.outbox.in_thread(
+            lambda: backups.read(file.mission_id, file.checkpoint_id)
+        )
+        checkpoint = from_file(data, path) if data is not None else None
+    except (Corrupt, OSError) as error:
+        log.warning("The file %s cannot be used: %s", path, error)
+        return None
+    if checkpoint is None or (checkpoint.mission_id, checkpoint.id) != (
+        file.mission_id,
+        file.checkpoint_id,
+    ):
+        log.warning("The file %s holds another checkpoint than its name says", path)
+        return None
+    return checkpoint
+
+
+@operation
+async def delete(engine: Engine, request: CheckpointDelete, caller: Caller) -> Deleted:
+    """Delete a checkpoint; returns when its file is gone too, or a second later."""
+    deleted = await engine.execute(request, caller)
+    with trio.move_on_after(BACKUP_WAIT_S):
+        await engine.outbox.settled()
+    return deleted
+
+
+@operation
+async def prune(engine: Engine, request: CheckpointPrune, caller: Caller) -> Pruned:
+    """Delete what is past its retention; returns when the files are gone too, or soon after."""
+    pruned = await engine.execute(request, caller)
+    if not request.dry_run:
+        with trio.move_on_after(BACKUP_WAIT_S):
+            await engine.outbox.settled()
+    return pruned

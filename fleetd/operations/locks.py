@@ -1,0 +1,146 @@
+"""Locks as clients ask for them: paths made real, and waiting in order of arrival."""
+
+import trio
+
+from .. import places
+from ..domain.context import Caller, Facts
+from ..domain.lock_queue import LockEnqueue, LockLeaveQueue, LockLook, LockPoll, Waiting
+from ..engine import Engine, operation
+from ..wire.errors import InvalidParams, LockConflict, NotFound
+from ..wire.model import Lock
+from ..wire.requests import (
+    AgentGet,
+    ErrorReport,
+    LockAcquire,
+    LockCheck,
+    LockList,
+    LockRelease,
+    MissionGet,
+)
+from ..wire.requests.lock import LockPage, Validity
+from ..wire.times import to_ms
+
+# A lease may be renewed while somebody waits for its end; then the wait is simply looked at again.
+LONGEST_NAP_S = 60.0
+
+
+@operation
+async def acquire(engine: Engine, request: LockAcquire, caller: Caller) -> Lock:
+    """Take a lock now, or wait for it up to ``wait_ms``."""
+    facts = Facts(real_path=await _key(engine, request))
+    try:
+        return await engine.execute(request, caller, facts)
+    except LockConflict as conflict:
+        if not request.wait_ms:
+            raise
+        lock = await _wait(engine, request, caller, facts)
+        if lock is not None:
+            return lock
+        await _report_empty_wait(engine, request, caller, conflict)
+        raise
+
+
+async def _key(engine: Engine, request: LockAcquire) -> str:
+    """Return the key of a file: its real path, or its place in the project it belongs to."""
+    mission = None
+    mission_id = request.mission_id or await _mission_of(engine, request.agent_id)
+    if mission_id:
+        mission = await engine.execute(MissionGet(mission_id))
+    base = request.cwd or (mission.project_dir if mission else None)
+    path = places.real_path(request.file, base)
+    if path is None:
+        raise InvalidParams(
+            f"file is {request.file!r}, a relative path, and there is nothing it is relative to.",
+            hint="Give an absolute path, or cwd, or a mission with a project directory.",
+            field="file",
+        )
+    if mission and mission.metadata.get("lock_scope") == "project":
+        return await places.project_key(path)
+    return path
+
+
+async def _mission_of(engine: Engine, agent_id: str) -> str | None:
+    try:
+        return (await engine.execute(AgentGet(agent_id))).mission_id
+    except NotFound:
+        return None
+
+
+async def _wait(engine: Engine, request: LockAcquire, caller: Caller, facts: Facts) -> Lock | None:
+    """Line up and wait; None when the time is over. A client that goes away leaves the line."""
+    place = await engine.execute(LockEnqueue(request), caller, facts)
+    if place.lock is not None:
+        return place.lock
+    lock = None
+    try:
+        with trio.move_on_after(request.wait_ms / 1000):
+            lock = await _until_served(engine, place)
+    except BaseException:
+        with trio.CancelScope(shield=True):
+            await _leave(engine, place, caller, keep=False)
+        raise
+    return lock or await _leave(engine, place, caller, keep=True)
+
+
+async def _until_served(engine: Engine, place: Waiting) -> Lock:
+    while True:
+        ticket = engine.bell.ticket()
+        seen = await engine.execute(LockLook(place.wait_id))
+        if seen.due:
+            lock = (await engine.execute(LockPoll(place.wait_id))).lock
+            if lock is not None:
+                return lock
+        nap = LONGEST_NAP_S
+        if seen.look_again_at is not None:
+            nap = min(nap, max(0.001, (to_ms(seen.look_again_at) - engine.clock()) / 1000))
+        with trio.move_on_after(nap):
+            await ticket.wait()
+
+
+async def _leave(engine: Engine, place: Waiting, caller: Caller, *, keep: bool) -> Lock | None:
+    """Leave the line; a lock that was granted at the last moment is kept or given back."""
+    lock = (await engine.execute(LockLeaveQueue(place.wait_id))).lock
+    if lock is not None and not keep:
+        await engine.execute(LockRelease(lock.id, lock.held_by), caller)
+        return None
+    return lock
+
+
+async def _report_empty_wait(
+    engine: Engine, request: LockAcquire, caller: Caller, conflict: LockConflict
+) -> None:
+    """Take the error checkpoint that a wait without result leaves behind."""
+    held = conflict.values.get("existing_lock")
+    who = held.held_by if isinstance(held, Lock) else "another agent"
+    error = ErrorReport(
+        agent_id=request.agent_id,
+        kind="lock_timeout",
+        name="LockTimeout",
+        message=f"waited {request.wait_ms} ms for {request.file}, held by {who}",
+        mission_id=request.mission_id,
+    )
+    await engine.execute(error, caller)
+
+
+@operation
+async def check(engine: Engine, request: LockCheck, caller: Caller) -> Validity:
+    """Check a token for a file, whatever name the file goes by."""
+    path = places.real_path(request.file, None)
+    if path is None:
+        raise InvalidParams(
+            f"file is {request.file!r}, a relative path.",
+            hint="Give the absolute path.",
+            field="file",
+        )
+    by_path = await engine.execute(request, caller, Facts(real_path=path))
+    if by_path.valid:
+        return by_path
+    by_project = Facts(real_path=await places.project_key(path))
+    return await engine.execute(request, caller, by_project)
+
+
+@operation
+async def list_locks(engine: Engine, request: LockList, caller: Caller) -> LockPage:
+    """List locks; ``file`` is found by its real path."""
+    path = places.real_path(request.file, None) if request.file else None
+    return await engine.execute(request, caller, Facts(real_path=path))

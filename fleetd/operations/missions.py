@@ -1,0 +1,23 @@
+"""Deleting a mission with everything that belongs to it, files first."""
+
+from ..domain.context import Caller
+from ..domain.copies import CheckpointRows
+from ..engine import Engine, operation
+from ..wire.errors import NotFound
+from ..wire.requests import CheckpointDelete, MissionDelete, MissionGet
+from ..wire.requests.mission import Deleted
+
+
+@operation
+async def delete(engine: Engine, request: MissionDelete, caller: Caller) -> Deleted:
+    """Delete a finished mission; its checkpoints and their files go before its own row."""
+    mission = await engine.execute(MissionGet(request.mission_id))
+    if mission.status not in ("pending", "in_progress"):
+        rows = await engine.execute(CheckpointRows(mission.id))
+        for checkpoint_id in rows.unwritten:
+            try:
+                await engine.execute(CheckpointDelete(checkpoint_id), caller)
+            except NotFound:  # pruned meanwhile
+                continue
+        await engine.outbox.settled()
+    return await engine.execute(request, caller)

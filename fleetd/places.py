@@ -1,0 +1,93 @@
+"""What the file system and Git say about a place: real paths, lock keys, a repository's state.
+
+Git is asked without taking locks and without running what a repository's own settings name.
+"""
+
+import os
+import subprocess
+from pathlib import Path
+
+import trio
+
+_GIT = (
+    "git",
+    "--no-optional-locks",
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "core.hooksPath=/dev/null",
+)
+GIT_SECONDS = 0.5
+CHANGED_MAX = 20
+
+
+def real_path(file: str, base: str | None) -> str | None:
+    """Return a file's absolute path with ``..``, doubled slashes and symlinks resolved.
+
+    None when the path is relative and there is no base to start from.
+    """
+    path = os.path.expanduser(file) if file.startswith("~/") else file  # noqa: PTH111
+    if not path.startswith("/"):
+        if base is None or not base.startswith("/"):
+            return None
+        path = f"{base}/{path}"
+    return os.path.realpath(path)
+
+
+async def project_key(path: str) -> str:
+    """Return a lock key that all worktrees of a repository share; the path where there is none.
+
+    The key names the repository (its remote, else its common directory) and the path inside it.
+    """
+    folder = Path(path).parent
+    top = await _git(folder, "rev-parse", "--show-toplevel")
+    if top is None:
+        return path
+    remote = await _git(folder, "config", "--get", "remote.origin.url")
+    common = await _git(folder, "rev-parse", "--path-format=absolute", "--git-common-dir")
+    return f"project:{remote or common}:{_inside(path, top)}"
+
+
+def _inside(path: str, top: str) -> str:
+    return os.path.relpath(path, os.path.realpath(top))
+
+
+async def repository(directory: str | None) -> tuple[str, ...]:
+    """Return branch, commit and changed files of the repository a directory is in, as sentences.
+
+    Empty where there is no repository, or Git does not answer in time.
+    """
+    if directory is None:
+        return ()
+    status = await _git(Path(directory), "status", "--porcelain=v1", "--branch")
+    if status is None:
+        return ()
+    lines = status.splitlines()
+    facts = [f"Branch: {lines[0].removeprefix('## ')}"] if lines else []
+    if commit := await _git(Path(directory), "log", "-1", "--format=%h %s"):
+        facts.append(f"Commit: {commit}")
+    changed = lines[1:]
+    facts += [f"Changed: {line}" for line in changed[:CHANGED_MAX]]
+    if len(changed) > CHANGED_MAX:
+        facts.append(f"Changed: {len(changed) - CHANGED_MAX} more files")
+    return tuple(facts)
+
+
+async def _git(directory: Path, *arguments: str) -> str | None:
+    """Return what Git prints, None when it fails or takes too long."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    with trio.move_on_after(GIT_SECONDS):
+        try:
+            done = await trio.run_process(
+                [*_GIT, "-C", str(directory), *arguments],
+                capture_stdout=True,
+                stderr=subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL,
+                check=False,
+                env=env,
+            )
+        except OSError:
+            return None
+        if done.returncode == 0:
+            return done.stdout.decode("utf-8", "replace").rstrip("\n")
+    return None

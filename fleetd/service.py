@@ -1,0 +1,60 @@
+"""Opens and closes an engine: store, start-up work, outbox; must not know sockets."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import trio
+
+from . import operations  # noqa: F401 - registers the operations
+from .config import Loaded
+from .domain.upkeep import StartUp
+from .engine import Engine, random_id, wall_clock
+from .store import StoreFailed
+
+
+@asynccontextmanager
+async def open_engine(
+    loaded: Loaded,
+    *,
+    clock: Callable[[], int] = wall_clock,
+    new_id: Callable[[str], str] = random_id,
+    inline: bool = False,
+    vfs: str | None = None,
+) -> AsyncIterator[Engine]:
+    """Open the store and serve requests until the block ends; then finish what was begun.
+
+    Raises StoreRefused before the block when the store cannot be opened, StoreFailed out of the
+    block when the disk fails inside it. ``inline`` runs everything on the trio thread, so that
+    virtual time is exact.
+    """
+    engine = Engine(loaded, clock=clock, new_id=new_id, inline=inline, vfs=vfs)
+    engine.store.start()
+    try:
+        await engine.execute(StartUp())
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_watch_disk, engine)
+                nursery.start_soon(engine.outbox.run)
+                await engine.outbox.catch_up()
+                yield engine
+                nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            raise _only(group) from None
+        with trio.CancelScope(shield=True):
+            await engine.outbox.drain()
+    finally:
+        with trio.CancelScope(shield=True):
+            await engine.store.aclose()
+
+
+async def _watch_disk(engine: Engine) -> None:
+    await engine.store.failed.wait()
+    raise StoreFailed(str(engine.store.failure))
+
+
+def _only(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the one error inside a group of one; callers then need no except*."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

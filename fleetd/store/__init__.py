@@ -1,0 +1,9 @@
+"""Where bytes rest: the database and the checkpoint files; must not know the rules."""
+
+
+class StoreRefused(Exception):
+    """The store cannot be opened; the text says why and what to do."""
+
+
+class StoreFailed(Exception):
+    """The disk failed while the store was open; nothing further may be acknowledged."""

@@ -1,0 +1,159 @@
+"""Group commit and what to do when it fails; must not know threads, trio or any table.
+
+A batch is one transaction with a savepoint per request: a request that raises rolls back to its
+own savepoint and hurts no neighbour. SQLite rolls the WHOLE transaction back on some errors (full
+disk, I/O, out of memory) and savepoints do not help: after an exception the connection is asked
+whether it is still in a transaction, and if not, the members run again one by one.
+"""
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import apsw
+
+from ..domain.tx import Row, Tx
+from ..wire.errors import Corrupt, FleetError, Storage, Unavailable
+from .lane import Job
+
+FREE_SPACE = "Free some space, then try again; reading and pruning still work."
+
+
+def executor(connection: apsw.Connection) -> Callable[[str, Row], list[Row]]:
+    """Return the function that a Tx runs its statements with."""
+
+    def execute(sql: str, params: Row) -> list[Row]:
+        cursor = connection.execute(sql, params)
+        first = next(cursor, None)
+        if first is None:
+            return []
+        # Read before the last row is taken: then the statement, and its description, are gone.
+        names = [column[0] for column in cursor.get_description()]
+        rows = [dict(zip(names, first, strict=True))]
+        rows.extend(dict(zip(names, row, strict=True)) for row in cursor)
+        return rows
+
+    return execute
+
+
+def translate(error: BaseException) -> BaseException:
+    """Turn a database error into the one that a client is told; others stay as they are."""
+    if isinstance(error, apsw.FullError):
+        return Storage("The disk is full; nothing was stored.", hint=FREE_SPACE)
+    if isinstance(error, apsw.IOError):
+        return Storage(
+            f"The disk failed ({error}); nothing was acknowledged.",
+            hint="fleetd stops and is started again by systemd; then try again.",
+        )
+    if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError | apsw.PermissionsError):
+        return Storage(
+            f"The database cannot be written ({error}).",
+            hint="Check the permissions of the database and of its directory.",
+        )
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+        return Corrupt(
+            f"The database is damaged ({error}).",
+            hint="fleetctl doctor checks it; the checkpoint files hold what was saved.",
+        )
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return Unavailable(
+            "Another program keeps the database locked.",
+            hint="End it (a sqlite3 shell, a copy in progress), then try again.",
+        )
+    return error
+
+
+class Committer:
+    """Runs batches of writing jobs on one connection.
+
+    ``failure`` is set once an I/O error made the store's state unknown; nothing is written after.
+    """
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+        self._execute = executor(connection)
+        self.failure: BaseException | None = None
+
+    def run(self, jobs: list[Job]) -> None:
+        """Give every job its result, committed together where that is possible."""
+        if self.failure is not None:
+            self._refuse(jobs, self.failure)
+        elif not self._together(jobs):
+            for job in jobs:
+                self._together([job])
+
+    def _together(self, jobs: list[Job]) -> bool:
+        """Run jobs in one transaction; False when they should be tried one by one."""
+        done: list[tuple[Job, Any]] = []
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            for job in jobs:
+                self._one(job, done)
+            self._connection.execute("COMMIT")
+        except _TransactionLost as lost:
+            return self._broken(jobs, lost.error)
+        except apsw.Error as error:
+            return self._broken(jobs, error)
+        for job, value in done:
+            job.succeed(value)
+        return True
+
+    def _one(self, job: Job, done: list[tuple[Job, Any]]) -> None:
+        self._connection.execute("SAVEPOINT request")
+        tx = Tx(self._execute)
+        try:
+            value = job.fn(tx)
+        except Exception as error:
+            if isinstance(error, apsw.IOError):
+                raise
+            if not self._connection.in_transaction:
+                raise _TransactionLost(error) from error
+            self._connection.execute("ROLLBACK TO request")
+            job.effects = []
+            job.fail(translate(error))
+        else:
+            job.effects = tx.effects
+            done.append((job, value))
+        self._connection.execute("RELEASE request")
+
+    def _broken(self, jobs: list[Job], error: Exception) -> bool:
+        """Deal with a transaction that is lost; nothing of it was committed."""
+        if self._connection.in_transaction:
+            with contextlib.suppress(apsw.Error):
+                self._connection.execute("ROLLBACK")
+        if isinstance(error, apsw.IOError):
+            self.failure = error
+        elif len(jobs) > 1:
+            return False
+        self._refuse(jobs, error)
+        return True
+
+    def _refuse(self, jobs: list[Job], error: BaseException) -> None:
+        for job in jobs:
+            job.effects = []
+            job.fail(translate(error))
+
+
+class _TransactionLost(Exception):
+    """SQLite ended the whole transaction while one request was at work."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def run_reads(connection: apsw.Connection, jobs: list[Job]) -> None:
+    """Give every reading job its result, each from one consistent snapshot."""
+    execute = executor(connection)
+    for job in jobs:
+        try:
+            connection.execute("BEGIN")
+            try:
+                job.succeed(job.fn(Tx(execute)))
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+        except FleetError as error:
+            job.fail(error)
+        except Exception as error:  # noqa: BLE001 - it reaches the caller, who logs it
+            job.fail(translate(error))

@@ -1,0 +1,129 @@
+"""A thread that takes work in batches, for trio tasks that wait; must not know SQLite.
+
+One hop to a thread of trio's pool costs as much as an fsync; a thread of our own with a queue is
+cheaper, and it sees everything that waits at once, which is what makes group commit possible.
+"""
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import outcome
+import trio
+
+T = TypeVar("T")
+BATCH_MAX = 256
+
+
+class Job:
+    """A function to run, the task that waits for it, and how it ended."""
+
+    __slots__ = ("_task", "effects", "fn", "result")
+
+    def __init__(self, fn: Callable[..., Any], task: trio.lowlevel.Task | None) -> None:
+        self.fn = fn
+        self.result: outcome.Value[Any] | outcome.Error | None = None
+        self.effects: list[Any] = []
+        self._task = task
+
+    def succeed(self, value: object) -> None:
+        """Note the result."""
+        self.result = outcome.Value(value)
+
+    def fail(self, error: BaseException) -> None:
+        """Note the failure."""
+        self.result = outcome.Error(error)
+
+    def wake(self) -> None:
+        """Let the waiting task go on; called on the trio thread."""
+        if self._task is not None and self.result is not None:
+            trio.lowlevel.reschedule(self._task, self.result)
+
+
+class Lane:
+    """Runs batches of jobs one after the other, on one thread, or inline for virtual time.
+
+    ``work`` gives every job of a batch its result. ``finished`` runs on the trio thread before
+    the waiting tasks go on.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        work: Callable[[list[Job]], None],
+        finished: Callable[[list[Job]], None],
+        *,
+        inline: bool = False,
+    ) -> None:
+        self._work = work
+        self._finished = finished
+        self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._thread = None if inline else threading.Thread(target=self._run, name=name)
+        self._token: trio.lowlevel.TrioToken | None = None
+
+    def start(self) -> None:
+        """Start the thread; call it inside trio."""
+        self._token = trio.lowlevel.current_trio_token()
+        if self._thread is not None:
+            self._thread.start()
+
+    async def submit(self, fn: Callable[..., T]) -> T:
+        """Run a job and return its result. Once it is queued, it is waited for, come what may.
+
+        A cancelled caller either never queued its job or learns its outcome: committed or not,
+        never in between.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if self._thread is None:
+            job = Job(fn, None)
+            self._work([job])
+            self._finished([job])
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            if job.result is None:
+                raise AssertionError("a job was left without a result")
+            done: T = job.result.unwrap()
+            return done
+        self._queue.put(Job(fn, trio.lowlevel.current_task()))
+        result: T = await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.FAILED)
+        return result
+
+    async def aclose(self) -> None:
+        """Finish what is queued and end the thread."""
+        if self._thread is not None and self._thread.is_alive():
+            self._queue.put(None)
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(self._thread.join)
+
+    def _run(self) -> None:
+        last = False
+        while not last:
+            batch, last = self._next_batch()
+            if batch:
+                self._work(batch)
+                self._report(batch)
+
+    def _next_batch(self) -> tuple[list[Job], bool]:
+        first = self._queue.get()
+        if first is None:
+            return [], True
+        batch = [first]
+        while len(batch) < BATCH_MAX:
+            try:
+                job = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if job is None:
+                return batch, True
+            batch.append(job)
+        return batch, False
+
+    def _report(self, batch: list[Job]) -> None:
+        def deliver() -> None:
+            self._finished(batch)
+            for job in batch:
+                job.wake()
+
+        if self._token is None:
+            raise AssertionError("a lane must be started inside trio")
+        self._token.run_sync_soon(deliver)

@@ -1,0 +1,65 @@
+"""Brings a database to the schema of this program by numbered migrations; knows no table."""
+
+import re
+from importlib import resources
+
+import apsw
+
+from . import StoreRefused
+
+APPLICATION_ID = 0x666C6474  # "fldt": so that file(1) and we can tell our databases from others
+_NUMBERED = re.compile(r"(\d{4})_[a-z0-9_]+\.sql\Z")
+
+
+def migrations() -> list[tuple[int, str]]:
+    """Return every migration as (number, SQL), in order."""
+    folder = resources.files("fleetd.store") / "migrations"
+    found = [
+        (int(match[1]), entry.read_text("utf-8"))
+        for entry in folder.iterdir()
+        if (match := _NUMBERED.match(entry.name))
+    ]
+    return sorted(found)
+
+
+def schema() -> str:
+    """Return the schema as all migrations together leave it."""
+    return (resources.files("fleetd.store") / "schema.sql").read_text("utf-8")
+
+
+def migrate(connection: apsw.Connection, path: str) -> int:
+    """Apply the migrations that are missing and return the schema version.
+
+    Raises StoreRefused for a newer schema and for a database of another program.
+    """
+    known = migrations()
+    version = connection.pragma("user_version")
+    if version > known[-1][0]:
+        raise StoreRefused(
+            f"{path} has schema version {version}, this fleetd knows up to {known[-1][0]}. "
+            "Install the newer fleetd again, or restore a backup from before the upgrade."
+        )
+    foreign = connection.execute("SELECT name FROM sqlite_schema LIMIT 1").fetchone()
+    if version == 0 and foreign is not None:
+        raise StoreRefused(
+            f"{path} is a database of another program (it has {foreign[0]}). "
+            "Set FLEET_DB_PATH to a path of fleetd's own."
+        )
+    for number, sql in known:
+        if number > version:
+            _apply(connection, number, sql)
+    return known[-1][0]
+
+
+def _apply(connection: apsw.Connection, number: int, sql: str) -> None:
+    """Apply one migration, whole or not at all."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.execute(sql)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {number}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

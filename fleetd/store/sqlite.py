@@ -1,0 +1,227 @@
+"""The SQLite store: a writer with group commit, a reader, and WAL upkeep beside both.
+
+Nothing else in the process may open the database file: closing any descriptor of it would drop
+SQLite's own locks.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+import outcome
+import trio
+
+from ..domain.tx import Effect, Tx
+from . import StoreRefused
+from .commit import Committer, run_reads
+from .lane import Job, Lane
+from .migrate import migrate
+
+T = TypeVar("T")
+# Older ones can lose commits when a WAL is reset at the wrong moment (fixed in 3.51.3).
+SQLITE_NEEDED = (3, 51, 3)
+WAL_PAGES = 1_000
+BUSY_MS = 5_000
+
+
+def check_sqlite(version: str) -> None:
+    """Raise StoreRefused for a SQLite library that is too old to trust."""
+    if tuple(int(part) for part in version.split(".")[:3]) < SQLITE_NEEDED:
+        needed = ".".join(map(str, SQLITE_NEEDED))
+        raise StoreRefused(
+            f"SQLite {version} is too old: fleetd needs {needed} or newer, because older ones can "
+            "lose commits in WAL mode. Upgrade the package apsw: pip install --upgrade apsw"
+        )
+
+
+def connect(path: str, *, query_only: bool = False, vfs: str | None = None) -> apsw.Connection:
+    """Open a connection with the settings that fleetd's promises rest on."""
+    connection = apsw.Connection(path, vfs=vfs)
+    connection.set_busy_timeout(BUSY_MS)
+    connection.pragma("trusted_schema", False)
+    connection.pragma("cell_size_check", True)
+    connection.pragma("journal_mode", "wal")
+    connection.pragma("synchronous", "full")
+    connection.pragma("foreign_keys", True)
+    connection.wal_autocheckpoint(0)
+    if query_only:
+        connection.pragma("query_only", True)
+    return connection
+
+
+class Store:
+    """Two functions, ``write`` and ``read``, each given a rule that works on a transaction.
+
+    ``on_commit`` receives the effects of committed transactions, in order of commit, on the trio
+    thread. ``failed`` is set when the disk failed; then nothing is written any more.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        on_commit: Callable[[list[Effect]], None],
+        *,
+        inline: bool = False,
+        vfs: str | None = None,
+    ) -> None:
+        check_sqlite(apsw.sqlite_lib_version())
+        self.path = path
+        self.failed = trio.Event()
+        self._on_commit = on_commit
+        self._vfs = vfs
+        self._writer_connection = _open(path, vfs)
+        self._reader_connection = connect(str(path), query_only=True, vfs=vfs)
+        self._committer = Committer(self._writer_connection)
+        self._writer = Lane("writer", self._committer.run, self._wrote, inline=inline)
+        self._reader = Lane("reader", self._read, lambda _: None, inline=inline)
+        self._upkeep = _WalUpkeep(str(path), vfs)
+        self._writer_connection.set_wal_hook(self._upkeep.wal_grew)
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Return the error that made the store stop, if there was one."""
+        return self._committer.failure
+
+    def start(self) -> None:
+        """Start the threads; call it inside trio."""
+        self._writer.start()
+        self._reader.start()
+        self._upkeep.start()
+
+    async def write(self, rule: Callable[[Tx], T]) -> T:
+        """Run a rule in a transaction; returns after COMMIT, raises after rollback."""
+        return await self._writer.submit(rule)
+
+    async def read(self, rule: Callable[[Tx], T]) -> T:
+        """Run a rule on a consistent snapshot, without a way to change anything."""
+        return await self._reader.submit(rule)
+
+    def _read(self, jobs: list[Job]) -> None:
+        run_reads(self._reader_connection, jobs)
+
+    def _wrote(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            if isinstance(job.result, outcome.Value):
+                self._on_commit(job.effects)
+        if self.failure is not None:
+            self.failed.set()
+
+    def sizes(self) -> tuple[int, int]:
+        """Return the bytes of the database file and of its WAL."""
+        wal = Path(f"{self.path}-wal")
+        return self.path.stat().st_size, wal.stat().st_size if wal.exists() else 0
+
+    async def copy_to(self, target: Path) -> int:
+        """Write a consistent copy of the database, by SQLite's own means, while it is in use.
+
+        Returns the copy's size in bytes; a copy that fails leaves no file.
+        """
+        return await trio.to_thread.run_sync(_copy, str(self.path), target, self._vfs)
+
+    async def check(self) -> list[str]:
+        """Return what SQLite finds wrong with the database file; empty when nothing is."""
+        return await trio.to_thread.run_sync(_check, str(self.path), self._vfs)
+
+    async def aclose(self) -> None:
+        """Finish what is queued, empty the WAL and close the database."""
+        await self._reader.aclose()
+        await self._writer.aclose()
+        self._upkeep.stop()
+        self._reader_connection.close()
+        if self.failure is None:
+            self._writer_connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        self._writer_connection.close()
+
+
+def _open(path: Path, vfs: str | None) -> apsw.Connection:
+    """Open or make the database, or refuse with a sentence for a person."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        connection = connect(str(path), vfs=vfs)
+        path.chmod(0o600)
+    except apsw.NotADBError as error:
+        raise StoreRefused(
+            f"{path} is not a SQLite database. Move it away, or set FLEET_DB_PATH to another path; "
+            "checkpoints come back from their files."
+        ) from error
+    except (apsw.Error, OSError) as error:
+        raise StoreRefused(
+            f"The database {path} cannot be opened: {error}. Check that its directory exists and "
+            "is yours to write, or set FLEET_DB_PATH to another path."
+        ) from error
+    try:
+        migrate(connection, str(path))
+    except apsw.Error as error:
+        connection.close()
+        raise StoreRefused(
+            f"The schema of {path} cannot be brought up to date: {error}."
+        ) from error
+    except StoreRefused:
+        connection.close()
+        raise
+    return connection
+
+
+def _copy(path: str, target: Path, vfs: str | None) -> int:
+    with contextlib.ExitStack() as stack:
+        source = connect(path, query_only=True, vfs=vfs)
+        stack.callback(source.close)
+        copy = apsw.Connection(str(target))
+        stack.callback(copy.close)
+        try:
+            with copy.backup("main", source, "main") as backup:
+                backup.step()
+        except BaseException:
+            target.unlink(missing_ok=True)
+            raise
+    return target.stat().st_size
+
+
+def _check(path: str, vfs: str | None) -> list[str]:
+    connection = connect(path, query_only=True, vfs=vfs)
+    try:
+        rows = [str(row[0]) for row in connection.execute("PRAGMA quick_check(20)")]
+    finally:
+        connection.close()
+    return [row for row in rows if row != "ok"]
+
+
+class _WalUpkeep:
+    """Copies the WAL back into the database on a thread of its own, so that no commit waits.
+
+    The WAL keeps its size: appending to a growing file costs more than writing over a used one.
+    """
+
+    def __init__(self, path: str, vfs: str | None) -> None:
+        self._connection = connect(path, vfs=vfs)
+        self._grown = threading.Event()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="wal")
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wal_grew(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+        """Called by the writer after each commit, with the WAL's length in pages."""
+        if pages >= WAL_PAGES:
+            self._grown.set()
+        return apsw.SQLITE_OK
+
+    def _run(self) -> None:
+        while self._grown.wait() and not self._stopping:
+            self._grown.clear()
+            # A busy or full disk is not this thread's to report: the next commit meets it too.
+            try:
+                self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            except (apsw.BusyError, apsw.FullError, apsw.IOError):
+                continue
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._grown.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._connection.close()
