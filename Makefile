@@ -1,0 +1,59 @@
+# Everything sets itself up: Python 3.11 or newer, pip and make are all a machine needs.
+#
+#   make demo    watch a fleet lose an agent and get it back (under a minute)
+#   make test    run the tests, with their coverage
+#   make check   format, lint, types, tests: what CI runs
+#   make bench   measure, beside an fsync of the same disk
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test check format lint types bench clean
+.DEFAULT_GOAL := check
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "fleetd needs Python 3.11 or newer; name one: make PYTHON=python3.12" >&2; exit 1; }
+	@# Some distributions ship venv without its pip; then the pip outside fills it.
+	@$(PYTHON) -m venv $(VENV) 2>/dev/null || { \
+		$(PYTHON) -m venv --clear --without-pip $(VENV) && \
+		$(PYTHON) -m pip --python $(BIN)/python install --quiet pip; }
+
+$(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --editable '.[dev]' --constraint constraints.txt
+	@touch $@ $(VENV)/.installed
+
+demo: $(VENV)/.installed
+	$(BIN)/fleetctl demo
+
+test: $(VENV)/.installed-dev
+	@rm -f .coverage .coverage.*
+	$(BIN)/coverage run -m pytest $(ARGS)
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage report --format=total >/dev/null
+	@$(BIN)/coverage json --quiet -o .coverage.json
+	@$(BIN)/python .ci/coverage_floor.py .coverage.json
+
+check: lint types test
+
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(VENV)/.installed-dev
+	$(BIN)/mypy
+
+bench: $(VENV)/.installed
+	$(BIN)/python -m benchmarks $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache
