@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from ..wire.base import Query
-from ..wire.errors import Incompatible, InvalidParams
+from ..wire.errors import Incompatible, InvalidParams, NotFound
 from ..wire.events import PAYLOADS, REPORTED_ACTIVITY, Payload, payload_data
 from ..wire.model import Event
 from ..wire.requests import EventAppend, EventList, EventSubscribe
@@ -173,8 +173,14 @@ def list_events(tx: Tx, request: EventList, ctx: Context) -> EventPage:
 
 @handler
 def tail(tx: Tx, request: EventTail, ctx: Context) -> EventPage:
-    """Return the next events that a subscriber wants."""
-    return _page(tx, request.since, request.types, request.mission_id, request.limit)
+    """Return the next events that a subscriber wants; a mission deleted since has none."""
+    mission_id = request.mission_id
+    if mission_id:
+        try:
+            mission_id = find(tx, "mission", mission_id)["id"]
+        except NotFound:
+            mission_id = request.mission_id
+    return _page(tx, request.since, request.types, mission_id, request.limit)
 
 
 def _page(
