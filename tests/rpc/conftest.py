@@ -1,7 +1,6 @@
-"""A server on a real Unix socket, with an engine that keeps its log in memory.
+"""A server on a real Unix socket with a real store, all on one thread.
 
-Virtual time jumps while a thread works, so what is tested here, the floors above the engine, stand
-on an engine without threads. The tests in tests/daemon use the real one.
+Virtual time jumps while a thread works, so the engine runs inline: then it is exact.
 """
 
 import json
@@ -14,83 +13,10 @@ from typing import Any
 import pytest
 import trio
 
-from fleetd.config import Limits
-from fleetd.domain.context import Caller
-from fleetd.domain.events import EventTail
+from fleetd.config import Config, Limits, Loaded, Paths
+from fleetd.engine import Engine
 from fleetd.server import Server
-from fleetd.wire.errors import NotFound
-from fleetd.wire.model import Event
-from fleetd.wire.requests.event import EventAppend, EventPage, EventSubscribe, Subscription
-from fleetd.wire.requests.lock import LockAcquire
-from fleetd.wire.requests.system import Check, Health, SystemHealth
-
-
-class Bell:
-    """Rings whoever took a ticket before the ring."""
-
-    def __init__(self) -> None:
-        self._next = trio.Event()
-
-    def ticket(self) -> trio.Event:
-        return self._next
-
-    def ring(self) -> None:
-        self._next.set()
-        self._next = trio.Event()
-
-
-class MemoryEngine:
-    """Knows events, a lock that never comes free, and nothing else."""
-
-    def __init__(self) -> None:
-        self.bell = Bell()
-        self.events: list[Event] = []
-        self.callers: list[Caller] = []
-        self.waiting_for_locks = 0
-
-    async def perform(self, request: Any, caller: Caller) -> Any:
-        self.callers.append(caller)
-        await trio.lowlevel.checkpoint()
-        match request:
-            case EventAppend():
-                return self.append(request.type, request.data)
-            case EventTail():
-                return self._page(request)
-            case EventSubscribe():
-                start = len(self.events) if request.since is None else request.since
-                number = len(self.callers)
-                return Subscription(subscription_id=f"sub-{number}", position=start, epoch="e1")
-            case SystemHealth():
-                return Health(ok=True, checks=[Check(name="database", ok=True, detail="")])
-            case LockAcquire():
-                return await self._wait_for_ever()
-        raise NotFound(f"No record answers {type(request).__name__}.", hint="Ask for another.")
-
-    def append(self, kind: str, data: dict[str, Any] | None = None) -> Event:
-        event = Event(
-            seq=len(self.events) + 1,
-            type=kind,
-            stream="fleet",
-            timestamp="2026-01-05T12:00:00.000Z",
-            mission_id=None,
-            agent_id=None,
-            data=data or {},
-        )
-        self.events.append(event)
-        self.bell.ring()
-        return event
-
-    def _page(self, request: EventTail) -> EventPage:
-        looked_at = self.events[request.since : request.since + request.limit]
-        wanted = [e for e in looked_at if request.types is None or e.type in request.types]
-        return EventPage(events=wanted, position=request.since + len(looked_at), epoch="e1")
-
-    async def _wait_for_ever(self) -> None:
-        self.waiting_for_locks += 1
-        try:
-            await trio.sleep_forever()
-        finally:
-            self.waiting_for_locks -= 1
+from fleetd.service import open_engine
 
 
 class Client:
@@ -135,7 +61,7 @@ class Client:
 class Running:
     """A server that runs, and ways to reach it."""
 
-    def __init__(self, server: Server, engine: MemoryEngine, path: Path) -> None:
+    def __init__(self, server: Server, engine: Engine, path: Path) -> None:
         self.server = server
         self.engine = engine
         self.path = path
@@ -152,21 +78,21 @@ class Running:
 
 
 @asynccontextmanager
-async def serving(path: Path, limits: Limits, extra: dict[str, Any]) -> AsyncIterator[Running]:
-    engine = MemoryEngine()
-    server = Server(engine, limits, extra)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-        sock.bind(str(path))
-        sock.listen(1_024)
-        listener = trio.socket.from_stdlib_socket(sock)
-        async with trio.open_nursery() as nursery:
+async def serving(place: Path, limits: Limits, extra: dict[str, Any]) -> AsyncIterator[Running]:
+    path = place / "s"
+    paths = Paths(database=f"{place}/db", checkpoints=f"{place}/checkpoints", socket=str(path))
+    loaded = Loaded(Config(paths=paths, limits=limits), {}, place / "config.toml")
+    async with open_engine(loaded, inline=True) as engine, trio.open_nursery() as nursery:
+        server = Server(engine, limits, extra)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+            sock.bind(str(path))
+            sock.listen(1_024)
+            listener = trio.socket.from_stdlib_socket(sock)
             nursery.start_soon(server.accept, listener, nursery)
             running = Running(server, engine, path)
-            try:
-                yield running
-            finally:
-                await running.close_clients()
-                nursery.cancel_scope.cancel()
+            yield running
+            await running.close_clients()
+            nursery.cancel_scope.cancel()
 
 
 @pytest.fixture
@@ -174,7 +100,7 @@ def serve(tmp_path: Path) -> Callable[..., Any]:
     """Return ``serve(extra_methods, **limits)``, to be entered with ``async with``."""
 
     def start(extra: dict[str, Any] | None = None, **limits: int) -> Any:
-        return serving(tmp_path / "s", Limits(**limits), extra or {})
+        return serving(tmp_path, Limits(**limits), extra or {})
 
     return start
 

@@ -1,0 +1,331 @@
+"""Connections: many requests at once, room, leaving, slowness, and the daemon's own leaving."""
+
+import json
+import os
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from fleetd.rpc import Success
+
+PING = {"jsonrpc": "2.0", "method": "ping"}
+
+
+class Holding:
+    """A method that answers when it is told to, and counts who waits."""
+
+    def __init__(self) -> None:
+        self.go = trio.Event()
+        self.waiting = 0
+
+    async def hold(self, context: Any, /) -> Any:
+        self.waiting += 1
+        try:
+            await self.go.wait()
+        finally:
+            self.waiting -= 1
+        return Success("held")
+
+    async def ping(self, context: Any, /) -> Any:
+        return Success("pong")
+
+    @property
+    def methods(self) -> dict[str, Any]:
+        return {"hold": self.hold, "ping": self.ping}
+
+
+@pytest.fixture
+def holding() -> Holding:
+    return Holding()
+
+
+async def hold(client: Any, first: int, count: int) -> None:
+    for number in range(first, first + count):
+        await client.send({"jsonrpc": "2.0", "id": number, "method": "hold"})
+
+
+async def test_a_quick_request_overtakes_a_slow_one(
+    serve: Callable[..., Any], holding: Holding
+) -> None:
+    async with serve(holding.methods) as running:
+        client = await running.connect()
+        await hold(client, 1, 1)
+        assert (await client.call("ping", identity=2))["id"] == 2
+        holding.go.set()
+        assert (await client.line())["id"] == 1
+
+
+async def test_lines_of_one_connection_are_begun_in_their_order(client: Any) -> None:
+    for number in range(30):
+        request = {"type": "step_taken", "data": {"n": number}}
+        await client.send(
+            {"jsonrpc": "2.0", "id": number, "method": "event.append", "params": request}
+        )
+    for _ in range(30):
+        assert "result" in await client.line()
+    events = (await client.call("event.list"))["result"]["events"]
+    assert [e["data"]["n"] for e in events if e["type"] == "step_taken"] == list(range(30))
+
+
+async def test_the_33rd_request_in_flight_waits_for_room(
+    serve: Callable[..., Any], holding: Holding
+) -> None:
+    async with serve(holding.methods) as running:
+        client, other = await running.connect(), await running.connect()
+        await hold(client, 1, 32)
+        await client.send(PING | {"id": 33})
+        await wait_all_tasks_blocked(0.02)
+        assert holding.waiting == 32
+        assert (await other.call("ping"))["result"] == "pong"
+        with trio.move_on_after(0.02) as patience:
+            await client.line()
+        assert patience.cancelled_caught, "the 33rd request was answered"
+        holding.go.set()
+        assert {(await client.line())["id"] for _ in range(33)} == set(range(1, 34))
+
+
+async def test_a_client_over_the_limit_of_connections_waits_and_is_served(
+    serve: Callable[..., Any], holding: Holding
+) -> None:
+    async with serve(holding.methods, connections=2) as running:
+        first, second = await running.connect(), await running.connect()
+        assert (await first.call("ping"))["result"] == "pong"
+        assert (await second.call("ping"))["result"] == "pong"
+        third = await running.connect()
+        await third.send(PING | {"id": 3})
+        with trio.move_on_after(0.05) as patience:
+            await third.line()
+        assert patience.cancelled_caught, "the third client was served beside two others"
+        await first.stream.aclose()
+        assert (await third.line())["result"] == "pong"
+        assert (await second.call("ping"))["result"] == "pong"
+
+
+async def test_what_is_in_flight_is_answered_after_the_client_stopped_sending(
+    serve: Callable[..., Any], holding: Holding
+) -> None:
+    async with serve(holding.methods) as running:
+        client = await running.connect()
+        await hold(client, 1, 1)
+        await client.stream.send_eof()
+        await wait_all_tasks_blocked(0.02)
+        holding.go.set()
+        assert (await client.line())["result"] == "held"
+        assert await client.line() is None
+
+
+async def test_half_a_line_at_the_end_is_dropped(client: Any) -> None:
+    await client.send(b'{"jsonrpc":"2.0","id":1,"method":"system.hel')
+    await client.stream.send_eof()
+    assert await client.line() is None
+
+
+async def test_the_work_of_a_client_that_vanished_is_dropped(
+    serve: Callable[..., Any], holding: Holding, autojump_clock: Any
+) -> None:
+    async with serve(holding.methods) as running:
+        client = await running.connect()
+        await hold(client, 1, 3)
+        await wait_all_tasks_blocked()
+        assert holding.waiting == 3
+        await client.stream.aclose()
+        await trio.sleep(0.5)
+        assert holding.waiting == 0
+
+
+async def test_a_client_that_vanished_with_a_full_pipeline_is_noticed(
+    serve: Callable[..., Any], holding: Holding, autojump_clock: Any
+) -> None:
+    async with serve(holding.methods, requests_in_flight=2) as running:
+        client = await running.connect()
+        await hold(client, 1, 5)
+        await wait_all_tasks_blocked()
+        assert holding.waiting == 2
+        await client.stream.aclose()
+        await trio.sleep(0.5)
+        assert holding.waiting == 0
+
+
+async def test_a_wait_for_a_lock_ends_with_the_connection(
+    running: Any, client: Any, autojump_clock: Any
+) -> None:
+    mission = (await client.call("mission.create", {"title": "t"}))["result"]["id"]
+    lock = {"file": "/tmp/x", "mission_id": mission}
+    held = await client.call("lock.acquire", lock | {"agent_id": "first"})
+    waiter, last = await running.connect(), await running.connect()
+    await waiter.send(
+        {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "lock.acquire",
+            "params": lock | {"agent_id": "vanishing", "wait_ms": 600_000},
+        }
+    )
+    await wait_all_tasks_blocked()
+    await waiter.stream.aclose()
+    await trio.sleep(0.5)
+    lock_id = held["result"]["id"]
+    await client.call("lock.release", {"lock_id": lock_id, "agent_id": "first"})
+    reply = await last.call("lock.acquire", lock | {"agent_id": "second"})
+    assert reply["result"]["held_by"] == "second"
+
+
+async def test_a_notification_is_carried_out_though_its_sender_left_at_once(
+    running: Any, client: Any
+) -> None:
+    sender = await running.connect()
+    note = {"jsonrpc": "2.0", "method": "event.append", "params": {"type": "left_behind"}}
+    await sender.send(note)
+    await sender.stream.aclose()
+    await wait_all_tasks_blocked(0.02)
+    events = (await client.call("event.list", {"type": "left_behind"}))["result"]["events"]
+    assert len(events) == 1
+
+
+async def test_a_client_that_does_not_take_its_reply_is_closed_after_ten_seconds(
+    serve: Callable[..., Any], autojump_clock: Any
+) -> None:
+    async def much(context: Any, /) -> Any:
+        return Success("x" * 5_000_000)
+
+    async def ping(context: Any, /) -> Any:
+        return Success("pong")
+
+    async with serve({"much": much, "ping": ping}) as running:
+        lazy, other = await running.connect(), await running.connect()
+        begun = trio.current_time()
+        await lazy.send({"jsonrpc": "2.0", "id": 1, "method": "much"})
+        await wait_all_tasks_blocked()
+        assert (await other.call("ping"))["result"] == "pong"
+        await trio.sleep(11)
+        received = 0
+        while data := await lazy.stream.receive_some(1_000_000):
+            received += len(data)
+        assert received < 5_000_000
+        assert trio.current_time() - begun == pytest.approx(11, abs=0.5)
+        assert (await other.call("ping"))["result"] == "pong"
+
+
+async def test_a_large_reply_arrives_whole(serve: Callable[..., Any]) -> None:
+    async def much(context: Any, /) -> Any:
+        return Success("x" * 5_000_000)
+
+    async with serve({"much": much}) as running:
+        client = await running.connect()
+        assert len((await client.call("much"))["result"]) == 5_000_000
+
+
+async def test_draining_closes_idle_connections_and_finishes_the_others(
+    serve: Callable[..., Any], holding: Holding
+) -> None:
+    async with serve(holding.methods) as running:
+        idle, busy = await running.connect(), await running.connect()
+        assert (await idle.call("ping"))["result"] == "pong"
+        await hold(busy, 1, 1)
+        await wait_all_tasks_blocked(0.02)
+        running.server.drain()
+        assert await idle.line() is None
+        refused = await busy.call("system.hello", identity=2)
+        assert refused["error"]["code"] == -32008
+        assert refused["error"]["data"]["kind"] == "unavailable"
+        holding.go.set()
+        assert (await busy.line())["result"] == "held"
+        assert await busy.line() is None
+
+
+async def test_a_connection_that_comes_while_draining_is_closed(serve: Callable[..., Any]) -> None:
+    async with serve() as running:
+        running.server.drain()
+        client = await running.connect()
+        assert await client.line() is None
+
+
+async def test_a_crash_in_one_connection_ends_only_that_one(
+    serve: Callable[..., Any], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fleetd import connections
+
+    async with serve() as running:
+        healthy, doomed = await running.connect(), await running.connect()
+        assert "result" in await healthy.call("system.health")
+        read = connections.envelope.read
+
+        def fail(line: bytes, **limits: int) -> Any:
+            if b"doom" in line:
+                raise RuntimeError("a bug")
+            return read(line, **limits)
+
+        monkeypatch.setattr(connections.envelope, "read", fail)
+        await doomed.send(b"doom\n")
+        assert await doomed.line() is None
+        assert "result" in await healthy.call("system.health")
+    assert "A connection failed and was closed" in caplog.text
+
+
+async def test_descriptors_used_up_only_delay_new_clients(
+    running: Any, client: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    import resource
+
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 64
+    fillers = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used + 20, limits[1]))
+        late = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        while True:
+            try:
+                fillers.append(os.open("/dev/null", os.O_RDONLY))
+            except OSError:
+                break
+        late.connect(str(running.path))
+        late.sendall(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "system.hello"}).encode())
+        late.sendall(b"\n")
+        assert "result" in await client.call("system.health")
+        await trio.sleep(0.05)
+        assert "No client can be accepted for now" in caplog.text
+    finally:
+        for filler in fillers:
+            os.close(filler)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    with late:
+        answer = await trio.to_thread.run_sync(late.recv, 65_536)
+    assert json.loads(answer)["result"]["name"] == "fleetd"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+async def test_another_user_is_told_and_disconnected(running: Any, tmp_path: Any) -> None:
+    for directory in (tmp_path, *tmp_path.parents[:3]):
+        directory.chmod(0o755)
+    running.path.chmod(0o666)
+    script = (
+        "import os, socket, sys; os.setgid(65534); os.setuid(65534)\n"
+        "s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])\n"
+        "data = b''\n"
+        "while part := s.recv(65536): data += part\n"
+        "print(data.decode(), end='')"
+    )
+    command = [os.sys.executable, "-c", script, str(running.path)]
+    done = await trio.run_process(command, capture_stdout=True)
+    reply = json.loads(done.stdout)
+    assert (reply["id"], reply["error"]["code"]) == (None, -32009)
+    assert reply["error"]["data"]["uid"] == 65534
+    assert "65534" in reply["error"]["message"]
+
+
+async def test_the_peer_is_known_to_the_kernel() -> None:
+    from fleetd import peer
+
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    with ours, theirs:
+        caller = peer.caller_of(ours)
+        assert (caller.kind, caller.uid, caller.pid) == ("client", os.getuid(), os.getpid())
+        assert not peer.is_gone(ours)
+        theirs.shutdown(socket.SHUT_WR)
+        assert not peer.is_gone(ours)
+        theirs.close()
+        assert peer.is_gone(ours)
