@@ -134,7 +134,7 @@ def load(env: Mapping[str, str] = os.environ) -> Loaded:
     """Read file and environment; raises ConfigError for a value that cannot stand."""
     file = paths.config_path(env)
     tree = _read_file(file)
-    origins = {key: f"file {file}" for key in flatten(tree)}
+    origins = dict.fromkeys(flatten(tree), f"file {file}")
     _convert(tree, f"in {file}")
     for variable, where in _ENVIRONMENT.items():
         if text := env.get(variable):

@@ -20,7 +20,7 @@ BACKLOG = 1_024
 LOCK_NAME = "fleetd.lock"
 
 
-class AlreadyRunning(Exception):  # noqa: N818 - not an error of ours
+class AlreadyRunning(Exception):
     """Another process serves this socket; the text says which, if that is known."""
 
 

@@ -20,7 +20,7 @@ from .domain.copies import (
 )
 from .domain.tx import RemoveBackup, WriteBackup
 from .store.backups import Backups
-from .wire.errors import FleetError, NotFound
+from .wire.errors import FleetError, NotFound, Storage, Unavailable
 
 T = TypeVar("T")
 Work = WriteBackup | RemoveBackup
@@ -94,6 +94,8 @@ class Outbox:
             log.debug("Nothing left to do for %s", work.checkpoint_id)
         except FleetError as error:
             log.warning("The files are behind the database: %s", error.message)
+            if isinstance(error, Storage | Unavailable):
+                self._try_again(work)
         finally:
             event = self._attempted.pop(work.checkpoint_id, None)
             if event is not None:

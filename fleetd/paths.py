@@ -11,7 +11,7 @@ APP = "fleet"
 SOCKET_PATH_MAX = 103 if sys.platform == "darwin" else 107
 
 
-class PathRefused(Exception):  # noqa: N818 - a refusal is not always an error of ours
+class PathRefused(Exception):
     """A path cannot be used; the text says why and what to do."""
 
 

@@ -46,7 +46,7 @@ def find(tx: Tx, noun: str, record_id: str) -> Row:
     row = tx.one(f"SELECT * FROM {table} WHERE id = :id", id=record_id)
     if row is not None:
         return row
-    if _SHORT.match(record_id):
+    if noun in _PREFIXES and _SHORT.match(record_id):
         return _find_by_prefix(tx, noun, record_id)
     raise missing(noun, record_id)
 

@@ -118,6 +118,6 @@ def list_locks(tx: Tx, request: LockList, ctx: Context) -> LockPage:
             for row in rows
             if mission_id in (None, row["mission_id"])
             and request.held_by in (None, row["held_by"])
-            and path in (None, row["normalized_path"])
+            and (path is None or path in (row["normalized_path"], row["file"]))
         ]
     )

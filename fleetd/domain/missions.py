@@ -222,7 +222,7 @@ def current_row(tx: Tx, cwd: str | None) -> Row | None:
     """Find the current mission (source: behaviour, Missions and progress).
 
     The mission in progress whose project directory contains ``cwd``, the most recently active
-    first; else the only one in progress; else None. Raises InvalidParams when several are in
+    first; else the only one in progress; else None. Raises InvalidState when several are in
     progress and none is this directory's.
     """
     rows = tx.all(
@@ -234,13 +234,12 @@ def current_row(tx: Tx, cwd: str | None) -> Row | None:
             if row["project_dir"] and _contains(row["project_dir"], cwd):
                 return row
     if len(rows) > 1:
-        raise InvalidParams(
+        raise InvalidState(
             f"{len(rows)} missions are in progress and none belongs to this directory: "
             + ", ".join(f"{row['id']} ({row['title']})" for row in rows[:5])
             + (", ..." if len(rows) > 5 else "")
             + ".",
             hint="Use --mission <id> to specify.",
-            field="mission_id",
             candidates=[{"id": row["id"], "title": row["title"]} for row in rows[:20]],
         )
     return rows[0] if rows else None

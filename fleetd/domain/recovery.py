@@ -46,7 +46,7 @@ def _restore(tx: Tx, request: RecoveryRestore, ctx: Context) -> RestoreResult:
     checkpoint = choose(tx, ctx, request, ledger)
     mission = find(tx, "mission", checkpoint.mission_id)
     _reopen(tx, ctx, mission, checkpoint, rewind=request.rewind)
-    takeover.note_dead(tx, ctx)
+    takeover.note_dead(tx, ctx, mission["id"], request.take_over_from)
     _warn_if_done_before(tx, mission, checkpoint, ledger)
     undo_id = _keep_undo(tx, ctx, mission, checkpoint, request.requested_by)
     scope = Scope(

@@ -20,37 +20,60 @@ class Process(Record, frozen=True, kw_only=True):
     started: str | None
 
 
-class Processes(Record, frozen=True, kw_only=True):
-    """The processes that agents registered with."""
+class Surroundings(Record, frozen=True, kw_only=True):
+    """What to look at outside the store: the project, and the processes of its agents."""
 
+    project_dir: str | None
     processes: list[Process]
 
 
-class ProcessesGet(Query[Processes], frozen=True):
-    """Ask which processes should be alive; not on the wire."""
+class SurroundingsGet(Query[Surroundings], frozen=True):
+    """Ask what to look at before a recovery; not on the wire."""
+
+    mission_id: str | None = None
+    checkpoint_id: str | None = None
+    agent_id: str | None = None
 
 
 @handler
-def processes(tx: Tx, request: ProcessesGet, ctx: Context) -> Processes:
-    """Return the processes of agents that neither left nor were lost."""
+def surroundings(tx: Tx, request: SurroundingsGet, ctx: Context) -> Surroundings:
+    """Return the project a request is about, and the processes that should be alive."""
     rows = tx.all(
         "SELECT id, pid, pid_started FROM agents WHERE pid IS NOT NULL"
         " AND status IN ('active', 'waiting', 'idle') ORDER BY id"
     )
-    return Processes(
+    return Surroundings(
+        project_dir=_project_dir(tx, request),
         processes=[
             Process(agent_id=row["id"], pid=row["pid"], started=row["pid_started"]) for row in rows
-        ]
+        ],
     )
 
 
-def note_dead(tx: Tx, ctx: Context) -> None:
-    """Mark those agents lost whose processes are known to be gone."""
+def _project_dir(tx: Tx, request: SurroundingsGet) -> str | None:
+    """Return the project directory of the mission that a request leads to, if it leads to one."""
+    of_checkpoint = "JOIN checkpoints c ON c.mission_id = m.id WHERE c.id = :id"
+    of_agent = "JOIN agents a ON a.mission_id = m.id WHERE a.id = :id"
+    ways = (
+        ("WHERE m.id = :id", request.mission_id),
+        (of_checkpoint, request.checkpoint_id),
+        (of_agent, request.agent_id),
+    )
+    found = (
+        tx.value(f"SELECT m.project_dir FROM missions m {where}", id=record_id)
+        for where, record_id in ways
+        if record_id
+    )
+    return next((directory for directory in found if directory), None)
+
+
+def note_dead(tx: Tx, ctx: Context, mission_id: str, also: str | None) -> None:
+    """Mark a mission's agents lost whose processes are known to be gone; ``also`` one more."""
     for agent_id in sorted(ctx.facts.dead_agents):
         row = tx.one(
             "SELECT * FROM agents WHERE id = :id AND status NOT IN ('lost', 'gone')", id=agent_id
         )
-        if row is not None:
+        if row is not None and (row["mission_id"] == mission_id or row["id"] == also):
             mark_lost(tx, ctx, row, f"process {row['pid']} is gone")
 
 

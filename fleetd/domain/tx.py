@@ -52,7 +52,12 @@ class Tx:
 
     def __init__(self, execute: Execute) -> None:
         self._execute = execute
-        self.effects: list[Effect] = []
+        self._effects: dict[Effect, None] = {}
+
+    @property
+    def effects(self) -> list[Effect]:
+        """Return what is to be done after COMMIT, in order, each once."""
+        return list(self._effects)
 
     def all(self, sql: str, /, **params: Any) -> list[Row]:
         """Return every row of a query, as dicts."""
@@ -74,20 +79,19 @@ class Tx:
 
     def after_commit(self, effect: Effect) -> None:
         """Have something done once this transaction is on disk, and only then."""
-        if effect not in self.effects:
-            self.effects.append(effect)
+        self._effects[effect] = None
 
     @contextmanager
     def rehearsal(self) -> Iterator[None]:
         """Undo everything that happens inside, also when nothing fails."""
-        effects = len(self.effects)
+        effects = self._effects.copy()
         self._execute("SAVEPOINT rehearsal", {})
         try:
             yield
         finally:
             self._execute("ROLLBACK TO rehearsal", {})
             self._execute("RELEASE rehearsal", {})
-            del self.effects[effects:]
+            self._effects = effects
 
 
 Rule = Callable[[Tx], Any]

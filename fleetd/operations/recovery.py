@@ -4,11 +4,11 @@ import msgspec
 
 from .. import places, processes
 from ..domain.context import Caller, Facts
-from ..domain.takeover import ProcessesGet
+from ..domain.takeover import SurroundingsGet
 from ..engine import Engine, operation
 from ..wire.errors import Corrupt, FleetError, NotFound
 from ..wire.model import RestoreResult
-from ..wire.requests import MissionGet, RecoveryContextGet, RecoveryRestore
+from ..wire.requests import RecoveryContextGet, RecoveryRestore
 from ..wire.requests.recovery import Briefing
 from .checkpoints import heal
 
@@ -20,7 +20,7 @@ async def restore(engine: Engine, request: RecoveryRestore, caller: Caller) -> R
     When both copies of the newest one are damaged, the one before it is used, with a warning;
     a checkpoint that was named is never replaced by another.
     """
-    facts = await _facts(engine, request.cwd, request.mission_id)
+    facts = await _facts(engine, request)
     unreadable: set[str] = set()
     healed_warnings: list[str] = []
     while True:
@@ -52,14 +52,15 @@ def _damaged(request: RecoveryRestore, error: FleetError) -> str | None:
 @operation
 async def context(engine: Engine, request: RecoveryContextGet, caller: Caller) -> Briefing:
     """Brief without restoring, with what Git says about the project."""
-    facts = await _facts(engine, request.cwd, request.mission_id)
+    facts = await _facts(engine, request)
     return await engine.execute(request, caller, facts)
 
 
-async def _facts(engine: Engine, cwd: str | None, mission_id: str | None) -> Facts:
-    running = await engine.execute(ProcessesGet())
-    dead = frozenset(p.agent_id for p in running.processes if not processes.same(p.pid, p.started))
-    directory = cwd
-    if mission_id:
-        directory = (await engine.execute(MissionGet(mission_id))).project_dir or cwd
+async def _facts(engine: Engine, request: RecoveryRestore | RecoveryContextGet) -> Facts:
+    """Gather what the rules may not look at: which agents are dead, and what Git says."""
+    near = await engine.execute(
+        SurroundingsGet(request.mission_id, request.checkpoint_id, request.agent_id)
+    )
+    dead = frozenset(p.agent_id for p in near.processes if not processes.same(p.pid, p.started))
+    directory = near.project_dir or request.cwd
     return Facts(dead_agents=dead, repository=await places.repository(directory))

@@ -8,6 +8,7 @@ import apsw
 
 from .. import __version__
 from ..domain.context import Caller
+from ..domain.copies import OutboxGet
 from ..domain.overview import OverviewGet
 from ..engine import Engine, operation
 from ..wire.base import PROTOCOL
@@ -95,7 +96,7 @@ async def health(engine: Engine, request: SystemHealth, caller: Caller) -> Healt
     ):
         answer = await use(lambda tx: tx.value("SELECT 1"))
         checks.append(Check(name=name, ok=answer == 1, detail="answers"))
-    backlog = (await engine.execute(OverviewGet())).backup_backlog
+    backlog = len((await engine.execute(OutboxGet())).unwritten)
     checks.append(
         Check(name="backups", ok=True, detail=f"{backlog} checkpoints wait for their file")
     )

@@ -132,7 +132,9 @@ class Store:
         self._upkeep.stop()
         self._reader_connection.close()
         if self.failure is None:
-            self._writer_connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            # What cannot be copied back now stays in the WAL, and is read from there next time.
+            with contextlib.suppress(apsw.Error):
+                self._writer_connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         self._writer_connection.close()
 
 

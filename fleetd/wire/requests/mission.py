@@ -104,7 +104,7 @@ class CurrentMission(Record, frozen=True, kw_only=True):
 class MissionCurrent(Query[CurrentMission], frozen=True):
     """The mission in progress whose project directory contains ``cwd``, else the only one.
 
-    Several candidates are ``invalid_params`` and listed in ``data.candidates``.
+    Several candidates are ``invalid_state`` and listed in ``data.candidates``.
     """
 
     method: ClassVar[str] = "mission.current"
