@@ -1,0 +1,96 @@
+"""What every test may use: a fleet in this process, a daemon in its own, and clients of it."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import fleetd
+from fleetctl.client import Client
+from tests.fleet import Fleet, opened
+from tests.processes import Daemon, agent_process
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+    """Open an engine on real files, with a clock that the test sets."""
+    async with opened(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return a home directory where nothing is; the current directory is a project in it.
+
+    It lies in a directory with a short name: a socket's path must fit into 107 bytes.
+    """
+    directory = Path(tempfile.mkdtemp(prefix="fleet-")).resolve()
+    _enter(directory, monkeypatch)
+    yield directory
+    monkeypatch.undo()
+    shutil.rmtree(directory)
+
+
+def _enter(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith(("FLEET_", "FLIGHTLINE_"))]:
+        monkeypatch.delenv(name)
+    for name, directory in (
+        ("HOME", "home"),
+        ("XDG_RUNTIME_DIR", "run"),
+        ("XDG_DATA_HOME", "data"),
+        ("XDG_STATE_HOME", "state"),
+        ("XDG_CONFIG_HOME", "config"),
+    ):
+        (home / directory).mkdir(mode=0o700)
+        monkeypatch.setenv(name, str(home / directory))
+    monkeypatch.setenv("FLEET_SOCKET", str(home / "run" / "d.sock"))
+    monkeypatch.setenv("FLEET_DB_PATH", str(home / "data" / "squawk.db"))
+    monkeypatch.setenv("FLIGHTLINE_DIR", str(home / "flightline"))
+    monkeypatch.setenv("PYTHONPATH", str(Path(fleetd.__file__).parents[1]))
+    (home / "project").mkdir()
+    monkeypatch.chdir(home / "project")
+
+
+@pytest.fixture
+def daemon(home: Path) -> Iterator[Daemon]:
+    """Run a daemon; it must end with status 0."""
+    running = Daemon(socket=home / "run" / "d.sock", log=home / "daemon.log")
+    running.start()
+    try:
+        yield running
+    finally:
+        if running.process is not None:
+            running.stop()
+
+
+@pytest.fixture
+def connect(daemon: Daemon) -> Iterator[Callable[[], Client]]:
+    """Return a function that opens one more connection to the daemon."""
+    clients: list[Client] = []
+
+    def client() -> Client:
+        clients.append(Client(daemon.socket))
+        return clients[-1]
+
+    yield client
+    for each in clients:
+        each.close()
+
+
+@pytest.fixture
+def mortal() -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
+    """Return a function that starts a process which may be killed; none outlives the test."""
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def start() -> subprocess.Popen[bytes]:
+        processes.append(agent_process())
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()

@@ -1,0 +1,220 @@
+"""An engine on real files with a clock that a test sets, and short ways to make things happen."""
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+import msgspec
+import trio
+
+from fleetd.config import Config, Loaded, Paths
+from fleetd.domain.context import Caller
+from fleetd.engine import Engine, random_id
+from fleetd.service import open_engine
+from fleetd.wire.base import Request
+from fleetd.wire.model import Checkpoint, Event, Lock, Message, Mission, RestoreResult, Sortie
+from fleetd.wire.requests import (
+    AgentRegister,
+    CheckpointCreate,
+    CheckpointList,
+    EventList,
+    LockAcquire,
+    LockList,
+    MessageSend,
+    MissionCreate,
+    MissionGet,
+    MissionStart,
+    RecoveryRestore,
+    SortieComplete,
+    SortieList,
+    SortieProgress,
+    SortieStart,
+)
+from fleetd.wire.requests.mission import NewSortie
+from fleetd.wire.times import iso, to_ms
+
+R = TypeVar("R")
+NOON = to_ms("2026-01-05T12:00:00.000Z")
+SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
+
+
+class Clock:
+    """A wall clock that stands still until a test moves it.
+
+    ``follow_trio`` lets it run with trio's own, virtual or not, for tests in which somebody waits.
+    """
+
+    def __init__(self, ms: int = NOON) -> None:
+        self.ms = ms
+        self._since: float | None = None
+
+    def __call__(self) -> int:
+        passed = 0 if self._since is None else round((trio.current_time() - self._since) * 1000)
+        return self.ms + passed
+
+    def pass_by(self, ms: int) -> None:
+        self.ms += ms
+
+    def follow_trio(self) -> None:
+        self._since = trio.current_time()
+
+    @property
+    def now(self) -> str:
+        return iso(self())
+
+
+class Fleet:
+    """Drives an engine with the requests of the protocol and looks at what it stored."""
+
+    def __init__(self, engine: Engine, clock: Clock, project: Path) -> None:
+        self.engine = engine
+        self.clock = clock
+        self.project = project
+        self.database = engine.config.database
+        self.checkpoints = engine.config.checkpoints
+        self._caller = Caller(kind="client", uid=os.getuid(), pid=os.getpid())
+
+    async def do(self, request: Request[R]) -> R:
+        """Perform a request as a client would have it performed."""
+        return await self.engine.perform(request, self._caller)
+
+    async def mission(
+        self, sorties: int = 4, *, title: str = "Implementing authentication", start: bool = True
+    ) -> Mission:
+        """Make a mission of sorties ``S0``, ``S1``, ..., each with a file of its own."""
+        new = [NewSortie(f"S{n}", files=[f"src/{n}.py"]) for n in range(sorties)]
+        made = await self.do(MissionCreate(title, project_dir=str(self.project), sorties=new))
+        return await self.do(MissionStart(made.id)) if start else made
+
+    async def again(self, mission: Mission) -> Mission:
+        return await self.do(MissionGet(mission.id))
+
+    async def sorties(self, mission: Mission) -> list[Sortie]:
+        return (await self.do(SortieList(mission.id))).sorties
+
+    async def agents(self, mission: Mission, *names: str) -> None:
+        """Register agents of a mission; one named dispatch… is the dispatch."""
+        for name in names:
+            role = "dispatch" if name.startswith("dispatch") else "specialist"
+            await self.do(AgentRegister(name, role, mission_id=mission.id))
+
+    async def work(
+        self, mission: Mission, position: int, agent: str, percent: int = 50, notes: str = "Working"
+    ) -> Sortie:
+        """Let an agent begin the sortie at a position and report progress on it."""
+        sortie = (await self.sorties(mission))[position]
+        await self.do(SortieStart(sortie.id, agent))
+        return await self.do(SortieProgress(sortie.id, percent, notes))
+
+    async def complete(self, mission: Mission, *positions: int) -> None:
+        sorties = await self.sorties(mission)
+        for position in positions:
+            await self.do(SortieComplete(sorties[position].id))
+
+    async def lock(self, mission: Mission, file: str, agent: str, **options: Any) -> Lock:
+        return await self.do(LockAcquire(file, agent, mission_id=mission.id, **options))
+
+    async def locks(self, mission: Mission | None = None) -> list[Lock]:
+        request = LockList(mission_id=mission.id if mission else None)
+        return (await self.do(request)).locks
+
+    async def write(
+        self, mission: Mission, to: Iterable[str], subject: str = "Review", **options: Any
+    ) -> Message:
+        sender = options.pop("sender", "dispatch-1")
+        return await self.do(
+            MessageSend(sender, list(to), subject, mission_id=mission.id, **options)
+        )
+
+    async def checkpoint(
+        self, mission: Mission, note: str | None = None, **more: Any
+    ) -> Checkpoint:
+        """Take a checkpoint by hand."""
+        return await self.do(CheckpointCreate(mission.id, trigger_details=note, **more))
+
+    async def checkpoint_ids(self, mission: Mission, trigger: Any = None) -> list[str]:
+        """Return the ids of a mission's checkpoints, newest first."""
+        page = await self.do(CheckpointList(mission.id, trigger=trigger, limit=1_000))
+        return [summary.id for summary in page.checkpoints]
+
+    async def restore(self, checkpoint: Checkpoint | None = None, **more: Any) -> RestoreResult:
+        named = {"checkpoint_id": checkpoint.id} if checkpoint else {}
+        return await self.do(RecoveryRestore(**named, **more))
+
+    async def events(self, mission: Mission | None = None, kind: str | None = None) -> list[Event]:
+        """Return every event there is, of a mission or a type."""
+        found: list[Event] = []
+        mission_id, position = mission.id if mission else None, 0
+        while True:
+            request = EventList(mission_id, kind, since=position, limit=1_000)
+            page = await self.do(request)
+            found += page.events
+            if len(page.events) < 1_000:
+                return found
+            position = page.position
+
+    def sql(self, statement: str, **values: Any) -> list[dict[str, Any]]:
+        """Run a statement on the database behind the engine's back."""
+        connection = apsw.Connection(str(self.database))
+        try:
+            connection.set_busy_timeout(5_000)
+            cursor = connection.execute(statement, values)
+            rows: list[dict[str, Any]] = []
+            for row in cursor:
+                names = [column[0] for column in cursor.get_description()]
+                rows.append(dict(zip(names, row, strict=True)))
+            return rows
+        finally:
+            connection.close()
+
+    def dump(self, *without: str) -> dict[str, list[dict[str, Any]]]:
+        """Return every row of every table."""
+        tables = self.sql("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
+        return {
+            table["name"]: self.sql(f"SELECT * FROM {table['name']} ORDER BY 1, 2")
+            for table in tables
+            if table["name"] not in without
+        }
+
+    def files(self) -> dict[str, bytes | str]:
+        """Return every file below the directory of checkpoints; a symlink as its target."""
+        return {
+            str(path.relative_to(self.checkpoints)): (
+                os.readlink(path) if path.is_symlink() else path.read_bytes()
+            )
+            for path in sorted(self.checkpoints.rglob("*"))
+            if path.is_symlink() or path.is_file()
+        }
+
+    def file_of(self, checkpoint: Checkpoint) -> Path:
+        return self.checkpoints / checkpoint.mission_id / f"{checkpoint.id}.json"
+
+
+def settings(root: Path, **changes: Any) -> Loaded:
+    """Return the settings of an engine below ``root``; ``changes`` are whole sections."""
+    places = Paths(
+        database=str(root / "data" / "squawk.db"),
+        checkpoints=str(root / ".flightline" / "checkpoints"),
+        socket=str(root / "s"),
+    )
+    return Loaded(msgspec.structs.replace(Config(), paths=places, **changes), {}, root / "c.toml")
+
+
+@asynccontextmanager
+async def opened(
+    root: Path,
+    *,
+    clock: Clock | None = None,
+    new_id: Callable[[str], str] = random_id,
+    **changes: Any,
+) -> AsyncIterator[Fleet]:
+    """Open a fleet below ``root``, again if it was open before."""
+    clock = clock or Clock()
+    project = root / "project"
+    project.mkdir(exist_ok=True)
+    loaded = settings(root, **changes)
+    async with open_engine(loaded, clock=clock, new_id=new_id, inline=True) as engine:
+        yield Fleet(engine, clock, project.resolve())

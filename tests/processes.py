@@ -1,0 +1,100 @@
+"""The product as processes of its own: the daemon, and the command line; must not know rules."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fleetctl.client import Client
+from fleetd.wire.errors import Unavailable
+
+READY_S = 20
+EXIT_S = 20
+
+
+@dataclass
+class Result:
+    """What a command left behind."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Return stdout, which must be exactly one JSON document."""
+        return json.loads(self.out)
+
+    def id(self, prefix: str) -> str:
+        """Return the first id of a kind in the output."""
+        found = re.search(rf"\b{prefix}-[0-9a-f]{{8}}\b", self.out)
+        assert found, f"no {prefix} id in {self.out!r} ({self.err!r})"
+        return found[0]
+
+
+@dataclass
+class Daemon:
+    """A fleetd process that a test may stop, kill and start again."""
+
+    socket: Path
+    log: Path
+    process: subprocess.Popen[bytes] | None = field(default=None)
+
+    def start(self) -> None:
+        """Start the daemon and wait until it answers."""
+        with self.log.open("ab") as log:
+            command = [sys.executable, "-m", "fleetd"]
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        deadline = time.monotonic() + READY_S
+        while True:
+            try:
+                with Client(self.socket) as client:
+                    client.call_raw("system.hello")
+                return
+            except Unavailable:
+                assert self.process.poll() is None, self.log.read_text()
+                assert time.monotonic() < deadline, self.log.read_text()
+                time.sleep(0.02)
+
+    def stop(self) -> None:
+        """Stop the daemon; it must leave in good order."""
+        assert self.process is not None
+        try:
+            self.process.send_signal(signal.SIGTERM)
+            assert self.process.wait(EXIT_S) == 0, self.log.read_text()
+        finally:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def kill(self) -> None:
+        """End the daemon with SIGKILL, so that it can finish nothing."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+        self.process = None
+
+
+def fleetctl(*argv: str, stdin: str | None = None, **options: Any) -> Result:
+    """Run a command as a process of its own, without a terminal."""
+    given: dict[str, Any] = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
+    done = subprocess.run(
+        [sys.executable, "-m", "fleetctl", *argv],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        **given,
+        **options,
+    )
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+def agent_process() -> subprocess.Popen[bytes]:
+    """Start a process that stands for an agent; whoever calls this ends it."""
+    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
