@@ -4,6 +4,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -13,7 +14,6 @@ import msgspec
 from fleetd import paths
 from fleetd.wire.base import Mutation, Request, result_type
 from fleetd.wire.errors import (
-    FleetError,
     Incompatible,
     InvalidParams,
     LimitExceeded,
@@ -29,6 +29,7 @@ NOT_RUNNING = "fleetd is not running. Start it with: systemctl --user start flee
 CONNECT_S = 5.0
 RECONNECT_S = 2.0
 REPLY_S = 120.0
+WAKE_S = 0.5
 REPLY_BYTES = 256 * 1024 * 1024
 
 R = TypeVar("R")
@@ -36,6 +37,13 @@ R = TypeVar("R")
 
 class ConnectionLost(Unavailable):
     """The daemon closed the connection before it answered; whether it acted is not known."""
+
+
+class TooSlow(LimitExceeded):
+    """The daemon did not answer in time."""
+
+    def __init__(self) -> None:
+        super().__init__("fleetd did not answer in time.", hint="Look at its log, then try again.")
 
 
 class _Error(msgspec.Struct):
@@ -113,11 +121,14 @@ class Client:
 
         Raises ConnectionLost when the daemon goes away.
         """
-        self._socket.settimeout(None)
+        # A signal that comes just before the system call does not interrupt it: with a timeout,
+        # Ctrl-C is heard a moment later instead of at the next event.
+        self._socket.settimeout(WAKE_S)
         while True:
             while self._events:
                 yield self._events.popleft()
-            self._take(self._receive())
+            with suppress(TooSlow):
+                self._take(self._receive())
 
     def _open(self, deadline: float) -> None:
         self._lines = LineDecoder(REPLY_BYTES)
@@ -156,7 +167,7 @@ class Client:
         try:
             self._socket.sendall(line)
         except TimeoutError as error:
-            raise _too_slow() from error
+            raise TooSlow from error
         except (BrokenPipeError, ConnectionResetError):
             # A daemon that refused the line says why before it closes: go on to read that.
             return
@@ -168,7 +179,7 @@ class Client:
                     raise ConnectionLost("fleetd closed the connection before it answered.")
                 self._lines.feed(data)
         except TimeoutError as error:
-            raise _too_slow() from error
+            raise TooSlow from error
         except ConnectionResetError as error:
             raise ConnectionLost("fleetd closed the connection before it answered.") from error
         except FrameTooLong as error:
@@ -195,10 +206,6 @@ def connect(*, connect_s: float = CONNECT_S) -> Client:
             str(error), hint="A socket path must fit the kernel's limit."
         ) from error
     return Client(path, connect_s=connect_s)
-
-
-def _too_slow() -> FleetError:
-    return LimitExceeded("fleetd did not answer in time.", hint="Look at its log, then try again.")
 
 
 def _decode(data: bytes | msgspec.Raw, kind: Any) -> Any:

@@ -5,7 +5,7 @@ import sys
 from fleetd.wire.errors import FleetError, InvalidParams
 
 
-class Cancelled(FleetError):  # noqa: N818 - a no is not an error
+class Cancelled(FleetError):
     """The person said no; the message is what is printed, without ``Error:``."""
 
     code = -32000

@@ -86,6 +86,16 @@ def test_without_an_active_mission_it_says_how_to_name_one(run, daemon):
     )
 
 
+def test_warnings_go_to_stderr(done, daemon):
+    sorties = [{"title": f"Sortie {n}"} for n in range(101)]
+    large = done("call", "mission.create", json.dumps({"title": "Large", "sorties": sorties}))
+
+    result = done("checkpoint", "--mission", large.json["id"], "--json")
+
+    assert len(result.json["sorties"]) == 101
+    assert result.err.startswith("Warning: ")
+
+
 def test_an_unknown_mission_is_not_found(run, daemon):
     result = run("checkpoint", "--mission", "msn-00000000")
 

@@ -69,6 +69,15 @@ def test_events_by_type_mission_position_and_number(done, mission):
     assert done("events", "--since", str(everything[-1]["seq"])).out == "No events found.\n"
 
 
+def test_the_newest_of_many_events_are_found(done, daemon):
+    sorties = [{"title": f"Sortie {n}"} for n in range(1_100)]
+    done("call", "mission.create", json.dumps({"title": "Large", "sorties": sorties}))
+
+    newest = done("events", "--type", "sortie_created", "--limit", "2", "--json").json
+
+    assert [event["data"]["title"] for event in newest] == ["Sortie 1098", "Sortie 1099"]
+
+
 def test_follow_goes_on_after_the_daemon_was_restarted(done, daemon, follow):
     done("mission", "create", "Before")
     process = follow("--since", "0", "--json", "--type", "mission_created", "--limit", "2")

@@ -66,6 +66,24 @@ def test_a_stale_mission_is_announced_and_briefed(done, stale, answer):
     assert "\n--- Recovery Context ---\n## Recovery Context\n" in result.out
 
 
+def test_a_stale_mission_may_be_named(done, stale, mission):
+    result = done("resume", "--mission", mission, "--yes")
+
+    assert result.out.startswith("Found stale mission: Test\n")
+    assert f"Checkpoint: {stale} (0%)" in result.out
+
+
+def test_a_recovery_that_the_rules_forbid_says_what_failed(run, done, mission):
+    checkpoint = done("checkpoint").id("chk")
+    done("mission", "cancel", "--reason", "Enough")
+
+    result = run("resume", "--checkpoint", checkpoint, "--yes")
+
+    assert result.status == 1
+    assert result.err.startswith("Error: Failed to restore from checkpoint: ")
+    assert done("mission", "show", mission, "--json").json["status"] == "cancelled"
+
+
 def test_a_mission_that_is_not_silent_is_resumed_without_being_called_stale(done, mission):
     done("checkpoint")
 

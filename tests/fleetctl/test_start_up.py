@@ -10,9 +10,10 @@ HEAVY = ("trio", "jsonrpcserver", "apsw", "rich", "asyncio", "platformdirs", "to
 
 LIST_MODULES = """
 import sys
+before = set(sys.modules)
 from fleetctl.__main__ import main
 status = main(sys.argv[1:])
-print(*sys.modules, sep="\\n", file=sys.stderr)
+print(*(set(sys.modules) - before), sep="\\n", file=sys.stderr)
 sys.exit(status)
 """
 
