@@ -1,0 +1,1 @@
+"""What is measured, as tables; not part of the installed package."""

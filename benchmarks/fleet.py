@@ -1,0 +1,124 @@
+"""A fleetd process of the benchmark's own, and missions in it; must not measure anything."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fleetctl.client import Client
+from fleetd.wire.errors import Unavailable
+
+ROOT = Path(__file__).parents[1]
+READY_S = 20.0
+EXIT_S = 15.0
+BACKUP_S = 10.0
+AGENTS = ("dispatch", "specialist-1", "specialist-2", "specialist-3")
+
+
+class Fleet:
+    """A running daemon with a client. Calls carry no idempotency key, as a tool's would not."""
+
+    def __init__(self, directory: Path, socket: Path, env: dict[str, str]) -> None:
+        self.directory = directory
+        self.socket = socket
+        self.env = env
+        self.client = Client(socket)
+
+    def call(self, method: str, **params: Any) -> Any:
+        """Call a method and return its result as plain data."""
+        return self.client.call_raw(method, params)
+
+    def mission(self, sorties: int, project_dir: Path | None = None) -> str:
+        """Start a mission whose sorties are spread over the agents; return its id."""
+        wanted = [
+            {
+                "title": f"Port module {number} to the new API",
+                "description": "Keep the old entry points until every caller has moved.",
+                "files": [f"src/module_{number}.py", f"tests/test_module_{number}.py"],
+                "assigned_to": AGENTS[number % len(AGENTS)],
+            }
+            for number in range(sorties)
+        ]
+        place = {"project_dir": str(project_dir)} if project_dir else {}
+        made = self.call("mission.create", title="Port the tree", sorties=wanted, **place)
+        self.call("mission.start", mission_id=made["id"])
+        return str(made["id"])
+
+    def checkpoint(self, mission_id: str, *, wait: bool) -> str:
+        """Take a checkpoint, waiting for its file or not; return its id."""
+        taken = self.call("checkpoint.create", mission_id=mission_id, wait_for_backup=wait)
+        return str(taken["id"])
+
+    def settle(self) -> None:
+        """Wait until every checkpoint's file is written, so that nothing shares the disk."""
+        deadline = time.monotonic() + BACKUP_S
+        while self.call("system.status")["backup_backlog"]:
+            if time.monotonic() > deadline:
+                raise TimeoutError("fleetd does not write its checkpoint files; look at its log")
+            time.sleep(0.001)
+
+
+@contextmanager
+def running(directory: Path) -> Iterator[Fleet]:
+    """Run a daemon whose every path lies in ``directory``; only its socket may lie elsewhere."""
+    with tempfile.TemporaryDirectory(prefix="fleetd-") as short:
+        socket = Path(short) / "run" / "d.sock"
+        env = _environment(directory, socket)
+        with (directory / "fleetd.log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "fleetd"], env=env, stdout=log, stderr=log
+            )
+        try:
+            _wait_until_ready(process, socket, directory / "fleetd.log")
+            fleet = Fleet(directory, socket, env)
+            try:
+                yield fleet
+            finally:
+                fleet.client.close()
+        finally:
+            _stop(process)
+
+
+def _environment(directory: Path, socket: Path) -> dict[str, str]:
+    """Return an environment in which nothing of the user's own fleet is found."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("FLEET_", "FLIGHTLINE_", "XDG_"))
+    }
+    return kept | {
+        "HOME": str(directory),
+        "PYTHONPATH": str(ROOT),
+        "FLEET_SOCKET": str(socket),
+        "FLEET_DB_PATH": str(directory / "squawk.db"),
+        "FLIGHTLINE_DIR": str(directory / "flightline"),
+        "FLEET_CONFIG": str(directory / "config.toml"),
+    }
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], socket: Path, log: Path) -> None:
+    deadline = time.monotonic() + READY_S
+    while True:
+        try:
+            with Client(socket) as client:
+                client.call_raw("system.hello")
+            return
+        except Unavailable:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"fleetd did not start:\n{log.read_text()}") from None
+            time.sleep(0.02)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(EXIT_S)
+    finally:
+        process.kill()
+        process.wait()

@@ -1,0 +1,88 @@
+"""Parts of the daemon on their own, in this process: counting progress, writing a backup file."""
+
+from collections.abc import Iterator
+
+import apsw
+import msgspec
+
+from fleetd.domain.content import to_file
+from fleetd.domain.progress import passed, percent, recount
+from fleetd.domain.tx import Tx
+from fleetd.store.backups import Backups
+from fleetd.store.commit import executor
+from fleetd.store.migrate import schema
+from fleetd.wire.model import Checkpoint
+
+from .bench import Bench
+from .fleet import Fleet
+from .rows import Promise, Row
+
+# The table and the row that writers write: an event's, without its indexes.
+EVENT = "CREATE TABLE written (seq INTEGER PRIMARY KEY, type TEXT, n INTEGER, data TEXT)"
+WRITTEN = "INSERT INTO written (type, n, data) VALUES ('file_read', :n, '{\"n\":1}')"
+MISSION = "msn-00000001"
+NOW = "2026-01-05T12:00:00.000Z"
+
+
+def progress(bench: Bench) -> Iterator[Row]:
+    """Measure recounting a mission of 100 sorties and finding the milestones it has passed."""
+    connection = apsw.Connection(":memory:")
+    connection.execute(schema())
+    tx = Tx(executor(connection))
+    _fill(tx)
+
+    def calculate() -> int:
+        row = recount(tx, MISSION)
+        return passed(percent(row["completed_sorties"], row["total_sorties"]))
+
+    try:
+        yield bench.beside_fsync(
+            "progress of 100 sorties", calculate, runs=300, promise=Promise(p95_ms=1)
+        )
+    finally:
+        connection.close()
+
+
+def _fill(tx: Tx) -> None:
+    tx.run(
+        "INSERT INTO missions (id, title, created_at, updated_at) VALUES (:id, 'Port', :at, :at)",
+        id=MISSION,
+        at=NOW,
+    )
+    for number in range(100):
+        tx.run(
+            "INSERT INTO sorties (id, mission_id, position, title, status, priority, created_at,"
+            " updated_at) VALUES (:id, :mission, :n, 'Port it', :status, 'medium', :at, :at)",
+            id=f"srt-{number:08x}",
+            mission=MISSION,
+            n=number,
+            status="completed" if number % 2 else "pending",
+            at=NOW,
+        )
+
+
+def backup_files(bench: Bench, fleet: Fleet) -> Iterator[Row]:
+    """Measure writing the file of a typical checkpoint, with every fsync and its latest.json."""
+    for sorties in (4, 20):
+        checkpoint_id = fleet.checkpoint(fleet.mission(sorties), wait=True)
+        content = fleet.call("checkpoint.get", checkpoint_id=checkpoint_id)
+        checkpoint = msgspec.convert(content, Checkpoint)
+        yield _writing(bench, checkpoint, sorties)
+
+
+def _writing(bench: Bench, checkpoint: Checkpoint, sorties: int) -> Row:
+    backups = Backups(bench.directory / "backups")
+    written = [0]
+
+    def write() -> None:
+        written[0] += 1
+        name = f"chk-{written[0]:08x}"
+        backups.write(checkpoint.mission_id, name, to_file(checkpoint), name)
+
+    return bench.beside_fsync(
+        f"backup file, {sorties} sorties",
+        write,
+        runs=100,
+        promise=Promise(spec_p95_ms=200, size_bytes=100_000),
+        size_bytes=len(to_file(checkpoint)),
+    )

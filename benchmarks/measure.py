@@ -1,0 +1,63 @@
+"""Timing an operation beside its reference, in bounds of count and time; knows no fleetd."""
+
+import time
+from collections.abc import Callable
+
+import msgspec
+
+Operation = Callable[[], object]
+# Fewer would make a percentile a matter of luck; the budget of time gives way to this.
+AT_LEAST = 3
+
+
+class Samples(msgspec.Struct):
+    """How long each run of an operation took, in ms."""
+
+    times_ms: list[float] = []
+
+    def percentile(self, percent: float) -> float:
+        """Return the time that ``percent`` per cent of the runs did not exceed."""
+        ordered = sorted(self.times_ms)
+        return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
+
+    @property
+    def p50(self) -> float:
+        """Return the median."""
+        return self.percentile(50)
+
+    @property
+    def p95(self) -> float:
+        """Return the time that only every twentieth run exceeds."""
+        return self.percentile(95)
+
+
+def timed(operation: Operation) -> float:
+    """Run an operation once and return how long it took, in ms."""
+    begun = time.perf_counter()
+    operation()
+    return (time.perf_counter() - begun) * 1_000
+
+
+def alternate(
+    operation: Operation,
+    reference: Operation,
+    *,
+    count: int,
+    budget_s: float,
+    settle: Operation | None = None,
+) -> tuple[Samples, Samples]:
+    """Time an operation and its reference in turn: ``count`` times, or until the budget is spent.
+
+    In turn, because the disk of a shared machine is not equally fast from one second to the next.
+    ``settle`` runs untimed after each operation and waits for what it left to do.
+    """
+    samples, beside = Samples(), Samples()
+    deadline = time.monotonic() + budget_s
+    while len(samples.times_ms) < count:
+        if time.monotonic() > deadline and len(samples.times_ms) >= AT_LEAST:
+            break
+        samples.times_ms.append(timed(operation))
+        if settle is not None:
+            settle()
+        beside.times_ms.append(timed(reference))
+    return samples, beside

@@ -1,0 +1,166 @@
+"""The paths that clients take, over a real socket to a real daemon, each timed from outside."""
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from .bench import Bench
+from .fleet import AGENTS, Fleet
+from .measure import Operation
+from .rows import Promise, Row
+
+LISTED_MISSIONS = 3
+# A mission keeps its newest 100 checkpoints, so that is what one can have.
+LISTED_EACH = 100
+
+
+def checkpoints(bench: Bench, fleet: Fleet) -> Iterator[Row]:
+    """Measure taking checkpoints of missions of three sizes."""
+    for sorties, ratio, runs in ((4, 2.5, 100), (100, 4, 100), (1_000, 25, 30)):
+        mission = fleet.mission(min(sorties, 50) if bench.quick else sorties)
+        yield bench.beside_fsync(
+            f"checkpoint.create, {sorties:,} sorties, file later",
+            _taking(fleet, mission, wait=False),
+            runs=runs,
+            promise=Promise(ratio=ratio),
+            settle=fleet.settle,
+        )
+    yield bench.beside_fsync(
+        "PERF-301: checkpoint.create with its file, 4 sorties",
+        _taking(fleet, fleet.mission(4), wait=True),
+        runs=100,
+        promise=Promise(spec_p95_ms=100),
+    )
+
+
+def _taking(fleet: Fleet, mission_id: str, *, wait: bool) -> Operation:
+    return lambda: fleet.checkpoint(mission_id, wait=wait)
+
+
+def recovery(bench: Bench, fleet: Fleet) -> Iterator[Row]:
+    """Measure recoveries that change each of 100 sorties and keep an undo checkpoint."""
+    restore = _restoring(fleet, missions=1 if bench.quick else 4)
+    yield bench.beside_fsync(
+        "PERF-302: recovery.restore, 100 sorties, all changed",
+        lambda: next(restore),
+        runs=100,
+        promise=Promise(ratio=8, spec_p95_ms=500),
+        settle=fleet.settle,
+    )
+    mission = fleet.mission(100)
+    fleet.checkpoint(mission, wait=True)
+    yield bench.beside_fsync(
+        "recovery.restore, 100 sorties, none changed",
+        lambda: fleet.call("recovery.restore", mission_id=mission),
+        runs=100,
+        promise=Promise(ratio=8, spec_p95_ms=500),
+        settle=fleet.settle,
+    )
+
+
+def recovery_with_git(bench: Bench, fleet: Fleet) -> Iterator[Row]:
+    """Measure a recovery whose briefing says what Git knows about the project."""
+    project = fleet.directory / "project"
+    project.mkdir()
+    subprocess.run(["git", "init", "--quiet", str(project)], check=True, env=fleet.env)
+    mission = fleet.mission(100, project)
+    fleet.checkpoint(mission, wait=True)
+    yield bench.beside_fsync(
+        "recovery.restore in a Git repository",
+        lambda: fleet.call("recovery.restore", mission_id=mission),
+        runs=30,
+        promise=Promise(spec_p95_ms=500),
+        settle=fleet.settle,
+    )
+
+
+def _restoring(fleet: Fleet, missions: int) -> Iterator[object]:
+    """Go back and forth between two checkpoints of each mission; each step is one recovery.
+
+    Every step leaves an undo checkpoint, so no mission takes more than its share of the steps:
+    a mission keeps 100 checkpoints.
+    """
+    pairs = [_two_states(fleet) for _ in range(missions)]
+    for early, late in itertools.cycle(pairs):
+        for checkpoint_id in (early, late):
+            yield fleet.call("recovery.restore", checkpoint_id=checkpoint_id, rewind=True)
+
+
+def _two_states(fleet: Fleet) -> tuple[str, str]:
+    """Take a checkpoint before and one after every sortie of a mission was begun."""
+    mission = fleet.mission(100)
+    for number, agent in enumerate(AGENTS):
+        file = str(fleet.directory / f"{mission}-{number}.py")
+        fleet.call("lock.acquire", file=file, agent_id=agent, mission_id=mission)
+    early = fleet.checkpoint(mission, wait=True)
+    for sortie in fleet.call("sortie.list", mission_id=mission)["sorties"]:
+        fleet.call("sortie.start", sortie_id=sortie["id"], agent_id=sortie["assigned_to"])
+    return early, fleet.checkpoint(mission, wait=True)
+
+
+def listing(bench: Bench, fleet: Fleet) -> Iterator[Row]:
+    """Measure a list of the newest of many checkpoints of 100 sorties each."""
+    missions = [fleet.mission(100) for _ in range(1 if bench.quick else LISTED_MISSIONS)]
+    for mission in missions:
+        for _ in range(bench.often(LISTED_EACH)):
+            fleet.checkpoint(mission, wait=False)
+    fleet.settle()
+    yield bench.beside_fsync(
+        f"checkpoint.list, 10 of {fleet.call('checkpoint.list')['total']}",
+        lambda: fleet.call("checkpoint.list", limit=10),
+        runs=300,
+        promise=Promise(p50_ms=1, spec_p95_ms=50),
+    )
+
+
+def small_requests(bench: Bench, fleet: Fleet) -> Iterator[Row]:
+    """Measure what agents do all day, one client at a time."""
+    mission = fleet.mission(4)
+    yield bench.beside_fsync(
+        "event.append, one client",
+        lambda: fleet.call("event.append", type="file_read", mission_id=mission, data={"n": 1}),
+        runs=500,
+        promise=Promise(ratio=1.8),
+    )
+    yield bench.beside_fsync(
+        "lock.acquire, then lock.release",
+        lambda: _lock(fleet, mission),
+        runs=200,
+    )
+    yield bench.beside_fsync(
+        "message.send, message.inbox, message.ack",
+        lambda: _letter(fleet, mission),
+        runs=200,
+    )
+    yield bench.beside_fsync(
+        "system.hello: a round trip without the store",
+        lambda: fleet.call("system.hello"),
+        runs=300,
+    )
+
+
+def _lock(fleet: Fleet, mission_id: str) -> None:
+    file = str(fleet.directory / "locked.py")
+    lock = fleet.call("lock.acquire", file=file, agent_id=AGENTS[1], mission_id=mission_id)
+    fleet.call("lock.release", lock_id=lock["id"], agent_id=AGENTS[1])
+
+
+def _letter(fleet: Fleet, mission_id: str) -> None:
+    content = {"subject": "Ready?", "body": "The parser is merged.", "mission_id": mission_id}
+    fleet.call("message.send", **{"from": AGENTS[0]}, to=[AGENTS[2]], **content)
+    for message in fleet.call("message.inbox", agent_id=AGENTS[2])["messages"]:
+        fleet.call("message.ack", message_id=message["id"], agent_id=AGENTS[2])
+
+
+def command_line(bench: Bench, fleet: Fleet) -> Iterator[Row]:
+    """Measure a whole ``fleetctl status``, from exec to exit."""
+    # What the installed script does, without the finder that an editable install adds.
+    entry = "import sys; from fleetctl.__main__ import main; sys.exit(main())"
+    command = [sys.executable, "-c", entry, "status"]
+    yield bench.beside_python(
+        "fleetctl status, whole process",
+        lambda: subprocess.run(command, env=fleet.env, check=True, stdout=subprocess.DEVNULL),
+        runs=40,
+        promise=Promise(ratio=3, spec_p95_ms=200),
+    )

@@ -1,0 +1,87 @@
+"""The rows as a table or as one JSON document; must not measure anything."""
+
+import platform
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from .rows import Row
+
+HEAD = ("path", "runs", "p50 ms", "p95 ms", "beside", "p50 x", "p95 x", "promise", "", "also")
+# Faster than any disk: what is measured lies in memory.
+NO_DISK_MS = 0.005
+
+
+def document(rows: Sequence[Row], seconds: float) -> dict[str, Any]:
+    """Return everything that was measured, as plain data."""
+    return {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "seconds": round(seconds, 1),
+        "rows": [
+            {**msgspec.to_builtins(row), "kept": row.kept, "within_spec": row.within_spec}
+            for row in rows
+        ],
+    }
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return the rows in aligned columns."""
+    lines = [HEAD, *(_cells(row) for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(HEAD))]
+    return "\n".join(
+        "  ".join(
+            _aligned(column, cell, widths[column]) for column, cell in enumerate(line)
+        ).rstrip()
+        for line in lines
+    )
+
+
+def remarks(rows: Sequence[Row], seconds: float) -> list[str]:
+    """Return what a reader of the table should know."""
+    said = [
+        "fsync: write+fdatasync of 4 KB at the end of a file on the same disk, in turn with each",
+        "run. Ratios compare equal percentiles; promises without a percentile hold for the median.",
+        f"Measured in {seconds:.0f} s with a fleetd process of its own, synchronous=FULL.",
+    ]
+    if rows[0].p50_ms < NO_DISK_MS:
+        said.append(
+            "An fsync takes no time here, so the directory lies in memory and the ratios "
+            "mean nothing: name another with --directory."
+        )
+    broken = [row.name for row in rows if not row.within_spec]
+    if broken:
+        said.append(f"Beyond the specification's limit: {'; '.join(broken)}")
+    return said
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    kept = {True: "kept", False: "MISSED", None: ""}[row.kept]
+    return (
+        row.name,
+        str(row.runs),
+        f"{row.p50_ms:.3f}",
+        f"{row.p95_ms:.3f}",
+        row.reference,
+        f"{row.ratio_p50:.2f}",
+        f"{row.ratio_p95:.2f}",
+        row.promise.text(row.reference),
+        kept,
+        _also(row),
+    )
+
+
+def _also(row: Row) -> str:
+    parts = []
+    if row.ops_per_s is not None:
+        parts.append(f"{row.ops_per_s:,.0f}/s")
+    if row.speedup is not None:
+        parts.append(f"{row.speedup:.1f} x one commit each")
+    if row.size_bytes is not None:
+        parts.append(f"{row.size_bytes / 1_000:.1f} KB")
+    return ", ".join(parts)
+
+
+def _aligned(column: int, cell: str, width: int) -> str:
+    return cell.rjust(width) if column in (1, 2, 3, 5, 6) else cell.ljust(width)

@@ -1,0 +1,98 @@
+"""One line of the table: what was measured, beside what, against which promise; knows no fleetd."""
+
+import msgspec
+
+from .measure import Samples
+
+
+class Promise(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a path must not exceed; the ratio is of medians, the times in ms.
+
+    ``spec_p95_ms`` is the specification's own absolute limit.
+    """
+
+    ratio: float | None = None
+    p50_ms: float | None = None
+    p95_ms: float | None = None
+    spec_p95_ms: float | None = None
+    speedup: float | None = None
+    size_bytes: int | None = None
+
+    def text(self, reference: str) -> str:
+        """Return the promise as the table shows it."""
+        parts = [
+            ("≤ {:g} x " + reference, self.ratio),
+            ("≤ {:g} ms", self.p50_ms),
+            ("p95 < {:g} ms", self.p95_ms),
+            ("spec p95 < {:g} ms", self.spec_p95_ms),
+            ("≥ {:g} x one commit each", self.speedup),
+            ("< {:g} bytes", self.size_bytes),
+        ]
+        return ", ".join(text.format(limit) for text, limit in parts if limit is not None) or "-"
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One measured path. Times are in ms, ratios of the same percentile of the reference."""
+
+    name: str
+    runs: int
+    p50_ms: float
+    p95_ms: float
+    reference: str
+    reference_p50_ms: float
+    reference_p95_ms: float
+    ratio_p50: float
+    ratio_p95: float
+    promise: Promise
+    ops_per_s: float | None = None
+    speedup: float | None = None
+    size_bytes: int | None = None
+
+    @property
+    def within_spec(self) -> bool:
+        """Whether the specification's absolute limit holds, where there is one."""
+        return self.promise.spec_p95_ms is None or self.p95_ms < self.promise.spec_p95_ms
+
+    @property
+    def kept(self) -> bool | None:
+        """Whether the promise holds in this run; None where nothing is promised."""
+        promise = self.promise
+        checks = [
+            (promise.ratio, self.ratio_p50 <= (promise.ratio or 0)),
+            (promise.p50_ms, self.p50_ms <= (promise.p50_ms or 0)),
+            (promise.p95_ms, self.p95_ms < (promise.p95_ms or 0)),
+            (promise.spec_p95_ms, self.within_spec),
+            (promise.speedup, (self.speedup or 0) >= (promise.speedup or 0)),
+            (promise.size_bytes, (self.size_bytes or 0) < (promise.size_bytes or 0)),
+        ]
+        asked = [held for limit, held in checks if limit is not None]
+        return all(asked) if asked else None
+
+
+def row(
+    name: str,
+    samples: Samples,
+    beside: Samples,
+    *,
+    reference: str,
+    promise: Promise,
+    ops_per_s: float | None = None,
+    speedup: float | None = None,
+    size_bytes: int | None = None,
+) -> Row:
+    """Make a row from the samples of a path and of its reference."""
+    return Row(
+        name=name,
+        runs=len(samples.times_ms),
+        p50_ms=samples.p50,
+        p95_ms=samples.p95,
+        reference=reference,
+        reference_p50_ms=beside.p50,
+        reference_p95_ms=beside.p95,
+        ratio_p50=samples.p50 / beside.p50,
+        ratio_p95=samples.p95 / beside.p95,
+        promise=promise,
+        ops_per_s=ops_per_s,
+        speedup=speedup,
+        size_bytes=size_bytes,
+    )

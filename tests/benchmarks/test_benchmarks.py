@@ -1,0 +1,91 @@
+"""The benchmark script itself: that it measures every path and says what it measured."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PATHS = (
+    "fsync",
+    "fsync in place",
+    "python -c pass",
+    "SQLite: one row",
+    "store: 64 writers",
+    "progress of",
+    "event.append, one client",
+    "event.append, 64 clients",
+    "lock.acquire",
+    "message.send",
+    "checkpoint.create, 4 sorties",
+    "checkpoint.create, 100 sorties",
+    "checkpoint.create, 1,000 sorties",
+    "PERF-301",
+    "PERF-302",
+    "recovery.restore, 100 sorties, none changed",
+    "checkpoint.list, 10 of",
+    "backup file, 4 sorties",
+    "fleetctl status",
+)
+
+
+def run(directory: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "benchmarks", "--quick", "--directory", str(directory)]
+    return subprocess.run(
+        [*command, *options],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """Return the rows of one quick run, which leaves nothing behind."""
+    directory = tmp_path_factory.mktemp("disk")
+    done = run(directory, "--json")
+    assert done.stderr == ""
+    assert list(directory.iterdir()) == []
+    return json.loads(done.stdout)["rows"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_every_path_is_measured(measured: list[dict[str, Any]], path: str) -> None:
+    assert any(row["name"].startswith(path) for row in measured)
+
+
+def test_every_row_has_both_percentiles_and_their_ratios(measured: list[dict[str, Any]]) -> None:
+    for row in measured:
+        assert row["runs"] >= 3
+        assert 0 < row["p50_ms"] <= row["p95_ms"]
+        assert 0 < row["reference_p50_ms"] <= row["reference_p95_ms"]
+        assert row["ratio_p50"] == pytest.approx(row["p50_ms"] / row["reference_p50_ms"])
+        assert row["ratio_p95"] == pytest.approx(row["p95_ms"] / row["reference_p95_ms"])
+
+
+@pytest.mark.case("PERF-301")
+@pytest.mark.case("PERF-302")
+def test_the_limits_of_the_specification_stand_beside_their_paths(
+    measured: list[dict[str, Any]],
+) -> None:
+    limits = {row["name"][:8]: row["promise"].get("spec_p95_ms") for row in measured}
+    assert limits["PERF-301"] == 100
+    assert limits["PERF-302"] == 500
+
+
+def test_what_promises_a_figure_says_whether_it_was_kept(measured: list[dict[str, Any]]) -> None:
+    for row in measured:
+        assert (row["kept"] is not None) == bool(row["promise"])
+
+
+def test_the_table_has_a_line_for_every_row(tmp_path: Path, measured: list[dict[str, Any]]) -> None:
+    lines = run(tmp_path).stdout.splitlines()
+    table = lines[: lines.index("")]
+    assert table[0].split()[:3] == ["path", "runs", "p50"]
+    assert len(table) == len(measured) + 1
