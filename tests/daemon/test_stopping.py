@@ -1,0 +1,137 @@
+"""Stopping: signals, what is in flight, and the order in which things are let go."""
+
+import os
+import resource
+import signal
+import sys
+import time
+from typing import Any
+
+import pytest
+
+
+def wait_for_lock(daemon: Any, wait_ms: int) -> Any:
+    """Return a client whose request is in flight: it waits for a lock that is held."""
+    holder, waiter = daemon.client(), daemon.client()
+    lock = {"file": "/tmp/x", "agent_id": "holder"}
+    holder.call("lock.acquire", lock)
+    waiter.send("lock.acquire", lock | {"agent_id": "waiter", "wait_ms": wait_ms}, identity="w")
+    # A request of the same connection that is answered shows that the line before it was read.
+    waiter.send("system.hello", identity="h")
+    assert waiter.line()["id"] == "h"
+    return waiter
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it_in_good_order(fleet: Any, daemon: Any, number: int) -> None:
+    idle = daemon.client()
+    idle.call("system.hello")
+    daemon.signal(number)
+    assert daemon.wait() == 0
+    assert idle.line() is None
+    assert not fleet.socket.exists()
+    assert (fleet.directory / "fleetd.lock").exists()
+    assert daemon.log.endswith("[INFO] fleetd has stopped\n")
+
+
+def test_hangup_is_ignored(daemon: Any) -> None:
+    daemon.signal(signal.SIGHUP)
+    daemon.wait_for_log("SIGHUP is ignored")
+    assert daemon.client().call("system.hello")["pid"] == daemon.pid
+    assert daemon.stop() == 0
+
+
+def test_what_is_in_flight_is_finished_and_new_requests_are_told_to_come_back(
+    fleet: Any, daemon: Any
+) -> None:
+    waiter, idle = wait_for_lock(daemon, wait_ms=700), daemon.client()
+    idle.call("system.hello")
+    daemon.signal(signal.SIGTERM)
+    daemon.wait_for_log("SIGTERM")
+    assert idle.line() is None
+    assert not fleet.socket.exists()
+    waiter.send("system.hello", identity="late")
+    late = waiter.line()
+    assert (late["id"], late["error"]["code"]) == ("late", -32008)
+    answer = waiter.line()
+    assert (answer["id"], answer["error"]["data"]["kind"]) == ("w", "lock_conflict")
+    assert waiter.line() is None
+    assert daemon.wait() == 0
+
+
+def test_a_request_that_takes_too_long_does_not_hold_it_up(daemon: Any) -> None:
+    waiter = wait_for_lock(daemon, wait_ms=600_000)
+    begun = time.monotonic()
+    assert daemon.stop() == 0
+    assert time.monotonic() - begun < 10
+    assert waiter.line() is None
+
+
+def test_a_second_signal_ends_it_at_once(daemon: Any) -> None:
+    wait_for_lock(daemon, wait_ms=600_000)
+    daemon.signal(signal.SIGTERM)
+    daemon.wait_for_log("SIGTERM")
+    begun = time.monotonic()
+    daemon.signal(signal.SIGTERM)
+    assert daemon.wait() == 1
+    assert time.monotonic() - begun < 4
+    assert "ends at once" in daemon.log
+
+
+def test_a_socket_that_is_not_its_own_any_more_stays(fleet: Any, daemon: Any) -> None:
+    fleet.socket.unlink()
+    fleet.socket.write_text("somebody else's")
+    assert daemon.stop() == 0
+    assert fleet.socket.read_text() == "somebody else's"
+
+
+def test_nothing_acknowledged_is_lost_when_it_stops_under_load(fleet: Any, daemon: Any) -> None:
+    client = daemon.client()
+    for number in range(200):
+        client.send("event.append", {"type": "step_taken", "data": {"n": number}}, number)
+    acknowledged = [client.line()["id"] for _ in range(20)]
+    daemon.signal(signal.SIGTERM)
+    while (reply := client.line()) is not None:
+        if "result" in reply:
+            acknowledged.append(reply["id"])
+        else:
+            assert reply["error"]["data"]["kind"] == "unavailable"
+    assert daemon.wait() == 0
+    again = fleet.start()
+    page = again.client().call("event.list", {"type": "step_taken", "limit": 1_000})
+    stored = {event["data"]["n"] for event in page["events"]}
+    assert set(acknowledged) <= stored
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="prlimit is of Linux only")
+def test_a_disk_that_fails_stops_it_with_a_clear_line_and_loses_nothing(
+    fleet: Any, daemon: Any
+) -> None:
+    client = daemon.client()
+    kept = client.call("mission.create", {"title": "kept"})
+    # From now on the kernel refuses to let any file grow: writing the database fails.
+    resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (4_096, 4_096))
+    client.send("mission.create", {"title": "lost", "description": "x" * 60_000})
+    reply = client.line()
+    assert reply is None or reply["error"]["data"]["kind"] == "storage"
+    assert daemon.wait() == 1
+    assert "Storage failed: " in daemon.log
+    assert "nothing is acknowledged that is not on disk" in daemon.log
+    assert "Traceback" not in daemon.log
+    again = fleet.start().client()
+    assert again.call("mission.list")["missions"] == [kept]
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts descriptors in /proc")
+def test_connections_leave_no_descriptors_behind(daemon: Any) -> None:
+    place = f"/proc/{daemon.pid}/fd"
+    daemon.client().call("system.hello")
+    before = len(os.listdir(place))
+    for _ in range(50):
+        client = daemon.client()
+        client.call("system.hello")
+        client.close()
+    last = daemon.client()
+    for _ in range(20):  # each round trip lets closed connections be noticed
+        last.call("system.hello")
+    assert len(os.listdir(place)) <= before + 2
