@@ -11,6 +11,8 @@ from .domain.upkeep import StartUp
 from .engine import Engine, random_id, wall_clock
 from .store import StoreFailed
 
+LAST_WORDS_S = 0.5
+
 
 @asynccontextmanager
 async def open_engine(
@@ -49,6 +51,8 @@ async def open_engine(
 
 async def _watch_disk(engine: Engine) -> None:
     await engine.store.failed.wait()
+    # Those whose requests just failed still hear of it; nothing further is accepted meanwhile.
+    await trio.sleep(LAST_WORDS_S)
     raise StoreFailed(str(engine.store.failure))
 
 

@@ -9,6 +9,7 @@ from ..wire.model import RecoveryContext, Sortie
 from .context import Context
 from .progress import percent
 from .prompt import Brief, quote, short, verbatim
+from .records import sorties_of
 from .tx import Row, Tx
 
 _data = msgspec.json.Decoder(dict[str, Any]).decode
@@ -28,11 +29,11 @@ def gather(
     tx: Tx,
     ctx: Context,
     mission: Row,
-    sorties: Sequence[Sortie],
     context: RecoveryContext,
     *,
     agent_id: str | None,
     progress_note: str = "",
+    taken_over_from: str | None = None,
     errors: Sequence[str] = (),
     warnings: Sequence[str] = (),
 ) -> Brief:
@@ -40,10 +41,12 @@ def gather(
     done, total = mission["completed_sorties"], mission["total_sorties"]
     progress = f"{percent(done, total)}% ({done}/{total} sorties complete)"
     narrow = None if speaks_for_all(tx, agent_id) else agent_id
+    sorties = sorties_of(tx, mission["id"])
     return Brief(
         context=context,
         progress=progress + progress_note,
         mission_id=mission["id"],
+        taken_over_from=taken_over_from,
         own_sorties=_own(sorties, agent_id),
         fleet=_fleet(sorties, narrow) if narrow else "",
         locks=_locks(tx, ctx, mission["id"], agent_id),

@@ -103,8 +103,8 @@ def _content(tx: Tx, ctx: Context, state: State, reason: Reason) -> CheckpointCo
 def _insert(
     tx: Tx, content: CheckpointContent, state: State, warnings: list[str], reason: Reason
 ) -> None:
-    insert_row(
-        tx,
+    tx.insert(
+        "checkpoints",
         to_columns(content)
         | {
             "state_digest": state.digest(),
@@ -112,13 +112,6 @@ def _insert(
             "source_details_json": msgspec.json.encode(reason.sources).decode(),
         },
     )
-
-
-def insert_row(tx: Tx, columns: Row) -> None:
-    """Write the row of a checkpoint; the names of columns come from this program only."""
-    names = ", ".join(columns)
-    values = ", ".join(f":{name}" for name in columns)
-    tx.run(f"INSERT INTO checkpoints ({names}) VALUES ({values})", **columns)
 
 
 def find_row(tx: Tx, checkpoint_id: str) -> Row:

@@ -6,11 +6,11 @@ from ..wire.requests import RecoveryRestore
 from . import checkpoints
 from .activity import detect
 from .bounds import LIVE
+from .case import Ledger
 from .content import from_row
 from .context import Context
 from .ids import find
 from .missions import current_row
-from .restoring import Ledger
 from .tx import Tx
 
 

@@ -189,7 +189,7 @@ def heal(tx: Tx, request: Heal, ctx: Context) -> Checkpoint:
     columns = to_columns(content)
     if old is None:
         columns |= {"state_digest": state.digest(), "backed_up_at": ctx.now}
-        checkpoints.insert_row(tx, columns)
+        tx.insert("checkpoints", columns)
     else:
         names = ", ".join(f"{name} = :{name}" for name in columns if name != "id")
         tx.run(

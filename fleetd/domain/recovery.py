@@ -6,26 +6,29 @@ then undone. Must not read files or clocks: what comes from outside is in the fa
 
 import msgspec
 
-from ..wire.errors import InvalidParams, InvalidState
+from ..wire.errors import InvalidState
 from ..wire.events import FleetRecovered, RecoveryBriefed
-from ..wire.model import Checkpoint, Recovery, Restored, RestoreResult
+from ..wire.model import Recovery, Restored, RestoreResult
 from ..wire.requests import RecoveryContextGet, RecoveryList, RecoveryRestore
 from ..wire.requests.recovery import Briefing, RecoveryPage
-from . import briefs, checkpoints, restoring, takeover
+from . import briefs, checkpoints, takeover
 from .capture import capture
+from .case import Case, Ledger, check
 from .checkpoints import Reason
 from .choosing import choose
 from .content import from_row
 from .context import Context
-from .events import emit
+from .events import emit, position
 from .ids import find, fresh_id
 from .missions import current_row
 from .progress import rearm
 from .prompt import render
-from .records import recovery_of, sorties_of
+from .records import recovery_of
 from .registry import handler
-from .remembering import remember
-from .restoring import Ledger, Scope
+from .remembering import part_of, remember
+from .restore_locks import release_orphans, restore_locks
+from .restore_mail import restore_mail
+from .restore_sorties import restore_sorties
 from .tx import Row, Tx
 
 _FINISHED = ("completed", "failed", "cancelled")
@@ -41,193 +44,149 @@ def restore(tx: Tx, request: RecoveryRestore, ctx: Context) -> RestoreResult:
 
 
 def _restore(tx: Tx, request: RecoveryRestore, ctx: Context) -> RestoreResult:
-    narrow = _narrow(request)
+    check(request)
     ledger = Ledger()
     checkpoint = choose(tx, ctx, request, ledger)
-    mission = find(tx, "mission", checkpoint.mission_id)
-    _reopen(tx, ctx, mission, checkpoint, rewind=request.rewind)
-    takeover.note_dead(tx, ctx, mission["id"], request.take_over_from)
-    _warn_if_done_before(tx, mission, checkpoint, ledger)
-    undo_id = _keep_undo(tx, ctx, mission, checkpoint, request.requested_by)
-    scope = Scope(
-        agent_id=request.agent_id,
-        take_over_from=request.take_over_from,
-        rewind=request.rewind,
-        force_locks=request.force_locks,
-    )
+    case = Case(tx=tx, ctx=ctx, request=request, checkpoint=checkpoint, ledger=ledger)
+    mission = find(tx, "mission", case.mission_id)
+    _reopen(case, mission)
+    takeover.note_dead(tx, ctx, case.mission_id, request.take_over_from)
+    _warn_if_done_before(case, mission)
+    undo_id = _keep_undo(case, mission)
     if request.agent_id and request.take_over_from:
-        takeover.hand_over(tx, ctx, mission["id"], request.take_over_from, request.agent_id, ledger)
+        takeover.hand_over(
+            tx, ctx, case.mission_id, request.take_over_from, request.agent_id, ledger
+        )
     restored = Restored(
-        sorties=restoring.sorties(tx, ctx, checkpoint, scope, narrow, ledger),
-        locks=restoring.file_locks(tx, ctx, checkpoint, scope, narrow, ledger),
-        messages=restoring.mail(tx, ctx, checkpoint, scope, narrow, ledger),
+        sorties=restore_sorties(case), locks=restore_locks(case), messages=restore_mail(case)
     )
-    restoring.orphaned_locks(tx, ctx, checkpoint, narrow, ledger)
-    progress = rearm(tx, mission["id"])
+    release_orphans(case)
+    progress = rearm(tx, case.mission_id)
     tx.run(
         "UPDATE checkpoints SET consumed_at = :now WHERE id = :id", now=ctx.now, id=checkpoint.id
     )
-    recovery_id = _record(tx, ctx, request, checkpoint, undo_id)
-    _announce(tx, ctx, request, checkpoint, recovery_id, restored, progress, ledger)
-    return _result(tx, ctx, request, checkpoint, recovery_id, undo_id, restored, ledger)
+    recovery_id = _record(case, undo_id)
+    _announce(case, recovery_id, restored, progress)
+    return _result(case, recovery_id, undo_id, restored)
 
 
-def _narrow(request: RecoveryRestore) -> str | None:
-    """Return the only agent whose part is restored, if it is only one's; checks the request."""
-    if request.take_over_from and not request.agent_id:
-        raise InvalidParams(
-            "take_over_from names a lost agent, but agent_id, its successor, is missing.",
-            hint="Give the successor as agent_id.",
-            field="agent_id",
-        )
-    if request.scope == "mission":
-        return None
-    if request.agent_id is None:
-        raise InvalidParams(
-            "scope is agent, but agent_id is missing.",
-            hint="Say whose part is to be restored.",
-            field="agent_id",
-        )
-    return request.agent_id
-
-
-def _reopen(tx: Tx, ctx: Context, mission: Row, checkpoint: Checkpoint, *, rewind: bool) -> None:
+def _reopen(case: Case, mission: Row) -> None:
     """Refuse a finished mission; with ``rewind`` it goes on from the checkpoint."""
     if mission["status"] not in _FINISHED:
         return
-    if not rewind:
+    if not case.request.rewind:
         raise InvalidState(
             f"Mission {mission['id']} was {mission['status']} at {mission['completed_at']}.",
             hint="To go back to the checkpoint all the same, add --rewind.",
             status=mission["status"],
         )
-    then = checkpoint.mission.status if checkpoint.mission else "in_progress"
-    tx.run(
+    known = case.checkpoint.mission
+    then = known.status if known else "in_progress"
+    case.tx.run(
         "UPDATE missions SET status = :status, completed_at = NULL, updated_at = :now,"
         " started_at = coalesce(started_at, :now) WHERE id = :id",
         status="in_progress" if then in _FINISHED else then,
-        now=ctx.now,
+        now=case.ctx.now,
         id=mission["id"],
     )
 
 
-def _warn_if_done_before(tx: Tx, mission: Row, checkpoint: Checkpoint, ledger: Ledger) -> None:
+def _warn_if_done_before(case: Case, mission: Row) -> None:
     """Tell the second of two that recover at once who was first."""
-    last = tx.one(
+    last = case.tx.one(
         "SELECT * FROM recoveries WHERE mission_id = :id ORDER BY seq DESC LIMIT 1",
         id=mission["id"],
     )
-    if last is None or last["checkpoint_id"] != checkpoint.id:
+    if last is None or last["checkpoint_id"] != case.checkpoint.id:
         return
     if mission["last_activity_seq"] <= last["seq"]:
         who = last["agent_id"] or last["requested_by"]
-        ledger.warnings.append(
-            f"Already recovered from {checkpoint.id} by {who} at {last['created_at']} "
+        case.ledger.warnings.append(
+            f"Already recovered from {case.checkpoint.id} by {who} at {last['created_at']} "
             f"({last['id']}); nothing has happened since"
         )
 
 
-def _keep_undo(
-    tx: Tx, ctx: Context, mission: Row, checkpoint: Checkpoint, requested_by: str
-) -> str | None:
+def _keep_undo(case: Case, mission: Row) -> str | None:
     """Take a checkpoint of what is there, unless one that equals it is at hand."""
-    state = capture(tx, ctx, mission)
-    newest = checkpoints.latest_row(tx, mission["id"], undo=True)
-    target = checkpoints.find_row(tx, checkpoint.id)
-    known = {target["state_digest"], newest["state_digest"] if newest else ""}
-    if state.digest() in known:
+    state = capture(case.tx, case.ctx, mission)
+    newest = checkpoints.latest_row(case.tx, mission["id"], undo=True)
+    target = checkpoints.find_row(case.tx, case.checkpoint.id)
+    if state.digest() in {row["state_digest"] for row in (newest, target) if row}:
         return None
     reason = Reason(
         trigger="compaction",
-        details=f"Before recovery from {checkpoint.id}",
-        created_by=requested_by,
+        details=f"Before recovery from {case.checkpoint.id}",
+        created_by=case.request.requested_by,
         undo=True,
     )
-    return checkpoints.take(tx, ctx, mission["id"], reason, state).id
+    return checkpoints.take(case.tx, case.ctx, mission["id"], reason, state).id
 
 
-def _record(
-    tx: Tx, ctx: Context, request: RecoveryRestore, checkpoint: Checkpoint, undo_id: str | None
-) -> str:
-    recovery_id = fresh_id(tx, ctx, "recovery")
-    tx.run(
-        "INSERT INTO recoveries (id, seq, mission_id, checkpoint_id, undo_checkpoint_id, agent_id,"
-        " requested_by, scope, state, created_at, briefed_at) SELECT :id,"
-        " (SELECT max(seq) FROM events), :mission, :checkpoint, :undo, :agent, :requested_by,"
-        " :scope, 'briefed', :now, :now",
-        id=recovery_id,
-        mission=checkpoint.mission_id,
-        checkpoint=checkpoint.id,
-        undo=undo_id,
-        agent=request.agent_id,
-        requested_by=request.requested_by,
-        scope=request.scope,
-        now=ctx.now,
+def _record(case: Case, undo_id: str | None) -> str:
+    recovery_id = fresh_id(case.tx, case.ctx, "recovery")
+    case.tx.insert(
+        "recoveries",
+        {
+            "id": recovery_id,
+            "seq": position(case.tx),
+            "mission_id": case.mission_id,
+            "checkpoint_id": case.checkpoint.id,
+            "undo_checkpoint_id": undo_id,
+            "agent_id": case.request.agent_id,
+            "requested_by": case.request.requested_by,
+            "scope": case.request.scope,
+            "state": "briefed",
+            "created_at": case.ctx.now,
+            "briefed_at": case.ctx.now,
+        },
     )
     return recovery_id
 
 
-def _announce(
-    tx: Tx,
-    ctx: Context,
-    request: RecoveryRestore,
-    checkpoint: Checkpoint,
-    recovery_id: str,
-    restored: Restored,
-    progress: int,
-    ledger: Ledger,
-) -> None:
+def _announce(case: Case, recovery_id: str, restored: Restored, progress: int) -> None:
     payload = FleetRecovered(
-        checkpoint_id=checkpoint.id,
-        mission_id=checkpoint.mission_id,
+        checkpoint_id=case.checkpoint.id,
+        mission_id=case.mission_id,
         recovered_sorties=restored.sorties,
         recovered_locks=restored.locks,
         requeued_messages=restored.messages,
-        recovery_duration_ms=ctx.elapsed_ms(),
+        recovery_duration_ms=case.ctx.elapsed_ms(),
         sorties_restored=restored.sorties,
         locks_restored=restored.locks,
         messages_requeued=restored.messages,
-        errors=len(ledger.errors),
-        warnings=len(ledger.warnings),
+        errors=len(case.ledger.errors),
+        warnings=len(case.ledger.warnings),
         progress=progress,
     )
-    emit(tx, ctx, payload, mission_id=checkpoint.mission_id)
-    briefed = RecoveryBriefed(recovery_id=recovery_id)
-    emit(tx, ctx, briefed, mission_id=checkpoint.mission_id, agent_id=request.agent_id)
+    emit(case.tx, case.ctx, payload, mission_id=case.mission_id)
+    briefed, to = RecoveryBriefed(recovery_id=recovery_id), case.request.agent_id
+    emit(case.tx, case.ctx, briefed, mission_id=case.mission_id, agent_id=to)
 
 
-def _result(
-    tx: Tx,
-    ctx: Context,
-    request: RecoveryRestore,
-    checkpoint: Checkpoint,
-    recovery_id: str,
-    undo_id: str | None,
-    restored: Restored,
-    ledger: Ledger,
-) -> RestoreResult:
-    mission = find(tx, "mission", checkpoint.mission_id)
-    context = remember(tx, ctx, mission, checkpoint, request.agent_id, ledger, request.rewind)
-    _brief_sorties(tx, ctx, mission, checkpoint, ledger, _narrow(request), request.rewind)
+def _result(case: Case, recovery_id: str, undo_id: str | None, restored: Restored) -> RestoreResult:
+    tx, ctx, request, ledger = case.tx, case.ctx, case.request, case.ledger
+    mission = find(tx, "mission", case.mission_id)
+    context = remember(tx, ctx, mission, case.checkpoint, request.agent_id, case)
+    _brief_sorties(case, mission)
     brief = briefs.gather(
         tx,
         ctx,
         mission,
-        sorties_of(tx, mission["id"]),
         context,
         agent_id=request.agent_id,
         progress_note=f", {restored.sorties} sorties restored",
+        taken_over_from=request.take_over_from,
         errors=ledger.errors,
         warnings=ledger.warnings,
     )
-    brief = msgspec.structs.replace(brief, taken_over_from=request.take_over_from)
     return RestoreResult(
         success=True,
         dry_run=request.dry_run,
         recovery_id=None if request.dry_run else recovery_id,
-        checkpoint_id=checkpoint.id,
+        checkpoint_id=case.checkpoint.id,
         undo_checkpoint_id=None if request.dry_run else undo_id,
-        mission_id=mission["id"],
+        mission_id=case.mission_id,
         recovery_context=context,
         restored=restored,
         kept=ledger.kept,
@@ -239,31 +198,22 @@ def _result(
     )
 
 
-def _brief_sorties(
-    tx: Tx,
-    ctx: Context,
-    mission: Row,
-    checkpoint: Checkpoint,
-    ledger: Ledger,
-    narrow: str | None,
-    rewind: bool,
-) -> None:
+def _brief_sorties(case: Case, mission: Row) -> None:
     """Leave each open sortie its agent's part of the context, until its next progress."""
-    own: dict[str, str] = {}
-    for sortie in sorties_of(tx, mission["id"]):
-        agent = sortie.assigned_to
-        if agent is None or sortie.status in ("completed", "failed"):
-            continue
-        if narrow not in (None, agent):
-            continue
-        if agent not in own:
-            part = remember(tx, ctx, mission, checkpoint, agent, ledger, rewind, narrow=True)
-            own[agent] = msgspec.json.encode(part).decode()
-        tx.run(
-            "UPDATE sorties SET recovery_context_json = :context WHERE id = :id",
-            context=own[agent],
-            id=sortie.id,
-        )
+    rows = case.tx.all(
+        "SELECT DISTINCT assigned_to FROM sorties WHERE mission_id = :mission"
+        " AND assigned_to IS NOT NULL AND status NOT IN ('completed', 'failed')",
+        mission=case.mission_id,
+    )
+    for agent_id in (row["assigned_to"] for row in rows):
+        if case.narrow in (None, agent_id):
+            case.tx.run(
+                "UPDATE sorties SET recovery_context_json = :context WHERE mission_id = :mission"
+                " AND assigned_to = :agent AND status NOT IN ('completed', 'failed')",
+                context=msgspec.json.encode(part_of(case, mission, agent_id)).decode(),
+                mission=case.mission_id,
+                agent=agent_id,
+            )
 
 
 @handler
@@ -277,11 +227,8 @@ def context(tx: Tx, request: RecoveryContextGet, ctx: Context) -> Briefing:
         mission = _mission_of(tx, request)
         row = checkpoints.latest_row(tx, mission["id"])
         checkpoint = from_row(row) if row else None
-    ledger = Ledger()
-    told = remember(tx, ctx, mission, checkpoint, request.agent_id, ledger, rewind=False)
-    brief = briefs.gather(
-        tx, ctx, mission, sorties_of(tx, mission["id"]), told, agent_id=request.agent_id
-    )
+    told = remember(tx, ctx, mission, checkpoint, request.agent_id)
+    brief = briefs.gather(tx, ctx, mission, told, agent_id=request.agent_id)
     return Briefing(
         recovery_context=told,
         prompt=render(brief, request.max_chars or ctx.config.prompt.max_chars),

@@ -5,10 +5,13 @@ import msgspec
 from ..wire.model import Checkpoint, RecoveryContext
 from . import briefs
 from .briefing import derive
+from .case import Case
 from .context import Context
+from .narrate import obstacle, step
 from .records import sorties_of
-from .restoring import Ledger
 from .tx import Row, Tx
+
+_OPEN = ("pending", "assigned", "in_progress", "blocked")
 
 
 def remember(
@@ -17,34 +20,53 @@ def remember(
     mission: Row,
     checkpoint: Checkpoint | None,
     agent_id: str | None,
-    ledger: Ledger,
-    rewind: bool,
-    *,
-    narrow: bool = False,
+    case: Case | None = None,
 ) -> RecoveryContext:
-    """Join what the checkpoint remembers with what is known now; for a specialist, its own part.
+    """Return what is needed to go on, for the mission or for one specialist.
 
-    The checkpoint's words come first, less what was finished since. A rewound mission has the
-    checkpoint's last action, otherwise the newest one counts.
+    What somebody declared for the checkpoint comes first; what was derived then is derived anew.
+    ``case`` is the recovery that just took place, if one did: what it met blocks the work.
     """
-    everything = not narrow and briefs.speaks_for_all(tx, agent_id)
-    sorties = sorties_of(tx, mission["id"])
-    found = [text for owner, text in ledger.blockers if everything or owner == agent_id]
-    live = derive(tx, ctx, mission, sorties, agent_id=None if everything else agent_id)
-    if checkpoint is None or not everything:
-        return msgspec.structs.replace(live, blockers=_merged(ledger, found, live.blockers))
+    narrow = None if briefs.speaks_for_all(tx, agent_id) else agent_id
+    live = derive(tx, ctx, mission, sorties_of(tx, mission["id"]), agent_id=narrow)
+    met = _blockers_met(case, narrow)
+    if checkpoint is None or narrow:
+        return msgspec.structs.replace(live, blockers=_joined(met, live.blockers))
     then = checkpoint.recovery_context
-    newer = mission["last_activity_seq"] > checkpoint.seq and not rewind
+    rewound = case is not None and case.request.rewind
+    newer = mission["last_activity_seq"] > checkpoint.seq and not rewound
+    derived = {
+        told for s in checkpoint.sorties if s.status in _OPEN for told in (step(s), obstacle(s))
+    }
+    blockers = [b for b in then.blockers if b not in derived and not (newer and _over(b, live))]
     return msgspec.structs.replace(
         live,
         last_action=live.last_action if newer or not then.last_action else then.last_action,
-        next_steps=_merged(ledger, then.next_steps, live.next_steps),
-        blockers=_merged(ledger, found, then.blockers, live.blockers),
-        files_modified=_merged(ledger, live.files_modified, then.files_modified),
+        next_steps=_joined([s for s in then.next_steps if s not in derived], live.next_steps),
+        blockers=_joined(met, blockers, live.blockers),
+        files_modified=_joined(live.files_modified, then.files_modified),
         mission_summary=then.mission_summary or live.mission_summary,
     )
 
 
-def _merged(ledger: Ledger, *parts: list[str]) -> list[str]:
-    every = dict.fromkeys(entry for part in parts for entry in part)
-    return [entry for entry in every if entry not in ledger.outdated]
+def part_of(case: Case, mission: Row, agent_id: str) -> RecoveryContext:
+    """Return one agent's own part after a recovery, whatever its role."""
+    sorties = sorties_of(case.tx, mission["id"])
+    live = derive(case.tx, case.ctx, mission, sorties, agent_id=agent_id)
+    blockers = _joined(_blockers_met(case, agent_id), live.blockers)
+    return msgspec.structs.replace(live, blockers=blockers)
+
+
+def _blockers_met(case: Case | None, narrow: str | None) -> list[str]:
+    if case is None:
+        return []
+    return [text for owner, text in case.ledger.blockers if narrow in (None, owner)]
+
+
+def _over(blocker: str, live: RecoveryContext) -> bool:
+    """Whether an error of the checkpoint has been dealt with since."""
+    return blocker.startswith("Error: ") and blocker not in live.blockers
+
+
+def _joined(*parts: list[str]) -> list[str]:
+    return list(dict.fromkeys(entry for part in parts for entry in part))

@@ -21,28 +21,6 @@ from . import (
     takeover,
     upkeep,
 )
-from .registry import HANDLERS, Handler
+from .registry import HANDLERS
 
-RULES = (
-    activity,
-    agents,
-    checkpoints,
-    copies,
-    cursors,
-    deletion,
-    events,
-    failures,
-    lock_queue,
-    locks,
-    mailbox,
-    missions,
-    overview,
-    pruning,
-    recovery,
-    sortie_work,
-    sorties,
-    takeover,
-    upkeep,
-)
-
-__all__ = ["HANDLERS", "RULES", "Handler"]
+__all__ = ["HANDLERS"]

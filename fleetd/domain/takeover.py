@@ -2,13 +2,13 @@
 
 from ..wire.base import Query
 from ..wire.errors import InvalidState
-from ..wire.model import Change, Record
+from ..wire.model import Record
 from . import leases, mailbox
 from .agents import mark_lost
+from .case import Ledger
 from .context import Context
 from .records import sorties_of
 from .registry import handler
-from .restoring import Ledger
 from .tx import Row, Tx
 
 
@@ -93,7 +93,7 @@ def hand_over(
                 now=ctx.now,
                 id=sortie.id,
             )
-            ledger.changes.append(Change(what="sortie", id=sortie.id, before=lost, after=successor))
+            ledger.changed("sortie", sortie.id, lost, successor)
     for row in tx.all(
         "SELECT * FROM locks WHERE held_by = :lost AND status = 'active' AND expires_at > :now",
         lost=lost,
@@ -135,14 +135,7 @@ def _hand_over_lock(tx: Tx, ctx: Context, row: Row, successor: str, ledger: Ledg
         timeout_ms=row["timeout_ms"],
     )
     leases.grant(tx, ctx, claim, activity=False)
-    ledger.changes.append(
-        Change(
-            what="lock",
-            id=row["file"],
-            before=f"held by {row['held_by']}",
-            after=f"held by {successor}",
-        )
-    )
+    ledger.changed("lock", row["file"], f"held by {row['held_by']}", f"held by {successor}")
 
 
 def _hand_over_mail(tx: Tx, lost: str, successor: str, ledger: Ledger) -> None:
@@ -164,8 +157,4 @@ def _hand_over_mail(tx: Tx, lost: str, successor: str, ledger: Ledger) -> None:
             id=row["message_id"],
             lost=lost,
         )
-        ledger.changes.append(
-            Change(
-                what="message", id=row["message_id"], before=f"to {lost}", after=f"to {successor}"
-            )
-        )
+        ledger.changed("message", row["message_id"], f"to {lost}", f"to {successor}")

@@ -77,6 +77,12 @@ class Tx:
         """Run a statement for what it does."""
         self._execute(sql, params)
 
+    def insert(self, table: str, columns: Row) -> None:
+        """Write one row; the names of table and columns come from this program only."""
+        names = ", ".join(columns)
+        values = ", ".join(f":{name}" for name in columns)
+        self._execute(f"INSERT INTO {table} ({names}) VALUES ({values})", columns)
+
     def after_commit(self, effect: Effect) -> None:
         """Have something done once this transaction is on disk, and only then."""
         self._effects[effect] = None

@@ -1,0 +1,73 @@
+"""One recovery under way: what was asked, what it starts from, and what it did so far."""
+
+import msgspec
+
+from ..wire.errors import InvalidParams
+from ..wire.model import Change, Checkpoint, Kept
+from ..wire.requests import RecoveryRestore
+from .context import Context
+from .tx import Tx
+
+
+class Ledger(msgspec.Struct, kw_only=True):
+    """What a recovery did so far."""
+
+    changes: list[Change] = []
+    kept: list[Kept] = []
+    errors: list[str] = []
+    warnings: list[str] = []
+    blockers: list[tuple[str, str]] = []
+    """What blocks whom: the agent, and the sentence."""
+    released: list[str] = []
+
+    def changed(self, what: str, record_id: str, before: str, after: str) -> None:
+        """Note one thing that is different now."""
+        self.changes.append(Change(what=what, id=record_id, before=before, after=after))
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that the steps of a recovery need."""
+
+    tx: Tx
+    ctx: Context
+    request: RecoveryRestore
+    checkpoint: Checkpoint
+    ledger: Ledger
+
+    @property
+    def mission_id(self) -> str:
+        """Return the mission that is recovered."""
+        return self.checkpoint.mission_id
+
+    @property
+    def narrow(self) -> str | None:
+        """Return the only agent whose part is restored, if it is only one's."""
+        return self.request.agent_id if self.request.scope == "agent" else None
+
+    def holder(self, name: str) -> str:
+        """Return who gets what an agent of the checkpoint had: itself, or its successor."""
+        if self.request.agent_id and name == self.request.take_over_from:
+            return self.request.agent_id
+        return name
+
+    def covers(self, name: str | None) -> bool:
+        """Whether something of this agent is restored."""
+        return self.narrow is None or (name is not None and self.holder(name) == self.narrow)
+
+
+def check(request: RecoveryRestore) -> None:
+    """Refuse a request that names a role but not who plays it; raises InvalidParams."""
+    if request.agent_id is not None:
+        return
+    if request.take_over_from:
+        raise InvalidParams(
+            "take_over_from names a lost agent, but agent_id, its successor, is missing.",
+            hint="Give the successor as agent_id.",
+            field="agent_id",
+        )
+    if request.scope == "agent":
+        raise InvalidParams(
+            "scope is agent, but agent_id is missing.",
+            hint="Say whose part is to be restored.",
+            field="agent_id",
+        )

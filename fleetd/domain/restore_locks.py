@@ -1,0 +1,86 @@
+"""One step of recovery: locks taken again for their holders, orphaned ones released."""
+
+from ..wire.events import LockConflicted
+from ..wire.model import Lock
+from ..wire.times import iso, to_ms
+from . import leases
+from .case import Case
+from .events import emit
+from .tx import Row
+
+
+def restore_locks(case: Case) -> int:
+    """Take the checkpoint's locks again, each with a new lease and token; return how many."""
+    return sum(
+        _restore(case, then) for then in case.checkpoint.active_locks if case.covers(then.held_by)
+    )
+
+
+def _restore(case: Case, then: Lock) -> bool:
+    tx, ctx, owner = case.tx, case.ctx, case.holder(then.held_by)
+    path = then.normalized_path or then.file
+    leases.expire(tx, ctx, path)
+    held = leases.holder(tx, path)
+    if held is None:
+        _note_expiry(case, then, owner)
+    elif held["held_by"] in (owner, then.held_by):
+        leases.supersede(tx, ctx, held)
+    elif case.request.force_locks:
+        leases.end_by_force(tx, ctx, held, None, f"recovery from {case.checkpoint.id}")
+        text = f"Force-released lock: {then.file} (was held by {held['held_by']})"
+        case.ledger.warnings.append(text)
+    else:
+        _note_conflict(case, then, owner, held)
+        return False
+    leases.grant(tx, ctx, _claim(case, then, owner, path), activity=False)
+    before = f"held by {held['held_by']}" if held is not None else "free"
+    if before != f"held by {owner}":
+        case.ledger.changed("lock", then.file, before, f"held by {owner}")
+    return True
+
+
+def _claim(case: Case, then: Lock, owner: str, path: str) -> leases.Claim:
+    return leases.Claim(
+        path=path,
+        file=then.file,
+        agent_id=owner,
+        mission_id=case.mission_id,
+        purpose=then.purpose,
+        timeout_ms=then.timeout_ms,
+    )
+
+
+def _note_expiry(case: Case, then: Lock, owner: str) -> None:
+    """Say that a lease ran out; nobody else holds the file, so its holder gets it all the same."""
+    end = then.expires_at or iso(to_ms(then.acquired_at) + then.timeout_ms)
+    if end <= case.ctx.now:
+        case.ledger.warnings.append(f"Lock expired: {then.file} (was held by {then.held_by})")
+        case.ledger.blockers.append((owner, f"Lock expired: {then.file}"))
+
+
+def _note_conflict(case: Case, then: Lock, owner: str, held: Row) -> None:
+    text = f"Lock conflict: {then.file} held by {held['held_by']}"
+    case.ledger.errors.append(text)
+    case.ledger.blockers.append((owner, text))
+    payload = LockConflicted(
+        lock_id=held["id"], file=then.file, held_by=held["held_by"], wanted_by=owner
+    )
+    emit(case.tx, case.ctx, payload, mission_id=case.mission_id, agent_id=owner)
+
+
+def release_orphans(case: Case) -> None:
+    """Release what lost agents of the mission hold and the checkpoint does not give back."""
+    tx, ctx = case.tx, case.ctx
+    kept = {lock.normalized_path or lock.file for lock in case.checkpoint.active_locks}
+    rows = tx.all(
+        "SELECT l.* FROM locks l JOIN agents a ON a.id = l.held_by AND a.status = 'lost'"
+        " WHERE l.mission_id = :mission AND l.status = 'active' ORDER BY l.acquired_at, l.id",
+        mission=case.mission_id,
+    )
+    for row in rows:
+        if row["normalized_path"] in kept or case.narrow not in (None, row["held_by"]):
+            continue
+        leases.end_by_force(tx, ctx, row, None, f"{row['held_by']} was lost")
+        leases.serve(tx, ctx, row["normalized_path"])
+        case.ledger.released.append(row["file"])
+        case.ledger.changed("lock", row["file"], f"held by {row['held_by']}", "released")

@@ -1,0 +1,102 @@
+"""One step of recovery: sorties back to what the checkpoint says, finished work kept."""
+
+import msgspec
+
+from ..wire.events import SortieRestored
+from ..wire.model import Kept, SortieState
+from .capture import state_of
+from .case import Case
+from .events import emit
+from .records import sorties_of
+from .tx import Row
+
+_FIELDS = (
+    "status",
+    "assigned_to",
+    "progress",
+    "progress_notes",
+    "blocked_reason",
+    "result",
+    "started_at",
+    "completed_at",
+)
+
+
+def restore_sorties(case: Case) -> int:
+    """Restore sorties and return how many; what was finished or added since stays.
+
+    Only a recovery that rewinds takes finished work back.
+    """
+    live = {sortie.id: state_of(sortie) for sortie in sorties_of(case.tx, case.mission_id)}
+    restored = 0
+    for then in case.checkpoint.sorties:
+        now = live.pop(then.id, None)
+        if not case.covers(then.assigned_to):
+            continue
+        if now and (reason := _reason_to_keep(case, then, now)):
+            case.ledger.kept.append(Kept(sortie_id=then.id, reason=reason))
+            continue
+        _restore(case, then, now)
+        restored += 1
+    if case.narrow is None:
+        for sortie_id in live:
+            reason = "created since the checkpoint"
+            case.ledger.kept.append(Kept(sortie_id=sortie_id, reason=reason))
+    return restored
+
+
+def _reason_to_keep(case: Case, then: SortieState, now: SortieState) -> str | None:
+    if case.narrow and now.assigned_to not in (None, then.assigned_to, case.narrow):
+        return f"now with {now.assigned_to}"
+    finished_since = now.status == "completed" and then.status != "completed"
+    if finished_since and not case.request.rewind:
+        return "completed since the checkpoint"
+    return None
+
+
+def _restore(case: Case, then: SortieState, now: SortieState | None) -> None:
+    owner = case.holder(then.assigned_to) if then.assigned_to else None
+    goal = msgspec.structs.replace(then, assigned_to=owner)
+    if now is None:
+        _recreate(case, goal)
+    elif all(getattr(now, name) == getattr(goal, name) for name in (*_FIELDS, "files")):
+        return
+    else:
+        _overwrite(case, goal)
+    case.ledger.changed("sortie", goal.id, _told(now), _told(goal))
+    payload = SortieRestored(sortie_id=goal.id, title=goal.title, status=goal.status)
+    emit(case.tx, case.ctx, payload, mission_id=case.mission_id, agent_id=goal.assigned_to)
+
+
+def _told(sortie: SortieState | None) -> str:
+    if sortie is None:
+        return "missing"
+    who = f", {sortie.assigned_to}" if sortie.assigned_to else ""
+    return f"{sortie.status} {sortie.progress}%{who}"
+
+
+def _overwrite(case: Case, goal: SortieState) -> None:
+    case.tx.run(
+        "UPDATE sorties SET "
+        + ", ".join(f"{name} = :{name}" for name in _FIELDS)
+        + ", files_json = :files, updated_at = :now WHERE id = :id",
+        **{name: getattr(goal, name) for name in _FIELDS},
+        files=msgspec.json.encode(goal.files).decode(),
+        now=case.ctx.now,
+        id=goal.id,
+    )
+
+
+def _recreate(case: Case, goal: SortieState) -> None:
+    """Write a sortie back that the store has lost or that was removed since."""
+    columns: Row = {
+        name: getattr(goal, name) for name in SortieState.__struct_fields__ if name != "files"
+    }
+    columns |= {
+        "mission_id": case.mission_id,
+        "title": goal.title or goal.id,
+        "created_at": goal.created_at or case.ctx.now,
+        "updated_at": case.ctx.now,
+        "files_json": msgspec.json.encode(goal.files).decode(),
+    }
+    case.tx.insert("sorties", columns)
