@@ -27,24 +27,34 @@ def schema() -> str:
     return (resources.files("fleetd.store") / "schema.sql").read_text("utf-8")
 
 
+def check_ours(connection: apsw.Connection, path: str) -> int:
+    """Return the schema version of a database, 0 for an empty one; changes nothing.
+
+    Raises StoreRefused for a newer schema and for a database of another program.
+    """
+    newest = migrations()[-1][0]
+    foreign = connection.execute("SELECT name FROM sqlite_schema LIMIT 1").fetchone()
+    if foreign is not None and connection.pragma("application_id") != APPLICATION_ID:
+        raise StoreRefused(
+            f"{path} is a database of another program (it has {foreign[0]}). "
+            "Set FLEET_DB_PATH to a path of fleetd's own."
+        )
+    version: int = connection.pragma("user_version")
+    if version > newest:
+        raise StoreRefused(
+            f"{path} has schema version {version}, this fleetd knows up to {newest}. "
+            "Install the newer fleetd again, or restore a backup from before the upgrade."
+        )
+    return version
+
+
 def migrate(connection: apsw.Connection, path: str) -> int:
     """Apply the migrations that are missing and return the schema version.
 
     Raises StoreRefused for a newer schema and for a database of another program.
     """
+    version = check_ours(connection, path)
     known = migrations()
-    version = connection.pragma("user_version")
-    if version > known[-1][0]:
-        raise StoreRefused(
-            f"{path} has schema version {version}, this fleetd knows up to {known[-1][0]}. "
-            "Install the newer fleetd again, or restore a backup from before the upgrade."
-        )
-    foreign = connection.execute("SELECT name FROM sqlite_schema LIMIT 1").fetchone()
-    if version == 0 and foreign is not None:
-        raise StoreRefused(
-            f"{path} is a database of another program (it has {foreign[0]}). "
-            "Set FLEET_DB_PATH to a path of fleetd's own."
-        )
     for number, sql in known:
         if number > version:
             _apply(connection, number, sql)

@@ -15,41 +15,12 @@ import outcome
 import trio
 
 from ..domain.tx import Effect, Tx
-from . import StoreRefused
 from .commit import Committer, run_reads
 from .lane import Job, Lane
-from .migrate import migrate
+from .opening import check_sqlite, connect, open_database
 
 T = TypeVar("T")
-# Older ones can lose commits when a WAL is reset at the wrong moment (fixed in 3.51.3).
-SQLITE_NEEDED = (3, 51, 3)
 WAL_PAGES = 1_000
-BUSY_MS = 5_000
-
-
-def check_sqlite(version: str) -> None:
-    """Raise StoreRefused for a SQLite library that is too old to trust."""
-    if tuple(int(part) for part in version.split(".")[:3]) < SQLITE_NEEDED:
-        needed = ".".join(map(str, SQLITE_NEEDED))
-        raise StoreRefused(
-            f"SQLite {version} is too old: fleetd needs {needed} or newer, because older ones can "
-            "lose commits in WAL mode. Upgrade the package apsw: pip install --upgrade apsw"
-        )
-
-
-def connect(path: str, *, query_only: bool = False, vfs: str | None = None) -> apsw.Connection:
-    """Open a connection with the settings that fleetd's promises rest on."""
-    connection = apsw.Connection(path, vfs=vfs)
-    connection.set_busy_timeout(BUSY_MS)
-    connection.pragma("trusted_schema", False)
-    connection.pragma("cell_size_check", True)
-    connection.pragma("journal_mode", "wal")
-    connection.pragma("synchronous", "full")
-    connection.pragma("foreign_keys", True)
-    connection.wal_autocheckpoint(0)
-    if query_only:
-        connection.pragma("query_only", True)
-    return connection
 
 
 class Store:
@@ -72,7 +43,7 @@ class Store:
         self.failed = trio.Event()
         self._on_commit = on_commit
         self._vfs = vfs
-        self._writer_connection = _open(path, vfs)
+        self._writer_connection = open_database(path, vfs)
         self._reader_connection = connect(str(path), query_only=True, vfs=vfs)
         self._committer = Committer(self._writer_connection)
         self._writer = Lane("writer", self._committer.run, self._wrote, inline=inline)
@@ -136,35 +107,6 @@ class Store:
             with contextlib.suppress(apsw.Error):
                 self._writer_connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         self._writer_connection.close()
-
-
-def _open(path: Path, vfs: str | None) -> apsw.Connection:
-    """Open or make the database, or refuse with a sentence for a person."""
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        connection = connect(str(path), vfs=vfs)
-        path.chmod(0o600)
-    except apsw.NotADBError as error:
-        raise StoreRefused(
-            f"{path} is not a SQLite database. Move it away, or set FLEET_DB_PATH to another path; "
-            "checkpoints come back from their files."
-        ) from error
-    except (apsw.Error, OSError) as error:
-        raise StoreRefused(
-            f"The database {path} cannot be opened: {error}. Check that its directory exists and "
-            "is yours to write, or set FLEET_DB_PATH to another path."
-        ) from error
-    try:
-        migrate(connection, str(path))
-    except apsw.Error as error:
-        connection.close()
-        raise StoreRefused(
-            f"The schema of {path} cannot be brought up to date: {error}."
-        ) from error
-    except StoreRefused:
-        connection.close()
-        raise
-    return connection
 
 
 def _copy(path: str, target: Path, vfs: str | None) -> int:

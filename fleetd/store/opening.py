@@ -1,0 +1,103 @@
+"""Opening the database: what is refused, who may read it, the settings promises rest on.
+
+Must not know any table. A database is looked at before anything of it is changed.
+"""
+
+import contextlib
+import os
+from pathlib import Path
+
+import apsw
+
+from . import StoreRefused
+from .migrate import check_ours, migrate
+
+# Older ones can lose commits when a WAL is reset at the wrong moment (fixed in 3.51.3).
+SQLITE_NEEDED = (3, 51, 3)
+BUSY_MS = 5_000
+
+
+def check_sqlite(version: str) -> None:
+    """Raise StoreRefused for a SQLite library that is too old to trust."""
+    if tuple(int(part) for part in version.split(".")[:3]) < SQLITE_NEEDED:
+        needed = ".".join(map(str, SQLITE_NEEDED))
+        raise StoreRefused(
+            f"SQLite {version} is too old: fleetd needs {needed} or newer, because older ones can "
+            "lose commits in WAL mode. Upgrade the package apsw: pip install --upgrade apsw"
+        )
+
+
+def connect(path: str, *, query_only: bool = False, vfs: str | None = None) -> apsw.Connection:
+    """Open a connection with the settings that fleetd's promises rest on."""
+    connection = apsw.Connection(path, vfs=vfs)
+    _settle(connection)
+    if query_only:
+        connection.pragma("query_only", True)
+    return connection
+
+
+def _settle(connection: apsw.Connection) -> None:
+    connection.set_busy_timeout(BUSY_MS)
+    connection.pragma("trusted_schema", False)
+    connection.pragma("cell_size_check", True)
+    connection.pragma("journal_mode", "wal")
+    connection.pragma("synchronous", "full")
+    connection.pragma("foreign_keys", True)
+    connection.wal_autocheckpoint(0)
+
+
+def open_database(path: Path, vfs: str | None) -> apsw.Connection:
+    """Open or make the database, or refuse with a sentence for a person."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_private(path)
+        connection = apsw.Connection(str(path), vfs=vfs)
+    except (apsw.Error, OSError) as error:
+        raise _cannot_open(path, error) from error
+    try:
+        _prepare(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _make_private(path: Path) -> None:
+    """Make the file before SQLite does, which would let others read it for a moment.
+
+    The WAL gets the permissions of the database.
+    """
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, flags, 0o600))
+
+
+def _prepare(connection: apsw.Connection, path: Path) -> None:
+    """Check a database before anything of it is changed, then bring it up to date."""
+    try:
+        connection.set_busy_timeout(BUSY_MS)
+        check_ours(connection, str(path))
+        for ending in ("", "-wal", "-shm"):
+            with contextlib.suppress(FileNotFoundError):
+                Path(f"{path}{ending}").chmod(0o600)
+        _settle(connection)
+    except apsw.NotADBError as error:
+        raise StoreRefused(
+            f"{path} is not a SQLite database. Move it away, or set FLEET_DB_PATH to another path; "
+            "checkpoints come back from their files."
+        ) from error
+    except (apsw.Error, OSError) as error:
+        raise _cannot_open(path, error) from error
+    try:
+        migrate(connection, str(path))
+    except apsw.Error as error:
+        raise StoreRefused(
+            f"The schema of {path} cannot be brought up to date: {error}."
+        ) from error
+
+
+def _cannot_open(path: Path, error: Exception) -> StoreRefused:
+    return StoreRefused(
+        f"The database {path} cannot be opened: {error}. Check that its directory exists and "
+        "is yours to write, or set FLEET_DB_PATH to another path."
+    )
