@@ -1,0 +1,190 @@
+"""A store on a real file, and a file system that fails on request, below SQLite."""
+
+import itertools
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+import trio
+import trio.testing
+
+from fleetd.config import Loaded, load
+from fleetd.domain.tx import Effect, Tx
+from fleetd.store.sqlite import Store
+
+_numbers = itertools.count()
+
+
+class Faults(apsw.VFS):
+    """Passes everything on to the real file system, counts it, and fails where it is told to."""
+
+    def __init__(self) -> None:
+        self.name = f"faults-{next(_numbers)}"
+        super().__init__(self.name, "")
+        self.seen: Counter[tuple[str, str]] = Counter()
+        self.space: int | None = None
+        self._armed: dict[tuple[str, str], tuple[int, int, Exception]] = {}
+        self._mutex = threading.Lock()
+
+    def xOpen(self, name: Any, flags: list[int]) -> "FaultyFile":
+        return FaultyFile(self, name, flags)
+
+    def fail(self, call: str, kind: str, error: Exception, *, nth: int = 1, times: int = 1) -> None:
+        """Let the n-th ``write`` or ``sync`` of a ``db`` or ``wal`` from now on fail."""
+        first = self.seen[call, kind] + nth
+        self._armed[call, kind] = (first, first + times, error)
+
+    def mend(self) -> None:
+        self._armed.clear()
+        self.space = None
+
+    def meet(self, call: str, kind: str, end: int = 0) -> None:
+        with self._mutex:
+            self.seen[call, kind] += 1
+            number = self.seen[call, kind]
+        first, last, error = self._armed.get((call, kind), (0, 0, OSError()))
+        if first <= number < last:
+            raise error
+        if call == "write" and self.space is not None and end > self.space:
+            raise apsw.FullError("no space left")
+
+
+class FaultyFile(apsw.VFSFile):
+    def __init__(self, faults: Faults, name: Any, flags: list[int]) -> None:
+        super().__init__("", name, flags)
+        text = name if isinstance(name, str | None) else name.filename()
+        self._kind = "wal" if str(text).endswith("-wal") else "db"
+        self._faults = faults
+
+    def xWrite(self, data: bytes, offset: int) -> None:
+        self._faults.meet("write", self._kind, offset + len(data))
+        super().xWrite(data, offset)
+
+    def xSync(self, flags: int) -> None:
+        self._faults.meet("sync", self._kind)
+        super().xSync(flags)
+
+
+@pytest.fixture
+def faults() -> Iterator[Faults]:
+    faults = Faults()
+    yield faults
+    faults.unregister()
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "fleet.db"
+
+
+OpenStore = Callable[..., AbstractAsyncContextManager[Store]]
+
+
+@pytest.fixture
+def open_store(database: Path) -> OpenStore:
+    """Return ``open_store(vfs=..., on_commit=..., inline=...)``, for ``async with``."""
+
+    @asynccontextmanager
+    async def opened(
+        *,
+        vfs: str | None = None,
+        on_commit: Callable[[list[Effect]], None] = lambda _: None,
+        inline: bool = False,
+    ) -> AsyncIterator[Store]:
+        store = Store(database, on_commit, vfs=vfs, inline=inline)
+        store.start()
+        try:
+            yield store
+        finally:
+            with trio.CancelScope(shield=True):
+                await store.aclose()
+
+    return opened
+
+
+def put(key: str, value: str = "x") -> Callable[[Tx], str]:
+    """A rule that writes two rows, of which one alone would be half a request."""
+
+    def rule(tx: Tx) -> str:
+        for part in ("first", "second"):
+            tx.run(
+                "INSERT INTO store_meta (key, value) VALUES (:key, :value)",
+                key=f"{key}/{part}",
+                value=value,
+            )
+        return key
+
+    return rule
+
+
+def keys_in(database: Path) -> set[str]:
+    """What a fresh connection finds; a request of which only one half is there is an error."""
+    connection = apsw.Connection(str(database))
+    rows = {str(row[0]) for row in connection.execute("SELECT key FROM store_meta")}
+    intact = connection.pragma("integrity_check")
+    connection.close()
+    assert intact == "ok"
+    keys = {row.rpartition("/")[0] for row in rows}
+    assert rows == {f"{key}/{part}" for key in keys for part in ("first", "second")}
+    return keys
+
+
+class Batch:
+    """Requests that the writer finds waiting all at once, because it was held up before."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.results: dict[str, Any] = {}
+
+    async def run(self, rules: dict[str, Callable[[Tx], Any]]) -> dict[str, Any]:
+        """Return what each request got, an exception where it failed."""
+        entered, release = threading.Event(), threading.Event()
+
+        def gate(_tx: Tx) -> bool:
+            entered.set()
+            return release.wait(30)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._one, "gate", gate)
+            assert await trio.to_thread.run_sync(entered.wait, 30)
+            for name, rule in rules.items():
+                nursery.start_soon(self._one, name, rule)
+                await trio.testing.wait_all_tasks_blocked()
+            release.set()
+        assert self.results.pop("gate") is True
+        return self.results
+
+    async def _one(self, name: str, rule: Callable[[Tx], Any]) -> None:
+        try:
+            self.results[name] = await self._store.write(rule)
+        except Exception as error:  # noqa: BLE001 - the test looks at it
+            self.results[name] = error
+
+
+@pytest.fixture
+def loaded(tmp_path: Path, database: Path) -> Loaded:
+    return load(
+        {
+            "FLEET_DB_PATH": str(database),
+            "FLIGHTLINE_DIR": str(tmp_path / "flightline"),
+            "FLEET_SOCKET": str(tmp_path / "s.sock"),
+            "FLEET_CONFIG": str(tmp_path / "config.toml"),
+        }
+    )
+
+
+@pytest.fixture
+def tools() -> Any:
+    """The functions above, which a test module cannot import from here."""
+
+    class Tools:
+        put = staticmethod(put)
+        keys_in = staticmethod(keys_in)
+        Batch = Batch
+
+    return Tools

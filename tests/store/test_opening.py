@@ -1,0 +1,207 @@
+"""What the store insists on before it serves: settings, versions, permissions, its own file."""
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from fleetd.store import StoreRefused
+from fleetd.store.migrate import APPLICATION_ID, migrate, migrations, schema
+from fleetd.store.opening import check_sqlite, connect
+from fleetd.store.sqlite import Store
+
+
+@pytest.fixture
+def no_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def fingerprint(directory: Path) -> dict[str, tuple[int, str]]:
+    return {
+        str(path.relative_to(directory)): (
+            stat.S_IMODE(path.stat().st_mode),
+            hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "",
+        )
+        for path in directory.rglob("*")
+    }
+
+
+async def test_the_settings_that_the_promises_rest_on_are_in_force(open_store: Any) -> None:
+    names = ("journal_mode", "synchronous", "foreign_keys", "trusted_schema", "query_only")
+    async with open_store() as store:
+        writer = await store.write(lambda tx: [tx.value(f"PRAGMA {name}") for name in names])
+        reader = await store.read(lambda tx: [tx.value(f"PRAGMA {name}") for name in names])
+    assert writer == ["wal", 2, 1, 0, 0]
+    assert reader == ["wal", 2, 1, 0, 1]
+
+
+async def test_a_write_through_the_reader_fails_and_changes_nothing(
+    open_store: Any, database: Path, tools: Any
+) -> None:
+    async with open_store() as store:
+        with pytest.raises(Exception, match=r"cannot be written"):
+            await store.read(tools.put("smuggled"))
+        with pytest.raises(Exception, match=r"cannot be written"):
+            await store.read(lambda tx: tx.run("DROP TABLE events"))
+        await store.write(tools.put("honest"))
+        assert await store.read(lambda tx: tx.value("SELECT count(*) FROM events")) == 0
+    assert tools.keys_in(database) == {"honest"}
+
+
+@pytest.mark.parametrize("version", ["3.40.1", "3.51.2", "3.51.2.9", "3.9.0", "2.99.99"])
+def test_an_old_sqlite_is_refused(version: str) -> None:
+    with pytest.raises(StoreRefused, match=rf"SQLite {version} is too old.*3\.51\.3.*apsw"):
+        check_sqlite(version)
+
+
+@pytest.mark.parametrize("version", ["3.51.3", "3.51.10", "3.52.0", "4.0.0", "3.54.1.0"])
+def test_a_sqlite_that_keeps_commits_is_accepted(version: str) -> None:
+    check_sqlite(version)
+
+
+def test_the_store_asks_for_the_version_of_the_library(
+    monkeypatch: pytest.MonkeyPatch, database: Path
+) -> None:
+    monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: "3.51.2")
+    with pytest.raises(StoreRefused, match=r"3\.51\.2 is too old"):
+        Store(database, lambda _: None)
+    assert not database.exists()
+
+
+def normalised(connection: apsw.Connection) -> dict[tuple[str, str], str]:
+    rows = connection.execute("SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL")
+    return {(str(kind), str(name)): " ".join(str(sql).split()) for kind, name, sql in rows}
+
+
+def test_the_migrations_in_order_leave_exactly_the_schema() -> None:
+    stepwise, whole = apsw.Connection(":memory:"), apsw.Connection(":memory:")
+    assert migrate(stepwise, "memory") == migrations()[-1][0]
+    whole.execute(schema())
+    assert normalised(stepwise) == normalised(whole)
+    assert ("table", "checkpoints") in normalised(whole)
+    assert stepwise.pragma("user_version") == migrations()[-1][0]
+    assert stepwise.pragma("application_id") == APPLICATION_ID
+
+
+def test_migrations_are_numbered_without_gaps() -> None:
+    assert [number for number, _ in migrations()] == list(range(1, len(migrations()) + 1))
+
+
+def test_migrating_again_changes_nothing(database: Path) -> None:
+    database.parent.mkdir()
+    connection = connect(str(database))
+    migrate(connection, str(database))
+    before = connection.pragma("schema_version")
+    migrate(connection, str(database))
+    assert connection.pragma("schema_version") == before
+    connection.close()
+
+
+def test_a_migration_that_fails_leaves_the_version_before(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Store(database, lambda _: None)._writer_connection.close()
+    newest = migrations()[-1][0]
+    broken = [*migrations(), (newest + 1, "CREATE TABLE half (a); CREATE TABLE events (a);")]
+    monkeypatch.setattr("fleetd.store.migrate.migrations", lambda: broken)
+    with pytest.raises(StoreRefused, match=r"cannot be brought up to date.*events already exists"):
+        Store(database, lambda _: None)
+    connection = apsw.Connection(str(database))
+    assert connection.pragma("user_version") == newest
+    assert ("table", "half") not in normalised(connection)
+    connection.close()
+
+
+def test_a_newer_schema_is_refused_with_both_versions(database: Path) -> None:
+    database.parent.mkdir()
+    connection = connect(str(database))
+    newest = migrate(connection, str(database))
+    connection.pragma("user_version", 99)
+    connection.close()
+    before = fingerprint(database.parent)
+    with pytest.raises(StoreRefused, match=rf"schema version 99.*knows up to {newest}"):
+        Store(database, lambda _: None)
+    assert fingerprint(database.parent) == before
+
+
+@pytest.mark.parametrize("user_version", [0, 1, 7])
+def test_a_database_of_another_program_is_refused_and_untouched(
+    database: Path, user_version: int
+) -> None:
+    database.parent.mkdir()
+    connection = apsw.Connection(str(database))
+    connection.execute("CREATE TABLE recipes (name); INSERT INTO recipes VALUES ('soup')")
+    connection.pragma("user_version", user_version)
+    connection.close()
+    database.chmod(0o644)
+    before = fingerprint(database.parent)
+    with pytest.raises(StoreRefused, match=r"database of another program \(it has recipes\)"):
+        Store(database, lambda _: None)
+    assert fingerprint(database.parent) == before
+
+
+@pytest.mark.parametrize("content", [b"dear diary, " * 500, b"\x00\xff" * 4096, b"1" * 600])
+def test_a_file_that_is_no_database_is_refused_and_untouched(
+    database: Path, content: bytes
+) -> None:
+    database.parent.mkdir()
+    database.write_bytes(content)
+    database.chmod(0o644)
+    before = fingerprint(database.parent)
+    with pytest.raises(StoreRefused, match=r"is not a SQLite database.*FLEET_DB_PATH"):
+        Store(database, lambda _: None)
+    assert fingerprint(database.parent) == before
+
+
+def test_a_place_that_cannot_be_written_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StoreRefused, match=r"file/fleet\.db cannot be opened.*is yours to write"):
+        Store(tmp_path / "file" / "fleet.db", lambda _: None)
+    (tmp_path / "directory.db").mkdir()
+    with pytest.raises(StoreRefused, match="cannot be opened"):
+        Store(tmp_path / "directory.db", lambda _: None)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_directory_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(StoreRefused, match="cannot be opened"):
+        Store(tmp_path / "fleet.db", lambda _: None)
+    tmp_path.chmod(0o700)
+
+
+def modes(database: Path) -> dict[str, int]:
+    return {path.name: stat.S_IMODE(path.stat().st_mode) for path in database.parent.iterdir()}
+
+
+@pytest.mark.usefixtures("no_umask")
+async def test_nobody_else_may_look_in_whatever_the_umask(
+    open_store: Any, database: Path, tools: Any
+) -> None:
+    async with open_store() as store:
+        await store.write(tools.put("secret"))
+        assert modes(database) == dict.fromkeys(("fleet.db", "fleet.db-wal", "fleet.db-shm"), 0o600)
+        assert stat.S_IMODE(database.parent.stat().st_mode) == 0o700
+
+
+def loosen(path: Path) -> None:
+    path.chmod(0o644)
+
+
+@pytest.mark.usefixtures("no_umask")
+async def test_a_database_that_was_left_open_to_others_is_closed_to_them(
+    open_store: Any, database: Path, tools: Any
+) -> None:
+    async with open_store() as store:
+        await store.write(tools.put("secret"))
+    loosen(database)
+    async with open_store() as store:
+        await store.write(tools.put("another"))
+        assert set(modes(database).values()) == {0o600}

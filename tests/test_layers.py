@@ -1,0 +1,256 @@
+"""The house keeps its floors: imports point down, and each room holds only what belongs there."""
+
+import ast
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+FLOORS = {
+    **dict.fromkeys(("__init__", "wire", "paths", "config"), 0),
+    **dict.fromkeys(("domain", "harness"), 1),
+    "store": 2,
+    **dict.fromkeys(
+        ("bell", "outbox", "processes", "places", "engine", "operations", "service"), 3
+    ),
+    **dict.fromkeys(("rpc", "envelope", "params", "openrpc", "timers"), 4),
+    **dict.fromkeys(
+        (
+            "server",
+            "connections",
+            "lines",
+            "subscriptions",
+            "listener",
+            "activation",
+            "peer",
+            "sdnotify",
+            "logs",
+        ),
+        5,
+    ),
+    **dict.fromkeys(("daemon", "__main__"), 6),
+}
+# What reads clocks, files, threads or the database has no place in a rule.
+NOT_IN_DOMAIN = {
+    *("trio", "threading", "time", "apsw", "sqlite3", "subprocess", "socket", "shutil"),
+    *("tempfile", "pathlib", "io", "glob", "asyncio", "logging"),
+}
+PURE_OS = {"os.path.normpath", "os.path.join", "os.path.isabs", "os.path.basename"}
+WIRE_MAY_IMPORT = {"msgspec"}
+FLEETCTL_MAY_IMPORT = {"fleetd.wire", "fleetd.paths", "fleetd.config", "fleetd.__version__"}
+LONGEST = 300
+DATA_MODULES = {"fleetd.wire.model", "fleetd.wire.events"}
+
+
+class Module:
+    """A source file, its dotted name and what it imports."""
+
+    def __init__(self, root: Path, path: Path) -> None:
+        parts = path.relative_to(root).with_suffix("").parts
+        self.package = parts[:-1]
+        self.name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        self.text = path.read_text("utf-8")
+        self.tree = ast.parse(self.text, str(path))
+        self.imports = set(self._imports(root))
+
+    def _imports(self, root: Path) -> Iterator[str]:
+        """Yield the dotted names imported anywhere in the file, inside functions too."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                above = self.package[: len(self.package) - node.level + 1] if node.level else ()
+                base = ".".join((*above, *(node.module or "").split("."))).strip(".")
+                yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def modules(root: Path, *packages: str) -> list[Module]:
+    return [
+        Module(root, path)
+        for package in packages
+        for path in sorted((root / package).rglob("*.py"))
+    ]
+
+
+def floor(name: str) -> int | None:
+    """The floor of a module of fleetd; None for everybody else's."""
+    parts = name.split(".")
+    if parts[0] != "fleetd":
+        return None
+    room = parts[1] if len(parts) > 1 and parts[1] != "__version__" else "__init__"
+    return FLOORS[room]
+
+
+def within(name: str, allowed: set[str]) -> bool:
+    return any(name == entry or name.startswith(f"{entry}.") for entry in allowed)
+
+
+def upward_imports(root: Path) -> list[str]:
+    found = []
+    for module in modules(root, "fleetd"):
+        here = floor(module.name)
+        for name in sorted(module.imports):
+            there = floor(name)
+            if there is not None and here is not None and there > here:
+                found.append(f"{module.name} (floor {here}) imports {name} (floor {there})")
+    return found
+
+
+def impure_rules(root: Path) -> list[str]:
+    found = []
+    for module in modules(root, "fleetd/domain"):
+        found += [
+            f"{module.name} imports {name}"
+            for name in sorted(module.imports)
+            if within(name, NOT_IN_DOMAIN)
+            or (name.startswith("os.") and name not in {"os.path", *PURE_OS})
+        ]
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Attribute):
+                text = ast.unparse(node)
+                pure = any(allowed.startswith(text) for allowed in PURE_OS)
+                if text.startswith("os.") and not pure:
+                    found.append(f"{module.name} uses {text}")
+            elif isinstance(node, ast.Call) and ast.unparse(node.func) == "open":
+                found.append(f"{module.name} opens a file")
+    return found
+
+
+def foreign_imports_of_wire(root: Path) -> list[str]:
+    import sys
+
+    allowed = set(sys.stdlib_module_names) | WIRE_MAY_IMPORT | {"fleetd.wire"}
+    return [
+        f"{module.name} imports {name}"
+        for module in modules(root, "fleetd/wire")
+        for name in sorted(module.imports)
+        if not within(name, allowed)
+    ]
+
+
+def importers(root: Path, library: str) -> set[str]:
+    return {
+        module.name
+        for module in modules(root, "fleetd", "fleetctl")
+        if any(within(name, {library}) for name in module.imports)
+    }
+
+
+def reaching_too_far(root: Path) -> list[str]:
+    return [
+        f"{module.name} imports {name}"
+        for module in modules(root, "fleetctl")
+        for name in sorted(module.imports)
+        if name.split(".")[0] == "fleetd" and not within(name, FLEETCTL_MAY_IMPORT)
+    ]
+
+
+def badly_kept(root: Path) -> list[str]:
+    found = []
+    for module in modules(root, "fleetd", "fleetctl"):
+        lines = len(module.text.splitlines())
+        if not ast.get_docstring(module.tree):
+            found.append(f"{module.name} does not say what it is for")
+        if lines > LONGEST and module.name not in DATA_MODULES:
+            found.append(f"{module.name} has {lines} lines, {LONGEST} are allowed")
+    return found
+
+
+def test_imports_point_down_only() -> None:
+    assert upward_imports(ROOT) == []
+
+
+def test_every_room_of_fleetd_has_a_floor() -> None:
+    rooms = {name.split(".")[1] for m in modules(ROOT, "fleetd") if "." in (name := m.name)}
+    assert rooms <= FLOORS.keys()
+
+
+def test_the_rules_know_no_clock_no_file_no_thread_and_no_database() -> None:
+    assert impure_rules(ROOT) == []
+
+
+def test_the_protocol_needs_the_standard_library_and_msgspec_only() -> None:
+    assert foreign_imports_of_wire(ROOT) == []
+
+
+def test_one_file_knows_the_rpc_library() -> None:
+    assert importers(ROOT, "jsonrpcserver") == {"fleetd.rpc"}
+
+
+def test_only_the_store_knows_the_database_library() -> None:
+    outside = {name for name in importers(ROOT, "apsw") if not within(name, {"fleetd.store"})}
+    assert outside <= {"fleetd.operations.system"}
+
+
+def test_the_command_line_knows_the_protocol_the_paths_and_the_settings_only() -> None:
+    assert reaching_too_far(ROOT) == []
+
+
+def test_every_module_says_what_it_is_for_and_stays_short() -> None:
+    assert badly_kept(ROOT) == []
+
+
+PLANTED = {
+    "upward_imports": [
+        ("fleetd/wire/bad.py", "from ..domain.tx import Tx"),
+        ("fleetd/domain/bad.py", "from ..store import sqlite"),
+        ("fleetd/domain/bad.py", "import fleetd.engine"),
+        ("fleetd/store/bad.py", "def late():\n    from ..outbox import Outbox"),
+        ("fleetd/engine.py", "from . import rpc"),
+        ("fleetd/server.py", "from .daemon import start"),
+    ],
+    "impure_rules": [
+        ("fleetd/domain/bad.py", "import time"),
+        ("fleetd/domain/bad.py", "from threading import Lock"),
+        ("fleetd/domain/bad.py", "import os\nos.unlink('x')"),
+        ("fleetd/domain/bad.py", "from os import rename"),
+        ("fleetd/domain/bad.py", "import os.path\nos.path.exists('x')"),
+        ("fleetd/domain/bad.py", "open('x')"),
+        ("fleetd/domain/bad.py", "import trio.lowlevel"),
+    ],
+    "foreign_imports_of_wire": [
+        ("fleetd/wire/bad.py", "import trio"),
+        ("fleetd/wire/requests/bad.py", "from ...paths import APP"),
+    ],
+    "reaching_too_far": [
+        ("fleetctl/bad.py", "from fleetd.engine import Engine"),
+        ("fleetctl/commands/bad.py", "import fleetd.store.sqlite"),
+    ],
+    "badly_kept": [
+        ("fleetd/store/bad.py", "x = 1"),
+        ("fleetctl/bad.py", '"""Long."""\n' + "x = 1\n" * LONGEST),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("check", "path", "source"),
+    [(check, *planted) for check, plants in PLANTED.items() for planted in plants],
+)
+def test_a_planted_offence_is_found(tmp_path: Path, check: str, path: str, source: str) -> None:
+    file = tmp_path / path
+    file.parent.mkdir(parents=True)
+    file.write_text(source)
+    found = globals()[check](tmp_path)
+    assert len(found) == 1
+    assert found[0].startswith(path.removesuffix(".py").replace("/", "."))
+
+
+def test_what_is_allowed_is_not_called_an_offence(tmp_path: Path) -> None:
+    file = tmp_path / "fleetd/domain/good.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        textwrap.dedent('''
+            """Pure."""
+            import os.path
+            from .. import config
+            from ..wire.errors import FleetError
+            from .tx import Tx
+            here = os.path.normpath("a//b")
+        ''')
+    )
+    for check in PLANTED:
+        assert globals()[check](tmp_path) == []
