@@ -6,7 +6,13 @@ import msgspec
 
 from ..wire.base import Query
 from ..wire.errors import Incompatible, InvalidParams, NotFound
-from ..wire.events import PAYLOADS, REPORTED_ACTIVITY, Payload, payload_data
+from ..wire.events import (
+    PAYLOADS,
+    REPORTED_ACTIVITY,
+    Payload,
+    RecoveryConfirmed,
+    payload_data,
+)
 from ..wire.model import Event
 from ..wire.requests import EventAppend, EventList, EventSubscribe
 from ..wire.requests.event import EventPage, Subscription
@@ -97,6 +103,7 @@ def _keep_up(tx: Tx, ctx: Context, mission_id: str | None, agent_id: str | None,
             seq=seq,
             id=mission_id,
         )
+        _confirm_recovery(tx, ctx, mission_id, agent_id)
     if agent_id:
         tx.run(
             "UPDATE agents SET last_seen_at = :now WHERE id = :id AND last_seen_at < :now",
@@ -104,6 +111,19 @@ def _keep_up(tx: Tx, ctx: Context, mission_id: str | None, agent_id: str | None,
             id=agent_id,
         )
         _renew_leases(tx, ctx, agent_id)
+
+
+def _confirm_recovery(tx: Tx, ctx: Context, mission_id: str, agent_id: str | None) -> None:
+    """Note that the one who was briefed went on: its first activity since then."""
+    rows = tx.all(
+        "UPDATE recoveries SET state = 'resumed', resumed_at = :now WHERE mission_id = :mission"
+        " AND state = 'briefed' AND (agent_id IS NULL OR agent_id = :agent) RETURNING id",
+        now=ctx.now,
+        mission=mission_id,
+        agent=agent_id,
+    )
+    for row in rows:
+        emit(tx, ctx, RecoveryConfirmed(recovery_id=row["id"]), mission_id=mission_id)
 
 
 def _renew_leases(tx: Tx, ctx: Context, agent_id: str) -> None:

@@ -73,7 +73,7 @@ _SENTENCES: dict[str, _Sentence] = {
 
 def sentence(event: Event) -> str:
     """Tell what happened, in one sentence: ``specialist-2 was editing src/auth.ts``."""
-    who = event.agent_id or "Somebody"
+    who = event.agent_id or "The operator"
     tell = _SENTENCES.get(event.type)
     if tell is None:
         return f"{who}: {event.type.replace('_', ' ')}"

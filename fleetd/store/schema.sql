@@ -209,6 +209,8 @@ CREATE TABLE recoveries (
     resumed_at TEXT
 ) STRICT;
 CREATE INDEX idx_recoveries_mission ON recoveries (mission_id, seq);
+-- Looked at with every activity, and nearly always empty.
+CREATE INDEX idx_recoveries_briefed ON recoveries (mission_id) WHERE state = 'briefed';
 
 CREATE TABLE idempotency_keys (
     method TEXT NOT NULL,

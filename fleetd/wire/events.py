@@ -297,6 +297,14 @@ class RecoveryBriefed(Payload, frozen=True, kw_only=True):
     recovery_id: str
 
 
+class RecoveryConfirmed(Payload, frozen=True, kw_only=True):
+    """Whoever was briefed is at work again."""
+
+    type = "recovery_confirmed"
+    activity = False
+    recovery_id: str
+
+
 class ContextCompacted(Payload, frozen=True, kw_only=True):
     """A mission fell silent: its agents have probably lost their context."""
 
