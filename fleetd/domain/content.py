@@ -35,8 +35,12 @@ def digest_of(canonical_json: bytes) -> str:
 
 def to_file(checkpoint: Checkpoint) -> bytes:
     """Return the bytes of a backup file: the content with its integrity beside it, one line."""
-    whole = {name: getattr(checkpoint, name) for name in CONTENT_FIELDS}
-    return _canonical(whole | {"integrity": checkpoint.integrity}) + b"\n"
+    return _canonical(_only_content(checkpoint) | {"integrity": checkpoint.integrity}) + b"\n"
+
+
+def _only_content(checkpoint: CheckpointContent) -> dict[str, Any]:
+    """Return what the checksum covers, also of a Checkpoint, which carries more than that."""
+    return {name: getattr(checkpoint, name) for name in CONTENT_FIELDS}
 
 
 def from_file(data: bytes, where: str) -> Checkpoint:
@@ -130,7 +134,7 @@ def to_columns(content: CheckpointContent) -> Row:
 
     The JSON columns are canonical too, so that a digest over them can be formed again.
     """
-    whole = canonical(content)
+    whole = canonical(_only_content(content))
 
     def text(value: object) -> str:
         return _canonical(value).decode()

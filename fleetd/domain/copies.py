@@ -8,7 +8,7 @@ import msgspec
 from ..wire.base import Mutation, Query
 from ..wire.errors import InvalidState
 from ..wire.events import BackupFailed, CheckpointCreated
-from ..wire.model import Checkpoint, Record
+from ..wire.model import Checkpoint, Record, Sortie
 from . import checkpoints
 from .capture import State
 from .content import from_row, to_columns
@@ -185,10 +185,9 @@ def heal(tx: Tx, request: Heal, ctx: Context) -> Checkpoint:
             hint="Use another checkpoint of its mission.",
         )
     mission = _ensure_mission(tx, ctx, content)
-    state = State(mission, [], content.active_locks, content.pending_messages)
     columns = to_columns(content)
     if old is None:
-        columns |= {"state_digest": state.digest(), "backed_up_at": ctx.now}
+        columns |= {"state_digest": _state(content, mission).digest(), "backed_up_at": ctx.now}
         tx.insert("checkpoints", columns)
     else:
         names = ", ".join(f"{name} = :{name}" for name in columns if name != "id")
@@ -199,6 +198,17 @@ def heal(tx: Tx, request: Heal, ctx: Context) -> Checkpoint:
             now=ctx.now,
         )
     return checkpoints.load(tx, content.id)
+
+
+def _state(content: Checkpoint, mission: Row) -> State:
+    """Return the state of the mission that a checkpoint was taken of."""
+    status = content.mission.status if content.mission else mission["status"]
+    sorties = [
+        Sortie(mission_id=content.mission_id, **msgspec.structs.asdict(state))
+        for state in content.sorties
+    ]
+    then = mission | {"status": status}
+    return State(then, sorties, content.active_locks, content.pending_messages)
 
 
 def _ensure_mission(tx: Tx, ctx: Context, content: Checkpoint) -> Row:

@@ -78,16 +78,34 @@ async def read(
         checkpoint_id = error.values.get("checkpoint_id") or getattr(request, "checkpoint_id", "")
         healed = await heal(engine, str(checkpoint_id), error)
         if healed is None:
-            raise
+            raise nowhere(engine, error) from error
         return healed
+
+
+def nowhere(engine: Engine, error: FleetError) -> FleetError:
+    """Return the error of a checkpoint that has no copy left, with the places that were looked at.
+
+    Any other error is returned as it is.
+    """
+    if not isinstance(error, NotFound) or error.values.get("noun") != "checkpoint":
+        return error
+    places = f"the database {engine.config.database} and the files below {engine.backups.root}"
+    return NotFound(error.message, hint=f"Looked in {places}. {error.hint}", **error.values)
 
 
 async def heal(engine: Engine, checkpoint_id: str, error: FleetError) -> Checkpoint | None:
     """Write a row again from its file and return the checkpoint with a warning.
 
-    None when there is no good file. Raises Incompatible for a file of another version.
+    None when there is no good file. Raises Corrupt when a damaged file is all there is, and
+    Incompatible for a file of another version.
     """
-    checkpoint = await from_backup(engine, checkpoint_id)
+    try:
+        checkpoint = await from_backup(engine, checkpoint_id)
+    except Corrupt as damage:
+        log.warning("%s", damage.message)
+        if isinstance(error, NotFound):
+            raise
+        return None
     if checkpoint is None:
         return None
     what = "missing" if isinstance(error, NotFound) else "damaged"
@@ -101,7 +119,10 @@ async def heal(engine: Engine, checkpoint_id: str, error: FleetError) -> Checkpo
 
 
 async def from_backup(engine: Engine, checkpoint_id: str) -> Checkpoint | None:
-    """Return a checkpoint from its verified file; None when there is none or it is damaged."""
+    """Return a checkpoint from its verified file; None when there is none, or none to be read.
+
+    Raises Corrupt for a damaged file and Incompatible for one of another version.
+    """
     backups = engine.backups
     file = await engine.outbox.in_thread(lambda: backups.find(checkpoint_id))
     if file is None:
@@ -111,16 +132,18 @@ async def from_backup(engine: Engine, checkpoint_id: str) -> Checkpoint | None:
         data = await engine.outbox.in_thread(
             lambda: backups.read(file.mission_id, file.checkpoint_id)
         )
-        checkpoint = from_file(data, path) if data is not None else None
-    except (Corrupt, OSError) as error:
-        log.warning("The file %s cannot be used: %s", path, error)
+    except OSError as error:
+        log.warning("The file %s cannot be read: %s", path, error)
         return None
-    if checkpoint is None or (checkpoint.mission_id, checkpoint.id) != (
-        file.mission_id,
-        file.checkpoint_id,
-    ):
-        log.warning("The file %s holds another checkpoint than its name says", path)
+    if data is None:
         return None
+    checkpoint = from_file(data, path)
+    if (checkpoint.mission_id, checkpoint.id) != (file.mission_id, file.checkpoint_id):
+        raise Corrupt(
+            f"Corrupted checkpoint file: {path} holds {checkpoint.id} of {checkpoint.mission_id}.",
+            hint="fleetctl checkpoints verify --repair writes it again from the database.",
+            path=path,
+        )
     return checkpoint
 
 

@@ -10,7 +10,7 @@ from ..wire.errors import Corrupt, FleetError, NotFound
 from ..wire.model import RestoreResult
 from ..wire.requests import RecoveryContextGet, RecoveryRestore
 from ..wire.requests.recovery import Briefing
-from .checkpoints import heal
+from .checkpoints import heal, nowhere
 
 
 @operation
@@ -33,7 +33,7 @@ async def restore(engine: Engine, request: RecoveryRestore, caller: Caller) -> R
                 raise
             checkpoint = await heal(engine, damaged, error)
             if checkpoint is None and request.checkpoint_id:
-                raise
+                raise nowhere(engine, error) from error
             if checkpoint is None:
                 unreadable.add(damaged)
             else:
