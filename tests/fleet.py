@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import apsw
 import msgspec
 import trio
+import trio.testing
 
 from fleetd.config import Config, Loaded, Paths
 from fleetd.domain.context import Caller
@@ -80,6 +81,10 @@ class Fleet:
     async def do(self, request: Request[R]) -> R:
         """Perform a request as a client would have it performed."""
         return await self.engine.perform(request, self._caller)
+
+    async def settle(self) -> None:
+        """Wait until everything that runs by itself, such as the writing of files, has done so."""
+        await trio.testing.wait_all_tasks_blocked()
 
     async def mission(
         self, sorties: int = 4, *, title: str = "Implementing authentication", start: bool = True
