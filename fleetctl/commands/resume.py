@@ -60,6 +60,9 @@ def run(args: Namespace) -> int:
             _announce(args, target)
         with failing_as("Failed to restore from checkpoint"):
             outcome = client.call(_request(args, target))
+    if not args.json and outcome.checkpoint_id != target.checkpoint_id:
+        # The newest one was damaged in both copies, or expired; the warnings say which.
+        render.line(f"Used checkpoint: {outcome.checkpoint_id}")
     return show_outcome(args, outcome)
 
 
