@@ -174,7 +174,7 @@ def conflict(tx: Tx, claim: Claim) -> LockConflict:
     who = f"{existing.held_by} until {existing.expires_at}" if existing else "another agent"
     return LockConflict(
         f"{claim.file} is locked by {who}.",
-        hint="Wait for it (wait_ms, fleetctl --wait-ms), write to its holder, or take another file.",
+        hint="Wait (wait_ms; fleetctl --wait-ms), write to the holder, or take another file.",
         existing_lock=existing,
     )
 
