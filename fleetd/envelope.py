@@ -104,8 +104,8 @@ def _parse(line: bytes) -> Any:
     except msgspec.DecodeError as error:
         raise ParseError("Parse error", detail=str(error)) from error
     except RecursionError as error:
-        # Brackets that were never closed are below the limit only when it was set very high.
-        raise ParseError("Parse error", detail="brackets are not closed") from error
+        # Only where limits.depth was set near to what the parser itself can bear.
+        raise ParseError("Parse error", detail="nested too deep to be read") from error
 
 
 def _element(item: Any) -> Element | Refused:

@@ -74,6 +74,10 @@ class Daemon:
                 return line
         raise AssertionError(f"fleetd ended with {self.process.wait()} before {text!r}: {self.log}")
 
+    def client_when_ready(self) -> Client:
+        self.wait_for_log(READY)
+        return self.client()
+
     def client(self) -> Client:
         client = Client(self.socket)
         self._clients.append(client)
@@ -95,9 +99,12 @@ class Daemon:
     def clean_up(self) -> None:
         for client in self._clients:
             client.close()
-        if self.process.poll() is None:
+        self.process.terminate()
+        try:
+            self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
             self.process.kill()
-        self.process.wait(PATIENCE)
+            self.process.wait(PATIENCE)
         if self.process.stderr is not None:
             self.process.stderr.close()
 

@@ -84,6 +84,24 @@ def test_a_file_in_the_place_of_the_socket_is_refused_by_name(fleet: Any) -> Non
     assert fleet.socket.read_text() == "mine"
 
 
+def test_a_socket_of_another_type_is_left_alone(fleet: Any) -> None:
+    fleet.directory.mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+        other.bind(str(fleet.socket))
+        status, log = fleet.refuse()
+    assert status == 78
+    assert "cannot be reached" in log
+    assert fleet.socket.is_socket()
+
+
+def test_a_file_in_the_place_of_the_directory_is_refused(fleet: Any) -> None:
+    fleet.directory.write_text("mine")
+    status, log = fleet.refuse()
+    assert status == 78
+    assert f"{fleet.directory} cannot be used" in log
+    assert fleet.directory.read_text() == "mine"
+
+
 def test_a_directory_that_is_a_symlink_is_refused(fleet: Any) -> None:
     real = fleet.home / "elsewhere"
     real.mkdir(mode=0o700)
@@ -183,6 +201,22 @@ def test_the_settings_in_force_are_those_of_file_and_environment(fleet: Any) -> 
     }
     client.sock.sendall(b"[1,2,3]\n")
     assert client.line()["error"]["data"]["limit"] == "batch"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_it_makes_room_for_as_many_descriptors_as_connections_need(fleet: Any) -> None:
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    script = (
+        "import resource, sys, fleetd.__main__ as program\n"
+        f"resource.setrlimit(resource.RLIMIT_NOFILE, (256, {hard}))\n"
+        "sys.exit(program.main([]))"
+    )
+    daemon = fleet.spawn(command=[sys.executable, "-c", script])
+    assert daemon.client_when_ready().call("system.hello")["pid"] == daemon.pid
+    soft, _ = resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)
+    assert soft == min(hard, 4_096)
 
 
 @pytest.mark.parametrize(

@@ -104,9 +104,9 @@ def test_nothing_acknowledged_is_lost_when_it_stops_under_load(fleet: Any, daemo
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="prlimit is of Linux only")
-def test_a_disk_that_fails_stops_it_with_a_clear_line_and_loses_nothing(
-    fleet: Any, daemon: Any
-) -> None:
+def test_a_disk_that_fails_stops_it_with_a_clear_line_and_loses_nothing(fleet: Any) -> None:
+    # Coverage could not write its own file either, and would say so.
+    daemon = fleet.start(env={"COVERAGE_PROCESS_CONFIG": "", "COVERAGE_PROCESS_START": ""})
     client = daemon.client()
     kept = client.call("mission.create", {"title": "kept"})
     # From now on the kernel refuses to let any file grow: writing the database fails.
@@ -120,6 +120,20 @@ def test_a_disk_that_fails_stops_it_with_a_clear_line_and_loses_nothing(
     assert "Traceback" not in daemon.log
     again = fleet.start().client()
     assert again.call("mission.list")["missions"] == [kept]
+
+
+def test_a_bug_in_what_happens_by_itself_ends_it_with_a_traceback(fleet: Any) -> None:
+    script = (
+        "import sys, fleetd.daemon, fleetd.__main__ as program\n"
+        "async def broken(engine): raise RuntimeError('a planted bug')\n"
+        "fleetd.daemon.run_timers = broken\n"
+        "sys.exit(program.main([]))"
+    )
+    daemon = fleet.spawn(command=[sys.executable, "-c", script])
+    assert daemon.wait() == 1
+    assert "[ERROR] fleetd stops because of a bug" in daemon.log
+    assert "RuntimeError: a planted bug" in daemon.log
+    assert not fleet.socket.exists()
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts descriptors in /proc")

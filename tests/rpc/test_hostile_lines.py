@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 import trio
 
+from fleetd import envelope
+from fleetd.wire.errors import ParseError
+
 HELLO = {"jsonrpc": "2.0", "id": 7, "method": "system.health"}
 
 
@@ -221,3 +224,10 @@ async def test_other_connections_notice_nothing(running: Any) -> None:
 async def test_blank_lines_and_carriage_returns_are_forgiven(client: Any) -> None:
     await client.send(b"\n\r\n  \n" + json.dumps(HELLO).encode() + b"\r\n")
     assert (await client.line())["id"] == 7
+
+
+@pytest.mark.parametrize("line", [b"[" * 20_000, b"[" * 20_000 + b"]" * 20_000])
+def test_what_the_parser_itself_cannot_bear_is_a_parse_error(line: bytes) -> None:
+    with pytest.raises(ParseError) as refused:
+        envelope.read(line, depth=50_000, batch=50)
+    assert "too deep" in refused.value.values["detail"]
