@@ -7,15 +7,13 @@ language model would bring it along.
 from pathlib import Path
 from typing import NamedTuple
 
+from .cast import FIRST, QUESTION, RULING, SECOND
+
 PACKAGE = "textstats"
 TITLE = "Make the tests of textstats pass"
-FIRST = "specialist-1"
-SECOND = "specialist-2"
 HALF_DONE = "syllables"
 NEEDS_WORDS = "frequency"
 NEEDS_ALL = "report"
-QUESTION = "Does a silent e count as a syllable?"
-RULING = "A silent e at the end of a word does not count: make has one syllable."
 
 
 class Piece(NamedTuple):
@@ -99,7 +97,7 @@ PIECES = (
         SECOND,
         '"""Words."""\n\nimport re\n\n\ndef words(text: str) -> list[str]:\n'
         '    """Return the words of a text; an apostrophe belongs to its word."""\n',
-        "    return re.findall(r\"[A-Za-z]+(?:'[A-Za-z]+)*\", text)\n",
+        '    return re.findall(r"[A-Za-z]+(?:\'[A-Za-z]+)*", text)\n',
         'self.assertEqual(words("I don\'t know."), ["I", "don\'t", "know"])',
     ),
     Piece(

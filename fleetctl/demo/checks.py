@@ -1,0 +1,191 @@
+"""What must be true when the demo is over: pure functions on a picture of the final state."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from fleetd.wire.model import Agent, Checkpoint, Event, Lock, Message, Mission, Sortie
+
+MILESTONES = (25, 50, 75)
+_REOPENING = ("sortie_started", "sortie_assigned", "sortie_progressed", "sortie_unblocked")
+
+
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything the checks look at, read from the daemon, the disk and the repository."""
+
+    mission: Mission
+    sorties: list[Sortie]
+    agents: list[Agent]
+    locks: list[Lock]
+    messages: list[Message]
+    checkpoints: list[Checkpoint]
+    events: list[Event]
+    files: frozenset[str]
+    """Ids of the checkpoints that have a file."""
+    verified: bool
+    """Whether ``checkpoints verify`` found every row and file intact."""
+    tests_passed: bool
+    unfinished_before: bool
+    """Whether the same tests failed before the agents began."""
+    dirty: str
+    """What ``git status --short`` prints."""
+    killed: str
+    successor: str
+    stale_token_refused: bool
+    new_token_accepted: bool
+    kept: frozenset[str]
+    """Sorties that were completed when the agent was killed."""
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """One check: what should be, whether it is, and what is there instead."""
+
+    check: str
+    ok: bool
+    detail: str = ""
+
+
+Check = Callable[[Ending], str]
+"""Returns what is wrong, empty when nothing is."""
+
+
+def _tests(ending: Ending) -> str:
+    if not ending.unfinished_before:
+        return "they passed already before the agents began"
+    return "" if ending.tests_passed else "they fail"
+
+
+def _committed(ending: Ending) -> str:
+    return ending.dirty
+
+
+def _mission(ending: Ending) -> str:
+    mission = ending.mission
+    whole = mission.status == "completed" and mission.progress_percent == 100
+    return "" if whole else f"it is {mission.status} at {mission.progress_percent}%"
+
+
+def _sorties_once(ending: Ending) -> str:
+    wrong = []
+    for sortie in ending.sorties:
+        times = sum(_is_about(event, "sortie_completed", sortie.id) for event in ending.events)
+        if sortie.status != "completed" or times != 1:
+            wrong.append(f"{sortie.title} is {sortie.status}, completed {times} times")
+    return "; ".join(wrong) or ("" if ending.sorties else "there are no sorties")
+
+
+def _is_about(event: Event, kind: str, sortie_id: str) -> bool:
+    return event.type == kind and event.data.get("sortie_id") == sortie_id
+
+
+def _nothing_reopened(ending: Ending) -> str:
+    done: set[str] = set()
+    reopened = []
+    for event in ending.events:
+        sortie_id = str(event.data.get("sortie_id", ""))
+        if event.type == "sortie_completed":
+            done.add(sortie_id)
+        elif sortie_id in done and _reopens(event):
+            reopened.append(f"{sortie_id} by {event.type}")
+    missing = ending.kept - done
+    return "; ".join([*reopened, *(f"{each} was never completed" for each in sorted(missing))])
+
+
+def _reopens(event: Event) -> bool:
+    restored = event.type == "sortie_restored" and event.data.get("status") != "completed"
+    return restored or event.type in _REOPENING
+
+
+def _checkpoints(ending: Ending) -> str:
+    details = [each.trigger_details for each in ending.checkpoints]
+    wanted = [*(f"Reached {percent}% milestone" for percent in MILESTONES), "Mission completed"]
+    counts = ((text, details.count(text)) for text in wanted)
+    return "; ".join(f"{count} of {text!r}" for text, count in counts if count != 1)
+
+
+def _files(ending: Ending) -> str:
+    missing = [each.id for each in ending.checkpoints if each.id not in ending.files]
+    if missing:
+        return f"no file for {', '.join(missing)}"
+    return "" if ending.verified else "fleetctl checkpoints verify found damage"
+
+
+def _locks(ending: Ending) -> str:
+    return ", ".join(f"{lock.file} is held by {lock.held_by}" for lock in ending.locks)
+
+
+def _mail(ending: Ending) -> str:
+    open_ones = [
+        f"{message.id} is {delivery.status} for {delivery.agent_id}"
+        for message in ending.messages
+        for delivery in message.deliveries
+        if delivery.status != "acked"
+    ]
+    return "; ".join(open_ones) or ("" if ending.messages else "there is no mail at all")
+
+
+def _agents(ending: Ending) -> str:
+    wrong = [
+        f"{agent.id} is {agent.status}"
+        for agent in ending.agents
+        if agent.status != ("lost" if agent.id == ending.killed else "gone")
+    ]
+    names = {agent.id for agent in ending.agents}
+    absent = {ending.killed, ending.successor} - names
+    return "; ".join([*wrong, *(f"{name} is unknown" for name in sorted(absent))])
+
+
+def _successor(ending: Ending) -> str:
+    left = [sortie.title for sortie in ending.sorties if sortie.assigned_to == ending.killed]
+    open_then = [title for title in left if title not in _titles(ending, ending.kept)]
+    took = any(sortie.assigned_to == ending.successor for sortie in ending.sorties)
+    return ", ".join(open_then) or ("" if took else "it got no sortie")
+
+
+def _titles(ending: Ending, ids: frozenset[str]) -> set[str]:
+    return {sortie.title for sortie in ending.sorties if sortie.id in ids}
+
+
+def _recovered_once(ending: Ending) -> str:
+    times = sum(event.type == "fleet_recovered" for event in ending.events)
+    return "" if times == 1 else f"{times} times"
+
+
+def _stale_token(ending: Ending) -> str:
+    if not ending.stale_token_refused:
+        return "the killed agent's token is still accepted"
+    return "" if ending.new_token_accepted else "the successor's token is refused too"
+
+
+CHECKS: tuple[tuple[str, Check], ...] = (
+    ("every unit test passes; at the beginning they failed", _tests),
+    ("everything is committed", _committed),
+    ("the mission is completed at 100%", _mission),
+    ("every sortie was completed exactly once", _sorties_once),
+    ("no finished sortie was opened again", _nothing_reopened),
+    ("the successor finished what the killed agent left", _successor),
+    ("checkpoints at 25, 50, 75 and 100%, one each", _checkpoints),
+    ("every checkpoint has its file, all digests match", _files),
+    ("there was one recovery", _recovered_once),
+    ("the killed agent's fencing token is refused", _stale_token),
+    ("no lock is left", _locks),
+    ("every letter is acknowledged", _mail),
+    ("the killed agent is lost, the others left in order", _agents),
+)
+
+
+def examine(ending: Ending) -> Iterator[Verdict]:
+    """Yield the verdict of every check."""
+    for text, check in CHECKS:
+        wrong = check(ending)
+        yield Verdict(check=text, ok=not wrong, detail=wrong)
+
+
+def with_files(directory: Path, checkpoints: list[Checkpoint]) -> frozenset[str]:
+    """Return the ids of those checkpoints whose file is in the directory."""
+    return frozenset(
+        each.id
+        for each in checkpoints
+        if (directory / each.mission_id / f"{each.id}.json").is_file()
+    )

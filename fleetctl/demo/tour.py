@@ -1,0 +1,249 @@
+"""The story the demo tells, scene by scene; everything it prints comes from the real run."""
+
+import sys
+from collections.abc import Callable
+from subprocess import CompletedProcess
+
+from fleetd.wire.model import Event
+from fleetd.wire.requests.agent import AgentList
+from fleetd.wire.requests.checkpoint import CheckpointGet, CheckpointList
+from fleetd.wire.requests.event import EventList
+from fleetd.wire.requests.lock import LockList
+from fleetd.wire.requests.message import MessageList
+from fleetd.wire.requests.mission import MissionGet
+from fleetd.wire.requests.sortie import SortieList
+
+from . import task
+from .cast import DISPATCH, FIRST, SECOND, SUCCESSOR, WAITING
+from .checks import Ending, Verdict, examine, with_files
+from .following import PATIENCE_S, Follower
+from .narrator import FOLLOWED, Narrator
+from .stage import Stage, StageFailed
+
+HEIR = ("--agent", SUCCESSOR, "--take-over-from", SECOND, "--scope", "agent")
+PROMPT_BEGINS = "--- Recovery Context ---\n"
+TURN_S = 0.5
+
+
+class Tour:
+    """One run of the demo on a stage."""
+
+    def __init__(self, stage: Stage, narrator: Narrator) -> None:
+        self._stage = stage
+        self._tell = narrator.tell
+        self._scene = narrator.scene
+        self._narrator = narrator
+        self._events: list[Event] = []
+        self._prompt = ""
+        self._failed_at_first = self._stale_refused = self._new_accepted = False
+
+    def play(self) -> list[Verdict]:
+        """Tell the whole story and return what the check at its end found."""
+        self._set_the_task()
+        self._start_daemon()
+        with Follower(self._stage.socket) as client:
+            client.follow(FOLLOWED)
+            self._work(client)
+            self._look()
+            self._lose_one()
+            self._resume()
+            self._until(client, _recovers, "for the recovery", show=False)
+            self._fence()
+            self._finish(client)
+            self._look_again()
+            ending = self._ending(client)
+        return list(examine(ending))
+
+    def _set_the_task(self) -> None:
+        self._tell(
+            "Agents forget: a context is compacted, a process dies. fleetd remembers for them. This "
+            "demo shows it with real processes, in a temporary directory; nothing of yours is "
+            "touched."
+        )
+        self._scene("The task")
+        self._tell(
+            f"A scratch git repository holds a small library, {task.PACKAGE}: "
+            f"{len(task.PIECES)} modules whose functions are missing, with unit tests that fail."
+        )
+        self._stage.lay_out()
+        self._failed_at_first = not self._test()
+
+    def _test(self) -> bool:
+        done = self._stage.run(sys.executable, "-m", "unittest", "-q")
+        tail = [line for line in done.stdout.splitlines() if line][-2:]
+        self._narrator.typed("python -m unittest -q 2>&1 | tail -n 2", output="\n".join(tail))
+        return done.returncode == 0
+
+    def _start_daemon(self) -> None:
+        self._scene("The daemon")
+        pid = self._stage.start_daemon()
+        self._tell(
+            f"fleetd runs (pid {pid}). It remembers missions, locks, mail and events in one SQLite "
+            "database, so that no agent has to."
+        )
+
+    def _work(self, client: Follower) -> None:
+        self._scene("The work")
+        self._tell(
+            "Three processes start. The dispatch plans the mission and hands out its sorties; two "
+            "specialists lock files, edit, test and commit. This is the event log as it grows:"
+        )
+        self._narrator.blank()
+        self._stage.start_agent("dispatch", DISPATCH)
+        started = self._until(client, lambda e: e.type == "mission_created", "for a mission")
+        for name in (FIRST, SECOND):
+            self._stage.start_agent("specialist", name, str(started.mission_id))
+        self._until(client, _asks_for_help, f"for {FIRST} to need {SECOND}")
+
+    def _until(
+        self, client: Follower, wanted: Callable[[Event], bool], what: str, *, show: bool = True
+    ) -> Event:
+        """Print events until the wanted one comes; raises StageFailed when it does not."""
+        waited = 0.0
+        while waited < PATIENCE_S:
+            event = client.next_event(TURN_S)
+            if event is None:
+                waited += TURN_S
+                self._stage.check()
+                continue
+            self._events.append(event)
+            if show:
+                self._narrator.event(event)
+            if wanted(event):
+                return event
+        raise StageFailed(f"Waited {PATIENCE_S:.0f} s in vain {what}")
+
+    def _fleetctl(self, *arguments: str, expected: int = 0) -> str:
+        """Show a command and return what it printed; raises StageFailed for another status."""
+        done = self._typed(*arguments)
+        if done.returncode != expected:
+            raise StageFailed(f"fleetctl {arguments[0]} ended with status {done.returncode}")
+        return done.stdout
+
+    def _typed(self, *arguments: str) -> CompletedProcess[str]:
+        """Run a command of fleetctl as a person would, and show it."""
+        done = self._stage.run(sys.executable, "-m", "fleetctl", *arguments)
+        self._narrator.typed("fleetctl", *arguments, output=done.stdout)
+        return done
+
+    def _git(self, *arguments: str) -> str:
+        done = self._stage.run("git", *arguments)
+        self._narrator.typed("git", *arguments, output=done.stdout)
+        return done.stdout
+
+    def _look(self) -> None:
+        self._scene("The operator looks")
+        self._tell(f"{FIRST} waits for {SECOND}, which is in the middle of a file.")
+        self._fleetctl("status")
+        self._tell(
+            "fleetd takes a checkpoint at each quarter, in the transaction that reaches it: "
+            "sorties, locks, unread mail and what it takes to go on."
+        )
+        self._fleetctl("checkpoints", "list")
+
+    def _lose_one(self) -> None:
+        self._scene("The loss")
+        pid = self._stage.kill(SECOND)
+        self._tell(
+            f"{SECOND} (pid {pid}) is killed with SIGKILL. Nobody said goodbye: its lock is orphaned, its "
+            "file breaks off in the middle of a line, and answers to it lie unread."
+        )
+        file = f"{task.PACKAGE}/{task.HALF_DONE}.py"
+        self._git("status", "--short")
+        tail = (self._stage.project / file).read_text().splitlines()[-2:]
+        self._narrator.typed("tail", "-n", "2", file, output="\n".join(tail))
+        self._fleetctl("lock", "list")
+        self._fleetctl("mail", "list", "--pending")
+
+    def _resume(self) -> None:
+        self._scene("The recovery")
+        self._tell(
+            f"A new agent, {SUCCESSOR}, is to take over. --scope agent leaves the others alone. "
+            "First without changing anything:"
+        )
+        self._fleetctl("resume", "--dry-run", *HEIR)
+        self._tell("That is right. Now for real; the text at the end is for the new agent.")
+        printed = self._fleetctl("resume", "--yes", *HEIR)
+        self._prompt = printed.partition(PROMPT_BEGINS)[2]
+
+    def _fence(self) -> None:
+        self._tell(
+            "Should the killed agent come back from the dead, its fencing token gives it away: "
+            "whoever guards the file refuses it."
+        )
+        file, old, new = self._tokens()
+        self._fleetctl("lock", "check", file, str(old), expected=1)
+        self._stale_refused = True
+        self._fleetctl("lock", "check", file, str(new))
+        self._new_accepted = True
+
+    def _tokens(self) -> tuple[str, int, int]:
+        """Return the file that was left half written, the dead agent's token and the new one."""
+        locked = [e for e in self._events if e.type == "lock_acquired"]
+        last = [e for e in locked if e.agent_id == SECOND][-1].data
+        with Follower(self._stage.socket) as client:
+            now = client.call(LockList(held_by=SUCCESSOR)).locks
+        new = next((lock.fencing_token for lock in now if lock.file == last["file"]), 0)
+        return last["file"], last["fencing_token"], new
+
+    def _finish(self, client: Follower) -> None:
+        self._scene("The successor")
+        self._tell(
+            f"{SUCCESSOR} is a new process. It gets the recovery prompt on stdin and nothing else: "
+            "from it, it learns its sorties, its lock, its mail and which file is half written."
+        )
+        self._narrator.blank()
+        self._stage.start_agent("successor", SUCCESSOR)
+        self._stage.tell(SUCCESSOR, self._prompt)
+        self._until(client, lambda e: e.type == "mission_completed", "for the mission to end")
+        for name in (FIRST, SUCCESSOR, DISPATCH):
+            if status := self._stage.leave(name):
+                raise StageFailed(f"{name} ended with status {status}")
+
+    def _look_again(self) -> None:
+        mission = self._mission_id()
+        self._scene("The end")
+        self._fleetctl("mission", "show", mission)
+        self._fleetctl("checkpoints", "list", "--mission", mission)
+        self._fleetctl("agent", "list")
+        self._git("log", "--format=%h %an: %s")
+
+    def _mission_id(self) -> str:
+        return next(str(e.mission_id) for e in self._events if e.type == "mission_created")
+
+    def _ending(self, client: Follower) -> Ending:
+        mission = self._mission_id()
+        found = client.call(CheckpointList(mission_id=mission, limit=100)).checkpoints
+        checkpoints = [client.call(CheckpointGet(checkpoint_id=each.id)) for each in found]
+        killed_at = next(n for n, e in enumerate(self._events) if _asks_for_help(e))
+        return Ending(
+            mission=client.call(MissionGet(mission_id=mission)),
+            sorties=client.call(SortieList(mission_id=mission)).sorties,
+            agents=client.call(AgentList(mission_id=mission)).agents,
+            locks=client.call(LockList()).locks,
+            messages=client.call(MessageList(mission_id=mission)).messages,
+            checkpoints=checkpoints,
+            events=client.call(EventList(mission_id=mission, limit=1000)).events,
+            files=with_files(self._stage.checkpoints, checkpoints),
+            verified=self._typed("checkpoints", "verify").returncode == 0,
+            tests_passed=self._test(),
+            unfinished_before=self._failed_at_first,
+            dirty=self._stage.run("git", "status", "--short").stdout,
+            killed=SECOND,
+            successor=SUCCESSOR,
+            stale_token_refused=self._stale_refused,
+            new_token_accepted=self._new_accepted,
+            kept=frozenset(
+                e.data["sortie_id"]
+                for e in self._events[:killed_at]
+                if e.type == "sortie_completed"
+            ),
+        )
+
+
+def _recovers(event: Event) -> bool:
+    return event.type == "fleet_recovered"
+
+
+def _asks_for_help(event: Event) -> bool:
+    return event.type == "message_sent" and event.data["subject"] == WAITING
