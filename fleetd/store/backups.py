@@ -99,13 +99,12 @@ class Backups:
             (self.root / _checked(mission_id)).rmdir()
 
     def sweep(self) -> int:
-        """Remove the temp files that a crash left; returns how many."""
+        """Remove the temp files that a crash left, and nothing else; returns how many."""
         removed = 0
-        for mission in _names(self.root):
-            for name in _names(self.root / mission):
-                if name.startswith(_TEMP):
-                    (self.root / mission / name).unlink(missing_ok=True)
-                    removed += 1
+        for mission in filter(_ID.match, _names(self.root)):
+            with contextlib.suppress(OSError), self._mission_dir(mission) as directory:
+                names = os.listdir(directory)  # noqa: PTH208 - it takes the descriptor
+                removed += sum(_remove_temp(directory, name) for name in names)
         return removed
 
     @contextlib.contextmanager
@@ -140,6 +139,16 @@ def _names(directory: Path) -> list[str]:
         return os.listdir(directory)  # noqa: PTH208 - names are wanted, not paths
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def _remove_temp(directory: int, name: str) -> bool:
+    if not name.startswith(_TEMP):
+        return False
+    try:
+        os.unlink(name, dir_fd=directory)
+    except OSError:  # a directory, which is none of ours, or gone
+        return False
+    return True
 
 
 def _write_file(directory: int, name: str, data: bytes) -> None:

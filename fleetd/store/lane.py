@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 import outcome
 import trio
 
+from ..wire.errors import Unavailable
+
 T = TypeVar("T")
 BATCH_MAX = 256
 
@@ -61,6 +63,7 @@ class Lane:
         self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._thread = None if inline else threading.Thread(target=self._run, name=name)
         self._token: trio.lowlevel.TrioToken | None = None
+        self._closed = False
 
     def start(self) -> None:
         """Start the thread; call it inside trio."""
@@ -72,9 +75,11 @@ class Lane:
         """Run a job and return its result. Once it is queued, it is waited for, come what may.
 
         A cancelled caller either never queued its job or learns its outcome: committed or not,
-        never in between.
+        never in between. Raises Unavailable once the lane is closed: nobody would answer.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
+        if self._closed:
+            raise Unavailable("fleetd is shutting down.", hint="Try again when it runs again.")
         if self._thread is None:
             job = Job(fn, None)
             self._work([job])
@@ -89,7 +94,8 @@ class Lane:
         return result
 
     async def aclose(self) -> None:
-        """Finish what is queued and end the thread."""
+        """Finish what is queued, take nothing more and end the thread."""
+        self._closed = True
         if self._thread is not None and self._thread.is_alive():
             self._queue.put(None)
             with trio.CancelScope(shield=True):

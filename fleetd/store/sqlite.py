@@ -21,6 +21,8 @@ from .opening import check_sqlite, connect, open_database
 
 T = TypeVar("T")
 WAL_PAGES = 1_000
+# How long the end of a WAL checkpoint may keep the writer waiting for a reader.
+UPKEEP_BUSY_MS = 10
 
 
 class Store:
@@ -102,11 +104,17 @@ class Store:
         await self._writer.aclose()
         self._upkeep.stop()
         self._reader_connection.close()
-        if self.failure is None:
+        if self.failure is not None or not self._empty_wal():
             # What cannot be copied back now stays in the WAL, and is read from there next time.
-            with contextlib.suppress(apsw.Error):
-                self._writer_connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            self._writer_connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         self._writer_connection.close()
+
+    def _empty_wal(self) -> bool:
+        try:
+            self._writer_connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except apsw.Error:
+            return False
+        return True
 
 
 def _copy(path: str, target: Path, vfs: str | None) -> int:
@@ -128,19 +136,25 @@ def _check(path: str, vfs: str | None) -> list[str]:
     connection = connect(path, query_only=True, vfs=vfs)
     try:
         rows = [str(row[0]) for row in connection.execute("PRAGMA quick_check(20)")]
+    except (apsw.CorruptError, apsw.NotADBError) as error:
+        return [str(error)]
     finally:
         connection.close()
     return [row for row in rows if row != "ok"]
 
 
 class _WalUpkeep:
-    """Copies the WAL back into the database on a thread of its own, so that no commit waits.
+    """Copies the WAL back into the database on a thread of its own, so that no commit waits long.
 
     The WAL keeps its size: appending to a growing file costs more than writing over a used one.
+    Nearly all is copied beside the writer; what it wrote meanwhile is copied while it waits, or
+    the WAL would never begin anew under a steady load, and would grow for ever.
     """
 
     def __init__(self, path: str, vfs: str | None) -> None:
         self._connection = connect(path, vfs=vfs)
+        self._connection.set_busy_timeout(UPKEEP_BUSY_MS)
+        self._next = WAL_PAGES
         self._grown = threading.Event()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="wal")
@@ -150,17 +164,24 @@ class _WalUpkeep:
 
     def wal_grew(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
         """Called by the writer after each commit, with the WAL's length in pages."""
-        if pages >= WAL_PAGES:
+        if pages < WAL_PAGES:
+            self._next = WAL_PAGES
+        elif pages >= self._next:
+            # Not at every commit from here on: a reader that stays would make each attempt vain.
+            self._next = pages + WAL_PAGES
             self._grown.set()
         return apsw.SQLITE_OK
 
     def _run(self) -> None:
         while self._grown.wait() and not self._stopping:
             self._grown.clear()
-            # A busy or full disk is not this thread's to report: the next commit meets it too.
+            # A failing disk is not this thread's to report: the next commit meets it too.
             try:
                 self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-            except (apsw.BusyError, apsw.FullError, apsw.IOError):
+                # Again, for what came meanwhile: the less is left, the shorter the writer waits.
+                self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
+            except apsw.Error:
                 continue
 
     def stop(self) -> None:
