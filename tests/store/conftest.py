@@ -28,13 +28,15 @@ class Faults(apsw.VFS):
         super().__init__(self.name, "")
         self.seen: Counter[tuple[str, str]] = Counter()
         self.space: int | None = None
-        self._armed: dict[tuple[str, str], tuple[int, int, Exception]] = {}
+        self._armed: dict[tuple[str, str], tuple[int, int, type[apsw.Error]]] = {}
         self._mutex = threading.Lock()
 
     def xOpen(self, name: Any, flags: list[int]) -> "FaultyFile":
         return FaultyFile(self, name, flags)
 
-    def fail(self, call: str, kind: str, error: Exception, *, nth: int = 1, times: int = 1) -> None:
+    def fail(
+        self, call: str, kind: str, error: type[apsw.Error], *, nth: int = 1, times: int = 1
+    ) -> None:
         """Let the n-th ``write`` or ``sync`` of a ``db`` or ``wal`` from now on fail."""
         first = self.seen[call, kind] + nth
         self._armed[call, kind] = (first, first + times, error)
@@ -47,9 +49,9 @@ class Faults(apsw.VFS):
         with self._mutex:
             self.seen[call, kind] += 1
             number = self.seen[call, kind]
-        first, last, error = self._armed.get((call, kind), (0, 0, OSError()))
+        first, last, error = self._armed.get((call, kind), (0, 0, apsw.Error))
         if first <= number < last:
-            raise error
+            raise error("the disk has a fault")
         if call == "write" and self.space is not None and end > self.space:
             raise apsw.FullError("no space left")
 
