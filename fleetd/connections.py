@@ -8,10 +8,11 @@ import trio
 from . import envelope, openrpc, peer
 from .config import Limits
 from .domain.context import Caller
+from .engine import Engine
 from .envelope import Message
 from .lines import LineReader
 from .rpc import Dispatcher, error_reply
-from .subscriptions import Engine, Follower
+from .subscriptions import Follower
 from .wire.base import Request
 from .wire.errors import FleetError, LimitExceeded, NotFound, Unavailable
 from .wire.requests.event import (

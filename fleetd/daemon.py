@@ -14,8 +14,7 @@ import trio
 
 from . import __version__
 from .config import Loaded
-from .domain.context import Caller
-from .engine import Engine
+from .engine import DAEMON, Engine
 from .listener import AlreadyRunning, Listening, listening
 from .paths import PathRefused
 from .sdnotify import Notifier, feed_watchdog
@@ -148,11 +147,10 @@ def _say_ready(engine: Engine, notifier: Notifier) -> None:
 
 def _health_check(engine: Engine) -> Callable[[], Awaitable[bool]]:
     """Return a check that goes through the whole way a client's request goes."""
-    caller = Caller(kind="daemon", uid=os.getuid(), pid=os.getpid())
 
     async def healthy() -> bool:
         try:
-            return (await engine.perform(SystemHealth(), caller)).ok
+            return (await engine.perform(SystemHealth(), DAEMON)).ok
         except FleetError as error:
             log.warning("The health check failed: %s", error)
             return False

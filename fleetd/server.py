@@ -10,8 +10,8 @@ import trio
 from . import peer
 from .config import Limits
 from .connections import Connection, perform
+from .engine import Engine
 from .rpc import Dispatcher, Method, error_reply, guarded, methods_for
-from .subscriptions import Engine
 from .wire.errors import Denied
 
 log = logging.getLogger(__name__)

@@ -2,14 +2,14 @@
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import trio
 
 from .domain.context import Caller
 from .domain.events import EventTail
-from .wire.base import R, Request
+from .engine import Engine
 from .wire.model import Event
 from .wire.requests.event import EventPage, EventSubscribe, Subscription
 
@@ -18,31 +18,6 @@ log = logging.getLogger(__name__)
 # Keeps the memory of a subscriber that lags behind small, and each of its turns short.
 PAGE = 64
 _encode = msgspec.json.Encoder().encode
-
-
-class Ticket(Protocol):
-    """A place at the bell: waits for a ring that came after it was taken."""
-
-    async def wait(self) -> None:
-        """Return once something was committed after the ticket was taken."""
-
-
-class Bell(Protocol):
-    """Rings after each commit that brought events."""
-
-    def ticket(self) -> Ticket:
-        """Take a place; take it before looking at the log."""
-
-
-class Engine(Protocol):
-    """What the outer floors need of the engine."""
-
-    @property
-    def bell(self) -> Bell:
-        """The doorbell that rings after a commit."""
-
-    async def perform(self, request: Request[R], caller: Caller) -> R:
-        """Carry out a request; raises FleetError."""
 
 
 class Follower:
