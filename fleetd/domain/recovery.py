@@ -26,7 +26,7 @@ from .prompt import render
 from .records import recovery_of
 from .registry import handler
 from .remembering import part_of, remember
-from .restore_locks import release_orphans, restore_locks
+from .restore_locks import restore_locks
 from .restore_mail import restore_mail
 from .restore_sorties import restore_sorties
 from .tx import Row, Tx
@@ -60,7 +60,6 @@ def _restore(tx: Tx, request: RecoveryRestore, ctx: Context) -> RestoreResult:
     restored = Restored(
         sorties=restore_sorties(case), locks=restore_locks(case), messages=restore_mail(case)
     )
-    release_orphans(case)
     progress = rearm(tx, case.mission_id)
     tx.run(
         "UPDATE checkpoints SET consumed_at = :now WHERE id = :id", now=ctx.now, id=checkpoint.id

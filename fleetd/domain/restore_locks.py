@@ -10,10 +10,18 @@ from .tx import Row
 
 
 def restore_locks(case: Case) -> int:
-    """Take the checkpoint's locks again, each with a new lease and token; return how many."""
-    return sum(
+    """Take the checkpoint's locks again, each with a new lease and token; return how many.
+
+    Orphaned locks go first: the dead must not keep a file from its holder. Those who wait for one
+    come last, or they would.
+    """
+    freed = _release_orphans(case)
+    restored = sum(
         _restore(case, then) for then in case.checkpoint.active_locks if case.covers(then.held_by)
     )
+    for path in freed:
+        leases.serve(case.tx, case.ctx, path)
+    return restored
 
 
 def _restore(case: Case, then: Lock) -> bool:
@@ -68,19 +76,27 @@ def _note_conflict(case: Case, then: Lock, owner: str, held: Row) -> None:
     emit(case.tx, case.ctx, payload, mission_id=case.mission_id, agent_id=owner)
 
 
-def release_orphans(case: Case) -> None:
-    """Release what lost agents of the mission hold and the checkpoint does not give back."""
+def _release_orphans(case: Case) -> list[str]:
+    """Release what lost agents of the mission hold and the checkpoint does not give back.
+
+    Return the paths that came free.
+    """
     tx, ctx = case.tx, case.ctx
-    kept = {lock.normalized_path or lock.file for lock in case.checkpoint.active_locks}
+    kept = {
+        (lock.normalized_path or lock.file, lock.held_by) for lock in case.checkpoint.active_locks
+    }
     rows = tx.all(
         "SELECT l.* FROM locks l JOIN agents a ON a.id = l.held_by AND a.status = 'lost'"
         " WHERE l.mission_id = :mission AND l.status = 'active' ORDER BY l.acquired_at, l.id",
         mission=case.mission_id,
     )
+    freed = []
     for row in rows:
-        if row["normalized_path"] in kept or case.narrow not in (None, row["held_by"]):
+        path, holder = row["normalized_path"], row["held_by"]
+        if (path, holder) in kept or case.narrow not in (None, holder):
             continue
-        leases.end_by_force(tx, ctx, row, None, f"{row['held_by']} was lost")
-        leases.serve(tx, ctx, row["normalized_path"])
+        leases.end_by_force(tx, ctx, row, None, f"{holder} was lost")
+        freed.append(path)
         case.ledger.released.append(row["file"])
-        case.ledger.changed("lock", row["file"], f"held by {row['held_by']}", "released")
+        case.ledger.changed("lock", row["file"], f"held by {holder}", "released")
+    return freed
