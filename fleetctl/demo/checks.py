@@ -1,41 +1,16 @@
 """What must be true when the demo is over: pure functions on a picture of the final state."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import msgspec
 
-from fleetd.wire.model import Agent, Checkpoint, Event, Lock, Message, Mission, Sortie
+from fleetd.wire.model import Event
+
+from .cast import SECOND, SUCCESSOR
+from .ending import Ending
 
 MILESTONES = (25, 50, 75)
 _REOPENING = ("sortie_started", "sortie_assigned", "sortie_progressed", "sortie_unblocked")
-
-
-class Ending(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything the checks look at, read from the daemon, the disk and the repository."""
-
-    mission: Mission
-    sorties: list[Sortie]
-    agents: list[Agent]
-    locks: list[Lock]
-    messages: list[Message]
-    checkpoints: list[Checkpoint]
-    events: list[Event]
-    files: frozenset[str]
-    """Ids of the checkpoints that have a file."""
-    verified: bool
-    """Whether ``checkpoints verify`` found every row and file intact."""
-    tests_passed: bool
-    unfinished_before: bool
-    """Whether the same tests failed before the agents began."""
-    dirty: str
-    """What ``git status --short`` prints."""
-    killed: str
-    successor: str
-    stale_token_refused: bool
-    new_token_accepted: bool
-    kept: frozenset[str]
-    """Sorties that were completed when the agent was killed."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,13 +26,13 @@ Check = Callable[[Ending], str]
 
 
 def _tests(ending: Ending) -> str:
-    if not ending.unfinished_before:
+    if not ending.seen.tests_failed_before:
         return "they passed already before the agents began"
-    return "" if ending.tests_passed else "they fail"
+    return "" if ending.seen.tests_pass else "they fail"
 
 
 def _committed(ending: Ending) -> str:
-    return ending.dirty
+    return "" if ending.seen.all_committed else "git status shows changes"
 
 
 def _mission(ending: Ending) -> str:
@@ -88,8 +63,7 @@ def _nothing_reopened(ending: Ending) -> str:
             done.add(sortie_id)
         elif sortie_id in done and _reopens(event):
             reopened.append(f"{sortie_id} by {event.type}")
-    missing = ending.kept - done
-    return "; ".join([*reopened, *(f"{each} was never completed" for each in sorted(missing))])
+    return "; ".join(reopened)
 
 
 def _reopens(event: Event) -> bool:
@@ -108,7 +82,7 @@ def _files(ending: Ending) -> str:
     missing = [each.id for each in ending.checkpoints if each.id not in ending.files]
     if missing:
         return f"no file for {', '.join(missing)}"
-    return "" if ending.verified else "fleetctl checkpoints verify found damage"
+    return "" if ending.seen.checkpoints_intact else "fleetctl checkpoints verify found damage"
 
 
 def _locks(ending: Ending) -> str:
@@ -129,22 +103,22 @@ def _agents(ending: Ending) -> str:
     wrong = [
         f"{agent.id} is {agent.status}"
         for agent in ending.agents
-        if agent.status != ("lost" if agent.id == ending.killed else "gone")
+        if agent.status != ("lost" if agent.id == SECOND else "gone")
     ]
     names = {agent.id for agent in ending.agents}
-    absent = {ending.killed, ending.successor} - names
+    absent = {SECOND, SUCCESSOR} - names
     return "; ".join([*wrong, *(f"{name} is unknown" for name in sorted(absent))])
 
 
 def _successor(ending: Ending) -> str:
-    left = [sortie.title for sortie in ending.sorties if sortie.assigned_to == ending.killed]
-    open_then = [title for title in left if title not in _titles(ending, ending.kept)]
-    took = any(sortie.assigned_to == ending.successor for sortie in ending.sorties)
-    return ", ".join(open_then) or ("" if took else "it got no sortie")
+    done = {e.data["sortie_id"] for e in ending.events if _is_by(e, "sortie_completed", SUCCESSOR)}
+    left = {sortie.id for sortie in ending.sorties if sortie.assigned_to == SECOND}
+    before = {e.data["sortie_id"] for e in ending.events if _is_by(e, "sortie_completed", SECOND)}
+    return ", ".join(sorted(left - before)) or ("" if done else f"{SUCCESSOR} completed nothing")
 
 
-def _titles(ending: Ending, ids: frozenset[str]) -> set[str]:
-    return {sortie.title for sortie in ending.sorties if sortie.id in ids}
+def _is_by(event: Event, kind: str, agent_id: str) -> bool:
+    return event.type == kind and event.agent_id == agent_id
 
 
 def _recovered_once(ending: Ending) -> str:
@@ -153,9 +127,9 @@ def _recovered_once(ending: Ending) -> str:
 
 
 def _stale_token(ending: Ending) -> str:
-    if not ending.stale_token_refused:
+    if not ending.seen.stale_token_refused:
         return "the killed agent's token is still accepted"
-    return "" if ending.new_token_accepted else "the successor's token is refused too"
+    return "" if ending.seen.new_token_accepted else "the successor's token is refused too"
 
 
 CHECKS: tuple[tuple[str, Check], ...] = (
@@ -180,12 +154,3 @@ def examine(ending: Ending) -> Iterator[Verdict]:
     for text, check in CHECKS:
         wrong = check(ending)
         yield Verdict(check=text, ok=not wrong, detail=wrong)
-
-
-def with_files(directory: Path, checkpoints: list[Checkpoint]) -> frozenset[str]:
-    """Return the ids of those checkpoints whose file is in the directory."""
-    return frozenset(
-        each.id
-        for each in checkpoints
-        if (directory / each.mission_id / f"{each.id}.json").is_file()
-    )

@@ -52,7 +52,10 @@ class Narrator:
     def tell(self, text: str) -> None:
         """Say what happens and why."""
         self._print()
-        self._print(textwrap.fill(" ".join(text.split()), self._width))
+        # A path stays whole, so that it can be copied.
+        self._print(
+            textwrap.fill(text, self._width, break_long_words=False, break_on_hyphens=False)
+        )
 
     def typed(self, *command: str, output: str) -> None:
         """Show a command as a person types it, and what it prints."""

@@ -1,29 +1,22 @@
-"""Where the demo plays: a directory of its own, its processes, and the end of both.
-
-Nothing of the user's is touched: home, settings, database and socket all lie in the directory.
-"""
+"""The demo's repository and processes: starting them, waiting for them, ending them all."""
 
 import os
 import shutil
 import signal
-import site
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from fleetd import paths
-
 from . import task
+from .surroundings import environment, interruptible, temporary_directory
 
 READY_S = 20.0
 LEAVE_S = 10.0
 LOG_LINES = 20
-_OURS = ("FLEET_", "FLIGHTLINE_", "XDG_", "GIT_", "LISTEN_", "NOTIFY_", "WATCHDOG_")
 
 
 class StageFailed(Exception):
@@ -39,7 +32,7 @@ class Stage:
         self.socket = directory / "run" / "fleetd.sock"
         self.log = directory / "fleetd.log"
         self.checkpoints = directory / "flightline" / "checkpoints"
-        self.env = _environment(directory)
+        self.env = environment(directory)
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def lay_out(self) -> None:
@@ -177,73 +170,18 @@ def _reap(process: subprocess.Popen[bytes]) -> None:
             process.stdin.close()
 
 
-def _environment(directory: Path) -> dict[str, str]:
-    env = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
-    here = str(Path(__file__).parents[2])
-    env |= {
-        "HOME": str(directory / "home"),
-        # What pip installed for the user stays importable though HOME is another.
-        "PYTHONUSERBASE": site.getuserbase(),
-        "PYTHONPATH": os.pathsep.join(filter(None, (here, env.get("PYTHONPATH")))),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "FLEET_SOCKET": str(directory / "run" / "fleetd.sock"),
-        "FLEET_DB_PATH": str(directory / "data" / "squawk.db"),
-        "FLEET_CONFIG": str(directory / "config" / "config.toml"),
-        "FLIGHTLINE_DIR": str(directory / "flightline"),
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_AUTHOR_NAME": "operator",
-        "GIT_COMMITTER_NAME": "operator",
-        "GIT_AUTHOR_EMAIL": "demo@example.invalid",
-        "GIT_COMMITTER_EMAIL": "demo@example.invalid",
-    }
-    for name in ("CONFIG", "DATA", "STATE", "CACHE"):
-        env[f"XDG_{name}_HOME"] = str(directory / name.lower())
-    env["XDG_RUNTIME_DIR"] = str(directory / "run")
-    return env
-
-
 @contextmanager
 def open_stage(*, keep: bool) -> Iterator[Stage]:
     """Provide a stage; ends its processes and removes its directory, whatever happens."""
     if shutil.which("git") is None:
         raise StageFailed("The demo works in a git repository, but git is not installed.")
-    directory = _directory()
-    stage = Stage(directory)
-    try:
-        with _ending_in_order():
-            for name in ("home", "run", "data", "config", "state", "cache"):
-                (directory / name).mkdir(mode=0o700)
-            yield stage
-    finally:
-        # A second Ctrl-C must not leave half of it behind.
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        stage.close()
-        if not keep:
-            shutil.rmtree(directory, ignore_errors=True)
-        signal.signal(signal.SIGINT, before)
-
-
-def _directory() -> Path:
-    """Make the directory, where a path is short enough for a socket."""
-    socket_path = Path(tempfile.gettempdir(), "fleet-demo-12345678", "run", "fleetd.sock")
-    try:
-        paths.check_socket_length(socket_path)
-    except paths.PathRefused:
-        return Path(tempfile.mkdtemp(prefix="fleet-demo-", dir="/tmp"))
-    return Path(tempfile.mkdtemp(prefix="fleet-demo-"))
-
-
-@contextmanager
-def _ending_in_order() -> Iterator[None]:
-    """Treat SIGTERM and SIGHUP like Ctrl-C, so that nothing is left behind."""
-    numbers = (signal.SIGTERM, signal.SIGHUP)
-    before = [signal.signal(number, _interrupt) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
-
-
-def _interrupt(number: int, _frame: object) -> None:
-    raise KeyboardInterrupt(signal.Signals(number).name)
+    with interruptible() as interruption, temporary_directory(keep=keep) as directory:
+        stage = Stage(directory)
+        try:
+            try:
+                yield stage
+            finally:
+                interruption.ignore()
+        finally:
+            # Two steps: a signal that comes just before it is ignored does not skip this.
+            stage.close()

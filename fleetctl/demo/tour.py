@@ -5,17 +5,12 @@ from collections.abc import Callable
 from subprocess import CompletedProcess
 
 from fleetd.wire.model import Event
-from fleetd.wire.requests.agent import AgentList
-from fleetd.wire.requests.checkpoint import CheckpointGet, CheckpointList
-from fleetd.wire.requests.event import EventList
 from fleetd.wire.requests.lock import LockList
-from fleetd.wire.requests.message import MessageList
-from fleetd.wire.requests.mission import MissionGet
-from fleetd.wire.requests.sortie import SortieList
 
 from . import task
 from .cast import DISPATCH, FIRST, SECOND, SUCCESSOR, WAITING
-from .checks import Ending, Verdict, examine, with_files
+from .checks import Verdict, examine
+from .ending import Seen, read
 from .following import PATIENCE_S, Follower
 from .narrator import FOLLOWED, Narrator
 from .stage import Stage, StageFailed
@@ -35,7 +30,7 @@ class Tour:
         self._narrator = narrator
         self._events: list[Event] = []
         self._prompt = ""
-        self._failed_at_first = self._stale_refused = self._new_accepted = False
+        self._seen = Seen()
 
     def play(self) -> list[Verdict]:
         """Tell the whole story and return what the check at its end found."""
@@ -51,14 +46,14 @@ class Tour:
             self._fence()
             self._finish(client)
             self._look_again()
-            ending = self._ending(client)
+            ending = read(client, self._mission_id(), self._stage.checkpoints, self._seen)
         return list(examine(ending))
 
     def _set_the_task(self) -> None:
         self._tell(
-            "Agents forget: a context is compacted, a process dies. fleetd remembers for them. This "
-            "demo shows it with real processes, in a temporary directory; nothing of yours is "
-            "touched."
+            "Agents forget: a context is compacted, a process dies. fleetd remembers for them. "
+            "This demo shows it with real processes in a temporary directory; nothing of yours "
+            "is touched."
         )
         self._scene("The task")
         self._tell(
@@ -66,7 +61,7 @@ class Tour:
             f"{len(task.PIECES)} modules whose functions are missing, with unit tests that fail."
         )
         self._stage.lay_out()
-        self._failed_at_first = not self._test()
+        self._seen.tests_failed_before = not self._test()
 
     def _test(self) -> bool:
         done = self._stage.run(sys.executable, "-m", "unittest", "-q")
@@ -145,8 +140,8 @@ class Tour:
         self._scene("The loss")
         pid = self._stage.kill(SECOND)
         self._tell(
-            f"{SECOND} (pid {pid}) is killed with SIGKILL. Nobody said goodbye: its lock is orphaned, its "
-            "file breaks off in the middle of a line, and answers to it lie unread."
+            f"{SECOND} (pid {pid}) is killed with SIGKILL. Nobody said goodbye: its lock is "
+            "orphaned, its file breaks off in the middle of a line, and its mail lies unread."
         )
         file = f"{task.PACKAGE}/{task.HALF_DONE}.py"
         self._git("status", "--short")
@@ -173,9 +168,9 @@ class Tour:
         )
         file, old, new = self._tokens()
         self._fleetctl("lock", "check", file, str(old), expected=1)
-        self._stale_refused = True
+        self._seen.stale_token_refused = True
         self._fleetctl("lock", "check", file, str(new))
-        self._new_accepted = True
+        self._seen.new_token_accepted = True
 
     def _tokens(self) -> tuple[str, int, int]:
         """Return the file that was left half written, the dead agent's token and the new one."""
@@ -204,41 +199,15 @@ class Tour:
         mission = self._mission_id()
         self._scene("The end")
         self._fleetctl("mission", "show", mission)
-        self._fleetctl("checkpoints", "list", "--mission", mission)
         self._fleetctl("agent", "list")
+        self._fleetctl("checkpoints", "list", "--mission", mission)
+        self._seen.checkpoints_intact = self._typed("checkpoints", "verify").returncode == 0
         self._git("log", "--format=%h %an: %s")
+        self._seen.all_committed = not self._git("status", "--short")
+        self._seen.tests_pass = self._test()
 
     def _mission_id(self) -> str:
         return next(str(e.mission_id) for e in self._events if e.type == "mission_created")
-
-    def _ending(self, client: Follower) -> Ending:
-        mission = self._mission_id()
-        found = client.call(CheckpointList(mission_id=mission, limit=100)).checkpoints
-        checkpoints = [client.call(CheckpointGet(checkpoint_id=each.id)) for each in found]
-        killed_at = next(n for n, e in enumerate(self._events) if _asks_for_help(e))
-        return Ending(
-            mission=client.call(MissionGet(mission_id=mission)),
-            sorties=client.call(SortieList(mission_id=mission)).sorties,
-            agents=client.call(AgentList(mission_id=mission)).agents,
-            locks=client.call(LockList()).locks,
-            messages=client.call(MessageList(mission_id=mission)).messages,
-            checkpoints=checkpoints,
-            events=client.call(EventList(mission_id=mission, limit=1000)).events,
-            files=with_files(self._stage.checkpoints, checkpoints),
-            verified=self._typed("checkpoints", "verify").returncode == 0,
-            tests_passed=self._test(),
-            unfinished_before=self._failed_at_first,
-            dirty=self._stage.run("git", "status", "--short").stdout,
-            killed=SECOND,
-            successor=SUCCESSOR,
-            stale_token_refused=self._stale_refused,
-            new_token_accepted=self._new_accepted,
-            kept=frozenset(
-                e.data["sortie_id"]
-                for e in self._events[:killed_at]
-                if e.type == "sortie_completed"
-            ),
-        )
 
 
 def _recovers(event: Event) -> bool:
