@@ -19,6 +19,10 @@ from .tx import Row, Tx
 _ORDER = ("in_progress", "blocked", "assigned", "pending")
 _NOTHING = DeclaredContext()
 _note = msgspec.json.Decoder(AgentNote).decode
+# Whoever took over from a lost agent goes on with what that one did, ran and was told.
+OWN_EVENTS = (
+    "(agent_id = :agent OR agent_id IN (SELECT id FROM agents WHERE succeeded_by = :agent))"
+)
 # A lease renewal or a checkpoint says nothing about the work; the action before it does.
 _TELLS_NOTHING = "('fleet_checkpointed', 'message_acked', 'agent_registered', 'lock_renewed')"
 
@@ -94,7 +98,7 @@ def last_action(
     """Tell the newest thing that was done; an agent's own words come first for that agent."""
     if agent_id and notes and notes[0].last_action:
         return notes[0].last_action
-    mine = " AND agent_id = :agent" if agent_id else ""
+    mine = f" AND {OWN_EVENTS}" if agent_id else ""
     row = tx.one(
         "SELECT * FROM events WHERE mission_id = :mission AND activity = 1"
         f" AND type NOT IN {_TELLS_NOTHING}{mine} ORDER BY seq DESC LIMIT 1",
@@ -129,7 +133,7 @@ def files_modified(
     tx: Tx, mission_id: str, own: Sequence[Sortie], agent_id: str | None
 ) -> list[str]:
     """Return the files that were edited, newest first, then those of sorties that were begun."""
-    mine = " AND agent_id = :agent" if agent_id else ""
+    mine = f" AND {OWN_EVENTS}" if agent_id else ""
     params: dict[str, Any] = {"agent": agent_id} if agent_id else {}
     rows = tx.all(
         "SELECT data_json FROM events WHERE mission_id = :mission"

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from ..wire.model import RecoveryContext, Sortie
+from .briefing import OWN_EVENTS
 from .context import Context
 from .progress import percent
 from .prompt import Brief, quote, short, verbatim
@@ -13,8 +14,6 @@ from .records import sorties_of
 from .tx import Row, Tx
 
 _data = msgspec.json.Decoder(dict[str, Any]).decode
-# Whoever took over from a lost agent goes on with what that one ran and was told.
-_MINE = "(agent_id = :agent OR agent_id IN (SELECT id FROM agents WHERE succeeded_by = :agent))"
 COMMANDS = 10
 PROMPTS = 5
 
@@ -128,7 +127,7 @@ def _messages(tx: Tx, mission_id: str, agent_id: str | None) -> list[str]:
 def _newest(
     tx: Tx, mission_id: str, kind: str, agent_id: str | None, limit: int
 ) -> list[tuple[dict[str, Any], str]]:
-    mine = f" AND {_MINE}" if agent_id else ""
+    mine = f" AND {OWN_EVENTS}" if agent_id else ""
     rows = tx.all(
         "SELECT data_json, timestamp FROM events WHERE mission_id = :mission"
         f" AND type = :type{mine} ORDER BY seq DESC LIMIT :limit",

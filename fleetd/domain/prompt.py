@@ -98,13 +98,24 @@ def render(brief: Brief, max_chars: int) -> str:
     says how many items were left out and which command shows them.
     """
     sections = _sections(brief)
-    text = _join(brief, sections, LINE_CHARS)
+    text = _join(brief, sections)
     for section in _cutting_order(sections):
         while section.items and len(text) > max_chars:
             section.drop_last()
-            text = _join(brief, sections, LINE_CHARS)
-    # Below some 600 characters even empty headings are too much: the head alone says where to go.
-    return text if len(text) <= max_chars else _join(brief, [], 100)
+            text = _join(brief, sections)
+    return text if len(text) <= max_chars else _bare(brief, sections, max_chars)
+
+
+def _bare(brief: Brief, sections: list[Section], max_chars: int) -> str:
+    """Return the head and where the rest is: below some 700 characters headings have no room."""
+    left_out = sum(section.left_out for section in sections)
+    rest = f"- ({left_out} items left out: fleetctl context --mission {brief.mission_id})"
+    text = ""
+    for limit in (100, 60, 30, 10):
+        text = "\n\n".join([OPENING, _head(brief, limit), rest, CLOSING])
+        if len(text) <= max_chars:
+            break
+    return text
 
 
 def _cutting_order(sections: list[Section]) -> list[Section]:
@@ -112,7 +123,12 @@ def _cutting_order(sections: list[Section]) -> list[Section]:
     return [s for s in from_below if not s.needed] + [s for s in from_below if s.needed]
 
 
-def _join(brief: Brief, sections: list[Section], limit: int) -> str:
+def _join(brief: Brief, sections: list[Section]) -> str:
+    parts = [OPENING, _head(brief, LINE_CHARS), *(text for s in sections if (text := s.text()))]
+    return "\n\n".join([*parts, CLOSING])
+
+
+def _head(brief: Brief, limit: int) -> str:
     context = brief.context
     lines = [
         f"**Mission**: {short(context.mission_summary, limit)}",
@@ -121,9 +137,7 @@ def _join(brief: Brief, sections: list[Section], limit: int) -> str:
     ]
     if brief.taken_over_from:
         lines.append(f"**Work Taken Over From**: {brief.taken_over_from}")
-    head = "\n".join(lines)
-    parts = [OPENING, head, *(text for s in sections if (text := s.text())), CLOSING]
-    return "\n\n".join(parts)
+    return "\n".join(lines)
 
 
 def _sections(brief: Brief) -> list[Section]:
@@ -141,7 +155,7 @@ def _sections(brief: Brief) -> list[Section]:
         Section("Next Steps", _items(context.next_steps), sorties, always=True, needed=True),
         Section("Current Blockers", _items(context.blockers), show, always=True, needed=True),
         Section("Files Modified", _items(context.files_modified), show, always=True),
-        Section("Time Context", time, needed=True, always=True),
+        Section("Time Context", time, show, needed=True, always=True),
         Section("Your Sorties", own, sorties, needed=True),
         Section("Locks You Hold", brief.locks, f"fleetctl lock list --mission {mission}"),
         Section("Messages Awaiting You", brief.messages, "fleetctl mail inbox <agent>"),

@@ -55,8 +55,7 @@ def _reason_to_keep(case: Case, then: SortieState, now: SortieState) -> str | No
 
 
 def _restore(case: Case, then: SortieState, now: SortieState | None) -> None:
-    owner = case.holder(then.assigned_to) if then.assigned_to else None
-    goal = msgspec.structs.replace(then, assigned_to=owner)
+    goal = msgspec.structs.replace(then, assigned_to=_owner(case, then))
     if now is None:
         _recreate(case, goal)
     elif all(getattr(now, name) == getattr(goal, name) for name in (*_FIELDS, "files")):
@@ -66,6 +65,13 @@ def _restore(case: Case, then: SortieState, now: SortieState | None) -> None:
     case.ledger.changed("sortie", goal.id, _told(now), _told(goal))
     payload = SortieRestored(sortie_id=goal.id, title=goal.title, status=goal.status)
     emit(case.tx, case.ctx, payload, mission_id=case.mission_id, agent_id=goal.assigned_to)
+
+
+def _owner(case: Case, then: SortieState) -> str | None:
+    """Return whose sortie it is now: a successor gets open work, not the credit for finished."""
+    if then.assigned_to is None or then.status in ("completed", "failed"):
+        return then.assigned_to
+    return case.holder(then.assigned_to)
 
 
 def _told(sortie: SortieState | None) -> str:
