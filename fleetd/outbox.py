@@ -154,6 +154,7 @@ class Outbox:
                 pause = min(pause * 2, LONGEST_PAUSE_S)
                 for work in list(self._failed.values()):
                     self.post(work)
+                await self.settled()
             self._trouble = trio.Event()
 
     async def in_thread(self, work: Callable[[], T]) -> T:

@@ -9,6 +9,7 @@ from ..domain.content import from_file
 from ..domain.context import Caller
 from ..domain.copies import Heal
 from ..engine import Engine, operation
+from ..store.backups import BackupFile
 from ..wire.errors import Corrupt, FleetError, InvalidState, NotFound
 from ..wire.model import Checkpoint
 from ..wire.requests import (
@@ -127,14 +128,22 @@ async def from_backup(engine: Engine, checkpoint_id: str) -> Checkpoint | None:
     file = await engine.outbox.in_thread(lambda: backups.find(checkpoint_id))
     if file is None:
         return None
-    path = str(backups.path_of(file.mission_id, file.checkpoint_id))
     try:
-        data = await engine.outbox.in_thread(
-            lambda: backups.read(file.mission_id, file.checkpoint_id)
-        )
+        return await read_file(engine, file)
     except OSError as error:
-        log.warning("The file %s cannot be read: %s", path, error)
+        log.warning("The file of %s cannot be read: %s", checkpoint_id, error)
         return None
+
+
+async def read_file(engine: Engine, file: BackupFile) -> Checkpoint | None:
+    """Return the verified checkpoint of a file, None when it is gone.
+
+    Raises Corrupt, also when the file holds another checkpoint than its name says, Incompatible
+    and OSError.
+    """
+    backups = engine.backups
+    path = str(backups.path_of(file.mission_id, file.checkpoint_id))
+    data = await engine.outbox.in_thread(lambda: backups.read(file.mission_id, file.checkpoint_id))
     if data is None:
         return None
     checkpoint = from_file(data, path)

@@ -2,7 +2,6 @@
 
 import msgspec
 
-from ..domain.content import from_file
 from ..domain.context import Caller
 from ..domain.copies import CheckpointRows, Heal
 from ..domain.tx import WriteBackup
@@ -12,6 +11,7 @@ from ..wire.errors import FleetError, InvalidState
 from ..wire.model import Checkpoint, Finding
 from ..wire.requests import CheckpointGet, CheckpointVerify, MissionGet
 from ..wire.requests.system import Findings
+from .checkpoints import read_file
 
 
 class Copies(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +76,8 @@ async def _copies(engine: Engine, checkpoint_id: str, mission_id: str | None) ->
     except FleetError as error:
         row_trouble = error.message
     try:
-        file = await _read_file(engine, checkpoint_id, mission_id)
+        if mission_id is not None:
+            file = await read_file(engine, BackupFile(mission_id, checkpoint_id))
         if file is None:
             file_trouble = "the file is missing"
         elif row and row.integrity != file.integrity:
@@ -84,19 +85,6 @@ async def _copies(engine: Engine, checkpoint_id: str, mission_id: str | None) ->
     except (FleetError, OSError) as error:
         file_trouble = str(error)
     return Copies(row=row, row_trouble=row_trouble, file=file, file_trouble=file_trouble)
-
-
-async def _read_file(
-    engine: Engine, checkpoint_id: str, mission_id: str | None
-) -> Checkpoint | None:
-    if mission_id is None:
-        return None
-    place = BackupFile(mission_id, checkpoint_id)
-    data = await engine.outbox.in_thread(
-        lambda: engine.backups.read(place.mission_id, place.checkpoint_id)
-    )
-    path = str(engine.backups.path_of(place.mission_id, place.checkpoint_id))
-    return from_file(data, path) if data is not None else None
 
 
 async def _mend(engine: Engine, checkpoint_id: str, copies: Copies) -> bool:
