@@ -1,0 +1,249 @@
+"""A checkpoint lies in a row and in a file; either brings it back, neither is trusted blindly."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fleetd.domain.content import from_file
+from fleetd.wire.errors import Corrupt, NotFound
+from fleetd.wire.model import Checkpoint, Mission
+from fleetd.wire.requests import (
+    CheckpointGet,
+    CheckpointLatest,
+    CheckpointVerify,
+    MissionGet,
+)
+from tests.fleet import Fleet, opened
+
+
+def lose_row(fleet: Fleet, checkpoint: Checkpoint) -> None:
+    fleet.sql("DELETE FROM checkpoints WHERE id = :id", id=checkpoint.id)
+
+
+def damage_row(fleet: Fleet, checkpoint: Checkpoint) -> None:
+    fleet.sql(
+        "UPDATE checkpoints SET sorties_json = replace(sorties_json, 'S1', 'S9') WHERE id = :id",
+        id=checkpoint.id,
+    )
+
+
+def garble_row(fleet: Fleet, checkpoint: Checkpoint) -> None:
+    fleet.sql("UPDATE checkpoints SET locks_json = '[{' WHERE id = :id", id=checkpoint.id)
+
+
+def lose_file(fleet: Fleet, checkpoint: Checkpoint) -> None:
+    fleet.file_of(checkpoint).unlink()
+
+
+def damage_file(fleet: Fleet, checkpoint: Checkpoint) -> None:
+    file = fleet.file_of(checkpoint)
+    file.write_bytes(file.read_bytes().replace(b'"S1"', b'"S9"'))
+
+
+def cut_file(fleet: Fleet, checkpoint: Checkpoint) -> None:
+    file = fleet.file_of(checkpoint)
+    file.write_bytes(file.read_bytes()[:100])
+
+
+def swap_file(fleet: Fleet, checkpoint: Checkpoint) -> None:
+    """Put a whole and intact checkpoint in its place, but another one."""
+    others = [p for p in fleet.file_of(checkpoint).parent.glob("chk-*") if p.stem != checkpoint.id]
+    fleet.file_of(checkpoint).write_bytes(others[0].read_bytes())
+
+
+def fifo_file(fleet: Fleet, checkpoint: Checkpoint) -> None:
+    fleet.file_of(checkpoint).unlink()
+    os.mkfifo(fleet.file_of(checkpoint))
+
+
+def directory_file(fleet: Fleet, checkpoint: Checkpoint) -> None:
+    fleet.file_of(checkpoint).unlink()
+    fleet.file_of(checkpoint).mkdir()
+
+
+def leave(_fleet: Fleet, _checkpoint: Checkpoint) -> None:
+    pass
+
+
+Damage = Callable[[Fleet, Checkpoint], None]
+BAD_ROWS = (lose_row, damage_row, garble_row)
+BAD_FILES = (lose_file, damage_file, cut_file, swap_file, fifo_file, directory_file)
+
+
+async def two_checkpoints(fleet: Fleet) -> tuple[Mission, Checkpoint, Checkpoint]:
+    mission = await fleet.mission(4)
+    await fleet.work(mission, 0, "specialist-1")
+    first = await fleet.checkpoint(mission, "first")
+    fleet.clock.pass_by(1_000)
+    return mission, first, await fleet.checkpoint(mission, "second")
+
+
+def content(checkpoint: Checkpoint) -> tuple[object, ...]:
+    return (checkpoint.id, checkpoint.integrity, checkpoint.sorties, checkpoint.recovery_context)
+
+
+@pytest.mark.parametrize("damage", BAD_ROWS)
+async def test_a_bad_row_is_healed_from_the_file_with_a_warning(
+    fleet: Fleet, damage: Damage, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, _, taken = await two_checkpoints(fleet)
+    before = fleet.dump("events")
+    damage(fleet, taken)
+    got = await fleet.do(CheckpointGet(taken.id))
+    what = "missing" if damage is lose_row else "damaged"
+    assert content(got) == content(taken)
+    assert got.warnings[-1] == (
+        f"the database row of {taken.id} was {what}; it was restored from its file"
+    )
+    assert got.warnings[-1] in caplog.text
+    again = await fleet.do(CheckpointGet(taken.id))
+    assert (again.warnings, again.storage_locations) == ([], ["sqlite", "file"])
+    after = fleet.dump("events")
+    assert after["sorties"] == before["sorties"]
+    assert after["missions"] == before["missions"]
+    assert [row["digest"] for row in after["checkpoints"]] == [
+        row["digest"] for row in before["checkpoints"]
+    ]
+
+
+async def test_the_latest_is_healed_too(fleet: Fleet) -> None:
+    mission, _, taken = await two_checkpoints(fleet)
+    damage_row(fleet, taken)
+    got = await fleet.do(CheckpointLatest(mission.id))
+    assert content(got) == content(taken)
+    assert "was damaged" in got.warnings[-1]
+
+
+async def test_a_row_lost_while_the_daemon_was_down_comes_back(tmp_path: Path) -> None:
+    async with opened(tmp_path) as fleet:
+        _, _, taken = await two_checkpoints(fleet)
+    lose_row(fleet, taken)
+    async with opened(tmp_path) as fleet:
+        assert content(await fleet.do(CheckpointGet(taken.id))) == content(taken)
+
+
+async def test_a_database_that_was_lost_gives_the_mission_back_with_its_checkpoint(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path) as fleet:
+        mission, _, taken = await two_checkpoints(fleet)
+    fleet.database.unlink()
+    async with opened(tmp_path) as fleet:
+        assert content(await fleet.do(CheckpointGet(taken.id))) == content(taken)
+        back = await fleet.do(MissionGet(mission.id))
+        assert (back.title, back.status) == (mission.title, "in_progress")
+
+
+@pytest.mark.parametrize("file", BAD_FILES)
+async def test_a_bad_file_does_not_matter_as_long_as_the_row_is_good(
+    fleet: Fleet, file: Damage
+) -> None:
+    _, _, taken = await two_checkpoints(fleet)
+    file(fleet, taken)
+    got = await fleet.do(CheckpointGet(taken.id))
+    assert (content(got), got.warnings) == (content(taken), [])
+
+
+@pytest.mark.parametrize("row", BAD_ROWS)
+@pytest.mark.parametrize("file", BAD_FILES)
+async def test_nothing_is_served_when_both_are_bad(fleet: Fleet, row: Damage, file: Damage) -> None:
+    _, other, taken = await two_checkpoints(fleet)
+    row(fleet, taken)
+    file(fleet, taken)
+    nothing_left = (row, file) == (lose_row, lose_file)
+    with pytest.raises(NotFound if nothing_left else Corrupt) as error:
+        await fleet.do(CheckpointGet(taken.id))
+    assert taken.id in error.value.message
+    assert content(await fleet.do(CheckpointGet(other.id))) == content(other)
+
+
+@pytest.mark.parametrize("row", [leave, *BAD_ROWS])
+@pytest.mark.parametrize("file", [leave, *BAD_FILES])
+async def test_verify_tells_what_is_bad_and_repair_mends_what_one_good_copy_can(
+    fleet: Fleet, row: Damage, file: Damage
+) -> None:
+    _, other, taken = await two_checkpoints(fleet)
+    file(fleet, taken)
+    row(fleet, taken)
+    if (row, file) == (lose_row, lose_file):
+        assert (await fleet.do(CheckpointVerify())).ok
+        return
+    intact = row is file is leave
+    # A directory in the file's place may hold a person's things; it is not ours to remove.
+    mendable = file is leave or (row is leave and file is not directory_file)
+
+    seen = await fleet.do(CheckpointVerify())
+    found = {finding.subject: finding for finding in seen.findings}
+    assert found.keys() == {other.id, taken.id}
+    assert found[other.id].ok
+    assert (seen.ok, found[taken.id].ok, found[taken.id].fixed) == (intact, intact, False)
+    if row is not leave:
+        assert "database" in found[taken.id].detail or "not found" in found[taken.id].detail.lower()
+    if file is not leave:
+        assert "file" in found[taken.id].detail
+
+    repaired = await fleet.do(CheckpointVerify(repair=True))
+    (finding,) = [f for f in repaired.findings if f.subject == taken.id]
+    assert finding.fixed == (mendable and not intact)
+    assert repaired.ok == (intact or mendable)
+    assert (await fleet.do(CheckpointVerify(checkpoint_id=other.id))).ok
+    if mendable:
+        assert (await fleet.do(CheckpointVerify())).ok
+        assert content(await fleet.do(CheckpointGet(taken.id))) == content(taken)
+        assert from_file(fleet.file_of(taken).read_bytes(), "").integrity == taken.integrity
+
+
+async def test_verify_can_be_narrowed_to_a_mission_or_a_checkpoint(fleet: Fleet) -> None:
+    mission, first, second = await two_checkpoints(fleet)
+    other = await fleet.checkpoint(await fleet.mission(title="Another"))
+
+    async def subjects(**narrow: str) -> set[str | None]:
+        return {f.subject for f in (await fleet.do(CheckpointVerify(**narrow))).findings}
+
+    assert await subjects() == {first.id, second.id, other.id}
+    assert await subjects(mission_id=mission.id) == {first.id, second.id}
+    assert await subjects(checkpoint_id=other.id) == {other.id}
+    with pytest.raises(NotFound):
+        await subjects(checkpoint_id="chk-00000000")
+
+
+@pytest.mark.parametrize("row", BAD_ROWS)
+async def test_a_recovery_heals_the_row_it_needs_and_says_so(fleet: Fleet, row: Damage) -> None:
+    mission, _, taken = await two_checkpoints(fleet)
+    row(fleet, taken)
+    result = await fleet.restore(taken)
+    assert result.checkpoint_id == taken.id
+    assert any("restored from its file" in warning for warning in result.warnings)
+    del mission
+
+
+async def newest_unreadable(fleet: Fleet) -> tuple[Mission, Checkpoint, Checkpoint]:
+    mission, first, second = await two_checkpoints(fleet)
+    damage_row(fleet, second)
+    damage_file(fleet, second)
+    return mission, first, second
+
+
+async def test_a_recovery_takes_the_one_before_when_both_copies_are_damaged(fleet: Fleet) -> None:
+    mission, first, second = await newest_unreadable(fleet)
+    result = await fleet.restore(mission_id=mission.id)
+    assert result.checkpoint_id == first.id
+    assert any(second.id in text and "both copies" in text for text in result.warnings)
+
+
+async def test_a_checkpoint_that_was_named_is_never_replaced_by_another(fleet: Fleet) -> None:
+    _, _, second = await newest_unreadable(fleet)
+    before = fleet.dump()
+    with pytest.raises(Corrupt, match=second.id):
+        await fleet.restore(second)
+    assert fleet.dump() == before
+
+
+async def test_a_recovery_is_refused_when_nothing_readable_is_left(fleet: Fleet) -> None:
+    mission, first, _ = await newest_unreadable(fleet)
+    damage_row(fleet, first)
+    damage_file(fleet, first)
+    with pytest.raises(Corrupt, match="Every checkpoint"):
+        await fleet.restore(mission_id=mission.id)
