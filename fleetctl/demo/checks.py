@@ -10,7 +10,6 @@ from .cast import SECOND, SUCCESSOR
 from .ending import Ending
 
 MILESTONES = (25, 50, 75)
-_REOPENING = ("sortie_started", "sortie_assigned", "sortie_progressed", "sortie_unblocked")
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,19 +55,24 @@ def _is_about(event: Event, kind: str, sortie_id: str) -> bool:
 
 def _nothing_reopened(ending: Ending) -> str:
     done: set[str] = set()
-    reopened = []
+    later = []
     for event in ending.events:
         sortie_id = str(event.data.get("sortie_id", ""))
         if event.type == "sortie_completed":
             done.add(sortie_id)
-        elif sortie_id in done and _reopens(event):
-            reopened.append(f"{sortie_id} by {event.type}")
-    return "; ".join(reopened)
+        elif sortie_id in done:
+            later.append(f"{sortie_id} by {event.type}")
+    return "; ".join(later)
 
 
-def _reopens(event: Event) -> bool:
-    restored = event.type == "sortie_restored" and event.data.get("status") != "completed"
-    return restored or event.type in _REOPENING
+def _credit(ending: Ending) -> str:
+    by = {e.data["sortie_id"]: e.agent_id for e in ending.events if e.type == "sortie_completed"}
+    wrong = [
+        f"{sortie.title} was completed by {by[sortie.id]}, but is with {sortie.assigned_to}"
+        for sortie in ending.sorties
+        if sortie.id in by and by[sortie.id] != sortie.assigned_to
+    ]
+    return "; ".join(wrong)
 
 
 def _checkpoints(ending: Ending) -> str:
@@ -111,14 +115,9 @@ def _agents(ending: Ending) -> str:
 
 
 def _successor(ending: Ending) -> str:
-    done = {e.data["sortie_id"] for e in ending.events if _is_by(e, "sortie_completed", SUCCESSOR)}
-    left = {sortie.id for sortie in ending.sorties if sortie.assigned_to == SECOND}
-    before = {e.data["sortie_id"] for e in ending.events if _is_by(e, "sortie_completed", SECOND)}
-    return ", ".join(sorted(left - before)) or ("" if done else f"{SUCCESSOR} completed nothing")
-
-
-def _is_by(event: Event, kind: str, agent_id: str) -> bool:
-    return event.type == kind and event.agent_id == agent_id
+    by = {e.data["sortie_id"]: e.agent_id for e in ending.events if e.type == "sortie_completed"}
+    left = [each.title for each in ending.sorties if by.get(each.id) is None]
+    return ", ".join(left) or ("" if SUCCESSOR in by.values() else f"{SUCCESSOR} completed none")
 
 
 def _recovered_once(ending: Ending) -> str:
@@ -138,6 +137,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("the mission is completed at 100%", _mission),
     ("every sortie was completed exactly once", _sorties_once),
     ("no finished sortie was opened again", _nothing_reopened),
+    ("finished sorties stay with the agent that did them", _credit),
     ("the successor finished what the killed agent left", _successor),
     ("checkpoints at 25, 50, 75 and 100%, one each", _checkpoints),
     ("every checkpoint has its file, all digests match", _files),

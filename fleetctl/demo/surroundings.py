@@ -81,6 +81,8 @@ def environment(directory: Path) -> dict[str, str]:
         "PYTHONUSERBASE": site.getuserbase(),
         "PYTHONPATH": os.pathsep.join(filter(None, (here, env.get("PYTHONPATH")))),
         "PYTHONDONTWRITEBYTECODE": "1",
+        # The prompt goes through a pipe as it is, whatever the terminal can show.
+        "PYTHONUTF8": "1",
         "FLEET_SOCKET": str(directory / "run" / "fleetd.sock"),
         "FLEET_DB_PATH": str(directory / "data" / "squawk.db"),
         "FLEET_CONFIG": str(directory / "config" / "config.toml"),

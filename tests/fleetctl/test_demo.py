@@ -211,9 +211,18 @@ def reopened(good: Ending) -> Ending:
     return replaced(good, events=[*good.events, event])
 
 
-def left_with_the_dead(good: Ending) -> Ending:
+def false_credit(good: Ending) -> Ending:
     *others, last = good.sorties
-    return replaced(good, sorties=[*others, replaced(last, assigned_to=cast.SECOND)])
+    return replaced(good, sorties=[*others, replaced(last, assigned_to="somebody")])
+
+
+def done_by_another(good: Ending) -> Ending:
+    def credited(name: str | None) -> str | None:
+        return cast.FIRST if name == cast.SUCCESSOR else name
+
+    events = [replaced(event, agent_id=credited(event.agent_id)) for event in good.events]
+    sorties = [replaced(each, assigned_to=credited(each.assigned_to)) for each in good.sorties]
+    return replaced(good, events=events, sorties=sorties)
 
 
 def open_mission(good: Ending) -> Ending:
@@ -258,7 +267,8 @@ def living_dead(good: Ending) -> Ending:
         (unfinished_sortie, "every sortie was completed exactly once"),
         (completed_twice, "every sortie was completed exactly once"),
         (reopened, "no finished sortie was opened again"),
-        (left_with_the_dead, "the successor finished what the killed agent left"),
+        (false_credit, "finished sorties stay with the agent that did them"),
+        (done_by_another, "the successor finished what the killed agent left"),
         (open_mission, "the mission is completed at 100%"),
         (no_final_checkpoint, "checkpoints at 25, 50, 75 and 100%, one each"),
         (no_file, "every checkpoint has its file, all digests match"),
