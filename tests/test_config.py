@@ -1,0 +1,109 @@
+"""Settings: where they come from, which wins, and what a wrong one says."""
+
+import pytest
+
+from fleetd import config, paths
+
+
+@pytest.fixture
+def env(tmp_path, monkeypatch):
+    """An environment of nothing but a home and a configuration file's place."""
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return {"FLEET_CONFIG": str(tmp_path / "config.toml"), "XDG_RUNTIME_DIR": "/run/user/77"}
+
+
+def test_without_file_and_environment_the_defaults_hold(env, tmp_path):
+    loaded = config.load(env)
+
+    assert loaded.config.detection.threshold_ms == 300_000
+    assert loaded.config.locks.lease_ms == 600_000
+    assert loaded.config.retention == config.Retention(days=7, keep=3, completed_days=30)
+    assert loaded.config.limits.checkpoints_per_mission == 100
+    assert loaded.config.prompt.max_chars == 9_500
+    assert loaded.config.database == tmp_path / ".local/share/fleet/squawk.db"
+    assert str(loaded.config.checkpoints).endswith("/.flightline/checkpoints")
+    assert str(loaded.config.socket) == "/run/user/77/fleet/fleetd.sock"
+    assert {setting.origin for setting in loaded.settings()} == {"default"}
+
+
+def test_the_environment_wins_over_the_file_and_each_value_knows_its_origin(env, tmp_path):
+    (tmp_path / "config.toml").write_text(
+        'log_level = "DEBUG"\n[detection]\nthreshold_ms = 1000\n[locks]\nlease_ms = 5\n'
+        '[paths]\ncheckpoints = "/from/file"\n'
+    )
+    env |= {"FLEET_ACTIVITY_THRESHOLD_MS": "2000", "FLIGHTLINE_DIR": str(tmp_path / "fl")}
+
+    loaded = config.load(env)
+    origins = {setting.key: (setting.value, setting.origin) for setting in loaded.settings()}
+
+    assert origins["detection.threshold_ms"] == (2000, "environment FLEET_ACTIVITY_THRESHOLD_MS")
+    assert origins["locks.lease_ms"] == (5, f"file {tmp_path}/config.toml")
+    assert origins["log_level"] == ("DEBUG", f"file {tmp_path}/config.toml")
+    assert origins["paths.checkpoints"] == (
+        str(tmp_path / "fl/checkpoints"),
+        "environment FLIGHTLINE_DIR",
+    )
+    assert origins["retention.days"] == (7, "default")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[retention]\nkeep = 0\n", ["retention.keep", "0", ">= 1"]),
+        ("[limits]\nline_bytes = 'big'\n", ["limits.line_bytes", "big", "int"]),
+        ("[limits]\nsize = 3\n", ["limits", "unknown field `size`"]),
+        ("log_level = 'LOUD'\n", ["log_level", "LOUD"]),
+        ("what = [\n", ["not TOML"]),
+    ],
+)
+def test_a_wrong_value_in_the_file_names_key_value_and_what_is_allowed(env, tmp_path, text, told):
+    (tmp_path / "config.toml").write_text(text)
+
+    with pytest.raises(config.ConfigError) as caught:
+        config.load(env)
+
+    assert all(part in str(caught.value) for part in [*told, "config.toml"])
+
+
+@pytest.mark.parametrize("value", ["soon", "0", "-5", "1.5"])
+def test_a_wrong_threshold_in_the_environment_is_refused_by_name(env, value):
+    with pytest.raises(config.ConfigError) as caught:
+        config.load(env | {"FLEET_ACTIVITY_THRESHOLD_MS": value})
+
+    assert value in str(caught.value)
+    assert "threshold_ms" in str(caught.value).lower()
+
+
+def test_a_file_that_cannot_be_read_is_named(env, tmp_path):
+    (tmp_path / "config.toml").mkdir()
+
+    with pytest.raises(config.ConfigError, match=r"config\.toml cannot be read"):
+        config.load(env)
+
+
+def test_the_socket_never_lies_where_everybody_may_write(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 4_294_967)
+
+    found = paths.socket_path({})
+
+    assert found == tmp_path / ".local/state/fleet/fleetd.sock"
+
+
+def test_a_relative_runtime_directory_is_not_trusted(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("os.getuid", lambda: 4_294_967)
+
+    assert paths.socket_path({"XDG_RUNTIME_DIR": "run"}).is_relative_to(tmp_path)
+
+
+def test_a_socket_path_that_is_too_long_is_refused_with_its_length(tmp_path):
+    path = tmp_path / ("x" * 200)
+
+    with pytest.raises(
+        paths.PathRefused, match=rf"{len(str(path))} bytes long, 10[37] are allowed"
+    ):
+        paths.check_socket_length(path)
