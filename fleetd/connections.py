@@ -1,6 +1,7 @@
 """One client's connection: lines in, replies out, bounded; must not know the store or any rule."""
 
 import logging
+import os
 from typing import Any
 
 import trio
@@ -129,6 +130,8 @@ class Connection:
             raise
         except FleetError as error:
             await self.send(error_reply(error) + b"\n")
+            # A refusal never waits: without this, a block of junk would hold everybody up.
+            await trio.lowlevel.checkpoint()
             return
         await self._wait_for_room()
         self._in_flight += 1
@@ -174,6 +177,9 @@ class Connection:
 
     async def send(self, data: bytes) -> None:
         """Send whole lines; a client that does not take them in time loses its connection."""
+        # While another reply is on its way, this one waits its turn: lines must not mix.
+        if not self._sending.locked() and not (data := self._send_now(data)):
+            return
         async with self._sending:
             with trio.move_on_after(self._reply_seconds) as taking:
                 try:
@@ -183,6 +189,13 @@ class Connection:
         if taking.cancelled_caught:
             log.info("A client did not take its reply in time; its connection is closed.")
             self._scope.cancel()
+
+    def _send_now(self, data: bytes) -> bytes:
+        """Send what fits now, nearly always all, without the scheduler; return the rest."""
+        try:
+            return data[os.write(self._stream.socket.fileno(), data) :]
+        except OSError:  # full, or broken: whoever waits on the stream learns which
+            return data
 
     # Subscriptions
 
