@@ -5,10 +5,13 @@ text order equal time order, which SQL comparisons rely on: never store another 
 """
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+# A request renders its one moment again and again; a recovery some 300 times.
+@lru_cache(maxsize=64)
 def iso(ms: int) -> str:
     """Render milliseconds since the Unix epoch as ``2026-01-05T12:00:00.000Z``."""
     moment = _EPOCH + timedelta(milliseconds=ms)
