@@ -11,6 +11,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, get_type_hints
 
+import trio
+
 from .bell import Bell
 from .config import Config, Loaded
 from .domain.context import Caller, Context, Facts
@@ -67,6 +69,7 @@ class Engine:
         self.clock = clock
         self.started_ms = clock()
         self._new_id = new_id
+        self._remembering = trio.Lock()
 
     @property
     def config(self) -> Config:
@@ -108,13 +111,27 @@ class Engine:
         """Do a piece of work that is no single transaction once per idempotency key."""
         if request.idempotency_key is None:
             return await work()
+        # One at a time: a second call with the same key waits for the first one's result.
+        async with self._remembering:
+            known = await self.recalled(request)
+            if known is not None:
+                return known
+            result = await work()
+            ctx = self._context(DAEMON, Facts())
+            await self.store.write(lambda tx: remember(tx, ctx, request, result))
+            return result
+
+    async def recalled(self, request: Mutation[R]) -> R | None:
+        """Return what a request under this key was answered before, None for a new one.
+
+        For operations that look around before their transaction: what they look at may be gone
+        when the request is repeated.
+        """
+        if request.idempotency_key is None:
+            return None
         ctx = self._context(DAEMON, Facts())
         known: R | None = await self.store.read(lambda tx: recall(tx, ctx, request))
-        if known is not None:
-            return known
-        result = await work()
-        await self.store.write(lambda tx: remember(tx, ctx, request, result))
-        return result
+        return known
 
     async def _record(self, record: Request[Any], caller: Caller) -> None:
         try:

@@ -149,13 +149,14 @@ def none_for(mission_id: str) -> InvalidState:
 @handler
 def create(tx: Tx, request: CheckpointCreate, ctx: Context) -> Checkpoint:
     """Take the checkpoint that somebody asked for."""
-    if request.mission_id is None:
+    mission_id = request.mission_id or ctx.facts.mission_id
+    if mission_id is None:
         raise InvalidParams(
             "Neither mission_id nor cwd names a mission.",
             hint="Give mission_id, or the cwd of a project with a mission in progress.",
             field="mission_id",
         )
-    mission = find(tx, "mission", request.mission_id)
+    mission = find(tx, "mission", mission_id)
     reason = Reason(
         trigger=request.trigger,
         details=request.trigger_details,

@@ -24,6 +24,8 @@ class Facts(msgspec.Struct, frozen=True):
 
     real_path: str | None = None
     """The file of a lock request, absolute, with symlinks resolved."""
+    mission_id: str | None = None
+    """The mission that the request's directory belongs to."""
     pid_started: str | None = None
     """When the process that registers was started, in the kernel's own words."""
     dead_agents: frozenset[str] = frozenset()

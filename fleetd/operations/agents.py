@@ -11,6 +11,9 @@ from ..wire.requests.agent import Registration
 @operation
 async def register(engine: Engine, request: AgentRegister, caller: Caller) -> Registration:
     """Register an agent; a pid that no process has is refused."""
+    known = await engine.recalled(request)
+    if known is not None:
+        return known
     if request.pid is None:
         return await engine.execute(request, caller)
     started = processes.started(request.pid)

@@ -6,7 +6,7 @@ import msgspec
 import trio
 
 from ..domain.content import from_file
-from ..domain.context import Caller
+from ..domain.context import Caller, Facts
 from ..domain.copies import Heal
 from ..engine import Engine, operation
 from ..store.backups import BackupFile
@@ -30,20 +30,27 @@ BACKUP_WAIT_S = 1.0
 @operation
 async def create(engine: Engine, request: CheckpointCreate, caller: Caller) -> Checkpoint:
     """Take a checkpoint and, if wanted, wait until its file is written, for a second at most."""
-    if request.mission_id is None and request.cwd is not None:
-        current = await engine.execute(MissionCurrent(request.cwd), caller)
-        if current.mission is None:
-            raise InvalidState(
-                "No active mission found. Use --mission <id> to specify.",
-                hint="fleetctl mission list shows the missions there are.",
-            )
-        request = msgspec.structs.replace(request, mission_id=current.mission.id)
-    checkpoint = await engine.execute(request, caller)
+    checkpoint = await engine.recalled(request)
+    if checkpoint is None:
+        checkpoint = await engine.execute(request, caller, await _facts(engine, request, caller))
     if not request.wait_for_backup:
         return checkpoint
     with trio.move_on_after(BACKUP_WAIT_S):
         await engine.outbox.attempted(checkpoint.id)
     return await _with_locations(engine, checkpoint)
+
+
+async def _facts(engine: Engine, request: CheckpointCreate, caller: Caller) -> Facts:
+    """Find the mission that a directory belongs to, where none is named."""
+    if request.mission_id is not None or request.cwd is None:
+        return Facts()
+    current = await engine.execute(MissionCurrent(request.cwd), caller)
+    if current.mission is None:
+        raise InvalidState(
+            "No active mission found. Use --mission <id> to specify.",
+            hint="fleetctl mission list shows the missions there are.",
+        )
+    return Facts(mission_id=current.mission.id)
 
 
 async def _with_locations(engine: Engine, checkpoint: Checkpoint) -> Checkpoint:

@@ -11,6 +11,9 @@ from ..wire.requests.mission import Deleted
 @operation
 async def delete(engine: Engine, request: MissionDelete, caller: Caller) -> Deleted:
     """Delete a finished mission; its checkpoints and their files go before its own row."""
+    known = await engine.recalled(request)
+    if known is not None:
+        return known
     mission = await engine.execute(MissionGet(request.mission_id))
     if mission.status not in ("pending", "in_progress"):
         rows = await engine.execute(CheckpointRows(mission.id))
