@@ -12,7 +12,7 @@ from ..domain.copies import OutboxGet
 from ..domain.overview import OverviewGet
 from ..engine import Engine, operation
 from ..wire.base import PROTOCOL
-from ..wire.errors import Incompatible, InvalidParams, Storage
+from ..wire.errors import Corrupt, Incompatible, InvalidParams, Storage
 from ..wire.model import Finding
 from ..wire.requests import (
     CheckpointVerify,
@@ -121,7 +121,11 @@ async def _examine(engine: Engine, fix: bool, caller: Caller) -> Findings:
         Finding(check="database", ok=not damage, detail="; ".join(damage) or "intact"),
         *(_permissions(path, fix=fix) for path in _private_places(engine)),
     ]
-    copies = await verify(engine, CheckpointVerify(repair=fix), caller)
+    try:
+        copies = await verify(engine, CheckpointVerify(repair=fix), caller)
+    except Corrupt as error:  # the database itself is in the way
+        findings.append(Finding(check="checkpoints", ok=False, detail=error.message))
+        return Findings(ok=False, findings=findings)
     broken = [finding for finding in copies.findings if not finding.ok]
     intact = len(copies.findings) - len(broken)
     findings.append(Finding(check="checkpoints", ok=True, detail=f"{intact} intact in both stores"))

@@ -30,9 +30,13 @@ def check_sqlite(version: str) -> None:
 def connect(path: str, *, query_only: bool = False, vfs: str | None = None) -> apsw.Connection:
     """Open a connection with the settings that fleetd's promises rest on."""
     connection = apsw.Connection(path, vfs=vfs)
-    _settle(connection)
-    if query_only:
-        connection.pragma("query_only", True)
+    try:
+        _settle(connection)
+        if query_only:
+            connection.pragma("query_only", True)
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 

@@ -133,13 +133,11 @@ def _copy(path: str, target: Path, vfs: str | None) -> int:
 
 
 def _check(path: str, vfs: str | None) -> list[str]:
-    connection = connect(path, query_only=True, vfs=vfs)
     try:
-        rows = [str(row[0]) for row in connection.execute("PRAGMA quick_check(20)")]
+        with contextlib.closing(connect(path, query_only=True, vfs=vfs)) as connection:
+            rows = [str(row[0]) for row in connection.execute("PRAGMA quick_check(20)")]
     except (apsw.CorruptError, apsw.NotADBError) as error:
         return [str(error)]
-    finally:
-        connection.close()
     return [row for row in rows if row != "ok"]
 
 
