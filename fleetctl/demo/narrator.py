@@ -15,6 +15,7 @@ from .. import render
 from .checks import Verdict
 
 WIDEST = 96
+NARROWEST = 40
 INDENT = "    "
 
 _TOLD: dict[str, Callable[[dict[str, Any]], str]] = {
@@ -42,7 +43,8 @@ class Narrator:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._width = min(shutil.get_terminal_size((WIDEST, 24)).columns, WIDEST)
+        columns = shutil.get_terminal_size((WIDEST, 24)).columns
+        self._width = max(NARROWEST, min(columns, WIDEST))
 
     def scene(self, title: str) -> None:
         """Begin a part of the story."""

@@ -65,8 +65,8 @@ class Tour:
 
     def _test(self) -> bool:
         done = self._stage.run(sys.executable, "-m", "unittest", "-q")
-        tail = [line for line in done.stdout.splitlines() if line][-2:]
-        self._narrator.typed("python -m unittest -q 2>&1 | tail -n 2", output="\n".join(tail))
+        tail = "\n".join(done.stdout.splitlines()[-3:])
+        self._narrator.typed("python -m unittest -q 2>&1 | tail -n 3", output=tail)
         return done.returncode == 0
 
     def _start_daemon(self) -> None:
