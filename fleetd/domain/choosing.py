@@ -68,14 +68,15 @@ def _newest_usable(tx: Tx, ctx: Context, mission_id: str, ledger: Ledger) -> Che
             ledger.warnings.append(f"Checkpoint {row['id']} has expired and was passed over")
         elif row["id"] in ctx.facts.unreadable:
             ledger.warnings.append(
-                f"Checkpoint {row['id']} is damaged in both copies; the one before it was used"
+                f"Checkpoint {row['id']} is damaged in both copies and was passed over"
             )
         else:
             return from_row(row)
     if ctx.facts.unreadable:
         raise Corrupt(
-            f"Every checkpoint of mission {mission_id} is damaged in both copies.",
-            hint="fleetctl checkpoints verify shows what is wrong with each.",
+            f"No checkpoint of mission {mission_id} can be used: {'; '.join(ledger.warnings)}.",
+            hint="fleetctl checkpoints verify shows what is wrong; an expired one can be named: "
+            "fleetctl resume --checkpoint <id>",
             mission_id=mission_id,
         )
     raise checkpoints.none_for(mission_id)

@@ -342,7 +342,7 @@ async def test_STR_008_both_copies_corrupted_is_an_error_and_recovery_takes_the_
 
     assert result.checkpoint_id == older.id
     assert result.warnings == [
-        f"Checkpoint {newer.id} is damaged in both copies; the one before it was used"
+        f"Checkpoint {newer.id} is damaged in both copies and was passed over"
     ]
 
 
