@@ -4,6 +4,7 @@ Git is asked without taking locks and without running what a repository's own se
 """
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -17,6 +18,7 @@ _GIT = (
     "-c",
     "core.hooksPath=/dev/null",
 )
+_CREDENTIALS = re.compile(r"://[^/@]*@")
 GIT_SECONDS = 0.5
 CHANGED_MAX = 20
 
@@ -39,13 +41,15 @@ async def project_key(path: str) -> str:
 
     The key names the repository (its remote, else its common directory) and the path inside it.
     """
-    folder = Path(path).parent
+    # The file's directory may still have to be made; Git answers for one that is there.
+    folder = next(parent for parent in Path(path).parents if parent.is_dir())
     top = await _git(folder, "rev-parse", "--show-toplevel")
     if top is None:
         return path
     remote = await _git(folder, "config", "--get", "remote.origin.url")
     common = await _git(folder, "rev-parse", "--path-format=absolute", "--git-common-dir")
-    return f"project:{remote or common}:{_inside(path, top)}"
+    name = _CREDENTIALS.sub("://", remote) if remote else common
+    return f"project:{name}:{_inside(path, top)}"
 
 
 def _inside(path: str, top: str) -> str:
