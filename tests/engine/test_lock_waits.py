@@ -1,0 +1,211 @@
+"""Waiting for a lock: in order of arrival, to the end of a lease, while the client is there."""
+
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+from fleetd.wire.errors import LockConflict
+from fleetd.wire.model import Lock
+from fleetd.wire.requests import (
+    LockCheck,
+    LockForceRelease,
+    LockRelease,
+    LockRenew,
+)
+from tests.fleet import Fleet
+
+LEASE_MS, PATIENCE_MS = 10_000, 60_000
+
+
+@pytest.fixture
+def virtual(fleet: Fleet) -> Fleet:
+    """A fleet whose clock runs with virtual time; the test itself must ask for autojump_clock."""
+    fleet.clock.follow_trio()
+    return fleet
+
+
+class Waiters:
+    """Agents that wait for one file, and what became of each: its lock or its error."""
+
+    def __init__(self, fleet: Fleet, nursery: trio.Nursery) -> None:
+        self.fleet, self.nursery = fleet, nursery
+        self.outcome: dict[str, Any] = {}
+        self.at_ms: dict[str, int] = {}
+        self.scopes: dict[str, trio.CancelScope] = {}
+        self.mission: Any = None
+        self._begun = fleet.clock()
+
+    async def add(self, agent: str, **options: Any) -> None:
+        options = {"wait_ms": PATIENCE_MS, "timeout_ms": LEASE_MS, **options}
+        self.scopes[agent] = trio.CancelScope()
+        self.nursery.start_soon(self._wait, agent, options)
+        await trio.testing.wait_all_tasks_blocked()
+
+    async def _wait(self, agent: str, options: dict[str, Any]) -> None:
+        with self.scopes[agent]:
+            try:
+                self.outcome[agent] = await self.fleet.lock(self.mission, "a.py", agent, **options)
+            except LockConflict as conflict:
+                self.outcome[agent] = conflict
+            self.at_ms[agent] = self.fleet.clock() - self._begun
+
+
+async def prepared(fleet: Fleet, nursery: trio.Nursery) -> tuple[Waiters, Lock]:
+    waiters = Waiters(fleet, nursery)
+    waiters.mission = await fleet.mission()
+    held = await fleet.lock(waiters.mission, "a.py", "holder", timeout_ms=LEASE_MS)
+    return waiters, held
+
+
+async def test_waiters_are_served_in_order_of_arrival(
+    virtual: Fleet, autojump_clock: MockClock
+) -> None:
+    async with trio.open_nursery() as nursery:
+        waiters, held = await prepared(virtual, nursery)
+        for agent in ("one", "two", "three"):
+            await waiters.add(agent)
+        assert waiters.outcome == {}
+        order, tokens = [], [held.fencing_token]
+        lock = held
+        for agent in ("one", "two", "three"):
+            await virtual.do(LockRelease(lock.id, lock.held_by))
+            await trio.testing.wait_all_tasks_blocked()
+            lock = waiters.outcome[agent]
+            order.append(lock.held_by)
+            tokens.append(lock.fencing_token)
+            assert list(waiters.outcome) == order
+    assert order == ["one", "two", "three"]
+    assert tokens == sorted(set(tokens))
+    assert waiters.at_ms == dict.fromkeys(order, 0)
+
+
+async def test_a_wait_ends_at_the_end_of_the_lease_to_the_millisecond(
+    virtual: Fleet, autojump_clock: MockClock
+) -> None:
+    async with trio.open_nursery() as nursery:
+        waiters, held = await prepared(virtual, nursery)
+        for agent in ("one", "two"):
+            await waiters.add(agent)
+    assert waiters.at_ms["one"] == pytest.approx(LEASE_MS, abs=2)
+    assert waiters.at_ms["two"] == pytest.approx(2 * LEASE_MS, abs=4)
+    assert [e.data["held_by"] for e in await virtual.events(kind="lock_expired")][:1] == ["holder"]
+    assert not (await virtual.do(LockCheck(held.normalized_path, held.fencing_token))).valid
+    now = waiters.outcome["two"]
+    assert (await virtual.do(LockCheck(now.normalized_path, now.fencing_token))).valid
+
+
+async def test_a_lease_that_is_renewed_meanwhile_is_waited_for_to_its_new_end(
+    virtual: Fleet,
+    autojump_clock: MockClock,
+) -> None:
+    async with trio.open_nursery() as nursery:
+        waiters, held = await prepared(virtual, nursery)
+        await waiters.add("one")
+        await trio.sleep(LEASE_MS / 2_000)
+        await virtual.do(LockRenew(held.id, "holder"))
+    assert waiters.at_ms["one"] == pytest.approx(1.5 * LEASE_MS, abs=2)
+
+
+async def test_a_wait_that_ends_empty_names_the_holder_and_leaves_an_error_checkpoint(
+    virtual: Fleet,
+    autojump_clock: MockClock,
+) -> None:
+    async with trio.open_nursery() as nursery:
+        waiters, _ = await prepared(virtual, nursery)
+        await waiters.add("one", wait_ms=3_000)
+    assert waiters.at_ms["one"] == pytest.approx(3_000, abs=2)
+    conflict = waiters.outcome["one"]
+    assert isinstance(conflict, LockConflict)
+    assert conflict.values["existing_lock"].held_by == "holder"
+    (checkpoint_id,) = await virtual.checkpoint_ids(waiters.mission, "error")
+    (row,) = virtual.sql("SELECT trigger_details FROM checkpoints WHERE id = :i", i=checkpoint_id)
+    assert row["trigger_details"] == "LockTimeout: waited 3000 ms for a.py, held by holder"
+    assert virtual.sql("SELECT * FROM lock_waits") == []
+
+
+async def test_who_gave_up_waiting_is_passed_over(
+    virtual: Fleet, autojump_clock: MockClock
+) -> None:
+    async with trio.open_nursery() as nursery:
+        waiters, _ = await prepared(virtual, nursery)
+        await waiters.add("impatient", wait_ms=1_000)
+        await waiters.add("two")
+    assert isinstance(waiters.outcome["impatient"], LockConflict)
+    assert waiters.outcome["two"].held_by == "two"
+    assert waiters.at_ms["two"] == pytest.approx(LEASE_MS, abs=2)
+
+
+async def test_a_waiter_whose_client_is_gone_is_passed_over(
+    virtual: Fleet, autojump_clock: MockClock
+) -> None:
+    async with trio.open_nursery() as nursery:
+        waiters, held = await prepared(virtual, nursery)
+        for agent in ("gone", "two"):
+            await waiters.add(agent)
+        waiters.scopes["gone"].cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        assert [w["agent_id"] for w in virtual.sql("SELECT agent_id FROM lock_waits")] == ["two"]
+        await virtual.do(LockRelease(held.id, "holder"))
+    assert list(waiters.outcome) == ["two"]
+    assert [lock.held_by for lock in await virtual.locks()] == ["two"]
+
+
+async def test_a_lock_that_is_granted_to_a_client_that_is_just_leaving_is_given_back(
+    virtual: Fleet,
+    autojump_clock: MockClock,
+) -> None:
+    async with trio.open_nursery() as nursery:
+        waiters, held = await prepared(virtual, nursery)
+        for agent in ("leaving", "two"):
+            await waiters.add(agent)
+        # The release grants it in its own transaction; the waiter is cancelled before it looks.
+        waiters.scopes["leaving"].cancel()
+        await virtual.engine.execute(LockRelease(held.id, "holder"))
+    assert list(waiters.outcome) == ["two"]
+    assert [lock.held_by for lock in await virtual.locks()] == ["two"]
+    assert virtual.sql("SELECT * FROM lock_waits") == []
+
+
+async def test_a_lock_taken_by_force_goes_to_whoever_waited_longest(
+    virtual: Fleet, autojump_clock: MockClock
+) -> None:
+    async with trio.open_nursery() as nursery:
+        waiters, held = await prepared(virtual, nursery)
+        for agent in ("one", "two"):
+            await waiters.add(agent)
+        await virtual.do(LockForceRelease(held.id, "dispatch-1", "holder is stuck"))
+        await trio.testing.wait_all_tasks_blocked()
+        assert list(waiters.outcome) == ["one"]
+
+
+async def test_a_free_file_is_not_waited_for(virtual: Fleet, autojump_clock: MockClock) -> None:
+    mission = await virtual.mission()
+    lock = await virtual.lock(mission, "a.py", "one", wait_ms=PATIENCE_MS)
+    assert lock.held_by == "one"
+    assert virtual.sql("SELECT * FROM lock_waits") == []
+
+
+async def test_waiting_for_ones_own_lock_renews_it(
+    virtual: Fleet, autojump_clock: MockClock
+) -> None:
+    mission = await virtual.mission()
+    first = await virtual.lock(mission, "a.py", "one", timeout_ms=LEASE_MS)
+    await trio.sleep(5)
+    again = await virtual.lock(mission, "a.py", "one", timeout_ms=LEASE_MS, wait_ms=PATIENCE_MS)
+    assert (again.id, again.fencing_token) == (first.id, first.fencing_token)
+    assert again.expires_at > first.expires_at
+
+
+async def test_without_patience_the_answer_comes_at_once(
+    virtual: Fleet, autojump_clock: MockClock
+) -> None:
+    mission = await virtual.mission()
+    await virtual.lock(mission, "a.py", "one")
+    before = trio.current_time()
+    with pytest.raises(LockConflict):
+        await virtual.lock(mission, "a.py", "two")
+    assert trio.current_time() == before
+    assert await virtual.checkpoint_ids(mission, "error") == []

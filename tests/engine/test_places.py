@@ -1,0 +1,208 @@
+"""What the file system and Git say: real paths, keys that worktrees share, a project's state."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fleetd import places
+from fleetd.wire.errors import InvalidParams, LockConflict
+from fleetd.wire.requests import LockAcquire, LockCheck, MissionCreate, MissionStart
+from tests.fleet import Fleet
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine must not turn a slow Git into another answer."""
+    monkeypatch.setattr(places, "GIT_SECONDS", 30)
+
+
+def git(directory: Path, *arguments: str) -> str:
+    identity = ("-c", "user.name=Somebody", "-c", "user.email=somebody@example.org")
+    command = ["git", "-C", str(directory), *identity, *arguments]
+    env = {"PATH": os.environ["PATH"], "HOME": str(directory), "GIT_CONFIG_NOSYSTEM": "1"}
+    return subprocess.run(command, check=True, capture_output=True, text=True, env=env).stdout
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    directory = tmp_path / "repository"
+    (directory / "src").mkdir(parents=True)
+    git(directory, "init", "--quiet", "--initial-branch=main")
+    (directory / "src" / "a.py").write_text("a = 1\n")
+    git(directory, "add", ".")
+    git(directory, "commit", "--quiet", "--message=Begin")
+    return directory
+
+
+@pytest.fixture
+def worktree(repository: Path, tmp_path: Path) -> Path:
+    git(repository, "worktree", "add", "--quiet", "-b", "topic", str(tmp_path / "worktree"))
+    return tmp_path / "worktree"
+
+
+@pytest.mark.parametrize(
+    "file", ["src/a.py", "./src/../src/a.py", "src//a.py", "link/a.py", "{root}/src/a.py"]
+)
+def test_one_file_has_one_path_whatever_it_is_called(tmp_path: Path, file: str) -> None:
+    root = tmp_path.resolve()
+    (root / "src").mkdir()
+    (root / "link").symlink_to("src")
+    found = places.real_path(file.format(root=root), str(root))
+    assert found == str(root / "src" / "a.py")
+
+
+def test_a_file_that_is_not_there_yet_has_a_path_too(tmp_path: Path) -> None:
+    root = tmp_path.resolve()
+    assert places.real_path("new/b.py", str(root)) == str(root / "new" / "b.py")
+
+
+@pytest.mark.parametrize("base", [None, "project", ""])
+def test_a_relative_path_needs_an_absolute_base(base: str | None) -> None:
+    assert places.real_path("src/a.py", base) is None
+
+
+def test_the_home_directory_may_be_written_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/nowhere/at/all")
+    assert places.real_path("~/a.py", None) == "/nowhere/at/all/a.py"
+
+
+async def test_worktrees_share_the_key_of_a_file(repository: Path, worktree: Path) -> None:
+    keys = {await places.project_key(str(d / "src" / "a.py")) for d in (repository, worktree)}
+    assert keys == {f"project:{(repository / '.git').resolve()}:src/a.py"}
+
+
+async def test_worktrees_share_the_key_of_a_file_in_a_directory_that_is_still_to_be_made(
+    repository: Path, worktree: Path
+) -> None:
+    keys = {
+        await places.project_key(str(d.resolve() / "new" / "deep" / "b.py"))
+        for d in (repository, worktree)
+    }
+    assert keys == {f"project:{(repository / '.git').resolve()}:new/deep/b.py"}
+
+
+async def test_clones_of_one_remote_share_the_key(repository: Path, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        git(tmp_path, "clone", "--quiet", str(repository), name)
+    keys = {await places.project_key(str(tmp_path / n / "src/a.py")) for n in ("one", "two")}
+    assert keys == {f"project:{repository}:src/a.py"}
+
+
+async def test_a_key_holds_no_credentials(repository: Path) -> None:
+    git(repository, "remote", "add", "origin", "https://me:hunter2@example.org/r.git")
+    key = await places.project_key(str(repository / "src/a.py"))
+    assert "hunter2" not in key
+    assert key == "project:https://example.org/r.git:src/a.py"
+
+
+async def test_without_a_repository_the_path_is_the_key(tmp_path: Path) -> None:
+    assert await places.project_key(str(tmp_path / "a.py")) == str(tmp_path / "a.py")
+
+
+async def test_a_repository_is_described_by_branch_commit_and_changes(repository: Path) -> None:
+    commit = git(repository, "log", "-1", "--format=%h").strip()
+    assert await places.repository(str(repository)) == ("Branch: main", f"Commit: {commit} Begin")
+    (repository / "src" / "a.py").write_text("a = 2\n")
+    (repository / "new.py").write_text("b = 1\n")
+    assert await places.repository(str(repository / "src")) == (
+        "Branch: main",
+        f"Commit: {commit} Begin",
+        "Changed:  M src/a.py",
+        "Changed: ?? new.py",
+    )
+
+
+async def test_many_changes_are_counted(repository: Path) -> None:
+    for number in range(30):
+        (repository / f"n{number:02}.py").write_text("x")
+    facts = await places.repository(str(repository))
+    assert len([fact for fact in facts if fact.startswith("Changed: ??")]) == places.CHANGED_MAX
+    assert facts[-1] == "Changed: 10 more files"
+
+
+async def test_where_there_is_no_repository_nothing_is_said(tmp_path: Path) -> None:
+    assert await places.repository(None) == ()
+    assert await places.repository(str(tmp_path)) == ()
+    assert await places.repository(str(tmp_path / "missing")) == ()
+
+
+async def test_a_repository_without_a_commit_has_a_branch_only(tmp_path: Path) -> None:
+    git(tmp_path, "init", "--quiet", "--initial-branch=main")
+    assert await places.repository(str(tmp_path)) == ("Branch: No commits yet on main",)
+
+
+async def test_no_program_that_a_repository_names_is_run(repository: Path, tmp_path: Path) -> None:
+    trap = tmp_path / "trap"
+    trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/sprung\n")
+    trap.chmod(0o755)
+    git(repository, "config", "core.fsmonitor", str(trap))
+    hook = repository / ".git" / "hooks" / "post-index-change"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_bytes(trap.read_bytes())
+    hook.chmod(0o755)
+    (repository / "src" / "a.py").write_text("a = 3\n")
+    assert "Changed:  M src/a.py" in await places.repository(str(repository))
+    await places.project_key(str(repository / "src" / "a.py"))
+    assert not (tmp_path / "sprung").exists()
+
+
+async def test_git_that_does_not_answer_is_not_waited_for(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    slow = tmp_path / "bin" / "git"
+    slow.parent.mkdir()
+    slow.write_text("#!/bin/sh\nexec sleep 60\n")
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(places, "GIT_SECONDS", 0.05)
+    assert await places.repository(str(repository)) == ()
+
+
+async def scoped(fleet: Fleet, directory: Path, scope: str) -> str:
+    request = MissionCreate("m", project_dir=str(directory), metadata={"lock_scope": scope})
+    mission = await fleet.do(request)
+    return (await fleet.do(MissionStart(mission.id))).id
+
+
+async def test_two_worktrees_share_locks_when_the_mission_says_so(
+    fleet: Fleet, repository: Path, worktree: Path
+) -> None:
+    here = await scoped(fleet, repository, "project")
+    there = await scoped(fleet, worktree, "project")
+    held = await fleet.do(LockAcquire("src/a.py", "one", mission_id=here))
+    with pytest.raises(LockConflict) as error:
+        await fleet.do(LockAcquire("src/a.py", "two", mission_id=there))
+    assert error.value.values["existing_lock"].held_by == "one"
+    assert (await fleet.do(LockAcquire("src/b.py", "two", mission_id=there))).held_by == "two"
+    for directory in (repository, worktree):
+        check = LockCheck(str(directory / "src" / "a.py"), held.fencing_token)
+        assert (await fleet.do(check)).valid
+
+
+async def test_two_worktrees_have_locks_of_their_own_otherwise(
+    fleet: Fleet, repository: Path, worktree: Path
+) -> None:
+    here = await scoped(fleet, repository, "machine")
+    there = await scoped(fleet, worktree, "machine")
+    first = await fleet.do(LockAcquire("src/a.py", "one", mission_id=here))
+    second = await fleet.do(LockAcquire("src/a.py", "two", mission_id=there))
+    assert (first.held_by, second.held_by) == ("one", "two")
+
+
+async def test_a_path_that_nothing_is_relative_to_is_refused(fleet: Fleet) -> None:
+    with pytest.raises(InvalidParams, match="a relative path") as error:
+        await fleet.do(LockAcquire("src/a.py", "one"))
+    assert error.value.values == {"field": "file"}
+
+
+async def test_a_link_to_a_locked_file_is_that_file(fleet: Fleet, tmp_path: Path) -> None:
+    (fleet.project / "a.py").write_text("a = 1\n")
+    (fleet.project / "link.py").symlink_to("a.py")
+    cwd = str(fleet.project)
+    await fleet.do(LockAcquire("a.py", "one", cwd=cwd))
+    with pytest.raises(LockConflict):
+        await fleet.do(LockAcquire("link.py", "two", cwd=cwd))
+    with pytest.raises(LockConflict):
+        await fleet.do(LockAcquire(f"{cwd}//./a.py", "two"))
