@@ -118,6 +118,20 @@ async def test_what_is_in_flight_is_answered_after_the_client_stopped_sending(
         assert await client.line() is None
 
 
+async def test_a_broken_limit_leaves_requests_in_flight_ten_seconds(
+    serve: Callable[..., Any], holding: Holding, autojump_clock: Any
+) -> None:
+    async with serve(holding.methods) as running:
+        client = await running.connect()
+        begun = trio.current_time()
+        await hold(client, 1, 1)
+        await client.send(b"[" * 1_000 + b"\n")
+        assert (await client.line())["error"]["data"]["limit"] == "depth"
+        assert await client.line() is None
+        assert trio.current_time() - begun == pytest.approx(10, abs=0.5)
+        assert holding.waiting == 0
+
+
 async def test_half_a_line_at_the_end_is_dropped(client: Any) -> None:
     await client.send(b'{"jsonrpc":"2.0","id":1,"method":"system.hel')
     await client.stream.send_eof()

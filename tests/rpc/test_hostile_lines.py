@@ -118,6 +118,7 @@ async def test_a_message_that_nests_too_deep_is_refused(client: Any, line: bytes
         {"a": "[" * 1_000},
         {"a": '"' + "[{" * 1_000 + "\\"},
         {"a": ["[" * 100, "\\", '"', "]" * 100, "{" * 100]},
+        {"a": ["\\", "[" * 1_000]},
         {"a": [[]] * 1_000},
     ],
 )

@@ -7,6 +7,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from fleetd.rpc import Success
+
 
 async def append(client: Any, kind: str = "step_taken", **data: Any) -> int:
     reply = await client.call("event.append", {"type": kind, "data": data})
@@ -34,6 +36,31 @@ async def test_the_reply_comes_before_the_first_notification(running: Any, clien
         subscription = await subscribe(other, since=0)
         assert subscription["position"] == 0
         assert (await next_event(other, subscription))["seq"] <= first
+
+
+async def test_nothing_is_notified_before_the_batch_that_subscribes_is_answered(
+    serve: Callable[..., Any],
+) -> None:
+    go = trio.Event()
+
+    async def hold(context: Any, /) -> Any:
+        await go.wait()
+        return Success("held")
+
+    async with serve({"hold": hold}) as running:
+        client, other = await running.connect(), await running.connect()
+        await client.send(
+            [
+                {"jsonrpc": "2.0", "id": 1, "method": "event.subscribe", "params": {"since": 0}},
+                {"jsonrpc": "2.0", "id": 2, "method": "hold"},
+            ]
+        )
+        await append(other)
+        await wait_all_tasks_blocked(0.02)
+        go.set()
+        subscribed, held = await client.line()
+        assert held["result"] == "held"
+        assert (await next_event(client, subscribed["result"]))["type"] == "step_taken"
 
 
 async def test_events_arrive_in_order_and_without_gaps(running: Any, client: Any) -> None:
