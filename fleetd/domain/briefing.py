@@ -100,7 +100,9 @@ def last_action(
         return notes[0].last_action
     mine = f" AND {OWN_EVENTS}" if agent_id else ""
     row = tx.one(
+        # From the last activity backwards: a recovery may have left thousands of events behind it.
         "SELECT * FROM events WHERE mission_id = :mission AND activity = 1"
+        " AND seq <= (SELECT last_activity_seq FROM missions WHERE id = :mission)"
         f" AND type NOT IN {_TELLS_NOTHING}{mine} ORDER BY seq DESC LIMIT 1",
         mission=mission_id,
         **({"agent": agent_id} if agent_id else {}),
