@@ -12,12 +12,11 @@ from fleetd.wire.errors import (
     InvalidParams,
     InvalidState,
     LimitExceeded,
-    NotFound,
     Storage,
 )
 from fleetd.wire.model import RecoveryCandidate, RestoreResult
 from fleetd.wire.requests.agent import Detection
-from fleetd.wire.requests.checkpoint import CheckpointGet, CheckpointLatest
+from fleetd.wire.requests.checkpoint import CheckpointGet, CheckpointList
 from fleetd.wire.requests.mission import MissionGet
 from fleetd.wire.requests.recovery import RecoveryDetect
 
@@ -91,13 +90,14 @@ def _mission(client: Client, given: str) -> Target:
     mission = client.call(MissionGet(mission_id=given))
     if newest := newest_candidate(detect(client, mission.id).candidates):
         return candidate_target(newest)
-    try:
-        latest = client.call(CheckpointLatest(mission_id=mission.id))
-    except NotFound as error:
+    # The summaries: the newest one may be damaged, and the daemon then takes the one before.
+    page = client.call(CheckpointList(mission_id=mission.id, limit=1_000))
+    latest = next((summary for summary in page.checkpoints if not summary.undo), None)
+    if latest is None:
         raise InvalidState(
             f"No checkpoint found for mission: {mission.id}",
             hint=f"Take one: fleetctl checkpoint --mission {mission.id}",
-        ) from error
+        )
     return Target(
         mission.id,
         mission.title,
@@ -110,6 +110,8 @@ def _mission(client: Client, given: str) -> Target:
 
 def _named_checkpoint(client: Client, given: str, mission: str | None) -> Target:
     checkpoint = client.call(CheckpointGet(checkpoint_id=given))
+    for warning in checkpoint.warnings:
+        render.warn(warning)
     found = client.call(MissionGet(mission_id=checkpoint.mission_id))
     if mission and client.call(MissionGet(mission_id=mission)).id != found.id:
         raise InvalidParams(
