@@ -108,9 +108,8 @@ def test_recovery_from_the_loss_of_an_agent(daemon, mortal, home):
     assert everything(daemon) == before
     assert_nothing_lost(daemon)
 
-    resumed = done(
-        "resume", "--mission", mission, "-y", "--agent", "spec-2", "--take-over-from", "spec-1"
-    )
+    successor = ("--agent", "spec-2", "--take-over-from", "spec-1", "--scope", "mission")
+    resumed = done("resume", "--mission", mission, "-y", *successor)
     assert f"Checkpoint: {checkpoint} (25%)" in resumed.out
     assert "Recovery complete:\n- Sorties: 4\n- Locks: 1\n- Messages: 1\n" in resumed.out
     prompt = resumed.out.partition("--- Recovery Context ---\n")[2]
