@@ -136,8 +136,16 @@ def run_list(args: Namespace) -> int:
     with connect() as client:
         page = client.call(request)
     rows = [
-        (each.id, each.status, each.held_by, each.purpose, each.expires_at or "", each.file)
+        (
+            each.id,
+            each.status,
+            each.held_by,
+            each.purpose,
+            str(each.fencing_token),
+            each.expires_at or "",
+            each.file,
+        )
         for each in page.locks
     ]
-    headers = ("ID", "STATUS", "HELD BY", "PURPOSE", "EXPIRES", "FILE")
+    headers = ("ID", "STATUS", "HELD BY", "PURPOSE", "TOKEN", "EXPIRES", "FILE")
     return render.listing(args, page.locks, headers, rows, "No locks found.")

@@ -4,6 +4,7 @@ import sys
 from argparse import Namespace
 
 from fleetd.wire.requests.recovery import RecoveryRestore
+from fleetd.wire.types import Scope
 
 from .. import render
 from ..client import connect
@@ -41,8 +42,8 @@ def _recovery_options(parser: Parser) -> None:
     parser.add_argument(
         "--scope",
         choices=("mission", "agent"),
-        default="mission",
-        help="restore the whole mission (default), or only the part of --agent",
+        help="restore the whole mission, or only the part of --agent "
+        "(default: mission; agent with --take-over-from)",
     )
     parser.add_argument(
         "--requested-by", metavar="ID", default="cli", help="who asks (default: cli)"
@@ -51,7 +52,10 @@ def _recovery_options(parser: Parser) -> None:
 
 def run(args: Namespace) -> int:
     """Find the mission, ask, restore, and print the briefing."""
-    for option, given in (("--take-over-from", args.take_over_from), ("--scope agent", _own(args))):
+    for option, given in (
+        ("--take-over-from", args.take_over_from),
+        ("--scope agent", args.scope == "agent"),
+    ):
         if given and not args.agent:
             raise UsageError(f"{option} needs --agent: who is to go on with the work?")
     with connect() as client:
@@ -66,8 +70,11 @@ def run(args: Namespace) -> int:
     return show_outcome(args, outcome)
 
 
-def _own(args: Namespace) -> bool:
-    return bool(args.scope == "agent")
+def _scope(args: Namespace) -> Scope:
+    """Return whose part is restored: one lost agent is no reason to touch the others."""
+    if args.scope is None:
+        return "agent" if args.take_over_from else "mission"
+    return "agent" if args.scope == "agent" else "mission"
 
 
 def _announce(args: Namespace, target: Target) -> None:
@@ -92,7 +99,7 @@ def _request(args: Namespace, target: Target) -> RecoveryRestore:
         requested_by=args.requested_by,
         agent_id=args.agent,
         take_over_from=args.take_over_from,
-        scope=args.scope,
+        scope=_scope(args),
         dry_run=args.dry_run,
         force_locks=args.force_locks,
         rewind=args.rewind,

@@ -81,11 +81,15 @@ def _distinct(*parts: Iterable[str]) -> list[str]:
 def _notes(tx: Tx, mission_id: str, agent_id: str | None) -> list[AgentNote]:
     """Return what the mission's agents declared, the one seen last first."""
     rows = tx.all(
-        "SELECT id, note_json FROM agents WHERE mission_id = :mission"
+        "SELECT id, succeeded_by, note_json FROM agents WHERE mission_id = :mission"
         " AND note_json IS NOT NULL AND status <> 'gone' ORDER BY last_seen_at DESC, id",
         mission=mission_id,
     )
-    return [_note(row["note_json"]) for row in rows if agent_id in (None, row["id"])]
+    return [
+        _note(row["note_json"])
+        for row in rows
+        if agent_id in (None, row["id"], row["succeeded_by"])
+    ]
 
 
 def last_action(
@@ -115,20 +119,18 @@ def last_action(
 
 def open_errors(tx: Tx, mission_id: str, agent_id: str | None) -> list[str]:
     """Return the errors after which the agent that met them got nothing done, newest first."""
+    mine = f" AND {OWN_EVENTS}" if agent_id else ""
     rows = tx.all(
-        "SELECT e.data_json, e.agent_id FROM events e WHERE e.mission_id = :mission"
+        f"SELECT e.data_json FROM events e WHERE e.mission_id = :mission{mine}"
         " AND e.type = 'error_reported' AND NOT EXISTS (SELECT 1 FROM events later"
         " WHERE later.mission_id = e.mission_id AND later.seq > e.seq"
         " AND later.agent_id = e.agent_id"
         " AND later.type IN ('sortie_progressed', 'sortie_completed', 'sortie_started'))"
         " ORDER BY e.seq DESC LIMIT 10",
         mission=mission_id,
+        **({"agent": agent_id} if agent_id else {}),
     )
-    return [
-        f"Error: {msgspec.json.decode(row['data_json'])['message']}"
-        for row in rows
-        if agent_id in (None, row["agent_id"])
-    ]
+    return [f"Error: {msgspec.json.decode(row['data_json'])['message']}" for row in rows]
 
 
 def files_modified(

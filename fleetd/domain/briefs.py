@@ -50,6 +50,7 @@ def gather(
         taken_over_from=taken_over_from,
         own_sorties=_own(sorties, agent_id),
         fleet=_fleet(sorties, narrow) if narrow else "",
+        place=_place(mission) if agent_id else "",
         locks=_locks(tx, ctx, mission["id"], agent_id),
         messages=_messages(tx, mission["id"], agent_id),
         commands=_commands(tx, mission["id"], narrow),
@@ -74,6 +75,11 @@ def _own(sorties: Sequence[Sortie], agent_id: str | None) -> list[str]:
     return items
 
 
+def _place(mission: Row) -> str:
+    place = f" in {short(mission['project_dir'], 200)}" if mission["project_dir"] else ""
+    return f"Mission {mission['id']}{place}"
+
+
 def _fleet(sorties: Sequence[Sortie], agent_id: str) -> str:
     others = [s for s in sorties if s.assigned_to != agent_id]
     if not others:
@@ -96,7 +102,7 @@ def _locks(tx: Tx, ctx: Context, mission_id: str, agent_id: str | None) -> list[
         now=ctx.now,
     )
     return [
-        f"- {short(row['file'], 200)} ({row['purpose']}, "
+        f"- {short(row['file'], 200)} ({row['id']}, {row['purpose']}, "
         + ("" if agent_id else f"{row['held_by']}, ")
         + f"token {row['fencing_token']}, until {row['expires_at']})"
         for row in rows

@@ -19,6 +19,8 @@ class Ledger(msgspec.Struct, kw_only=True):
     blockers: list[tuple[str, str]] = []
     """What blocks whom: the agent, and the sentence."""
     released: list[str] = []
+    letters: set[str] = set()
+    """Messages that wait for somebody because of this recovery."""
 
     def changed(self, what: str, record_id: str, before: str, after: str) -> None:
         """Note one thing that is different now."""
@@ -56,8 +58,14 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check(request: RecoveryRestore) -> None:
-    """Refuse a request that names a role but not who plays it; raises InvalidParams."""
+    """Refuse a request whose agents do not make sense; raises InvalidParams."""
     if request.agent_id is not None:
+        if request.agent_id == request.take_over_from:
+            raise InvalidParams(
+                f"{request.agent_id} cannot take over from itself.",
+                hint="To bring back its own part, use scope agent without take_over_from.",
+                field="take_over_from",
+            )
         return
     if request.take_over_from:
         raise InvalidParams(

@@ -58,6 +58,7 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
     taken_over_from: str | None = None
     own_sorties: list[str] = []
     fleet: str = ""
+    place: str = ""
     locks: list[str] = []
     messages: list[str] = []
     commands: list[str] = []
@@ -149,8 +150,7 @@ def _sections(brief: Brief) -> list[Section]:
         f"- Last activity: {context.last_activity_at or 'unknown'}",
     ]
     own = list(brief.own_sorties)
-    if brief.fleet:
-        own.append(f"- {brief.fleet}")
+    own += [f"- {line}" for line in (brief.fleet, brief.place) if line]
     return [
         Section("Next Steps", _items(context.next_steps), sorties, always=True, needed=True),
         Section("Current Blockers", _items(context.blockers), show, always=True, needed=True),

@@ -53,10 +53,7 @@ def _restore(tx: Tx, request: RecoveryRestore, ctx: Context) -> RestoreResult:
     takeover.note_dead(tx, ctx, case.mission_id, request.take_over_from)
     _warn_if_done_before(case, mission)
     undo_id = _keep_undo(case, mission)
-    if request.agent_id and request.take_over_from:
-        takeover.hand_over(
-            tx, ctx, case.mission_id, request.take_over_from, request.agent_id, ledger
-        )
+    takeover.hand_over(case)
     restored = Restored(
         sorties=restore_sorties(case), locks=restore_locks(case), messages=restore_mail(case)
     )

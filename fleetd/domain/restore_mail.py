@@ -11,14 +11,14 @@ from .tx import LogLine, Row
 
 
 def restore_mail(case: Case) -> int:
-    """Queue the checkpoint's letters again and return how many wait for somebody."""
-    requeued = 0
+    """Queue the checkpoint's letters again; return how many letters the recovery put in queues."""
     for letter in case.checkpoint.pending_messages:
         if letter.delivered:
             continue
         waiting = [_requeue(case, letter, agent) for agent in letter.to if case.covers(agent)]
-        requeued += any(waiting)
-    return requeued
+        if any(waiting):
+            case.ledger.letters.add(letter.id)
+    return len(case.ledger.letters)
 
 
 def _requeue(case: Case, letter: PendingMessage, agent_id: str) -> bool:

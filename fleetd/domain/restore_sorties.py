@@ -46,7 +46,9 @@ def restore_sorties(case: Case) -> int:
 
 
 def _reason_to_keep(case: Case, then: SortieState, now: SortieState) -> str | None:
-    if case.narrow and now.assigned_to not in (None, then.assigned_to, case.narrow):
+    theirs = (None, then.assigned_to, case.request.agent_id)
+    handed_over = then.assigned_to and then.assigned_to == case.request.take_over_from
+    if (case.narrow or handed_over) and now.assigned_to not in theirs:
         return f"now with {now.assigned_to}"
     finished_since = now.status == "completed" and then.status != "completed"
     if finished_since and not case.request.rewind:

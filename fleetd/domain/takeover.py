@@ -5,11 +5,11 @@ from ..wire.errors import InvalidState
 from ..wire.model import Record
 from . import leases, mailbox
 from .agents import mark_lost
-from .case import Ledger
+from .case import Case
 from .context import Context
 from .records import sorties_of
 from .registry import handler
-from .tx import Row, Tx
+from .tx import Tx
 
 
 class Process(Record, frozen=True, kw_only=True):
@@ -77,31 +77,19 @@ def note_dead(tx: Tx, ctx: Context, mission_id: str, also: str | None) -> None:
             mark_lost(tx, ctx, row, f"process {row['pid']} is gone")
 
 
-def hand_over(
-    tx: Tx, ctx: Context, mission_id: str, lost: str, successor: str, ledger: Ledger
-) -> None:
-    """Give a lost agent's open sorties, locks and mail to its successor.
+def hand_over(case: Case) -> None:
+    """Give a lost agent's open sorties, locks and mail to its successor, if there is one.
 
     Raises InvalidState for an agent that lives, or whose work somebody else has taken over.
     """
-    _refuse_living(tx, lost, successor)
-    for sortie in sorties_of(tx, mission_id):
-        if sortie.assigned_to == lost and sortie.status not in ("completed", "failed"):
-            tx.run(
-                "UPDATE sorties SET assigned_to = :successor, updated_at = :now WHERE id = :id",
-                successor=successor,
-                now=ctx.now,
-                id=sortie.id,
-            )
-            ledger.changed("sortie", sortie.id, lost, successor)
-    for row in tx.all(
-        "SELECT * FROM locks WHERE held_by = :lost AND status = 'active' AND expires_at > :now",
-        lost=lost,
-        now=ctx.now,
-    ):
-        _hand_over_lock(tx, ctx, row, successor, ledger)
-    _hand_over_mail(tx, lost, successor, ledger)
-    tx.run(
+    lost, successor = case.request.take_over_from, case.request.agent_id
+    if lost is None or successor is None:
+        return
+    _refuse_living(case.tx, lost, successor)
+    _hand_over_sorties(case, lost, successor)
+    _hand_over_locks(case, lost, successor)
+    _hand_over_mail(case, lost, successor)
+    case.tx.run(
         "UPDATE agents SET succeeded_by = :successor WHERE id = :id", successor=successor, id=lost
     )
 
@@ -124,37 +112,64 @@ def _refuse_living(tx: Tx, lost: str, successor: str) -> None:
         )
 
 
-def _hand_over_lock(tx: Tx, ctx: Context, row: Row, successor: str, ledger: Ledger) -> None:
-    leases.supersede(tx, ctx, row)
-    claim = leases.Claim(
-        path=row["normalized_path"],
-        file=row["file"],
-        agent_id=successor,
-        mission_id=row["mission_id"],
-        purpose=row["purpose"],
-        timeout_ms=row["timeout_ms"],
+def _hand_over_sorties(case: Case, lost: str, successor: str) -> None:
+    for sortie in sorties_of(case.tx, case.mission_id):
+        if sortie.assigned_to == lost and sortie.status not in ("completed", "failed"):
+            case.tx.run(
+                "UPDATE sorties SET assigned_to = :successor, updated_at = :now WHERE id = :id",
+                successor=successor,
+                now=case.ctx.now,
+                id=sortie.id,
+            )
+            case.ledger.changed("sortie", sortie.id, lost, successor)
+
+
+def _hand_over_locks(case: Case, lost: str, successor: str) -> None:
+    """Hand over what the lost agent locked since the checkpoint; the rest is restored from it."""
+    restored = {
+        lock.normalized_path for lock in case.checkpoint.active_locks if lock.held_by == lost
+    }
+    rows = case.tx.all(
+        "SELECT * FROM locks WHERE held_by = :lost AND status = 'active' AND expires_at > :now",
+        lost=lost,
+        now=case.ctx.now,
     )
-    leases.grant(tx, ctx, claim, activity=False)
-    ledger.changed("lock", row["file"], f"held by {row['held_by']}", f"held by {successor}")
+    for row in rows:
+        if row["normalized_path"] in restored:
+            continue
+        leases.supersede(case.tx, case.ctx, row)
+        claim = leases.Claim(
+            path=row["normalized_path"],
+            file=row["file"],
+            agent_id=successor,
+            mission_id=row["mission_id"],
+            purpose=row["purpose"],
+            timeout_ms=row["timeout_ms"],
+        )
+        leases.grant(case.tx, case.ctx, claim, activity=False)
+        case.ledger.changed("lock", row["file"], f"held by {lost}", f"held by {successor}")
 
 
-def _hand_over_mail(tx: Tx, lost: str, successor: str, ledger: Ledger) -> None:
-    rows = tx.all(
+def _hand_over_mail(case: Case, lost: str, successor: str) -> None:
+    """Readdress what was queued, and what was read but not acknowledged: reading is forgotten."""
+    rows = case.tx.all(
         "SELECT * FROM deliveries WHERE agent_id = :lost AND status IN ('queued', 'delivered')"
         " ORDER BY seq",
         lost=lost,
     )
     for row in rows:
-        known = tx.one(
+        message_id = row["message_id"]
+        known = case.tx.one(
             "SELECT 1 AS known FROM deliveries WHERE message_id = :id AND agent_id = :agent",
-            id=row["message_id"],
+            id=message_id,
             agent=successor,
         )
         if known is None:
-            mailbox.queue(tx, row["message_id"], successor, row["seq"])
-        tx.run(
+            mailbox.queue(case.tx, message_id, successor, row["seq"])
+            case.ledger.letters.add(message_id)
+        case.tx.run(
             "DELETE FROM deliveries WHERE message_id = :id AND agent_id = :lost",
-            id=row["message_id"],
+            id=message_id,
             lost=lost,
         )
-        ledger.changed("message", row["message_id"], f"to {lost}", f"to {successor}")
+        case.ledger.changed("message", message_id, f"to {lost}", f"to {successor}")

@@ -226,7 +226,7 @@ def test_a_lock_from_acquiring_to_release(run, done, daemon, home: Path):
     renewed = done("lock", "renew", lock, "--agent", "spec-1", "--timeout-ms", "900000")
     assert f"Lock renewed: {lock}\n" in renewed.out
     table = done("lock", "list", "--file", "a.py").out.splitlines()
-    assert table[0].split() == ["ID", "STATUS", "HELD", "BY", "PURPOSE", "EXPIRES", "FILE"]
+    assert table[0].split() == ["ID", "STATUS", "HELD", "BY", "PURPOSE", "TOKEN", "EXPIRES", "FILE"]
     assert table[1].split()[:4] == [lock, "active", "spec-1", "edit"]
     assert done("lock", "release", lock, "--agent", "spec-1").out.startswith("Lock released: ")
     stale = run("lock", "check", "a.py", token, "--json")

@@ -245,7 +245,7 @@ async def test_INJ_005_prompt_is_natural_language_and_ends_with_its_closing_sent
     ]
     assert "**Progress**: 0% (0/3 sorties complete), 3 sorties restored\n" in prompt
     assert section(prompt, "Your Sorties")[0].endswith("in_progress, 50% [src/0.py] — “Step 1”")
-    assert section(prompt, "Locks You Hold")[0].startswith("- /tmp/own.py (edit, token ")
+    assert section(prompt, "Locks You Hold")[0].startswith("- /tmp/own.py (lck-")
     assert section(prompt, "Messages Awaiting You")[0].endswith(" from dispatch-1: “Review”")
     assert section(prompt, "Messages Awaiting You")[1] == "  > Please look at auth.ts"
     assert section(prompt, "Recent Commands") == [f"- pytest -q: FAIL, {fleet.clock.now}"]
