@@ -1,6 +1,7 @@
 """What a mission looks like at one moment: its sorties, locks and mail; must not write."""
 
 import hashlib
+from operator import attrgetter
 
 import msgspec
 
@@ -10,7 +11,7 @@ from .records import lock_of, sorties_of
 from .tx import Row, Tx
 
 _canonical = msgspec.json.Encoder(order="sorted").encode
-_STATE_FIELDS = SortieState.__struct_fields__
+_material = attrgetter(*(f for f in SortieState.__struct_fields__ if f != "updated_at"))
 
 
 class State(msgspec.Struct, frozen=True):
@@ -42,7 +43,7 @@ class State(msgspec.Struct, frozen=True):
         """Return a hash of all that matters; times and leases do not, holders do."""
         material = (
             self.mission["status"],
-            [msgspec.structs.replace(state, updated_at="") for state in self.sortie_states()],
+            [_material(sortie) for sortie in self.sorties],
             sorted((lock.normalized_path, lock.held_by) for lock in self.locks),
             [(message.id, message.to) for message in self.messages],
         )
@@ -51,7 +52,7 @@ class State(msgspec.Struct, frozen=True):
 
 def state_of(sortie: Sortie) -> SortieState:
     """Return the part of a sortie that a checkpoint keeps."""
-    return SortieState(**{name: getattr(sortie, name) for name in _STATE_FIELDS})
+    return msgspec.convert(sortie, SortieState, from_attributes=True)
 
 
 def capture(tx: Tx, ctx: Context, mission: Row) -> State:

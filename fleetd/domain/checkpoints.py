@@ -7,7 +7,7 @@ import msgspec
 
 from ..wire.errors import InvalidParams, InvalidState, NotFound
 from ..wire.events import FleetCheckpointed
-from ..wire.model import Checkpoint, CheckpointContent, SourceDetail
+from ..wire.model import Checkpoint, CheckpointContent
 from ..wire.requests import (
     CheckpointCreate,
     CheckpointGet,
@@ -19,7 +19,7 @@ from ..wire.types import Trigger
 from .bounds import LIVE, bounded, make_room
 from .briefing import derive
 from .capture import State, capture
-from .content import from_row, to_columns
+from .content import as_taken, from_row, to_columns
 from .context import Context
 from .events import emit, position
 from .ids import find, fresh_id, missing
@@ -43,7 +43,6 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     progress: int | None = None
     undo: bool = False
     activity: bool = False
-    sources: tuple[SourceDetail, ...] = ()
 
 
 def take(
@@ -53,7 +52,7 @@ def take(
     mission = find(tx, "mission", mission_id)
     state = state or capture(tx, ctx, mission)
     content, warnings = bounded(ctx, _content(tx, ctx, state, reason))
-    _insert(tx, content, state, warnings, reason)
+    digest = _insert(tx, content, state, warnings)
     emit(
         tx,
         ctx,
@@ -74,7 +73,7 @@ def take(
     tx.after_commit(LogLine("INFO", f"Checkpoint created: {content.id} ({content.trigger})"))
     tx.after_commit(WriteBackup(content.id))
     make_room(tx, ctx, content.mission_id)
-    return load(tx, content.id)
+    return as_taken(content, digest, warnings)
 
 
 def _content(tx: Tx, ctx: Context, state: State, reason: Reason) -> CheckpointContent:
@@ -100,18 +99,14 @@ def _content(tx: Tx, ctx: Context, state: State, reason: Reason) -> CheckpointCo
     )
 
 
-def _insert(
-    tx: Tx, content: CheckpointContent, state: State, warnings: list[str], reason: Reason
-) -> None:
-    tx.insert(
-        "checkpoints",
-        to_columns(content)
-        | {
-            "state_digest": state.digest(),
-            "warnings_json": msgspec.json.encode(warnings).decode(),
-            "source_details_json": msgspec.json.encode(reason.sources).decode(),
-        },
-    )
+def _insert(tx: Tx, content: CheckpointContent, state: State, warnings: list[str]) -> str:
+    """Write the row of a checkpoint and return its digest."""
+    columns = to_columns(content) | {
+        "state_digest": state.digest(),
+        "warnings_json": msgspec.json.encode(warnings).decode(),
+    }
+    tx.insert("checkpoints", columns)
+    return str(columns["digest"])
 
 
 def find_row(tx: Tx, checkpoint_id: str) -> Row:

@@ -38,6 +38,16 @@ def to_file(checkpoint: Checkpoint) -> bytes:
     return _canonical(_only_content(checkpoint) | {"integrity": checkpoint.integrity}) + b"\n"
 
 
+def as_taken(content: CheckpointContent, digest: str, warnings: list[str]) -> Checkpoint:
+    """Return a checkpoint as it is right after it was taken: in the database, not yet in a file."""
+    return Checkpoint(
+        **_only_content(content),
+        integrity=Integrity(digest=digest),
+        storage_locations=["sqlite"],
+        warnings=warnings,
+    )
+
+
 def _only_content(checkpoint: CheckpointContent) -> dict[str, Any]:
     """Return what the checksum covers, also of a Checkpoint, which carries more than that."""
     return {name: getattr(checkpoint, name) for name in CONTENT_FIELDS}
