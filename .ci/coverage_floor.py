@@ -15,7 +15,9 @@ def main() -> int:
         "lines": 100 * totals["covered_lines"] / totals["num_statements"],
         "branches": 100 * totals["covered_branches"] / totals["num_branches"],
     }
-    told = ", ".join(f"{what} {reached[what]:.1f} % (floor {FLOORS[what]:.0f} %)" for what in FLOORS)
+    told = ", ".join(
+        f"{what} {reached[what]:.1f} % (floor {FLOORS[what]:.0f} %)" for what in FLOORS
+    )
     print(f"Coverage: {told}")
     if all(reached[what] >= FLOORS[what] for what in FLOORS):
         return 0
