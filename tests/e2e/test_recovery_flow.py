@@ -1,5 +1,6 @@
 """A mission loses an agent, and its daemon, and goes on: real processes, socket and commands."""
 
+import re
 import threading
 import time
 
@@ -117,7 +118,7 @@ def test_recovery_from_the_loss_of_an_agent(daemon, mortal, home):
     assert "**Work Taken Over From**: spec-1\n" in prompt
     assert "**Progress**: 25% (1/4 sorties complete), 4 sorties restored\n" in prompt
     assert "Half of auth.ts" in prompt
-    assert "src/auth.ts (edit, token " in prompt
+    assert re.search(r"^- src/auth\.ts \(lck-[0-9a-f]{8}, edit, token \d+, until ", prompt, re.M)
     assert "from dispatch-1: “Review”" in prompt
     assert_nothing_lost(daemon)
 
