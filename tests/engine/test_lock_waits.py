@@ -92,9 +92,11 @@ async def test_a_wait_ends_at_the_end_of_the_lease_to_the_millisecond(
     assert waiters.at_ms["one"] == pytest.approx(LEASE_MS, abs=2)
     assert waiters.at_ms["two"] == pytest.approx(2 * LEASE_MS, abs=4)
     assert [e.data["held_by"] for e in await virtual.events(kind="lock_expired")][:1] == ["holder"]
-    assert not (await virtual.do(LockCheck(held.normalized_path, held.fencing_token))).valid
+    assert not (
+        await virtual.engine.execute(LockCheck(held.normalized_path, held.fencing_token))
+    ).valid
     now = waiters.outcome["two"]
-    assert (await virtual.do(LockCheck(now.normalized_path, now.fencing_token))).valid
+    assert (await virtual.engine.execute(LockCheck(now.normalized_path, now.fencing_token))).valid
 
 
 async def test_a_lease_that_is_renewed_meanwhile_is_waited_for_to_its_new_end(
