@@ -15,6 +15,7 @@ from .content import from_row, to_columns
 from .context import Context
 from .events import emit
 from .ids import find
+from .leases import raise_tokens
 from .registry import handler
 from .tx import Row, Tx
 from .upkeep import Done
@@ -185,6 +186,7 @@ def heal(tx: Tx, request: Heal, ctx: Context) -> Checkpoint:
             hint="Use another checkpoint of its mission.",
         )
     mission = _ensure_mission(tx, ctx, content)
+    raise_tokens(tx, max((lock.fencing_token for lock in content.active_locks), default=0))
     columns = to_columns(content)
     if old is None:
         columns |= {"state_digest": _state(content, mission).digest(), "backed_up_at": ctx.now}

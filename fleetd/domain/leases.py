@@ -110,6 +110,18 @@ def next_token(tx: Tx) -> int:
     return token
 
 
+def raise_tokens(tx: Tx, floor: int) -> None:
+    """Let the next fencing token be higher than one that a file remembers.
+
+    A database that came back from files counts anew; an old token must not become valid again.
+    """
+    tx.run(
+        "INSERT INTO counters (name, value) VALUES ('fencing', :floor) ON CONFLICT (name)"
+        " DO UPDATE SET value = excluded.value WHERE counters.value < excluded.value",
+        floor=floor,
+    )
+
+
 def say_renewed(tx: Tx, ctx: Context, row: Row) -> None:
     """Note that a holder prolonged its lease."""
     payload = LockRenewed(lock_id=row["id"], file=row["file"], held_by=row["held_by"])

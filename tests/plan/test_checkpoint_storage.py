@@ -200,7 +200,7 @@ async def test_STR_006_a_recovery_works_from_the_file_alone(fleet, kept):
 async def test_STR_006_a_lost_mission_comes_back_with_its_checkpoint(fleet, kept):
     lose_row(fleet, kept)
     fleet.sql("DELETE FROM deliveries")
-    for table in ("messages", "locks", "sorties", "missions"):
+    for table in ("messages", "locks", "sorties", "missions", "counters"):
         fleet.sql(f"DELETE FROM {table}")
 
     result = await fleet.restore(kept)
@@ -215,6 +215,8 @@ async def test_STR_006_a_lost_mission_comes_back_with_its_checkpoint(fleet, kept
         "status": "in_progress",
         "total_sorties": 2,
     }
+    # Fencing tokens go on above what the file remembers: an old one must not come back to life.
+    assert (await fleet.locks())[0].fencing_token > kept.active_locks[0].fencing_token
     (letter,) = fleet.sql(
         "SELECT subject, d.agent_id, d.status FROM messages JOIN deliveries d ON d.message_id = id"
     )
