@@ -6,10 +6,12 @@ import pytest
 from fleetd.config import Retention
 from fleetd.wire.errors import Corrupt, InvalidParams, InvalidState
 from fleetd.wire.requests import (
+    AgentHeartbeat,
     AgentRegister,
     CheckpointDelete,
     CheckpointGet,
     CheckpointLatest,
+    EventAppend,
     LockCheck,
     LockRelease,
     MessageAck,
@@ -18,6 +20,7 @@ from fleetd.wire.requests import (
     MissionComplete,
     MissionFail,
     RecoveryDetect,
+    RecoveryList,
     SortieComplete,
     SortieCreate,
     SortieProgress,
@@ -391,6 +394,26 @@ async def test_after_a_plain_compaction_nothing_is_rewound(fleet):
     assert after == before
     assert await fleet.events(mission, "sortie_restored") == []
     assert "### Your Sorties\n" in result.prompt
+
+
+async def test_a_recovery_is_confirmed_by_the_first_activity_of_the_one_briefed(fleet):
+    mission = await fleet.mission(1)
+    await fleet.agents(mission, "spec-1", "spec-2")
+    checkpoint = await fleet.checkpoint(mission)
+    result = await fleet.restore(checkpoint, agent_id="spec-1", requested_by="dispatch-1")
+
+    async def now():
+        (recovery,) = (await fleet.do(RecoveryList(mission.id))).recoveries
+        return recovery.state, recovery.resumed_at
+
+    await fleet.do(EventAppend("file_modified", mission.id, "spec-2", {"file": "a"}))
+    await fleet.do(AgentHeartbeat("spec-1"))
+    assert await now() == ("briefed", None)
+    fleet.clock.pass_by(MINUTE)
+    await fleet.do(EventAppend("file_modified", mission.id, "spec-1", {"file": "a"}))
+    assert await now() == ("resumed", fleet.clock.now)
+    (event,) = await fleet.events(mission, "recovery_confirmed")
+    assert event.data == {"recovery_id": result.recovery_id}
 
 
 async def test_an_expired_checkpoint_is_passed_over_unless_it_is_named(tmp_path):
