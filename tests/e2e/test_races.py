@@ -1,11 +1,17 @@
 """Two agents want the same thing at the same moment: one gets it, the other learns who has it."""
 
 import os
+import socket
+import sqlite3
 import threading
+import time
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from fleetctl.client import Client
@@ -18,6 +24,7 @@ from fleetd.wire.requests import (
     EventList,
     LockAcquire,
     LockList,
+    LockRelease,
     MessageAck,
     MessageList,
     MessageSend,
@@ -132,6 +139,38 @@ def test_the_same_lock_with_patience(rivals, operator, mission):
     tokens = [event.data["fencing_token"] for event in page.events]
     assert tokens == sorted(set(tokens))
     assert len(tokens) == 2 * ROUNDS
+
+
+def until_waiting(home: Path, number: int) -> None:
+    """Return when so many clients wait for a lock."""
+    deadline = time.monotonic() + 10
+    with closing(sqlite3.connect(home / "data" / "squawk.db")) as connection:
+        while connection.execute("SELECT count(*) FROM lock_waits").fetchone() != (number,):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def test_a_waiter_whose_connection_is_gone_is_passed_over(daemon, rivals, operator, mission, home):
+    held = operator.call(LockAcquire("src/0.py", "dispatch-1", mission.id))
+    first, second = (LockAcquire("src/0.py", agent, mission.id, wait_ms=20_000) for agent in AGENTS)
+    params = msgspec.json.encode(first)
+    got: list[Any] = []
+    with socket.socket(socket.AF_UNIX) as gone:
+        gone.connect(str(daemon.socket))
+        gone.sendall(b'{"jsonrpc":"2.0","id":1,"method":"lock.acquire","params":%b}\n' % params)
+        until_waiting(home, 1)
+        thread = threading.Thread(target=lambda: got.append(rivals[1].call(second)))
+        thread.start()
+        until_waiting(home, 2)
+    until_waiting(home, 1)
+
+    operator.call(LockRelease(held.id, "dispatch-1"))
+    thread.join(10)
+
+    (lock,) = got
+    assert lock.held_by == AGENTS[1]
+    assert operator.call(LockList()).locks == [lock]
+    until_waiting(home, 0)
 
 
 def test_the_same_sortie_is_completed_once(rivals, operator, mission):
