@@ -40,10 +40,11 @@ def _fewer_files(context: RecoveryContext) -> tuple[RecoveryContext, int]:
     return msgspec.structs.replace(context, files_modified=kept), dropped
 
 
-def make_room(tx: Tx, ctx: Context, mission_id: str) -> None:
+def make_room(tx: Tx, ctx: Context, mission_id: str, spare: str | None = None) -> None:
     """Keep a mission's checkpoints under their number: old error checkpoints go first.
 
-    The newest three and the newest milestone never go (source: behaviour, Checkpoints).
+    The newest three and the newest milestone never go (source: behaviour, Checkpoints), nor does
+    ``spare``, the one that a recovery is at work with.
     """
     excess = (
         tx.value(
@@ -60,7 +61,9 @@ def make_room(tx: Tx, ctx: Context, mission_id: str) -> None:
         id=mission_id,
     )
     milestone = next((row["id"] for row in rows if row["trigger"] == "progress"), None)
-    oldest_first = [row for row in rows[NEVER_DROPPED:] if row["id"] != milestone][::-1]
+    oldest_first = [row for row in rows[NEVER_DROPPED:] if row["id"] not in (milestone, spare)][
+        ::-1
+    ]
     errors = [row for row in oldest_first if row["trigger"] == "error"]
     others = [row for row in oldest_first if row["trigger"] != "error"]
     for row in (errors + others)[:excess]:

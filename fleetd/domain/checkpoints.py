@@ -33,6 +33,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     """Why a checkpoint is taken, and what its taker adds to it.
 
     ``progress`` overrides the computed progress: a completed mission stands at 100 %.
+    ``spare`` is a checkpoint that must not go to make room for this one.
     """
 
     trigger: Trigger
@@ -42,6 +43,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     errors: tuple[str, ...] = ()
     progress: int | None = None
     undo: bool = False
+    spare: str | None = None
     activity: bool = False
 
 
@@ -72,7 +74,7 @@ def take(
         tx.after_commit(LogLine("WARNING", f"Checkpoint {content.id}: {warning}"))
     tx.after_commit(LogLine("INFO", f"Checkpoint created: {content.id} ({content.trigger})"))
     tx.after_commit(WriteBackup(content.id))
-    make_room(tx, ctx, content.mission_id)
+    make_room(tx, ctx, content.mission_id, reason.spare)
     return as_taken(content, digest, warnings)
 
 

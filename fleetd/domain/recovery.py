@@ -115,6 +115,7 @@ def _keep_undo(case: Case, mission: Row) -> str | None:
         details=f"Before recovery from {case.checkpoint.id}",
         created_by=case.request.requested_by,
         undo=True,
+        spare=case.checkpoint.id,
     )
     return checkpoints.take(case.tx, case.ctx, mission["id"], reason, state).id
 

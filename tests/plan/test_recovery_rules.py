@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from fleetd.config import Retention
+from fleetd.config import Limits, Retention
 from fleetd.wire.errors import Corrupt, InvalidParams, InvalidState
 from fleetd.wire.requests import (
     AgentHeartbeat,
@@ -346,6 +346,21 @@ async def test_a_dry_run_of_nothing_to_do_lists_nothing(fleet):
     checkpoint = await fleet.checkpoint(mission)
 
     assert (await fleet.restore(checkpoint, dry_run=True)).would_restore == []
+
+
+async def test_the_undo_checkpoint_does_not_push_out_the_one_it_undoes(tmp_path):
+    async with opened(tmp_path, limits=Limits(checkpoints_per_mission=5)) as fleet:
+        mission = await fleet.mission(1)
+        ids = []
+        for _ in range(5):
+            fleet.clock.pass_by(MINUTE)
+            ids.append((await fleet.checkpoint(mission)).id)
+        await fleet.work(mission, 0, "spec-1")
+
+        undo_id = (await fleet.restore(checkpoint_id=ids[0])).undo_checkpoint_id
+
+        assert set(await fleet.checkpoint_ids(mission)) == {ids[0], *ids[2:], undo_id}
+        assert (await fleet.restore(checkpoint_id=ids[0])).success
 
 
 async def test_a_rewind_rearms_the_milestones_above(fleet):
