@@ -1,16 +1,21 @@
 """Recovery with what it needs from outside: living processes, Git, and the files of checkpoints."""
 
+import logging
+
 import msgspec
 
 from .. import places, processes
 from ..domain.context import Caller, Facts
 from ..domain.takeover import SurroundingsGet
+from ..domain.tx import WriteBackup
 from ..engine import Engine, operation
 from ..wire.errors import Corrupt, FleetError, NotFound
 from ..wire.model import RestoreResult
-from ..wire.requests import RecoveryContextGet, RecoveryRestore
+from ..wire.requests import CheckpointGet, RecoveryContextGet, RecoveryRestore
 from ..wire.requests.recovery import Briefing
 from .checkpoints import heal, nowhere
+
+log = logging.getLogger("fleetd")
 
 
 @operation
@@ -39,7 +44,23 @@ async def restore(engine: Engine, request: RecoveryRestore, caller: Caller) -> R
             else:
                 healed_warnings += checkpoint.warnings[-1:]
         else:
-            return msgspec.structs.replace(result, warnings=[*healed_warnings, *result.warnings])
+            noticed = healed_warnings + await _missing_file(engine, request, result.checkpoint_id)
+            return msgspec.structs.replace(result, warnings=[*noticed, *result.warnings])
+
+
+async def _missing_file(engine: Engine, request: RecoveryRestore, checkpoint_id: str) -> list[str]:
+    """Warn when a checkpoint's file is gone, and have it written again from the row."""
+    checkpoint = await engine.execute(CheckpointGet(checkpoint_id))
+    if checkpoint.backed_up_at is None:  # not written yet: nothing is missing
+        return []
+    path = engine.backups.path_of(checkpoint.mission_id, checkpoint.id)
+    if await engine.outbox.in_thread(path.exists):
+        return []
+    warning = f"the file of {checkpoint.id} was missing; its database row was used"
+    log.warning("%s", warning)
+    if not request.dry_run:
+        engine.outbox.post(WriteBackup(checkpoint.id))
+    return [warning]
 
 
 def _damaged(request: RecoveryRestore, error: FleetError) -> str | None:

@@ -74,6 +74,10 @@ async def test_RST_001_recovery_starts_from_the_newest_checkpoint_in_sqlite(flee
     assert result.checkpoint_id == newest.id == (await fleet.do(CheckpointLatest(mission.id))).id
     assert result.mission_id == mission.id
     assert plain(result.restored) == {"sorties": 4, "locks": 2, "messages": 1}
+    told = f"the file of {newest.id} was missing; its database row was used"
+    assert result.warnings == [told]
+    await fleet.settle()
+    assert fleet.file_of(newest).exists()
     assert (await fleet.do(CheckpointGet(newest.id))).consumed_at == fleet.clock.now
 
 
