@@ -167,6 +167,7 @@ async def test_a_lock_that_is_granted_to_a_client_that_is_just_leaving_is_given_
         waiters.scopes["leaving"].cancel()
         await virtual.engine.execute(LockRelease(held.id, "holder"))
     assert list(waiters.outcome) == ["two"]
+    assert waiters.at_ms["two"] == 0
     assert [lock.held_by for lock in await virtual.locks()] == ["two"]
     assert virtual.sql("SELECT * FROM lock_waits") == []
 

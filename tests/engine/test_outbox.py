@@ -10,8 +10,9 @@ import trio
 import trio.testing
 
 from fleetd.domain.content import from_file
+from fleetd.domain.copies import BackupWritten
 from fleetd.outbox import FIRST_PAUSE_S, LONGEST_PAUSE_S
-from fleetd.wire.errors import InvalidState, NotFound
+from fleetd.wire.errors import InvalidState, NotFound, Storage
 from fleetd.wire.model import Checkpoint, Mission
 from fleetd.wire.requests import (
     CheckpointDelete,
@@ -120,6 +121,27 @@ async def test_a_second_trouble_is_tried_again_soon_however_long_the_first_took(
     obstacle.unlink()
     await trio.sleep(FIRST_PAUSE_S + 0.1)
     assert (await fleet.do(CheckpointGet(taken.id))).storage_locations == ["sqlite", "file"]
+
+
+async def test_a_file_whose_row_could_not_be_marked_on_a_full_disk_is_tried_again(
+    fleet: Fleet, autojump_clock: trio.testing.MockClock
+) -> None:
+    mission = await fleet.mission()
+    execute = fleet.engine.execute
+    full = [True]
+
+    async def sometimes_full(request: Any) -> Any:
+        if isinstance(request, BackupWritten) and full:
+            raise Storage("The disk is full; nothing was stored.")
+        return await execute(request)
+
+    fleet.engine.outbox._execute = sometimes_full
+    taken = await fleet.checkpoint(mission)
+    assert taken.storage_locations == ["sqlite"]
+    full.clear()
+    await trio.sleep(FIRST_PAUSE_S + 0.1)
+    assert (await fleet.do(CheckpointGet(taken.id))).storage_locations == ["sqlite", "file"]
+    assert await announced(fleet, mission) == [["sqlite", "file"]]
 
 
 async def test_rows_without_their_file_get_it_at_the_start(tmp_path: Path) -> None:

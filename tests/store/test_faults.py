@@ -126,6 +126,23 @@ async def test_an_io_error_fails_the_whole_batch_and_nothing_is_accepted_after_i
         assert await store.write(tools.put("later")) == "later"
 
 
+async def test_an_io_error_in_the_middle_of_a_request_fails_its_whole_batch(
+    open_store: Any, database: Path, tools: Any
+) -> None:
+    def unlucky(tx: Tx) -> None:
+        tools.put("unlucky")(tx)
+        raise BROKEN("a page could not be read")
+
+    async with open_store() as store:
+        await store.write(tools.put("before"))
+        results = await tools.Batch(store).run(
+            {"a": tools.put("a"), "unlucky": unlucky, "b": tools.put("b")}
+        )
+        assert [type(result) for result in results.values()] == [Storage, Storage, Storage]
+        assert store.failed.is_set()
+    assert tools.keys_in(database) == {"before"}
+
+
 @pytest.mark.parametrize("error", [FULL, BROKEN], ids=["full", "broken"])
 @pytest.mark.parametrize("kind", ["db", "wal"])
 @pytest.mark.parametrize("call", ["write", "sync"])

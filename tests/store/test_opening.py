@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from fleetd.store import StoreRefused
-from fleetd.store.migrate import APPLICATION_ID, migrate, migrations, schema
+from fleetd.store.migrate import APPLICATION_ID, check_ours, migrate, migrations, schema
 from fleetd.store.opening import check_sqlite, connect
 from fleetd.store.sqlite import Store
 
@@ -189,6 +189,21 @@ async def test_nobody_else_may_look_in_whatever_the_umask(
         await store.write(tools.put("secret"))
         assert modes(database) == dict.fromkeys(("fleet.db", "fleet.db-wal", "fleet.db-shm"), 0o600)
         assert stat.S_IMODE(database.parent.stat().st_mode) == 0o700
+
+
+@pytest.mark.usefixtures("no_umask")
+async def test_a_new_database_is_never_open_to_others_not_even_for_a_moment(
+    open_store: Any, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+
+    def look(*arguments: Any) -> int:
+        seen.extend(modes(database).values())
+        return check_ours(*arguments)
+
+    monkeypatch.setattr("fleetd.store.opening.check_ours", look)
+    async with open_store():
+        assert set(seen) == {0o600}
 
 
 def loosen(path: Path) -> None:
