@@ -7,6 +7,7 @@ from . import leases, mailbox
 from .agents import mark_lost
 from .case import Case
 from .context import Context
+from .ids import missing
 from .records import sorties_of
 from .registry import handler
 from .tx import Tx
@@ -80,12 +81,14 @@ def note_dead(tx: Tx, ctx: Context, mission_id: str, also: str | None) -> None:
 def hand_over(case: Case) -> None:
     """Give a lost agent's open sorties, locks and mail to its successor, if there is one.
 
-    Raises InvalidState for an agent that lives, or whose work somebody else has taken over.
+    Raises InvalidState for an agent that lives, or whose work somebody else has taken over, and
+    NotFound for one that nobody has ever heard of.
     """
     lost, successor = case.request.take_over_from, case.request.agent_id
     if lost is None or successor is None:
         return
     _refuse_living(case.tx, lost, successor)
+    _remember_unregistered(case, lost)
     _hand_over_sorties(case, lost, successor)
     _hand_over_locks(case, lost, successor)
     _hand_over_mail(case, lost, successor)
@@ -110,6 +113,28 @@ def _refuse_living(tx: Tx, lost: str, successor: str) -> None:
             hint=f"Let it finish, or end it first; fleetctl agent show {lost} says more.",
             pid=row["pid"],
         )
+
+
+def _remember_unregistered(case: Case, lost: str) -> None:
+    """Give an agent that never registered a row, so that its one successor can stand in it."""
+    known = case.tx.one(
+        "SELECT 1 AS known FROM agents WHERE id = :id"
+        " UNION SELECT 1 FROM sorties WHERE assigned_to = :id"
+        " UNION SELECT 1 FROM locks WHERE held_by = :id"
+        " UNION SELECT 1 FROM deliveries WHERE agent_id = :id",
+        id=lost,
+    )
+    holders = {s.assigned_to for s in case.checkpoint.sorties}
+    holders |= {lock.held_by for lock in case.checkpoint.active_locks}
+    if known is None and lost not in holders:
+        raise missing("agent", lost)
+    case.tx.run(
+        "INSERT INTO agents (id, role, mission_id, status, registered_at, last_seen_at)"
+        " VALUES (:id, 'specialist', :mission, 'lost', :now, :now) ON CONFLICT (id) DO NOTHING",
+        id=lost,
+        mission=case.mission_id,
+        now=case.ctx.now,
+    )
 
 
 def _hand_over_sorties(case: Case, lost: str, successor: str) -> None:

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from fleetd.config import Limits, Retention
-from fleetd.wire.errors import Corrupt, InvalidParams, InvalidState
+from fleetd.wire.errors import Corrupt, InvalidParams, InvalidState, NotFound
 from fleetd.wire.requests import (
     AgentHeartbeat,
     AgentRegister,
@@ -240,6 +240,30 @@ async def test_the_work_of_a_lost_agent_is_taken_over_once(fleet, mortal):
 
     assert again.success
     assert (await fleet.sorties(mission))[1].assigned_to == "spec-2"
+
+
+async def test_an_agent_that_never_registered_has_one_successor_too(fleet):
+    mission = await fleet.mission(2)
+    await fleet.work(mission, 0, "ghost", 40)
+    checkpoint = await fleet.checkpoint(mission)
+
+    await fleet.restore(checkpoint, agent_id="spec-2", take_over_from="ghost")
+    with pytest.raises(InvalidState, match="The work of ghost was already taken over by spec-2"):
+        await fleet.restore(checkpoint, agent_id="spec-3", take_over_from="ghost")
+
+    assert (await fleet.sorties(mission))[0].assigned_to == "spec-2"
+
+
+async def test_nobody_takes_over_from_an_agent_that_never_was(fleet):
+    mission = await fleet.mission(1)
+    checkpoint = await fleet.checkpoint(mission)
+    await fleet.settle()
+    before = fleet.dump()
+
+    with pytest.raises(NotFound, match="Agent not found: spec-l"):
+        await fleet.restore(checkpoint, agent_id="spec-2", take_over_from="spec-l")
+
+    assert fleet.dump() == before
 
 
 @pytest.mark.parametrize("wish", [{"take_over_from": "spec-1"}, {"scope": "agent"}])
