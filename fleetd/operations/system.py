@@ -4,13 +4,12 @@ import os
 import stat
 from pathlib import Path
 
-import apsw
-
 from .. import __version__
 from ..domain.context import Caller
 from ..domain.copies import OutboxGet
 from ..domain.overview import OverviewGet
 from ..engine import Engine, operation
+from ..store import CopyFailed
 from ..wire.base import PROTOCOL
 from ..wire.errors import Corrupt, Incompatible, InvalidParams, Storage
 from ..wire.model import Finding
@@ -61,7 +60,7 @@ async def hello(engine: Engine, request: SystemHello, caller: Caller) -> Hello:
             socket=str(config.socket),
             config=str(engine.loaded.file),
         ),
-        sqlite_version=apsw.sqlite_lib_version(),
+        sqlite_version=engine.store.sqlite_version,
     )
 
 
@@ -171,7 +170,7 @@ async def _backup(engine: Engine, target: Path) -> BackupResult:
     _claim_place(target)
     try:
         size = await engine.store.copy_to(target)
-    except (apsw.Error, OSError) as error:
+    except CopyFailed as error:
         raise Storage(
             f"The copy to {target} failed: {error}.", hint="Check the free space, then try again."
         ) from error

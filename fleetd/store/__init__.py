@@ -5,5 +5,9 @@ class StoreRefused(Exception):
     """The store cannot be opened; the text says why and what to do."""
 
 
+class CopyFailed(Exception):
+    """A copy of the database could not be written; the text says why."""
+
+
 class StoreFailed(Exception):
     """The disk failed while the store was open; nothing further may be acknowledged."""

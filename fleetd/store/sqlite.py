@@ -15,6 +15,7 @@ import outcome
 import trio
 
 from ..domain.tx import Effect, Tx
+from . import CopyFailed
 from .commit import Committer, run_reads
 from .lane import Job, Lane
 from .opening import check_sqlite, connect, open_database
@@ -54,6 +55,11 @@ class Store:
         self._writer_connection.set_wal_hook(self._upkeep.wal_grew)
 
     @property
+    def sqlite_version(self) -> str:
+        """Return the version of the SQLite library in use."""
+        return apsw.sqlite_lib_version()
+
+    @property
     def failure(self) -> BaseException | None:
         """Return the error that made the store stop, if there was one."""
         return self._committer.failure
@@ -90,9 +96,12 @@ class Store:
     async def copy_to(self, target: Path) -> int:
         """Write a consistent copy of the database, by SQLite's own means, while it is in use.
 
-        Returns the copy's size in bytes; a copy that fails leaves no file.
+        Returns the copy's size in bytes; raises CopyFailed, and then leaves no file.
         """
-        return await trio.to_thread.run_sync(_copy, str(self.path), target, self._vfs)
+        try:
+            return await trio.to_thread.run_sync(_copy, str(self.path), target, self._vfs)
+        except (apsw.Error, OSError) as error:
+            raise CopyFailed(str(error)) from error
 
     async def check(self) -> list[str]:
         """Return what SQLite finds wrong with the database file; empty when nothing is."""

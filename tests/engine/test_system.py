@@ -1,6 +1,7 @@
 """The daemon looks at itself: copies of the database in use, damage, and loose permissions."""
 
 import os
+import resource
 import stat
 from pathlib import Path
 
@@ -98,6 +99,21 @@ async def test_a_copy_into_nowhere_says_so_and_leaves_nothing(fleet: Fleet, tmp_
     with pytest.raises(Storage, match="cannot be written"):
         await fleet.do(SystemBackup(str(tmp_path / "missing" / "copy.db")))
     assert not (tmp_path / "missing").exists()
+
+
+async def test_a_copy_that_does_not_fit_says_so_and_leaves_nothing(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # A limit on the size of files stands for a full disk; Python ignores its signal.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        with pytest.raises(Storage, match=r"copy\.db failed: disk I/O error"):
+            await fleet.do(SystemBackup(str(tmp_path / "copy.db")))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not any("copy.db" in name for name in os.listdir(tmp_path))
+    assert (await fleet.do(SystemHealth())).ok
 
 
 async def test_a_healthy_fleet_has_no_findings(fleet: Fleet) -> None:
