@@ -101,7 +101,7 @@ class Store:
         try:
             return await trio.to_thread.run_sync(_copy, str(self.path), target, self._vfs)
         except (apsw.Error, OSError) as error:
-            raise CopyFailed(str(error)) from error
+            raise CopyFailed(_why(error)) from error
 
     async def check(self) -> list[str]:
         """Return what SQLite finds wrong with the database file; empty when nothing is."""
@@ -124,6 +124,13 @@ class Store:
         except apsw.Error:
             return False
         return True
+
+
+def _why(error: Exception) -> str:
+    """Say why a copy failed; SQLite's own words are about the source, which has no error."""
+    if isinstance(error, apsw.FullError):
+        return "the disk is full"
+    return "the disk failed" if isinstance(error, apsw.IOError) else str(error)
 
 
 def _copy(path: str, target: Path, vfs: str | None) -> int:
