@@ -32,7 +32,8 @@ def run(args: Namespace) -> int:
         waiting = own or registration.recovery
         if not args.json:
             render.line(f"Agent registered: {registration.agent.id} ({registration.agent.role})")
-        outcome = _recover(client, args, _candidate(waiting, registration.agent.mission_id))
+        own_mission = registration.agent.mission_id
+        outcome = _recover(client, args, _candidate(waiting, own_mission), sure=bool(own_mission))
     if args.json:
         document: dict[str, Any] = {"agent": registration.agent, "recovery": waiting}
         render.print_json({**document, "restored": outcome})
@@ -51,15 +52,18 @@ def _registration(args: Namespace) -> AgentRegister:
 
 
 def _candidate(waiting: Detection, mission_id: str | None) -> RecoveryCandidate | None:
-    """Return what waits for this agent: its own mission, or any when it has none."""
+    """Return what waits for this agent: its own mission, or any when it has none.
+
+    An agent without a mission is never resumed into somebody's by itself; see ``_recover``.
+    """
     mine = [each for each in waiting.candidates if mission_id in (None, each.mission_id)]
     return newest_candidate(mine)
 
 
 def _recover(
-    client: Client, args: Namespace, candidate: RecoveryCandidate | None
+    client: Client, args: Namespace, candidate: RecoveryCandidate | None, *, sure: bool
 ) -> RestoreResult | None:
-    if candidate is None or not (args.auto_resume or _agreed(args, candidate)):
+    if candidate is None or not ((args.auto_resume and sure) or _agreed(args, candidate)):
         return None
     request = RecoveryRestore(
         mission_id=candidate.mission_id, agent_id=args.agent_id, requested_by=args.agent_id

@@ -11,7 +11,7 @@ from io import TextIOWrapper
 from pathlib import Path
 
 from fleetd import __version__
-from fleetd.wire.errors import FleetError
+from fleetd.wire.errors import FleetError, MethodNotFound
 
 from . import render
 from .options import Parser, UsageError, add_commands
@@ -48,7 +48,7 @@ BROKEN_PIPE = 141
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments = _json_last(list(sys.argv[1:] if argv is None else argv))
     _tolerate_narrow_terminals()
     try:
         status = _run(arguments)
@@ -64,9 +64,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
+def _json_last(arguments: list[str]) -> list[str]:
+    """Let ``--json`` stand before the command as well: every command takes it."""
+    if arguments[:1] == ["--json"]:
+        return [*arguments[1:], "--json"]
+    return arguments
+
+
 def _run(arguments: list[str]) -> int:
     try:
-        args = build_parser(arguments).parse_args(arguments)
+        parser = build_parser(arguments)
+        args, unknown = parser.parse_known_args(arguments)
+        if unknown:
+            getattr(args, "parser", parser).error("unrecognized arguments: " + " ".join(unknown))
     except SystemExit as leaving:
         # --help and --version print and leave; main() returns instead.
         return int(leaving.code or 0)
@@ -109,13 +119,16 @@ def _report(error: FleetError, *, as_json: bool) -> int:
 
 def _report_text(error: FleetError) -> None:
     label = render.styled("Error:", "red", sys.stderr)
-    print(label, render.clean(error.message), file=sys.stderr)
+    message = render.clean(error.message).removeprefix("Invalid params: ")
+    if isinstance(error, MethodNotFound):
+        message = f"{message}: {error.values.get('method')}"
+    print(label, message, file=sys.stderr)
     for candidate in error.values.get("candidates") or ():
         shown = candidate.values() if isinstance(candidate, dict) else (candidate,)
         print(render.clean("  " + "  ".join(map(str, shown))), file=sys.stderr)
     if isinstance(error, UsageError) and error.usage:
         print(error.usage, file=sys.stderr)
-    elif error.hint:
+    elif error.hint and not error.hint.startswith("rpc.discover"):
         print("Hint:", render.clean(error.hint), file=sys.stderr)
 
 

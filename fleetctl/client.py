@@ -29,6 +29,8 @@ NOT_RUNNING = "fleetd is not running. Start it with: systemctl --user start flee
 CONNECT_S = 5.0
 RECONNECT_S = 2.0
 REPLY_S = 120.0
+# Reading takes milliseconds; a daemon that is silent for so long hangs.
+READ_S = 15.0
 WAKE_S = 0.5
 REPLY_BYTES = 256 * 1024 * 1024
 
@@ -95,14 +97,18 @@ class Client:
         """Close the connection; closing twice is harmless."""
         self._socket.close()
 
-    def call(self, request: Request[R], *, reply_s: float = REPLY_S) -> R:
+    def call(self, request: Request[R], *, reply_s: float | None = None) -> R:
         """Send a request and return its result; waits up to ``reply_s`` seconds.
+
+        By default that is two minutes for what changes something, else 15 seconds.
 
         A call that may change something carries an idempotency key, so that it can be sent once
         more when the daemon went away before it answered, and is applied once all the same.
         """
         if isinstance(request, Mutation) and request.idempotency_key is None:
             request = msgspec.structs.replace(request, idempotency_key=os.urandom(16).hex())
+        if reply_s is None:
+            reply_s = REPLY_S if isinstance(request, Mutation) else READ_S
         params = msgspec.json.encode(request)
         try:
             raw = self._exchange(request.method, params, reply_s)

@@ -44,7 +44,7 @@ def command(
     epilog = f"examples:\n{examples}" if examples else None
     parser = subparsers.add_parser(name, help=summary, description=summary, epilog=epilog)
     parser.add_argument("--json", action="store_true", help="print exactly one JSON document")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
     return parser
 
 

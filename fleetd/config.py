@@ -8,7 +8,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 from msgspec import Meta, field
@@ -193,10 +193,22 @@ def _convert(tree: dict[str, Any], where: str) -> Config:
         return msgspec.convert(tree, Config)
     except msgspec.ValidationError as error:
         text, _, path = str(error).partition(" - at `$")
-        key = path.strip("`.") or "the file"
+        key = path.strip("`.")
         value = flatten(tree).get(key)
-        shown = f" is {value!r}" if value is not None else ""
-        raise ConfigError(f"Setting {key}{shown} {where}: {text}.") from error
+        shown = f"{key} is {value!r}" if value is not None else key or "the file"
+        variable = next((v for v, at in _ENVIRONMENT.items() if ".".join(at) == key), None)
+        said = f"{where} ({variable})" if variable and "environment" in where else where
+        raise ConfigError(f"Setting {shown} {said}: {text}.{_allowed(key, text)}") from error
+
+
+def _allowed(key: str, text: str) -> str:
+    """Say what could stand instead of a wrong name or word."""
+    if text.startswith("Invalid enum value"):
+        return f" Allowed: {', '.join(get_args(LogLevel))}."
+    if text.startswith("Object contains unknown field"):
+        kind = type(getattr(Config(), key)) if key else Config
+        return f" Known here: {', '.join(kind.__struct_fields__)}."
+    return ""
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

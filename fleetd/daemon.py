@@ -135,6 +135,7 @@ async def _serve(engine: Engine, held: Listening, notifier: Notifier, stop: trio
             notifier.send("STOPPING=1", "STATUS=Finishing what is in flight")
             front.cancel_scope.cancel()
         held.close()
+        engine.stop_waiting()
         connections.cancel_scope.deadline = trio.current_time() + _CONNECTION_SECONDS
         server.drain()
 

@@ -20,6 +20,7 @@ from .domain.idempotency import recall, remember
 from .domain.rules import HANDLERS
 from .domain.tx import Effect, LogLine, RemoveBackup, Ring, Tx, WriteBackup
 from .outbox import Outbox
+from .places import with_real_paths
 from .store.backups import Backups
 from .store.sqlite import Store
 from .wire.base import Mutation, Request
@@ -68,8 +69,14 @@ class Engine:
         self.outbox = Outbox(self.execute, self.backups, inline=inline)
         self.clock = clock
         self.started_ms = clock()
+        self.closing = False
         self._new_id = new_id
         self._remembering = trio.Lock()
+
+    def stop_waiting(self) -> None:
+        """Let everybody who waits for something know that the daemon ends."""
+        self.closing = True
+        self.bell.ring()
 
     @property
     def config(self) -> Config:
@@ -81,6 +88,7 @@ class Engine:
 
         Raises FleetError for what the caller should know; anything else is a bug.
         """
+        request = with_real_paths(request)
         perform = OPERATIONS.get(type(request))
         if perform is None:
             return await self.execute(request, caller)

@@ -13,7 +13,7 @@ from msgspec import inspect
 from .envelope import shown
 from .wire.base import Request, positional_fields
 from .wire.errors import InvalidParams
-from .wire.types import PATTERN_MEANINGS
+from .wire.types import ID_PREFIXES, PATTERN_MEANINGS
 
 Q = TypeVar("Q", bound=Request[Any])
 Step = str | int
@@ -102,7 +102,9 @@ def _expectation(request: type[Request[Any]], steps: list[Step], problem: str) -
     if match := _PATTERN.match(problem):
         # msgspec shows the pattern as a Python literal, with its backslashes doubled.
         pattern = match[1].replace("\\\\", "\\")
-        return PATTERN_MEANINGS.get(pattern, f"a string that matches {pattern}")
+        meaning = PATTERN_MEANINGS.get(pattern, f"a string that matches {pattern}")
+        noun = str(steps[0]).removesuffix("_id") if steps else ""
+        return meaning.replace("msn-", f"{ID_PREFIXES.get(noun, 'msn')}-")
     if problem.startswith("Invalid enum value"):
         literal = _type_at(request, steps)
         if isinstance(literal, inspect.LiteralType):

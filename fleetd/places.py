@@ -7,7 +7,9 @@ import os
 import re
 import subprocess
 from pathlib import Path
+from typing import TypeVar
 
+import msgspec
 import trio
 
 _GIT = (
@@ -19,6 +21,7 @@ _GIT = (
     "core.hooksPath=/dev/null",
 )
 _CREDENTIALS = re.compile(r"://[^/@]*@")
+T = TypeVar("T")
 GIT_SECONDS = 0.5
 CHANGED_MAX = 20
 
@@ -34,6 +37,22 @@ def real_path(file: str, base: str | None) -> str | None:
             return None
         path = f"{base}/{path}"
     return os.path.realpath(path)
+
+
+def with_real_paths(request: T) -> T:
+    """Return a request whose directories have their symlinks resolved.
+
+    The same directory can go by several names, and rules compare names.
+    """
+    changes = {
+        name: os.path.realpath(given)
+        for name in ("cwd", "project_dir")
+        if (given := getattr(request, name, None)) and given.startswith("/")
+    }
+    if not changes:
+        return request
+    changed: T = msgspec.structs.replace(request, **changes)  # type: ignore[type-var]
+    return changed
 
 
 async def project_key(path: str) -> str:
@@ -63,12 +82,16 @@ async def repository(directory: str | None) -> tuple[str, ...]:
     """
     if directory is None:
         return ()
-    status = await _git(Path(directory), "status", "--porcelain=v1", "--branch")
+    place = Path(directory)
+    harmless = await _without_filters(place)
+    status = await _git(
+        place, *harmless, "status", "--porcelain=v1", "--branch", "--ignore-submodules=all"
+    )
     if status is None:
         return ()
     lines = status.splitlines()
     facts = [f"Branch: {lines[0].removeprefix('## ')}"] if lines else []
-    if commit := await _git(Path(directory), "log", "-1", "--format=%h %s"):
+    if commit := await _git(place, "log", "-1", "--no-show-signature", "--format=%h %s"):
         facts.append(f"Commit: {commit}")
     changed = lines[1:]
     facts += [f"Changed: {line}" for line in changed[:CHANGED_MAX]]
@@ -77,8 +100,19 @@ async def repository(directory: str | None) -> tuple[str, ...]:
     return tuple(facts)
 
 
+async def _without_filters(directory: Path) -> list[str]:
+    """Return the options that keep Git from running the content filters a repository names."""
+    named = await _git(directory, "config", "--name-only", "--get-regexp", r"^filter\.")
+    keys = dict.fromkeys((named or "").splitlines())
+    off = [f"{key}={'false' if key.endswith('.required') else ''}" for key in keys]
+    return [option for setting in off for option in ("-c", setting)]
+
+
 async def _git(directory: Path, *arguments: str) -> str | None:
-    """Return what Git prints, None when it fails or takes too long."""
+    """Return what Git prints, None when it fails or takes too long.
+
+    Options of Git itself may stand before its command.
+    """
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     with trio.move_on_after(GIT_SECONDS):
         try:

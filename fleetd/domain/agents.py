@@ -16,6 +16,7 @@ from ..wire.requests import (
 from ..wire.requests.agent import AgentPage, Registration
 from .activity import detect
 from .context import Context
+from .current import of_directory
 from .events import emit
 from .ids import find
 from .leases import release_all
@@ -30,7 +31,7 @@ _note = msgspec.json.Decoder(Note).decode
 def register(tx: Tx, request: AgentRegister, ctx: Context) -> Registration:
     """Start an agent or bring it back; detection runs first, for registering is activity."""
     recovery = detect(tx, ctx)
-    mission_id = find(tx, "mission", request.mission_id)["id"] if request.mission_id else None
+    mission_id = _mission(tx, request)
     tx.run(
         "INSERT INTO agents (id, role, harness, session_id, pid, pid_started, mission_id, cwd,"
         " status, registered_at, last_seen_at) VALUES (:id, :role, :harness, :session, :pid,"
@@ -61,6 +62,17 @@ def register(tx: Tx, request: AgentRegister, ctx: Context) -> Registration:
         agent_id=row["id"],
     )
     return Registration(agent=agent_of(row), recovery=recovery)
+
+
+def _mission(tx: Tx, request: AgentRegister) -> str | None:
+    """Return the mission an agent joins: the one it names, else that of its directory.
+
+    An agent that comes back without naming one stays with the mission it had.
+    """
+    if request.mission_id:
+        return str(find(tx, "mission", request.mission_id)["id"])
+    known = tx.value("SELECT mission_id FROM agents WHERE id = :id", id=request.agent_id)
+    return None if known else of_directory(tx, request.cwd)
 
 
 @handler

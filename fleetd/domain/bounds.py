@@ -5,14 +5,18 @@ Source: behaviour, Checkpoints.
 
 import msgspec
 
+from ..wire.events import CheckpointDeleted
 from ..wire.model import CheckpointContent, RecoveryContext
 from .context import Context
+from .events import emit
 from .tx import RemoveBackup, Tx
 
 MANY_SORTIES = 100
 FILES_KEPT = 200
 NEVER_DROPPED = 3
 LIVE = "deleted_at IS NULL"
+# What the final checkpoint of a completed mission says of itself.
+COMPLETED = "Mission completed"
 
 
 def bounded(ctx: Context, content: CheckpointContent) -> tuple[CheckpointContent, list[str]]:
@@ -56,8 +60,7 @@ def make_room(tx: Tx, ctx: Context, mission_id: str, spare: str | None = None) -
     if excess <= 0:
         return
     rows = tx.all(
-        "SELECT id, trigger FROM checkpoints WHERE mission_id = :id"
-        f" AND {LIVE} ORDER BY timestamp DESC, seq DESC",
+        f"SELECT id, trigger FROM checkpoints WHERE mission_id = :id AND {LIVE} ORDER BY seq DESC",
         id=mission_id,
     )
     milestone = next((row["id"] for row in rows if row["trigger"] == "progress"), None)
@@ -68,6 +71,7 @@ def make_room(tx: Tx, ctx: Context, mission_id: str, spare: str | None = None) -
     others = [row for row in oldest_first if row["trigger"] != "error"]
     for row in (errors + others)[:excess]:
         mark_deleted(tx, ctx, row["id"])
+        emit(tx, ctx, CheckpointDeleted(checkpoint_id=row["id"]), mission_id=mission_id)
 
 
 def mark_deleted(tx: Tx, ctx: Context, checkpoint_id: str) -> None:

@@ -15,6 +15,7 @@ from .context import Context
 from .events import event_of
 from .narrate import obstacle, sentence, step
 from .tx import Row, Tx
+from .wording import quote
 
 _ORDER = ("in_progress", "blocked", "assigned", "pending")
 _NOTHING = DeclaredContext()
@@ -86,10 +87,21 @@ def _notes(tx: Tx, mission_id: str, agent_id: str | None) -> list[AgentNote]:
         mission=mission_id,
     )
     return [
-        _note(row["note_json"])
+        _in_whose_words(row["id"], agent_id, _note(row["note_json"]))
         for row in rows
         if agent_id in (None, row["id"], row["succeeded_by"])
     ]
+
+
+def _in_whose_words(author: str, reader: str | None, note: AgentNote) -> AgentNote:
+    """Return a note as its reader may see it: one's own words as they are, others' in quotes."""
+    if author == reader:
+        return note
+    return AgentNote(
+        last_action=f"{author}: {quote(note.last_action)}" if note.last_action else None,
+        next_steps=[f"{author}: {quote(told)}" for told in note.next_steps],
+        blockers=[f"{author}: {quote(told)}" for told in note.blockers],
+    )
 
 
 def last_action(

@@ -9,9 +9,10 @@ from ..wire.model import RecoveryContext, Sortie
 from .briefing import OWN_EVENTS
 from .context import Context
 from .progress import percent
-from .prompt import Brief, quote, short, verbatim
+from .prompt import Brief
 from .records import sorties_of
 from .tx import Row, Tx
+from .wording import quote, short, verbatim
 
 _data = msgspec.json.Decoder(dict[str, Any]).decode
 COMMANDS = 10

@@ -6,6 +6,7 @@ from ..wire.errors import InvalidParams
 from ..wire.model import Change, Checkpoint, Kept
 from ..wire.requests import RecoveryRestore
 from .context import Context
+from .ids import missing
 from .tx import Tx
 
 
@@ -35,6 +36,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     request: RecoveryRestore
     checkpoint: Checkpoint
     ledger: Ledger
+    repeated: bool = False
+    """Whether the last recovery was from the same checkpoint, with nothing done since."""
 
     @property
     def mission_id(self) -> str:
@@ -59,6 +62,12 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
 def check(request: RecoveryRestore) -> None:
     """Refuse a request whose agents do not make sense; raises InvalidParams."""
+    if request.scope == "agent" and request.force_locks:
+        raise InvalidParams(
+            "force_locks takes other agents' locks, and scope agent leaves them alone.",
+            hint="Choose one of the two.",
+            field="force_locks",
+        )
     if request.agent_id is not None:
         if request.agent_id == request.take_over_from:
             raise InvalidParams(
@@ -79,3 +88,19 @@ def check(request: RecoveryRestore) -> None:
             hint="Say whose part is to be restored.",
             field="agent_id",
         )
+
+
+def refuse_strangers(case: Case) -> None:
+    """Refuse to restore the part of an agent that nobody has heard of; raises NotFound."""
+    name, then = case.narrow, case.checkpoint
+    if name is None or case.request.take_over_from:
+        return
+    known = case.tx.one(
+        "SELECT 1 AS known FROM agents WHERE id = :id UNION SELECT 1 FROM sorties"
+        " WHERE assigned_to = :id UNION SELECT 1 FROM locks WHERE held_by = :id"
+        " UNION SELECT 1 FROM deliveries WHERE agent_id = :id",
+        id=name,
+    )
+    held = {lock.held_by for lock in then.active_locks} | {s.assigned_to for s in then.sorties}
+    if known is None and name not in held:
+        raise missing("agent", name)

@@ -124,14 +124,21 @@ def load(tx: Tx, checkpoint_id: str) -> Checkpoint:
     return from_row(find_row(tx, checkpoint_id))
 
 
-def latest_row(tx: Tx, mission_id: str, *, undo: bool = False) -> Row | None:
-    """Return the row of a mission's newest checkpoint; undo checkpoints only if asked for."""
+def latest_row(
+    tx: Tx, mission_id: str, *, undo: bool = False, but: frozenset[str] = frozenset()
+) -> Row | None:
+    """Return the row of a mission's newest checkpoint, passing over those named in ``but``.
+
+    Undo checkpoints count only if asked for.
+    """
     also = "" if undo else " AND undo = 0"
-    return tx.one(
+    rows = tx.all(
         "SELECT * FROM checkpoints WHERE mission_id = :id"
-        f" AND {LIVE}{also} ORDER BY timestamp DESC, seq DESC LIMIT 1",
+        f" AND {LIVE}{also} ORDER BY seq DESC LIMIT :limit",
         id=mission_id,
+        limit=len(but) + 1,
     )
+    return next((row for row in rows if row["id"] not in but), None)
 
 
 def none_for(mission_id: str) -> InvalidState:
@@ -202,8 +209,7 @@ def list_checkpoints(tx: Tx, request: CheckpointList, ctx: Context) -> Checkpoin
         params["trigger"] = request.trigger
     clause = " AND ".join(where)
     rows = tx.all(
-        f"SELECT {_SUMMARY} FROM checkpoints WHERE {clause}"
-        " ORDER BY timestamp DESC, seq DESC LIMIT :limit",
+        f"SELECT {_SUMMARY} FROM checkpoints WHERE {clause} ORDER BY seq DESC LIMIT :limit",
         **params,
         limit=request.limit,
     )

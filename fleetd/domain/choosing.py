@@ -9,8 +9,8 @@ from .bounds import LIVE
 from .case import Ledger
 from .content import from_row
 from .context import Context
+from .current import current_row
 from .ids import find
-from .missions import current_row
 from .tx import Tx
 
 
@@ -58,7 +58,7 @@ def _newest_usable(tx: Tx, ctx: Context, mission_id: str, ledger: Ledger) -> Che
     """
     rows = tx.all(
         "SELECT * FROM checkpoints WHERE mission_id = :id"
-        f" AND {LIVE} AND undo = 0 ORDER BY timestamp DESC, seq DESC",
+        f" AND {LIVE} AND undo = 0 ORDER BY seq DESC",
         id=mission_id,
     )
     retention = ctx.config.retention

@@ -83,7 +83,7 @@ def outbox(tx: Tx, request: OutboxGet, ctx: Context) -> Outbox:
     """Return the work that a crash or a full disk left behind, oldest first."""
     rows = tx.all(
         "SELECT id, deleted_at FROM checkpoints WHERE backed_up_at IS NULL"
-        " OR deleted_at IS NOT NULL ORDER BY timestamp, seq"
+        " OR deleted_at IS NOT NULL ORDER BY seq"
     )
     return Outbox(
         unwritten=[row["id"] for row in rows if row["deleted_at"] is None],
@@ -95,9 +95,7 @@ def outbox(tx: Tx, request: OutboxGet, ctx: Context) -> Outbox:
 def checkpoint_rows(tx: Tx, request: CheckpointRows, ctx: Context) -> Outbox:
     """Return the ids of live checkpoints, oldest first."""
     mission_id = find(tx, "mission", request.mission_id)["id"] if request.mission_id else None
-    rows = tx.all(
-        "SELECT id, mission_id FROM checkpoints WHERE deleted_at IS NULL ORDER BY timestamp, seq"
-    )
+    rows = tx.all("SELECT id, mission_id FROM checkpoints WHERE deleted_at IS NULL ORDER BY seq")
     found = [row["id"] for row in rows if mission_id in (None, row["mission_id"])]
     return Outbox(unwritten=found, deleted=[])
 

@@ -1,10 +1,10 @@
 """Deleting on request: a checkpoint, a finished mission with all that belongs to it."""
 
 from ..wire.errors import InvalidState, Storage
-from ..wire.events import CheckpointDeleted
+from ..wire.events import CheckpointDeleted, MissionDeleted
 from ..wire.requests import CheckpointDelete, MissionDelete
 from ..wire.requests.mission import Deleted
-from . import bounds, checkpoints
+from . import bounds, checkpoints, leases
 from .context import Context
 from .events import emit
 from .ids import find
@@ -41,7 +41,15 @@ def delete_mission(tx: Tx, request: MissionDelete, ctx: Context) -> Deleted:
             hint="The log says why; remove the cause and delete the mission again.",
             checkpoint_id=left["id"],
         )
-    tx.run("DELETE FROM events WHERE mission_id = :id", id=row["id"])
-    tx.run("DELETE FROM locks WHERE mission_id = :id", id=row["id"])
+    freed = tx.all(
+        "SELECT DISTINCT normalized_path FROM locks WHERE mission_id = :id AND status = 'active'",
+        id=row["id"],
+    )
+    tx.run("UPDATE lock_waits SET mission_id = NULL WHERE mission_id = :id", id=row["id"])
+    for table in ("events", "locks"):
+        tx.run(f"DELETE FROM {table} WHERE mission_id = :id", id=row["id"])
     tx.run("DELETE FROM missions WHERE id = :id", id=row["id"])
+    emit(tx, ctx, MissionDeleted(sorties=row["total_sorties"]))
+    for lock in freed:
+        leases.serve(tx, ctx, lock["normalized_path"])
     return Deleted(deleted=True)

@@ -219,7 +219,7 @@ def _page(
         **params,
     )
     # A page that is not full has looked at everything there is, also at what did not match.
-    end = rows[-1]["seq"] if len(rows) == limit else max(since, position(tx))
+    end = rows[-1]["seq"] if len(rows) == limit else position(tx)
     return EventPage(events=[event_of(row) for row in rows], position=end, epoch=epoch(tx))
 
 

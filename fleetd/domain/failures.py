@@ -18,6 +18,7 @@ from .registry import handler
 from .tx import LogLine, Row, Tx
 
 COALESCE_MS = 3_000
+OPEN = ("pending", "in_progress")
 _details = msgspec.json.Decoder(list[SourceDetail]).decode
 
 
@@ -43,7 +44,8 @@ def report(tx: Tx, request: ErrorReport, ctx: Context) -> ErrorCheckpoint:
         mission_id=mission["id"] if mission else None,
         agent_id=request.agent_id,
     )
-    if mission is None:
+    if mission is None or mission["status"] not in OPEN:
+        # What happens after the end is noted, and leaves the final checkpoint the last one.
         return ErrorCheckpoint(checkpoint_id=None)
     state = capture(tx, ctx, mission)
     details = f"{request.name}: {request.message}"
@@ -97,7 +99,7 @@ def _join(tx: Tx, ctx: Context, state: State, details: str, request: ErrorReport
     row = tx.one(
         "SELECT id, timestamp, trigger_details, state_digest, source_details_json"
         f" FROM checkpoints WHERE mission_id = :id AND trigger = 'error' AND {LIVE}"
-        " ORDER BY timestamp DESC, seq DESC LIMIT 1",
+        " ORDER BY seq DESC LIMIT 1",
         id=state.mission["id"],
     )
     if row is None or row["trigger_details"] != details:
@@ -112,9 +114,9 @@ def _join(tx: Tx, ctx: Context, state: State, details: str, request: ErrorReport
         details=msgspec.json.encode(merged).decode(),
         id=row["id"],
     )
-    count = sum(detail.count for detail in merged)
-    if str(count).rstrip("0") == "1":  # 1, 10, 100, ...: a storm must not fill the log too
-        text = f"{count} more of the same error joined checkpoint {row['id']}: {details}"
+    count = 1 + sum(detail.count for detail in merged)
+    if str(count).strip("0") == "1":  # 10, 100, 1,000, ...: a storm must not fill the log too
+        text = f"{count} times the same error, one checkpoint ({row['id']}): {details}"
         tx.after_commit(LogLine("WARNING", text))
     return str(row["id"])
 

@@ -3,6 +3,7 @@
 import re
 
 from ..wire.errors import InvalidParams, NotFound
+from ..wire.types import ID_PREFIXES
 from .context import Context
 from .tx import Row, Tx
 
@@ -16,14 +17,6 @@ _TABLES = {
     "agent": "agents",
     "recovery": "recoveries",
 }
-_PREFIXES = {
-    "mission": "msn",
-    "sortie": "srt",
-    "checkpoint": "chk",
-    "lock": "lck",
-    "message": "msg",
-    "recovery": "rcv",
-}
 _SHORT = re.compile(r"[a-z]{2,4}-[0-9a-f]{4,}\Z")
 
 
@@ -31,7 +24,7 @@ def fresh_id(tx: Tx, ctx: Context, noun: str) -> str:
     """Return an id that no record of this noun has."""
     table = _TABLES[noun]
     while True:
-        candidate = ctx.new_id(_PREFIXES[noun])
+        candidate = ctx.new_id(ID_PREFIXES[noun])
         if tx.one(f"SELECT 1 AS taken FROM {table} WHERE id = :id", id=candidate) is None:
             return candidate
 
@@ -46,7 +39,7 @@ def find(tx: Tx, noun: str, record_id: str) -> Row:
     row = tx.one(f"SELECT * FROM {table} WHERE id = :id", id=record_id)
     if row is not None:
         return row
-    if noun in _PREFIXES and _SHORT.match(record_id):
+    if noun in ID_PREFIXES and _SHORT.match(record_id):
         return _find_by_prefix(tx, noun, record_id)
     raise missing(noun, record_id)
 

@@ -9,6 +9,7 @@ from ..wire.events import LockAcquired, LockExpired, LockForceReleased, LockRele
 from ..wire.model import Record
 from ..wire.requests import LockAcquire
 from .context import Context
+from .current import of_directory
 from .events import emit
 from .ids import find, fresh_id
 from .records import lock_of
@@ -34,7 +35,7 @@ def claim_of(tx: Tx, ctx: Context, request: LockAcquire) -> Claim:
         mission_id = find(tx, "mission", request.mission_id)["id"]
     else:
         agent = tx.one("SELECT mission_id FROM agents WHERE id = :id", id=request.agent_id)
-        mission_id = agent["mission_id"] if agent else None
+        mission_id = (agent and agent["mission_id"]) or of_directory(tx, request.cwd)
     return Claim(
         path=ctx.facts.real_path,
         file=request.file,

@@ -90,8 +90,8 @@ def poll(tx: Tx, request: LockPoll, ctx: Context) -> Waiting:
 def _waiting(tx: Tx, ctx: Context, wait_id: int) -> Waiting:
     path = tx.value("SELECT normalized_path FROM lock_waits WHERE id = :id", id=wait_id)
     leases.expire(tx, ctx, path)
-    wait = tx.one("SELECT * FROM lock_waits WHERE id = :id", id=wait_id) or {}
-    if wait["lock_id"] is not None:
+    wait = tx.one("SELECT * FROM lock_waits WHERE id = :id", id=wait_id)
+    if wait is not None and wait["lock_id"] is not None:
         tx.run("DELETE FROM lock_waits WHERE id = :id", id=wait_id)
         lock = lock_of(find(tx, "lock", wait["lock_id"]))
         return Waiting(wait_id=wait_id, lock=lock)

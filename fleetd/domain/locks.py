@@ -1,5 +1,7 @@
 """Locks as agents ask for them: acquiring, renewing, releasing, checking, listing."""
 
+import msgspec
+
 from ..wire.errors import InvalidState
 from ..wire.model import Lock
 from ..wire.requests import (
@@ -102,6 +104,13 @@ def check(tx: Tx, request: LockCheck, ctx: Context) -> Validity:
     return Validity(valid=valid)
 
 
+def _as_of(ctx: Context, lock: Lock) -> Lock:
+    """Return a lock with the status it has now: a lease that ran out has ended."""
+    if lock.status == "active" and lock.expires_at is not None and lock.expires_at <= ctx.now:
+        return msgspec.structs.replace(lock, status="expired", released_at=lock.expires_at)
+    return lock
+
+
 @handler
 def list_locks(tx: Tx, request: LockList, ctx: Context) -> LockPage:
     """Return locks, oldest first; a lease that ran out counts as ended."""
@@ -114,7 +123,7 @@ def list_locks(tx: Tx, request: LockList, ctx: Context) -> LockPage:
     path = ctx.facts.real_path or request.file
     return LockPage(
         locks=[
-            lock_of(row)
+            _as_of(ctx, lock_of(row))
             for row in rows
             if mission_id in (None, row["mission_id"])
             and request.held_by in (None, row["held_by"])

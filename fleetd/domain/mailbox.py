@@ -20,7 +20,7 @@ from .tx import Row, Tx
 def send(tx: Tx, request: MessageSend, ctx: Context) -> Message:
     """Post a letter; an agent that is not there yet finds it later, one that left does not."""
     mission_id = _mission(tx, request)
-    recipients = list(dict.fromkeys(request.to))
+    recipients = list(dict.fromkeys(_reader(tx, agent_id) for agent_id in request.to))
     _refuse_gone(tx, request, recipients, mission_id)
     message_id = fresh_id(tx, ctx, "message")
     event = emit(
@@ -56,6 +56,19 @@ def _mission(tx: Tx, request: MessageSend) -> str | None:
         return str(find(tx, "mission", request.mission_id)["id"])
     row = tx.one("SELECT mission_id FROM agents WHERE id = :id", id=request.sender)
     return row["mission_id"] if row else None
+
+
+def _reader(tx: Tx, agent_id: str) -> str:
+    """Return who reads an agent's mail: itself, or whoever took its work over."""
+    seen = {agent_id}
+    while True:
+        heir = tx.value(
+            "SELECT succeeded_by FROM agents WHERE id = :id AND status = 'lost'", id=agent_id
+        )
+        if heir is None or heir in seen:
+            return agent_id
+        seen.add(heir)
+        agent_id = heir
 
 
 def _refuse_gone(

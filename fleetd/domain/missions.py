@@ -19,15 +19,15 @@ from ..wire.requests import (
     MissionCancel,
     MissionComplete,
     MissionCreate,
-    MissionCurrent,
     MissionFail,
     MissionGet,
     MissionList,
     MissionStart,
     MissionUpdate,
 )
-from ..wire.requests.mission import CurrentMission, MissionPage
+from ..wire.requests.mission import MissionPage
 from . import checkpoints, sorties
+from .bounds import COMPLETED
 from .context import Context
 from .events import emit
 from .ids import find, fresh_id
@@ -137,7 +137,7 @@ def complete(tx: Tx, request: MissionComplete, ctx: Context) -> Mission:
         ctx,
         row["id"],
         checkpoints.Reason(
-            trigger="progress", details="Mission completed", created_by="fleetd", progress=100
+            trigger="progress", details=COMPLETED, created_by="fleetd", progress=100
         ),
     )
     emit(tx, ctx, MissionCompleted(checkpoint_id=checkpoint.id), mission_id=row["id"])
@@ -209,42 +209,3 @@ def list_missions(tx: Tx, request: MissionList, ctx: Context) -> MissionPage:
     )
     total = tx.value(f"SELECT count(*) FROM missions WHERE {clause}", **params)
     return MissionPage(missions=[mission_of(row) for row in rows], total=total)
-
-
-@handler
-def current(tx: Tx, request: MissionCurrent, ctx: Context) -> CurrentMission:
-    """Return the mission that a directory belongs to."""
-    row = current_row(tx, request.cwd)
-    return CurrentMission(mission=mission_of(row) if row else None)
-
-
-def current_row(tx: Tx, cwd: str | None) -> Row | None:
-    """Find the current mission (source: behaviour, Missions and progress).
-
-    The mission in progress whose project directory contains ``cwd``, the most recently active
-    first; else the only one in progress; else None. Raises InvalidState when several are in
-    progress and none is this directory's.
-    """
-    rows = tx.all(
-        "SELECT * FROM missions WHERE status = 'in_progress'"
-        " ORDER BY last_activity_seq DESC, created_at DESC"
-    )
-    if cwd is not None:
-        for row in rows:
-            if row["project_dir"] and _contains(row["project_dir"], cwd):
-                return row
-    if len(rows) > 1:
-        raise InvalidState(
-            f"{len(rows)} missions are in progress and none belongs to this directory: "
-            + ", ".join(f"{row['id']} ({row['title']})" for row in rows[:5])
-            + (", ..." if len(rows) > 5 else "")
-            + ".",
-            hint="Use --mission <id> to specify.",
-            candidates=[{"id": row["id"], "title": row["title"]} for row in rows[:20]],
-        )
-    return rows[0] if rows else None
-
-
-def _contains(directory: str, path: str) -> bool:
-    path = os.path.normpath(path)
-    return path == directory or path.startswith(directory.rstrip("/") + "/")

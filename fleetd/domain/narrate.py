@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..wire.model import Event, SortieState
+from .wording import quote
 
 _Sentence = Callable[[str, dict[str, Any]], str]
 
@@ -24,7 +25,7 @@ def _lock_acquired(who: str, data: dict[str, Any]) -> str:
 
 def _progressed(who: str, data: dict[str, Any]) -> str:
     done = f"{who} reached {data.get('percent')}% of {data.get('title')}"
-    return f"{done}: {data['notes']}" if data.get("notes") else done
+    return f"{done}: {quote(data['notes'])}" if data.get("notes") else done
 
 
 def _command(who: str, data: dict[str, Any]) -> str:
@@ -42,15 +43,19 @@ _SENTENCES: dict[str, _Sentence] = {
     "sortie_started": lambda who, data: f"{who} started {data.get('title')}",
     "sortie_progressed": _progressed,
     "sortie_blocked": lambda who, data: (
-        f"{who} is blocked on {data.get('title')}: {data.get('reason')}"
+        f"{who} is blocked on {data.get('title')}: {quote(data.get('reason') or '')}"
     ),
     "sortie_unblocked": lambda who, data: f"{who} can go on with {data.get('title')}",
     "sortie_completed": lambda who, data: f"{who} completed {data.get('title')}",
-    "sortie_failed": lambda who, data: f"{who} gave up {data.get('title')}: {data.get('reason')}",
+    "sortie_failed": lambda who, data: (
+        f"{who} gave up {data.get('title')}: {quote(data.get('reason') or '')}"
+    ),
     "sortie_removed": lambda who, data: f"{who} removed {data.get('title')}",
     "agent_registered": lambda who, data: f"{who} registered as {data.get('role')}",
     "agent_deregistered": lambda who, data: f"{who} left",
-    "agent_noted": lambda who, data: data.get("last_action") or f"{who} left a note",
+    "agent_noted": lambda who, data: (
+        f"{who}: {quote(data['last_action'])}" if data.get("last_action") else f"{who} left a note"
+    ),
     "lock_acquired": _lock_acquired,
     "lock_renewed": lambda who, data: f"{who} was still editing {data.get('file')}",
     "lock_released": lambda who, data: f"{who} finished with {data.get('file')}",
@@ -58,7 +63,7 @@ _SENTENCES: dict[str, _Sentence] = {
         f"{who} took the lock of {data.get('held_by')} on {data.get('file')}"
     ),
     "message_sent": lambda who, data: (
-        f"{who} wrote to {', '.join(data.get('to', []))}: {data.get('subject')}"
+        f"{who} wrote to {', '.join(data.get('to', []))}: {quote(data.get('subject') or '')}"
     ),
     "message_acked": lambda who, data: f"{who} acknowledged a message",
     "file_modified": lambda who, data: f"{who} edited {data.get('file')}",
@@ -66,7 +71,9 @@ _SENTENCES: dict[str, _Sentence] = {
     "command_finished": _command,
     "tool_failed": lambda who, data: f"{who} saw {data.get('name', 'a tool')} fail",
     "prompt_submitted": lambda who, data: f"{who} was given a prompt by its user",
-    "error_reported": lambda who, data: f"{who} met {data.get('name')}: {data.get('message')}",
+    "error_reported": lambda who, data: (
+        f"{who} met {data.get('name')}: {quote(data.get('message') or '')}"
+    ),
     "fleet_checkpointed": lambda who, data: f"{who} took checkpoint {data.get('checkpoint_id')}",
 }
 
@@ -85,9 +92,10 @@ def step(sortie: SortieState) -> str:
     who = f" by {sortie.assigned_to}" if sortie.assigned_to else ""
     reached = f", {sortie.progress}%" if sortie.progress else ""
     told = f"{sortie.title or sortie.id} ({_STEP_WORDS[sortie.status]}{who}{reached})"
-    return f"{told}: {sortie.progress_notes}" if sortie.progress_notes else told
+    return f"{told}: {quote(sortie.progress_notes)}" if sortie.progress_notes else told
 
 
 def obstacle(sortie: SortieState) -> str:
     """Tell why a blocked sortie does not go on."""
-    return f"{sortie.title or sortie.id}: {sortie.blocked_reason or 'blocked'}"
+    reason = quote(sortie.blocked_reason) if sortie.blocked_reason else "blocked"
+    return f"{sortie.title or sortie.id}: {reason}"

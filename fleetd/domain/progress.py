@@ -31,14 +31,14 @@ def recount(tx: Tx, mission_id: str) -> Row:
 
 
 def rearm(tx: Tx, mission_id: str) -> int:
-    """Let the milestones above the present progress fire again; returns that progress.
+    """Set the milestones to the present progress, and return it.
 
-    A recovery calls this: what was passed after its checkpoint will be passed again.
+    A recovery calls this: what it took back will be passed again, what it brought back was passed.
     """
     row = recount(tx, mission_id)
     progress = percent(row["completed_sorties"], row["total_sorties"])
     tx.run(
-        "UPDATE missions SET milestone = :mark WHERE id = :id AND milestone > :mark",
+        "UPDATE missions SET milestone = :mark WHERE id = :id",
         mark=passed(progress),
         id=mission_id,
     )

@@ -5,18 +5,14 @@ is quoted, so that it cannot pass for instructions, and control characters are r
 and their order are those of context-survival, Phase 3.
 """
 
-import re
-import unicodedata
-
 import msgspec
 
 from ..wire.model import RecoveryContext
 from ..wire.times import duration
+from .wording import LINE_CHARS, short
 
 OPENING = "## Recovery Context\n\nYou are resuming a mission after context compaction."
 CLOSING = "Please review the current state and continue the mission."
-LINE_CHARS = 300
-_SPACES = re.compile(r"\s+")
 
 
 class Section(msgspec.Struct):
@@ -68,30 +64,6 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
     warnings: list[str] = []
 
 
-def clean(text: str) -> str:
-    """Return text on one line without control, escape or direction-changing characters."""
-    flat = _SPACES.sub(" ", text)
-    return "".join(c for c in flat if unicodedata.category(c)[0] != "C").strip()
-
-
-def short(text: str, limit: int = LINE_CHARS) -> str:
-    """Return cleaned text of at most ``limit`` characters."""
-    line = clean(text)
-    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
-
-
-def quote(text: str, limit: int = LINE_CHARS) -> str:
-    """Return somebody else's words in quotation marks that they cannot close."""
-    return "“" + short(text.replace("”", '"').replace("“", '"'), limit) + "”"
-
-
-def verbatim(text: str, limit: int = 2_000) -> str:
-    """Return somebody's words line by line as a quotation block below a list item."""
-    lines = [kept for line in text.splitlines() if (kept := clean(line))]
-    whole = "\n".join(f"  > {line}" for line in lines)
-    return whole if len(whole) <= limit else whole[: limit - 1].rstrip() + "…"
-
-
 def render(brief: Brief, max_chars: int) -> str:
     """Return the prompt, never longer than ``max_chars`` characters.
 
@@ -100,10 +72,9 @@ def render(brief: Brief, max_chars: int) -> str:
     """
     sections = _sections(brief)
     text = _join(brief, sections)
-    for section in _cutting_order(sections):
-        while section.items and len(text) > max_chars:
-            section.drop_last()
-            text = _join(brief, sections)
+    while len(text) > max_chars and (section := _next_to_cut(sections)):
+        section.drop_last()
+        text = _join(brief, sections)
     return text if len(text) <= max_chars else _bare(brief, sections, max_chars)
 
 
@@ -119,9 +90,16 @@ def _bare(brief: Brief, sections: list[Section], max_chars: int) -> str:
     return text
 
 
-def _cutting_order(sections: list[Section]) -> list[Section]:
-    from_below = sections[::-1]
-    return [s for s in from_below if not s.needed] + [s for s in from_below if s.needed]
+def _next_to_cut(sections: list[Section]) -> Section | None:
+    """Return what loses its last item next: the lowest that can go, else the longest needed one.
+
+    So a long list of steps never pushes a blocker out.
+    """
+    lowest = next((s for s in sections[::-1] if s.items and not s.needed), None)
+    if lowest is not None:
+        return lowest
+    needed = [s for s in sections if s.items]
+    return max(needed, key=lambda s: sum(map(len, s.items)), default=None)
 
 
 def _join(brief: Brief, sections: list[Section]) -> str:

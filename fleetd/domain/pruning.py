@@ -8,7 +8,7 @@ from ..wire.events import CheckpointsPruned
 from ..wire.requests import CheckpointPrune
 from ..wire.requests.checkpoint import Pruned, PrunedCheckpoint
 from .activity import detect
-from .bounds import LIVE, mark_deleted
+from .bounds import COMPLETED, LIVE, mark_deleted
 from .context import Context
 from .events import emit
 from .ids import find
@@ -30,7 +30,7 @@ def prune(tx: Tx, request: CheckpointPrune, ctx: Context) -> Pruned:
         for mission in _missions(tx, request.mission_id)
         for row in _doomed(tx, ctx, mission, days, keep)
     ]
-    doomed.sort(key=lambda row: (row["timestamp"], row["seq"]))
+    doomed.sort(key=lambda row: row["seq"])
     freed = sum(row["size_bytes"] for row in doomed)
     if doomed and not request.dry_run:
         for row in doomed:
@@ -62,9 +62,10 @@ def _missions(tx: Tx, mission_id: str | None) -> list[Row]:
 def _doomed(tx: Tx, ctx: Context, mission: Row, days: int, keep: int) -> list[Row]:
     """Return a mission's checkpoints that have to go, newest first."""
     rows = tx.all(
-        "SELECT id, mission_id, timestamp, trigger, seq, undo, consumed_at, size_bytes"
+        "SELECT id, mission_id, timestamp, trigger, trigger_details, seq, undo, consumed_at,"
+        " size_bytes"
         f" FROM checkpoints WHERE mission_id = :id AND {LIVE}"
-        " ORDER BY timestamp DESC, seq DESC",
+        " ORDER BY seq DESC",
         id=mission["id"],
     )
     if mission["status"] in _FINISHED:
@@ -84,6 +85,8 @@ def _doomed(tx: Tx, ctx: Context, mission: Row, days: int, keep: int) -> list[Ro
 
 def _doomed_of_finished(ctx: Context, rows: list[Row]) -> list[Row]:
     """Of a finished mission only the final checkpoint stays, and that for a limited time."""
-    final = next((row for row in rows if not row["undo"]), None)
+    real = [row for row in rows if not row["undo"]]
+    closing = (row for row in real if row["trigger_details"] == COMPLETED)
+    final = next(closing, real[0] if real else None)
     oldest = ctx.at(-ctx.config.retention.completed_days * _DAY_MS)
     return [row for row in rows if row is not final or row["timestamp"] < oldest]

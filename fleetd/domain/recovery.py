@@ -13,14 +13,14 @@ from ..wire.requests import RecoveryContextGet, RecoveryList, RecoveryRestore
 from ..wire.requests.recovery import Briefing, RecoveryPage
 from . import briefs, checkpoints, takeover
 from .capture import capture
-from .case import Case, Ledger, check
+from .case import Case, Ledger, check, refuse_strangers
 from .checkpoints import Reason
 from .choosing import choose
 from .content import from_row
 from .context import Context
+from .current import current_row
 from .events import emit, position
 from .ids import find, fresh_id
-from .missions import current_row
 from .progress import rearm
 from .prompt import render
 from .records import recovery_of
@@ -49,9 +49,10 @@ def _restore(tx: Tx, request: RecoveryRestore, ctx: Context) -> RestoreResult:
     checkpoint = choose(tx, ctx, request, ledger)
     case = Case(tx=tx, ctx=ctx, request=request, checkpoint=checkpoint, ledger=ledger)
     mission = find(tx, "mission", case.mission_id)
+    refuse_strangers(case)
     _reopen(case, mission)
     takeover.note_dead(tx, ctx, case.mission_id, request.take_over_from)
-    _warn_if_done_before(case, mission)
+    case = msgspec.structs.replace(case, repeated=_done_before(case, mission))
     undo_id = _keep_undo(case, mission)
     takeover.hand_over(case)
     restored = Restored(
@@ -69,7 +70,14 @@ def _restore(tx: Tx, request: RecoveryRestore, ctx: Context) -> RestoreResult:
 def _reopen(case: Case, mission: Row) -> None:
     """Refuse a finished mission; with ``rewind`` it goes on from the checkpoint."""
     if mission["status"] not in _FINISHED:
+        _end_again(case)
         return
+    if case.narrow:
+        raise InvalidState(
+            f"Mission {mission['id']} is {mission['status']}; one agent cannot reopen it.",
+            hint="Restore the whole mission: --scope mission --rewind.",
+            status=mission["status"],
+        )
     if not case.request.rewind:
         raise InvalidState(
             f"Mission {mission['id']} was {mission['status']} at {mission['completed_at']}.",
@@ -87,29 +95,50 @@ def _reopen(case: Case, mission: Row) -> None:
     )
 
 
-def _warn_if_done_before(case: Case, mission: Row) -> None:
-    """Tell the second of two that recover at once who was first."""
+def _end_again(case: Case) -> None:
+    """Put back the end of a mission whose rewinding is undone."""
+    known = case.checkpoint.mission
+    if case.checkpoint.undo and known and known.status in _FINISHED and not case.narrow:
+        case.tx.run(
+            "UPDATE missions SET status = :status, completed_at = :at, updated_at = :now"
+            " WHERE id = :id",
+            status=known.status,
+            at=case.checkpoint.timestamp,
+            now=case.ctx.now,
+            id=case.mission_id,
+        )
+
+
+def _done_before(case: Case, mission: Row) -> bool:
+    """Whether the same was done just now; the second of two at once is told who was first."""
     last = case.tx.one(
         "SELECT * FROM recoveries WHERE mission_id = :id ORDER BY seq DESC LIMIT 1",
         id=mission["id"],
     )
     if last is None or last["checkpoint_id"] != case.checkpoint.id:
-        return
-    if mission["last_activity_seq"] <= last["seq"]:
-        who = last["agent_id"] or last["requested_by"]
-        case.ledger.warnings.append(
-            f"Already recovered from {case.checkpoint.id} by {who} at {last['created_at']} "
-            f"({last['id']}); nothing has happened since"
-        )
+        return False
+    if mission["last_activity_seq"] > last["seq"]:
+        return False
+    who = last["agent_id"] or last["requested_by"]
+    case.ledger.warnings.append(
+        f"Already recovered from {case.checkpoint.id} by {who} at {last['created_at']} "
+        f"({last['id']}); nothing has happened since"
+    )
+    return True
 
 
 def _keep_undo(case: Case, mission: Row) -> str | None:
-    """Take a checkpoint of what is there, unless one that equals it is at hand."""
+    """Return the checkpoint that would undo the recovery; one that equals it need not be taken.
+
+    None when what is there equals what is restored: there is nothing to undo.
+    """
     state = capture(case.tx, case.ctx, mission)
-    newest = checkpoints.latest_row(case.tx, mission["id"], undo=True)
-    target = checkpoints.find_row(case.tx, case.checkpoint.id)
-    if state.digest() in {row["state_digest"] for row in (newest, target) if row}:
+    digest = state.digest()
+    if checkpoints.find_row(case.tx, case.checkpoint.id)["state_digest"] == digest:
         return None
+    newest = checkpoints.latest_row(case.tx, mission["id"], undo=True)
+    if newest and newest["state_digest"] == digest:
+        return str(newest["id"])
     reason = Reason(
         trigger="compaction",
         details=f"Before recovery from {case.checkpoint.id}",
@@ -222,7 +251,7 @@ def context(tx: Tx, request: RecoveryContextGet, ctx: Context) -> Briefing:
         mission = find(tx, "mission", checkpoint.mission_id)
     else:
         mission = _mission_of(tx, request)
-        row = checkpoints.latest_row(tx, mission["id"])
+        row = checkpoints.latest_row(tx, mission["id"], but=ctx.facts.unreadable)
         checkpoint = from_row(row) if row else None
     told = remember(tx, ctx, mission, checkpoint, request.agent_id)
     brief = briefs.gather(tx, ctx, mission, told, agent_id=request.agent_id)

@@ -27,8 +27,14 @@ def restore_locks(case: Case) -> int:
 def _restore(case: Case, then: Lock) -> bool:
     tx, ctx, owner = case.tx, case.ctx, case.holder(then.held_by)
     path = then.normalized_path or then.file
+    if _has_left(case, owner):
+        text = f"Lock not restored: {then.file} ({owner} has left the fleet)"
+        case.ledger.warnings.append(text)
+        return False
     leases.expire(tx, ctx, path)
     held = leases.holder(tx, path)
+    if held is not None and held["held_by"] == owner and case.repeated:
+        return True  # its token was handed out in a briefing a moment ago, and stays good
     if held is None:
         _note_expiry(case, then, owner)
     elif held["held_by"] in (owner, then.held_by):
@@ -45,6 +51,11 @@ def _restore(case: Case, then: Lock) -> bool:
     if before != f"held by {owner}":
         case.ledger.changed("lock", then.file, before, f"held by {owner}")
     return True
+
+
+def _has_left(case: Case, agent_id: str) -> bool:
+    status = case.tx.value("SELECT status FROM agents WHERE id = :id", id=agent_id)
+    return bool(status == "gone")
 
 
 def _claim(case: Case, then: Lock, owner: str, path: str) -> leases.Claim:

@@ -38,11 +38,24 @@ def restore_sorties(case: Case) -> int:
             continue
         _restore(case, then, now)
         restored += 1
-    if case.narrow is None:
-        for sortie_id in live:
+    for sortie in live.values():
+        if case.covers(sortie.assigned_to) and not _take_out(case, sortie):
             reason = "created since the checkpoint"
-            case.ledger.kept.append(Kept(sortie_id=sortie_id, reason=reason))
+            case.ledger.kept.append(Kept(sortie_id=sortie.id, reason=reason))
     return restored
+
+
+def _take_out(case: Case, sortie: SortieState) -> bool:
+    """Remove what only a recovery had brought back, when that recovery is undone.
+
+    Such a sortie is older than the undo checkpoint, and yet not in it.
+    """
+    older = sortie.created_at < case.checkpoint.timestamp
+    if not (case.checkpoint.undo and older and sortie.status in ("pending", "assigned")):
+        return False
+    case.tx.run("DELETE FROM sorties WHERE id = :id", id=sortie.id)
+    case.ledger.changed("sortie", sortie.id, _told(sortie), "removed")
+    return True
 
 
 def _reason_to_keep(case: Case, then: SortieState, now: SortieState) -> str | None:

@@ -5,6 +5,7 @@ from . import (
     agents,
     checkpoints,
     copies,
+    current,
     cursors,
     deletion,
     events,

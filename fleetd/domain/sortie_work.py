@@ -88,6 +88,12 @@ def start(tx: Tx, request: SortieStart, ctx: Context) -> Sortie:
     row = open_row(tx, request.sortie_id, "started")
     _allow(row, request.agent_id)
     begin_mission(tx, ctx, find(tx, "mission", row["mission_id"]))
+    # Whoever works on a mission belongs to it: its locks and notes must be in the checkpoints.
+    tx.run(
+        "UPDATE agents SET mission_id = :mission WHERE id = :id AND mission_id IS NULL",
+        mission=row["mission_id"],
+        id=request.agent_id,
+    )
     return _change(
         tx,
         ctx,

@@ -3,6 +3,7 @@
 from ..wire.base import Query
 from ..wire.errors import InvalidState
 from ..wire.model import Record
+from ..wire.times import duration, to_ms
 from . import leases, mailbox
 from .agents import mark_lost
 from .case import Case
@@ -10,7 +11,7 @@ from .context import Context
 from .ids import missing
 from .records import sorties_of
 from .registry import handler
-from .tx import Tx
+from .tx import Row, Tx
 
 
 class Process(Record, frozen=True, kw_only=True):
@@ -87,7 +88,7 @@ def hand_over(case: Case) -> None:
     lost, successor = case.request.take_over_from, case.request.agent_id
     if lost is None or successor is None:
         return
-    _refuse_living(case.tx, lost, successor)
+    _refuse_living(case, lost, successor)
     _remember_unregistered(case, lost)
     _hand_over_sorties(case, lost, successor)
     _hand_over_locks(case, lost, successor)
@@ -97,8 +98,18 @@ def hand_over(case: Case) -> None:
     )
 
 
-def _refuse_living(tx: Tx, lost: str, successor: str) -> None:
-    row = tx.one("SELECT * FROM agents WHERE id = :id", id=lost)
+def _warn_of_recent(case: Case, row: Row) -> None:
+    """Say that an agent nobody can watch was at work a moment ago, and count it as lost."""
+    silent = case.ctx.now_ms - to_ms(row["last_seen_at"])
+    if silent <= case.ctx.config.detection.threshold_ms:
+        case.ledger.warnings.append(
+            f"{row['id']} was seen {duration(silent)} ago; if it still runs, stop it"
+        )
+    mark_lost(case.tx, case.ctx, row, f"its work went to {case.request.agent_id}")
+
+
+def _refuse_living(case: Case, lost: str, successor: str) -> None:
+    row = case.tx.one("SELECT * FROM agents WHERE id = :id", id=lost)
     if row is None:
         return
     if row["succeeded_by"] not in (None, successor):
@@ -107,7 +118,11 @@ def _refuse_living(tx: Tx, lost: str, successor: str) -> None:
             hint=f"Ask {row['succeeded_by']}, or take over from that agent when it is lost.",
             succeeded_by=row["succeeded_by"],
         )
-    if row["status"] in ("active", "waiting", "idle") and row["pid"] is not None:
+    if row["status"] not in ("active", "waiting", "idle"):
+        return
+    if row["pid"] is None:
+        _warn_of_recent(case, row)
+    else:
         raise InvalidState(
             f"Agent {lost} is still running (process {row['pid']}).",
             hint=f"Let it finish, or end it first; fleetctl agent show {lost} says more.",
@@ -155,8 +170,10 @@ def _hand_over_locks(case: Case, lost: str, successor: str) -> None:
         lock.normalized_path for lock in case.checkpoint.active_locks if lock.held_by == lost
     }
     rows = case.tx.all(
-        "SELECT * FROM locks WHERE held_by = :lost AND status = 'active' AND expires_at > :now",
+        "SELECT * FROM locks WHERE held_by = :lost AND status = 'active' AND expires_at > :now"
+        " AND (mission_id = :mission OR mission_id IS NULL)",
         lost=lost,
+        mission=case.mission_id,
         now=case.ctx.now,
     )
     for row in rows:
@@ -178,9 +195,11 @@ def _hand_over_locks(case: Case, lost: str, successor: str) -> None:
 def _hand_over_mail(case: Case, lost: str, successor: str) -> None:
     """Readdress what was queued, and what was read but not acknowledged: reading is forgotten."""
     rows = case.tx.all(
-        "SELECT * FROM deliveries WHERE agent_id = :lost AND status IN ('queued', 'delivered')"
-        " ORDER BY seq",
+        "SELECT d.* FROM deliveries d JOIN messages m ON m.id = d.message_id"
+        " WHERE d.agent_id = :lost AND d.status IN ('queued', 'delivered')"
+        " AND (m.mission_id = :mission OR m.mission_id IS NULL) ORDER BY d.seq",
         lost=lost,
+        mission=case.mission_id,
     )
     for row in rows:
         message_id = row["message_id"]

@@ -1,12 +1,13 @@
 """Locks as clients ask for them: paths made real, and waiting in order of arrival."""
 
+import msgspec
 import trio
 
 from .. import places
 from ..domain.context import Caller, Facts
 from ..domain.lock_queue import LockEnqueue, LockLeaveQueue, LockLook, LockPoll, Waiting
 from ..engine import Engine, operation
-from ..wire.errors import InvalidParams, LockConflict, NotFound
+from ..wire.errors import InvalidParams, LockConflict, NotFound, Unavailable
 from ..wire.model import Lock
 from ..wire.requests import (
     AgentGet,
@@ -27,6 +28,14 @@ LONGEST_NAP_S = 60.0
 @operation
 async def acquire(engine: Engine, request: LockAcquire, caller: Caller) -> Lock:
     """Take a lock now, or wait for it up to ``wait_ms``."""
+    if not request.wait_ms:
+        return await _acquire(engine, request, caller)
+    # Waiting takes several transactions: the key is kept for all of them together.
+    bare = msgspec.structs.replace(request, idempotency_key=None)
+    return await engine.remembered(request, lambda: _acquire(engine, bare, caller))
+
+
+async def _acquire(engine: Engine, request: LockAcquire, caller: Caller) -> Lock:
     facts = Facts(real_path=await _key(engine, request))
     try:
         return await engine.execute(request, caller, facts)
@@ -85,6 +94,11 @@ async def _wait(engine: Engine, request: LockAcquire, caller: Caller, facts: Fac
 async def _until_served(engine: Engine, place: Waiting) -> Lock:
     while True:
         ticket = engine.bell.ticket()
+        if engine.closing:
+            raise Unavailable(
+                "fleetd is shutting down; the wait has ended.",
+                hint="Ask again when it has been started again.",
+            )
         seen = await engine.execute(LockLook(place.wait_id))
         if seen.due:
             lock = (await engine.execute(LockPoll(place.wait_id))).lock
@@ -143,4 +157,7 @@ async def check(engine: Engine, request: LockCheck, caller: Caller) -> Validity:
 async def list_locks(engine: Engine, request: LockList, caller: Caller) -> LockPage:
     """List locks; ``file`` is found by its real path."""
     path = places.real_path(request.file, None) if request.file else None
-    return await engine.execute(request, caller, Facts(real_path=path))
+    page = await engine.execute(request, caller, Facts(real_path=path))
+    if page.locks or path is None:
+        return page
+    return await engine.execute(request, caller, Facts(real_path=await places.project_key(path)))

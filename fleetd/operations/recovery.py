@@ -1,6 +1,7 @@
 """Recovery with what it needs from outside: living processes, Git, and the files of checkpoints."""
 
 import logging
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -9,6 +10,7 @@ from ..domain.context import Caller, Facts
 from ..domain.takeover import SurroundingsGet
 from ..domain.tx import WriteBackup
 from ..engine import Engine, operation
+from ..wire.base import Request
 from ..wire.errors import Corrupt, FleetError, NotFound
 from ..wire.model import RestoreResult
 from ..wire.requests import CheckpointGet, RecoveryContextGet, RecoveryRestore
@@ -16,6 +18,7 @@ from ..wire.requests.recovery import Briefing
 from .checkpoints import heal, nowhere
 
 log = logging.getLogger("fleetd")
+R = TypeVar("R")
 
 
 @operation
@@ -25,27 +28,45 @@ async def restore(engine: Engine, request: RecoveryRestore, caller: Caller) -> R
     When both copies of the newest one are damaged, the one before it is used, with a warning;
     a checkpoint that was named is never replaced by another.
     """
+    result, healed = await _from_good_copies(engine, request, caller)
+    noticed = healed + await _missing_file(engine, request, result.checkpoint_id)
+    return msgspec.structs.replace(result, warnings=[*noticed, *result.warnings])
+
+
+@operation
+async def context(engine: Engine, request: RecoveryContextGet, caller: Caller) -> Briefing:
+    """Brief without restoring, with what Git says about the project."""
+    briefing, _ = await _from_good_copies(engine, request, caller)
+    return briefing
+
+
+async def _from_good_copies(
+    engine: Engine, request: Request[R], caller: Caller
+) -> tuple[R, list[str]]:
+    """Execute a request that reads a checkpoint, healing rows from their files on the way.
+
+    Returns the result and what was healed. What cannot be healed is passed over, unless the
+    request names it.
+    """
     facts = await _facts(engine, request)
+    named = getattr(request, "checkpoint_id", None)
     unreadable: set[str] = set()
-    healed_warnings: list[str] = []
+    healed: list[str] = []
     while True:
         known = msgspec.structs.replace(facts, unreadable=frozenset(unreadable))
         try:
-            result = await engine.execute(request, caller, known)
+            return await engine.execute(request, caller, known), healed
         except (Corrupt, NotFound) as error:
-            damaged = _damaged(request, error)
+            damaged = _damaged(named, error)
             if damaged is None or damaged in unreadable:
                 raise
             checkpoint = await heal(engine, damaged, error)
-            if checkpoint is None and request.checkpoint_id:
+            if checkpoint is None and named:
                 raise nowhere(engine, error) from error
             if checkpoint is None:
                 unreadable.add(damaged)
             else:
-                healed_warnings += checkpoint.warnings[-1:]
-        else:
-            noticed = healed_warnings + await _missing_file(engine, request, result.checkpoint_id)
-            return msgspec.structs.replace(result, warnings=[*noticed, *result.warnings])
+                healed += checkpoint.warnings[-1:]
 
 
 async def _missing_file(engine: Engine, request: RecoveryRestore, checkpoint_id: str) -> list[str]:
@@ -63,21 +84,14 @@ async def _missing_file(engine: Engine, request: RecoveryRestore, checkpoint_id:
     return [warning]
 
 
-def _damaged(request: RecoveryRestore, error: FleetError) -> str | None:
+def _damaged(named: str | None, error: FleetError) -> str | None:
     """Return the checkpoint that an error is about, if healing it could help."""
     if isinstance(error, Corrupt):
         return error.values.get("checkpoint_id")
-    return request.checkpoint_id if error.values.get("noun") == "checkpoint" else None
+    return named if error.values.get("noun") == "checkpoint" else None
 
 
-@operation
-async def context(engine: Engine, request: RecoveryContextGet, caller: Caller) -> Briefing:
-    """Brief without restoring, with what Git says about the project."""
-    facts = await _facts(engine, request)
-    return await engine.execute(request, caller, facts)
-
-
-async def _facts(engine: Engine, request: RecoveryRestore | RecoveryContextGet) -> Facts:
+async def _facts(engine: Engine, request: Any) -> Facts:
     """Gather what the rules may not look at: which agents are dead, and what Git says."""
     near = await engine.execute(
         SurroundingsGet(request.mission_id, request.checkpoint_id, request.agent_id)

@@ -76,10 +76,18 @@ class Backups:
         for mission in sorted(_names(self.root)):
             if not _ID.match(mission):
                 continue
-            for name in sorted(_names(self.root / mission)):
+            for name in sorted(self._names_in(mission)):
                 checkpoint_id, dot, ending = name.rpartition(".")
                 if dot and ending == "json" and _ID.match(checkpoint_id):
                     yield BackupFile(mission, checkpoint_id)
+
+    def _names_in(self, mission_id: str) -> list[str]:
+        """Return what lies in a mission's directory, nothing when it is no directory of ours."""
+        try:
+            with self._mission_dir(mission_id) as directory:
+                return os.listdir(directory)  # noqa: PTH208 - it takes the descriptor
+        except OSError:
+            return []
 
     def remove(self, mission_id: str, checkpoint_id: str, latest_id: str | None) -> None:
         """Remove a checkpoint's file and point ``latest.json`` at what is newest now."""
@@ -137,7 +145,7 @@ def _checked(record_id: str) -> str:
 def _names(directory: Path) -> list[str]:
     try:
         return os.listdir(directory)  # noqa: PTH208 - names are wanted, not paths
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError:  # missing, or no directory of ours: there is nothing to find in it
         return []
 
 

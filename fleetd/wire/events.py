@@ -59,6 +59,17 @@ class MissionCancelled(Payload, frozen=True, kw_only=True):
     reason: str
 
 
+class MissionDeleted(Payload, frozen=True, kw_only=True):
+    """A finished mission was deleted with all that belonged to it, its events too.
+
+    It names nothing of the mission, and keeps the end of the log where it was.
+    """
+
+    type = "mission_deleted"
+    activity = False
+    sorties: int
+
+
 class SortieEvent(Payload, frozen=True, kw_only=True):
     """What the sortie events share."""
 

@@ -27,6 +27,16 @@ PATTERN_MEANINGS = {
     CLEAN_PATH: "a path without NUL bytes",
 }
 
+# How the ids of each noun begin.
+ID_PREFIXES = {
+    "mission": "msn",
+    "sortie": "srt",
+    "checkpoint": "chk",
+    "lock": "lck",
+    "message": "msg",
+    "recovery": "rcv",
+}
+
 RecordId = Annotated[str, Meta(pattern=RECORD_ID, examples=["msn-1a2b3c4d"])]
 MissionId = RecordId
 SortieId = RecordId

@@ -213,7 +213,7 @@ def test_API_307_recovery_returns_the_recovery_context(call, mission):
     context = result["recovery_context"]
     assert set(context) == CONTEXT
     assert context["mission_summary"] == "Test Mission"
-    assert context["last_action"] == "dispatch-001 wrote to spec-1: Review"
+    assert context["last_action"] == "dispatch-001 wrote to spec-1: “Review”"
     assert context["next_steps"] == [
         "S1 (in progress by spec-1)",
         "S2 (pending)",

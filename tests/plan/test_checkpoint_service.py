@@ -393,7 +393,7 @@ async def test_CKP_012_the_error_stands_first_in_the_blockers(fleet):
 
     assert checkpoint.recovery_context.blockers == [
         "Error: Lock acquisition timeout",
-        "S0: no schema",
+        "S0: “no schema”",
     ]
 
 

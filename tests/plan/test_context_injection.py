@@ -95,8 +95,8 @@ async def test_INJ_002_next_steps_are_the_open_sorties_in_order(fleet):
     told = await briefing(fleet, mission)
 
     expected = [
-        "S3 (in progress by spec-2, 40%): Complete auth.ts changes",
-        "S2 (blocked by spec-1, 10%): Blocked later",
+        "S3 (in progress by spec-2, 40%): “Complete auth.ts changes”",
+        "S2 (blocked by spec-1, 10%): “Blocked later”",
         "S1 (pending)",
         "S4 (pending)",
     ]
@@ -113,8 +113,12 @@ async def test_INJ_002_what_an_agent_declared_comes_first_and_each_field_replace
 
     context = (await fleet.checkpoint(mission)).recovery_context
 
-    assert context.next_steps == ["Complete auth.ts changes", "Run tests", "S0 (pending)"]
-    assert context.blockers == ["waiting for review"]
+    assert context.next_steps == [
+        "spec-1: “Complete auth.ts changes”",
+        "spec-1: “Run tests”",
+        "S0 (pending)",
+    ]
+    assert context.blockers == ["spec-1: “waiting for review”"]
 
 
 @pytest.mark.case("INJ-003")
@@ -133,7 +137,7 @@ async def test_INJ_003_blockers_are_errors_blocked_sorties_and_lock_conflicts(fl
     assert told.recovery_context.blockers == [
         "Lock conflict: src/0.py held by spec-9",
         "Error: disk full",
-        "S0: waiting for API response",
+        "S0: “waiting for API response”",
     ]
     listed = section(told.prompt, "Current Blockers")
     assert listed == [f"- {line}" for line in told.recovery_context.blockers]
@@ -278,7 +282,7 @@ async def test_INJ_006_a_specialist_asks_for_its_own_part(fleet):
     context = told.recovery_context
     assert told.checkpoint_id == checkpoint.id
     assert context.files_modified == ["src/0.py"]
-    assert context.next_steps == ["S0 (in progress by spec-1, 50%): auth in hand"]
+    assert context.next_steps == ["S0 (in progress by spec-1, 50%): “auth in hand”"]
     assert context.blockers == []
     assert context.mission_summary == "Implementing authentication"
     for foreign in ("S1", "src/1.py", "For two", "spec-2 waits", "api begun"):
@@ -287,7 +291,7 @@ async def test_INJ_006_a_specialist_asks_for_its_own_part(fleet):
         "- The rest of the fleet: 1/3 other sorties complete with spec-2"
     )
     whole = await briefing(fleet, mission, "dispatch-1")
-    assert "S1: spec-2 waits" in whole.recovery_context.blockers
+    assert "S1: “spec-2 waits”" in whole.recovery_context.blockers
 
 
 @pytest.mark.case("INJ-006")

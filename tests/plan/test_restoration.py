@@ -184,7 +184,7 @@ async def test_RST_003_each_open_sortie_carries_its_context_until_its_next_progr
     ]
     own = sorties[1].recovery_context
     assert own.files_modified == ["src/1.py"]
-    assert own.next_steps == ["S1 (in progress by spec-1, 60%): Half of the parser"]
+    assert own.next_steps == ["S1 (in progress by spec-1, 60%): “Half of the parser”"]
 
     await fleet.do(SortieProgress(sorties[1].id, 70))
     sorties = await fleet.sorties(mission)
@@ -227,10 +227,10 @@ async def test_RST_005_recovery_context_is_put_into_the_prompt(fleet):
 
     context = result.recovery_context
     assert context.mission_summary == "Implementing authentication"
-    assert context.last_action == "dispatch-1 wrote to spec-1: Review auth"
+    assert context.last_action == "dispatch-1 wrote to spec-1: “Review auth”"
     assert context.next_steps == [
-        "S1 (in progress by spec-1, 60%): Half of the parser",
-        "S2 (in progress by spec-2, 30%): Routes",
+        "S1 (in progress by spec-1, 60%): “Half of the parser”",
+        "S2 (in progress by spec-2, 30%): “Routes”",
         "S3 (pending)",
     ]
     assert context.blockers == []

@@ -187,9 +187,11 @@ CREATE TABLE checkpoints (
     messages_json TEXT NOT NULL,
     sorties_json TEXT NOT NULL
 ) STRICT;
-CREATE INDEX idx_checkpoints_mission ON checkpoints (mission_id, timestamp DESC, seq DESC);
+-- The newest is the one with the highest seq: a clock can be stepped back, the log cannot.
+CREATE INDEX idx_checkpoints_mission ON checkpoints (mission_id, seq DESC);
 CREATE INDEX idx_checkpoints_trigger ON checkpoints (trigger);
-CREATE INDEX idx_checkpoints_timestamp ON checkpoints (timestamp DESC, seq DESC);
+CREATE INDEX idx_checkpoints_timestamp ON checkpoints (timestamp);
+CREATE INDEX idx_checkpoints_seq ON checkpoints (seq DESC);
 -- Counting reads this; a row of the table is a page or more.
 CREATE INDEX idx_checkpoints_live ON checkpoints (mission_id, trigger) WHERE deleted_at IS NULL;
 -- The row is the outbox: what still needs a file written, or a file removed.

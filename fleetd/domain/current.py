@@ -1,0 +1,61 @@
+"""Which mission a directory belongs to; must not change anything."""
+
+import os.path
+
+from ..wire.errors import InvalidState
+from ..wire.requests import MissionCurrent
+from ..wire.requests.mission import CurrentMission
+from .context import Context
+from .records import mission_of
+from .registry import handler
+from .tx import Row, Tx
+
+
+@handler
+def current(tx: Tx, request: MissionCurrent, ctx: Context) -> CurrentMission:
+    """Return the mission that a directory belongs to."""
+    row = current_row(tx, request.cwd)
+    return CurrentMission(mission=mission_of(row) if row else None)
+
+
+def current_row(tx: Tx, cwd: str | None) -> Row | None:
+    """Find the current mission (source: behaviour, Missions and progress).
+
+    The mission in progress whose project directory contains ``cwd``, the most recently active
+    first; else the only one in progress; else None. Raises InvalidState when several are in
+    progress and none is this directory's.
+    """
+    rows = tx.all(
+        "SELECT * FROM missions WHERE status = 'in_progress'"
+        " ORDER BY last_activity_seq DESC, created_at DESC"
+    )
+    if cwd is not None:
+        for row in rows:
+            if row["project_dir"] and _contains(row["project_dir"], cwd):
+                return row
+    if len(rows) > 1:
+        raise InvalidState(
+            f"{len(rows)} missions are in progress and none belongs to this directory: "
+            + ", ".join(f"{row['id']} ({row['title']})" for row in rows[:5])
+            + (", ..." if len(rows) > 5 else "")
+            + ".",
+            hint="Use --mission <id> to specify.",
+            candidates=[{"id": row["id"], "title": row["title"]} for row in rows[:20]],
+        )
+    return rows[0] if rows else None
+
+
+def of_directory(tx: Tx, cwd: str | None) -> str | None:
+    """Return the mission in progress whose project directory contains ``cwd``."""
+    if cwd is None:
+        return None
+    rows = tx.all(
+        "SELECT id, project_dir FROM missions WHERE status = 'in_progress'"
+        " AND project_dir IS NOT NULL ORDER BY last_activity_seq DESC"
+    )
+    return next((row["id"] for row in rows if _contains(row["project_dir"], cwd)), None)
+
+
+def _contains(directory: str, path: str) -> bool:
+    path = os.path.normpath(path)
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
