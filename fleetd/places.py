@@ -6,11 +6,15 @@ Git is asked without taking locks and without running what a repository's own se
 import os
 import re
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
 import msgspec
 import trio
+
+from .wire.errors import Unavailable
 
 _GIT = (
     "git",
@@ -59,7 +63,18 @@ async def project_key(path: str) -> str:
     """Return a lock key that all worktrees of a repository share; the path where there is none.
 
     The key names the repository (its remote, else its common directory) and the path inside it.
+    Raises Unavailable when Git is too slow to say: by another key two could hold one file.
     """
+    try:
+        return await _project_key(path)
+    except _Slow:
+        raise Unavailable(
+            f"Git did not say in {GIT_SECONDS} s which repository {path} belongs to.",
+            hint="Try again; a mission without lock_scope project needs no Git for its locks.",
+        ) from None
+
+
+async def _project_key(path: str) -> str:
     # The file's directory may still have to be made; Git answers for one that is there.
     folder = next(parent for parent in Path(path).parents if parent.is_dir())
     top = await _git(folder, "rev-parse", "--show-toplevel")
@@ -82,11 +97,15 @@ async def repository(directory: str | None) -> tuple[str, ...]:
     """
     if directory is None:
         return ()
-    place = Path(directory)
-    harmless = await _without_filters(place)
-    status = await _git(
-        place, *harmless, "status", "--porcelain=v1", "--branch", "--ignore-submodules=all"
-    )
+    try:
+        return await _repository(Path(directory))
+    except _Slow:
+        return ()
+
+
+async def _repository(place: Path) -> tuple[str, ...]:
+    look = ("status", "--porcelain=v1", "--branch", "--ignore-submodules=all")
+    status = await _git(place, *look, settings=await _without_filters(place))
     if status is None:
         return ()
     lines = status.splitlines()
@@ -100,20 +119,28 @@ async def repository(directory: str | None) -> tuple[str, ...]:
     return tuple(facts)
 
 
-async def _without_filters(directory: Path) -> list[str]:
-    """Return the options that keep Git from running the content filters a repository names."""
-    named = await _git(directory, "config", "--name-only", "--get-regexp", r"^filter\.")
-    keys = dict.fromkeys((named or "").splitlines())
-    off = [f"{key}={'false' if key.endswith('.required') else ''}" for key in keys]
-    return [option for setting in off for option in ("-c", setting)]
+async def _without_filters(directory: Path) -> dict[str, str]:
+    """Return the settings that keep Git from running the content filters a repository names."""
+    named = await _git(directory, "config", "--null", "--name-only", "--get-regexp", r"^filter\.")
+    keys = dict.fromkeys(key for key in (named or "").split("\0") if key)
+    return {key: "false" if key.endswith(".required") else "" for key in keys}
 
 
-async def _git(directory: Path, *arguments: str) -> str | None:
-    """Return what Git prints, None when it fails or takes too long.
+class _Slow(Exception):
+    """Git did not answer in time."""
 
-    Options of Git itself may stand before its command.
+
+async def _git(
+    directory: Path, *arguments: str, settings: Mapping[str, str] = MappingProxyType({})
+) -> str | None:
+    """Return what Git prints, None when it fails; raises _Slow when it takes too long.
+
+    Settings go by environment: a name may hold any character there, also an equals sign.
     """
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    env["GIT_CONFIG_COUNT"] = str(len(settings))
+    for number, (key, value) in enumerate(settings.items()):
+        env |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
     with trio.move_on_after(GIT_SECONDS):
         try:
             done = await trio.run_process(
@@ -123,9 +150,16 @@ async def _git(directory: Path, *arguments: str) -> str | None:
                 stdin=subprocess.DEVNULL,
                 check=False,
                 env=env,
+                deliver_cancel=_kill,
             )
         except OSError:
             return None
-        if done.returncode == 0:
-            return done.stdout.decode("utf-8", "replace").rstrip("\n")
-    return None
+        if done.returncode != 0:
+            return None
+        return done.stdout.decode("utf-8", "replace").rstrip("\n")
+    raise _Slow
+
+
+async def _kill(process: trio.Process) -> None:
+    """End a Git that is too slow at once: it only reads."""
+    process.kill()

@@ -104,7 +104,13 @@ def checkpoint_rows(tx: Tx, request: CheckpointRows, ctx: Context) -> Outbox:
 def backup(tx: Tx, request: BackupGet, ctx: Context) -> Backup:
     """Return what the file of a checkpoint must hold; raises NotFound when the row is gone."""
     row = find(tx, "checkpoint", request.checkpoint_id)
-    newest = checkpoints.latest_row(tx, row["mission_id"])
+    # latest.json must not name a file that is not there: the newest whose file is, or will be now.
+    newest = tx.one(
+        "SELECT id FROM checkpoints WHERE mission_id = :mission AND deleted_at IS NULL"
+        " AND undo = 0 AND (backed_up_at IS NOT NULL OR id = :id) ORDER BY seq DESC LIMIT 1",
+        mission=row["mission_id"],
+        id=row["id"],
+    )
     gone = row["deleted_at"] is not None
     return Backup(
         checkpoint=None if gone else from_row(row),

@@ -155,5 +155,9 @@ def run_reads(connection: apsw.Connection, jobs: list[Job]) -> None:
                     connection.execute("ROLLBACK")
         except FleetError as error:
             job.fail(error)
+        except apsw.IOError as error:
+            # Unlike a failed write it leaves nothing in doubt: the daemon goes on.
+            text = f"The database could not be read ({error})."
+            job.fail(Storage(text, hint="Look at the disk; then try again."))
         except Exception as error:  # noqa: BLE001 - it reaches the caller, who logs it
             job.fail(translate(error))

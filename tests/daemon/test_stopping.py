@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-
 REPLIES = 20
 
 

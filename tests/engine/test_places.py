@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fleetd import places
-from fleetd.wire.errors import InvalidParams, LockConflict
+from fleetd.wire.errors import InvalidParams, LockConflict, Unavailable
 from fleetd.wire.requests import LockAcquire, LockCheck, MissionCreate, MissionStart
 from tests.fleet import Fleet
 
@@ -142,6 +142,14 @@ async def test_no_program_that_a_repository_names_is_run(repository: Path, tmp_p
     hook.parent.mkdir(exist_ok=True)
     hook.write_bytes(trap.read_bytes())
     hook.chmod(0o755)
+    for name in ("plain", "a=b"):
+        git(repository, "config", f"filter.{name}.clean", f"{trap}; cat")
+        git(repository, "config", f"filter.{name}.process", str(trap))
+        git(repository, "config", f"filter.{name}.required", "true")
+    (repository / ".git" / "info").mkdir(exist_ok=True)
+    (repository / ".git" / "info" / "attributes").write_text("*.py filter=plain\n*.md filter=a=b\n")
+    git(repository, "config", "log.showSignature", "true")
+    git(repository, "config", "gpg.program", str(trap))
     (repository / "src" / "a.py").write_text("a = 3\n")
     assert "Changed:  M src/a.py" in await places.repository(str(repository))
     await places.project_key(str(repository / "src" / "a.py"))
@@ -158,6 +166,9 @@ async def test_git_that_does_not_answer_is_not_waited_for(
     monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
     monkeypatch.setattr(places, "GIT_SECONDS", 0.05)
     assert await places.repository(str(repository)) == ()
+    # Another key than the right one would let two agents hold one file.
+    with pytest.raises(Unavailable, match="Git did not say"):
+        await places.project_key(str(repository / "src" / "a.py"))
 
 
 async def scoped(fleet: Fleet, directory: Path, scope: str) -> str:
