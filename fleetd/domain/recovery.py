@@ -59,6 +59,7 @@ def _restore(tx: Tx, request: RecoveryRestore, ctx: Context) -> RestoreResult:
         sorties=restore_sorties(case), locks=restore_locks(case), messages=restore_mail(case)
     )
     progress = rearm(tx, case.mission_id)
+    _become_newest(case)
     tx.run(
         "UPDATE checkpoints SET consumed_at = :now WHERE id = :id", now=ctx.now, id=checkpoint.id
     )
@@ -96,9 +97,10 @@ def _reopen(case: Case, mission: Row) -> None:
 
 
 def _end_again(case: Case) -> None:
-    """Put back the end of a mission whose rewinding is undone."""
+    """Put back the end of a mission whose rewinding is undone: its checkpoint has to be named."""
     known = case.checkpoint.mission
-    if case.checkpoint.undo and known and known.status in _FINISHED and not case.narrow:
+    named = case.request.checkpoint_id is not None
+    if named and known and known.status in _FINISHED and not case.narrow:
         case.tx.run(
             "UPDATE missions SET status = :status, completed_at = :at, updated_at = :now"
             " WHERE id = :id",
@@ -147,6 +149,26 @@ def _keep_undo(case: Case, mission: Row) -> str | None:
         spare=case.checkpoint.id,
     )
     return checkpoints.take(case.tx, case.ctx, mission["id"], reason, state).id
+
+
+def _become_newest(case: Case) -> None:
+    """Take a checkpoint of what an older one restored.
+
+    Otherwise the next recovery would go forward again, to the newer one that was just left.
+    """
+    newest = checkpoints.latest_row(case.tx, case.mission_id)
+    if case.checkpoint.undo or newest is None or newest["id"] == case.checkpoint.id:
+        return
+    state = capture(case.tx, case.ctx, find(case.tx, "mission", case.mission_id))
+    if state.digest() == newest["state_digest"]:
+        return
+    reason = Reason(
+        trigger="compaction",
+        details=f"Recovered from {case.checkpoint.id}",
+        created_by=case.request.requested_by,
+        spare=case.checkpoint.id,
+    )
+    checkpoints.take(case.tx, case.ctx, case.mission_id, reason, state)
 
 
 def _record(case: Case, undo_id: str | None) -> str:
