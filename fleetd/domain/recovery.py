@@ -12,9 +12,7 @@ from ..wire.model import Recovery, Restored, RestoreResult
 from ..wire.requests import RecoveryContextGet, RecoveryList, RecoveryRestore
 from ..wire.requests.recovery import Briefing, RecoveryPage
 from . import briefs, checkpoints, takeover
-from .capture import capture
 from .case import Case, Ledger, check, refuse_strangers
-from .checkpoints import Reason
 from .choosing import choose
 from .content import from_row
 from .context import Context
@@ -29,9 +27,8 @@ from .remembering import part_of, remember
 from .restore_locks import restore_locks
 from .restore_mail import restore_mail
 from .restore_sorties import restore_sorties
+from .reversal import become_newest, done_before, keep_undo, reopen
 from .tx import Row, Tx
-
-_FINISHED = ("completed", "failed", "cancelled")
 
 
 @handler
@@ -50,125 +47,22 @@ def _restore(tx: Tx, request: RecoveryRestore, ctx: Context) -> RestoreResult:
     case = Case(tx=tx, ctx=ctx, request=request, checkpoint=checkpoint, ledger=ledger)
     mission = find(tx, "mission", case.mission_id)
     refuse_strangers(case)
-    _reopen(case, mission)
+    reopen(case, mission)
     takeover.note_dead(tx, ctx, case.mission_id, request.take_over_from)
-    case = msgspec.structs.replace(case, repeated=_done_before(case, mission))
-    undo_id = _keep_undo(case, mission)
+    case = msgspec.structs.replace(case, repeated=done_before(case, mission))
+    undo_id = keep_undo(case, mission)
     takeover.hand_over(case)
     restored = Restored(
         sorties=restore_sorties(case), locks=restore_locks(case), messages=restore_mail(case)
     )
     progress = rearm(tx, case.mission_id)
-    _become_newest(case)
+    become_newest(case)
     tx.run(
         "UPDATE checkpoints SET consumed_at = :now WHERE id = :id", now=ctx.now, id=checkpoint.id
     )
     recovery_id = _record(case, undo_id)
     _announce(case, recovery_id, restored, progress)
     return _result(case, recovery_id, undo_id, restored)
-
-
-def _reopen(case: Case, mission: Row) -> None:
-    """Refuse a finished mission; with ``rewind`` it goes on from the checkpoint."""
-    if mission["status"] not in _FINISHED:
-        _end_again(case)
-        return
-    if case.narrow:
-        raise InvalidState(
-            f"Mission {mission['id']} is {mission['status']}; one agent cannot reopen it.",
-            hint="Restore the whole mission: --scope mission --rewind.",
-            status=mission["status"],
-        )
-    if not case.request.rewind:
-        raise InvalidState(
-            f"Mission {mission['id']} was {mission['status']} at {mission['completed_at']}.",
-            hint="To go back to the checkpoint all the same, add --rewind.",
-            status=mission["status"],
-        )
-    known = case.checkpoint.mission
-    then = known.status if known else "in_progress"
-    case.tx.run(
-        "UPDATE missions SET status = :status, completed_at = NULL, updated_at = :now,"
-        " started_at = coalesce(started_at, :now) WHERE id = :id",
-        status="in_progress" if then in _FINISHED else then,
-        now=case.ctx.now,
-        id=mission["id"],
-    )
-
-
-def _end_again(case: Case) -> None:
-    """Put back the end of a mission whose rewinding is undone: its checkpoint has to be named."""
-    known = case.checkpoint.mission
-    named = case.request.checkpoint_id is not None
-    if named and known and known.status in _FINISHED and not case.narrow:
-        case.tx.run(
-            "UPDATE missions SET status = :status, completed_at = :at, updated_at = :now"
-            " WHERE id = :id",
-            status=known.status,
-            at=case.checkpoint.timestamp,
-            now=case.ctx.now,
-            id=case.mission_id,
-        )
-
-
-def _done_before(case: Case, mission: Row) -> bool:
-    """Whether the same was done just now; the second of two at once is told who was first."""
-    last = case.tx.one(
-        "SELECT * FROM recoveries WHERE mission_id = :id ORDER BY seq DESC LIMIT 1",
-        id=mission["id"],
-    )
-    if last is None or last["checkpoint_id"] != case.checkpoint.id:
-        return False
-    if mission["last_activity_seq"] > last["seq"]:
-        return False
-    who = last["agent_id"] or last["requested_by"]
-    case.ledger.warnings.append(
-        f"Already recovered from {case.checkpoint.id} by {who} at {last['created_at']} "
-        f"({last['id']}); nothing has happened since"
-    )
-    return True
-
-
-def _keep_undo(case: Case, mission: Row) -> str | None:
-    """Return the checkpoint that would undo the recovery; one that equals it need not be taken.
-
-    None when what is there equals what is restored: there is nothing to undo.
-    """
-    state = capture(case.tx, case.ctx, mission)
-    digest = state.digest()
-    if checkpoints.find_row(case.tx, case.checkpoint.id)["state_digest"] == digest:
-        return None
-    newest = checkpoints.latest_row(case.tx, mission["id"], undo=True)
-    if newest and newest["state_digest"] == digest:
-        return str(newest["id"])
-    reason = Reason(
-        trigger="compaction",
-        details=f"Before recovery from {case.checkpoint.id}",
-        created_by=case.request.requested_by,
-        undo=True,
-        spare=case.checkpoint.id,
-    )
-    return checkpoints.take(case.tx, case.ctx, mission["id"], reason, state).id
-
-
-def _become_newest(case: Case) -> None:
-    """Take a checkpoint of what an older one restored.
-
-    Otherwise the next recovery would go forward again, to the newer one that was just left.
-    """
-    newest = checkpoints.latest_row(case.tx, case.mission_id)
-    if case.checkpoint.undo or newest is None or newest["id"] == case.checkpoint.id:
-        return
-    state = capture(case.tx, case.ctx, find(case.tx, "mission", case.mission_id))
-    if state.digest() == newest["state_digest"]:
-        return
-    reason = Reason(
-        trigger="compaction",
-        details=f"Recovered from {case.checkpoint.id}",
-        created_by=case.request.requested_by,
-        spare=case.checkpoint.id,
-    )
-    checkpoints.take(case.tx, case.ctx, case.mission_id, reason, state)
 
 
 def _record(case: Case, undo_id: str | None) -> str:

@@ -1,0 +1,117 @@
+"""Going back and being able to go forward again: ended missions, undo, repetition, the newest.
+
+One part of recovery; must not restore anything itself.
+"""
+
+from ..wire.errors import InvalidState
+from . import checkpoints
+from .capture import capture
+from .case import Case
+from .checkpoints import Reason
+from .ids import find
+from .tx import Row
+
+_FINISHED = ("completed", "failed", "cancelled")
+
+
+def reopen(case: Case, mission: Row) -> None:
+    """Refuse a finished mission; with ``rewind`` it goes on from the checkpoint."""
+    if mission["status"] not in _FINISHED:
+        _end_again(case)
+        return
+    if case.narrow:
+        raise InvalidState(
+            f"Mission {mission['id']} is {mission['status']}; one agent cannot reopen it.",
+            hint="Restore the whole mission: --scope mission --rewind.",
+            status=mission["status"],
+        )
+    if not case.request.rewind:
+        raise InvalidState(
+            f"Mission {mission['id']} was {mission['status']} at {mission['completed_at']}.",
+            hint="To go back to the checkpoint all the same, add --rewind.",
+            status=mission["status"],
+        )
+    known = case.checkpoint.mission
+    then = known.status if known else "in_progress"
+    case.tx.run(
+        "UPDATE missions SET status = :status, completed_at = NULL, updated_at = :now,"
+        " started_at = coalesce(started_at, :now) WHERE id = :id",
+        status="in_progress" if then in _FINISHED else then,
+        now=case.ctx.now,
+        id=mission["id"],
+    )
+
+
+def _end_again(case: Case) -> None:
+    """Put back the end of a mission whose rewinding is undone: its checkpoint has to be named."""
+    known = case.checkpoint.mission
+    named = case.request.checkpoint_id is not None
+    if named and known and known.status in _FINISHED and not case.narrow:
+        case.tx.run(
+            "UPDATE missions SET status = :status, completed_at = :at, updated_at = :now"
+            " WHERE id = :id",
+            status=known.status,
+            at=case.checkpoint.timestamp,
+            now=case.ctx.now,
+            id=case.mission_id,
+        )
+
+
+def done_before(case: Case, mission: Row) -> bool:
+    """Whether the same was done just now; the second of two at once is told who was first."""
+    last = case.tx.one(
+        "SELECT * FROM recoveries WHERE mission_id = :id ORDER BY seq DESC LIMIT 1",
+        id=mission["id"],
+    )
+    if last is None or last["checkpoint_id"] != case.checkpoint.id:
+        return False
+    if mission["last_activity_seq"] > last["seq"]:
+        return False
+    who = last["agent_id"] or last["requested_by"]
+    case.ledger.warnings.append(
+        f"Already recovered from {case.checkpoint.id} by {who} at {last['created_at']} "
+        f"({last['id']}); nothing has happened since"
+    )
+    return True
+
+
+def keep_undo(case: Case, mission: Row) -> str | None:
+    """Return the checkpoint that would undo the recovery; one that equals it need not be taken.
+
+    None when what is there equals what is restored: there is nothing to undo.
+    """
+    state = capture(case.tx, case.ctx, mission)
+    digest = state.digest()
+    if checkpoints.find_row(case.tx, case.checkpoint.id)["state_digest"] == digest:
+        return None
+    newest = checkpoints.latest_row(case.tx, mission["id"], undo=True)
+    if newest and newest["state_digest"] == digest:
+        return str(newest["id"])
+    reason = Reason(
+        trigger="compaction",
+        details=f"Before recovery from {case.checkpoint.id}",
+        created_by=case.request.requested_by,
+        undo=True,
+        spare=case.checkpoint.id,
+    )
+    return checkpoints.take(case.tx, case.ctx, mission["id"], reason, state).id
+
+
+def become_newest(case: Case) -> None:
+    """Take a checkpoint of what an older one restored.
+
+    Otherwise the next recovery would go forward again, to the newer one that was just left.
+    """
+    newest = checkpoints.latest_row(case.tx, case.mission_id)
+    if case.checkpoint.undo or newest is None or newest["id"] == case.checkpoint.id:
+        return
+    state = capture(case.tx, case.ctx, find(case.tx, "mission", case.mission_id))
+    if state.digest() == newest["state_digest"]:
+        return
+    reason = Reason(
+        trigger="compaction",
+        details=f"Recovered from {case.checkpoint.id}",
+        created_by=case.request.requested_by,
+        spare=case.checkpoint.id,
+    )
+    checkpoints.take(case.tx, case.ctx, case.mission_id, reason, state)
