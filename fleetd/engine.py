@@ -71,7 +71,7 @@ class Engine:
         self.started_ms = clock()
         self.closing = False
         self._new_id = new_id
-        self._remembering = trio.Lock()
+        self._under_way: dict[tuple[str, str], trio.Event] = {}
 
     def stop_waiting(self) -> None:
         """Let everybody who waits for something know that the daemon ends."""
@@ -116,11 +116,17 @@ class Engine:
             raise
 
     async def remembered(self, request: Mutation[R], work: Callable[[], Awaitable[R]]) -> R:
-        """Do a piece of work that is no single transaction once per idempotency key."""
+        """Do a piece of work that is no single transaction once per idempotency key.
+
+        A second call under the same key waits for the first one's result; other keys do not wait.
+        """
         if request.idempotency_key is None:
             return await work()
-        # One at a time: a second call with the same key waits for the first one's result.
-        async with self._remembering:
+        name = (request.method, request.idempotency_key)
+        while (earlier := self._under_way.get(name)) is not None:
+            await earlier.wait()
+        done = self._under_way[name] = trio.Event()
+        try:
             known = await self.recalled(request)
             if known is not None:
                 return known
@@ -128,6 +134,9 @@ class Engine:
             ctx = self._context(DAEMON, Facts())
             await self.store.write(lambda tx: remember(tx, ctx, request, result))
             return result
+        finally:
+            del self._under_way[name]
+            done.set()
 
     async def recalled(self, request: Mutation[R]) -> R | None:
         """Return what a request under this key was answered before, None for a new one.

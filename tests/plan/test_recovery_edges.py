@@ -164,6 +164,31 @@ async def test_a_lock_that_was_waited_for_is_granted_once_per_key(fleet, autojum
     assert await fleet.locks() == []
 
 
+async def test_those_who_wait_under_keys_of_their_own_do_not_wait_for_each_other(
+    fleet, autojump_clock
+):
+    fleet.clock.follow_trio()
+    for file in ("/tmp/one.py", "/tmp/two.py"):
+        await fleet.do(LockAcquire(file, "spec-1", timeout_ms=30_000))
+    granted = []
+
+    async def wait(file, agent, wait_ms):
+        request = LockAcquire(file, agent, wait_ms=wait_ms, idempotency_key=agent)
+        granted.append((await fleet.do(request)).held_by)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait, "/tmp/one.py", "spec-2", 600_000)
+        await trio.sleep(1)
+        nursery.start_soon(wait, "/tmp/two.py", "spec-3", 600_000)
+        await trio.sleep(1)
+        (two,) = [lock for lock in await fleet.locks() if lock.file == "/tmp/two.py"]
+        await fleet.do(LockRelease(two.id, "spec-1"))
+        await trio.sleep(1)
+        assert granted == ["spec-3"]
+
+    assert granted == ["spec-3", "spec-2"]
+
+
 async def test_the_second_of_two_recoveries_leaves_the_first_ones_tokens_good(fleet):
     mission = await fleet.mission(1)
     await fleet.lock(mission, "/tmp/mine.py", "spec-1")
