@@ -9,7 +9,7 @@ import msgspec
 from . import __version__
 from .wire.base import Request, positional_fields, result_type
 from .wire.errors import KINDS
-from .wire.requests import METHODS
+from .wire.methods import METHODS
 from .wire.requests.system import OpenRpc
 
 OPENRPC_VERSION = "1.3.2"

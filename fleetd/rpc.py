@@ -18,7 +18,7 @@ from . import params
 from .envelope import Element, Id, Message, Refused, shown
 from .wire.base import Request
 from .wire.errors import FleetError, Internal, InvalidParams, MethodNotFound, from_wire
-from .wire.requests import METHODS
+from .wire.methods import METHODS
 
 with warnings.catch_warnings():
     # The library reads its schema with a call that newer Pythons deprecate.

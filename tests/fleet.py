@@ -17,24 +17,14 @@ from fleetd.engine import Engine, random_id
 from fleetd.service import open_engine
 from fleetd.wire.base import Request
 from fleetd.wire.model import Checkpoint, Event, Lock, Message, Mission, RestoreResult, Sortie
-from fleetd.wire.requests import (
-    AgentRegister,
-    CheckpointCreate,
-    CheckpointList,
-    EventList,
-    LockAcquire,
-    LockList,
-    MessageSend,
-    MissionCreate,
-    MissionGet,
-    MissionStart,
-    RecoveryRestore,
-    SortieComplete,
-    SortieList,
-    SortieProgress,
-    SortieStart,
-)
-from fleetd.wire.requests.mission import NewSortie
+from fleetd.wire.requests.agent import AgentRegister
+from fleetd.wire.requests.checkpoint import CheckpointCreate, CheckpointList
+from fleetd.wire.requests.event import EventList
+from fleetd.wire.requests.lock import LockAcquire, LockList
+from fleetd.wire.requests.message import MessageSend
+from fleetd.wire.requests.mission import MissionCreate, MissionGet, MissionStart, NewSortie
+from fleetd.wire.requests.recovery import RecoveryRestore
+from fleetd.wire.requests.sortie import SortieComplete, SortieList, SortieProgress, SortieStart
 from fleetd.wire.times import iso, to_ms
 
 R = TypeVar("R")

@@ -1,8 +1,8 @@
 """Which missions have fallen silent; must not act on it."""
 
 from ..wire.model import RecoveryCandidate
-from ..wire.requests import RecoveryDetect
 from ..wire.requests.agent import Detection
+from ..wire.requests.recovery import RecoveryDetect
 from ..wire.times import to_ms
 from .checkpoints import latest_row
 from .context import Context

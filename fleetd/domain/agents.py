@@ -5,15 +5,16 @@ import msgspec
 from ..wire.events import AgentDeregistered, AgentLost, AgentNoted, AgentRegistered
 from ..wire.model import Agent
 from ..wire.model import AgentNote as Note
-from ..wire.requests import (
+from ..wire.requests.agent import (
     AgentDeregister,
     AgentGet,
     AgentHeartbeat,
     AgentList,
     AgentNote,
+    AgentPage,
     AgentRegister,
+    Registration,
 )
-from ..wire.requests.agent import AgentPage, Registration
 from .activity import detect
 from .context import Context
 from .current import of_directory

@@ -4,7 +4,7 @@ import msgspec
 
 from ..wire.errors import InvalidParams
 from ..wire.model import Change, Checkpoint, Kept
-from ..wire.requests import RecoveryRestore
+from ..wire.requests.recovery import RecoveryRestore
 from .context import Context
 from .ids import missing
 from .tx import Tx

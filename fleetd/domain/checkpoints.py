@@ -8,13 +8,14 @@ import msgspec
 from ..wire.errors import InvalidParams, InvalidState, NotFound
 from ..wire.events import FleetCheckpointed
 from ..wire.model import Checkpoint, CheckpointContent
-from ..wire.requests import (
+from ..wire.requests.checkpoint import (
     CheckpointCreate,
     CheckpointGet,
     CheckpointLatest,
     CheckpointList,
+    CheckpointPage,
+    DeclaredContext,
 )
-from ..wire.requests.checkpoint import CheckpointPage, DeclaredContext
 from ..wire.types import Trigger
 from .bounds import LIVE, bounded, make_room
 from .briefing import derive

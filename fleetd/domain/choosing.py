@@ -2,7 +2,7 @@
 
 from ..wire.errors import Corrupt, InvalidParams, InvalidState
 from ..wire.model import Checkpoint
-from ..wire.requests import RecoveryRestore
+from ..wire.requests.recovery import RecoveryRestore
 from . import checkpoints
 from .activity import detect
 from .bounds import LIVE

@@ -3,8 +3,7 @@
 import os.path
 
 from ..wire.errors import InvalidState
-from ..wire.requests import MissionCurrent
-from ..wire.requests.mission import CurrentMission
+from ..wire.requests.mission import CurrentMission, MissionCurrent
 from .context import Context
 from .records import mission_of
 from .registry import handler

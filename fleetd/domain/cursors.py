@@ -1,8 +1,7 @@
 """How far each consumer has read each stream; must not read the events themselves."""
 
 from ..wire.errors import InvalidParams, InvalidState
-from ..wire.requests import CursorAdvance, CursorGet
-from ..wire.requests.event import CursorPosition
+from ..wire.requests.event import CursorAdvance, CursorGet, CursorPosition
 from .context import Context
 from .events import epoch, position
 from .registry import handler

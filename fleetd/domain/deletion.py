@@ -2,8 +2,8 @@
 
 from ..wire.errors import InvalidState, Storage
 from ..wire.events import CheckpointDeleted, MissionDeleted
-from ..wire.requests import CheckpointDelete, MissionDelete
-from ..wire.requests.mission import Deleted
+from ..wire.requests.checkpoint import CheckpointDelete
+from ..wire.requests.mission import Deleted, MissionDelete
 from . import bounds, checkpoints, leases
 from .context import Context
 from .events import emit

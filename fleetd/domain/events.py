@@ -14,8 +14,7 @@ from ..wire.events import (
     payload_data,
 )
 from ..wire.model import Event
-from ..wire.requests import EventAppend, EventList, EventSubscribe
-from ..wire.requests.event import EventPage, Subscription
+from ..wire.requests.event import EventAppend, EventList, EventPage, EventSubscribe, Subscription
 from .context import Context
 from .ids import find
 from .registry import handler

@@ -5,8 +5,7 @@ import msgspec
 from ..wire.base import Mutation
 from ..wire.events import ErrorReported, MessageFailed
 from ..wire.model import SourceDetail
-from ..wire.requests import ErrorReport
-from ..wire.requests.checkpoint import ErrorCheckpoint
+from ..wire.requests.checkpoint import ErrorCheckpoint, ErrorReport
 from ..wire.times import to_ms
 from .bounds import LIVE
 from .capture import State, capture

@@ -7,7 +7,7 @@ Paths come in as facts: rules do not look at the file system.
 from ..wire.errors import LockConflict
 from ..wire.events import LockAcquired, LockExpired, LockForceReleased, LockReleased, LockRenewed
 from ..wire.model import Record
-from ..wire.requests import LockAcquire
+from ..wire.requests.lock import LockAcquire
 from .context import Context
 from .current import of_directory
 from .events import emit

@@ -2,7 +2,7 @@
 
 from ..wire.base import Mutation, Query
 from ..wire.model import Lock, Record
-from ..wire.requests import LockAcquire
+from ..wire.requests.lock import LockAcquire
 from . import leases
 from .context import Context
 from .ids import find

@@ -4,15 +4,16 @@ import msgspec
 
 from ..wire.errors import InvalidState
 from ..wire.model import Lock
-from ..wire.requests import (
+from ..wire.requests.lock import (
     LockAcquire,
     LockCheck,
     LockForceRelease,
     LockList,
+    LockPage,
     LockRelease,
     LockRenew,
+    Validity,
 )
-from ..wire.requests.lock import LockPage, Validity
 from . import leases
 from .context import Context
 from .ids import find

@@ -5,8 +5,14 @@ import msgspec
 from ..wire.errors import InvalidState, NotFound
 from ..wire.events import MessageAcked, MessageDelivered, MessageRequeued, MessageSent
 from ..wire.model import Message
-from ..wire.requests import MessageAck, MessageInbox, MessageList, MessageRequeue, MessageSend
-from ..wire.requests.message import MessagePage
+from ..wire.requests.message import (
+    MessageAck,
+    MessageInbox,
+    MessageList,
+    MessagePage,
+    MessageRequeue,
+    MessageSend,
+)
 from .context import Context
 from .events import emit
 from .failures import DeliveryFailed

@@ -15,17 +15,17 @@ from ..wire.events import (
     Payload,
 )
 from ..wire.model import Mission
-from ..wire.requests import (
+from ..wire.requests.mission import (
     MissionCancel,
     MissionComplete,
     MissionCreate,
     MissionFail,
     MissionGet,
     MissionList,
+    MissionPage,
     MissionStart,
     MissionUpdate,
 )
-from ..wire.requests.mission import MissionPage
 from . import checkpoints, sorties
 from .bounds import COMPLETED
 from .context import Context

@@ -5,8 +5,7 @@ of an unfinished mission, an unused checkpoint of a mission that waits for recov
 """
 
 from ..wire.events import CheckpointsPruned
-from ..wire.requests import CheckpointPrune
-from ..wire.requests.checkpoint import Pruned, PrunedCheckpoint
+from ..wire.requests.checkpoint import CheckpointPrune, Pruned, PrunedCheckpoint
 from .activity import detect
 from .bounds import COMPLETED, LIVE, mark_deleted
 from .context import Context

@@ -9,8 +9,13 @@ import msgspec
 from ..wire.errors import InvalidState
 from ..wire.events import FleetRecovered, RecoveryBriefed
 from ..wire.model import Recovery, Restored, RestoreResult
-from ..wire.requests import RecoveryContextGet, RecoveryList, RecoveryRestore
-from ..wire.requests.recovery import Briefing, RecoveryPage
+from ..wire.requests.recovery import (
+    Briefing,
+    RecoveryContextGet,
+    RecoveryList,
+    RecoveryPage,
+    RecoveryRestore,
+)
 from . import briefs, checkpoints, takeover
 from .case import Case, Ledger, check, refuse_strangers
 from .choosing import choose

@@ -15,7 +15,7 @@ from ..wire.events import (
     SortieUnblocked,
 )
 from ..wire.model import Sortie
-from ..wire.requests import (
+from ..wire.requests.sortie import (
     SortieBlock,
     SortieComplete,
     SortieFail,

@@ -5,9 +5,15 @@ import msgspec
 from ..wire.errors import InvalidState
 from ..wire.events import SortieAssigned, SortieCreated, SortieRemoved
 from ..wire.model import Sortie
-from ..wire.requests import SortieAssign, SortieCreate, SortieGet, SortieList, SortieRemove
 from ..wire.requests.mission import Deleted, NewSortie
-from ..wire.requests.sortie import SortiePage
+from ..wire.requests.sortie import (
+    SortieAssign,
+    SortieCreate,
+    SortieGet,
+    SortieList,
+    SortiePage,
+    SortieRemove,
+)
 from .context import Context
 from .events import emit
 from .ids import find, fresh_id

@@ -4,8 +4,7 @@ from .. import processes
 from ..domain.context import Caller, Facts
 from ..engine import Engine, operation
 from ..wire.errors import InvalidParams
-from ..wire.requests import AgentRegister
-from ..wire.requests.agent import Registration
+from ..wire.requests.agent import AgentRegister, Registration
 
 
 @operation

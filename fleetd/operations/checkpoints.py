@@ -12,16 +12,15 @@ from ..engine import Engine, operation
 from ..store.backups import BackupFile
 from ..wire.errors import Corrupt, FleetError, InvalidState, NotFound
 from ..wire.model import Checkpoint
-from ..wire.requests import (
+from ..wire.requests.checkpoint import (
     CheckpointCreate,
     CheckpointDelete,
     CheckpointGet,
     CheckpointLatest,
     CheckpointPrune,
-    MissionCurrent,
+    Pruned,
 )
-from ..wire.requests.checkpoint import Pruned
-from ..wire.requests.mission import Deleted
+from ..wire.requests.mission import Deleted, MissionCurrent
 
 log = logging.getLogger("fleetd")
 BACKUP_WAIT_S = 1.0

@@ -9,16 +9,10 @@ from ..domain.lock_queue import LockEnqueue, LockLeaveQueue, LockLook, LockPoll,
 from ..engine import Engine, operation
 from ..wire.errors import InvalidParams, LockConflict, NotFound, Unavailable
 from ..wire.model import Lock
-from ..wire.requests import (
-    AgentGet,
-    ErrorReport,
-    LockAcquire,
-    LockCheck,
-    LockList,
-    LockRelease,
-    MissionGet,
-)
-from ..wire.requests.lock import LockPage, Validity
+from ..wire.requests.agent import AgentGet
+from ..wire.requests.checkpoint import ErrorReport
+from ..wire.requests.lock import LockAcquire, LockCheck, LockList, LockPage, LockRelease, Validity
+from ..wire.requests.mission import MissionGet
 from ..wire.times import to_ms
 
 # A lease may be renewed while somebody waits for its end; then the wait is simply looked at again.

@@ -4,8 +4,8 @@ from ..domain.context import Caller
 from ..domain.copies import CheckpointRows
 from ..engine import Engine, operation
 from ..wire.errors import NotFound
-from ..wire.requests import CheckpointDelete, MissionDelete, MissionGet
-from ..wire.requests.mission import Deleted
+from ..wire.requests.checkpoint import CheckpointDelete
+from ..wire.requests.mission import Deleted, MissionDelete, MissionGet
 
 
 @operation

@@ -13,8 +13,8 @@ from ..engine import Engine, operation
 from ..wire.base import Request
 from ..wire.errors import Corrupt, FleetError, NotFound
 from ..wire.model import RestoreResult
-from ..wire.requests import CheckpointGet, RecoveryContextGet, RecoveryRestore
-from ..wire.requests.recovery import Briefing
+from ..wire.requests.checkpoint import CheckpointGet
+from ..wire.requests.recovery import Briefing, RecoveryContextGet, RecoveryRestore
 from .checkpoints import heal, nowhere
 
 log = logging.getLogger("fleetd")

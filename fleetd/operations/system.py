@@ -13,16 +13,7 @@ from ..store import CopyFailed
 from ..wire.base import PROTOCOL
 from ..wire.errors import Corrupt, Incompatible, InvalidParams, Storage
 from ..wire.model import Finding
-from ..wire.requests import (
-    CheckpointVerify,
-    SystemBackup,
-    SystemConfig,
-    SystemDoctor,
-    SystemHealth,
-    SystemHello,
-    SystemMetrics,
-    SystemStatus,
-)
+from ..wire.requests.checkpoint import CheckpointVerify
 from ..wire.requests.system import (
     BackupResult,
     Check,
@@ -33,6 +24,13 @@ from ..wire.requests.system import (
     Paths,
     Settings,
     Status,
+    SystemBackup,
+    SystemConfig,
+    SystemDoctor,
+    SystemHealth,
+    SystemHello,
+    SystemMetrics,
+    SystemStatus,
 )
 from ..wire.times import iso
 from .verification import verify

@@ -9,7 +9,8 @@ from ..engine import Engine, operation
 from ..store.backups import BackupFile
 from ..wire.errors import FleetError, InvalidState
 from ..wire.model import Checkpoint, Finding
-from ..wire.requests import CheckpointGet, CheckpointVerify, MissionGet
+from ..wire.requests.checkpoint import CheckpointGet, CheckpointVerify
+from ..wire.requests.mission import MissionGet
 from ..wire.requests.system import Findings
 from .checkpoints import read_file
 

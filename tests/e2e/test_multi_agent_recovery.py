@@ -6,19 +6,11 @@ import pytest
 
 from fleetctl.client import Client
 from fleetd.wire.errors import InvalidState
-from fleetd.wire.requests import (
-    AgentRegister,
-    LockAcquire,
-    LockCheck,
-    MessageInbox,
-    MessageSend,
-    MissionCreate,
-    MissionStart,
-    SortieList,
-    SortieProgress,
-    SortieStart,
-)
-from fleetd.wire.requests.mission import NewSortie
+from fleetd.wire.requests.agent import AgentRegister
+from fleetd.wire.requests.lock import LockAcquire, LockCheck
+from fleetd.wire.requests.message import MessageInbox, MessageSend
+from fleetd.wire.requests.mission import MissionCreate, MissionStart, NewSortie
+from fleetd.wire.requests.sortie import SortieList, SortieProgress, SortieStart
 from tests.processes import fleetctl
 
 AGENTS = [f"spec-{n}" for n in range(1, 6)]

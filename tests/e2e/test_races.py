@@ -17,26 +17,14 @@ import pytest
 from fleetctl.client import Client
 from fleetd.wire.base import Request
 from fleetd.wire.errors import FleetError, InvalidState, LockConflict
-from fleetd.wire.requests import (
-    AgentRegister,
-    CheckpointCreate,
-    EventAppend,
-    EventList,
-    LockAcquire,
-    LockList,
-    LockRelease,
-    MessageAck,
-    MessageList,
-    MessageSend,
-    MissionCreate,
-    MissionStart,
-    RecoveryRestore,
-    SortieComplete,
-    SortieGet,
-    SortieList,
-    SortieStart,
-)
-from fleetd.wire.requests.mission import NewSortie
+from fleetd.wire.requests.agent import AgentRegister
+from fleetd.wire.requests.checkpoint import CheckpointCreate
+from fleetd.wire.requests.event import EventAppend, EventList
+from fleetd.wire.requests.lock import LockAcquire, LockList, LockRelease
+from fleetd.wire.requests.message import MessageAck, MessageList, MessageSend
+from fleetd.wire.requests.mission import MissionCreate, MissionStart, NewSortie
+from fleetd.wire.requests.recovery import RecoveryRestore
+from fleetd.wire.requests.sortie import SortieComplete, SortieGet, SortieList, SortieStart
 
 ROUNDS = 20
 AGENTS = ("spec-1", "spec-2")

@@ -8,20 +8,13 @@ import pytest
 
 from fleetctl.client import Client
 from fleetd.wire.errors import FleetError
-from fleetd.wire.requests import (
-    AgentRegister,
-    CheckpointCreate,
-    LockAcquire,
-    MessageSend,
-    MissionCreate,
-    MissionStart,
-    RecoveryRestore,
-    SortieComplete,
-    SortieList,
-    SortieProgress,
-    SortieStart,
-)
-from fleetd.wire.requests.mission import NewSortie
+from fleetd.wire.requests.agent import AgentRegister
+from fleetd.wire.requests.checkpoint import CheckpointCreate
+from fleetd.wire.requests.lock import LockAcquire
+from fleetd.wire.requests.message import MessageSend
+from fleetd.wire.requests.mission import MissionCreate, MissionStart, NewSortie
+from fleetd.wire.requests.recovery import RecoveryRestore
+from fleetd.wire.requests.sortie import SortieComplete, SortieList, SortieProgress, SortieStart
 from tests.processes import fleetctl
 
 # What the daemon finishes after a restart, and what a kill may therefore add.

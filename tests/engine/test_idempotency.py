@@ -11,20 +11,12 @@ from fleetd.engine import DAEMON
 from fleetd.service import open_engine
 from fleetd.wire.base import Mutation
 from fleetd.wire.errors import InvalidParams, LockConflict
-from fleetd.wire.requests import (
-    AgentRegister,
-    CheckpointCreate,
-    CheckpointDelete,
-    CheckpointPrune,
-    LockAcquire,
-    LockRelease,
-    MissionCancel,
-    MissionCreate,
-    MissionDelete,
-    MissionList,
-    RecoveryRestore,
-    SystemBackup,
-)
+from fleetd.wire.requests.agent import AgentRegister
+from fleetd.wire.requests.checkpoint import CheckpointCreate, CheckpointDelete, CheckpointPrune
+from fleetd.wire.requests.lock import LockAcquire, LockRelease
+from fleetd.wire.requests.mission import MissionCancel, MissionCreate, MissionDelete, MissionList
+from fleetd.wire.requests.recovery import RecoveryRestore
+from fleetd.wire.requests.system import SystemBackup
 from tests.fleet import DAY, Fleet, settings
 
 

@@ -9,12 +9,7 @@ from trio.testing import MockClock
 
 from fleetd.wire.errors import LockConflict
 from fleetd.wire.model import Lock
-from fleetd.wire.requests import (
-    LockCheck,
-    LockForceRelease,
-    LockRelease,
-    LockRenew,
-)
+from fleetd.wire.requests.lock import LockCheck, LockForceRelease, LockRelease, LockRenew
 from tests.fleet import Fleet
 
 LEASE_MS, PATIENCE_MS = 10_000, 60_000

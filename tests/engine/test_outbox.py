@@ -14,16 +14,14 @@ from fleetd.domain.copies import BackupWritten
 from fleetd.outbox import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from fleetd.wire.errors import InvalidState, NotFound, Storage
 from fleetd.wire.model import Checkpoint, Mission
-from fleetd.wire.requests import (
+from fleetd.wire.requests.checkpoint import (
     CheckpointDelete,
     CheckpointGet,
     CheckpointPrune,
     CheckpointVerify,
-    MissionCancel,
-    MissionDelete,
-    MissionGet,
-    SystemStatus,
 )
+from fleetd.wire.requests.mission import MissionCancel, MissionDelete, MissionGet
+from fleetd.wire.requests.system import SystemStatus
 from tests.fleet import Fleet, opened
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from fleetd import places
 from fleetd.wire.errors import InvalidParams, LockConflict, Unavailable
-from fleetd.wire.requests import LockAcquire, LockCheck, MissionCreate, MissionStart
+from fleetd.wire.requests.lock import LockAcquire, LockCheck
+from fleetd.wire.requests.mission import MissionCreate, MissionStart
 from tests.fleet import Fleet
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from fleetd import processes
 from fleetd.wire.errors import InvalidParams
-from fleetd.wire.requests import AgentRegister
+from fleetd.wire.requests.agent import AgentRegister
 from tests.fleet import Fleet
 
 Mortal = Callable[[], subprocess.Popen[bytes]]

@@ -12,14 +12,8 @@ import trio
 from fleetd.engine import DAEMON
 from fleetd.service import open_engine
 from fleetd.wire.errors import InvalidParams, Storage
-from fleetd.wire.requests import (
-    MissionCreate,
-    SystemBackup,
-    SystemDoctor,
-    SystemHealth,
-    SystemStatus,
-)
-from fleetd.wire.requests.mission import NewSortie
+from fleetd.wire.requests.mission import MissionCreate, NewSortie
+from fleetd.wire.requests.system import SystemBackup, SystemDoctor, SystemHealth, SystemStatus
 from tests.fleet import Fleet, opened, settings
 
 COPIES = 5

@@ -9,12 +9,8 @@ import pytest
 from fleetd.domain.content import from_file
 from fleetd.wire.errors import Corrupt, NotFound
 from fleetd.wire.model import Checkpoint, Mission
-from fleetd.wire.requests import (
-    CheckpointGet,
-    CheckpointLatest,
-    CheckpointVerify,
-    MissionGet,
-)
+from fleetd.wire.requests.checkpoint import CheckpointGet, CheckpointLatest, CheckpointVerify
+from fleetd.wire.requests.mission import MissionGet
 from tests.fleet import Fleet, opened
 
 

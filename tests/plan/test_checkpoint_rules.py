@@ -3,13 +3,13 @@
 import pytest
 
 from fleetd.config import Limits
-from fleetd.wire.requests import (
+from fleetd.wire.requests.checkpoint import (
     CheckpointGet,
     CheckpointList,
+    DeclaredContext,
     ErrorReport,
-    SortieAssign,
 )
-from fleetd.wire.requests.checkpoint import DeclaredContext
+from fleetd.wire.requests.sortie import SortieAssign
 from tests.fleet import MINUTE, SECOND, opened
 
 

@@ -7,14 +7,11 @@ import msgspec
 import pytest
 
 from fleetd.wire.errors import InvalidState, LockConflict
-from fleetd.wire.requests import (
-    AgentDeregister,
-    CheckpointGet,
-    ErrorReport,
-    LockRelease,
-    MessageAck,
-    MessageInbox,
-    MessageSend,
+from fleetd.wire.requests.agent import AgentDeregister
+from fleetd.wire.requests.checkpoint import CheckpointGet, ErrorReport
+from fleetd.wire.requests.lock import LockRelease
+from fleetd.wire.requests.message import MessageAck, MessageInbox, MessageSend
+from fleetd.wire.requests.sortie import (
     SortieAssign,
     SortieBlock,
     SortieCreate,

@@ -11,14 +11,14 @@ import trio
 
 from fleetd.config import Limits
 from fleetd.wire.errors import Corrupt, Incompatible, NotFound
-from fleetd.wire.requests import (
+from fleetd.wire.requests.checkpoint import (
     CheckpointDelete,
     CheckpointGet,
     CheckpointLatest,
     CheckpointList,
     CheckpointVerify,
+    DeclaredContext,
 )
-from fleetd.wire.requests.checkpoint import DeclaredContext
 from tests.fleet import MINUTE, Clock, opened
 
 SCHEMA_COLUMNS = {

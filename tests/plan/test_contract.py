@@ -6,18 +6,11 @@ import msgspec
 import pytest
 
 from fleetd.wire.errors import InvalidParams, InvalidState, NotFound
-from fleetd.wire.requests import (
-    CheckpointGet,
-    CheckpointPrune,
-    EventAppend,
-    LockAcquire,
-    LockCheck,
-    LockRelease,
-    MissionCancel,
-    MissionComplete,
-    MissionFail,
-    SortieProgress,
-)
+from fleetd.wire.requests.checkpoint import CheckpointGet, CheckpointPrune
+from fleetd.wire.requests.event import EventAppend
+from fleetd.wire.requests.lock import LockAcquire, LockCheck, LockRelease
+from fleetd.wire.requests.mission import MissionCancel, MissionComplete, MissionFail
+from fleetd.wire.requests.sortie import SortieProgress
 from tests.fleet import DAY, MINUTE, SECOND
 
 

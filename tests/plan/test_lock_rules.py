@@ -6,17 +6,16 @@ import pytest
 import trio
 
 from fleetd.wire.errors import InvalidParams, InvalidState, LockConflict, NotFound
-from fleetd.wire.requests import (
-    AgentDeregister,
-    AgentHeartbeat,
-    EventAppend,
+from fleetd.wire.requests.agent import AgentDeregister, AgentHeartbeat
+from fleetd.wire.requests.event import EventAppend
+from fleetd.wire.requests.lock import (
     LockAcquire,
     LockCheck,
     LockForceRelease,
     LockRelease,
     LockRenew,
-    MissionUpdate,
 )
+from fleetd.wire.requests.mission import MissionUpdate
 from fleetd.wire.times import to_ms
 from tests.fleet import MINUTE, SECOND
 

@@ -3,10 +3,9 @@
 import pytest
 
 from fleetd.wire.errors import InvalidState, NotFound
-from fleetd.wire.requests import (
-    AgentDeregister,
-    AgentRegister,
-    CheckpointGet,
+from fleetd.wire.requests.agent import AgentDeregister, AgentRegister
+from fleetd.wire.requests.checkpoint import CheckpointGet
+from fleetd.wire.requests.message import (
     MessageAck,
     MessageInbox,
     MessageList,

@@ -4,32 +4,26 @@ import pytest
 import trio
 
 from fleetd.wire.errors import InvalidParams, InvalidState, NotFound
-from fleetd.wire.requests import (
-    AgentDeregister,
-    AgentGet,
-    AgentNote,
-    AgentRegister,
+from fleetd.wire.requests.agent import AgentDeregister, AgentGet, AgentNote, AgentRegister
+from fleetd.wire.requests.checkpoint import (
     CheckpointGet,
     CheckpointLatest,
     CheckpointPrune,
     ErrorReport,
-    EventList,
-    EventSubscribe,
-    LockAcquire,
-    LockCheck,
-    LockRelease,
-    MessageSend,
+)
+from fleetd.wire.requests.event import EventList, EventSubscribe
+from fleetd.wire.requests.lock import LockAcquire, LockCheck, LockRelease
+from fleetd.wire.requests.message import MessageSend
+from fleetd.wire.requests.mission import (
     MissionCancel,
     MissionComplete,
     MissionCreate,
     MissionCurrent,
     MissionDelete,
     MissionStart,
-    RecoveryContextGet,
-    SortieProgress,
-    SortieRemove,
-    SortieStart,
 )
+from fleetd.wire.requests.recovery import RecoveryContextGet
+from fleetd.wire.requests.sortie import SortieProgress, SortieRemove, SortieStart
 from tests.fleet import HOUR
 
 

@@ -5,27 +5,14 @@ import pytest
 
 from fleetd.config import Limits, Retention
 from fleetd.wire.errors import Corrupt, InvalidParams, InvalidState, NotFound
-from fleetd.wire.requests import (
-    AgentHeartbeat,
-    AgentRegister,
-    CheckpointDelete,
-    CheckpointGet,
-    CheckpointLatest,
-    EventAppend,
-    LockCheck,
-    LockRelease,
-    MessageAck,
-    MessageInbox,
-    MissionCancel,
-    MissionComplete,
-    MissionFail,
-    RecoveryDetect,
-    RecoveryList,
-    SortieComplete,
-    SortieCreate,
-    SortieProgress,
-    SortieRemove,
-)
+from fleetd.wire.requests.agent import AgentHeartbeat, AgentRegister
+from fleetd.wire.requests.checkpoint import CheckpointDelete, CheckpointGet, CheckpointLatest
+from fleetd.wire.requests.event import EventAppend
+from fleetd.wire.requests.lock import LockCheck, LockRelease
+from fleetd.wire.requests.message import MessageAck, MessageInbox
+from fleetd.wire.requests.mission import MissionCancel, MissionComplete, MissionFail
+from fleetd.wire.requests.recovery import RecoveryDetect, RecoveryList
+from fleetd.wire.requests.sortie import SortieComplete, SortieCreate, SortieProgress, SortieRemove
 from tests.fleet import DAY, MINUTE, opened
 
 

@@ -3,18 +3,11 @@
 import pytest
 
 from fleetd.wire.errors import InvalidParams, InvalidState, NotFound
-from fleetd.wire.requests import (
-    CheckpointCreate,
-    CheckpointGet,
-    LockAcquire,
-    LockRelease,
-    MissionCancel,
-    MissionCreate,
-    MissionGet,
-    RecoveryRestore,
-    SortieComplete,
-    SortieCreate,
-)
+from fleetd.wire.requests.checkpoint import CheckpointCreate, CheckpointGet
+from fleetd.wire.requests.lock import LockAcquire, LockRelease
+from fleetd.wire.requests.mission import MissionCancel, MissionCreate, MissionGet
+from fleetd.wire.requests.recovery import RecoveryRestore
+from fleetd.wire.requests.sortie import SortieComplete, SortieCreate
 from tests.fleet import DAY, opened
 
 

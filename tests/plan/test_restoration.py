@@ -7,17 +7,12 @@ import msgspec
 import pytest
 
 from fleetd.wire.errors import Incompatible, InvalidState, NotFound
-from fleetd.wire.requests import (
-    AgentGet,
-    AgentRegister,
-    CheckpointGet,
-    CheckpointLatest,
-    LockAcquire,
-    LockRelease,
-    MessageAck,
-    MessageInbox,
-    MessageList,
-    RecoveryList,
+from fleetd.wire.requests.agent import AgentGet, AgentRegister
+from fleetd.wire.requests.checkpoint import CheckpointGet, CheckpointLatest
+from fleetd.wire.requests.lock import LockAcquire, LockRelease
+from fleetd.wire.requests.message import MessageAck, MessageInbox, MessageList
+from fleetd.wire.requests.recovery import RecoveryList
+from fleetd.wire.requests.sortie import (
     SortieAssign,
     SortieBlock,
     SortieComplete,

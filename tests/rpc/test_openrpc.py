@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fleetd.wire.requests import METHODS
+from fleetd.wire.methods import METHODS
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ from fleetd.service import open_engine
 from fleetd.store import StoreFailed, StoreRefused
 from fleetd.store.sqlite import Store
 from fleetd.wire.errors import FleetError, Storage
-from fleetd.wire.requests import MissionCreate, MissionList, SystemHealth
+from fleetd.wire.requests.mission import MissionCreate, MissionList
+from fleetd.wire.requests.system import SystemHealth
 
 NAMES = ("a", "b", "c", "d", "e")
 BROKEN = apsw.IOError

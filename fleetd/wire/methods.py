@@ -1,0 +1,30 @@
+"""Every method of the protocol by its name, in the order of the nouns; must not define any."""
+
+from typing import Any
+
+from .base import Request
+from .requests import (
+    agent,
+    checkpoint,
+    event,
+    lock,
+    message,
+    mission,
+    recovery,
+    sortie,
+    system,
+)
+
+_NOUNS = (system, mission, sortie, agent, lock, message, event, checkpoint, recovery)
+
+
+def _requests() -> dict[str, type[Request[Any]]]:
+    found: dict[str, type[Request[Any]]] = {}
+    for noun in _NOUNS:
+        for thing in vars(noun).values():
+            if isinstance(thing, type) and issubclass(thing, Request) and thing.method:
+                found[thing.method] = thing
+    return found
+
+
+METHODS: dict[str, type[Request[Any]]] = _requests()
