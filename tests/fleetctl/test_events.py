@@ -23,6 +23,8 @@ def follow(home) -> Iterator[Callable[..., subprocess.Popen[str]]]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            # Whoever runs the tests in the background has SIGINT ignored, and so would the child.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         # A line that never comes must fail the test, not hang it.
         watchdog = threading.Timer(PATIENCE_S, process.kill)
