@@ -21,11 +21,11 @@ $(VENV)/bin/python:
 		$(PYTHON) -m pip --python $(BIN)/python install --quiet pip; }
 
 $(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet --use-pep517 --editable .
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --editable '.[dev]' --constraint constraints.txt
+	$(BIN)/python -m pip install --quiet --use-pep517 --editable '.[dev]' --constraint constraints.txt
 	@touch $@ $(VENV)/.installed
 
 demo: $(VENV)/.installed

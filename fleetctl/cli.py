@@ -42,6 +42,7 @@ examples:
 
 Exit status: 0 done, 1 failed, 2 usage, 3 cancelled, 4 not found.
 """
+FAILED = 1
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 
@@ -51,6 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _json_last(list(sys.argv[1:] if argv is None else argv))
     _tolerate_narrow_terminals()
     try:
+        _refuse_undecodable(arguments)
         status = _run(arguments)
         sys.stdout.flush()
     except FleetError as error:
@@ -58,10 +60,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader has enough. The interpreter flushes once more at its end: let it, elsewhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_elsewhere()  # the reader has enough
         return BROKEN_PIPE
+    except OSError as error:
+        # Whatever the daemon did is done; only its report had no room.
+        _write_elsewhere()
+        print(f"Error: The output cannot be written: {error.strerror}.", file=sys.stderr)
+        return FAILED
     return status
+
+
+def _write_elsewhere() -> None:
+    """Let the interpreter, which flushes once more at its end, do so where nobody looks."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _refuse_undecodable(arguments: Sequence[str]) -> None:
+    """Refuse bytes that are not UTF-8: nothing else can be stored or sent."""
+    for argument in arguments:
+        if not argument.isascii() and argument.encode(errors="replace").decode() != argument:
+            raise UsageError(f"The argument {argument!a} is not valid UTF-8.")
 
 
 def _json_last(arguments: list[str]) -> list[str]:

@@ -25,7 +25,6 @@ from fleetd.wire.model import Event
 
 from .dial import PAUSE_S, dial
 
-NOT_RUNNING = "fleetd is not running. Start it with: systemctl --user start fleetd (or run: fleetd)"
 CONNECT_S = 5.0
 RECONNECT_S = 2.0
 REPLY_S = 120.0

@@ -39,6 +39,11 @@ def _connect_error(path: Path, error: OSError) -> FleetError:
         return _foreign(path)
     if error.errno == errno.EAGAIN or isinstance(error, TimeoutError):
         return Unavailable("fleetd is too busy to take a connection.", hint="Try again later.")
+    if path.exists() and not path.is_socket():
+        return Unavailable(
+            f"{path} is not a socket, so fleetd cannot listen there.",
+            hint="Check FLEET_SOCKET and XDG_RUNTIME_DIR.",
+        )
     return Unavailable(NOT_RUNNING)
 
 

@@ -76,7 +76,10 @@ def whole(minimum: int, maximum: int | None = None) -> Callable[[str], int]:
     return convert
 
 
-def mission_option(parser: Parser, default: str = "the mission of this directory") -> None:
+HERE = "the one of this directory, else the only one in progress"
+
+
+def mission_option(parser: Parser, default: str = HERE) -> None:
     """Add ``--mission``."""
     parser.add_argument("--mission", metavar="ID", help=f"the mission (default: {default})")
 

@@ -160,7 +160,7 @@ def show(outcome: RestoreResult) -> None:
     render.line(f"- Sorties: {restored.sorties}")
     render.line(f"- Locks: {restored.locks}")
     render.line(f"- Messages: {restored.messages}")
-    changes = outcome.would_restore or []
+    changes = outcome.would_restore or outcome.changed
     render.bullets(
         "Changes", [f"{each.what} {each.id}: {each.before} -> {each.after}" for each in changes]
     )
@@ -168,6 +168,10 @@ def show(outcome: RestoreResult) -> None:
     render.bullets("Released locks", outcome.released_locks)
     render.bullets("Errors", outcome.errors)
     render.bullets("Warnings", outcome.warnings)
+    if outcome.undo_checkpoint_id:
+        print()
+        undo = f"fleetctl resume --checkpoint {outcome.undo_checkpoint_id} --rewind"
+        render.line(f"To undo this: {undo}")
     if not outcome.dry_run:
         print()
         show_prompt(outcome.prompt)

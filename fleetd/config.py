@@ -185,7 +185,11 @@ def _fill_paths(tree: dict[str, Any], env: Mapping[str, str]) -> None:
     if not section.get("socket"):
         section["socket"] = str(paths.socket_path(env))
     for name, value in section.items():
-        section[name] = str(Path(value).expanduser().absolute())
+        path = Path(value).expanduser()
+        if not path.is_absolute():
+            # Taken from the current directory it would be another place at each start.
+            raise ConfigError(f"Setting paths.{name} is {value!r}: give an absolute path.")
+        section[name] = str(path)
 
 
 def _convert(tree: dict[str, Any], where: str) -> Config:
@@ -195,7 +199,7 @@ def _convert(tree: dict[str, Any], where: str) -> Config:
         text, _, path = str(error).partition(" - at `$")
         key = path.strip("`.")
         value = flatten(tree).get(key)
-        shown = f"{key} is {value!r}" if value is not None else key or "the file"
+        shown = f"{key} is {value!r}" if value is not None else key or "names"
         variable = next((v for v, at in _ENVIRONMENT.items() if ".".join(at) == key), None)
         said = f"{where} ({variable})" if variable and "environment" in where else where
         raise ConfigError(f"Setting {shown} {said}: {text}.{_allowed(key, text)}") from error

@@ -24,7 +24,7 @@ from .places import with_real_paths
 from .store.backups import Backups
 from .store.sqlite import Store
 from .wire.base import Mutation, Request
-from .wire.errors import FleetError, MethodNotFound
+from .wire.errors import FleetError, MethodNotFound, Storage
 
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
@@ -71,6 +71,7 @@ class Engine:
         self.started_ms = clock()
         self.closing = False
         self._new_id = new_id
+        self._trouble_told_ms = 0
         self._under_way: dict[tuple[str, str], trio.Event] = {}
 
     def stop_waiting(self) -> None:
@@ -111,6 +112,7 @@ class Engine:
         try:
             return await self.store.write(lambda tx: _answer(tx, request, ctx, handler.rule))
         except FleetError as refusal:
+            self._note_trouble(refusal)
             for record in refusal.record:
                 await self._record(record, caller)
             raise
@@ -149,6 +151,12 @@ class Engine:
         ctx = self._context(DAEMON, Facts())
         known: R | None = await self.store.read(lambda tx: recall(tx, ctx, request))
         return known
+
+    def _note_trouble(self, refusal: FleetError) -> None:
+        """Say in the log that the disk refuses, once a minute: clients alone would know."""
+        if isinstance(refusal, Storage) and self.clock() - self._trouble_told_ms > 60_000:
+            self._trouble_told_ms = self.clock()
+            log.warning("%s", refusal.message)
 
     async def _record(self, record: Request[Any], caller: Caller) -> None:
         try:

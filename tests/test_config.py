@@ -107,3 +107,9 @@ def test_a_socket_path_that_is_too_long_is_refused_with_its_length(tmp_path):
         paths.PathRefused, match=rf"{len(str(path))} bytes long, 10[37] are allowed"
     ):
         paths.check_socket_length(path)
+
+
+@pytest.mark.parametrize("name", ["FLEET_DB_PATH", "FLEET_SOCKET", "FLIGHTLINE_DIR"])
+def test_a_relative_path_is_refused_because_it_would_move(env, name):
+    with pytest.raises(config.ConfigError, match=r"is 'rel.*: give an absolute path"):
+        config.load(env | {name: "rel"})

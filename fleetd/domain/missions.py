@@ -126,7 +126,7 @@ def complete(tx: Tx, request: MissionComplete, ctx: Context) -> Mission:
     if waiting:
         first = waiting[0]
         raise InvalidState(
-            f"Mission {row['id']} has {len(waiting)} open sorties, the first is {first['id']} "
+            f"Mission {row['id']} has open sorties: {len(waiting)}, the first is {first['id']} "
             f"({first['title']}, {first['status']}).",
             hint="Complete, fail or remove them first.",
             open_sorties=[sortie["id"] for sortie in waiting[:20]],

@@ -142,6 +142,7 @@ def _result(case: Case, recovery_id: str, undo_id: str | None, restored: Restore
         warnings=ledger.warnings,
         prompt=render(brief, request.max_chars or ctx.config.prompt.max_chars),
         would_restore=ledger.changes if request.dry_run else None,
+        changed=[] if request.dry_run else ledger.changes,
     )
 
 

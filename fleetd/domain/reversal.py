@@ -4,6 +4,7 @@ One part of recovery; must not restore anything itself.
 """
 
 from ..wire.errors import InvalidState
+from ..wire.requests.checkpoint import DeclaredContext
 from . import checkpoints
 from .capture import capture
 from .case import Case
@@ -103,15 +104,22 @@ def become_newest(case: Case) -> None:
     Otherwise the next recovery would go forward again, to the newer one that was just left.
     """
     newest = checkpoints.latest_row(case.tx, case.mission_id)
-    if case.checkpoint.undo or newest is None or newest["id"] == case.checkpoint.id:
+    mission = find(case.tx, "mission", case.mission_id)
+    rewound = case.request.rewind and mission["last_activity_seq"] > case.checkpoint.seq
+    if case.checkpoint.undo or newest is None:
         return
-    state = capture(case.tx, case.ctx, find(case.tx, "mission", case.mission_id))
-    if state.digest() == newest["state_digest"]:
+    if newest["id"] == case.checkpoint.id and not rewound:
         return
+    state = capture(case.tx, case.ctx, mission)
+    if state.digest() == newest["state_digest"] and not rewound:
+        return
+    then = case.checkpoint.recovery_context
     reason = Reason(
         trigger="compaction",
         details=f"Recovered from {case.checkpoint.id}",
         created_by=case.request.requested_by,
+        # What was done after the checkpoint is undone, and must not be told as the last action.
+        declared=DeclaredContext(last_action=then.last_action) if rewound else None,
         spare=case.checkpoint.id,
     )
     checkpoints.take(case.tx, case.ctx, case.mission_id, reason, state)

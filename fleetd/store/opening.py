@@ -90,14 +90,27 @@ def _prepare(connection: apsw.Connection, path: Path) -> None:
             f"{path} is not a SQLite database. Move it away, or set FLEET_DB_PATH to another path; "
             "checkpoints come back from their files."
         ) from error
+    except apsw.CorruptError as error:
+        raise _damaged(path) from error
     except (apsw.Error, OSError) as error:
         raise _cannot_open(path, error) from error
     try:
         migrate(connection, str(path))
+    except apsw.CorruptError as error:
+        raise _damaged(path) from error
     except apsw.Error as error:
         raise StoreRefused(
-            f"The schema of {path} cannot be brought up to date: {error}."
+            f"The schema of {path} cannot be brought up to date: {error}. Is the disk full, or "
+            "does it fail? Free some space or look at it, then start fleetd again."
         ) from error
+
+
+def _damaged(path: Path) -> StoreRefused:
+    return StoreRefused(
+        f"The database {path} is damaged. Move it, {path.name}-wal and {path.name}-shm away, then "
+        "put a copy made by system.backup in its place, or start without one: checkpoints can be "
+        "restored from their files by name."
+    )
 
 
 def _cannot_open(path: Path, error: Exception) -> StoreRefused:

@@ -296,7 +296,10 @@ class Change(Record, frozen=True, kw_only=True):
 
 
 class RestoreResult(Record, frozen=True, kw_only=True):
-    """The outcome of a recovery; ``success`` says that the transaction committed."""
+    """The outcome of a recovery; ``success`` says that the transaction committed.
+
+    ``would_restore`` is what a dry run would change, ``changed`` what a real one did.
+    """
 
     success: bool
     dry_run: bool
@@ -312,6 +315,7 @@ class RestoreResult(Record, frozen=True, kw_only=True):
     warnings: list[str]
     prompt: str
     would_restore: list[Change] | None = None
+    changed: list[Change] = []
 
 
 class Recovery(Record, frozen=True, kw_only=True):

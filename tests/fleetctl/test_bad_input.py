@@ -49,6 +49,39 @@ def test_a_stale_socket_is_no_daemon(run, home: Path):
     assert run("status").err == f"Error: {NOT_RUNNING}\n"
 
 
+def test_a_file_in_the_sockets_place_is_named(run, home: Path):
+    (home / "run" / "d.sock").write_text("not a socket")
+
+    assert "d.sock is not a socket" in run("status").err
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_an_argument_that_is_not_utf8_is_refused(home, options):
+    command = [sys.executable, "-m", "fleetctl", "mission", "create", b"a\xff\xfe", *options]
+
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "is not valid UTF-8" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("command", [["status"], ["call", "rpc.discover"]])
+def test_output_that_cannot_be_written_is_an_error(daemon, command):
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(
+            [sys.executable, "-m", "fleetctl", *command],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+
+    assert result.returncode == 1
+    assert result.stderr == "Error: The output cannot be written: No space left on device.\n"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can listen as somebody else")
 def test_a_socket_of_another_user_is_refused(run, home: Path):
     path = home / "run" / "d.sock"

@@ -268,3 +268,21 @@ def test_a_wrong_threshold_in_the_shell_is_named(run, mission, monkeypatch):
     assert result.status == 2
     assert result.err.startswith("Error: FLEET_ACTIVITY_THRESHOLD_MS")
     assert "'soon'" in result.err
+
+
+def test_a_recovery_tells_what_it_changed_and_how_to_undo_it(done, mission):
+    start = done("checkpoint").id("chk")
+    sortie = done("sortie", "create", "Write it").id("srt")
+    checkpoint = done("checkpoint").id("chk")
+    done("sortie", "complete", sortie, "--agent", "spec-1")
+
+    rewound = done("resume", "--checkpoint", checkpoint, "--rewind", "--yes").out
+
+    assert start not in rewound
+    assert f"- sortie {sortie}: completed 100%, spec-1 -> pending 0%" in rewound
+    undo = re.search(r"To undo this: fleetctl (.*)\n", rewound)
+    assert undo is not None
+    # What was undone is not told as the last action, also not later.
+    assert "spec-1 completed" not in done("context").out
+    done(*undo[1].split(), "--yes")
+    assert done("sortie", "show", sortie, "--json").json["status"] == "completed"
