@@ -65,7 +65,9 @@ def _find_by_prefix(tx: Tx, noun: str, prefix: str) -> Row:
 
 def missing(noun: str, record_id: str) -> NotFound:
     """Return the error for an id that does not exist."""
-    lists = {"checkpoint": "checkpoints list", "message": "mail list"}.get(noun, f"{noun} list")
+    lists = {"checkpoint": "checkpoints list", "message": "mail list", "recovery": "status"}.get(
+        noun, f"{noun} list"
+    )
     return NotFound(
         f"{noun.capitalize()} not found: {record_id}",
         hint=f"fleetctl {lists} shows the ones that exist.",
