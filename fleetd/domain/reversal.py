@@ -99,20 +99,18 @@ def keep_undo(case: Case, mission: Row) -> str | None:
 
 
 def become_newest(case: Case) -> None:
-    """Take a checkpoint of what an older one restored.
+    """Take a checkpoint of what an older one, or an undo checkpoint, restored.
 
-    Otherwise the next recovery would go forward again, to the newer one that was just left.
+    Otherwise the next recovery would go to the newer one that was just left.
     """
     newest = checkpoints.latest_row(case.tx, case.mission_id)
     mission = find(case.tx, "mission", case.mission_id)
     rewound = case.request.rewind and mission["last_activity_seq"] > case.checkpoint.seq
-    if case.checkpoint.undo or newest is None:
-        return
-    if newest["id"] == case.checkpoint.id and not rewound:
-        return
     state = capture(case.tx, case.ctx, mission)
-    if state.digest() == newest["state_digest"] and not rewound:
+    if newest and not rewound and state.digest() == newest["state_digest"]:
         return
+    if newest and not rewound and newest["id"] == case.checkpoint.id:
+        return  # it was the newest before, and what was kept beside it is not lost
     then = case.checkpoint.recovery_context
     reason = Reason(
         trigger="compaction",

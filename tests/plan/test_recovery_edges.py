@@ -75,6 +75,20 @@ async def test_undoing_a_rewind_ends_the_mission_again(fleet):
     assert [sortie.status for sortie in await fleet.sorties(mission)] == ["completed"]
 
 
+async def test_after_an_undo_the_next_recovery_stays_with_it(fleet):
+    mission = await fleet.mission(2)
+    start = await fleet.checkpoint(mission)
+    await fleet.work(mission, 0, "spec-1", 60)
+    undo = (await fleet.restore(start)).undo_checkpoint_id
+    assert (await fleet.sorties(mission))[0].progress == 0
+    await fleet.restore(checkpoint_id=undo)
+    assert (await fleet.sorties(mission))[0].progress == 60
+
+    await fleet.restore(mission_id=mission.id)
+
+    assert (await fleet.sorties(mission))[0].progress == 60
+
+
 async def test_undoing_a_recovery_removes_what_it_brought_back(fleet):
     mission = await fleet.mission(2)
     start = await fleet.checkpoint(mission)
