@@ -90,17 +90,15 @@ def check(request: RecoveryRestore) -> None:
         )
 
 
-def refuse_strangers(case: Case) -> None:
-    """Refuse to restore the part of an agent that nobody has heard of; raises NotFound."""
-    name, then = case.narrow, case.checkpoint
-    if name is None or case.request.take_over_from:
-        return
+def refuse_stranger(case: Case, name: str) -> None:
+    """Refuse a name that neither the store nor the checkpoint has ever heard; raises NotFound."""
     known = case.tx.one(
         "SELECT 1 AS known FROM agents WHERE id = :id UNION SELECT 1 FROM sorties"
         " WHERE assigned_to = :id UNION SELECT 1 FROM locks WHERE held_by = :id"
         " UNION SELECT 1 FROM deliveries WHERE agent_id = :id",
         id=name,
     )
+    then = case.checkpoint
     held = {lock.held_by for lock in then.active_locks} | {s.assigned_to for s in then.sorties}
     if known is None and name not in held:
         raise missing("agent", name)

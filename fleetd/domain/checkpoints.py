@@ -184,11 +184,8 @@ def latest(tx: Tx, request: CheckpointLatest, ctx: Context) -> Checkpoint:
     mission = find(tx, "mission", request.mission_id)
     row = latest_row(tx, mission["id"])
     if row is None:
-        raise NotFound(
-            none_for(mission["id"]).message,
-            hint=none_for(mission["id"]).hint,
-            mission_id=mission["id"],
-        )
+        none = none_for(mission["id"])
+        raise NotFound(none.message, hint=none.hint, mission_id=mission["id"])
     return from_row(row)
 
 

@@ -72,8 +72,14 @@ class Heal(Mutation[Checkpoint], frozen=True):
     checkpoint: Checkpoint
 
 
-class CheckpointRows(Query[Outbox], frozen=True):
-    """List the ids of a mission's live checkpoints (``unwritten``), for a check of the files."""
+class CheckpointIds(Record, frozen=True, kw_only=True):
+    """Ids of checkpoints, oldest first."""
+
+    ids: list[str]
+
+
+class CheckpointRows(Query[CheckpointIds], frozen=True):
+    """List the live checkpoints of a mission, or of all."""
 
     mission_id: str | None = None
 
@@ -92,12 +98,12 @@ def outbox(tx: Tx, request: OutboxGet, ctx: Context) -> Outbox:
 
 
 @handler
-def checkpoint_rows(tx: Tx, request: CheckpointRows, ctx: Context) -> Outbox:
+def checkpoint_rows(tx: Tx, request: CheckpointRows, ctx: Context) -> CheckpointIds:
     """Return the ids of live checkpoints, oldest first."""
     mission_id = find(tx, "mission", request.mission_id)["id"] if request.mission_id else None
     rows = tx.all("SELECT id, mission_id FROM checkpoints WHERE deleted_at IS NULL ORDER BY seq")
     found = [row["id"] for row in rows if mission_id in (None, row["mission_id"])]
-    return Outbox(unwritten=found, deleted=[])
+    return CheckpointIds(ids=found)
 
 
 @handler

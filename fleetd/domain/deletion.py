@@ -4,6 +4,7 @@ from ..wire.errors import InvalidState, Storage
 from ..wire.events import CheckpointDeleted, MissionDeleted
 from ..wire.requests.checkpoint import CheckpointDelete
 from ..wire.requests.mission import Deleted, MissionDelete
+from ..wire.types import OPEN_MISSION
 from . import bounds, checkpoints, leases
 from .context import Context
 from .events import emit
@@ -28,7 +29,7 @@ def delete_mission(tx: Tx, request: MissionDelete, ctx: Context) -> Deleted:
     Its checkpoints must have been deleted before, files first, so that none comes back.
     """
     row = find(tx, "mission", request.mission_id)
-    if row["status"] in ("pending", "in_progress"):
+    if row["status"] in OPEN_MISSION:
         raise InvalidState(
             f"Mission {row['id']} is {row['status']}; only a finished mission can be deleted.",
             hint=f"Complete, fail or cancel it first: fleetctl mission cancel {row['id']} <reason>",

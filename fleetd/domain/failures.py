@@ -7,6 +7,7 @@ from ..wire.events import ErrorReported, MessageFailed
 from ..wire.model import SourceDetail
 from ..wire.requests.checkpoint import ErrorCheckpoint, ErrorReport
 from ..wire.times import to_ms
+from ..wire.types import OPEN_MISSION
 from .bounds import LIVE
 from .capture import State, capture
 from .checkpoints import Reason, take
@@ -17,7 +18,6 @@ from .registry import handler
 from .tx import LogLine, Row, Tx
 
 COALESCE_MS = 3_000
-OPEN = ("pending", "in_progress")
 _details = msgspec.json.Decoder(list[SourceDetail]).decode
 
 
@@ -43,7 +43,7 @@ def report(tx: Tx, request: ErrorReport, ctx: Context) -> ErrorCheckpoint:
         mission_id=mission["id"] if mission else None,
         agent_id=request.agent_id,
     )
-    if mission is None or mission["status"] not in OPEN:
+    if mission is None or mission["status"] not in OPEN_MISSION:
         # What happens after the end is noted, and leaves the final checkpoint the last one.
         return ErrorCheckpoint(checkpoint_id=None)
     state = capture(tx, ctx, mission)

@@ -83,20 +83,7 @@ def grant(tx: Tx, ctx: Context, claim: Claim, *, activity: bool = True) -> Row |
     if row is None:
         return None
     if row["id"] == lock_id:
-        emit(
-            tx,
-            ctx,
-            LockAcquired(
-                lock_id=lock_id,
-                file=row["file"],
-                held_by=row["held_by"],
-                purpose=row["purpose"],
-                fencing_token=row["fencing_token"],
-            ),
-            mission_id=row["mission_id"],
-            agent_id=row["held_by"],
-            activity=activity,
-        )
+        _say_acquired(tx, ctx, row, activity=activity)
     else:
         say_renewed(tx, ctx, row)
     return row
@@ -121,6 +108,18 @@ def raise_tokens(tx: Tx, floor: int) -> None:
         " DO UPDATE SET value = excluded.value WHERE counters.value < excluded.value",
         floor=floor,
     )
+
+
+def _say_acquired(tx: Tx, ctx: Context, row: Row, *, activity: bool) -> None:
+    payload = LockAcquired(
+        lock_id=row["id"],
+        file=row["file"],
+        held_by=row["held_by"],
+        purpose=row["purpose"],
+        fencing_token=row["fencing_token"],
+    )
+    holder_id, mission_id = row["held_by"], row["mission_id"]
+    emit(tx, ctx, payload, mission_id=mission_id, agent_id=holder_id, activity=activity)
 
 
 def say_renewed(tx: Tx, ctx: Context, row: Row) -> None:

@@ -26,6 +26,7 @@ from ..wire.requests.mission import (
     MissionStart,
     MissionUpdate,
 )
+from ..wire.types import OPEN_MISSION
 from . import checkpoints, sorties
 from .bounds import COMPLETED
 from .context import Context
@@ -35,8 +36,6 @@ from .milestones import begin_mission
 from .records import mission_of
 from .registry import handler
 from .tx import Row, Tx
-
-OPEN = ("pending", "in_progress")
 
 
 def _get(tx: Tx, mission_id: str) -> Mission:
@@ -166,7 +165,7 @@ def _give_up(tx: Tx, ctx: Context, mission_id: str, status: str, payload: Payloa
 
 def _open(tx: Tx, mission_id: str) -> Row:
     row = find(tx, "mission", mission_id)
-    if row["status"] not in OPEN:
+    if row["status"] not in OPEN_MISSION:
         raise InvalidState(
             f"Mission {row['id']} is already {row['status']} (since {row['completed_at']}).",
             hint=f"fleetctl resume --mission {row['id']} --rewind would reopen it.",

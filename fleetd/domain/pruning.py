@@ -6,6 +6,7 @@ of an unfinished mission, an unused checkpoint of a mission that waits for recov
 
 from ..wire.events import CheckpointsPruned
 from ..wire.requests.checkpoint import CheckpointPrune, Pruned, PrunedCheckpoint
+from ..wire.types import OPEN_MISSION
 from .activity import detect
 from .bounds import COMPLETED, LIVE, mark_deleted
 from .context import Context
@@ -15,7 +16,6 @@ from .registry import handler
 from .tx import LogLine, Row, Tx
 
 _DAY_MS = 86_400_000
-_FINISHED = ("completed", "failed", "cancelled")
 
 
 @handler
@@ -67,7 +67,7 @@ def _doomed(tx: Tx, ctx: Context, mission: Row, days: int, keep: int) -> list[Ro
         " ORDER BY seq DESC",
         id=mission["id"],
     )
-    if mission["status"] in _FINISHED:
+    if mission["status"] not in OPEN_MISSION:
         return _doomed_of_finished(ctx, rows)
     oldest = ctx.at(-days * _DAY_MS)
     waits = bool(detect(tx, ctx, mission["id"]).candidates)

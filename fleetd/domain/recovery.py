@@ -17,7 +17,7 @@ from ..wire.requests.recovery import (
     RecoveryRestore,
 )
 from . import briefs, checkpoints, takeover
-from .case import Case, Ledger, check, refuse_strangers
+from .case import Case, Ledger, check, refuse_stranger
 from .choosing import choose
 from .content import from_row
 from .context import Context
@@ -51,7 +51,8 @@ def _restore(tx: Tx, request: RecoveryRestore, ctx: Context) -> RestoreResult:
     checkpoint = choose(tx, ctx, request, ledger)
     case = Case(tx=tx, ctx=ctx, request=request, checkpoint=checkpoint, ledger=ledger)
     mission = find(tx, "mission", case.mission_id)
-    refuse_strangers(case)
+    if case.narrow and not request.take_over_from:
+        refuse_stranger(case, case.narrow)
     reopen(case, mission)
     takeover.note_dead(tx, ctx, case.mission_id, request.take_over_from)
     case = msgspec.structs.replace(case, repeated=done_before(case, mission))

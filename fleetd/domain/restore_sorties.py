@@ -4,6 +4,7 @@ import msgspec
 
 from ..wire.events import SortieRestored
 from ..wire.model import Kept, SortieState
+from ..wire.types import CLOSED_SORTIE
 from .capture import state_of
 from .case import Case
 from .events import emit
@@ -84,7 +85,7 @@ def _restore(case: Case, then: SortieState, now: SortieState | None) -> None:
 
 def _owner(case: Case, then: SortieState) -> str | None:
     """Return whose sortie it is now: a successor gets open work, not the credit for finished."""
-    if then.assigned_to is None or then.status in ("completed", "failed"):
+    if then.assigned_to is None or then.status in CLOSED_SORTIE:
         return then.assigned_to
     return case.holder(then.assigned_to)
 

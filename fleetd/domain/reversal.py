@@ -5,6 +5,7 @@ One part of recovery; must not restore anything itself.
 
 from ..wire.errors import InvalidState
 from ..wire.requests.checkpoint import DeclaredContext
+from ..wire.types import OPEN_MISSION
 from . import checkpoints
 from .capture import capture
 from .case import Case
@@ -12,12 +13,10 @@ from .checkpoints import Reason
 from .ids import find
 from .tx import Row
 
-_FINISHED = ("completed", "failed", "cancelled")
-
 
 def reopen(case: Case, mission: Row) -> None:
     """Refuse a finished mission; with ``rewind`` it goes on from the checkpoint."""
-    if mission["status"] not in _FINISHED:
+    if mission["status"] in OPEN_MISSION:
         _end_again(case)
         return
     if case.narrow:
@@ -37,7 +36,7 @@ def reopen(case: Case, mission: Row) -> None:
     case.tx.run(
         "UPDATE missions SET status = :status, completed_at = NULL, updated_at = :now,"
         " started_at = coalesce(started_at, :now) WHERE id = :id",
-        status="in_progress" if then in _FINISHED else then,
+        status=then if then in OPEN_MISSION else "in_progress",
         now=case.ctx.now,
         id=mission["id"],
     )
@@ -47,7 +46,7 @@ def _end_again(case: Case) -> None:
     """Put back the end of a mission whose rewinding is undone: its checkpoint has to be named."""
     known = case.checkpoint.mission
     named = case.request.checkpoint_id is not None
-    if named and known and known.status in _FINISHED and not case.narrow:
+    if named and known and known.status not in OPEN_MISSION and not case.narrow:
         case.tx.run(
             "UPDATE missions SET status = :status, completed_at = :at, updated_at = :now"
             " WHERE id = :id",
@@ -106,11 +105,11 @@ def become_newest(case: Case) -> None:
     newest = checkpoints.latest_row(case.tx, case.mission_id)
     mission = find(case.tx, "mission", case.mission_id)
     rewound = case.request.rewind and mission["last_activity_seq"] > case.checkpoint.seq
+    if newest and not rewound and newest["id"] == case.checkpoint.id:
+        return  # it was the newest before, and what was kept beside it is not lost
     state = capture(case.tx, case.ctx, mission)
     if newest and not rewound and state.digest() == newest["state_digest"]:
         return
-    if newest and not rewound and newest["id"] == case.checkpoint.id:
-        return  # it was the newest before, and what was kept beside it is not lost
     then = case.checkpoint.recovery_context
     reason = Reason(
         trigger="compaction",

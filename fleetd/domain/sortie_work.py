@@ -23,6 +23,7 @@ from ..wire.requests.sortie import (
     SortieStart,
     SortieUnblock,
 )
+from ..wire.types import CLOSED_SORTIE, OPEN_MISSION
 from .context import Context
 from .events import emit
 from .ids import find
@@ -31,11 +32,13 @@ from .records import sortie_of
 from .registry import handler
 from .tx import Row, Tx
 
+_Work = SortieStart | SortieProgress | SortieBlock | SortieUnblock | SortieComplete | SortieFail
+
 
 def open_row(tx: Tx, sortie_id: str, verb: str) -> Row:
     """Return the row of a sortie that may still change, in a mission that is not over."""
     row = find(tx, "sortie", sortie_id)
-    if row["status"] in ("completed", "failed"):
+    if row["status"] in CLOSED_SORTIE:
         by = f" by {row['assigned_to']}" if row["assigned_to"] else ""
         raise InvalidState(
             f"Sortie {row['id']} was already {row['status']}{by} at {row['completed_at']}.",
@@ -44,7 +47,7 @@ def open_row(tx: Tx, sortie_id: str, verb: str) -> Row:
             assigned_to=row["assigned_to"],
         )
     mission = find(tx, "mission", row["mission_id"])
-    if mission["status"] not in ("pending", "in_progress"):
+    if mission["status"] not in OPEN_MISSION:
         raise InvalidState(
             f"Mission {mission['id']} is {mission['status']}; its sorties cannot be {verb}.",
             hint=f"fleetctl resume --mission {mission['id']} --rewind would reopen it.",
@@ -62,6 +65,20 @@ def _allow(row: Row, agent_id: str | None) -> None:
             hint=f"Assign it first: fleetctl sortie assign {row['id']} {agent_id}",
             assigned_to=owner,
         )
+
+
+def _own_row(tx: Tx, request: _Work, verb: str) -> Row:
+    """Return the row of an open sortie that the reporting agent may change."""
+    row = open_row(tx, request.sortie_id, verb)
+    _allow(row, request.agent_id)
+    return row
+
+
+def _to_work_on(tx: Tx, ctx: Context, request: _Work, verb: str) -> Row:
+    """Return the row of a sortie that somebody works on, which begins its mission too."""
+    row = _own_row(tx, request, verb)
+    begin_mission(tx, ctx, find(tx, "mission", row["mission_id"]))
+    return row
 
 
 def _change(
@@ -85,9 +102,7 @@ def _change(
 @handler
 def start(tx: Tx, request: SortieStart, ctx: Context) -> Sortie:
     """Begin a sortie, or go on with one's own."""
-    row = open_row(tx, request.sortie_id, "started")
-    _allow(row, request.agent_id)
-    begin_mission(tx, ctx, find(tx, "mission", row["mission_id"]))
+    row = _to_work_on(tx, ctx, request, "started")
     # Whoever works on a mission belongs to it: its locks and notes must be in the checkpoints.
     tx.run(
         "UPDATE agents SET mission_id = :mission WHERE id = :id AND mission_id IS NULL",
@@ -110,9 +125,7 @@ def start(tx: Tx, request: SortieStart, ctx: Context) -> Sortie:
 @handler
 def progress(tx: Tx, request: SortieProgress, ctx: Context) -> Sortie:
     """Report progress; it ends what a recovery left as the sortie's briefing."""
-    row = open_row(tx, request.sortie_id, "changed")
-    _allow(row, request.agent_id)
-    begin_mission(tx, ctx, find(tx, "mission", row["mission_id"]))
+    row = _to_work_on(tx, ctx, request, "changed")
     reached = row["progress"] if request.percent is None else request.percent
     changes: dict[str, Any] = {
         "progress": reached,
@@ -134,8 +147,7 @@ def progress(tx: Tx, request: SortieProgress, ctx: Context) -> Sortie:
 @handler
 def block(tx: Tx, request: SortieBlock, ctx: Context) -> Sortie:
     """Note that a sortie cannot go on."""
-    row = open_row(tx, request.sortie_id, "blocked")
-    _allow(row, request.agent_id)
+    row = _own_row(tx, request, "blocked")
     payload = SortieBlocked(sortie_id=row["id"], title=row["title"], reason=request.reason)
     changes = {"status": "blocked", "blocked_reason": request.reason}
     return _change(tx, ctx, row, payload, request.agent_id, **changes)
@@ -144,8 +156,7 @@ def block(tx: Tx, request: SortieBlock, ctx: Context) -> Sortie:
 @handler
 def unblock(tx: Tx, request: SortieUnblock, ctx: Context) -> Sortie:
     """Let a blocked sortie go on from where it was."""
-    row = open_row(tx, request.sortie_id, "unblocked")
-    _allow(row, request.agent_id)
+    row = _own_row(tx, request, "unblocked")
     if row["status"] != "blocked":
         raise InvalidState(
             f"Sortie {row['id']} is {row['status']}, not blocked.",
@@ -163,9 +174,7 @@ def unblock(tx: Tx, request: SortieUnblock, ctx: Context) -> Sortie:
 @handler
 def complete(tx: Tx, request: SortieComplete, ctx: Context) -> Sortie:
     """Complete a sortie; of two that try, the second learns who did."""
-    row = open_row(tx, request.sortie_id, "completed")
-    _allow(row, request.agent_id)
-    begin_mission(tx, ctx, find(tx, "mission", row["mission_id"]))
+    row = _to_work_on(tx, ctx, request, "completed")
     return _change(
         tx,
         ctx,
@@ -186,8 +195,7 @@ def complete(tx: Tx, request: SortieComplete, ctx: Context) -> Sortie:
 @handler
 def fail(tx: Tx, request: SortieFail, ctx: Context) -> Sortie:
     """Give a sortie up; it blocks its mission's completion no longer."""
-    row = open_row(tx, request.sortie_id, "failed")
-    _allow(row, request.agent_id)
+    row = _own_row(tx, request, "failed")
     return _change(
         tx,
         ctx,

@@ -14,6 +14,7 @@ from ..wire.requests.sortie import (
     SortiePage,
     SortieRemove,
 )
+from ..wire.types import OPEN_MISSION
 from .context import Context
 from .events import emit
 from .ids import find, fresh_id
@@ -53,7 +54,7 @@ def add(tx: Tx, ctx: Context, mission_id: str, new: NewSortie | SortieCreate) ->
 def create(tx: Tx, request: SortieCreate, ctx: Context) -> Sortie:
     """Add a sortie; it may lower the progress, but no milestone fires twice."""
     mission = find(tx, "mission", request.mission_id)
-    if mission["status"] not in ("pending", "in_progress"):
+    if mission["status"] not in OPEN_MISSION:
         raise InvalidState(
             f"Mission {mission['id']} is {mission['status']} and takes no more sorties.",
             hint="Create a new mission for further work.",

@@ -4,11 +4,11 @@ from ..wire.base import Query
 from ..wire.errors import InvalidState
 from ..wire.model import Record
 from ..wire.times import duration, to_ms
+from ..wire.types import CLOSED_SORTIE
 from . import leases, mailbox
 from .agents import mark_lost
-from .case import Case
+from .case import Case, refuse_stranger
 from .context import Context
-from .ids import missing
 from .records import sorties_of
 from .registry import handler
 from .tx import Row, Tx
@@ -132,17 +132,7 @@ def _refuse_living(case: Case, lost: str, successor: str) -> None:
 
 def _remember_unregistered(case: Case, lost: str) -> None:
     """Give an agent that never registered a row, so that its one successor can stand in it."""
-    known = case.tx.one(
-        "SELECT 1 AS known FROM agents WHERE id = :id"
-        " UNION SELECT 1 FROM sorties WHERE assigned_to = :id"
-        " UNION SELECT 1 FROM locks WHERE held_by = :id"
-        " UNION SELECT 1 FROM deliveries WHERE agent_id = :id",
-        id=lost,
-    )
-    holders = {s.assigned_to for s in case.checkpoint.sorties}
-    holders |= {lock.held_by for lock in case.checkpoint.active_locks}
-    if known is None and lost not in holders:
-        raise missing("agent", lost)
+    refuse_stranger(case, lost)
     case.tx.run(
         "INSERT INTO agents (id, role, mission_id, status, registered_at, last_seen_at)"
         " VALUES (:id, 'specialist', :mission, 'lost', :now, :now) ON CONFLICT (id) DO NOTHING",
@@ -154,7 +144,7 @@ def _remember_unregistered(case: Case, lost: str) -> None:
 
 def _hand_over_sorties(case: Case, lost: str, successor: str) -> None:
     for sortie in sorties_of(case.tx, case.mission_id):
-        if sortie.assigned_to == lost and sortie.status not in ("completed", "failed"):
+        if sortie.assigned_to == lost and sortie.status not in CLOSED_SORTIE:
             case.tx.run(
                 "UPDATE sorties SET assigned_to = :successor, updated_at = :now WHERE id = :id",
                 successor=successor,

@@ -6,6 +6,7 @@ from ..engine import Engine, operation
 from ..wire.errors import NotFound
 from ..wire.requests.checkpoint import CheckpointDelete
 from ..wire.requests.mission import Deleted, MissionDelete, MissionGet
+from ..wire.types import OPEN_MISSION
 
 
 @operation
@@ -15,9 +16,9 @@ async def delete(engine: Engine, request: MissionDelete, caller: Caller) -> Dele
     if known is not None:
         return known
     mission = await engine.execute(MissionGet(request.mission_id))
-    if mission.status not in ("pending", "in_progress"):
+    if mission.status not in OPEN_MISSION:
         rows = await engine.execute(CheckpointRows(mission.id))
-        for checkpoint_id in rows.unwritten:
+        for checkpoint_id in rows.ids:
             try:
                 await engine.execute(CheckpointDelete(checkpoint_id), caller)
             except NotFound:  # pruned meanwhile

@@ -46,7 +46,7 @@ async def _targets(engine: Engine, request: CheckpointVerify) -> dict[str, str |
         mission_id = (await engine.execute(MissionGet(request.mission_id))).id
     rows = await engine.execute(CheckpointRows(mission_id))
     files = await engine.outbox.in_thread(lambda: list(engine.backups.files()))
-    found: dict[str, str | None] = dict.fromkeys(rows.unwritten)
+    found: dict[str, str | None] = dict.fromkeys(rows.ids)
     found |= {f.checkpoint_id: f.mission_id for f in files if mission_id in (None, f.mission_id)}
     if request.checkpoint_id is None:
         return found

@@ -59,7 +59,11 @@ Seq = Annotated[int, Meta(ge=0, le=2**62)]
 
 Priority = Literal["low", "medium", "high", "critical"]
 MissionStatus = Literal["pending", "in_progress", "completed", "failed", "cancelled"]
+# A mission that may still change; every other status is an end.
+OPEN_MISSION: tuple[MissionStatus, ...] = ("pending", "in_progress")
 SortieStatus = Literal["pending", "assigned", "in_progress", "blocked", "completed", "failed"]
+# What a sortie ends in.
+CLOSED_SORTIE: tuple[SortieStatus, ...] = ("completed", "failed")
 Role = Literal["dispatch", "specialist"]
 AgentStatus = Literal["active", "waiting", "idle", "lost", "gone"]
 LockStatus = Literal["active", "released", "expired", "forced"]
