@@ -14,6 +14,7 @@ from typing import Any, TypeVar, get_type_hints
 import trio
 
 from .bell import Bell
+from .clocks import Uptime, uptime, wall_clock
 from .config import Config, Loaded
 from .domain.context import Caller, Context, Facts
 from .domain.idempotency import recall, remember
@@ -40,11 +41,6 @@ def operation(function: F) -> F:
     return function
 
 
-def wall_clock() -> int:
-    """Return the time in ms since the Unix epoch."""
-    return time.time_ns() // 1_000_000
-
-
 def random_id(prefix: str) -> str:
     """Return an id nobody can guess or predict: a prefix and eight hex digits."""
     return f"{prefix}-{secrets.token_hex(4)}"
@@ -58,6 +54,7 @@ class Engine:
         loaded: Loaded,
         *,
         clock: Callable[[], int] = wall_clock,
+        uptime: Callable[[], Uptime] = uptime,
         new_id: Callable[[str], str] = random_id,
         inline: bool = False,
         vfs: str | None = None,
@@ -68,6 +65,7 @@ class Engine:
         self.store = Store(loaded.config.database, self._committed, inline=inline, vfs=vfs)
         self.outbox = Outbox(self.execute, self.backups, inline=inline)
         self.clock = clock
+        self.uptime = uptime
         self.started_ms = clock()
         self.closing = False
         self._new_id = new_id
@@ -166,8 +164,11 @@ class Engine:
 
     def _context(self, caller: Caller, facts: Facts) -> Context:
         begun = time.monotonic_ns()
+        up = self.uptime()
         return Context(
             now_ms=self.clock(),
+            awake_ms=up.awake_ms,
+            boot_id=up.boot_id,
             new_id=self._new_id,
             caller=caller,
             config=self.config,

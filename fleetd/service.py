@@ -6,9 +6,10 @@ from contextlib import asynccontextmanager
 import trio
 
 from . import operations  # noqa: F401 - registers the operations
+from .clocks import Uptime, uptime, wall_clock
 from .config import Loaded
 from .domain.upkeep import StartUp
-from .engine import Engine, random_id, wall_clock
+from .engine import Engine, random_id
 from .store import StoreFailed
 
 LAST_WORDS_S = 0.5
@@ -19,6 +20,7 @@ async def open_engine(
     loaded: Loaded,
     *,
     clock: Callable[[], int] = wall_clock,
+    uptime: Callable[[], Uptime] = uptime,
     new_id: Callable[[str], str] = random_id,
     inline: bool = False,
     vfs: str | None = None,
@@ -29,7 +31,7 @@ async def open_engine(
     block when the disk fails inside it. ``inline`` runs everything on the trio thread, so that
     virtual time is exact.
     """
-    engine = Engine(loaded, clock=clock, new_id=new_id, inline=inline, vfs=vfs)
+    engine = Engine(loaded, clock=clock, uptime=uptime, new_id=new_id, inline=inline, vfs=vfs)
     engine.store.start()
     try:
         await engine.execute(StartUp())

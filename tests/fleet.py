@@ -11,6 +11,7 @@ import msgspec
 import trio
 import trio.testing
 
+from fleetd.clocks import Uptime
 from fleetd.config import Config, Loaded, Paths
 from fleetd.domain.context import Caller
 from fleetd.engine import Engine, random_id
@@ -33,21 +34,43 @@ SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 
 
 class Clock:
-    """A wall clock that stands still until a test moves it.
+    """A wall clock, and an uptime beside it, that stand still until a test moves them.
 
-    ``follow_trio`` lets it run with trio's own, virtual or not, for tests in which somebody waits.
+    ``follow_trio`` lets them run with trio's own, virtual or not, for tests in which somebody
+    waits.
     """
 
     def __init__(self, ms: int = NOON) -> None:
         self.ms = ms
+        self.awake_ms = 2 * DAY
+        self.boot_id = "boot-1"
         self._since: float | None = None
 
     def __call__(self) -> int:
-        passed = 0 if self._since is None else round((trio.current_time() - self._since) * 1000)
-        return self.ms + passed
+        return self.ms + self._passed()
+
+    def uptime(self) -> Uptime:
+        return Uptime(self.awake_ms + self._passed(), self.boot_id)
+
+    def _passed(self) -> int:
+        return 0 if self._since is None else round((trio.current_time() - self._since) * 1000)
 
     def pass_by(self, ms: int) -> None:
         self.ms += ms
+        self.awake_ms += ms
+
+    def step(self, ms: int) -> None:
+        """Set the wall clock forward, or back; nothing else notices."""
+        self.ms += ms
+
+    def suspend(self, ms: int) -> None:
+        """Let the machine sleep: the time goes on, and it does not count as awake."""
+        self.ms += ms
+
+    def reboot(self, off_ms: int = MINUTE) -> None:
+        """Start the machine anew after it was off for a while."""
+        self.ms += off_ms
+        self.awake_ms, self.boot_id = 0, self.boot_id + "'"
 
     def follow_trio(self) -> None:
         self._since = trio.current_time()
@@ -211,5 +234,7 @@ async def opened(
     project = root / "project"
     project.mkdir(exist_ok=True)
     loaded = settings(root, **changes)
-    async with open_engine(loaded, clock=clock, new_id=new_id, inline=True) as engine:
+    async with open_engine(
+        loaded, clock=clock, uptime=clock.uptime, new_id=new_id, inline=True
+    ) as engine:
         yield Fleet(engine, clock, project.resolve())

@@ -37,9 +37,15 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 class Context(msgspec.Struct, frozen=True):
-    """Sampled once per request. ``now_ms`` is milliseconds since the Unix epoch."""
+    """Sampled once per request. ``now_ms`` is milliseconds since the Unix epoch.
+
+    ``awake_ms`` counts how long the machine has been awake in the boot ``boot_id``: silence is
+    measured by it, since nobody steps it and a suspended machine does not move it.
+    """
 
     now_ms: int
+    awake_ms: int
+    boot_id: str
     new_id: NewId
     caller: Caller
     config: Config

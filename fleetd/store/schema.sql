@@ -29,11 +29,17 @@ CREATE TABLE missions (
     milestone INTEGER NOT NULL DEFAULT 0,
     total_sorties INTEGER NOT NULL DEFAULT 0,
     completed_sorties INTEGER NOT NULL DEFAULT 0,
-    metadata_json TEXT NOT NULL DEFAULT '{}'
+    metadata_json TEXT NOT NULL DEFAULT '{}',
+    -- "Awake" columns count ms of a clock that nobody steps and that stands still while the machine
+    -- sleeps; store_meta.boot says which boot they belong to. Zero is "long ago".
+    active_awake_ms INTEGER NOT NULL DEFAULT 0,
+    -- Set with the episode, cleared by activity: the scan reads only who may have fallen silent.
+    silent INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE INDEX idx_missions_status ON missions (status);
 -- The silence scan reads this and nothing else: it must not grow with events or old missions.
-CREATE INDEX idx_missions_silence ON missions (last_activity_at) WHERE status = 'in_progress';
+CREATE INDEX idx_missions_silence ON missions (active_awake_ms)
+    WHERE status = 'in_progress' AND silent = 0;
 
 CREATE TABLE sorties (
     id TEXT PRIMARY KEY,
@@ -72,9 +78,12 @@ CREATE TABLE agents (
     registered_at TEXT NOT NULL,
     last_seen_at TEXT NOT NULL,
     succeeded_by TEXT,
-    note_json TEXT
+    note_json TEXT,
+    seen_awake_ms INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE INDEX idx_agents_mission ON agents (mission_id);
+-- Agents that nobody can watch: they are expected to say that they live.
+CREATE INDEX idx_agents_unwatched ON agents (seen_awake_ms) WHERE status = 'active' AND pid IS NULL;
 
 CREATE TABLE locks (
     id TEXT PRIMARY KEY,
@@ -88,7 +97,9 @@ CREATE TABLE locks (
     timeout_ms INTEGER NOT NULL,
     fencing_token INTEGER NOT NULL,
     status TEXT NOT NULL CHECK (status IN ('active', 'released', 'expired', 'forced')),
-    released_at TEXT
+    released_at TEXT,
+    -- When the holder's process was found dead; the lease then ends after a short grace.
+    orphaned_at TEXT
 ) STRICT;
 -- One active lock per file: the index, not a check before the insert, makes it true.
 CREATE UNIQUE INDEX idx_locks_active ON locks (normalized_path) WHERE status = 'active';
@@ -210,11 +221,30 @@ CREATE TABLE recoveries (
     state TEXT NOT NULL CHECK (state IN ('pending', 'briefed', 'resumed', 'unconfirmed')),
     created_at TEXT NOT NULL,
     briefed_at TEXT,
-    resumed_at TEXT
+    resumed_at TEXT,
+    briefed_awake_ms INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE INDEX idx_recoveries_mission ON recoveries (mission_id, seq);
 -- Looked at with every activity, and nearly always empty.
-CREATE INDEX idx_recoveries_briefed ON recoveries (mission_id) WHERE state = 'briefed';
+CREATE INDEX idx_recoveries_open ON recoveries (mission_id) WHERE state <> 'resumed';
+
+-- One uninterrupted silence of a mission: the key is what makes its event unique.
+CREATE TABLE episodes (
+    mission_id TEXT NOT NULL REFERENCES missions (id) ON DELETE CASCADE,
+    last_seq INTEGER NOT NULL,
+    detected_at TEXT NOT NULL,
+    PRIMARY KEY (mission_id, last_seq)
+) STRICT, WITHOUT ROWID;
+
+-- What agents have begun and not finished: a mission that waits for a build is not silent.
+CREATE TABLE tool_calls (
+    agent_id TEXT NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+    call_id TEXT NOT NULL,
+    started_at TEXT NOT NULL,
+    started_awake_ms INTEGER NOT NULL,
+    PRIMARY KEY (agent_id, call_id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX idx_tool_calls_age ON tool_calls (started_awake_ms);
 
 CREATE TABLE idempotency_keys (
     method TEXT NOT NULL,

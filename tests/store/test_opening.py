@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,8 +77,14 @@ def test_the_store_asks_for_the_version_of_the_library(
 
 
 def normalised(connection: apsw.Connection) -> dict[tuple[str, str], str]:
+    """Return each object's SQL without comments and spacing, which ALTER TABLE leaves otherwise."""
     rows = connection.execute("SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL")
-    return {(str(kind), str(name)): " ".join(str(sql).split()) for kind, name, sql in rows}
+    return {(str(kind), str(name)): _bare(str(sql)) for kind, name, sql in rows}
+
+
+def _bare(sql: str) -> str:
+    words = " ".join(re.sub(r"--[^\n]*", "", sql).split())
+    return re.sub(r"\s*([(),])\s*", r"\1", words)
 
 
 def test_the_migrations_in_order_leave_exactly_the_schema() -> None:
