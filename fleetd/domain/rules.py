@@ -17,6 +17,7 @@ from . import (
     overview,
     pruning,
     recovery,
+    returning,
     sortie_work,
     sorties,
     takeover,

@@ -4,7 +4,7 @@ A payload names its type and whether it is activity: something an agent or a per
 daemon says by itself is never activity, or it would keep a silent mission looking alive.
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
@@ -376,6 +376,18 @@ class MessageFailed(Payload, frozen=True, kw_only=True):
     to: list[str]
     subject: str
     error: str
+
+
+class StoreRestored(Payload, frozen=True, kw_only=True):
+    """The database came back from a copy or was caught up from files; ``end`` is where it ended.
+
+    Its ``seq`` lies above everything that was given out before, so positions leave a gap here.
+    """
+
+    type = "store_restored"
+    activity = False
+    source: Literal["copy", "files"]
+    end: int
 
 
 # Types that harnesses report about an agent's work; they arrive through event.append.
