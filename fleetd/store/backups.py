@@ -7,20 +7,26 @@ newest. Everything is opened relative to a directory descriptor and without foll
 import contextlib
 import os
 import re
-import secrets
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
-from ..wire.errors import Corrupt
 from ..wire.types import RECORD_ID
+from .directory import (
+    FILE_MAX,
+    TEMP,
+    Directory,
+    point,
+    read_file,
+    remove_file,
+    remove_temp,
+    write_file,
+)
 
+__all__ = ["FILE_MAX", "LATEST", "BackupFile", "Backups", "Listing"]
 LATEST = "latest.json"
-FILE_MAX = 64 * 1024 * 1024
 _ID = re.compile(RECORD_ID)
-_TEMP = ".tmp-"
 
 
 class BackupFile(msgspec.Struct, frozen=True):
@@ -28,6 +34,34 @@ class BackupFile(msgspec.Struct, frozen=True):
 
     mission_id: str
     checkpoint_id: str
+
+
+class Listing(msgspec.Struct, frozen=True, kw_only=True):
+    """What lies in a mission's directory, by names alone.
+
+    ``files`` are ids of checkpoints with a regular file, ``blocked`` those with something else in
+    its place, ``foreign`` the names that are none of ours. ``latest`` is what ``latest.json``
+    points at, None when it is not a symlink; ``latest_kind`` says what it is instead.
+    """
+
+    files: frozenset[str] = frozenset()
+    blocked: frozenset[str] = frozenset()
+    foreign: list[str] = []
+    latest: str | None = None
+    latest_kind: str = "missing"
+
+    def latest_trouble(self, wanted: str | None) -> str:
+        """Say what is wrong with ``latest.json`` if it has to name ``wanted``; empty if nothing."""
+        if wanted is None:  # a link to nothing is wrong; a file of somebody else's is not ours
+            return f"points at {self.latest}, but no checkpoint has a file" if self.latest else ""
+        if self.latest is None:
+            return f"is {self.latest_kind}"
+        if self.latest == f"{wanted}.json":
+            return ""
+        if self.latest == LATEST:
+            return "points at itself"
+        gone = "" if self.latest.removesuffix(".json") in self.files else ", which is not there"
+        return f"points at {self.latest}{gone}"
 
 
 class Backups:
@@ -49,7 +83,7 @@ class Backups:
         not there.
         """
         with self._mission_dir(mission_id, make=True) as directory:
-            _write_file(directory, f"{_checked(checkpoint_id)}.json", data)
+            write_file(directory, f"{_checked(checkpoint_id)}.json", data)
             _point_latest(directory, latest_id)
 
     def read(self, mission_id: str, checkpoint_id: str) -> bytes | None:
@@ -60,43 +94,73 @@ class Backups:
         name = f"{_checked(checkpoint_id)}.json"
         try:
             with self._mission_dir(mission_id) as directory:
-                return _read_file(directory, name, self.path_of(mission_id, checkpoint_id))
+                return read_file(directory, name)
         except FileNotFoundError:
             return None
 
     def find(self, checkpoint_id: str) -> BackupFile | None:
         """Return the file of a checkpoint whose mission is not known."""
-        for file in self.files():
-            if file.checkpoint_id == checkpoint_id:
-                return file
+        for mission in self.missions():
+            if os.path.lexists(self.path_of(mission, checkpoint_id)):
+                return BackupFile(mission, checkpoint_id)
         return None
 
     def files(self) -> Iterator[BackupFile]:
         """Yield everything that is named like a checkpoint's file, ordered by name."""
-        for mission in sorted(_names(self.root)):
-            if not _ID.match(mission):
-                continue
-            for name in sorted(self._names_in(mission)):
-                checkpoint_id, dot, ending = name.rpartition(".")
-                if dot and ending == "json" and _ID.match(checkpoint_id):
+        for mission in self.missions():
+            with contextlib.suppress(OSError):  # no directory of ours, or gone meanwhile
+                listing = self.list(mission)
+                for checkpoint_id in sorted(listing.files | listing.blocked):
                     yield BackupFile(mission, checkpoint_id)
 
-    def _names_in(self, mission_id: str) -> list[str]:
-        """Return what lies in a mission's directory, nothing when it is no directory of ours."""
+    def missions(self) -> list[str]:
+        """Return what is named like a mission's directory; nothing when there is no root."""
+        with contextlib.suppress(OSError):
+            return sorted(filter(_ID.match, os.listdir(self.root)))  # noqa: PTH208 - names wanted
+        return []
+
+    def list(self, mission_id: str) -> Listing:
+        """Look at the names in a mission's directory; an empty listing when there is none.
+
+        Raises OSError for a directory that is no directory, or that may not be read.
+        """
+        found: dict[bool, set[str]] = {True: set(), False: set()}
+        foreign: list[str] = []
+        latest, kind = None, "missing"
         try:
-            with self._mission_dir(mission_id) as directory:
-                return os.listdir(directory)  # noqa: PTH208 - it takes the descriptor
-        except OSError:
-            return []
+            with (
+                self._mission_dir(mission_id) as directory,
+                os.scandir(directory.descriptor) as entries,
+            ):
+                for entry in entries:
+                    if entry.name == LATEST:
+                        latest, kind = _latest(directory, entry)
+                    elif (checkpoint_id := _id_in(entry.name)) is not None:
+                        found[entry.is_file(follow_symlinks=False)].add(checkpoint_id)
+                    elif not entry.name.startswith(TEMP):
+                        foreign.append(entry.name)
+        except FileNotFoundError:
+            return Listing()
+        return Listing(
+            files=frozenset(found[True]),
+            blocked=frozenset(found[False]),
+            foreign=sorted(foreign),
+            latest=latest,
+            latest_kind=kind,
+        )
+
+    def point_latest(self, mission_id: str, latest_id: str | None) -> None:
+        """Make ``latest.json`` name a checkpoint, or remove the link."""
+        with self._mission_dir(mission_id) as directory:
+            _point_latest(directory, latest_id)
 
     def remove(self, mission_id: str, checkpoint_id: str, latest_id: str | None) -> None:
         """Remove a checkpoint's file and point ``latest.json`` at what is newest now."""
         try:
             with self._mission_dir(mission_id) as directory:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(f"{_checked(checkpoint_id)}.json", dir_fd=directory)
+                remove_file(directory, f"{_checked(checkpoint_id)}.json")
                 _point_latest(directory, latest_id)
-                os.fsync(directory)
+                os.fsync(directory.descriptor)
         except FileNotFoundError:
             return
         if latest_id is None:
@@ -109,14 +173,14 @@ class Backups:
     def sweep(self) -> int:
         """Remove the temp files that a crash left, and nothing else; returns how many."""
         removed = 0
-        for mission in filter(_ID.match, _names(self.root)):
+        for mission in self.missions():
             with contextlib.suppress(OSError), self._mission_dir(mission) as directory:
-                names = os.listdir(directory)  # noqa: PTH208 - it takes the descriptor
-                removed += sum(_remove_temp(directory, name) for name in names)
+                names = os.listdir(directory.descriptor)  # noqa: PTH208 - it takes the descriptor
+                removed += sum(remove_temp(directory, name) for name in names)
         return removed
 
     @contextlib.contextmanager
-    def _mission_dir(self, mission_id: str, *, make: bool = False) -> Iterator[int]:
+    def _mission_dir(self, mission_id: str, *, make: bool = False) -> Iterator[Directory]:
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
         if make:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -130,7 +194,7 @@ class Backups:
         finally:
             os.close(root)
         try:
-            yield directory
+            yield Directory(directory, self.root / mission_id)
         finally:
             os.close(directory)
 
@@ -142,85 +206,21 @@ def _checked(record_id: str) -> str:
     return record_id
 
 
-def _names(directory: Path) -> list[str]:
-    try:
-        return os.listdir(directory)  # noqa: PTH208 - names are wanted, not paths
-    except OSError:  # missing, or no directory of ours: there is nothing to find in it
-        return []
+def _id_in(name: str) -> str | None:
+    """Return the id in a name that looks like a checkpoint file's."""
+    checkpoint_id, dot, ending = name.rpartition(".")
+    return checkpoint_id if dot and ending == "json" and _ID.match(checkpoint_id) else None
 
 
-def _remove_temp(directory: int, name: str) -> bool:
-    if not name.startswith(_TEMP):
-        return False
-    try:
-        os.unlink(name, dir_fd=directory)
-    except OSError:  # a directory, which is none of ours, or gone
-        return False
-    return True
+def _latest(directory: Directory, entry: os.DirEntry[str]) -> tuple[str | None, str]:
+    """Return what ``latest.json`` points at, and what it is."""
+    if entry.is_symlink():
+        return os.readlink(LATEST, dir_fd=directory.descriptor), "a symlink"
+    if entry.is_dir(follow_symlinks=False):
+        return None, "a directory"
+    return None, "a file" if entry.is_file(follow_symlinks=False) else "no file"
 
 
-def _write_file(directory: int, name: str, data: bytes) -> None:
-    temp = _TEMP + secrets.token_hex(8)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(temp, flags, 0o600, dir_fd=directory)
-    try:
-        try:
-            with open(descriptor, "wb", closefd=False) as file:
-                file.write(data)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        os.rename(temp, name, src_dir_fd=directory, dst_dir_fd=directory)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temp, dir_fd=directory)
-        raise
-    os.fsync(directory)
-
-
-def _point_latest(directory: int, latest_id: str | None) -> None:
-    """Make ``latest.json`` name the newest checkpoint, in one step, or remove it."""
-    if latest_id is None:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(LATEST, dir_fd=directory)
-        return
-    target = f"{_checked(latest_id)}.json"
-    with contextlib.suppress(OSError):
-        if os.readlink(LATEST, dir_fd=directory) == target:
-            return
-    temp = _TEMP + secrets.token_hex(8)
-    os.symlink(target, temp, dir_fd=directory)
-    try:
-        os.rename(temp, LATEST, src_dir_fd=directory, dst_dir_fd=directory)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temp, dir_fd=directory)
-        raise
-    os.fsync(directory)
-
-
-def _read_file(directory: int, name: str, where: Path) -> bytes:
-    # Non-blocking: a FIFO in the file's place must not hang whoever reads.
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
-        descriptor = os.open(name, flags, dir_fd=directory)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise _not_a_file(where, str(error)) from error
-    try:
-        info = os.fstat(descriptor)
-        if not stat.S_ISREG(info.st_mode) or info.st_size > FILE_MAX:
-            raise _not_a_file(where, "not a regular file of a checkpoint's size")
-        with open(descriptor, "rb", closefd=False) as file:
-            return file.read()
-    finally:
-        os.close(descriptor)
-
-
-def _not_a_file(where: Path, why: str) -> Corrupt:
-    return Corrupt(
-        f"Corrupted checkpoint file: {where} ({why}).",
-        hint="Move it away; fleetctl checkpoints verify --repair writes it again.",
-        path=str(where),
-    )
+def _point_latest(directory: Directory, latest_id: str | None) -> None:
+    target = None if latest_id is None else f"{_checked(latest_id)}.json"
+    point(directory, LATEST, target)

@@ -1,5 +1,6 @@
 """The files follow the rows: at once, after failures, after restarts; and a deletion is final."""
 
+import errno
 import itertools
 import os
 from pathlib import Path
@@ -11,6 +12,7 @@ import trio.testing
 
 from fleetd.domain.content import from_file
 from fleetd.domain.copies import BackupWritten
+from fleetd.domain.tx import WriteBackup
 from fleetd.outbox import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from fleetd.wire.errors import InvalidState, NotFound, Storage
 from fleetd.wire.model import Checkpoint, Mission
@@ -102,6 +104,62 @@ async def test_it_is_tried_again_after_growing_pauses_until_it_succeeds(
     tries = len(attempts)
     await trio.sleep(10 * LONGEST_PAUSE_S)
     assert len(attempts) == tries
+
+
+@pytest.mark.parametrize(
+    ("call", "number", "text"),
+    [
+        ("fsync", errno.ENOSPC, "No space left on device"),
+        ("open", errno.EACCES, "Permission denied"),
+    ],
+)
+async def test_a_full_or_closed_disk_costs_no_checkpoint_and_is_tried_again(
+    fleet: Fleet,
+    autojump_clock: trio.testing.MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    call: str,
+    number: int,
+    text: str,
+) -> None:
+    mission = await fleet.mission()
+
+    def refuse(*_: object, **__: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(f"fleetd.store.directory.os.{call}", refuse)
+        taken = await fleet.checkpoint(mission)
+        await trio.sleep(10)
+    assert taken.storage_locations == ["sqlite"]
+    (failure,) = await fleet.events(mission, "backup_failed")
+    assert text in failure.data["error"]
+    await trio.sleep(LONGEST_PAUSE_S)
+    now = await fleet.do(CheckpointGet(taken.id))
+    assert now.storage_locations == ["sqlite", "file"]
+    assert {path.name for path in fleet.file_of(taken).parent.iterdir()} == {
+        f"{taken.id}.json",
+        "latest.json",
+    }
+
+
+@pytest.mark.parametrize("place", ["latest.json", "its own"])
+async def test_a_directory_in_the_place_is_moved_aside_and_the_file_written(
+    fleet: Fleet, place: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    mission = await fleet.mission()
+    taken = await fleet.checkpoint(mission)
+    blocked = fleet.file_of(taken) if place == "its own" else fleet.checkpoints / mission.id / place
+    blocked.unlink()
+    blocked.mkdir()
+    (blocked / "notes.txt").write_text("a person's")
+    fleet.engine.outbox.post(WriteBackup(taken.id))
+    await fleet.engine.outbox.settled()
+    assert from_file(fleet.file_of(taken).read_bytes(), "").id == taken.id
+    assert os.readlink(fleet.file_of(taken).with_name("latest.json")) == f"{taken.id}.json"
+    (aside,) = blocked.parent.glob("*.aside-*/notes.txt")
+    assert aside.read_text() == "a person's"
+    assert aside.parent.name in caplog.text
+    assert await fleet.events(mission, "backup_failed") == []
 
 
 async def test_a_second_trouble_is_tried_again_soon_however_long_the_first_took(

@@ -167,8 +167,7 @@ async def test_verify_tells_what_is_bad_and_repair_mends_what_one_good_copy_can(
         assert (await fleet.do(CheckpointVerify())).ok
         return
     intact = row is file is leave
-    # A directory in the file's place may hold a person's things; it is not ours to remove.
-    mendable = file is leave or (row is leave and file is not directory_file)
+    mendable = file is leave or row is leave
 
     seen = await fleet.do(CheckpointVerify())
     found = {finding.subject: finding for finding in seen.findings}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fleetd.store.backups import FILE_MAX, BackupFile, Backups
+from fleetd.store.backups import FILE_MAX, BackupFile, Backups, Listing
 from fleetd.wire.errors import Corrupt
 
 MISSION, FIRST, SECOND = "msn-00000001", "chk-00000001", "chk-00000002"
@@ -328,3 +328,123 @@ def test_removing_the_last_takes_the_link_and_the_empty_directory_too(backups: B
     (backups.root / MISSION / "notes.txt").write_text("a person's")
     backups.remove(MISSION, SECOND, None)
     assert files(backups) == {f"{MISSION}/notes.txt"}
+
+
+def put_directory(place: Path) -> None:
+    place.mkdir()
+    (place / "notes.txt").write_text("a person's")
+
+
+def put_fifo(place: Path) -> None:
+    os.mkfifo(place)
+
+
+def put_file(place: Path) -> None:
+    place.write_text("a person's")
+
+
+def put_link(place: Path) -> None:
+    place.symlink_to("notes.txt")
+
+
+@pytest.mark.parametrize(
+    ("name", "put"),
+    [
+        *((f"{FIRST}.json", put) for put in (put_directory, put_fifo, put_link)),
+        *(("latest.json", put) for put in (put_directory, put_fifo, put_file)),
+    ],
+)
+def test_what_stands_in_the_place_is_moved_aside_and_named(
+    backups: Backups, name: str, put: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    (backups.root / MISSION).mkdir(parents=True)
+    put(backups.root / MISSION / name)
+    before = os.lstat(backups.root / MISSION / name).st_ino
+
+    backups.write(MISSION, FIRST, b"one", FIRST)
+
+    assert backups.read(MISSION, FIRST) == b"one"
+    assert os.readlink(backups.root / MISSION / "latest.json") == f"{FIRST}.json"
+    (aside,) = (backups.root / MISSION).glob(f"{name}.aside-*")
+    assert os.lstat(aside).st_ino == before
+    assert f"{MISSION}/{name} stood in the place of a checkpoint file" in caplog.text
+    assert aside.name in caplog.text
+    assert backups.list(MISSION).files == {FIRST}
+    assert list(backups.files()) == [BackupFile(MISSION, FIRST)]
+
+
+def test_a_directory_in_the_place_does_not_stop_a_removal(backups: Backups) -> None:
+    backups.write(MISSION, FIRST, b"one", FIRST)
+    backups.path_of(MISSION, FIRST).unlink()
+    put_directory(backups.path_of(MISSION, FIRST))
+    backups.remove(MISSION, FIRST, None)
+    (aside,) = (backups.root / MISSION).iterdir()
+    assert (aside / "notes.txt").read_text() == "a person's"
+
+
+def test_without_a_checkpoint_only_a_link_is_removed(backups: Backups) -> None:
+    backups.write(MISSION, FIRST, b"one", FIRST)
+    backups.point_latest(MISSION, None)
+    assert files(backups) == {f"{MISSION}/{FIRST}.json"}
+    put_file(backups.root / MISSION / "latest.json")
+    backups.point_latest(MISSION, None)
+    assert (backups.root / MISSION / "latest.json").read_text() == "a person's"
+
+
+def test_a_listing_tells_the_names_apart_without_reading_a_file(
+    backups: Backups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert backups.list(MISSION) == Listing()
+    backups.write(MISSION, FIRST, b"one", FIRST)
+    put_directory(backups.path_of(MISSION, SECOND))
+    put_file(backups.root / MISSION / "notes.json")
+    put_file(backups.root / MISSION / ".tmp-0123")
+    put_file(backups.root / MISSION / f"{SECOND}.json.aside-0123")
+
+    def never(*_: object) -> bytes:
+        raise AssertionError("a file was read")
+
+    monkeypatch.setattr("fleetd.store.backups.read_file", never)
+    assert backups.list(MISSION) == Listing(
+        files=frozenset({FIRST}),
+        blocked=frozenset({SECOND}),
+        foreign=[f"{SECOND}.json.aside-0123", "notes.json"],
+        latest=f"{FIRST}.json",
+        latest_kind="a symlink",
+    )
+
+
+@pytest.mark.parametrize(
+    ("put", "trouble"),
+    [
+        (lambda _: None, "is missing"),
+        (put_directory, "is a directory"),
+        (put_file, "is a file"),
+        (put_fifo, "is no file"),
+        (lambda place: place.symlink_to("latest.json"), "points at itself"),
+        (lambda place: place.symlink_to(f"{FIRST}.json"), f"points at {FIRST}.json"),
+        (
+            lambda place: place.symlink_to("chk-9.json"),
+            "points at chk-9.json, which is not there",
+        ),
+        (lambda place: place.symlink_to(f"{SECOND}.json"), ""),
+    ],
+)
+def test_what_is_wrong_with_latest_is_said(
+    backups: Backups, put: Callable[[Path], None], trouble: str
+) -> None:
+    for checkpoint in (FIRST, SECOND):
+        backups.write(MISSION, checkpoint, b"x", None)
+    put(backups.root / MISSION / "latest.json")
+    assert backups.list(MISSION).latest_trouble(SECOND) == trouble
+
+
+def test_a_mission_that_is_no_directory_cannot_be_listed(backups: Backups, tmp_path: Path) -> None:
+    backups.root.mkdir(parents=True)
+    put_file(backups.root / MISSION)
+    with pytest.raises(NotADirectoryError):
+        backups.list(MISSION)
+    (backups.root / MISSION).unlink()
+    (backups.root / MISSION).symlink_to(tmp_path)
+    with pytest.raises(OSError, match=MISSION):
+        backups.list(MISSION)

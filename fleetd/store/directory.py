@@ -1,0 +1,149 @@
+"""One directory of checkpoint files, by its descriptor: whole files, a link, things in the way.
+
+Nothing is followed and nothing that may be a person's is removed: what is of another kind than it
+should be is moved aside. Must not know missions or ids.
+"""
+
+import contextlib
+import logging
+import os
+import secrets
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from ..wire.errors import Corrupt
+
+FILE_MAX = 64 * 1024 * 1024
+TEMP = ".tmp-"
+Kind = Callable[[int], bool]
+log = logging.getLogger("fleetd")
+
+
+class Directory(msgspec.Struct, frozen=True):
+    """An open directory: its descriptor, and its path for messages."""
+
+    descriptor: int
+    path: Path
+
+
+def write_file(directory: Directory, name: str, data: bytes) -> None:
+    """Write a file whole or not at all; after a crash it is there or it is not.
+
+    Raises OSError; then no temp file is left.
+    """
+    temp = TEMP + secrets.token_hex(8)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(temp, flags, 0o600, dir_fd=directory.descriptor)
+    try:
+        try:
+            with open(descriptor, "wb", closefd=False) as file:
+                file.write(data)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        make_way(directory, name, stat.S_ISREG)
+        _rename(directory, temp, name)
+    except BaseException:
+        remove_temp(directory, temp)
+        raise
+    os.fsync(directory.descriptor)
+
+
+def point(directory: Directory, name: str, target: str | None) -> None:
+    """Make a symlink name ``target``, in one step, or remove it; raises OSError."""
+    if target is None:
+        if _kind(directory, name, stat.S_ISLNK):
+            os.unlink(name, dir_fd=directory.descriptor)
+        return
+    with contextlib.suppress(OSError):
+        if os.readlink(name, dir_fd=directory.descriptor) == target:
+            return
+    temp = TEMP + secrets.token_hex(8)
+    os.symlink(target, temp, dir_fd=directory.descriptor)
+    try:
+        make_way(directory, name, stat.S_ISLNK)
+        _rename(directory, temp, name)
+    except BaseException:
+        remove_temp(directory, temp)
+        raise
+    os.fsync(directory.descriptor)
+
+
+def remove_file(directory: Directory, name: str) -> None:
+    """Remove a regular file; anything else in its place is moved aside. Raises OSError."""
+    make_way(directory, name, stat.S_ISREG)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=directory.descriptor)
+
+
+def make_way(directory: Directory, name: str, kind: Kind) -> None:
+    """Move what stands in a file's place aside, unless it is of the right kind.
+
+    A directory there would make every write fail for ever, and may hold somebody's things. The
+    new name is never taken for one of ours. Raises OSError.
+    """
+    if _kind(directory, name, kind) is not False:
+        return
+    aside = f"{name}.aside-{secrets.token_hex(4)}"
+    _rename(directory, name, aside)
+    log.warning(
+        "%s stood in the place of a checkpoint file and was moved to %s",
+        directory.path / name,
+        aside,
+    )
+
+
+def remove_temp(directory: Directory, name: str) -> bool:
+    """Remove a temp file; returns whether there was one that could be removed."""
+    if not name.startswith(TEMP):
+        return False
+    try:
+        os.unlink(name, dir_fd=directory.descriptor)
+    except OSError:  # a directory, which is none of ours, or gone
+        return False
+    return True
+
+
+def read_file(directory: Directory, name: str) -> bytes:
+    """Return a file's bytes; raises OSError, and Corrupt for anything but a file of sane size."""
+    # Non-blocking: a FIFO in the file's place must not hang whoever reads.
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    where = directory.path / name
+    try:
+        descriptor = os.open(name, flags, dir_fd=directory.descriptor)
+    except (FileNotFoundError, PermissionError):
+        raise
+    except OSError as error:
+        raise _not_a_file(where, str(error)) from error
+    try:
+        info = os.fstat(descriptor)
+        if not stat.S_ISREG(info.st_mode) or info.st_size > FILE_MAX:
+            raise _not_a_file(where, "not a regular file of a checkpoint's size")
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(descriptor)
+
+
+def _kind(directory: Directory, name: str, kind: Kind) -> bool | None:
+    """Whether a name is of a kind; None when nothing has it."""
+    try:
+        info = os.stat(name, dir_fd=directory.descriptor, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    return bool(kind(info.st_mode))
+
+
+def _rename(directory: Directory, old: str, new: str) -> None:
+    os.rename(old, new, src_dir_fd=directory.descriptor, dst_dir_fd=directory.descriptor)
+
+
+def _not_a_file(where: Path, why: str) -> Corrupt:
+    return Corrupt(
+        f"Corrupted checkpoint file: {where} ({why}).",
+        hint="Move it away; fleetctl checkpoints verify --repair writes it again.",
+        path=str(where),
+    )
