@@ -3,6 +3,8 @@
 A checkpoint is never served before its checksum was compared.
 """
 
+from collections.abc import Collection
+
 import msgspec
 
 from ..wire.errors import InvalidParams, InvalidState, NotFound
@@ -113,10 +115,14 @@ def _insert(tx: Tx, content: CheckpointContent, state: State, warnings: list[str
 
 
 def find_row(tx: Tx, checkpoint_id: str) -> Row:
-    """Return the row of a checkpoint that is not deleted; raises NotFound."""
+    """Return the row of a checkpoint that is not deleted; raises NotFound.
+
+    ``deleted`` in the error says that its file, while it is still there, must not be used either.
+    """
     row = find(tx, "checkpoint", checkpoint_id)
     if row["deleted_at"] is not None:
-        raise missing("checkpoint", checkpoint_id)
+        gone = missing("checkpoint", checkpoint_id)
+        raise NotFound(gone.message, hint=gone.hint, **gone.values, deleted=True)
     return row
 
 
@@ -126,7 +132,7 @@ def load(tx: Tx, checkpoint_id: str) -> Checkpoint:
 
 
 def latest_row(
-    tx: Tx, mission_id: str, *, undo: bool = False, but: frozenset[str] = frozenset()
+    tx: Tx, mission_id: str, *, undo: bool = False, but: Collection[str] = ()
 ) -> Row | None:
     """Return the row of a mission's newest checkpoint, passing over those named in ``but``.
 

@@ -18,7 +18,7 @@ def choose(tx: Tx, ctx: Context, request: RecoveryRestore, ledger: Ledger) -> Ch
     """Return the checkpoint a request names, or the newest usable one of the mission it means.
 
     What was passed over on the way is warned of in the ledger. Raises NotFound, InvalidParams,
-    InvalidState when there is nothing to recover, Corrupt for a damaged row.
+    InvalidState when there is nothing to recover, Corrupt for a damaged row, Incompatible.
     """
     if request.checkpoint_id:
         checkpoint = checkpoints.load(tx, request.checkpoint_id)
@@ -53,8 +53,8 @@ def _mission_to_recover(tx: Tx, ctx: Context, request: RecoveryRestore) -> str:
 def _newest_usable(tx: Tx, ctx: Context, mission_id: str, ledger: Ledger) -> Checkpoint:
     """Return the newest checkpoint that automatic recovery may use.
 
-    Undo checkpoints and expired ones are passed over; so are those known to be damaged in both
-    copies. Raises Corrupt for a damaged row, so that the caller can try to heal it.
+    Undo checkpoints and expired ones are passed over; so are those known to be of no use. Raises
+    Corrupt for a damaged row, so that the caller can try to heal it, and Incompatible.
     """
     rows = tx.all(
         "SELECT * FROM checkpoints WHERE mission_id = :id"
@@ -67,9 +67,7 @@ def _newest_usable(tx: Tx, ctx: Context, mission_id: str, ledger: Ledger) -> Che
         if index >= retention.keep and row["timestamp"] < oldest:
             ledger.warnings.append(f"Checkpoint {row['id']} has expired and was passed over")
         elif row["id"] in ctx.facts.unreadable:
-            ledger.warnings.append(
-                f"Checkpoint {row['id']} is damaged in both copies and was passed over"
-            )
+            ledger.warnings.append(f"{ctx.facts.unreadable[row['id']]}; it was passed over")
         else:
             return from_row(row)
     if ctx.facts.unreadable:

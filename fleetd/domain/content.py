@@ -5,20 +5,21 @@ from typing import Any
 
 import msgspec
 
-from ..wire.errors import Corrupt, Incompatible
+from ..wire.errors import Corrupt
 from ..wire.model import (
-    CHECKPOINT_VERSION,
     Checkpoint,
     CheckpointContent,
     Integrity,
     SourceDetail,
 )
 from .tx import Row
+from .versions import LAYOUTS, Layout, layout_of, migrated, told
 
 CONTENT_FIELDS = frozenset(CheckpointContent.__struct_fields__)
 _OUTSIDE = frozenset(Checkpoint.__struct_fields__) - CONTENT_FIELDS
 _canonical = msgspec.json.Encoder(order="sorted").encode
 _decode = msgspec.json.decode
+_whole = msgspec.json.Decoder(dict[str, Any]).decode
 _details = msgspec.json.Decoder(list[SourceDetail]).decode
 _strings = msgspec.json.Decoder(list[str]).decode
 
@@ -56,67 +57,83 @@ def _only_content(checkpoint: CheckpointContent) -> dict[str, Any]:
 def from_file(data: bytes, where: str) -> Checkpoint:
     """Read a backup file. ``where`` names it in errors.
 
-    Raises Corrupt for bytes that are no checkpoint or fail their checksum, Incompatible for a
-    version this program does not know.
+    One of an older version is brought to the present one and says so in its warnings. Raises
+    Corrupt for bytes that are no checkpoint or fail their checksum, Incompatible for a version
+    this program does not know.
     """
     try:
-        whole = _decode(data)
-        checkpoint = msgspec.convert(whole, Checkpoint)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        whole = _whole(data)
+        content = {name: value for name, value in whole.items() if name not in _OUTSIDE}
+        layout = layout_of(content.get("version"), where, path=where)
+        known = msgspec.convert(whole.get("integrity"), Integrity | None)
+        return _checked(content, known.digest if known else None, layout)
+    except _UNREADABLE as error:
         raise Corrupt(
-            f"Corrupted checkpoint file: {where} is not a checkpoint ({error}).",
+            f"Corrupted checkpoint file: {where} {_why(error)}.",
             hint="fleetctl checkpoints verify --repair writes it again from the database.",
             path=where,
         ) from error
-    _check_version(checkpoint.version, where)
-    content = {name: value for name, value in whole.items() if name not in _OUTSIDE}
-    if checkpoint.integrity is None or digest_of(canonical(content)) != checkpoint.integrity.digest:
-        raise Corrupt(
-            f"Corrupted checkpoint file: {where} does not match its checksum.",
-            hint="fleetctl checkpoints verify --repair writes it again from the database.",
-            path=where,
-        )
-    return checkpoint
-
-
-def _check_version(version: str, where: str) -> None:
-    if version != CHECKPOINT_VERSION:
-        raise Incompatible(
-            f"{where} has checkpoint version {version}; this fleetd reads {CHECKPOINT_VERSION}.",
-            hint="Install the version of fleetd that wrote it, or a newer one.",
-            version=version,
-        )
 
 
 def from_row(row: Row) -> Checkpoint:
-    """Build a Checkpoint from its row and check it.
+    """Build a Checkpoint from its row and check it; one of an older version as ``from_file`` does.
 
     Raises Corrupt when the row fails its checksum or is not readable, Incompatible for an unknown
     version.
     """
-    where = f"the database row of {row['id']}"
+    where = f"The database row of checkpoint {row['id']}"
+    layout = layout_of(row["version"], where, checkpoint_id=row["id"])
     try:
         content = _content_of(row)
-        intact = digest_of(canonical(content)) == row["digest"]
-        checkpoint = msgspec.convert(content, Checkpoint) if intact else None
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        checkpoint = None
-    if checkpoint is None:
+        if layout is not None:
+            content = {name: value for name, value in content.items() if name in layout.fields}
+        checkpoint = _checked(content, row["digest"], layout)
+        return msgspec.structs.replace(
+            checkpoint,
+            source_details=_details(row["source_details_json"]),
+            consumed_at=row["consumed_at"],
+            backed_up_at=row["backed_up_at"],
+            storage_locations=["sqlite", "file"] if row["backed_up_at"] else ["sqlite"],
+            warnings=[*_strings(row["warnings_json"]), *checkpoint.warnings],
+        )
+    except _UNREADABLE as error:
         raise Corrupt(
-            f"Checkpoint {row['id']} is damaged in the database.",
+            f"Checkpoint {row['id']} is damaged in the database: its row {_why(error)}.",
             hint="fleetctl checkpoints verify --repair heals it from its file.",
             checkpoint_id=row["id"],
-        )
-    _check_version(checkpoint.version, where)
-    return msgspec.structs.replace(
-        checkpoint,
-        integrity=Integrity(digest=row["digest"]),
-        source_details=_details(row["source_details_json"]),
-        consumed_at=row["consumed_at"],
-        backed_up_at=row["backed_up_at"],
-        storage_locations=["sqlite", "file"] if row["backed_up_at"] else ["sqlite"],
-        warnings=_strings(row["warnings_json"]),
-    )
+            reason=_why(error),
+        ) from error
+
+
+class _ChecksumError(ValueError):
+    """The content is not the one that the checksum was taken of."""
+
+
+_UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, _ChecksumError):
+        return "does not match its checksum"
+    return f"is not a checkpoint ({error})"
+
+
+def _checked(content: dict[str, Any], digest: str | None, layout: Layout | None) -> Checkpoint:
+    """Compare content with its checksum and build the record, in the present version."""
+    sealed = layout is None or layout.sealed or bool(digest)
+    if sealed and digest_of(canonical(content)) != digest:
+        raise _ChecksumError
+    if layout is None:
+        checkpoint = msgspec.convert(content, Checkpoint)
+        return msgspec.structs.replace(checkpoint, integrity=Integrity(digest=digest or ""))
+    checkpoint = msgspec.convert(migrated(content, layout), Checkpoint)
+    new = digest_of(canonical(_only_content(checkpoint)))
+    return as_taken(checkpoint, new, [told(content["version"])])
+
+
+def is_migrated(checkpoint: Checkpoint) -> bool:
+    """Whether a checkpoint was read from an older version: its copies are to be rewritten."""
+    return any(told(version) in checkpoint.warnings for version in LAYOUTS)
 
 
 def _content_of(row: Row) -> dict[str, Any]:

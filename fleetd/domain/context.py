@@ -30,8 +30,8 @@ class Facts(msgspec.Struct, frozen=True):
     """When the process that registers was started, in the kernel's own words."""
     dead_agents: frozenset[str] = frozenset()
     """Agents of the mission whose process is gone."""
-    unreadable: frozenset[str] = frozenset()
-    """Checkpoints that were found damaged in both copies."""
+    unreadable: dict[str, str] = {}
+    """Checkpoints of which no copy can be used, and why, in a sentence."""
     repository: tuple[str, ...] = ()
     """What Git says about the project, line by line."""
 

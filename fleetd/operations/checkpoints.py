@@ -5,12 +5,13 @@ import logging
 import msgspec
 import trio
 
-from ..domain.content import from_file
+from ..domain.content import from_file, is_migrated
 from ..domain.context import Caller, Facts
 from ..domain.copies import Heal
+from ..domain.tx import WriteBackup
 from ..engine import Engine, operation
 from ..store.backups import BackupFile
-from ..wire.errors import Corrupt, FleetError, InvalidState, NotFound
+from ..wire.errors import Corrupt, FleetError, Incompatible, InvalidState, NotFound
 from ..wire.model import Checkpoint
 from ..wire.requests.checkpoint import (
     CheckpointCreate,
@@ -80,13 +81,13 @@ async def read(
 ) -> Checkpoint:
     """Read a checkpoint; a row that is missing or damaged is healed from its file."""
     try:
-        return await engine.execute(request, caller)
-    except (NotFound, Corrupt) as error:
-        checkpoint_id = error.values.get("checkpoint_id") or getattr(request, "checkpoint_id", "")
-        healed = await heal(engine, str(checkpoint_id), error)
-        if healed is None:
-            raise nowhere(engine, error) from error
-        return healed
+        checkpoint = await engine.execute(request, caller)
+    except (NotFound, Corrupt, Incompatible) as error:
+        named = error.values.get("checkpoint_id") or getattr(request, "checkpoint_id", "")
+        return await heal(engine, str(named), error)
+    if is_migrated(checkpoint):
+        await rewrite(engine, checkpoint)
+    return checkpoint
 
 
 def nowhere(engine: Engine, error: FleetError) -> FleetError:
@@ -96,33 +97,77 @@ def nowhere(engine: Engine, error: FleetError) -> FleetError:
     """
     if not isinstance(error, NotFound) or error.values.get("noun") != "checkpoint":
         return error
+    if error.values.get("deleted"):
+        return error
     places = f"the database {engine.config.database} and the files below {engine.backups.root}"
     return NotFound(error.message, hint=f"Looked in {places}. {error.hint}", **error.values)
 
 
-async def heal(engine: Engine, checkpoint_id: str, error: FleetError) -> Checkpoint | None:
+async def heal(engine: Engine, checkpoint_id: str, error: FleetError) -> Checkpoint:
     """Write a row again from its file and return the checkpoint with a warning.
 
-    None when there is no good file. Raises Corrupt when a damaged file is all there is, and
-    Incompatible for a file of another version.
+    ``error`` is what the row was refused with. Raises the error that tells about both copies when
+    the file is of no help either; what was deleted is not looked for in its file.
     """
+    if error.values.get("deleted"):
+        raise error
     try:
         checkpoint = await from_backup(engine, checkpoint_id)
-    except Corrupt as damage:
-        log.warning("%s", damage.message)
-        if isinstance(error, NotFound):
-            raise
-        return None
+    except (Corrupt, Incompatible) as trouble:
+        log.warning("%s", trouble.message)
+        raise both(checkpoint_id, error, trouble) from error
     if checkpoint is None:
-        return None
+        raise no_file(engine, error) from error
     what = "missing" if isinstance(error, NotFound) else "damaged"
     warning = f"the database row of {checkpoint.id} was {what}; it was restored from its file"
     try:
         healed = await engine.execute(Heal(checkpoint))
     except InvalidState:  # deleted on purpose; its file is on the way out
-        return None
+        raise error from None
     log.warning("%s", warning)
-    return msgspec.structs.replace(healed, warnings=[*healed.warnings, warning])
+    if is_migrated(checkpoint):
+        engine.outbox.post(WriteBackup(healed.id))
+    warnings = [*healed.warnings, *checkpoint.warnings, warning]
+    return msgspec.structs.replace(healed, warnings=warnings)
+
+
+def both(checkpoint_id: str, row: FleetError, file: FleetError) -> FleetError:
+    """Return the error of a checkpoint whose file is of no use, with what is wrong with its row."""
+    if isinstance(row, NotFound):
+        return file
+    if isinstance(row, Incompatible):
+        return row
+    return Corrupt(
+        f"Checkpoint {checkpoint_id} is damaged in both copies: its row"
+        f" {row.values.get('reason')}; {_clause(file)}",
+        hint="fleetctl checkpoints list shows the others of its mission.",
+        checkpoint_id=checkpoint_id,
+    )
+
+
+def no_file(engine: Engine, row: FleetError) -> FleetError:
+    """Return the error of a checkpoint that has no file, with what is wrong with its row."""
+    if isinstance(row, Corrupt):
+        return Corrupt(
+            f"{_clause(row)}, and it has no file",
+            hint="fleetctl checkpoints list shows the others of its mission.",
+            **row.values,
+        )
+    return nowhere(engine, row)
+
+
+def _clause(error: FleetError) -> str:
+    return error.message.rstrip(".")
+
+
+async def rewrite(engine: Engine, checkpoint: Checkpoint) -> None:
+    """Bring both copies of a checkpoint of an older version to the present one."""
+    try:
+        await engine.execute(Heal(checkpoint))
+    except InvalidState:  # deleted meanwhile
+        return
+    log.info("Checkpoint %s: %s", checkpoint.id, checkpoint.warnings[-1])
+    engine.outbox.post(WriteBackup(checkpoint.id))
 
 
 async def from_backup(engine: Engine, checkpoint_id: str) -> Checkpoint | None:

@@ -11,11 +11,11 @@ from ..domain.takeover import SurroundingsGet
 from ..domain.tx import WriteBackup
 from ..engine import Engine, operation
 from ..wire.base import Request
-from ..wire.errors import Corrupt, FleetError, NotFound
+from ..wire.errors import Corrupt, FleetError, Incompatible, NotFound
 from ..wire.model import RestoreResult
 from ..wire.requests.checkpoint import CheckpointGet
 from ..wire.requests.recovery import Briefing, RecoveryContextGet, RecoveryRestore
-from .checkpoints import heal, nowhere
+from .checkpoints import heal
 
 log = logging.getLogger("fleetd")
 R = TypeVar("R")
@@ -50,21 +50,22 @@ async def _from_good_copies(
     """
     facts = await _facts(engine, request)
     named = getattr(request, "checkpoint_id", None)
-    unreadable: set[str] = set()
+    unreadable: dict[str, str] = {}
     healed: list[str] = []
     while True:
-        known = msgspec.structs.replace(facts, unreadable=frozenset(unreadable))
+        known = msgspec.structs.replace(facts, unreadable=dict(unreadable))
         try:
             return await engine.execute(request, caller, known), healed
-        except (Corrupt, NotFound) as error:
+        except (Corrupt, NotFound, Incompatible) as error:
             damaged = _damaged(named, error)
             if damaged is None or damaged in unreadable:
                 raise
-            checkpoint = await heal(engine, damaged, error)
-            if checkpoint is None and named:
-                raise nowhere(engine, error) from error
-            if checkpoint is None:
-                unreadable.add(damaged)
+            try:
+                checkpoint = await heal(engine, damaged, error)
+            except (Corrupt, Incompatible, NotFound) as hopeless:
+                if named:
+                    raise
+                unreadable[damaged] = hopeless.message
             else:
                 healed += checkpoint.warnings[-1:]
 
@@ -86,7 +87,7 @@ async def _missing_file(engine: Engine, request: RecoveryRestore, checkpoint_id:
 
 def _damaged(named: str | None, error: FleetError) -> str | None:
     """Return the checkpoint that an error is about, if healing it could help."""
-    if isinstance(error, Corrupt):
+    if not isinstance(error, NotFound):
         return error.values.get("checkpoint_id")
     return named if error.values.get("noun") == "checkpoint" else None
 

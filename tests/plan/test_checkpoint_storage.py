@@ -343,9 +343,10 @@ async def test_STR_008_both_copies_corrupted_is_an_error_and_recovery_takes_the_
     result = await fleet.restore(mission_id=mission.id)
 
     assert result.checkpoint_id == older.id
-    assert result.warnings == [
-        f"Checkpoint {newer.id} is damaged in both copies and was passed over"
-    ]
+    (warning,) = result.warnings
+    assert warning.startswith(f"Checkpoint {newer.id} is damaged in both copies: its row does not")
+    assert str(fleet.file_of(newer)) in warning
+    assert warning.endswith("; it was passed over")
 
 
 @pytest.mark.case("STR-008")
