@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from ..wire.errors import Corrupt
+from ..wire.errors import Corrupt, Incompatible
 from ..wire.model import (
     Checkpoint,
     CheckpointContent,
@@ -79,12 +79,12 @@ def from_row(row: Row) -> Checkpoint:
     """Build a Checkpoint from its row and check it; one of an older version as ``from_file`` does.
 
     Raises Corrupt when the row fails its checksum or is not readable, Incompatible for an unknown
-    version.
+    version that the checksum vouches for.
     """
     where = f"The database row of checkpoint {row['id']}"
-    layout = layout_of(row["version"], where, checkpoint_id=row["id"])
     try:
         content = _content_of(row)
+        layout = _layout_of_row(content, row, where)
         if layout is not None:
             content = {name: value for name, value in content.items() if name in layout.fields}
         checkpoint = _checked(content, row["digest"], layout)
@@ -103,6 +103,15 @@ def from_row(row: Row) -> Checkpoint:
             checkpoint_id=row["id"],
             reason=_why(error),
         ) from error
+
+
+def _layout_of_row(content: dict[str, Any], row: Row, where: str) -> Layout | None:
+    try:
+        return layout_of(row["version"], where, checkpoint_id=row["id"])
+    except Incompatible:
+        if digest_of(canonical(content)) == row["digest"]:
+            raise
+        raise _ChecksumError from None  # damaged, and its file may be of our version
 
 
 class _ChecksumError(ValueError):

@@ -107,9 +107,9 @@ async def heal(engine: Engine, checkpoint_id: str, error: FleetError) -> Checkpo
     """Write a row again from its file and return the checkpoint with a warning.
 
     ``error`` is what the row was refused with. Raises the error that tells about both copies when
-    the file is of no help either; what was deleted is not looked for in its file.
+    the file is of no help either; the file of what was deleted, or of another version, is not read.
     """
-    if error.values.get("deleted"):
+    if error.values.get("deleted") or isinstance(error, Incompatible):
         raise error
     try:
         checkpoint = await from_backup(engine, checkpoint_id)
@@ -135,8 +135,6 @@ def both(checkpoint_id: str, row: FleetError, file: FleetError) -> FleetError:
     """Return the error of a checkpoint whose file is of no use, with what is wrong with its row."""
     if isinstance(row, NotFound):
         return file
-    if isinstance(row, Incompatible):
-        return row
     return Corrupt(
         f"Checkpoint {checkpoint_id} is damaged in both copies: its row"
         f" {row.values.get('reason')}; {_clause(file)}",

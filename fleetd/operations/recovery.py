@@ -50,24 +50,32 @@ async def _from_good_copies(
     """
     facts = await _facts(engine, request)
     named = getattr(request, "checkpoint_id", None)
-    unreadable: dict[str, str] = {}
+    unreadable: dict[str, FleetError] = {}
     healed: list[str] = []
     while True:
-        known = msgspec.structs.replace(facts, unreadable=dict(unreadable))
+        reasons = {name: reason.message for name, reason in unreadable.items()}
+        known = msgspec.structs.replace(facts, unreadable=reasons)
         try:
             return await engine.execute(request, caller, known), healed
         except (Corrupt, NotFound, Incompatible) as error:
             damaged = _damaged(named, error)
             if damaged is None or damaged in unreadable:
-                raise
+                raise _as_told(error, list(unreadable.values())) from error
             try:
                 checkpoint = await heal(engine, damaged, error)
             except (Corrupt, Incompatible, NotFound) as hopeless:
                 if named:
                     raise
-                unreadable[damaged] = hopeless.message
+                unreadable[damaged] = hopeless
             else:
                 healed += checkpoint.warnings[-1:]
+
+
+def _as_told(error: FleetError, unreadable: list[FleetError]) -> FleetError:
+    """Return the error of a mission of which nothing can be used; another version is no damage."""
+    if unreadable and all(isinstance(reason, Incompatible) for reason in unreadable):
+        return Incompatible(error.message, hint=unreadable[0].hint, **error.values)
+    return error
 
 
 async def _missing_file(engine: Engine, request: RecoveryRestore, checkpoint_id: str) -> list[str]:

@@ -182,9 +182,12 @@ def test_what_is_no_version_is_corrupt(version: object) -> None:
 async def newer_in_both(fleet: Fleet) -> tuple[Mission, Checkpoint, Checkpoint]:
     mission = await fleet.mission()
     first, second = await fleet.checkpoint(mission), await fleet.checkpoint(mission)
-    as_row(fleet, second, "2.0.0")
     content = json.loads(fleet.file_of(second).read_bytes()) | {"version": "2.0.0"}
-    put_file(fleet, mission, content)
+    del content["integrity"]
+    digest = hashlib.sha256(canonical(content)).hexdigest()
+    statement = "UPDATE checkpoints SET version = '2.0.0', digest = :digest WHERE id = :id"
+    fleet.sql(statement, digest=digest, id=second.id)
+    put_file(fleet, mission, with_digest(content))
     return mission, first, second
 
 
@@ -204,6 +207,15 @@ async def test_an_automatic_recovery_passes_over_a_newer_one_and_says_so(fleet: 
     assert second.id in warning
     assert "version 2.0.0" in warning
     assert warning.endswith("; it was passed over")
+
+
+async def test_when_all_are_newer_that_is_what_is_said(fleet: Fleet) -> None:
+    mission, first, _ = await newer_in_both(fleet)
+    await fleet.do(CheckpointDelete(first.id))
+    before = fleet.dump()
+    with pytest.raises(Incompatible, match=r"version 2\.0\.0; this fleetd reads 1\.0\.0"):
+        await fleet.restore(mission_id=mission.id)
+    assert fleet.dump() == before
 
 
 async def test_a_row_that_only_seems_newer_is_healed_from_its_file(fleet: Fleet) -> None:

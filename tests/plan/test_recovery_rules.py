@@ -455,5 +455,5 @@ async def test_an_expired_checkpoint_is_passed_over_unless_it_is_named(tmp_path)
             await fleet.restore(mission_id=mission.id)
 
         assert f"Checkpoint {old.id} has expired" in refused.value.message
-        assert f"Checkpoint {newer.id} is damaged in both copies" in refused.value.message
+        assert f"Checkpoint {newer.id} is damaged in the database" in refused.value.message
         assert (await fleet.restore(old)).success
