@@ -82,6 +82,8 @@ class Config(Section, frozen=True, kw_only=True):
     """Every setting of the daemon."""
 
     log_level: LogLevel = "INFO"
+    project_ignore: list[str] = []
+    """Directories, as real paths, of which nothing is recorded."""
     paths: Paths = field(default_factory=Paths)
     limits: Limits = field(default_factory=Limits)
     retention: Retention = field(default_factory=Retention)
@@ -141,6 +143,7 @@ def load(env: Mapping[str, str] = os.environ) -> Loaded:
             _place(tree, where, _environment_value(variable, text))
             origins[".".join(where)] = f"environment {variable}"
     _fill_paths(tree, env)
+    _fill_ignored(tree, file)
     return Loaded(_convert(tree, "in the environment"), origins, file)
 
 
@@ -192,13 +195,26 @@ def _fill_paths(tree: dict[str, Any], env: Mapping[str, str]) -> None:
         section[name] = str(path)
 
 
+def _fill_ignored(tree: dict[str, Any], file: Path) -> None:
+    """Make the ignored directories real paths; a request's directories are compared with them."""
+    given = tree.get("project_ignore", [])
+    for each in given:
+        whole = Path(each).expanduser()
+        if not whole.is_absolute() or "\0" in each:
+            raise ConfigError(
+                f"Setting project_ignore in {file} has {each!r}: give a list of directories, each "
+                "an absolute path, or one that begins with ~/."
+            )
+    tree["project_ignore"] = [os.path.realpath(Path(each).expanduser()) for each in given]
+
+
 def _convert(tree: dict[str, Any], where: str) -> Config:
     try:
         return msgspec.convert(tree, Config)
     except msgspec.ValidationError as error:
         text, _, path = str(error).partition(" - at `$")
         key = path.strip("`.")
-        value = flatten(tree).get(key)
+        value = flatten(tree).get(key.partition("[")[0])
         shown = f"{key} is {value!r}" if value is not None else key or "names"
         variable = next((v for v, at in _ENVIRONMENT.items() if ".".join(at) == key), None)
         said = f"{where} ({variable})" if variable and "environment" in where else where

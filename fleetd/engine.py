@@ -20,6 +20,7 @@ from .domain.context import Caller, Context, Facts
 from .domain.idempotency import recall, remember
 from .domain.rules import HANDLERS
 from .domain.tx import Effect, LogLine, RemoveBackup, Ring, Tx, WriteBackup
+from .ignoring import refuse_ignored
 from .outbox import Outbox
 from .places import with_real_paths
 from .store.backups import Backups
@@ -88,6 +89,8 @@ class Engine:
         Raises FleetError for what the caller should know; anything else is a bug.
         """
         request = with_real_paths(request)
+        if self.config.project_ignore and isinstance(request, Mutation):
+            await refuse_ignored(request, self.config.project_ignore, self.execute)
         perform = OPERATIONS.get(type(request))
         if perform is None:
             return await self.execute(request, caller)

@@ -42,6 +42,8 @@ class Outbox:
         self._attempted: dict[str, trio.Event] = {}
         self._failed: dict[str, Work] = {}
         self._trouble = trio.Event()
+        self.at_work = trio.Lock()
+        """Held while a file is written or removed; who holds it finds all of them at rest."""
 
     def post(self, work: Work) -> None:
         """Take on a piece of work; called right after its commit."""
@@ -89,8 +91,10 @@ class Outbox:
 
     async def _do(self, work: Work) -> None:
         try:
-            await (self._write(work) if isinstance(work, WriteBackup) else self._remove(work))
+            async with self.at_work:
+                await (self._write(work) if isinstance(work, WriteBackup) else self._remove(work))
         except NotFound:
+            self._failed.pop(work.checkpoint_id, None)
             log.debug("Nothing left to do for %s", work.checkpoint_id)
         except FleetError as error:
             log.warning("The files are behind the database: %s", error.message)

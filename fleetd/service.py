@@ -10,6 +10,7 @@ from .clocks import Uptime, uptime, wall_clock
 from .config import Loaded
 from .domain.upkeep import StartUp
 from .engine import Engine, random_id
+from .operations.forgetting import finish
 from .store import StoreFailed
 
 LAST_WORDS_S = 0.5
@@ -35,6 +36,7 @@ async def open_engine(
     engine.store.start()
     try:
         await engine.execute(StartUp())
+        await finish(engine)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_watch_disk, engine)

@@ -14,7 +14,11 @@ FLOORS = {
     **dict.fromkeys(("domain", "harness"), 1),
     "store": 2,
     **dict.fromkeys(
-        ("bell", "clocks", "outbox", "processes", "places", "engine", "operations", "service"), 3
+        (
+            *("bell", "clocks", "outbox", "processes", "places", "ignoring"),
+            *("engine", "operations", "service"),
+        ),
+        3,
     ),
     **dict.fromkeys(("rpc", "envelope", "params", "openrpc", "timers"), 4),
     **dict.fromkeys(

@@ -13,6 +13,7 @@ from . import checkpoints
 from .capture import State
 from .content import from_row, to_columns
 from .context import Context
+from .erasing import was_forgotten
 from .events import emit
 from .ids import find
 from .leases import raise_tokens
@@ -194,6 +195,11 @@ def heal(tx: Tx, request: Heal, ctx: Context) -> Checkpoint:
         raise InvalidState(
             f"Checkpoint {content.id} was deleted and does not come back.",
             hint="Use another checkpoint of its mission.",
+        )
+    if was_forgotten(tx, content.mission_id):
+        raise InvalidState(
+            f"The mission of checkpoint {content.id} was forgotten and does not come back.",
+            hint="Remove the file; nothing else is left of it.",
         )
     mission = _ensure_mission(tx, ctx, content)
     raise_tokens(tx, max((lock.fencing_token for lock in content.active_locks), default=0))

@@ -7,6 +7,7 @@ from ..wire.requests.mission import Deleted, MissionDelete
 from ..wire.types import OPEN_MISSION
 from . import bounds, checkpoints, leases
 from .context import Context
+from .erasing import free_locks
 from .events import emit
 from .ids import find
 from .registry import handler
@@ -42,15 +43,13 @@ def delete_mission(tx: Tx, request: MissionDelete, ctx: Context) -> Deleted:
             hint="The log says why; remove the cause and delete the mission again.",
             checkpoint_id=left["id"],
         )
-    freed = tx.all(
-        "SELECT DISTINCT normalized_path FROM locks WHERE mission_id = :id AND status = 'active'",
-        id=row["id"],
-    )
     tx.run("UPDATE lock_waits SET mission_id = NULL WHERE mission_id = :id", id=row["id"])
-    for table in ("events", "locks"):
-        tx.run(f"DELETE FROM {table} WHERE mission_id = :id", id=row["id"])
+    freed = free_locks(tx, "mission_id = :id", {"id": row["id"]})
+    tx.run("DELETE FROM events WHERE mission_id = :id", id=row["id"])
+    tx.run("DELETE FROM cursors WHERE stream = 'mission:' || :id", id=row["id"])
+    # Sorties, mail, recoveries and episodes hang on the mission's row and go with it.
     tx.run("DELETE FROM missions WHERE id = :id", id=row["id"])
     emit(tx, ctx, MissionDeleted(sorties=row["total_sorties"]))
-    for lock in freed:
-        leases.serve(tx, ctx, lock["normalized_path"])
+    for path in freed:
+        leases.serve(tx, ctx, path)
     return Deleted(deleted=True)

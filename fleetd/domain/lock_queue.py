@@ -1,6 +1,7 @@
 """Waiting for a lock, in order of arrival; a wait lives as long as its client."""
 
 from ..wire.base import Mutation, Query
+from ..wire.errors import NotFound
 from ..wire.model import Lock, Record
 from ..wire.requests.lock import LockAcquire
 from . import leases
@@ -83,7 +84,15 @@ def look(tx: Tx, request: LockLook, ctx: Context) -> Look:
 
 @handler
 def poll(tx: Tx, request: LockPoll, ctx: Context) -> Waiting:
-    """Look whether the wait is over, after seeing to a lease that ran out."""
+    """Look whether the wait is over, after seeing to a lease that ran out.
+
+    Raises NotFound when the waiter itself was forgotten.
+    """
+    if tx.one("SELECT 1 AS there FROM lock_waits WHERE id = :id", id=request.wait_id) is None:
+        raise NotFound(
+            "The wait for the lock has ended: its mission or its agent was taken out of the store.",
+            hint="Ask for the lock again if there is still something to do.",
+        )
     return _waiting(tx, ctx, request.wait_id)
 
 

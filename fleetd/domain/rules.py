@@ -10,6 +10,7 @@ from . import (
     deletion,
     events,
     failures,
+    forgetting,
     lock_queue,
     locks,
     mailbox,

@@ -1,5 +1,14 @@
 """Methods that take more than one transaction: files, waiting, Git; imports all of them."""
 
-from . import agents, checkpoints, locks, missions, recovery, system, verification
+from . import agents, checkpoints, forgetting, locks, missions, recovery, system, verification
 
-__all__ = ["agents", "checkpoints", "locks", "missions", "recovery", "system", "verification"]
+__all__ = [
+    "agents",
+    "checkpoints",
+    "forgetting",
+    "locks",
+    "missions",
+    "recovery",
+    "system",
+    "verification",
+]

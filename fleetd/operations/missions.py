@@ -7,6 +7,7 @@ from ..wire.errors import NotFound
 from ..wire.requests.checkpoint import CheckpointDelete
 from ..wire.requests.mission import Deleted, MissionDelete, MissionGet
 from ..wire.types import OPEN_MISSION
+from .forgetting import clear
 
 
 @operation
@@ -24,4 +25,7 @@ async def delete(engine: Engine, request: MissionDelete, caller: Caller) -> Dele
             except NotFound:  # pruned meanwhile
                 continue
         await engine.outbox.settled()
+        # Also what has no row, such as a file that a crash left: it would bring the mission back.
+        async with engine.outbox.at_work:
+            await clear(engine, mission.id)
     return await engine.execute(request, caller)

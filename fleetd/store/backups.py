@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from ..wire.types import RECORD_ID
+from .clearing import Cleared, remove_all, weigh
 from .directory import (
     FILE_MAX,
     TEMP,
@@ -24,7 +25,7 @@ from .directory import (
     write_file,
 )
 
-__all__ = ["FILE_MAX", "LATEST", "BackupFile", "Backups", "Listing"]
+__all__ = ["FILE_MAX", "LATEST", "BackupFile", "Backups", "Cleared", "Listing"]
 LATEST = "latest.json"
 _ID = re.compile(RECORD_ID)
 
@@ -166,6 +167,29 @@ class Backups:
         if latest_id is None:
             self._remove_empty(mission_id)
 
+    def weigh(self, mission_id: str) -> Cleared:
+        """Say what ``clear`` would remove and leave."""
+        try:
+            with self._mission_dir(mission_id) as directory:
+                return weigh(directory, _is_ours)
+        except FileNotFoundError:
+            return Cleared()
+
+    def clear(self, mission_id: str) -> Cleared:
+        """Remove every file that was ever written for a mission, and its directory if empty.
+
+        What is nobody's of ours stays and is named in the result. Raises OSError, with the path
+        that could not be removed.
+        """
+        try:
+            with self._mission_dir(mission_id) as directory:
+                found = weigh(directory, _is_ours)
+                remove_all(directory, found.names)
+        except FileNotFoundError:
+            return Cleared()
+        self._remove_empty(mission_id)
+        return found
+
     def _remove_empty(self, mission_id: str) -> None:
         with contextlib.suppress(OSError):
             (self.root / _checked(mission_id)).rmdir()
@@ -204,6 +228,10 @@ def _checked(record_id: str) -> str:
     if not _ID.fullmatch(record_id):
         raise ValueError(f"not an id: {record_id!r}")
     return record_id
+
+
+def _is_ours(name: str) -> bool:
+    return name == LATEST or _id_in(name) is not None
 
 
 def _id_in(name: str) -> str | None:

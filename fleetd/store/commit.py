@@ -7,10 +7,12 @@ whether it is still in a transaction, and if not, the members run again one by o
 """
 
 import contextlib
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import apsw
+import msgspec
 
 from ..domain.tx import Row, Tx
 from ..wire.errors import Corrupt, FleetError, Storage, Unavailable
@@ -63,6 +65,16 @@ def translate(error: BaseException) -> BaseException:
     return error
 
 
+class Outside(msgspec.Struct, frozen=True):
+    """Work on the writer's connection that cannot be part of a transaction."""
+
+    work: Callable[[apsw.Connection], None]
+
+    def __call__(self, connection: apsw.Connection) -> None:
+        """Do the work."""
+        self.work(connection)
+
+
 class Committer:
     """Runs batches of writing jobs on one connection.
 
@@ -76,11 +88,25 @@ class Committer:
 
     def run(self, jobs: list[Job]) -> None:
         """Give every job its result, committed together where that is possible."""
-        if self.failure is not None:
-            self._refuse(jobs, self.failure)
-        elif not self._together(jobs):
-            for job in jobs:
-                self._together([job])
+        for outside, group in itertools.groupby(jobs, lambda job: isinstance(job.fn, Outside)):
+            members = list(group)
+            if self.failure is not None:
+                self._refuse(members, self.failure)
+            elif outside:
+                self._alone(members)
+            elif not self._together(members):
+                for job in members:
+                    self._together([job])
+
+    def _alone(self, jobs: list[Job]) -> None:
+        """Run jobs that SQLite allows outside a transaction only."""
+        for job in jobs:
+            try:
+                job.fn(self._connection)
+            except apsw.Error as error:
+                self._broken([job], error)
+            else:
+                job.succeed(None)
 
     def _together(self, jobs: list[Job]) -> bool:
         """Run jobs in one transaction; False when they should be tried one by one."""

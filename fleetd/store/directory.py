@@ -18,6 +18,7 @@ from ..wire.errors import Corrupt
 
 FILE_MAX = 64 * 1024 * 1024
 TEMP = ".tmp-"
+ASIDE = ".aside-"
 Kind = Callable[[int], bool]
 log = logging.getLogger("fleetd")
 
@@ -87,7 +88,7 @@ def make_way(directory: Directory, name: str, kind: Kind) -> None:
     """
     if _kind(directory, name, kind) is not False:
         return
-    aside = f"{name}.aside-{secrets.token_hex(4)}"
+    aside = f"{name}{ASIDE}{secrets.token_hex(4)}"
     _rename(directory, name, aside)
     log.warning(
         "%s stood in the place of a checkpoint file and was moved to %s",

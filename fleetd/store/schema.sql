@@ -255,3 +255,17 @@ CREATE TABLE idempotency_keys (
     PRIMARY KEY (method, key)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idx_idempotency_keys_age ON idempotency_keys (created_at);
+
+-- What a forgetting still owes after a crash: targets not gone yet, and bytes not scrubbed yet.
+CREATE TABLE forgetting (
+    kind TEXT NOT NULL CHECK (kind IN ('mission', 'session', 'project', 'bytes')),
+    name TEXT NOT NULL,
+    PRIMARY KEY (kind, name)
+) STRICT, WITHOUT ROWID;
+
+-- What must not come back out of a file, by the digest of its id: the id is forgotten too.
+CREATE TABLE forgotten (
+    noun TEXT NOT NULL CHECK (noun IN ('mission')),
+    digest TEXT NOT NULL,
+    PRIMARY KEY (noun, digest)
+) STRICT, WITHOUT ROWID;

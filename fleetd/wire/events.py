@@ -247,6 +247,18 @@ class CheckpointCreated(Payload, frozen=True, kw_only=True):
     storage_locations: list[StorageLocation]
 
 
+class RecordsForgotten(Payload, frozen=True, kw_only=True):
+    """Somebody had things forgotten; says how many and names none of them.
+
+    It keeps the end of the log where it was.
+    """
+
+    type = "records_forgotten"
+    activity = False
+    missions: int
+    agents: int
+
+
 class CheckpointDeleted(Payload, frozen=True, kw_only=True):
     """A checkpoint was deleted on request."""
 

@@ -48,6 +48,7 @@ Stream = Annotated[str, Meta(pattern=STREAM, examples=["mission:msn-1a2b3c4d"])]
 EventType = Annotated[str, Meta(pattern=EVENT_TYPE, examples=["file_modified"])]
 
 Title = Annotated[str, Meta(min_length=1, max_length=500)]
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Text = Annotated[str, Meta(max_length=65_536)]
 Path = Annotated[str, Meta(min_length=1, max_length=4_096, pattern=CLEAN_PATH)]
 Files = Annotated[list[Path], Meta(max_length=10_000)]

@@ -6,9 +6,8 @@ from msgspec import Meta
 
 from ..base import Mutation, Query
 from ..model import Agent, Record, RecoveryCandidate
-from ..types import AgentId, AgentStatus, MissionId, Path, Role, Text
+from ..types import AgentId, AgentStatus, MissionId, Name, Path, Role, Text
 
-Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Lines = Annotated[list[Text], Meta(max_length=200)]
 
 

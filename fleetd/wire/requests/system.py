@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from ..base import Mutation, Query
 from ..model import Finding, Record, RecoveryCandidate
-from ..types import Path
+from ..types import MissionId, MissionStatus, Name, Path
 
 
 class Paths(Record, frozen=True, kw_only=True):
@@ -155,6 +155,55 @@ class SystemBackup(Mutation[BackupResult], frozen=True):
 
     method: ClassVar[str] = "system.backup"
     path: Path
+
+
+class ForgottenMission(Record, frozen=True, kw_only=True):
+    """A mission that would be forgotten, and the bytes of its files."""
+
+    mission_id: str
+    title: str
+    status: MissionStatus
+    bytes: int
+
+
+class Forgotten(Record, frozen=True, kw_only=True):
+    """How many of each go, or went; ``bytes`` are those of the files.
+
+    ``shared_missions`` are missions in which others worked too: they stay, and still mention what
+    was forgotten. ``details`` and ``living_agents`` are filled for a ``dry_run`` only: an answer
+    must not keep what was forgotten.
+    """
+
+    dry_run: bool
+    missions: int
+    sorties: int
+    agents: int
+    locks: int
+    messages: int
+    events: int
+    checkpoints: int
+    recoveries: int
+    cursors: int
+    files: int = 0
+    bytes: int = 0
+    shared_missions: int = 0
+    details: list[ForgottenMission] = []
+    living_agents: list[str] = []
+    warnings: list[str] = []
+
+
+class SystemForget(Mutation[Forgotten], frozen=True):
+    """Forget a mission, a session's agents or a whole project: rows, files and their bytes.
+
+    Exactly one of the three is named. Unlike ``mission.delete`` it takes missions in progress too,
+    and leaves no text in the database file. ``project_dir`` means everything below it as well.
+    """
+
+    method: ClassVar[str] = "system.forget"
+    mission_id: MissionId | None = None
+    session_id: Name | None = None
+    project_dir: Path | None = None
+    dry_run: bool = False
 
 
 class Metrics(Record, frozen=True, kw_only=True):

@@ -1,0 +1,86 @@
+"""Taking rows away with everything that hangs on them; must not decide what goes."""
+
+import hashlib
+import re
+
+from . import leases
+from .context import Context
+from .forget_scope import Scope
+from .tx import Row, Tx
+
+_STRINGS = re.compile(r'"((?:[^"\\]|\\.)*)"')
+
+
+def erase(tx: Tx, ctx: Context, scope: Scope) -> None:
+    """Delete every row of a scope; who waits for a lock of it gets the lock."""
+    clauses, params = scope.clauses(), scope.params
+    _clear_notes(tx, scope)
+    _drop_results(tx, scope)
+    freed = free_locks(tx, clauses["locks"], params)
+    for table, where in clauses.items():
+        tx.run(f"DELETE FROM {table} WHERE {where}", **params)
+    for mission_id in scope.missions:
+        tx.run(
+            "INSERT INTO forgotten (noun, digest) VALUES ('mission', :digest)"
+            " ON CONFLICT (noun, digest) DO NOTHING",
+            digest=_digest(mission_id),
+        )
+    for path in freed:
+        leases.serve(tx, ctx, path)
+
+
+def free_locks(tx: Tx, where: str, params: Row) -> list[str]:
+    """Delete locks and return the paths that are free now.
+
+    A waiter that was given one of them and does not know it yet finds its wait ended.
+    """
+    tx.run(
+        f"DELETE FROM lock_waits WHERE lock_id IN (SELECT id FROM locks WHERE {where})", **params
+    )
+    freed = tx.all(
+        "SELECT DISTINCT normalized_path FROM locks WHERE status = 'active'"
+        f" AND ({where}) ORDER BY normalized_path",
+        **params,
+    )
+    tx.run(f"DELETE FROM locks WHERE {where}", **params)
+    return [row["normalized_path"] for row in freed]
+
+
+def _clear_notes(tx: Tx, scope: Scope) -> None:
+    """Take the notes that agents who stay have declared in a mission that goes."""
+    m = ", ".join(f":m{number}" for number in range(len(scope.missions))) or "NULL"
+    tx.run(
+        f"UPDATE agents SET note_json = NULL WHERE note_json IS NOT NULL AND (mission_id IN ({m})"
+        " OR id IN (SELECT agent_id FROM events WHERE type = 'agent_noted'"
+        f" AND mission_id IN ({m})))",
+        **scope.params,
+    )
+
+
+def _drop_results(tx: Tx, scope: Scope) -> None:
+    """Drop kept answers that mention what goes: they would say it again to whoever repeats."""
+    gone = {*scope.missions, *scope.agents}
+    below = scope.directory and scope.directory.rstrip("/") + "/"
+    for row in tx.all("SELECT method, key, result_json FROM idempotency_keys"):
+        said = set(_STRINGS.findall(row["result_json"]))
+        if said & gone or (
+            below and any(text == scope.directory or text.startswith(below) for text in said)
+        ):
+            tx.run(
+                "DELETE FROM idempotency_keys WHERE method = :method AND key = :key",
+                method=row["method"],
+                key=row["key"],
+            )
+
+
+def was_forgotten(tx: Tx, mission_id: str) -> bool:
+    """Whether a mission was forgotten, so that no file may bring it back."""
+    found = tx.one(
+        "SELECT 1 AS there FROM forgotten WHERE noun = 'mission' AND digest = :digest",
+        digest=_digest(mission_id),
+    )
+    return found is not None
+
+
+def _digest(mission_id: str) -> str:
+    return hashlib.sha256(mission_id.encode()).hexdigest()

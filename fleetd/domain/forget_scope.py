@@ -1,0 +1,196 @@
+"""What a forgetting takes with it: which missions, agents and rows; must not change anything."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from ..wire.errors import InvalidState, NotFound
+from ..wire.model import Record
+from .ids import find
+from .tx import Row, Tx
+
+
+class Target(Record, frozen=True, kw_only=True):
+    """What somebody wants forgotten: a mission or session by id, a project by its directory."""
+
+    kind: Literal["mission", "session", "project"]
+    name: str
+
+
+class Scope(msgspec.Struct, frozen=True, kw_only=True):
+    """The missions and agents that go, and the directory whose files nobody shall mention.
+
+    ``shared`` are missions that stay although the agents worked in them: others did too.
+    """
+
+    missions: list[str]
+    agents: list[str]
+    directory: str | None = None
+    shared: list[str] = []
+
+    @property
+    def params(self) -> Row:
+        """Return the values that the clauses refer to."""
+        return _named("m", self.missions) | _named("a", self.agents) | _place(self.directory)
+
+    def clauses(self) -> dict[str, str]:
+        """Return which rows of each table go, in an order in which they can.
+
+        Counting and deleting both read this. A table that keeps what somebody said belongs here.
+        """
+        m, a = _list("m", self.missions), _list("a", self.agents)
+        told_to_them = (
+            f"id IN (SELECT message_id FROM deliveries WHERE agent_id IN ({a})) AND NOT EXISTS"
+            " (SELECT 1 FROM deliveries d WHERE d.message_id = messages.id"
+            f" AND d.agent_id NOT IN ({a}))"
+        )
+        streams = ", ".join(
+            f"'{noun}:' || {each}"
+            for noun, ids in (("mission", m), ("agent", a))
+            for each in ids.split(", ")
+        )
+        below = f"{_below('normalized_path')} OR {_below('file')}" if self.directory else "1 = 0"
+        # Case counts, so not LIKE: a text that has something taken out is another text.
+        said = " OR ".join(
+            f"replace(data_json, :{name}, '') <> data_json" for name in ("quoted", "quoted_below")
+        )
+        said = said if self.directory else "1 = 0"
+        return {
+            "lock_waits": f"mission_id IN ({m}) OR agent_id IN ({a}) OR {below}",
+            "messages": f"mission_id IN ({m}) OR sender IN ({a}) OR ({told_to_them})",
+            "deliveries": f"agent_id IN ({a})",
+            "events": f"mission_id IN ({m}) OR agent_id IN ({a}) OR {said}",
+            "locks": f"mission_id IN ({m}) OR held_by IN ({a}) OR {below}",
+            "cursors": f"consumer IN ({a}) OR stream IN ({streams})",
+            "recoveries": f"mission_id IN ({m})",
+            "checkpoints": f"mission_id IN ({m})",
+            "episodes": f"mission_id IN ({m})",
+            "sorties": f"mission_id IN ({m})",
+            "tool_calls": f"agent_id IN ({a})",
+            "agents": f"id IN ({a})",
+            "missions": f"id IN ({m})",
+        }
+
+
+def _named(prefix: str, values: Sequence[str]) -> Row:
+    return {f"{prefix}{number}": value for number, value in enumerate(values)}
+
+
+def _list(prefix: str, values: Sequence[str]) -> str:
+    """Return the inside of ``IN (...)``; an empty list matches nothing."""
+    return ", ".join(f":{name}" for name in _named(prefix, values)) or "NULL"
+
+
+def _place(directory: str | None) -> Row:
+    if directory is None:
+        return {}
+    below = directory.rstrip("/") + "/"
+    quoted = msgspec.json.encode(directory).decode()
+    return {
+        "directory": directory,
+        "below": below,
+        "quoted": quoted,
+        "quoted_below": msgspec.json.encode(below).decode()[:-1],
+    }
+
+
+def _below(column: str) -> str:
+    """Return the condition that a path is the directory, or lies in it."""
+    return f"{column} = :directory OR substr({column}, 1, length(:below)) = :below"
+
+
+def scope_of(tx: Tx, target: Target) -> Scope:
+    """Find out what goes; raises NotFound or InvalidState when there is nothing to forget."""
+    if target.kind == "mission":
+        missions = [str(find(tx, "mission", target.name)["id"])]
+        return Scope(missions=missions, agents=_only_there(tx, missions))
+    if target.kind == "session":
+        return _session(tx, target.name)
+    return _project(tx, target.name)
+
+
+def _only_there(tx: Tx, missions: list[str]) -> list[str]:
+    """Return the agents of missions that have done nothing in any other."""
+    m = _list("m", missions)
+    rows = tx.all(
+        f"SELECT id FROM agents WHERE mission_id IN ({m})"
+        f" AND NOT EXISTS (SELECT 1 FROM events e WHERE e.agent_id = agents.id"
+        f" AND e.mission_id NOT IN ({m}))"
+        f" AND NOT EXISTS (SELECT 1 FROM sorties s WHERE s.assigned_to = agents.id"
+        f" AND s.mission_id NOT IN ({m})) ORDER BY id",
+        **_named("m", missions),
+    )
+    return [row["id"] for row in rows]
+
+
+def _session(tx: Tx, session_id: str) -> Scope:
+    agents = _ids(tx.all("SELECT id FROM agents WHERE session_id = :id ORDER BY id", id=session_id))
+    if not agents:
+        raise NotFound(
+            f"Session not found: {session_id}",
+            hint="fleetctl agent list --json shows the sessions of the agents there are.",
+            noun="session",
+            id=session_id,
+        )
+    touched = _touched(tx, agents)
+    shared = [mission for mission in touched if _others_in(tx, mission, agents)]
+    missions = [mission for mission in touched if mission not in shared]
+    return Scope(missions=missions, agents=agents, shared=shared)
+
+
+def _project(tx: Tx, directory: str) -> Scope:
+    place = _place(directory)
+    missions = _ids(
+        tx.all(f"SELECT id FROM missions WHERE {_below('project_dir')} ORDER BY id", **place)
+    )
+    there = _ids(tx.all(f"SELECT id FROM agents WHERE {_below('cwd')}", **place))
+    agents = sorted({*there, *_only_there(tx, missions)})
+    shared = [mission for mission in _touched(tx, agents) if mission not in missions]
+    scope = Scope(missions=missions, agents=agents, directory=directory, shared=shared)
+    if not any(counts(tx, scope).values()):
+        raise InvalidState(
+            f"Nothing is remembered of {directory}.",
+            hint="fleetctl mission list shows the missions there are, and their directories.",
+            project_dir=directory,
+        )
+    return scope
+
+
+def _ids(rows: list[Row]) -> list[str]:
+    return [row["id"] for row in rows]
+
+
+def _touched(tx: Tx, agents: list[str]) -> list[str]:
+    """Return the missions that agents took part in."""
+    a = _list("a", agents)
+    rows = tx.all(
+        "SELECT id FROM missions WHERE id IN"
+        f" (SELECT mission_id FROM agents WHERE id IN ({a})"
+        f" UNION SELECT mission_id FROM events WHERE agent_id IN ({a})"
+        f" UNION SELECT mission_id FROM locks WHERE held_by IN ({a})"
+        f" UNION SELECT mission_id FROM sorties WHERE assigned_to IN ({a})) ORDER BY id",
+        **_named("a", agents),
+    )
+    return _ids(rows)
+
+
+def _others_in(tx: Tx, mission_id: str, agents: list[str]) -> bool:
+    """Whether anybody but these agents ever belonged to a mission."""
+    a = _list("a", agents)
+    found = tx.one(
+        f"SELECT 1 AS other FROM agents WHERE mission_id = :id AND id NOT IN ({a})"
+        f" UNION ALL SELECT 1 FROM sorties WHERE mission_id = :id AND assigned_to NOT IN ({a})"
+        f" UNION ALL SELECT 1 FROM events WHERE mission_id = :id AND agent_id NOT IN ({a}) LIMIT 1",
+        id=mission_id,
+        **_named("a", agents),
+    )
+    return found is not None
+
+
+def counts(tx: Tx, scope: Scope) -> dict[str, int]:
+    """Count the rows of each table that go."""
+    return {
+        table: tx.value(f"SELECT count(*) AS count FROM {table} WHERE {where}", **scope.params)
+        for table, where in scope.clauses().items()
+    }
