@@ -29,6 +29,7 @@ COMMANDS = {
     "checkpoints": "list, show, prune, delete and verify checkpoints",
     "resume": "bring a mission back from a checkpoint",
     "context": "print the briefing of a mission, changing nothing",
+    "forget": "take back what is remembered of a mission, a session, a project",
     "config": "the settings in force and where they come from",
     "call": "call any method of the daemon",
     "demo": "a guided tour in a temporary directory",

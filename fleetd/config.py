@@ -198,14 +198,15 @@ def _fill_paths(tree: dict[str, Any], env: Mapping[str, str]) -> None:
 def _fill_ignored(tree: dict[str, Any], file: Path) -> None:
     """Make the ignored directories real paths; a request's directories are compared with them."""
     given = tree.get("project_ignore", [])
-    for each in given:
-        whole = Path(each).expanduser()
-        if not whole.is_absolute() or "\0" in each:
+    # Not Path.expanduser, which fails for a user that is not there.
+    whole = [os.path.expanduser(each) for each in given]  # noqa: PTH111
+    for each, path in zip(given, whole, strict=True):
+        if not path.startswith("/") or "\0" in path:
             raise ConfigError(
                 f"Setting project_ignore in {file} has {each!r}: give a list of directories, each "
                 "an absolute path, or one that begins with ~/."
             )
-    tree["project_ignore"] = [os.path.realpath(Path(each).expanduser()) for each in given]
+    tree["project_ignore"] = [os.path.realpath(path) for path in whole]
 
 
 def _convert(tree: dict[str, Any], where: str) -> Config:

@@ -56,6 +56,12 @@ def test_the_environment_wins_over_the_file_and_each_value_knows_its_origin(env,
         ("[limits]\nsize = 3\n", ["limits", "unknown field `size`"]),
         ("log_level = 'LOUD'\n", ["log_level", "LOUD"]),
         ("what = [\n", ["not TOML"]),
+        ("project_ignore = '~/x'\n", ["project_ignore", "'~/x'", "array"]),
+        ("project_ignore = ['/a', 3]\n", ["project_ignore", "3", "str"]),
+        ("project_ignore = ['/a', 'work/x']\n", ["project_ignore", "'work/x'", "absolute path"]),
+        ("project_ignore = ['']\n", ["project_ignore", "''", "list of directories"]),
+        ("project_ignore = ['~no-such-user/x']\n", ["project_ignore", "'~no-such-user/x'"]),
+        ('project_ignore = ["/a\\u0000b"]\n', ["project_ignore", "list of directories"]),
     ],
 )
 def test_a_wrong_value_in_the_file_names_key_value_and_what_is_allowed(env, tmp_path, text, told):
@@ -113,3 +119,18 @@ def test_a_socket_path_that_is_too_long_is_refused_with_its_length(tmp_path):
 def test_a_relative_path_is_refused_because_it_would_move(env, name):
     with pytest.raises(config.ConfigError, match=r"is 'rel.*: give an absolute path"):
         config.load(env | {name: "rel"})
+
+
+def test_ignored_directories_are_real_paths_and_know_their_origin(env, tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    (tmp_path / "config.toml").write_text(
+        f"project_ignore = ['~/link/', '/etc/../srv//x', '{tmp_path}/not/there']\n"
+    )
+
+    loaded = config.load(env)
+    (shown,) = [each for each in loaded.settings() if each.key == "project_ignore"]
+
+    assert shown.value == [str(tmp_path / "real"), "/srv/x", f"{tmp_path}/not/there"]
+    assert shown.value == loaded.config.project_ignore
+    assert shown.origin == f"file {tmp_path}/config.toml"

@@ -176,12 +176,13 @@ def _touched(tx: Tx, agents: list[str]) -> list[str]:
 
 
 def _others_in(tx: Tx, mission_id: str, agents: list[str]) -> bool:
-    """Whether anybody but these agents ever belonged to a mission."""
+    """Whether anybody but these agents ever belonged to a mission; reading its mail is not that."""
     a = _list("a", agents)
     found = tx.one(
         f"SELECT 1 AS other FROM agents WHERE mission_id = :id AND id NOT IN ({a})"
         f" UNION ALL SELECT 1 FROM sorties WHERE mission_id = :id AND assigned_to NOT IN ({a})"
-        f" UNION ALL SELECT 1 FROM events WHERE mission_id = :id AND agent_id NOT IN ({a}) LIMIT 1",
+        f" UNION ALL SELECT 1 FROM events WHERE mission_id = :id AND activity = 1"
+        f" AND agent_id NOT IN ({a}) LIMIT 1",
         id=mission_id,
         **_named("a", agents),
     )

@@ -80,6 +80,7 @@ def _result(tx: Tx, scope: Scope, *, dry_run: bool) -> Forgotten:
         recoveries=found["recoveries"],
         cursors=found["cursors"],
         shared_missions=len(scope.shared),
+        shared=scope.shared,
         details=_missions(tx, scope) if dry_run else [],
         living_agents=_living(tx, scope) if dry_run else [],
     )

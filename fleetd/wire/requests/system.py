@@ -169,9 +169,9 @@ class ForgottenMission(Record, frozen=True, kw_only=True):
 class Forgotten(Record, frozen=True, kw_only=True):
     """How many of each go, or went; ``bytes`` are those of the files.
 
-    ``shared_missions`` are missions in which others worked too: they stay, and still mention what
-    was forgotten. ``details`` and ``living_agents`` are filled for a ``dry_run`` only: an answer
-    must not keep what was forgotten.
+    ``shared`` are the ``shared_missions`` in which others worked too: they stay, and still mention
+    what was forgotten. ``details`` and ``living_agents`` are filled for a ``dry_run`` only: an
+    answer must not keep what was forgotten.
     """
 
     dry_run: bool
@@ -187,6 +187,7 @@ class Forgotten(Record, frozen=True, kw_only=True):
     files: int = 0
     bytes: int = 0
     shared_missions: int = 0
+    shared: list[MissionId] = []
     details: list[ForgottenMission] = []
     living_agents: list[str] = []
     warnings: list[str] = []

@@ -1,0 +1,121 @@
+"""``fleetctl forget``: take back what is remembered of a mission, a session or a project."""
+
+import sys
+from argparse import Namespace
+
+import msgspec
+
+from fleetd.wire.requests.system import Forgotten, SystemForget
+
+from .. import render
+from ..client import connect
+from ..options import Parser, Run, Subparsers, command, group, yes_option
+from ..prompts import Cancelled, confirm
+from ..target import absolute, project_dir
+
+EXAMPLES = """\
+  fleetctl forget project --dry-run
+  fleetctl forget mission msn-1a2b3c4d --yes"""
+# What is counted, in the order of the report.
+COUNTED = (
+    *("missions", "sorties", "agents", "locks", "messages", "events"),
+    *("checkpoints", "recoveries", "cursors", "files"),
+)
+SINGULAR = {"recoveries": "recovery"}
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the group."""
+    actions = group(
+        subparsers,
+        "forget",
+        "Take back what is remembered: rows, files, and the bytes they leave. Cannot be undone.",
+    )
+    summary = "Forget a mission, also one in progress."
+    mission = _register(actions, "mission", run_mission, summary)
+    mission.add_argument("name", metavar="ID")
+    summary = "Forget the agents of a session, and the missions that only they worked on."
+    session = _register(actions, "session", run_session, summary)
+    session.add_argument("name", metavar="ID", help="as the agent's CLI calls it")
+    summary = "Forget everything about a directory and what is below it."
+    project = _register(actions, "project", run_project, summary)
+    default = "default: the git repository here, else this directory"
+    project.add_argument("name", metavar="DIR", nargs="?", help=default)
+
+
+def _register(actions: Subparsers, name: str, run: Run, summary: str) -> Parser:
+    parser = command(actions, name, run, summary, EXAMPLES)
+    parser.add_argument("--dry-run", action="store_true", help="show what would go")
+    yes_option(parser)
+    return parser
+
+
+def run_mission(args: Namespace) -> int:
+    """Forget a mission."""
+    return _run(args, SystemForget(mission_id=args.name))
+
+
+def run_session(args: Namespace) -> int:
+    """Forget a session."""
+    return _run(args, SystemForget(session_id=args.name))
+
+
+def run_project(args: Namespace) -> int:
+    """Forget a project."""
+    directory = absolute(args.name) if args.name else project_dir()
+    return _run(args, SystemForget(project_dir=directory))
+
+
+def _run(args: Namespace, request: SystemForget) -> int:
+    """Show what goes, ask, forget it and report."""
+    with connect() as client:
+        if args.dry_run or not args.yes:
+            found = client.call(msgspec.structs.replace(request, dry_run=True))
+            if args.dry_run:
+                return _report(args, found)
+            stream = sys.stderr if args.json else sys.stdout
+            print("\n".join(map(render.clean, _preview(found))), end="\n\n", file=stream)
+            if not confirm("Forget all of this?"):
+                raise Cancelled("Nothing was forgotten.")
+        return _report(args, client.call(request))
+
+
+def _report(args: Namespace, found: Forgotten) -> int:
+    for warning in [] if args.json else found.warnings:
+        render.warn(warning)
+    if found.dry_run:
+        return render.result(args, found, *_preview(found), "", "[DRY RUN] Nothing was forgotten.")
+    return render.result(args, found, f"Forgotten: {_counted(found)}.", *_shared(found))
+
+
+def _preview(found: Forgotten) -> list[str]:
+    unfinished = [each for each in found.details if each.status in ("pending", "in_progress")]
+    return [
+        f"This will be forgotten: {_counted(found)}.",
+        *(
+            f"  {each.mission_id}  {each.status}  {render.size(each.bytes)}  {each.title}"
+            for each in found.details
+        ),
+        *([f"Not finished: {render.plural(len(unfinished), 'mission')}."] if unfinished else []),
+        *([f"Still at work: {', '.join(found.living_agents)}."] if found.living_agents else []),
+        *_shared(found),
+    ]
+
+
+def _counted(found: Forgotten) -> str:
+    counts = [(getattr(found, name), name) for name in COUNTED]
+    said = [
+        f"{count} {SINGULAR.get(name, name[:-1]) if count == 1 else name}"
+        for count, name in counts
+        if count
+    ]
+    said = said or ["nothing"]
+    return ", ".join(said) + (f" ({render.size(found.bytes)})" if found.bytes else "")
+
+
+def _shared(found: Forgotten) -> list[str]:
+    if not found.shared_missions:
+        return []
+    count = render.plural(found.shared_missions, "mission")
+    still = f"{count} in which others worked too will still mention it"
+    return [f"{still}: {', '.join(found.shared)}. fleetctl forget mission <id> forgets one."]

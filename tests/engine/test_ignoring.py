@@ -1,0 +1,100 @@
+"""Nothing is recorded of a directory that project_ignore names."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from fleetd.wire.base import Request
+from fleetd.wire.errors import InvalidState
+from fleetd.wire.requests.agent import AgentHeartbeat, AgentNote, AgentRegister
+from fleetd.wire.requests.checkpoint import CheckpointCreate, ErrorReport
+from fleetd.wire.requests.lock import LockAcquire, LockList
+from fleetd.wire.requests.message import MessageSend
+from fleetd.wire.requests.mission import MissionCreate, MissionCurrent, MissionList
+from fleetd.wire.requests.system import SystemForget
+from tests.fleet import Fleet, opened
+
+PRIVATE = "private"
+
+
+def real(path: Path) -> Path:
+    return path.resolve()
+
+
+@pytest.fixture
+async def careful(tmp_path: Path) -> AsyncIterator[Fleet]:
+    """Open an engine that ignores a directory in which an agent has registered before."""
+    private = real(tmp_path) / PRIVATE
+    (private / "deep").mkdir(parents=True)
+    async with opened(tmp_path) as before:
+        await before.do(AgentRegister("insider", "specialist", cwd=str(private)))
+        await before.do(MissionCreate("Before", project_dir=str(private)))
+    async with opened(tmp_path, project_ignore=[str(private)]) as fleet:
+        yield fleet
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        MissionCreate("Mine", project_dir="{}", idempotency_key="k"),
+        MissionCreate("Mine", project_dir="{}/deep/../deep"),
+        AgentRegister("new", "specialist", cwd="{}/deep", session_id="s"),
+        CheckpointCreate(cwd="{}"),
+        LockAcquire("{}/notes.txt", "outsider"),
+        LockAcquire("notes.txt", "outsider", cwd="{}"),
+        AgentHeartbeat("insider"),
+        AgentNote("insider", "what it did"),
+        ErrorReport("insider", "exception", "Error", "text"),
+        MessageSend("insider", ["outsider"], "subject"),
+        LockAcquire("/elsewhere", "insider"),
+    ],
+    ids=lambda request: f"{type(request).__name__}-{getattr(request, 'cwd', None)}",
+)
+async def test_a_request_about_an_ignored_directory_is_refused_and_leaves_no_trace(
+    careful: Fleet, tmp_path: Path, request_: Request[Any]
+) -> None:
+    private = str(real(tmp_path) / PRIVATE)
+    changes = {
+        name: value.format(private)
+        for name in ("cwd", "project_dir", "file")
+        if (value := getattr(request_, name, None))
+    }
+    before = careful.dump()
+    with pytest.raises(InvalidState) as caught:
+        await careful.do(msgspec.structs.replace(request_, **changes))
+    assert f"project_ignore names {private}." in caught.value.message
+    assert "take the directory out of project_ignore" in caught.value.hint
+    assert careful.dump() == before
+
+
+async def test_a_symlink_into_an_ignored_directory_is_the_directory(
+    careful: Fleet, tmp_path: Path
+) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / PRIVATE / "deep")
+    with pytest.raises(InvalidState, match="project_ignore"):
+        await careful.do(MissionCreate("Mine", project_dir=str(link)))
+
+
+async def test_everything_else_goes_on(careful: Fleet, tmp_path: Path) -> None:
+    beside = f"{real(tmp_path) / PRIVATE}-2"
+    await careful.do(MissionCreate("Beside", project_dir=beside))
+    await careful.do(AgentRegister("outsider", "specialist", cwd=beside))
+    await careful.do(LockAcquire(f"{beside}/a", "outsider"))
+    await careful.do(LockAcquire(f"{beside}/b", "never-registered"))
+    assert len((await careful.do(LockList())).locks) == 2
+    await careful.do(MissionCurrent(cwd=str(tmp_path / PRIVATE)))
+
+
+async def test_an_agent_that_moves_out_is_recorded_again(careful: Fleet, tmp_path: Path) -> None:
+    await careful.do(AgentRegister("insider", "specialist", cwd=str(tmp_path)))
+    assert (await careful.do(AgentHeartbeat("insider"))).status == "active"
+
+
+async def test_what_was_recorded_before_can_be_forgotten(careful: Fleet, tmp_path: Path) -> None:
+    done = await careful.do(SystemForget(project_dir=str(tmp_path / PRIVATE)))
+    assert (done.missions, done.agents) == (1, 1)
+    assert (await careful.do(MissionList())).total == 0
