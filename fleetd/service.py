@@ -11,6 +11,7 @@ from .config import Loaded
 from .domain.upkeep import StartUp
 from .engine import Engine, random_id
 from .operations.forgetting import finish
+from .operations.legacy import import_legacy
 from .store import StoreFailed
 
 LAST_WORDS_S = 0.5
@@ -37,6 +38,7 @@ async def open_engine(
     try:
         await engine.execute(StartUp())
         await finish(engine)
+        await import_legacy(engine)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_watch_disk, engine)

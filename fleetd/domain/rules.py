@@ -11,6 +11,7 @@ from . import (
     events,
     failures,
     forgetting,
+    importing,
     lock_queue,
     locks,
     mailbox,

@@ -1,0 +1,234 @@
+"""Takes over what squawk.json held, whole or not at all; must not know how the file is written.
+
+Old events are history: none of them is activity, renews a lease or belongs to a mission.
+"""
+
+from collections.abc import Iterator
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+
+from ..wire.errors import InvalidState
+from ..wire.types import LONGEST_LEASE_MS
+from . import leases
+from .context import Context
+from .events import position
+from .legacy import (
+    Imported,
+    LegacyImport,
+    OldEvent,
+    OldLock,
+    OldMailbox,
+    agent_name,
+    event_type,
+    some,
+)
+from .registry import handler
+from .tx import LogLine, Tx
+
+CONSUMER = "legacy"
+_encode = msgspec.json.Encoder().encode
+
+
+@handler
+def import_legacy(tx: Tx, request: LegacyImport, ctx: Context) -> Imported:
+    """Import mailboxes, events, cursors and active locks, once per file, counted afterwards.
+
+    Raises InvalidState when what was stored is not what was given: then nothing is.
+    Source: recovery-integration, P0-1.
+    """
+    key = f"legacy:{request.digest}"
+    if tx.one("SELECT 1 AS known FROM store_meta WHERE key = :key", key=key):
+        return Imported(before=True)
+    end = position(tx)
+    imported = Imported(
+        mailboxes=_agents(tx, request, ctx),
+        events=_events(tx, request, ctx, end),
+        cursors=_cursors(tx, request, ctx, end),
+        locks=(locks := _locks(tx, request, ctx)),
+        left_out=request.released + len(request.locks) - locks,
+    )
+    tx.insert("store_meta", {"key": key, "value": ctx.now})
+    _warn(tx, "Sections of squawk.json that were not imported", list(request.unknown))
+    return imported
+
+
+def _warn(tx: Tx, text: str, names: list[str]) -> None:
+    if names:
+        tx.after_commit(LogLine("WARNING", f"{text}: {some(names)}"))
+
+
+def _count(tx: Tx, what: str, **values: Any) -> int:
+    return int(tx.value(f"SELECT count(*) AS n FROM {what}", **values))
+
+
+def _compare(what: str, stored: int, given: int) -> int:
+    if stored != given:
+        raise InvalidState(
+            f"{given} {what} were to be stored, {stored} were.",
+            hint="Please report this, with the file if you can.",
+        )
+    return stored
+
+
+def _agents(tx: Tx, request: LegacyImport, ctx: Context) -> int:
+    """Make an agent of every mailbox, also of one that is known from its events only.
+
+    It is idle: nobody knows of a process, so none is watched. An agent that is here stays as it is.
+    """
+    known = {mailbox.id: mailbox for mailbox in request.mailboxes}
+    boxes = [known.get(name) or OldMailbox(id=name) for name in {**known, **request.events}]
+    names = {box.id: agent_name(box.id) for box in boxes}
+    for box in boxes:
+        created = box.created_at or ctx.now
+        tx.run(
+            "INSERT INTO agents (id, role, status, registered_at, last_seen_at) VALUES (:id,"
+            " 'specialist', 'idle', :created, :seen) ON CONFLICT (id) DO NOTHING",
+            id=names[box.id],
+            created=created,
+            seen=box.updated_at or created,
+        )
+    stored = sum(_count(tx, "agents WHERE id = :id", id=name) for name in set(names.values()))
+    renamed = [f"{old!r} is {new}" for old, new in names.items() if old != new]
+    _warn(tx, "Mailboxes of squawk.json whose names no agent may have", renamed)
+    return _compare("mailboxes", stored, len(boxes))
+
+
+def _events(tx: Tx, request: LegacyImport, ctx: Context, end: int) -> int:
+    """Append the events of all mailboxes in the order of their times, ties as in the file."""
+    found = sorted(_timed(request, ctx), key=itemgetter(0))
+    for moment, agent, event in found:
+        kind = event_type(event.type)
+        tx.run(
+            "INSERT INTO events (type, stream, timestamp, agent_id, activity, data_json)"
+            " VALUES (:type, :stream, :at, :agent, 0, :data)",
+            type=kind,
+            stream=f"agent:{agent}",
+            at=moment,
+            agent=agent,
+            data=_encode(_data(event, kind)).decode(),
+        )
+    return _compare("events", _count(tx, "events WHERE seq > :end", end=end), len(found))
+
+
+def _timed(request: LegacyImport, ctx: Context) -> Iterator[tuple[str, str, OldEvent]]:
+    """Yield every event with its time; one without a time stays beside the one before it."""
+    starts = {box.id: box.created_at for box in request.mailboxes}
+    for mailbox, events in request.events.items():
+        agent, moment = agent_name(mailbox), starts.get(mailbox) or ctx.now
+        for event in events:
+            moment = event.timestamp or moment
+            yield moment, agent, event
+
+
+def _data(event: OldEvent, kind: str) -> dict[str, Any]:
+    """Return an event's data, and under ``legacy`` what has no other place."""
+    rest = event.rest if kind == event.type else {"type": event.type, **event.rest}
+    data = {} if event.data is None else event.data
+    if not isinstance(data, dict) or (rest and "legacy" in data):
+        data = {"value": data}
+    return {**data, "legacy": rest} if rest else data
+
+
+def _cursors(tx: Tx, request: LegacyImport, ctx: Context, end: int) -> int:
+    """Point a cursor at the last event of its mailbox that was read.
+
+    Of several on one mailbox the one that is behind counts: nothing may be skipped.
+    """
+    read: dict[str, int] = {}
+    shared = []
+    for cursor in request.cursors:
+        agent = agent_name(cursor.mailbox)
+        if agent in read:
+            shared.append(agent)
+        read[agent] = min(cursor.position, read.get(agent, cursor.position))
+    _warn(tx, "Mailboxes with several cursors, of which the one behind counts", shared)
+    beyond = [agent for agent, count in read.items() if _point(tx, ctx, agent, count, end) < count]
+    _warn(tx, "Cursors beyond the last event of their mailbox", beyond)
+    stored = [
+        _count(
+            tx,
+            "cursors WHERE consumer = :consumer AND stream = :stream",
+            consumer=CONSUMER,
+            stream=f"agent:{agent}",
+        )
+        for agent in read
+    ]
+    return _compare("cursors", sum(stored), len(read))
+
+
+def _point(tx: Tx, ctx: Context, agent: str, count: int, end: int) -> int:
+    """Set a cursor on an agent's ``count``-th imported event; returns which one it got."""
+    events = "events WHERE agent_id = :agent AND seq > :end"
+    reached = min(count, _count(tx, events, agent=agent, end=end))
+    last = reached and tx.value(
+        f"SELECT seq FROM {events} ORDER BY seq LIMIT 1 OFFSET :skip",
+        agent=agent,
+        end=end,
+        skip=reached - 1,
+    )
+    tx.run(
+        "INSERT INTO cursors (consumer, stream, position, updated_at) VALUES (:consumer,"
+        " :stream, :position, :now) ON CONFLICT (consumer, stream) DO UPDATE SET"
+        " position = excluded.position, updated_at = excluded.updated_at"
+        " WHERE cursors.position < excluded.position",
+        consumer=CONSUMER,
+        stream=f"agent:{agent}",
+        position=last,
+        now=ctx.now,
+    )
+    return reached
+
+
+def _locks(tx: Tx, request: LegacyImport, ctx: Context) -> int:
+    """Grant the locks whose lease still runs, under new tokens, until their old end."""
+    expired, taken, relative = [], [], []
+    granted: set[str] = set()
+    for lock in request.locks:
+        label = f"{lock.file} ({lock.held_by})"
+        until = _end(lock, ctx)
+        if until <= ctx.now_ms:
+            expired.append(label)
+            continue
+        leases.expire(tx, ctx, lock.path)
+        if leases.holder(tx, lock.path) is not None:
+            taken.append(label)
+            continue
+        granted.add(_grant(tx, ctx, lock, until))
+        if not lock.path.startswith("/"):
+            relative.append(label)
+    _warn(tx, "Locks of squawk.json that had expired, not imported", expired)
+    _warn(tx, "Locks of squawk.json on files that are locked already, not imported", taken)
+    _warn(tx, "Locks of squawk.json on relative paths, which guard no real file", relative)
+    active = "locks WHERE id = :id AND status = 'active'"
+    return _compare("locks", sum(_count(tx, active, id=lock) for lock in granted), len(granted))
+
+
+def _end(lock: OldLock, ctx: Context) -> int:
+    """Return when a lease ends; one from the future began now, and none is longer than allowed."""
+    begun = min(ctx.now_ms if lock.acquired_ms is None else lock.acquired_ms, ctx.now_ms)
+    until = begun + lock.timeout_ms if lock.expires_ms is None else lock.expires_ms
+    return min(until, ctx.now_ms + LONGEST_LEASE_MS)
+
+
+def _grant(tx: Tx, ctx: Context, lock: OldLock, until: int) -> str:
+    claim = leases.Claim(
+        path=lock.path,
+        file=lock.file,
+        agent_id=agent_name(lock.held_by),
+        mission_id=None,
+        purpose=lock.purpose,
+        timeout_ms=min(lock.timeout_ms, LONGEST_LEASE_MS),
+    )
+    row = leases.grant(tx, ctx, claim, activity=False)
+    if row is None:
+        raise AssertionError(f"{lock.path} was free and could not be locked")
+    begun = min(ctx.now_ms if lock.acquired_ms is None else lock.acquired_ms, ctx.now_ms)
+    tx.run(
+        "UPDATE locks SET acquired_at = :begun, expires_at = :until WHERE id = :id",
+        begun=ctx.at(begun - ctx.now_ms),
+        until=ctx.at(until - ctx.now_ms),
+        id=row["id"],
+    )
+    return str(row["id"])

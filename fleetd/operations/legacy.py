@@ -1,0 +1,80 @@
+"""Imports squawk.json at start-up, once; that file can never keep the daemon from starting."""
+
+import hashlib
+import logging
+
+from ..domain.legacy import Imported, LegacyImport
+from ..engine import Engine
+from ..places import real_path
+from ..store.legacy import parse
+from ..store.legacy_file import LegacyFile, LegacyRefused
+from ..wire.errors import FleetError
+
+log = logging.getLogger("fleetd")
+NAME = "squawk.json"
+
+
+async def import_legacy(engine: Engine) -> None:
+    """Import the file beside the database, if there is one, and put it away afterwards.
+
+    It is renamed after the commit: whoever dies between the two finds it again, and its digest in
+    the database. A file that cannot be imported stays, with a warning. Source: behaviour, Legacy
+    import.
+    """
+    file = LegacyFile(engine.config.database.with_name(NAME))
+    if file.path == engine.config.database:
+        return
+    try:
+        request = await engine.outbox.in_thread(lambda: _request(file))
+        if request is None:
+            return
+        imported = await engine.execute(request)
+    except LegacyRefused as refusal:
+        _not_imported(file, str(refusal))
+        return
+    except FleetError as error:
+        _not_imported(file, error.message)
+        return
+    try:
+        backup = await engine.outbox.in_thread(file.put_away)
+    except LegacyRefused as refusal:
+        log.warning(
+            "%s was imported and could not be renamed: %s. Unchanged it is not imported again; "
+            "move it away.",
+            file.path,
+            refusal,
+        )
+        return
+    log.info("%s; %s is now %s", _told(imported), file.path, backup.name)
+
+
+def _request(file: LegacyFile) -> LegacyImport | None:
+    data = file.read()
+    if data is None:
+        return None
+    return parse(data, hashlib.sha256(data).hexdigest(), lambda path: real_path(path, None))
+
+
+def _not_imported(file: LegacyFile, why: str) -> None:
+    log.warning(
+        "%s was not imported, and stays: %s. Mend it, or move it away, then start fleetd again.",
+        file.path,
+        why.rstrip("."),
+    )
+
+
+def _told(imported: Imported) -> str:
+    if imported.before:
+        return "It was imported before"
+    counts = [
+        _counted(imported.mailboxes, "mailbox", "mailboxes"),
+        _counted(imported.events, "event", "events"),
+        _counted(imported.cursors, "cursor", "cursors"),
+        _counted(imported.locks, "active lock", "active locks"),
+    ]
+    rest = f", left out {_counted(imported.left_out, 'lock', 'locks')}" if imported.left_out else ""
+    return f"Imported {', '.join(counts)}{rest}"
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"

@@ -1,0 +1,200 @@
+"""What squawk.json says, checked: bytes into the records of an import; must not store or open it.
+
+Its writers were not all alike: optional fields may be missing and some go by several names. But
+what is there must be of the right kind, or nothing of the file is believed.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from ..domain.legacy import LegacyImport, OldCursor, OldEvent, OldLock, OldMailbox
+from ..wire import types
+from ..wire.times import iso, to_ms
+from .legacy_file import LegacyRefused
+from .strict_json import NotStrictJson, place, strict_json
+
+SECTIONS = ("mailboxes", "events", "cursors", "locks")
+# What a lock's lease was when nothing else was said.
+LEASE_MS = 30_000
+_LATEST_MS = to_ms("9999-12-31T23:59:59.999Z")
+# As JavaScript writes times, and as we do: most need no rendering.
+_OURS = re.compile(
+    r"(19[7-9]|[2-9][0-9]{2})[0-9]-[01][0-9]-[0-3][0-9]"
+    r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\.[0-9]{3}Z"
+)
+Time = str | int | float | None
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+
+
+class _Mailbox(msgspec.Struct):
+    created_at: Time = None
+    updated_at: Time = None
+
+
+class _Event(msgspec.Struct):
+    type: str
+    data: Any = None
+    occurred_at: Time = None
+    timestamp: Time = None
+    created_at: Time = None
+
+
+class _Cursor(msgspec.Struct):
+    position: Count
+    mailbox_id: str | None = None
+    stream_id: str | None = None
+
+
+class _Lock(msgspec.Struct):
+    file: types.Path
+    timeout_ms: Count | None = None
+    purpose: str | None = None
+    reserved_by: str | None = None
+    specialist_id: str | None = None
+    reserved_at: Time = None
+    acquired_at: Time = None
+    expires_at: Time = None
+
+
+_TIMES = ("occurred_at", "timestamp", "created_at")
+
+
+def parse(data: bytes, digest: str, real_path: Callable[[str], str | None]) -> LegacyImport:
+    """Return all that a file holds; raises LegacyRefused at the first thing that is not right.
+
+    ``real_path`` resolves a path, None when it is relative.
+    """
+    try:
+        document = strict_json(data)
+    except NotStrictJson as error:
+        raise LegacyRefused(str(error)) from error
+    found = _sections(document)
+    locks = [_lock(lock, name, real_path) for name, lock in found["locks"].items()]
+    kept = [lock for lock in locks if lock is not None]
+    return LegacyImport(
+        digest=digest,
+        mailboxes=[_mailbox(box, name) for name, box in found["mailboxes"].items()],
+        events={name: _events(events, name) for name, events in found["events"].items()},
+        cursors=[_cursor(cursor, name) for name, cursor in found["cursors"].items()],
+        locks=kept,
+        released=len(locks) - len(kept),
+        unknown=tuple(name for name in document if name not in SECTIONS),
+    )
+
+
+def _sections(document: Any) -> dict[str, dict[str, Any]]:
+    top = _kind(document, dict[str, Any])
+    if top and top.keys().isdisjoint(SECTIONS):
+        raise LegacyRefused(f"at $: it has none of the sections {', '.join(SECTIONS)}")
+    return {
+        name: {} if top.get(name) is None else _kind(top[name], dict[str, Any], name)
+        for name in SECTIONS
+    }
+
+
+def _kind(value: Any, kind: Any, *where: str | int) -> Any:
+    """Return a value as the kind that it must be; the error names the place inside the file."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        what, _, rest = str(error).partition(" - at `$")
+        raise LegacyRefused(f"at {place(*where)}{rest.rstrip('`')}: {what}") from error
+
+
+def _mailbox(value: Any, name: str) -> OldMailbox:
+    box: _Mailbox = _kind(value, _Mailbox, "mailboxes", name)
+    return OldMailbox(
+        id=name,
+        created_at=_time(box.created_at, "mailboxes", name, "created_at"),
+        updated_at=_time(box.updated_at, "mailboxes", name, "updated_at"),
+    )
+
+
+def _events(value: Any, name: str) -> list[OldEvent]:
+    events: list[_Event] = _kind(value, list[_Event], "events", name)
+    return [
+        _event(event, raw, "events", name, number)
+        for number, (event, raw) in enumerate(zip(events, value, strict=True))
+    ]
+
+
+def _event(event: _Event, raw: dict[str, Any], *where: str | int) -> OldEvent:
+    field = next((name for name in _TIMES if getattr(event, name) is not None), "")
+    placed = ("type", "data", field)
+    return OldEvent(
+        type=event.type,
+        timestamp=_time(getattr(event, field), *where, field) if field else None,
+        data=_unwrapped(event.data),
+        # The mailbox says which stream it is.
+        rest={
+            name: part
+            for name, part in raw.items()
+            if part is not None and name not in placed and (name, part) != ("stream_id", where[1])
+        },
+    )
+
+
+def _unwrapped(data: Any) -> Any:
+    """Return data that was stored as text of JSON as what it says; any other as it is."""
+    if not isinstance(data, str) or not data.startswith("{"):
+        return data
+    try:
+        return strict_json(data.encode())
+    except NotStrictJson:
+        return data
+
+
+def _cursor(value: Any, name: str) -> OldCursor:
+    cursor: _Cursor = _kind(value, _Cursor, "cursors", name)
+    return OldCursor(
+        mailbox=cursor.mailbox_id or cursor.stream_id or name, position=cursor.position
+    )
+
+
+def _lock(value: Any, name: str, real_path: Callable[[str], str | None]) -> OldLock | None:
+    """Return a lock, None when it was released: then nothing else of it matters."""
+    fields = _kind(value, dict[str, Any], "locks", name)
+    if fields.get("released_at") or fields.get("status") == "released":
+        return None
+    lock: _Lock = _kind(value, _Lock, "locks", name)
+    holder = lock.reserved_by or lock.specialist_id
+    if not holder:
+        raise LegacyRefused(f"at {place('locks', name)}: it has no reserved_by")
+    begun = "reserved_at" if lock.reserved_at is not None else "acquired_at"
+    return OldLock(
+        file=lock.file,
+        path=real_path(lock.file) or lock.file,
+        held_by=holder,
+        purpose=lock.purpose or "edit",
+        timeout_ms=lock.timeout_ms or LEASE_MS,
+        acquired_ms=_ms(getattr(lock, begun), "locks", name, begun),
+        expires_ms=_ms(lock.expires_at, "locks", name, "expires_at"),
+    )
+
+
+def _ms(value: Time, *where: str | int) -> int | None:
+    text = _time(value, *where)
+    return None if text is None else to_ms(text)
+
+
+def _time(value: Time, *where: str | int) -> str | None:
+    """Return a time, which was ISO 8601 text or milliseconds since 1970, as our text."""
+    if value is None:
+        return None
+    try:
+        if isinstance(value, str) and _OURS.fullmatch(value):
+            datetime.fromisoformat(value)
+            return value
+        ms = to_ms(value) if isinstance(value, str) else int(value)
+        if not 0 <= ms <= _LATEST_MS:
+            raise ValueError
+    except (ValueError, OverflowError):
+        shown = json.dumps(value)[:60]
+        raise LegacyRefused(f"at {place(*where)}: {shown} is no time") from None
+    return iso(ms)
