@@ -1,0 +1,95 @@
+"""Whatever JSON lies in squawk.json: it is imported whole, or nothing of it is and it stays."""
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import trio
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fleetd.domain.legacy import agent_name
+from tests.fleet import opened
+
+NAMES = st.sampled_from(["a", "b", "specialist-1", "A b", "", "Ünser"]) | st.text(max_size=5)
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=8,
+)
+TIMES = st.sampled_from(["2026-01-05T11:59:59.000Z", "2025-06-01", 1_767_607_500_000, None])
+EVENTS = st.fixed_dictionaries(
+    {"type": st.sampled_from(["hello", "task.Done", "", "X", "context_compacted"]) | st.text()},
+    optional={"data": ANYTHING, "occurred_at": TIMES, "id": ANYTHING, "legacy": ANYTHING},
+)
+CURSORS = st.fixed_dictionaries(
+    {"position": st.integers(0, 5)}, optional={"stream_id": NAMES, "mailbox_id": NAMES}
+)
+LOCKS = st.fixed_dictionaries(
+    {"file": st.sampled_from(["/a", "/b", "c/d", "~/e"]), "reserved_by": NAMES},
+    optional={
+        "reserved_at": TIMES,
+        "timeout_ms": st.integers(0, 10**12),
+        "released_at": TIMES,
+        "purpose": st.text(max_size=5),
+    },
+)
+SOUND = st.fixed_dictionaries(
+    {},
+    optional={
+        "mailboxes": st.dictionaries(
+            NAMES, st.fixed_dictionaries({}, optional={"created_at": TIMES, "id": ANYTHING})
+        ),
+        "events": st.dictionaries(NAMES, st.lists(EVENTS, max_size=4), max_size=4),
+        "cursors": st.dictionaries(NAMES, CURSORS, max_size=4),
+        "locks": st.dictionaries(NAMES, LOCKS, max_size=4),
+    },
+)
+SECTION = st.sampled_from(["mailboxes", "events", "cursors", "locks", "else"])
+UNSOUND = st.dictionaries(SECTION, st.dictionaries(NAMES, ANYTHING) | ANYTHING) | ANYTHING
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+@given(document=SOUND | UNSOUND)
+def test_any_document_is_imported_whole_or_not_at_all(document: Any) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        trio.run(_import, Path(directory), document)
+
+
+async def _import(root: Path, document: Any) -> None:
+    file = root / "data" / "squawk.json"
+    content = json.dumps(document, ensure_ascii=len(str(document)) % 2 == 0).encode(
+        "utf-8", "surrogatepass"
+    )
+    file.parent.mkdir()
+    file.write_bytes(content)
+    async with opened(root) as fleet:
+        after = fleet.dump()
+    backup = file.with_name("squawk.json.backup")
+    if file.exists():
+        assert not any(after[table] for table in ("agents", "events", "cursors", "locks"))
+        assert [row["key"] for row in after["store_meta"] if row["key"].startswith("legacy")] == []
+        assert file.read_bytes() == content
+        assert not backup.exists()
+    else:
+        assert backup.read_bytes() == content
+        _compare(document, after)
+
+
+def _compare(document: dict[str, Any], stored: dict[str, list[dict[str, Any]]]) -> None:
+    """Compare the counts of what was given and what is stored, by a way of our own."""
+    mailboxes, events, cursors, locks = (
+        document.get(name) or {} for name in ("mailboxes", "events", "cursors", "locks")
+    )
+    ids = {agent_name(name) for name in {*mailboxes, *events}}
+    assert {row["id"] for row in stored["agents"]} == ids
+    old = [row for row in stored["events"] if row["type"] != "lock_acquired"]
+    assert len(old) == sum(len(each) for each in events.values())
+    assert [row["timestamp"] for row in old] == sorted(row["timestamp"] for row in old)
+    assert all(row["activity"] == 0 and row["mission_id"] is None for row in stored["events"])
+    read = {c.get("mailbox_id") or c.get("stream_id") or name for name, c in cursors.items()}
+    assert {row["stream"] for row in stored["cursors"]} == {f"agent:{agent_name(r)}" for r in read}
+    assert len(stored["locks"]) <= len({str(each.get("file")) for each in locks.values()})
