@@ -4,9 +4,11 @@ Its writers were not all alike: optional fields may be missing and some go by se
 what is there must be of the right kind, or nothing of the file is believed.
 """
 
+import gc
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -28,6 +30,7 @@ _OURS = re.compile(
     r"(19[7-9]|[2-9][0-9]{2})[0-9]-[01][0-9]-[0-3][0-9]"
     r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\.[0-9]{3}Z"
 )
+RealPath = Callable[[str], str | None]
 Time = str | int | float | None
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 
@@ -62,14 +65,33 @@ class _Lock(msgspec.Struct):
     expires_at: Time = None
 
 
+# In the order in which they are believed.
 _TIMES = ("occurred_at", "timestamp", "created_at")
+_PLACED = frozenset({"type", "data", "stream_id", *_TIMES})
 
 
-def parse(data: bytes, digest: str, real_path: Callable[[str], str | None]) -> LegacyImport:
+def parse(data: bytes, digest: str, real_path: RealPath) -> LegacyImport:
     """Return all that a file holds; raises LegacyRefused at the first thing that is not right.
 
     ``real_path`` resolves a path, None when it is relative.
     """
+    with _uncollected():
+        return _parse(data, digest, real_path)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Stop the search for garbage, which would go through a growing document again and again."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _parse(data: bytes, digest: str, real_path: RealPath) -> LegacyImport:
     try:
         document = strict_json(data)
     except NotStrictJson as error:
@@ -119,25 +141,32 @@ def _mailbox(value: Any, name: str) -> OldMailbox:
 def _events(value: Any, name: str) -> list[OldEvent]:
     events: list[_Event] = _kind(value, list[_Event], "events", name)
     return [
-        _event(event, raw, "events", name, number)
+        OldEvent(
+            type=event.type,
+            timestamp=_event_time(event, "events", name, number),
+            data=_unwrapped(event.data),
+            rest=_rest(raw, name),
+        )
         for number, (event, raw) in enumerate(zip(events, value, strict=True))
     ]
 
 
-def _event(event: _Event, raw: dict[str, Any], *where: str | int) -> OldEvent:
-    field = next((name for name in _TIMES if getattr(event, name) is not None), "")
-    placed = ("type", "data", field)
-    return OldEvent(
-        type=event.type,
-        timestamp=_time(getattr(event, field), *where, field) if field else None,
-        data=_unwrapped(event.data),
-        # The mailbox says which stream it is.
-        rest={
-            name: part
-            for name, part in raw.items()
-            if part is not None and name not in placed and (name, part) != ("stream_id", where[1])
-        },
-    )
+def _event_time(event: _Event, *where: str | int) -> str | None:
+    if event.occurred_at is not None:
+        return _time(event.occurred_at, *where, "occurred_at")
+    if event.timestamp is not None:
+        return _time(event.timestamp, *where, "timestamp")
+    return _time(event.created_at, *where, "created_at")
+
+
+def _rest(raw: dict[str, Any], mailbox: str) -> dict[str, Any]:
+    """Return what of an event has no field in an OldEvent."""
+    rest = {name: part for name, part in raw.items() if name not in _PLACED and part is not None}
+    if raw.get("stream_id", mailbox) != mailbox:
+        rest["stream_id"] = raw["stream_id"]
+    times = [name for name in _TIMES if raw.get(name) is not None]
+    rest.update((name, raw[name]) for name in times[1:])
+    return rest
 
 
 def _unwrapped(data: Any) -> Any:
@@ -157,7 +186,7 @@ def _cursor(value: Any, name: str) -> OldCursor:
     )
 
 
-def _lock(value: Any, name: str, real_path: Callable[[str], str | None]) -> OldLock | None:
+def _lock(value: Any, name: str, real_path: RealPath) -> OldLock | None:
     """Return a lock, None when it was released: then nothing else of it matters."""
     fields = _kind(value, dict[str, Any], "locks", name)
     if fields.get("released_at") or fields.get("status") == "released":
