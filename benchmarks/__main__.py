@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from . import crowd, inside, paths, report
+from . import crowd, inside, past, paths, report
 from .bench import Bench
 from .fleet import running
 from .measure import Operation, Samples, timed
@@ -60,6 +60,7 @@ def _references(bench: Bench, in_place: Operation) -> Iterator[Row]:
 def _rows(bench: Bench) -> Iterator[Row]:
     yield from crowd.in_the_store(bench)
     yield from inside.progress(bench)
+    yield from past.importing(bench)
     with running(bench.directory) as fleet:
         for row in paths.small_requests(bench, fleet):
             yield row

@@ -17,6 +17,7 @@ PATHS = (
     "SQLite: one row",
     "store: 64 writers",
     "progress of",
+    "import of 10,000 legacy events",
     "event.append, one client",
     "event.append, 64 clients",
     "lock.acquire",
