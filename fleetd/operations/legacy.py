@@ -30,17 +30,17 @@ async def import_legacy(engine: Engine) -> None:
             return
         imported = await engine.execute(request)
     except LegacyRefused as refusal:
-        _not_imported(file, str(refusal))
+        _not_imported(file, f"{refusal}. Mend it, or move it away, then start fleetd again.")
         return
     except FleetError as error:
-        _not_imported(file, error.message)
+        _not_imported(file, f"{error.message} {error.hint} The next start tries again.")
         return
     try:
         backup = await engine.outbox.in_thread(file.put_away)
     except LegacyRefused as refusal:
         log.warning(
-            "%s was imported and could not be renamed: %s. Unchanged it is not imported again; "
-            "move it away.",
+            "%s was imported and could not be renamed (%s). Unless it changes it is not imported "
+            "again; move it away.",
             file.path,
             refusal,
         )
@@ -56,11 +56,7 @@ def _request(file: LegacyFile) -> LegacyImport | None:
 
 
 def _not_imported(file: LegacyFile, why: str) -> None:
-    log.warning(
-        "%s was not imported, and stays: %s. Mend it, or move it away, then start fleetd again.",
-        file.path,
-        why.rstrip("."),
-    )
+    log.warning("%s was not imported, and stays: %s", file.path, why)
 
 
 def _told(imported: Imported) -> str:

@@ -260,7 +260,7 @@ async def test_what_was_committed_and_not_renamed_is_not_imported_again(
         patched.setattr(Path, "rename", refuse)
         async with opened(tmp_path) as fleet:
             before = fleet.dump()
-    assert f"{file} was imported and could not be renamed: Permission denied" in caplog.text
+    assert f"{file} was imported and could not be renamed (Permission denied)" in caplog.text
     assert file.exists()
     caplog.clear()
     async with opened(tmp_path) as fleet:

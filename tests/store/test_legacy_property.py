@@ -51,7 +51,7 @@ UNSOUND = st.dictionaries(SECTION, st.dictionaries(NAMES, ANYTHING) | ANYTHING) 
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 @given(document=SOUND | UNSOUND)
 def test_any_document_is_imported_whole_or_not_at_all(document: Any) -> None:
