@@ -19,12 +19,13 @@ from .config import Config, Loaded
 from .domain.context import Caller, Context, Facts
 from .domain.idempotency import recall, remember
 from .domain.rules import HANDLERS
-from .domain.tx import Effect, LogLine, RemoveBackup, Ring, Tx, WriteBackup
+from .domain.tx import Effect, LogLine, RemoveBackup, Ring, Tx, WatchProcess, WriteBackup
 from .ignoring import refuse_ignored
 from .outbox import Outbox
 from .places import with_real_paths
 from .store.backups import Backups
 from .store.sqlite import Store
+from .watcher import Watcher
 from .wire.base import Mutation, Request
 from .wire.errors import FleetError, MethodNotFound, Storage
 
@@ -65,9 +66,11 @@ class Engine:
         self.backups = Backups(loaded.config.checkpoints)
         self.store = Store(loaded.config.database, self._committed, inline=inline, vfs=vfs)
         self.outbox = Outbox(self.execute, self.backups, inline=inline)
+        self.watcher = Watcher()
         self.clock = clock
         self.uptime = uptime
         self.started_ms = clock()
+        self.awake_since_ms = uptime().awake_ms
         self.closing = False
         self._new_id = new_id
         self._trouble_told_ms = 0
@@ -185,6 +188,8 @@ class Engine:
                 log.log(logging.getLevelNamesMapping()[effect.level], "%s", effect.text)
             elif isinstance(effect, WriteBackup | RemoveBackup):
                 self.outbox.post(effect)
+            elif isinstance(effect, WatchProcess):
+                self.watcher.post(effect)
             elif isinstance(effect, Ring):
                 self.bell.ring()
 

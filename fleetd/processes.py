@@ -1,7 +1,11 @@
-"""Whether a process still is the one that it was; must not know agents."""
+"""Whether a process still is the one that it was, and when it ends; must not know agents."""
 
 import os
 from pathlib import Path
+
+import trio
+
+POLL_S = 0.5
 
 
 def started(pid: int) -> str | None:
@@ -34,3 +38,33 @@ def same(pid: int, then: str | None) -> bool:
     """Whether the process with this pid is there and was started at the same time."""
     now = started(pid)
     return now is not None and (then is None or now == then)
+
+
+async def ended(pid: int, then: str | None) -> None:
+    """Return once the process that was started at ``then`` is gone, within a second."""
+    descriptor = _descriptor(pid)
+    if descriptor is None:
+        while same(pid, then):  # noqa: ASYNC110 - nothing tells us
+            await trio.sleep(POLL_S)
+        return
+    try:
+        # Asked only now: the descriptor holds the process that has the pid at this moment.
+        if same(pid, then):
+            await trio.lowlevel.wait_readable(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _descriptor(pid: int) -> int | None:
+    """Return a descriptor that becomes readable when the process ends, where there is such.
+
+    None on other systems than Linux, for a process that is gone, and when descriptors are used up.
+    """
+    opener = getattr(os, "pidfd_open", None)
+    if opener is None:
+        return None
+    try:
+        descriptor: int = opener(pid)
+    except OSError:
+        return None
+    return descriptor

@@ -8,7 +8,7 @@ import msgspec
 import trio
 
 from .domain.context import Caller
-from .domain.events import EventTail
+from .domain.streams import EventTail
 from .engine import Engine
 from .wire.model import Event
 from .wire.requests.event import EventPage, EventSubscribe, Subscription

@@ -15,8 +15,16 @@ FLOORS = {
     "store": 2,
     **dict.fromkeys(
         (
-            *("bell", "clocks", "outbox", "processes", "places", "ignoring"),
-            *("engine", "operations", "service"),
+            "bell",
+            "clocks",
+            "watcher",
+            "outbox",
+            "processes",
+            "places",
+            "ignoring",
+            "engine",
+            "operations",
+            "service",
         ),
         3,
     ),

@@ -2,10 +2,7 @@
 
 from argparse import Namespace
 
-import msgspec
-
 from fleetd.wire.model import Recovery
-from fleetd.wire.requests.recovery import RecoveryList
 from fleetd.wire.requests.system import MissionLine, Status, SystemStatus
 from fleetd.wire.times import duration
 
@@ -13,7 +10,12 @@ from .. import render
 from ..client import connect
 from ..options import Subparsers, command
 
-WAITING = ("pending", "briefed", "unconfirmed")
+# What a recovery that is not over waits for.
+STATES = {
+    "pending": "nobody was briefed yet",
+    "briefed": "briefed, not at work again yet",
+    "unconfirmed": "briefed, and not heard of since",
+}
 
 
 def register(subparsers: Subparsers) -> None:
@@ -30,17 +32,14 @@ def run(args: Namespace) -> int:
     """Ask the daemon and print what it says."""
     with connect() as client:
         status = client.call(SystemStatus())
-        recoveries = client.call(RecoveryList()).recoveries
-    waiting = [recovery for recovery in recoveries if recovery.state in WAITING]
     if args.json:
-        document = msgspec.to_builtins(status)
-        render.print_json({**document, "recoveries_waiting": msgspec.to_builtins(waiting)})
+        render.print_json(status)
     else:
-        _show(status, waiting)
+        _show(status)
     return 0
 
 
-def _show(status: Status, waiting: list[Recovery]) -> None:
+def _show(status: Status) -> None:
     render.line(
         f"fleetd {status.version} (pid {status.pid}), running for {duration(status.uptime_ms)}"
     )
@@ -50,7 +49,7 @@ def _show(status: Status, waiting: list[Recovery]) -> None:
     else:
         render.line("  none")
     _show_candidates(status)
-    _show_recoveries(waiting)
+    _show_recoveries(status.recoveries)
     _show_store(status)
 
 
@@ -78,12 +77,15 @@ def _show_candidates(status: Status) -> None:
             render.line(f"    fleetctl resume --mission {each.mission_id}")
 
 
-def _show_recoveries(waiting: list[Recovery]) -> None:
-    if not waiting:
+def _show_recoveries(recoveries: list[Recovery]) -> None:
+    if not recoveries:
         return
-    render.heading("Recovered, not heard from since")
-    rows = [(each.id, each.mission_id, each.agent_id or "", each.state) for each in waiting]
-    render.table([""] * 4, rows, indent="  ")
+    render.heading("Recoveries under way")
+    rows = [
+        (each.id, each.mission_id, each.state, each.agent_id or "", STATES.get(each.state, ""))
+        for each in recoveries
+    ]
+    render.table([""] * 5, rows, indent="  ")
 
 
 def _show_store(status: Status) -> None:

@@ -1,4 +1,10 @@
-"""Which missions have fallen silent; must not act on it."""
+"""Which missions have fallen silent; must not act on it.
+
+Source: behaviour, Detection. Silence is measured by the awake clock: a stepped wall clock and a
+suspended machine neither cause nor hide it.
+"""
+
+from typing import Any
 
 from ..wire.model import RecoveryCandidate
 from ..wire.requests.agent import Detection
@@ -8,7 +14,39 @@ from .checkpoints import latest_row
 from .context import Context
 from .ids import find
 from .registry import handler
+from .turns import LONGEST_CALL_MS
 from .tx import Row, Tx
+
+LIVING = "('active', 'waiting', 'idle')"
+# Who waits for a tool has nothing to say and has lost nothing.
+_BUSY = (
+    "EXISTS (SELECT 1 FROM tool_calls c JOIN agents a ON a.id = c.agent_id"
+    f" WHERE a.mission_id = m.id AND a.status IN {LIVING} AND c.started_awake_ms >= :forgotten)"
+)
+# Nor has a mission all of whose agents wait for their user; one that was lost does not wait, unless
+# others went on after it.
+_IDLE = (
+    "(EXISTS (SELECT 1 FROM agents a WHERE a.mission_id = m.id AND a.status IN ('waiting', 'idle'))"
+    " AND NOT EXISTS (SELECT 1 FROM agents a WHERE a.mission_id = m.id AND (a.status = 'active'"
+    " OR (a.status = 'lost' AND a.succeeded_by IS NULL"
+    " AND a.seen_awake_ms >= m.active_awake_ms))))"
+)
+_SILENT = (
+    f"m.status = 'in_progress' AND m.active_awake_ms < :before AND NOT {_BUSY} AND NOT {_IDLE}"
+)
+
+
+def silent_rows(tx: Tx, ctx: Context, limit_ms: int, also: str = "", **params: Any) -> list[Row]:
+    """Return the missions that are silent for longer than ``limit_ms``, the newest silence first.
+
+    Exactly at the limit a mission is not silent yet. ``also`` narrows the query further.
+    """
+    return tx.all(
+        f"SELECT m.* FROM missions m WHERE {_SILENT}{also} ORDER BY m.active_awake_ms DESC",
+        before=ctx.awake_ms - limit_ms,
+        forgotten=ctx.awake_ms - LONGEST_CALL_MS,
+        **params,
+    )
 
 
 def detect(
@@ -16,28 +54,34 @@ def detect(
 ) -> Detection:
     """Find missions in progress that are silent for longer than the threshold, newest first.
 
-    Exactly at the threshold a mission is not silent yet. Recovery is needed when one of them has
-    a checkpoint.
+    Recovery is needed when one of them has a checkpoint.
     """
     limit = ctx.config.detection.threshold_ms if threshold_ms is None else threshold_ms
-    rows = tx.all(
-        "SELECT * FROM missions WHERE status = 'in_progress'"
-        " AND coalesce(last_activity_at, started_at) < :before"
-        " ORDER BY coalesce(last_activity_at, started_at) DESC",
-        before=ctx.at(-limit),
-    )
-    found = [_candidate(tx, ctx, row) for row in rows if mission_id in (None, row["id"])]
+    if mission_id is None:
+        rows = silent_rows(tx, ctx, limit)
+    else:
+        rows = silent_rows(tx, ctx, limit, " AND m.id = :id", id=mission_id)
+    found = [_candidate(tx, ctx, row) for row in rows]
     return Detection(needed=any(c.checkpoint_id for c in found), candidates=found)
 
 
+def silence_ms(ctx: Context, mission: Row) -> int:
+    """Return for how long, in ms that the machine was awake, nothing was done on a mission."""
+    return max(0, ctx.awake_ms - int(mission["active_awake_ms"]))
+
+
+def last_activity(mission: Row) -> str:
+    """Return when something was last done on a mission that was started."""
+    return str(mission["last_activity_at"] or mission["started_at"] or mission["created_at"])
+
+
 def _candidate(tx: Tx, ctx: Context, row: Row) -> RecoveryCandidate:
-    last = row["last_activity_at"] or row["started_at"]
     checkpoint = latest_row(tx, row["id"])
     return RecoveryCandidate(
         mission_id=row["id"],
         mission_title=row["title"],
-        last_activity_at=last,
-        inactivity_duration_ms=ctx.now_ms - to_ms(last),
+        last_activity_at=last_activity(row),
+        inactivity_duration_ms=silence_ms(ctx, row),
         checkpoint_id=checkpoint["id"] if checkpoint else None,
         checkpoint_progress=checkpoint["progress_percent"] if checkpoint else None,
         checkpoint_timestamp=checkpoint["timestamp"] if checkpoint else None,
@@ -49,3 +93,45 @@ def recovery_detect(tx: Tx, request: RecoveryDetect, ctx: Context) -> Detection:
     """Answer which missions wait for recovery."""
     mission_id = find(tx, "mission", request.mission_id)["id"] if request.mission_id else None
     return detect(tx, ctx, mission_id, request.threshold_ms)
+
+
+def awake_at(ctx: Context, at: str) -> int:
+    """Return where a moment lies on the awake clock when only its timestamp is known."""
+    return ctx.awake_ms - max(ctx.now_ms - to_ms(at), 0)
+
+
+# What is measured by the awake clock and still matters, and the timestamp that stands beside it.
+_MEASURED = (
+    (
+        "missions",
+        "active_awake_ms",
+        "coalesce(last_activity_at, started_at, created_at)",
+        "status = 'in_progress'",
+    ),
+    ("agents", "seen_awake_ms", "last_seen_at", "status = 'active'"),
+    ("recoveries", "briefed_awake_ms", "coalesce(briefed_at, created_at)", "state = 'briefed'"),
+)
+
+
+def follow_boot(tx: Tx, ctx: Context) -> None:
+    """Set the figures of another boot anew: the awake clock starts again with the machine.
+
+    What that boot saw is at least as long ago as this one lasts, whatever the wall clock says.
+    """
+    known = tx.value("SELECT value FROM store_meta WHERE key = 'boot'")
+    if known == ctx.boot_id:
+        return
+    latest = ctx.awake_ms if known is None else 0
+    for table, column, beside, where in _MEASURED:
+        for row in tx.all(f"SELECT id, {beside} AS at FROM {table} WHERE {where}"):
+            tx.run(
+                f"UPDATE {table} SET {column} = :awake WHERE id = :id",
+                awake=min(awake_at(ctx, row["at"]), latest),
+                id=row["id"],
+            )
+    tx.run("DELETE FROM tool_calls")
+    tx.run(
+        "INSERT INTO store_meta (key, value) VALUES ('boot', :boot)"
+        " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+        boot=ctx.boot_id,
+    )

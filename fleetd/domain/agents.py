@@ -23,27 +23,31 @@ from .ids import find
 from .leases import release_all
 from .records import agent_of
 from .registry import handler
-from .tx import Row, Tx
+from .turns import end_turn
+from .tx import LogLine, Row, Tx, WatchProcess
 
 _note = msgspec.json.Decoder(Note).decode
 
 
 @handler
 def register(tx: Tx, request: AgentRegister, ctx: Context) -> Registration:
-    """Start an agent or bring it back; detection runs first, for registering is activity."""
+    """Start an agent or bring it back; detection comes first, for registering is activity."""
     recovery = detect(tx, ctx)
     mission_id = _mission(tx, request)
+    end_turn(tx, request.agent_id)
+    _adopt_orphans(tx, ctx, request.agent_id)
     tx.run(
         "INSERT INTO agents (id, role, harness, session_id, pid, pid_started, mission_id, cwd,"
-        " status, registered_at, last_seen_at) VALUES (:id, :role, :harness, :session, :pid,"
-        " :pid_started, :mission, :cwd, 'active', :now, :now)"
+        " status, registered_at, last_seen_at, seen_awake_ms) VALUES (:id, :role, :harness,"
+        " :session, :pid, :pid_started, :mission, :cwd, 'active', :now, :now, :awake)"
         " ON CONFLICT (id) DO UPDATE SET role = excluded.role,"
         " harness = coalesce(excluded.harness, agents.harness),"
         " session_id = excluded.session_id, pid = excluded.pid,"
         " pid_started = excluded.pid_started,"
         " mission_id = coalesce(excluded.mission_id, agents.mission_id),"
         " cwd = coalesce(excluded.cwd, agents.cwd), status = 'active', succeeded_by = NULL,"
-        " registered_at = excluded.registered_at, last_seen_at = excluded.last_seen_at",
+        " registered_at = excluded.registered_at, last_seen_at = excluded.last_seen_at,"
+        " seen_awake_ms = excluded.seen_awake_ms",
         id=request.agent_id,
         role=request.role,
         harness=request.harness,
@@ -53,8 +57,11 @@ def register(tx: Tx, request: AgentRegister, ctx: Context) -> Registration:
         mission=mission_id,
         cwd=request.cwd,
         now=ctx.now,
+        awake=ctx.awake_ms,
     )
     row = find(tx, "agent", request.agent_id)
+    if request.pid is not None:
+        tx.after_commit(WatchProcess(row["id"], request.pid, ctx.facts.pid_started))
     emit(
         tx,
         ctx,
@@ -63,6 +70,16 @@ def register(tx: Tx, request: AgentRegister, ctx: Context) -> Registration:
         agent_id=row["id"],
     )
     return Registration(agent=agent_of(row), recovery=recovery)
+
+
+def _adopt_orphans(tx: Tx, ctx: Context, agent_id: str) -> None:
+    """Give an agent that came back in time its locks again; registering then renews them."""
+    tx.run(
+        "UPDATE locks SET orphaned_at = NULL WHERE held_by = :agent AND status = 'active'"
+        " AND orphaned_at IS NOT NULL AND expires_at > :now",
+        agent=agent_id,
+        now=ctx.now,
+    )
 
 
 def _mission(tx: Tx, request: AgentRegister) -> str | None:
@@ -78,9 +95,19 @@ def _mission(tx: Tx, request: AgentRegister) -> str | None:
 
 @handler
 def heartbeat(tx: Tx, request: AgentHeartbeat, ctx: Context) -> Agent:
-    """Note that an agent lives; a heartbeat is no activity and leaves no event."""
+    """Note that an agent lives; a heartbeat is no activity and leaves no event.
+
+    One that was only not heard of for too long is not lost any more.
+    """
     row = find(tx, "agent", request.agent_id)
-    tx.run("UPDATE agents SET last_seen_at = :now WHERE id = :id", now=ctx.now, id=row["id"])
+    tx.run(
+        "UPDATE agents SET last_seen_at = :now, seen_awake_ms = :awake,"
+        " status = CASE WHEN status = 'lost' AND pid IS NULL AND succeeded_by IS NULL"
+        " THEN 'active' ELSE status END WHERE id = :id",
+        now=ctx.now,
+        awake=ctx.awake_ms,
+        id=row["id"],
+    )
     return _get(tx, row["id"])
 
 
@@ -141,6 +168,7 @@ def deregister(tx: Tx, request: AgentDeregister, ctx: Context) -> Agent:
     row = find(tx, "agent", request.agent_id)
     if row["status"] != "gone":
         release_all(tx, ctx, row["id"])
+        end_turn(tx, row["id"])
         emit(
             tx,
             ctx,
@@ -156,6 +184,8 @@ def deregister(tx: Tx, request: AgentDeregister, ctx: Context) -> Agent:
 
 
 def mark_lost(tx: Tx, ctx: Context, row: Row, reason: str) -> None:
-    """Note that an agent's process ended without a word."""
+    """Note that an agent ended without a word."""
     tx.run("UPDATE agents SET status = 'lost' WHERE id = :id", id=row["id"])
+    end_turn(tx, row["id"])
     emit(tx, ctx, AgentLost(reason=reason), mission_id=row["mission_id"], agent_id=row["id"])
+    tx.after_commit(LogLine("WARNING", f"Agent {row['id']} is lost: {reason}"))

@@ -148,6 +148,14 @@ def latest_row(
     return next((row for row in rows if row["id"] not in but), None)
 
 
+def outdated(row: Row, mission: Row) -> bool:
+    """Whether anything was done on a mission since a checkpoint was taken.
+
+    The event after its ``seq`` is the one that announces it, which can be activity itself.
+    """
+    return bool(mission["last_activity_seq"] > row["seq"] + 1)
+
+
 def none_for(mission_id: str) -> InvalidState:
     """Return the error of a mission that has no checkpoint to use."""
     return InvalidState(

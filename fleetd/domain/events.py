@@ -4,32 +4,12 @@ from typing import Any
 
 import msgspec
 
-from ..wire.base import Query
-from ..wire.errors import Incompatible, InvalidParams, NotFound
-from ..wire.events import (
-    PAYLOADS,
-    REPORTED_ACTIVITY,
-    Payload,
-    RecoveryConfirmed,
-    payload_data,
-)
+from ..wire.events import AgentRegistered, Payload, RecoveryConfirmed, payload_data
 from ..wire.model import Event
-from ..wire.requests.event import EventAppend, EventList, EventPage, EventSubscribe, Subscription
 from .context import Context
-from .ids import find
-from .registry import handler
 from .tx import Ring, Row, Tx
 
 _encode = msgspec.json.Encoder().encode
-
-
-class EventTail(Query[EventPage], frozen=True):
-    """The next events for a subscriber; not on the wire."""
-
-    since: int
-    types: list[str] | None = None
-    mission_id: str | None = None
-    limit: int = 200
 
 
 def emit(
@@ -42,7 +22,7 @@ def emit(
     activity: bool | None = None,
 ) -> Event:
     """Append the daemon's own event; ``activity`` overrides what the payload's type says."""
-    return _append(
+    return append(
         tx,
         ctx,
         payload.type,
@@ -53,7 +33,7 @@ def emit(
     )
 
 
-def _append(
+def append(
     tx: Tx,
     ctx: Context,
     kind: str,
@@ -62,6 +42,7 @@ def _append(
     agent_id: str | None,
     activity: bool,
 ) -> Event:
+    """Append an event of any type; activity keeps up its mission, its agent and their leases."""
     seq = tx.value(
         "INSERT INTO events (type, stream, timestamp, mission_id, agent_id, activity, data_json)"
         " VALUES (:type, :stream, :now, :mission, :agent, :activity, :data) RETURNING seq",
@@ -75,7 +56,7 @@ def _append(
     )
     tx.after_commit(Ring())
     if activity:
-        _keep_up(tx, ctx, mission_id, agent_id, seq)
+        _keep_up(tx, ctx, kind, mission_id, agent_id, seq)
     return Event(
         seq=seq,
         type=kind,
@@ -93,32 +74,53 @@ def _stream(mission_id: str | None, agent_id: str | None) -> str:
     return f"agent:{agent_id}" if agent_id else "fleet"
 
 
-def _keep_up(tx: Tx, ctx: Context, mission_id: str | None, agent_id: str | None, seq: int) -> None:
+def _keep_up(
+    tx: Tx, ctx: Context, kind: str, mission_id: str | None, agent_id: str | None, seq: int
+) -> None:
     """Note what activity means: the mission is not silent, the agent lives, its leases go on."""
     if mission_id:
         tx.run(
-            "UPDATE missions SET last_activity_at = :now, last_activity_seq = :seq WHERE id = :id",
+            "UPDATE missions SET last_activity_at = :now, last_activity_seq = :seq,"
+            " active_awake_ms = :awake, silent = 0 WHERE id = :id",
             now=ctx.now,
             seq=seq,
+            awake=ctx.awake_ms,
             id=mission_id,
         )
-        _confirm_recovery(tx, ctx, mission_id, agent_id)
+        _resume_recoveries(tx, ctx, kind, mission_id, agent_id)
     if agent_id:
-        tx.run(
-            "UPDATE agents SET last_seen_at = :now WHERE id = :id AND last_seen_at < :now",
-            now=ctx.now,
-            id=agent_id,
-        )
+        _keep_alive(tx, ctx, agent_id)
         _renew_leases(tx, ctx, agent_id)
 
 
-def _confirm_recovery(tx: Tx, ctx: Context, mission_id: str, agent_id: str | None) -> None:
-    """Note that the one who was briefed went on: its first activity since then."""
+def _keep_alive(tx: Tx, ctx: Context, agent_id: str) -> None:
+    """Note that an agent is at work; one that was only not heard of is not lost any more."""
+    tx.run(
+        "UPDATE agents SET last_seen_at = :now, seen_awake_ms = :awake, status = 'active'"
+        " WHERE id = :id AND (status IN ('active', 'waiting', 'idle')"
+        " OR (status = 'lost' AND pid IS NULL AND succeeded_by IS NULL))"
+        " AND (seen_awake_ms <> :awake OR last_seen_at <> :now OR status <> 'active')",
+        now=ctx.now,
+        awake=ctx.awake_ms,
+        id=agent_id,
+    )
+
+
+def _resume_recoveries(
+    tx: Tx, ctx: Context, kind: str, mission_id: str, agent_id: str | None
+) -> None:
+    """Note that work goes on after a silence: the first activity of whoever was briefed.
+
+    An agent that registers may be about to ask for the recovery that is pending.
+    """
     rows = tx.all(
         "UPDATE recoveries SET state = 'resumed', resumed_at = :now WHERE mission_id = :mission"
-        " AND state = 'briefed' AND (agent_id IS NULL OR agent_id = :agent) RETURNING id",
+        " AND state <> 'resumed' AND (state <> 'pending' OR :kind <> :registered)"
+        " AND (agent_id IS NULL OR agent_id = :agent) RETURNING id",
         now=ctx.now,
         mission=mission_id,
+        kind=kind,
+        registered=AgentRegistered.type,
         agent=agent_id,
     )
     for row in rows:
@@ -128,13 +130,15 @@ def _confirm_recovery(tx: Tx, ctx: Context, mission_id: str, agent_id: str | Non
 def _renew_leases(tx: Tx, ctx: Context, agent_id: str) -> None:
     """Prolong the agent's leases, each by its own length; one that ran out stays out."""
     lengths = tx.all(
-        "SELECT DISTINCT timeout_ms FROM locks WHERE held_by = :agent AND status = 'active'",
+        "SELECT DISTINCT timeout_ms FROM locks WHERE held_by = :agent AND status = 'active'"
+        " AND orphaned_at IS NULL",
         agent=agent_id,
     )
     for row in lengths:
         tx.run(
             "UPDATE locks SET expires_at = :until WHERE held_by = :agent AND status = 'active'"
-            " AND timeout_ms = :length AND expires_at > :now AND expires_at < :until",
+            " AND timeout_ms = :length AND expires_at > :now AND expires_at < :until"
+            " AND orphaned_at IS NULL",
             until=ctx.at(row["timeout_ms"]),
             agent=agent_id,
             length=row["timeout_ms"],
@@ -163,84 +167,3 @@ def position(tx: Tx) -> int:
 def epoch(tx: Tx) -> str:
     """Return the epoch of the store."""
     return str(tx.value("SELECT value FROM store_meta WHERE key = 'epoch'"))
-
-
-@handler
-def append(tx: Tx, request: EventAppend, ctx: Context) -> Event:
-    """Append an event of a client; the daemon's own types are refused."""
-    if request.type in PAYLOADS and request.type not in REPORTED_ACTIVITY:
-        raise InvalidParams(
-            f"Events of type {request.type} are written by fleetd itself.",
-            hint="Use another type, or the method that causes this event.",
-            field="type",
-        )
-    mission_id = find(tx, "mission", request.mission_id)["id"] if request.mission_id else None
-    agent_id = request.agent_id
-    if mission_id is None and agent_id is not None:
-        row = tx.one("SELECT mission_id FROM agents WHERE id = :id", id=agent_id)
-        mission_id = row["mission_id"] if row else None
-    return _append(tx, ctx, request.type, request.data, mission_id, agent_id, agent_id is not None)
-
-
-@handler
-def list_events(tx: Tx, request: EventList, ctx: Context) -> EventPage:
-    """Return the events after a position, oldest first."""
-    mission_id = find(tx, "mission", request.mission_id)["id"] if request.mission_id else None
-    types = [request.type] if request.type else None
-    return _page(tx, request.since, types, mission_id, request.limit)
-
-
-@handler
-def tail(tx: Tx, request: EventTail, ctx: Context) -> EventPage:
-    """Return the next events that a subscriber wants; a mission deleted since has none."""
-    mission_id = request.mission_id
-    if mission_id:
-        try:
-            mission_id = find(tx, "mission", mission_id)["id"]
-        except NotFound:
-            mission_id = request.mission_id
-    return _page(tx, request.since, request.types, mission_id, request.limit)
-
-
-def _page(
-    tx: Tx, since: int, types: list[str] | None, mission_id: str | None, limit: int
-) -> EventPage:
-    where = ["seq > :since"]
-    params: dict[str, Any] = {"since": since, "limit": limit}
-    if mission_id:
-        where.append("mission_id = :mission")
-        params["mission"] = mission_id
-    if types:
-        where.append("type IN (" + ", ".join(f":type{n}" for n in range(len(types))) + ")")
-        params |= {f"type{n}": kind for n, kind in enumerate(types)}
-    rows = tx.all(
-        f"SELECT * FROM events WHERE {' AND '.join(where)} ORDER BY seq LIMIT :limit",
-        **params,
-    )
-    # A page that is not full has looked at everything there is, also at what did not match.
-    end = rows[-1]["seq"] if len(rows) == limit else position(tx)
-    return EventPage(events=[event_of(row) for row in rows], position=end, epoch=epoch(tx))
-
-
-@handler
-def subscribe(tx: Tx, request: EventSubscribe, ctx: Context) -> Subscription:
-    """Check where a subscription wants to start; the connection then follows the log."""
-    current = epoch(tx)
-    if request.epoch is not None and request.epoch != current:
-        raise Incompatible(
-            f"The store's epoch is {current}, not {request.epoch}: positions have changed.",
-            hint="Subscribe again without since and epoch, and read the state anew.",
-            epoch=current,
-        )
-    end = position(tx)
-    since = end if request.since is None else request.since
-    if since > end:
-        raise InvalidParams(
-            f"since is {since}, but the log ends at {end}.",
-            hint="Use the position of an earlier reply of this store.",
-            field="since",
-            position=end,
-        )
-    if request.mission_id:
-        find(tx, "mission", request.mission_id)
-    return Subscription(subscription_id=ctx.new_id("sub"), position=since, epoch=current)

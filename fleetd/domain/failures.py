@@ -46,18 +46,24 @@ def report(tx: Tx, request: ErrorReport, ctx: Context) -> ErrorCheckpoint:
     if mission is None or mission["status"] not in OPEN_MISSION:
         # What happens after the end is noted, and leaves the final checkpoint the last one.
         return ErrorCheckpoint(checkpoint_id=None)
+    kept = keep_error(tx, ctx, mission, request, created_by=request.agent_id)
+    return ErrorCheckpoint(checkpoint_id=kept)
+
+
+def keep_error(tx: Tx, ctx: Context, mission: Row, error: ErrorReport, *, created_by: str) -> str:
+    """Return the error checkpoint of an open mission that tells of an error, old or new."""
     state = capture(tx, ctx, mission)
-    details = f"{request.name}: {request.message}"
-    joined = _join(tx, ctx, state, details, request)
+    details = f"{error.name}: {error.message}"
+    joined = _join(tx, ctx, state, details, error)
     if joined:
-        return ErrorCheckpoint(checkpoint_id=joined)
+        return joined
     reason = Reason(
         trigger="error",
         details=details,
-        created_by=request.agent_id,
-        errors=(f"Error: {request.message}",),
+        created_by=created_by,
+        errors=(f"Error: {error.message}",),
     )
-    return ErrorCheckpoint(checkpoint_id=take(tx, ctx, mission["id"], reason, state).id)
+    return take(tx, ctx, mission["id"], reason, state).id
 
 
 @handler

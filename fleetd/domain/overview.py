@@ -1,13 +1,13 @@
 """The state of the fleet in figures, as far as the store knows it; must not write."""
 
 from ..wire.base import Query
-from ..wire.model import Record, RecoveryCandidate
+from ..wire.model import Record, Recovery, RecoveryCandidate
 from ..wire.requests.system import Counts, MissionLine
-from ..wire.times import to_ms
-from .activity import detect
+from .activity import detect, silence_ms
 from .context import Context
 from .events import epoch, position
 from .progress import percent
+from .records import recovery_of
 from .registry import handler
 from .tx import Row, Tx
 
@@ -18,6 +18,7 @@ class Overview(Record, frozen=True, kw_only=True):
     counts: Counts
     missions: list[MissionLine]
     candidates: list[RecoveryCandidate]
+    recoveries: list[Recovery]
     backup_backlog: int
     position: int
     epoch: str
@@ -54,6 +55,7 @@ def overview(tx: Tx, request: OverviewGet, ctx: Context) -> Overview:
         " FROM missions m WHERE m.status = 'in_progress' ORDER BY m.last_activity_seq DESC",
         now=ctx.now,
     )
+    under_way = tx.all("SELECT * FROM recoveries WHERE state <> 'resumed' ORDER BY seq DESC")
     backlog = tx.value(
         "SELECT count(*) FROM checkpoints WHERE backed_up_at IS NULL AND deleted_at IS NULL"
     )
@@ -61,6 +63,7 @@ def overview(tx: Tx, request: OverviewGet, ctx: Context) -> Overview:
         counts=Counts(**counts),
         missions=[_line(ctx, row) for row in rows],
         candidates=detect(tx, ctx).candidates,
+        recoveries=[recovery_of(row) for row in under_way],
         backup_backlog=backlog,
         position=position(tx),
         epoch=epoch(tx),
@@ -68,7 +71,6 @@ def overview(tx: Tx, request: OverviewGet, ctx: Context) -> Overview:
 
 
 def _line(ctx: Context, row: Row) -> MissionLine:
-    last = row["last_activity_at"] or row["started_at"]
     return MissionLine(
         mission_id=row["id"],
         title=row["title"],
@@ -76,7 +78,7 @@ def _line(ctx: Context, row: Row) -> MissionLine:
         completed_sorties=row["completed_sorties"],
         total_sorties=row["total_sorties"],
         last_activity_at=row["last_activity_at"],
-        silence_ms=max(0, ctx.now_ms - to_ms(last)) if last else 0,
+        silence_ms=silence_ms(ctx, row),
         agents=row["agents"],
         locks=row["locks"],
     )

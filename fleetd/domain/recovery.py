@@ -22,11 +22,12 @@ from .choosing import choose
 from .content import from_row
 from .context import Context
 from .current import current_row
-from .events import emit, position
-from .ids import find, fresh_id
+from .events import emit
+from .ids import find
 from .progress import rearm
 from .prompt import render
 from .records import recovery_of
+from .recovery_states import make_briefed
 from .registry import handler
 from .remembering import part_of, remember
 from .restore_locks import restore_locks
@@ -66,30 +67,16 @@ def _restore(tx: Tx, request: RecoveryRestore, ctx: Context) -> RestoreResult:
     tx.run(
         "UPDATE checkpoints SET consumed_at = :now WHERE id = :id", now=ctx.now, id=checkpoint.id
     )
-    recovery_id = _record(case, undo_id)
+    recovery_id = make_briefed(
+        tx,
+        ctx,
+        request,
+        case.mission_id,
+        checkpoint_id=checkpoint.id,
+        undo_checkpoint_id=undo_id,
+    )
     _announce(case, recovery_id, restored, progress)
     return _result(case, recovery_id, undo_id, restored)
-
-
-def _record(case: Case, undo_id: str | None) -> str:
-    recovery_id = fresh_id(case.tx, case.ctx, "recovery")
-    case.tx.insert(
-        "recoveries",
-        {
-            "id": recovery_id,
-            "seq": position(case.tx),
-            "mission_id": case.mission_id,
-            "checkpoint_id": case.checkpoint.id,
-            "undo_checkpoint_id": undo_id,
-            "agent_id": case.request.agent_id,
-            "requested_by": case.request.requested_by,
-            "scope": case.request.scope,
-            "state": "briefed",
-            "created_at": case.ctx.now,
-            "briefed_at": case.ctx.now,
-        },
-    )
-    return recovery_id
 
 
 def _announce(case: Case, recovery_id: str, restored: Restored, progress: int) -> None:

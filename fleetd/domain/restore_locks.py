@@ -15,6 +15,7 @@ def restore_locks(case: Case) -> int:
     Orphaned locks go first: the dead must not keep a file from its holder. Those who wait for one
     come last, or they would.
     """
+    _name_orphans_that_ended(case)
     freed = _release_orphans(case)
     restored = sum(
         _restore(case, then) for then in case.checkpoint.active_locks if case.covers(then.held_by)
@@ -85,6 +86,23 @@ def _note_conflict(case: Case, then: Lock, owner: str, held: Row) -> None:
         lock_id=held["id"], file=then.file, held_by=held["held_by"], wanted_by=owner
     )
     emit(case.tx, case.ctx, payload, mission_id=case.mission_id, agent_id=owner)
+
+
+def _name_orphans_that_ended(case: Case) -> None:
+    """Say which files lost agents held until their grace was over, since the last recovery."""
+    last = case.tx.value(
+        "SELECT max(briefed_at) FROM recoveries WHERE mission_id = :id", id=case.mission_id
+    )
+    rows = case.tx.all(
+        "SELECT file, held_by FROM locks WHERE mission_id = :mission AND status = 'expired'"
+        " AND orphaned_at > :since ORDER BY orphaned_at, id",
+        mission=case.mission_id,
+        since=last or "",
+    )
+    for row in rows:
+        if case.covers(row["held_by"]):
+            text = f"Lock released: {row['file']} ({row['held_by']} was lost while holding it)"
+            case.ledger.warnings.append(text)
 
 
 def _release_orphans(case: Case) -> list[str]:

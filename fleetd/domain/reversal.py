@@ -35,9 +35,11 @@ def reopen(case: Case, mission: Row) -> None:
     then = known.status if known else "in_progress"
     case.tx.run(
         "UPDATE missions SET status = :status, completed_at = NULL, updated_at = :now,"
-        " started_at = coalesce(started_at, :now) WHERE id = :id",
+        " started_at = coalesce(started_at, :now), active_awake_ms = :awake, silent = 0"
+        " WHERE id = :id",
         status=then if then in OPEN_MISSION else "in_progress",
         now=case.ctx.now,
+        awake=case.ctx.awake_ms,
         id=mission["id"],
     )
 
@@ -60,7 +62,8 @@ def _end_again(case: Case) -> None:
 def done_before(case: Case, mission: Row) -> bool:
     """Whether the same was done just now; the second of two at once is told who was first."""
     last = case.tx.one(
-        "SELECT * FROM recoveries WHERE mission_id = :id ORDER BY seq DESC LIMIT 1",
+        "SELECT * FROM recoveries WHERE mission_id = :id AND briefed_at IS NOT NULL"
+        " ORDER BY seq DESC LIMIT 1",
         id=mission["id"],
     )
     if last is None or last["checkpoint_id"] != case.checkpoint.id:
@@ -69,7 +72,7 @@ def done_before(case: Case, mission: Row) -> bool:
         return False
     who = last["agent_id"] or last["requested_by"]
     case.ledger.warnings.append(
-        f"Already recovered from {case.checkpoint.id} by {who} at {last['created_at']} "
+        f"Already recovered from {case.checkpoint.id} by {who} at {last['briefed_at']} "
         f"({last['id']}); nothing has happened since"
     )
     return True

@@ -25,6 +25,14 @@ class RemoveBackup(Effect, frozen=True):
     checkpoint_id: str
 
 
+class WatchProcess(Effect, frozen=True):
+    """Have an agent's process watched; ``started`` tells it from a later one of the same pid."""
+
+    agent_id: str
+    pid: int
+    started: str | None
+
+
 class Ring(Effect, frozen=True):
     """Wake those who wait for events."""
 

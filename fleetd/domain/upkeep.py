@@ -4,6 +4,7 @@ import secrets
 
 from ..wire.base import Mutation
 from ..wire.model import Record
+from .activity import follow_boot
 from .context import Context
 from .idempotency import KEPT_MS
 from .registry import handler
@@ -26,11 +27,15 @@ class DropOldKeys(Mutation[Done], frozen=True):
 
 @handler
 def start_up(tx: Tx, request: StartUp, ctx: Context) -> Done:
-    """Give the store its epoch; forget waiters, whose clients are gone, and old keys."""
+    """Give the store its epoch, follow the machine's boot, forget waiters and old keys.
+
+    The clients of waiters went with the daemon that knew them.
+    """
     tx.run(
         "INSERT INTO store_meta (key, value) VALUES ('epoch', :epoch) ON CONFLICT (key) DO NOTHING",
         epoch=secrets.token_hex(8),
     )
+    follow_boot(tx, ctx)
     tx.run("DELETE FROM lock_waits")
     return drop_old_keys(tx, DropOldKeys(), ctx)
 

@@ -1,6 +1,16 @@
 """Methods that take more than one transaction: files, waiting, Git; imports all of them."""
 
-from . import agents, checkpoints, forgetting, locks, missions, recovery, system, verification
+from . import (
+    agents,
+    checkpoints,
+    forgetting,
+    locks,
+    missions,
+    recovery,
+    system,
+    verification,
+    watching,
+)
 
 __all__ = [
     "agents",
@@ -11,4 +21,5 @@ __all__ = [
     "recovery",
     "system",
     "verification",
+    "watching",
 ]

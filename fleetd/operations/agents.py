@@ -1,10 +1,11 @@
-"""Registering an agent together with the start time of its process."""
+"""Registering an agent: detection first, then the agent with the start time of its process."""
 
 from .. import processes
 from ..domain.context import Caller, Facts
 from ..engine import Engine, operation
 from ..wire.errors import InvalidParams
 from ..wire.requests.agent import AgentRegister, Registration
+from .watching import ActivityScan
 
 
 @operation
@@ -13,6 +14,7 @@ async def register(engine: Engine, request: AgentRegister, caller: Caller) -> Re
     known = await engine.recalled(request)
     if known is not None:
         return known
+    await engine.perform(ActivityScan(), caller)
     if request.pid is None:
         return await engine.execute(request, caller)
     started = processes.started(request.pid)

@@ -75,6 +75,7 @@ async def status(engine: Engine, request: SystemStatus, caller: Caller) -> Statu
         counts=seen.counts,
         missions=seen.missions,
         candidates=seen.candidates,
+        recoveries=seen.recoveries,
         backup_backlog=seen.backup_backlog,
         database_bytes=database_bytes,
         wal_bytes=wal_bytes,

@@ -312,6 +312,15 @@ class SortieRestored(SortieEvent, frozen=True, kw_only=True):
     status: str
 
 
+class RecoveryAvailable(Payload, frozen=True, kw_only=True):
+    """A mission waits for recovery, and can be recovered from this checkpoint."""
+
+    type = "recovery_available"
+    activity = False
+    recovery_id: str
+    checkpoint_id: str
+
+
 class RecoveryBriefed(Payload, frozen=True, kw_only=True):
     """A recovery prompt was handed out."""
 
@@ -321,9 +330,17 @@ class RecoveryBriefed(Payload, frozen=True, kw_only=True):
 
 
 class RecoveryConfirmed(Payload, frozen=True, kw_only=True):
-    """Whoever was briefed is at work again."""
+    """Whoever was briefed is at work again, or the mission went on without a briefing."""
 
     type = "recovery_confirmed"
+    activity = False
+    recovery_id: str
+
+
+class RecoveryUnconfirmed(Payload, frozen=True, kw_only=True):
+    """Whoever was briefed has not been heard of since."""
+
+    type = "recovery_unconfirmed"
     activity = False
     recovery_id: str
 
@@ -405,6 +422,7 @@ class StoreRestored(Payload, frozen=True, kw_only=True):
 # Types that harnesses report about an agent's work; they arrive through event.append.
 REPORTED_ACTIVITY = frozenset(
     {
+        "agent_paused",
         "agent_resumed",
         "file_modified",
         "command_started",

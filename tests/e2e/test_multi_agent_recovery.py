@@ -175,7 +175,7 @@ def test_the_whole_fleet_comes_back_from_one_checkpoint(fleet, daemon):
     daemon.kill()
     daemon.start()
 
-    resumed = fleetctl("resume", "--mission", fleet.mission, "--yes")
+    resumed = fleetctl("resume", "--checkpoint", fleet.checkpoint, "--yes")
 
     # A recovery that left lock conflicts still took place.
     assert resumed.status == 0

@@ -54,6 +54,18 @@ def without_seq(events):
     return [{name: value for name, value in event.items() if name != "seq"} for event in events]
 
 
+def wait_for_loss(daemon):
+    """Return once the daemon has noticed that an agent is gone, and its checkpoint has its file."""
+    deadline = time.monotonic() + 10
+    with Client(daemon.socket) as client:
+        while True:
+            lost = client.call_raw("event.list", {"type": "agent_lost"})["events"]
+            if lost and not client.call_raw("system.status", {})["backup_backlog"]:
+                return
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
 def assert_nothing_lost(daemon):
     """Kill the daemon; after its restart everything must be there, and files agree with rows."""
     state, events = everything(daemon)
@@ -96,14 +108,17 @@ def test_recovery_from_the_loss_of_an_agent(daemon, mortal, home):
 
     worker.kill()
     worker.wait()
+    wait_for_loss(daemon)
+    # The loss itself took a newer checkpoint, of what was wrong already.
+    back = ("--checkpoint", checkpoint)
     before = everything(daemon)
-    shown = done("resume", "--mission", mission, "--dry-run")
+    shown = done("resume", *back, "--dry-run")
     assert shown.out.startswith("[DRY RUN] Would restore:\n- Sorties: 4\n- Locks: 1\n- Messages: 1")
     assert everything(daemon) == before
     assert_nothing_lost(daemon)
 
     successor = ("--agent", "spec-2", "--take-over-from", "spec-1", "--scope", "mission")
-    resumed = done("resume", "--mission", mission, "-y", *successor)
+    resumed = done("resume", *back, "-y", *successor)
     assert f"Checkpoint: {checkpoint} (25%)" in resumed.out
     assert "Recovery complete:\n- Sorties: 4\n- Locks: 1\n- Messages: 1\n" in resumed.out
     prompt = resumed.out.partition("--- Recovery Context ---\n")[2]

@@ -28,7 +28,7 @@ def test_status_as_json(done, mission):
 
     assert [each["mission_id"] for each in status["missions"]] == [mission]
     assert status["counts"]["sorties"] == 2
-    assert status["recoveries_waiting"] == []
+    assert status["recoveries"] == []
 
 
 def test_status_shows_who_waits_for_recovery(home, monkeypatch, daemon, done):
@@ -51,8 +51,9 @@ def test_status_shows_recoveries_that_were_not_heard_from(done, mission):
 
     out = done("status").out
 
-    assert "\nRecovered, not heard from since\n" in out
-    assert "briefed" in out
+    assert "\nRecoveries under way\n" in out
+    (row,) = [line.split(maxsplit=4) for line in out.splitlines() if line.startswith("  rcv-")]
+    assert row[1:] == [mission, "briefed", "spec-1", "briefed, not at work again yet"]
 
 
 def test_context_prints_the_briefing_and_changes_nothing(done, mission):

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 from msgspec import Struct
 
 from ..base import Mutation, Query
-from ..model import Finding, Record, RecoveryCandidate
+from ..model import Finding, Record, Recovery, RecoveryCandidate
 from ..types import MissionId, MissionStatus, Name, Path
 
 
@@ -66,7 +66,7 @@ class Counts(Record, frozen=True, kw_only=True):
 
 
 class Status(Record, frozen=True, kw_only=True):
-    """The state of the fleet at a glance."""
+    """The state of the fleet at a glance; ``recoveries`` are those after which nobody went on."""
 
     version: str
     pid: int
@@ -75,6 +75,7 @@ class Status(Record, frozen=True, kw_only=True):
     counts: Counts
     missions: list[MissionLine]
     candidates: list[RecoveryCandidate]
+    recoveries: list[Recovery]
     backup_backlog: int
     database_bytes: int
     wal_bytes: int

@@ -1,0 +1,69 @@
+"""What happens when a mission falls silent: once per silence, whoever notices it first.
+
+Source: behaviour, Detection.
+"""
+
+from ..wire.base import Mutation
+from ..wire.events import ContextCompacted
+from ..wire.times import duration
+from . import checkpoints
+from .activity import last_activity, silence_ms, silent_rows
+from .context import Context
+from .events import emit
+from .recovery_states import make_pending
+from .registry import handler
+from .tx import LogLine, Row, Tx
+from .upkeep import Done
+
+
+class EpisodeBegin(Mutation[Done], frozen=True):
+    """Note that a mission has fallen silent, if it has; not on the wire."""
+
+    mission_id: str
+
+
+@handler
+def begin(tx: Tx, request: EpisodeBegin, ctx: Context) -> Done:
+    """Say once that a mission fell silent, keep its state, and let it wait for recovery."""
+    limit = ctx.config.detection.threshold_ms
+    rows = silent_rows(tx, ctx, limit, " AND m.silent = 0 AND m.id = :id", id=request.mission_id)
+    for row in rows:
+        _begin(tx, ctx, row)
+    return Done(done=bool(rows))
+
+
+def _begin(tx: Tx, ctx: Context, mission: Row) -> None:
+    tx.run("UPDATE missions SET silent = 1 WHERE id = :id", id=mission["id"])
+    fresh = tx.one(
+        "INSERT INTO episodes (mission_id, last_seq, detected_at) VALUES (:id, :seq, :now)"
+        " ON CONFLICT (mission_id, last_seq) DO NOTHING RETURNING mission_id",
+        id=mission["id"],
+        seq=mission["last_activity_seq"],
+        now=ctx.now,
+    )
+    if fresh is None:
+        return
+    checkpoint_id = _kept_state(tx, ctx, mission)
+    payload = ContextCompacted(
+        mission_id=mission["id"],
+        last_activity_at=last_activity(mission),
+        inactivity_duration_ms=silence_ms(ctx, mission),
+        checkpoint_available=True,
+        checkpoint_id=checkpoint_id,
+    )
+    emit(tx, ctx, payload, mission_id=mission["id"])
+    make_pending(tx, ctx, mission["id"], checkpoint_id)
+    silent = duration(silence_ms(ctx, mission))
+    text = f"Mission {mission['id']} ({mission['title']}) has been silent for {silent}"
+    tx.after_commit(LogLine("WARNING", f"{text}; it can be recovered from {checkpoint_id}"))
+
+
+def _kept_state(tx: Tx, ctx: Context, mission: Row) -> str:
+    """Return the newest checkpoint; one is taken unless nothing was done since the last."""
+    newest = checkpoints.latest_row(tx, mission["id"])
+    if newest and not checkpoints.outdated(newest, mission):
+        return str(newest["id"])
+    reason = checkpoints.Reason(
+        trigger="compaction", details="Mission fell silent", created_by="fleetd"
+    )
+    return checkpoints.take(tx, ctx, mission["id"], reason).id

@@ -1,0 +1,94 @@
+"""What is done about an agent that ended without a word; must not look at processes.
+
+Source: behaviour, Detection. A dead process keeps its files locked for a short grace only. An agent
+that is merely not heard of may still be writing, so its leases run their course, and the state of
+its mission is kept when that falls silent.
+"""
+
+from ..wire.base import Mutation
+from ..wire.requests.checkpoint import ErrorReport
+from ..wire.times import duration
+from ..wire.types import OPEN_MISSION
+from .activity import LIVING
+from .agents import mark_lost
+from .context import Context
+from .failures import keep_error
+from .registry import handler
+from .tx import Row, Tx
+from .upkeep import Done
+
+GRACE_MS = 60_000
+# Heartbeats are expected every minute; five may be missing.
+UNHEARD_MS = 300_000
+
+
+class AgentEnded(Mutation[Done], frozen=True):
+    """The process of an agent has ended; not on the wire."""
+
+    agent_id: str
+    pid: int
+    started: str | None
+
+
+class AgentUnheard(Mutation[Done], frozen=True):
+    """An agent without a process to watch has not been heard of for too long; not on the wire."""
+
+    agent_id: str
+
+
+@handler
+def ended(tx: Tx, request: AgentEnded, ctx: Context) -> Done:
+    """Lose an agent whose process is gone, unless it left or came back as another process."""
+    row = tx.one(
+        f"SELECT * FROM agents WHERE id = :id AND pid = :pid AND status IN {LIVING}",
+        id=request.agent_id,
+        pid=request.pid,
+    )
+    if row is None or row["pid_started"] != request.started:
+        return Done(done=False)
+    reason = f"process {request.pid} is gone"
+    _orphan_locks(tx, ctx, row["id"])
+    mark_lost(tx, ctx, row, reason)
+    _keep_state(tx, ctx, row, reason)
+    return Done(done=True)
+
+
+@handler
+def unheard(tx: Tx, request: AgentUnheard, ctx: Context) -> Done:
+    """Lose an agent that nobody can watch and that has not said for long that it lives."""
+    row = tx.one(
+        "SELECT * FROM agents WHERE id = :id AND pid IS NULL AND status = 'active'"
+        " AND seen_awake_ms < :before",
+        id=request.agent_id,
+        before=ctx.awake_ms - UNHEARD_MS,
+    )
+    if row is None:
+        return Done(done=False)
+    silent = duration(ctx.awake_ms - row["seen_awake_ms"])
+    mark_lost(tx, ctx, row, f"not heard of for {silent}")
+    return Done(done=True)
+
+
+def _keep_state(tx: Tx, ctx: Context, row: Row, reason: str) -> None:
+    """Take an error checkpoint of the mission that lost an agent."""
+    mission = tx.one("SELECT * FROM missions WHERE id = :id", id=row["mission_id"])
+    if mission is not None and mission["status"] in OPEN_MISSION:
+        error = ErrorReport(
+            agent_id=row["id"],
+            kind="exception",
+            name="AgentLost",
+            message=f"{row['id']} ended without a word ({reason})",
+        )
+        keep_error(tx, ctx, mission, error, created_by="fleetd")
+
+
+def _orphan_locks(tx: Tx, ctx: Context, agent_id: str) -> None:
+    """Let the leases of a dead process end after a grace, in which it may come back."""
+    tx.run(
+        "UPDATE locks SET orphaned_at = :now, expires_at = CASE WHEN expires_at < :until"
+        " THEN expires_at ELSE :until END"
+        " WHERE held_by = :agent AND status = 'active' AND expires_at > :now",
+        now=ctx.now,
+        until=ctx.at(GRACE_MS),
+        agent=agent_id,
+    )

@@ -1,0 +1,102 @@
+"""How far a recovery has come: pending, briefed, resumed, unconfirmed; must not restore anything.
+
+Source: behaviour, Recovery. The step to ``resumed`` is made by the log, at the first activity.
+"""
+
+from ..wire.base import Mutation
+from ..wire.events import RecoveryAvailable, RecoveryUnconfirmed
+from ..wire.requests.recovery import RecoveryRestore
+from .context import Context
+from .events import emit, position
+from .ids import fresh_id
+from .registry import handler
+from .tx import LogLine, Row, Tx
+from .upkeep import Done
+
+
+class RecoveryDoubt(Mutation[Done], frozen=True):
+    """Note that whoever was briefed has not been heard of since; not on the wire."""
+
+    recovery_id: str
+
+
+def make_pending(tx: Tx, ctx: Context, mission_id: str, checkpoint_id: str) -> str:
+    """Note that a mission waits for recovery from a checkpoint; one waits at a time."""
+    waiting = tx.one(
+        "UPDATE recoveries SET checkpoint_id = :checkpoint WHERE mission_id = :mission"
+        " AND state = 'pending' RETURNING id",
+        checkpoint=checkpoint_id,
+        mission=mission_id,
+    )
+    if waiting is not None:
+        return str(waiting["id"])
+    recovery_id = fresh_id(tx, ctx, "recovery")
+    tx.insert(
+        "recoveries",
+        {
+            "id": recovery_id,
+            "seq": position(tx),
+            "mission_id": mission_id,
+            "checkpoint_id": checkpoint_id,
+            "requested_by": "fleetd",
+            "scope": "mission",
+            "state": "pending",
+            "created_at": ctx.now,
+        },
+    )
+    payload = RecoveryAvailable(recovery_id=recovery_id, checkpoint_id=checkpoint_id)
+    emit(tx, ctx, payload, mission_id=mission_id)
+    return recovery_id
+
+
+def make_briefed(
+    tx: Tx, ctx: Context, request: RecoveryRestore, mission_id: str, **restored: str | None
+) -> str:
+    """Note that a prompt was handed out, and return the recovery: the one that waited, or a new.
+
+    ``restored`` is the checkpoint that was used and the one that would undo it.
+    """
+    columns: Row = {
+        "seq": position(tx),
+        "agent_id": request.agent_id,
+        "requested_by": request.requested_by,
+        "scope": request.scope,
+        "state": "briefed",
+        "briefed_at": ctx.now,
+        "briefed_awake_ms": ctx.awake_ms,
+        **restored,
+    }
+    assignments = ", ".join(f"{name} = :{name}" for name in columns)
+    waiting = tx.one(
+        f"UPDATE recoveries SET {assignments} WHERE mission_id = :mission AND state = 'pending'"
+        " RETURNING id",
+        mission=mission_id,
+        **columns,
+    )
+    if waiting is not None:
+        return str(waiting["id"])
+    recovery_id = fresh_id(tx, ctx, "recovery")
+    tx.insert(
+        "recoveries",
+        {"id": recovery_id, "mission_id": mission_id, "created_at": ctx.now, **columns},
+    )
+    return recovery_id
+
+
+@handler
+def doubt(tx: Tx, request: RecoveryDoubt, ctx: Context) -> Done:
+    """Give up waiting for the first activity after a briefing; it may still come."""
+    row = tx.one(
+        "UPDATE recoveries SET state = 'unconfirmed' WHERE id = :id AND state = 'briefed'"
+        " AND briefed_awake_ms < :before RETURNING *",
+        id=request.recovery_id,
+        before=ctx.awake_ms - ctx.config.detection.threshold_ms,
+    )
+    if row is None:
+        return Done(done=False)
+    payload = RecoveryUnconfirmed(recovery_id=row["id"])
+    emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=row["agent_id"])
+    who = row["agent_id"] or "nobody in particular"
+    text = f"Recovery {row['id']} of {row['mission_id']} is unconfirmed: {who} was briefed, silent"
+    tx.after_commit(LogLine("WARNING", text))
+    return Done(done=True)

@@ -1,0 +1,112 @@
+"""The event log as clients use it: appending, reading on from a position, subscribing."""
+
+from typing import Any
+
+from ..wire.base import Query
+from ..wire.errors import Incompatible, InvalidParams, NotFound
+from ..wire.events import PAYLOADS, REPORTED_ACTIVITY
+from ..wire.model import Event
+from ..wire.requests.event import EventAppend, EventList, EventPage, EventSubscribe, Subscription
+from . import events
+from .context import Context
+from .ids import find
+from .registry import handler
+from .turns import follow_turn
+from .tx import Tx
+
+
+class EventTail(Query[EventPage], frozen=True):
+    """The next events for a subscriber; not on the wire."""
+
+    since: int
+    types: list[str] | None = None
+    mission_id: str | None = None
+    limit: int = 200
+
+
+@handler
+def append(tx: Tx, request: EventAppend, ctx: Context) -> Event:
+    """Append an event of a client; the daemon's own types are refused."""
+    if request.type in PAYLOADS and request.type not in REPORTED_ACTIVITY:
+        raise InvalidParams(
+            f"Events of type {request.type} are written by fleetd itself.",
+            hint="Use another type, or the method that causes this event.",
+            field="type",
+        )
+    mission_id = find(tx, "mission", request.mission_id)["id"] if request.mission_id else None
+    agent_id = request.agent_id
+    if mission_id is None and agent_id is not None:
+        row = tx.one("SELECT mission_id FROM agents WHERE id = :id", id=agent_id)
+        mission_id = row["mission_id"] if row else None
+    event = events.append(
+        tx, ctx, request.type, request.data, mission_id, agent_id, agent_id is not None
+    )
+    if agent_id is not None:
+        follow_turn(tx, ctx, agent_id, event)
+    return event
+
+
+@handler
+def list_events(tx: Tx, request: EventList, ctx: Context) -> EventPage:
+    """Return the events after a position, oldest first."""
+    mission_id = find(tx, "mission", request.mission_id)["id"] if request.mission_id else None
+    types = [request.type] if request.type else None
+    return _page(tx, request.since, types, mission_id, request.limit)
+
+
+@handler
+def tail(tx: Tx, request: EventTail, ctx: Context) -> EventPage:
+    """Return the next events that a subscriber wants; a mission deleted since has none."""
+    mission_id = request.mission_id
+    if mission_id:
+        try:
+            mission_id = find(tx, "mission", mission_id)["id"]
+        except NotFound:
+            mission_id = request.mission_id
+    return _page(tx, request.since, request.types, mission_id, request.limit)
+
+
+def _page(
+    tx: Tx, since: int, types: list[str] | None, mission_id: str | None, limit: int
+) -> EventPage:
+    where = ["seq > :since"]
+    params: dict[str, Any] = {"since": since, "limit": limit}
+    if mission_id:
+        where.append("mission_id = :mission")
+        params["mission"] = mission_id
+    if types:
+        where.append("type IN (" + ", ".join(f":type{n}" for n in range(len(types))) + ")")
+        params |= {f"type{n}": kind for n, kind in enumerate(types)}
+    rows = tx.all(
+        f"SELECT * FROM events WHERE {' AND '.join(where)} ORDER BY seq LIMIT :limit",
+        **params,
+    )
+    # A page that is not full has looked at everything there is, also at what did not match.
+    end = rows[-1]["seq"] if len(rows) == limit else events.position(tx)
+    return EventPage(
+        events=[events.event_of(row) for row in rows], position=end, epoch=events.epoch(tx)
+    )
+
+
+@handler
+def subscribe(tx: Tx, request: EventSubscribe, ctx: Context) -> Subscription:
+    """Check where a subscription wants to start; the connection then follows the log."""
+    current = events.epoch(tx)
+    if request.epoch is not None and request.epoch != current:
+        raise Incompatible(
+            f"The store's epoch is {current}, not {request.epoch}: positions have changed.",
+            hint="Subscribe again without since and epoch, and read the state anew.",
+            epoch=current,
+        )
+    end = events.position(tx)
+    since = end if request.since is None else request.since
+    if since > end:
+        raise InvalidParams(
+            f"since is {since}, but the log ends at {end}.",
+            hint="Use the position of an earlier reply of this store.",
+            field="since",
+            position=end,
+        )
+    if request.mission_id:
+        find(tx, "mission", request.mission_id)
+    return Subscription(subscription_id=ctx.new_id("sub"), position=since, epoch=current)

@@ -1,0 +1,60 @@
+"""What an agent is in the middle of, told by the events it reports; must not judge silence.
+
+A turn is what an agent does between two prompts of its user. Inside it, tool calls are open from
+``command_started`` to ``command_finished`` or ``tool_failed`` with the same ``call_id`` in their
+data; after ``agent_paused`` the agent waits for its user.
+"""
+
+from ..wire.model import Event
+from .context import Context
+from .tx import Tx
+
+# A build or a test run may take its time; what is open longer than this was forgotten.
+LONGEST_CALL_MS = 3_600_000
+ENDS_A_CALL = ("command_finished", "tool_failed")
+ENDS_THE_TURN = ("agent_paused", "prompt_submitted")
+
+
+def follow_turn(tx: Tx, ctx: Context, agent_id: str, event: Event) -> None:
+    """Keep up what the agent has open, from an event that it just reported."""
+    if event.type == "command_started":
+        _open_call(tx, ctx, agent_id, _call_id(event))
+    elif event.type in ENDS_A_CALL:
+        _close_call(tx, agent_id, _call_id(event))
+    elif event.type in ENDS_THE_TURN:
+        end_turn(tx, agent_id)
+    if event.type == "agent_paused":
+        tx.run(
+            "UPDATE agents SET status = 'waiting' WHERE id = :id AND status = 'active'", id=agent_id
+        )
+
+
+def _call_id(event: Event) -> str:
+    """Return the harness's own name of a tool call; calls without one count as the same."""
+    return str(event.data.get("call_id") or "")[:200]
+
+
+def _open_call(tx: Tx, ctx: Context, agent_id: str, call_id: str) -> None:
+    tx.run(
+        "INSERT INTO tool_calls (agent_id, call_id, started_at, started_awake_ms)"
+        " SELECT id, :call, :now, :awake FROM agents WHERE id = :agent"
+        " ON CONFLICT (agent_id, call_id) DO UPDATE SET started_at = excluded.started_at,"
+        " started_awake_ms = excluded.started_awake_ms",
+        call=call_id,
+        now=ctx.now,
+        awake=ctx.awake_ms,
+        agent=agent_id,
+    )
+
+
+def _close_call(tx: Tx, agent_id: str, call_id: str) -> None:
+    tx.run(
+        "DELETE FROM tool_calls WHERE agent_id = :agent AND call_id = :call",
+        agent=agent_id,
+        call=call_id,
+    )
+
+
+def end_turn(tx: Tx, agent_id: str) -> None:
+    """Forget what the agent had open: its turn, or its process, is over."""
+    tx.run("DELETE FROM tool_calls WHERE agent_id = :agent", agent=agent_id)

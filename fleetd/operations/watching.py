@@ -1,0 +1,70 @@
+"""Acting on what comes due by itself: silence, loss, recoveries that nobody confirmed."""
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from ..domain.context import Caller
+from ..domain.episodes import EpisodeBegin
+from ..domain.losing import AgentEnded, AgentUnheard
+from ..domain.recovery_states import RecoveryDoubt
+from ..domain.watching import DueGet
+from ..engine import Engine, operation
+from ..wire.base import Mutation
+from ..wire.errors import FleetError
+from ..wire.model import Record
+
+log = logging.getLogger("fleetd")
+
+
+class Looked(Record, frozen=True, kw_only=True):
+    """In how many ms to look again."""
+
+    look_again_ms: int
+
+
+class ActivityScan(Mutation[Looked], frozen=True):
+    """Look for what has come due and act on it; not on the wire."""
+
+
+class ProcessEnded(Mutation[Looked], frozen=True):
+    """Lose the agent whose process has ended, and see what that means; not on the wire."""
+
+    agent_id: str
+    pid: int
+    started: str | None
+
+
+@operation
+async def scan(engine: Engine, request: ActivityScan, caller: Caller) -> Looked:
+    """Act on each thing that is due in a transaction of its own.
+
+    One that cannot be dealt with must not keep the others waiting.
+    """
+    look = DueGet(engine.awake_since_ms)
+    due = await engine.execute(look)
+    if due.agents:
+        await _act(engine, map(AgentUnheard, due.agents))
+        # A mission may have been excused by an agent that is lost now.
+        due = await engine.execute(look)
+    await _act(engine, map(EpisodeBegin, due.missions))
+    await _act(engine, map(RecoveryDoubt, due.recoveries))
+    return Looked(look_again_ms=due.look_again_ms)
+
+
+async def _act(engine: Engine, actions: Iterable[Mutation[Any]]) -> None:
+    for action in actions:
+        try:
+            await engine.execute(action)
+        except FleetError as error:
+            log.warning("%s has to wait: %s", action, error.message)
+        except Exception:
+            # A bug met with one mission is no reason to stop watching over the others.
+            log.exception("%s failed", action)
+
+
+@operation
+async def process_ended(engine: Engine, request: ProcessEnded, caller: Caller) -> Looked:
+    """Lose an agent; whoever was not silent because of it may be so now."""
+    await _act(engine, [AgentEnded(request.agent_id, request.pid, request.started)])
+    return await scan(engine, ActivityScan(), caller)

@@ -1,0 +1,47 @@
+"""Waits for the processes of agents to end; must not decide what that means."""
+
+import logging
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from . import processes
+from .domain.takeover import Process
+from .domain.tx import WatchProcess
+
+log = logging.getLogger("fleetd")
+
+
+class Watcher:
+    """Watches each process once, from the commit that registered it until it ends."""
+
+    def __init__(self) -> None:
+        self._send, self._receive = trio.open_memory_channel[WatchProcess](float("inf"))
+        self._watched: set[WatchProcess] = set()
+
+    def post(self, process: WatchProcess) -> None:
+        """Take on a process; called right after the commit that registered its agent."""
+        self._send.send_nowait(process)
+
+    async def run(
+        self,
+        known: list[Process],
+        ended: Callable[[WatchProcess], Awaitable[object]],
+    ) -> None:
+        """Watch until cancelled; ``ended`` is awaited for each process that is gone."""
+        for process in known:
+            self.post(WatchProcess(process.agent_id, process.pid, process.started))
+        async with trio.open_nursery() as nursery:
+            async for work in self._receive:
+                if work not in self._watched:
+                    self._watched.add(work)
+                    nursery.start_soon(self._watch, work, ended)
+
+    async def _watch(
+        self, work: WatchProcess, ended: Callable[[WatchProcess], Awaitable[object]]
+    ) -> None:
+        try:
+            await processes.ended(work.pid, work.started)
+            await ended(work)
+        finally:
+            self._watched.discard(work)
