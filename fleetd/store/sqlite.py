@@ -111,7 +111,13 @@ class Store:
         Raises Storage when the disk has no room for a second copy, Unavailable when a reader does
         not let go of the WAL.
         """
-        await self._writer.submit(Outside(_scrub))
+        await self._writer.submit(Outside(self._scrub))
+
+    def _scrub(self, connection: apsw.Connection) -> None:
+        # Two that copy the WAL back at once do not wait for each other: the second is refused.
+        with self._upkeep.at_work:
+            connection.execute("VACUUM")
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     async def check(self) -> list[str]:
         """Return what SQLite finds wrong with the database file; empty when nothing is."""
@@ -158,11 +164,6 @@ def _copy(path: str, target: Path, vfs: str | None) -> int:
     return target.stat().st_size
 
 
-def _scrub(connection: apsw.Connection) -> None:
-    connection.execute("VACUUM")
-    connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-
-
 def _check(path: str, vfs: str | None) -> list[str]:
     try:
         with contextlib.closing(connect(path, query_only=True, vfs=vfs)) as connection:
@@ -186,6 +187,8 @@ class _WalUpkeep:
         self._next = WAL_PAGES
         self._grown = threading.Event()
         self._stopping = False
+        self.at_work = threading.Lock()
+        """Held while the WAL is copied back; who holds it has it for itself."""
         self._thread = threading.Thread(target=self._run, name="wal")
 
     def start(self) -> None:
@@ -205,13 +208,11 @@ class _WalUpkeep:
         while self._grown.wait() and not self._stopping:
             self._grown.clear()
             # A failing disk is not this thread's to report: the next commit meets it too.
-            try:
+            with contextlib.suppress(apsw.Error), self.at_work:
                 self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
                 # Again, for what came meanwhile: the less is left, the shorter the writer waits.
                 self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
                 self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
-            except apsw.Error:
-                continue
 
     def stop(self) -> None:
         self._stopping = True

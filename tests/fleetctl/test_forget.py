@@ -2,11 +2,14 @@
 
 import json
 import socket
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from fleetctl.client import Client
+from fleetd.wire.errors import NotFound
 from tests.processes import Daemon
 
 SECRET = "sentinel-7f3a"
@@ -113,3 +116,47 @@ def test_a_daemon_that_is_killed_in_the_middle_forgets_all_or_nothing(done, daem
             done("forget", "mission", mission, "--yes")
         assert places_of(home, mission) == []
         assert places_of(home, SECRET) == []
+
+
+def test_agents_that_go_on_writing_to_a_daemon_bring_nothing_back(done, secret, connect, home):
+    over, refused, latencies = threading.Event(), set(), []
+    told = {"mission_id": secret, "subject": SECRET, "from": "alice", "to": ["bob"]}
+    wanted = (
+        ("checkpoint.create", {"mission_id": secret, "trigger_details": SECRET}),
+        ("agent.note", {"agent_id": "alice", "last_action": SECRET}),
+        ("message.send", told),
+        ("lock.acquire", {"file": f"/{SECRET}", "agent_id": "alice", "mission_id": secret}),
+    )
+
+    def write(client: Client) -> None:
+        while not over.is_set():
+            for method, params in wanted:
+                try:
+                    client.call_raw(method, params)
+                except NotFound:
+                    refused.add(method)
+
+    def stand_by(client: Client) -> None:
+        while not over.is_set():
+            began = time.monotonic()
+            client.call_raw("agent.register", {"agent_id": "carol", "role": "specialist"})
+            latencies.append(time.monotonic() - began)
+
+    clients = [connect() for _ in range(3)]
+    threads = [threading.Thread(target=write, args=(client,)) for client in clients[:2]]
+    threads.append(threading.Thread(target=stand_by, args=(clients[2],)))
+    for thread in threads:
+        thread.start()
+    try:
+        time.sleep(0.3)
+        done("forget", "mission", secret, "--yes")
+        time.sleep(0.3)
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+    assert refused == {method for method, _ in wanted}
+    assert places_of(home, SECRET) == []
+    assert places_of(home, secret) == []
+    assert max(latencies) < 5

@@ -96,3 +96,15 @@ async def test_a_reader_that_stays_is_named_and_the_store_goes_on(
         reader.close()
         await store.scrub()
     assert tools.keys_in(database) == {"kept", "later"}
+
+
+async def test_a_wal_that_is_being_copied_back_meanwhile_is_waited_for(
+    open_store: Any, database: Path, tools: Any
+) -> None:
+    async with open_store() as store:
+        for number in range(8):
+            # Each longer than what makes the upkeep begin.
+            await store.write(tools.put(f"gone{number}", SECRET * 300_000))
+            await store.write(drop(f"gone{number}"))
+            await store.scrub()
+            assert still_there(database) == []
