@@ -1,5 +1,6 @@
 """Whatever JSON lies in squawk.json: it is imported whole, or nothing of it is and it stays."""
 
+import contextlib
 import json
 import tempfile
 from pathlib import Path
@@ -10,6 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fleetd.domain.legacy import agent_name
+from fleetd.store.legacy import parse
+from fleetd.store.legacy_file import LegacyRefused
 from tests.fleet import opened
 
 NAMES = st.sampled_from(["a", "b", "specialist-1", "A b", "", "Ünser"]) | st.text(max_size=5)
@@ -57,6 +60,25 @@ UNSOUND = st.dictionaries(SECTION, st.dictionaries(NAMES, ANYTHING) | ANYTHING) 
 def test_any_document_is_imported_whole_or_not_at_all(document: Any) -> None:
     with tempfile.TemporaryDirectory() as directory:
         trio.run(_import, Path(directory), document)
+
+
+WHOLE = json.dumps(
+    {
+        "mailboxes": {"a": {"created_at": "2026-01-05T11:59:59.000Z"}},
+        "events": {"a": [{"type": "hello", "data": {"n": [1, 2.5, "\ud83d\ude00"]}, "id": 1}]},
+        "cursors": {"a": {"position": 1}},
+        "locks": {"l": {"file": "/a", "reserved_by": "a", "timeout_ms": 5}},
+    }
+).encode()
+PLACES = st.integers(0, len(WHOLE))
+
+
+@settings(max_examples=500, deadline=None, derandomize=True)
+@given(start=PLACES, end=PLACES, between=st.binary(max_size=3) | st.sampled_from([b"1e999", b"{"]))
+def test_any_bytes_are_read_or_refused(start: int, end: int, between: bytes) -> None:
+    data = WHOLE[:start] + between + WHOLE[end:]
+    with contextlib.suppress(LegacyRefused):
+        parse(data, "digest", lambda path: path)
 
 
 async def _import(root: Path, document: Any) -> None:
