@@ -28,6 +28,8 @@ from .registry import handler
 from .tx import LogLine, Tx
 
 CONSUMER = "legacy"
+TOGETHER = 100
+Timed = tuple[str, str, OldEvent]
 _encode = msgspec.json.Encoder().encode
 
 
@@ -98,21 +100,20 @@ def _agents(tx: Tx, request: LegacyImport, ctx: Context) -> int:
 def _events(tx: Tx, request: LegacyImport, ctx: Context, end: int) -> int:
     """Append the events of all mailboxes in the order of their times, ties as in the file."""
     found = sorted(_timed(request, ctx), key=itemgetter(0))
-    for moment, agent, event in found:
-        kind = event_type(event.type)
+    for (moment, agent, event), data in zip(found, _stored(found), strict=True):
         tx.run(
             "INSERT INTO events (type, stream, timestamp, agent_id, activity, data_json)"
             " VALUES (:type, :stream, :at, :agent, 0, :data)",
-            type=kind,
+            type=event_type(event.type),
             stream=f"agent:{agent}",
             at=moment,
             agent=agent,
-            data=_encode(_data(event, kind)).decode(),
+            data=data,
         )
     return _compare("events", _count(tx, "events WHERE seq > :end", end=end), len(found))
 
 
-def _timed(request: LegacyImport, ctx: Context) -> Iterator[tuple[str, str, OldEvent]]:
+def _timed(request: LegacyImport, ctx: Context) -> Iterator[Timed]:
     """Yield every event with its time; one without a time stays beside the one before it."""
     starts = {box.id: box.created_at for box in request.mailboxes}
     for mailbox, events in request.events.items():
@@ -122,9 +123,17 @@ def _timed(request: LegacyImport, ctx: Context) -> Iterator[tuple[str, str, OldE
             yield moment, agent, event
 
 
-def _data(event: OldEvent, kind: str) -> dict[str, Any]:
+def _stored(found: list[Timed]) -> Iterator[str]:
+    """Yield the data of events as it is stored; many at once, which is quicker to look through."""
+    for start in range(0, len(found), TOGETHER):
+        part = [_data(event) for _, _, event in found[start : start + TOGETHER]]
+        yield from (_encode(data).decode() for data in part)
+
+
+def _data(event: OldEvent) -> dict[str, Any]:
     """Return an event's data, and under ``legacy`` what has no other place."""
-    rest = event.rest if kind == event.type else {"type": event.type, **event.rest}
+    same = event_type(event.type) == event.type
+    rest = event.rest if same else {"type": event.type, **event.rest}
     data = {} if event.data is None else event.data
     if not isinstance(data, dict) or (rest and "legacy" in data):
         data = {"value": data}
