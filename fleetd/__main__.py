@@ -5,6 +5,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import get_args
 
 import msgspec
@@ -27,6 +28,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logging.getLogger(__package__).error("%s", error)
         return _EXIT_REFUSED
     logs.configure(loaded.config.log_level)
+    if options.restore is not None:
+        from .restoring import command
+
+        return command.run(
+            loaded, options.restore.absolute(), preview=options.preview, as_json=options.json
+        )
     from . import daemon  # not earlier: --help and --version need none of it
 
     return daemon.start(loaded)
@@ -41,6 +48,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"fleetd {__version__}")
     parser.add_argument("--log-level", choices=_LEVELS, type=str.upper, help="how much to log")
+    parser.add_argument(
+        "--restore",
+        metavar="FILE",
+        type=Path,
+        help="put a copy of the database in its place and leave (better: fleetctl restore)",
+    )
+    parser.add_argument("--preview", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
     return parser
 
 

@@ -48,15 +48,36 @@ def listening(path: Path) -> Iterator[Listening]:
     Raises AlreadyRunning when another process serves ``path``, and PathRefused when the path
     or its directory cannot be trusted or used.
     """
-    check_socket_length(path)
-    _claim_directory(path.parent)
-    with _only_instance(path.parent / LOCK_NAME):
+    with only_instance(path):
         given = inherited_sockets()
         held = Listening(given, None) if given else Listening([_bind(path)], path)
         try:
             yield held
         finally:
             held.close()
+
+
+@contextmanager
+def only_instance(path: Path) -> Iterator[None]:
+    """Hold the single-instance lock of the daemon that serves ``path``, listening or not.
+
+    The lock file is never unlinked: a lock on a removed file guards nothing. Raises what
+    ``listening`` raises.
+    """
+    check_socket_length(path)
+    _claim_directory(path.parent)
+    lock = path.parent / LOCK_NAME
+    try:
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise PathRefused(f"The lock file {lock} cannot be opened: {error.strerror}.") from error
+    try:
+        _lock(handle)
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _inode(path: Path) -> tuple[int, int] | None:
@@ -94,22 +115,6 @@ def _problem(info: os.stat_result) -> str | None:
     if info.st_mode & 0o022:
         return f"has mode {stat.S_IMODE(info.st_mode):04o}, so others may write to it"
     return None
-
-
-@contextmanager
-def _only_instance(path: Path) -> Iterator[None]:
-    """Hold the lock file; it is never unlinked, since a lock on a removed file guards nothing."""
-    try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
-        raise PathRefused(f"The lock file {path} cannot be opened: {error.strerror}.") from error
-    try:
-        _lock(handle)
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _lock(handle: int) -> None:

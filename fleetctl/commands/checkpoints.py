@@ -17,6 +17,7 @@ from fleetd.wire.requests.checkpoint import (
 from .. import render
 from ..checkpoint_page import show_checkpoint
 from ..client import connect
+from ..findings import show
 from ..options import Subparsers, command, group, limit_option, mission_option, whole, yes_option
 from ..prompts import Cancelled, confirm
 from ..target import mission_id
@@ -187,11 +188,4 @@ def run_verify(args: Namespace) -> int:
     )
     with connect() as client:
         findings = client.call(request)
-    if args.json:
-        render.print_json(findings)
-    else:
-        for finding in findings.findings:
-            verdict = "fixed" if finding.fixed else "ok" if finding.ok else "WRONG"
-            render.line(f"{verdict:<6} {finding.check}  {finding.subject or ''}  {finding.detail}")
-        render.line("Everything is in order." if findings.ok else "Something is wrong.")
-    return 0 if findings.ok else 1
+    return show(args, findings)

@@ -2,7 +2,9 @@
 
 from . import (
     agents,
+    backup,
     checkpoints,
+    doctor,
     forgetting,
     locks,
     missions,
@@ -14,7 +16,9 @@ from . import (
 
 __all__ = [
     "agents",
+    "backup",
     "checkpoints",
+    "doctor",
     "forgetting",
     "locks",
     "missions",

@@ -9,5 +9,9 @@ class CopyFailed(Exception):
     """A copy of the database could not be written; the text says why."""
 
 
+class CopyDamaged(CopyFailed):
+    """A copy failed its checks, which is to say that what it was made of is damaged."""
+
+
 class StoreFailed(Exception):
     """The disk failed while the store was open; nothing further may be acknowledged."""

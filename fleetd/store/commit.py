@@ -55,7 +55,7 @@ def translate(error: BaseException) -> BaseException:
     if isinstance(error, apsw.CorruptError | apsw.NotADBError):
         return Corrupt(
             f"The database is damaged ({error}).",
-            hint="fleetctl call system.doctor checks it; the checkpoint files hold what was saved.",
+            hint="fleetctl doctor checks it; the checkpoint files hold what was saved.",
         )
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return Unavailable(

@@ -17,6 +17,7 @@ import trio
 from ..domain.tx import Effect, Tx
 from . import CopyFailed
 from .commit import Committer, Outside, run_reads
+from .copying import copy_in_use, damage_of
 from .lane import Job, Lane
 from .opening import check_sqlite, connect, open_database
 
@@ -96,10 +97,16 @@ class Store:
     async def copy_to(self, target: Path) -> int:
         """Write a consistent copy of the database, by SQLite's own means, while it is in use.
 
-        Returns the copy's size in bytes; raises CopyFailed, and then leaves no file.
+        Returns the copy's size in bytes; raises CopyFailed, and then leaves no file. Cancelled,
+        it ends soon and leaves none either. Raises FileExistsError when the name is taken.
         """
+        beat = trio.from_thread.check_cancelled
         try:
-            return await trio.to_thread.run_sync(_copy, str(self.path), target, self._vfs)
+            return await trio.to_thread.run_sync(
+                copy_in_use, str(self.path), target, self._vfs, beat
+            )
+        except FileExistsError:
+            raise
         except (apsw.Error, OSError) as error:
             raise CopyFailed(_why(error)) from error
 
@@ -149,28 +156,12 @@ def _why(error: Exception) -> str:
     return "the disk failed" if isinstance(error, apsw.IOError) else str(error)
 
 
-def _copy(path: str, target: Path, vfs: str | None) -> int:
-    with contextlib.ExitStack() as stack:
-        source = connect(path, query_only=True, vfs=vfs)
-        stack.callback(source.close)
-        copy = apsw.Connection(str(target))
-        stack.callback(copy.close)
-        try:
-            with copy.backup("main", source, "main") as backup:
-                backup.step()
-        except BaseException:
-            target.unlink(missing_ok=True)
-            raise
-    return target.stat().st_size
-
-
 def _check(path: str, vfs: str | None) -> list[str]:
     try:
         with contextlib.closing(connect(path, query_only=True, vfs=vfs)) as connection:
-            rows = [str(row[0]) for row in connection.execute("PRAGMA quick_check(20)")]
+            return damage_of(connection)
     except (apsw.CorruptError, apsw.NotADBError) as error:
         return [str(error)]
-    return [row for row in rows if row != "ok"]
 
 
 class _WalUpkeep:

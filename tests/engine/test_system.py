@@ -117,7 +117,10 @@ async def test_a_healthy_fleet_has_no_findings(fleet: Fleet) -> None:
     assert all(finding.ok for finding in seen.findings)
     assert {finding.check for finding in seen.findings} == {
         "database",
+        "schema",
         "permissions",
+        "leftovers",
+        "disk",
         "checkpoints",
     }
 

@@ -1,0 +1,66 @@
+"""What can be examined without a daemon: settings, the socket's path, permissions of the roots."""
+
+import os
+import stat
+from pathlib import Path
+
+from fleetd import paths
+from fleetd.config import Config, ConfigError, load
+from fleetd.wire.model import Finding
+
+
+def findings() -> list[Finding]:
+    """Examine what the next start of fleetd would meet; changes nothing."""
+    try:
+        loaded = load()
+    except ConfigError as error:
+        wrong = Finding(check="settings", ok=False, detail=str(error))
+        return [wrong, *_socket(paths.socket_path())]
+    origin = f"{loaded.file}" if loaded.file.exists() else "defaults, no file"
+    return [
+        Finding(check="settings", ok=True, subject=origin, detail="every value can stand"),
+        *_socket(loaded.config.socket),
+        *_stores(loaded.config),
+    ]
+
+
+def _socket(path: Path) -> list[Finding]:
+    try:
+        paths.check_socket_length(path)
+    except paths.PathRefused as error:
+        return [Finding(check="socket", ok=False, subject=str(path), detail=str(error))]
+    detail = "its path fits"
+    if path.is_socket():
+        detail += "; a daemon that ended left it, the next one takes its place"
+    in_the_way = path.exists() and not path.is_socket()
+    if in_the_way:
+        detail = "is no socket, so fleetd cannot listen there; move it away"
+    return [
+        Finding(check="socket", ok=not in_the_way, subject=str(path), detail=detail),
+        _permissions(path.parent),
+    ]
+
+
+def _stores(config: Config) -> list[Finding]:
+    looked_at = (config.database.parent, config.database, config.checkpoints)
+    return [_permissions(path) for path in dict.fromkeys(looked_at)]
+
+
+def _permissions(path: Path) -> Finding:
+    try:
+        info = path.stat()
+    except FileNotFoundError:
+        return _permission(path, ok=True, detail="is not there yet; fleetd makes it")
+    except OSError as error:
+        return _permission(path, ok=False, detail=f"cannot be looked at: {error.strerror}")
+    if info.st_uid != os.getuid():
+        return _permission(path, ok=False, detail=f"belongs to uid {info.st_uid}, not to us")
+    mode = stat.S_IMODE(info.st_mode)
+    # A home directory may be open for others to enter.
+    loose = mode & (0o022 if Path.home().is_relative_to(path) else 0o077)
+    detail = f"mode {mode:04o}" + (f", open to others; run: chmod go= {path}" if loose else "")
+    return _permission(path, ok=not loose, detail=detail)
+
+
+def _permission(path: Path, *, ok: bool, detail: str) -> Finding:
+    return Finding(check="permissions", ok=ok, subject=str(path), detail=detail)

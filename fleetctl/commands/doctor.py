@@ -1,0 +1,52 @@
+"""``fleetctl doctor``: everything that can be examined, by the daemon or without it."""
+
+from argparse import Namespace
+
+from fleetd import __version__
+from fleetd.wire.errors import Unavailable
+from fleetd.wire.model import Finding
+from fleetd.wire.requests.system import Findings, Hello, SystemDoctor, SystemHello
+
+from ..client import connect
+from ..findings import show
+from ..options import Subparsers, command
+
+# Every checkpoint is read twice, and every page of the database.
+EXAMINE_S = 3_600.0
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command."""
+    examining = command(
+        subparsers,
+        "doctor",
+        run,
+        "Look for damage, copies that differ, loose permissions, leftovers and a full disk; "
+        "exit status 1 when something is wrong and stays so.",
+        "  fleetctl doctor\n  fleetctl doctor --fix",
+    )
+    examining.add_argument("--fix", action="store_true", help="mend what can be mended")
+
+
+def run(args: Namespace) -> int:
+    """Have the daemon examine itself; without one, examine what its start would meet."""
+    try:
+        with connect() as client:
+            hello = client.call(SystemHello())
+            found = client.call(SystemDoctor(fix=args.fix), reply_s=EXAMINE_S)
+    except Unavailable as error:
+        # Imported here: reading the configuration needs platformdirs and a TOML parser.
+        from .. import checkup
+
+        away = Finding(check="daemon", ok=False, detail=error.message)
+        return show(args, Findings(ok=False, findings=[away, *checkup.findings()]))
+    findings = [_daemon(hello), *found.findings]
+    return show(args, Findings(ok=all(f.ok or f.fixed for f in findings), findings=findings))
+
+
+def _daemon(hello: Hello) -> Finding:
+    detail = f"fleetd {hello.version} runs (pid {hello.pid})"
+    same = hello.version == __version__
+    if not same:
+        detail += f"; fleetctl is of version {__version__}: restart fleetd after an upgrade"
+    return Finding(check="daemon", ok=same, detail=detail)

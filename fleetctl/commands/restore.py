@@ -1,0 +1,55 @@
+"""``fleetctl restore``: asks, then lets the daemon's program put a copy in place.
+
+Only that program touches the store, also while no daemon runs.
+"""
+
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import TextIO
+
+from ..options import Subparsers, UsageError, command, yes_option
+from ..prompts import Cancelled, confirm, interactive
+
+QUESTION = "Restore it?"
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command."""
+    restoring = command(
+        subparsers,
+        "restore",
+        run,
+        "Put a copy of the database in its place while fleetd is stopped; what was there before "
+        "is moved aside.",
+        "  systemctl --user stop fleetd.socket fleetd\n  fleetctl restore ~/fleet-backup.db",
+    )
+    restoring.add_argument("file", metavar="FILE", help="a file that fleetctl backup made")
+    yes_option(restoring)
+
+
+def run(args: Namespace) -> int:
+    """Say what would be moved where, ask, and have it done."""
+    if not args.file:
+        raise UsageError("FILE is empty; give the name of a file that fleetctl backup made.")
+    file = Path.cwd() / args.file
+    options = ["--json"] if args.json else []
+    if not args.yes:
+        if interactive():
+            status = _fleetd(file, ["--preview"], sys.stderr)
+            if status:
+                return status
+        if not confirm(QUESTION):
+            raise Cancelled("Restore cancelled.")
+    return _fleetd(file, options, sys.stdout)
+
+
+def _fleetd(file: Path, options: list[str], out: TextIO) -> int:
+    """Run the daemon's program, this version of it, and pass on what it says."""
+    out.flush()
+    command_line = [sys.executable, "-m", "fleetd", "--restore", str(file), *options]
+    return subprocess.run(
+        command_line, cwd=_ROOT, stdin=subprocess.DEVNULL, stdout=out, check=False
+    ).returncode

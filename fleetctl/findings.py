@@ -1,0 +1,22 @@
+"""How a check's findings look, wherever they come from; must not talk to the daemon."""
+
+from argparse import Namespace
+
+from fleetd.wire.requests.system import Findings
+
+from . import render
+
+
+def show(args: Namespace, found: Findings) -> int:
+    """Print findings as JSON or line by line; the status is 1 when something is wrong and stays so.
+
+    A line is a verdict, the check, its subject and what was seen.
+    """
+    if args.json:
+        render.print_json(found)
+        return 0 if found.ok else 1
+    for finding in found.findings:
+        verdict = "fixed" if finding.fixed else "ok" if finding.ok else "WRONG"
+        render.line(f"{verdict:<6} {finding.check}  {finding.subject or ''}  {finding.detail}")
+    render.line("Everything is in order." if found.ok else "Something is wrong.")
+    return 0 if found.ok else 1

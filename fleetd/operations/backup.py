@@ -1,0 +1,64 @@
+"""A copy of the whole database while it is in use; bringing one back is the daemon program's."""
+
+import os
+from pathlib import Path
+
+from ..domain.context import Caller
+from ..engine import Engine, operation
+from ..store import CopyDamaged, CopyFailed
+from ..wire.errors import Corrupt, InvalidParams, Storage
+from ..wire.requests.system import BackupResult, SystemBackup
+
+
+@operation
+async def backup(engine: Engine, request: SystemBackup, caller: Caller) -> BackupResult:
+    """Write a consistent copy of the database while it is in use."""
+    return await engine.remembered(request, lambda: _backup(engine, Path(request.path)))
+
+
+async def _backup(engine: Engine, target: Path) -> BackupResult:
+    _check_name(target)
+    try:
+        size = await engine.store.copy_to(target)
+    except FileExistsError:
+        raise _taken(target) from None
+    except CopyDamaged as error:
+        raise Corrupt(
+            f"The database is damaged, so no copy of it was made: {error}.",
+            hint="fleetctl doctor says more; the checkpoint files hold what was saved.",
+        ) from error
+    except CopyFailed as error:
+        raise Storage(
+            f"The copy to {target} failed: {error}.", hint="Check the free space, then try again."
+        ) from error
+    return BackupResult(path=str(target), size_bytes=size)
+
+
+def _check_name(target: Path) -> None:
+    """Refuse before the work what could not be given its name after it."""
+    if not target.is_absolute():
+        raise InvalidParams(
+            f"path is {str(target)!r}, which is not absolute.",
+            hint="Give the whole path; the daemon has a working directory of its own.",
+            field="path",
+        )
+    if target.is_dir():
+        raise InvalidParams(
+            f"{target} is a directory.",
+            hint=f"Name a file in it, such as {target / 'fleet-backup.db'}.",
+            field="path",
+        )
+    if os.path.lexists(target):
+        raise _taken(target)
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        why = "may not be written to" if target.parent.is_dir() else "is no directory"
+        raise Storage(
+            f"{target} cannot be written: {target.parent} {why}.",
+            hint="Name a file in a directory of yours.",
+        )
+
+
+def _taken(target: Path) -> InvalidParams:
+    return InvalidParams(
+        f"{target} exists already.", hint="Name a file that does not exist.", field="path"
+    )

@@ -1,0 +1,118 @@
+"""The daemon examines its store: damage, copies that differ, permissions, leftovers, room."""
+
+import contextlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..domain.context import Caller
+from ..engine import Engine, operation
+from ..store import housekeeping
+from ..wire.errors import Corrupt
+from ..wire.model import Finding
+from ..wire.requests.checkpoint import CheckpointVerify
+from ..wire.requests.system import Findings, SystemDoctor
+from .verification import verify
+
+LOW_BYTES = 100_000_000
+SHOWN = 50
+
+
+@operation
+async def doctor(engine: Engine, request: SystemDoctor, caller: Caller) -> Findings:
+    """Look for damage and loose permissions; with ``fix`` mend what can be mended."""
+    return await engine.remembered(request, lambda: _examine(engine, request.fix, caller))
+
+
+async def _examine(engine: Engine, fix: bool, caller: Caller) -> Findings:
+    damage = await engine.store.check()
+    findings = [Finding(check="database", ok=not damage, detail="; ".join(damage) or "intact")]
+    if not damage:
+        version = await engine.store.read(lambda tx: tx.value("PRAGMA user_version"))
+        findings.append(Finding(check="schema", ok=True, detail=f"version {version}"))
+    findings += await engine.outbox.in_thread(lambda: _around(engine, fix=fix))
+    findings += await _copies(engine, fix, caller)
+    return Findings(ok=all(f.ok or f.fixed for f in findings), findings=findings)
+
+
+async def _copies(engine: Engine, fix: bool, caller: Caller) -> list[Finding]:
+    """Compare the two copies of every checkpoint; what is in order takes one line."""
+    try:
+        copies = await verify(engine, CheckpointVerify(repair=fix), caller)
+    except Corrupt as error:  # the database itself is in the way
+        return [Finding(check="checkpoints", ok=False, detail=error.message)]
+    broken = [finding for finding in copies.findings if not finding.ok]
+    intact = len(copies.findings) - len(broken)
+    return [
+        Finding(check="checkpoints", ok=True, detail=f"{intact} intact in both stores"),
+        *broken,
+    ]
+
+
+def _around(engine: Engine, *, fix: bool) -> list[Finding]:
+    config = engine.config
+    return [
+        *_permissions(housekeeping.places(config.database, config.checkpoints, config.socket), fix),
+        *_leftovers(housekeeping.leftovers(config.database, config.checkpoints), fix),
+        *_room(dict.fromkeys((config.database.parent, config.checkpoints))),
+    ]
+
+
+def _permissions(places: Iterable[housekeeping.Place], fix: bool) -> list[Finding]:
+    """Nobody else may look into what fleetd keeps."""
+    wrong, looked_at = [], 0
+    for place in places:
+        looked_at += 1
+        if found := housekeeping.trouble(place):
+            detail, mendable = found
+            fixed = fix and mendable and housekeeping.mend(place)
+            subject = str(place.path)
+            wrong.append(
+                Finding(check="permissions", ok=False, subject=subject, detail=detail, fixed=fixed)
+            )
+    if wrong:
+        return _shortened(wrong)
+    detail = f"{looked_at} files and directories, none open to others"
+    return [Finding(check="permissions", ok=True, detail=detail)]
+
+
+def _shortened(wrong: list[Finding]) -> list[Finding]:
+    """Show the first of very many, those that are still wrong before the others."""
+    wrong.sort(key=lambda finding: finding.fixed)
+    shown, rest = wrong[:SHOWN], wrong[SHOWN:]
+    if rest:
+        detail = f"and {len(rest)} more like these"
+        fixed = all(finding.fixed for finding in rest)
+        shown.append(Finding(check="permissions", ok=False, detail=detail, fixed=fixed))
+    return shown
+
+
+def _leftovers(left: list[Path], fix: bool) -> list[Finding]:
+    findings = []
+    for path in left:
+        if fix:
+            with contextlib.suppress(OSError):
+                path.unlink()
+        findings.append(
+            Finding(
+                check="leftovers",
+                ok=False,
+                subject=str(path),
+                detail="a temporary file that a crash left",
+                fixed=not path.exists(),
+            )
+        )
+    return findings or [Finding(check="leftovers", ok=True, detail="no temporary files")]
+
+
+def _room(directories: Iterable[Path]) -> list[Finding]:
+    """Warn before the disk is full: then nothing can be stored any more."""
+    findings = []
+    for directory in directories:
+        free = housekeeping.free_bytes(directory)
+        if free is not None:
+            low = free < LOW_BYTES
+            detail = f"{free // 1_000_000} MB free" + (", less than 100 MB" if low else "")
+            findings.append(
+                Finding(check="disk", ok=not low, subject=str(directory), detail=detail)
+            )
+    return findings

@@ -1,0 +1,156 @@
+"""Carries a restore out: prepares the new database beside the old one, then swaps them by name.
+
+Until the one rename that puts the new database in place, the old one is there and whole. What
+fails before is taken back; a crash before leaves the old database, and copies in the directory
+beside it. Checkpoint files go first: a database never meets files that are newer than itself.
+"""
+
+import contextlib
+import os
+from pathlib import Path
+
+import msgspec
+import trio
+
+from ..clocks import wall_clock
+from ..config import Loaded
+from ..domain.returning import RaiseFloors, WriteAgain
+from ..engine import Engine
+from ..store.backups import LATEST, BackupFile, Backups
+from ..store.copying import PART, part_of, sync
+from ..store.housekeeping import DATABASE_ENDINGS, REPLACED, second_names
+from ..store.moving import Moves
+from ..store.resting import fold, resting
+from ..wire.errors import Corrupt, Storage
+from ..wire.times import iso
+from .plan import Plan
+
+
+class Aside(msgspec.Struct):
+    """Where the old state goes; None for what there is none of."""
+
+    database: Path | None
+    checkpoints: Path | None
+
+
+def carry_out(loaded: Loaded, plan: Plan) -> Aside:
+    """Put the copy in place of the database and return where the old state lies.
+
+    Raises FleetError; the old state is then in place and whole.
+    """
+    plan.database.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _clear_up(plan.database)
+    try:
+        with part_of(plan.database) as part:
+            _prepare(loaded, plan, part)
+            if plan.before is not None:  # what is damaged stays byte for byte what it is
+                fold(plan.database)
+            return _swap(plan, Backups(loaded.config.checkpoints), part)
+    except OSError as error:
+        raise Storage(
+            f"The restore failed: {error}. Everything is as it was.",
+            hint="Check the free space, the permissions and the disk, then try again.",
+        ) from error
+
+
+def _clear_up(database: Path) -> None:
+    """Remove what a restore left that was killed."""
+    with contextlib.suppress(OSError):
+        for path in (*database.parent.glob(f"{PART}*"), *second_names(database)):
+            path.unlink()
+
+
+def _prepare(loaded: Loaded, plan: Plan, part: Path) -> None:
+    """Make of the copy the database that is to be: of this schema, with an epoch of its own."""
+    with resting(plan.source) as source:
+        source.copy_to(part)
+    paths = msgspec.structs.replace(loaded.config.paths, database=str(part))
+    config = msgspec.structs.replace(loaded.config, paths=paths)
+    trio.run(_renew, msgspec.structs.replace(loaded, config=config), plan)
+    with resting(part) as made:
+        damage = made.damage()
+    if damage or Path(f"{part}-wal").exists():
+        raise Corrupt(
+            f"The copy of {plan.source} did not come out whole: {'; '.join(damage)}",
+            hint="Everything is as it was. Look at the disk, then try again.",
+        )
+    sync(part)
+
+
+async def _renew(loaded: Loaded, plan: Plan) -> None:
+    engine = Engine(loaded, inline=True)
+    engine.store.start()
+    try:
+        await engine.execute(RaiseFloors(seq=plan.seq, token=plan.token, source="copy"))
+        await engine.execute(WriteAgain(checkpoint_ids=plan.missing))
+    finally:
+        await engine.store.aclose()
+
+
+def aside_for(plan: Plan, checkpoints: Path) -> Aside:
+    """Return where the old state would go now: directories that nobody has used."""
+    places = (plan.database.parent, checkpoints.resolve().parent)
+    stamp = iso(wall_clock())[:19].replace("-", "").replace(":", "")
+    number, name = 1, f"{REPLACED}{stamp}Z"
+    while any((place / name).exists() for place in places):
+        number += 1
+        name = f"{REPLACED}{stamp}Z-{number}"
+    return Aside(
+        database=places[0] / name if _trio(plan.database) else None,
+        checkpoints=places[1] / name / "checkpoints" if plan.newer else None,
+    )
+
+
+def _trio(database: Path) -> list[Path]:
+    """Return the files of a database: they belong together, also when it is damaged."""
+    names = (Path(f"{database}{ending}") for ending in DATABASE_ENDINGS)
+    return [path for path in names if os.path.lexists(path)]
+
+
+def _swap(plan: Plan, backups: Backups, part: Path) -> Aside:
+    aside, moves = aside_for(plan, backups.root), Moves()
+    try:
+        if aside.checkpoints is not None:
+            _move_checkpoints(plan, backups, aside.checkpoints, moves)
+        if aside.database is not None:
+            moves.make_directory(aside.database)
+            for path in _trio(plan.database):
+                moves.keep(path, aside.database)
+        # A WAL must never meet another database than its own. Of a database that is whole there
+        # is none by now; of a damaged one it lies beside its copy.
+        for path in _trio(plan.database):
+            if path != plan.database:
+                path.unlink()
+        sync(plan.database.parent)
+        part.rename(plan.database)
+    except BaseException as error:
+        if isinstance(error, OSError | KeyboardInterrupt):
+            moves.take_back()
+        raise
+    with contextlib.suppress(OSError):  # it is done; a disk that fails now is met again
+        sync(plan.database.parent)
+    return aside
+
+
+def _move_checkpoints(plan: Plan, backups: Backups, aside: Path, moves: Moves) -> None:
+    missions: dict[str, list[BackupFile]] = {}
+    for file in plan.newer:
+        missions.setdefault(file.mission_id, []).append(file)
+    for mission_id, files in missions.items():
+        moves.make_directory(aside / mission_id)
+        _point(plan, backups, mission_id, moves)
+        for file in files:
+            path = backups.path_of(mission_id, file.checkpoint_id)
+            moves.move(path, aside / mission_id)
+        sync(path.parent)
+        with contextlib.suppress(OSError):  # something is left in it
+            path.parent.rmdir()
+
+
+def _point(plan: Plan, backups: Backups, mission_id: str, moves: Moves) -> None:
+    """Let ``latest.json`` name what stays; where that cannot be done, reading does without."""
+    link = backups.root / mission_id / LATEST
+    with contextlib.suppress(OSError):
+        before = link.readlink().name.removesuffix(".json")
+        moves.then(lambda: backups.point_latest(mission_id, before))
+        backups.point_latest(mission_id, plan.latest_of(mission_id))

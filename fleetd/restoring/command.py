@@ -1,0 +1,136 @@
+"""``fleetd --restore FILE``: keeps daemons out, restores, and says what was moved where."""
+
+import shlex
+import sys
+from pathlib import Path
+
+import msgspec
+
+from ..config import Config, Loaded
+from ..domain.returning import Extent
+from ..listener import AlreadyRunning, only_instance
+from ..logs import escape
+from ..paths import PathRefused
+from ..store import StoreRefused
+from ..wire.errors import FleetError, InvalidState
+from .carrying_out import Aside, aside_for, carry_out
+from .plan import Plan, look
+
+STOP = "systemctl --user stop fleetd.socket fleetd"
+
+
+class Report(msgspec.Struct, kw_only=True):
+    """What was done, or would be done: the copy, and where the old state lies."""
+
+    restored: bool
+    file: str
+    database: str
+    missions: int
+    checkpoints: int
+    end: int
+    last_event_at: str | None
+    replaced: str | None
+    moved: list[str]
+    moved_to: str | None
+    warnings: list[str]
+    undo: str | None
+
+
+def run(loaded: Loaded, file: Path, *, preview: bool, as_json: bool) -> int:
+    """Restore a copy, or say what that would do; return the exit status."""
+    try:
+        report = _restore(loaded, file, preview=preview)
+    except FleetError as error:
+        return _refuse(error, as_json=as_json)
+    except (PathRefused, StoreRefused) as error:
+        return _refuse(InvalidState(str(error), hint="Nothing was changed."), as_json=as_json)
+    except KeyboardInterrupt:
+        return _refuse(
+            InvalidState("Interrupted.", hint="Everything is as it was."), as_json=as_json
+        )
+    if as_json:
+        print(msgspec.json.format(msgspec.json.encode(report)).decode())
+    else:
+        for line in _lines(report):
+            print(escape(line))
+    return 0
+
+
+def _restore(loaded: Loaded, file: Path, *, preview: bool) -> Report:
+    config = loaded.config
+    try:
+        with only_instance(config.socket):
+            plan = look(config, file)
+            if preview:
+                return _report(config, plan, aside_for(plan, config.checkpoints), restored=False)
+            return _report(config, plan, carry_out(loaded, plan), restored=True)
+    except AlreadyRunning as error:
+        raise InvalidState(
+            f"{error}; a restore needs it to be stopped. Stop it first: {STOP}",
+            hint="Without systemd, end the process. Then try again.",
+        ) from None
+
+
+def _report(config: Config, plan: Plan, aside: Aside, *, restored: bool) -> Report:
+    replaced = aside.database / plan.database.name if aside.database else None
+    undo = f"fleetctl restore {shlex.quote(str(replaced))}" if replaced else None
+    return Report(
+        restored=restored,
+        file=str(plan.source),
+        database=str(plan.database),
+        missions=plan.copy.missions,
+        checkpoints=sum(not each.deleted for each in plan.copy.checkpoints),
+        end=plan.copy.end,
+        last_event_at=plan.copy.last_event_at,
+        replaced=str(replaced) if replaced else None,
+        moved=[
+            str(config.checkpoints / file.mission_id / f"{file.checkpoint_id}.json")
+            for file in plan.newer
+        ],
+        moved_to=str(aside.checkpoints) if aside.checkpoints else None,
+        warnings=plan.warnings,
+        undo=undo if restored and _can_undo(plan.before) else None,
+    )
+
+
+def _can_undo(before: Extent | None) -> bool:
+    """Whether the old database could be put back: a damaged one could not."""
+    return before is not None
+
+
+def _lines(report: Report) -> list[str]:
+    lasting = f"up to event {report.end}" + (
+        f" of {report.last_event_at}" if report.last_event_at else ""
+    )
+    content = f"{report.missions} missions, {report.checkpoints} checkpoints, {lasting}"
+    done = report.restored
+    lines = [
+        f"{'Restored' if done else 'Would restore'} {report.database} from {report.file}:",
+        f"  {content}",
+    ]
+    if report.replaced:
+        lines.append(
+            f"The database before it {'lies in' if done else 'would be moved to'} {report.replaced}"
+        )
+    if report.moved_to:
+        moved = "were moved" if done else "would be moved"
+        lines.append(f"Checkpoint files newer than the copy {moved} to {report.moved_to}:")
+        lines += [f"  {path}" for path in report.moved]
+    lines += [f"Warning: {text}" for text in report.warnings]
+    if report.undo:
+        lines += [f"To undo this, while fleetd is stopped: {report.undo}"]
+    if done:
+        lines += ["Start fleetd again: systemctl --user start fleetd (or run: fleetd)"]
+    return lines
+
+
+def _refuse(error: FleetError, *, as_json: bool) -> int:
+    if as_json:
+        document = {"code": error.code, "message": error.message, **error.data()}
+        print(
+            msgspec.json.format(msgspec.json.encode({"error": document})).decode(), file=sys.stderr
+        )
+    else:
+        print("Error:", escape(error.message), file=sys.stderr)
+        print("Hint:", escape(error.hint), file=sys.stderr)
+    return error.exit_status

@@ -1,0 +1,210 @@
+"""A restore meets a fault at every step: the old state is there whole, or the new one is."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from fleetd.restoring import command
+from fleetd.wire.model import Checkpoint, Mission
+from fleetd.wire.requests.checkpoint import CheckpointVerify
+from fleetd.wire.requests.mission import MissionList
+from fleetd.wire.requests.system import SystemBackup, SystemDoctor
+from tests.fleet import opened, settings
+
+# What changes names or brings them to the disk; opening counts where it makes a file.
+CALLS = ("link", "rename", "unlink", "fsync", "fdatasync", "mkdir", "rmdir", "symlink", "open")
+
+
+class Killed(BaseException):
+    """The process ended here: nothing of it runs any more."""
+
+
+class Steps:
+    """Lets the n-th call fail, and everything after it as well when the process was killed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]) -> None:
+        self._patch = monkeypatch
+        self._error = error
+        self.left = 0
+
+    def run(self, step: int, work: Callable[[], int]) -> int | None:
+        self.left = step
+        with self._patch.context() as patch:
+            for name in CALLS:
+                patch.setattr(os, name, self._counted(name, getattr(os, name)))
+            try:
+                return work()
+            except Killed:
+                return None
+
+    def _counted(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if name != "open" or args[1] & os.O_CREAT:
+                self.left -= 1
+                if self.left == 0 or (self.left < 0 and self._error is Killed):
+                    raise self._error(5, "Input/output error")
+            return real(*args, **kwargs)
+
+        return call
+
+
+class Scene:
+    """A store with a copy, work since, and a WAL that nobody brought home."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.copy = root / "copy.db"
+        self.mission: Mission
+        self.kept: Checkpoint
+        self.newer: Checkpoint
+
+    async def build(self) -> None:
+        async with opened(self.root / "now") as fleet:
+            self.mission = await fleet.mission(title="old")
+            self.kept = await fleet.checkpoint(self.mission)
+            await fleet.do(SystemBackup(str(self.copy)))
+            fleet.clock.pass_by(1_000)
+            await fleet.mission(title="new")
+            await fleet.complete(self.mission, 0)
+            self.newer = await fleet.checkpoint(self.mission)
+            await fleet.settle()
+            shutil.copytree(self.root / "now", self.root / "then", symlinks=True)
+        assert (self.root / "then" / "data" / "squawk.db-wal").stat().st_size > 0
+
+    def reset(self) -> None:
+        shutil.rmtree(self.root / "now")
+        shutil.copytree(self.root / "then", self.root / "now", symlinks=True)
+
+    def restore(self, source: Path | None = None) -> int:
+        loaded = settings(self.root / "now")
+        return command.run(loaded, source or self.copy, preview=False, as_json=True)
+
+    async def state(self) -> str:
+        """Open the store as a daemon would, and see which state it holds and that it is whole."""
+        async with opened(self.root / "now") as fleet:
+            await fleet.settle()
+            await fleet.do(CheckpointVerify(repair=True))
+            # A second name of the database may be left; it is taken away.
+            assert (await fleet.do(SystemDoctor(fix=True))).ok
+            assert (await fleet.do(SystemDoctor())).ok
+            titles = {m.title for m in (await fleet.do(MissionList())).missions}
+            ids = set(await fleet.checkpoint_ids(self.mission))
+            restored = await fleet.events(kind="store_restored")
+        if titles == {"old", "new"}:
+            assert {self.kept.id, self.newer.id} <= ids
+            assert restored == []
+            return "old"
+        assert titles == {"old"}
+        assert ids == {self.kept.id}
+        assert len(restored) == 1
+        return "restored"
+
+    def parts(self) -> list[Path]:
+        return list((self.root / "now" / "data").glob(".fleetd-part-*"))
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    made = Scene(tmp_path)
+    (tmp_path / "now").mkdir(mode=0o700)
+    trio.run(made.build)
+    return made
+
+
+@pytest.mark.parametrize("error", [OSError, Killed])
+def test_whatever_step_fails_one_state_is_there_whole(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    steps, states = Steps(monkeypatch, error), []
+    for step in range(1, 200):
+        scene.reset()
+        status = steps.run(step, scene.restore)
+        if steps.left > 0:
+            break
+        if error is OSError:
+            assert scene.parts() == []
+        states.append(trio.run(scene.state))
+        if status is not None:
+            assert (status, states[-1]) in ((1, "old"), (0, "restored")), step
+        scene.restore()
+        assert trio.run(scene.state) == "restored"
+        assert scene.parts() == []
+    assert len(states) > 15
+    if error is Killed:
+        assert states == sorted(states), "once the new state is there it stays"
+    assert set(states) == {"old", "restored"}
+
+
+def test_files_that_were_taken_back_lie_where_they_were(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = Path.rename
+
+    def refuse(path: Path, target: Path) -> Path:
+        if path.name.startswith(".fleetd-part-"):
+            raise OSError(28, "No space left on device")
+        return real(path, target)
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    root = scene.root / "now" / ".flightline"
+    before = _tree(root)
+    assert scene.restore() == 1
+    assert _tree(root) == before
+    assert os.listdir(scene.root / "now" / "data") == ["squawk.db"]
+    assert "Everything is as it was" in capsys.readouterr().err
+
+
+def _tree(root: Path) -> dict[str, str | bytes]:
+    return {
+        str(path.relative_to(root)): (
+            os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else ""
+        )
+        for path in sorted(root.rglob("*"))
+    }
+
+
+def test_where_names_cannot_be_linked_the_content_is_copied(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    assert scene.restore() == 0
+    monkeypatch.undo()
+    assert trio.run(scene.state) == "restored"
+    (replaced,) = (scene.root / "now" / "data").glob("replaced-*")
+    assert scene.restore(replaced / "squawk.db") == 0
+
+    async def titles() -> set[str]:
+        async with opened(scene.root / "now") as fleet:
+            return {m.title for m in (await fleet.do(MissionList())).missions}
+
+    assert trio.run(titles) == {"old", "new"}
+
+
+def test_a_second_restore_at_the_same_moment_uses_other_directories(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fleetd.restoring.carrying_out.wall_clock", lambda: 1_767_614_400_000)
+    assert scene.restore() == 0
+    assert scene.restore() == 0
+    names = sorted(p.name for p in (scene.root / "now" / "data").glob("replaced-*"))
+    assert names == ["replaced-20260105T120000Z", "replaced-20260105T120000Z-2"]
+
+
+def test_a_preview_changes_nothing(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    before = _tree(scene.root / "now")
+    loaded = settings(scene.root / "now")
+    assert command.run(loaded, scene.copy, preview=True, as_json=False) == 0
+    after = _tree(scene.root / "now")
+    assert {k: v for k, v in after.items() if k != "fleetd.lock"} == before
+    said = capsys.readouterr().out
+    assert "Would restore" in said
+    assert f"{scene.newer.id}.json" in said
+    assert "would be moved to" in said
