@@ -1,7 +1,9 @@
 """A copy of the whole while others work, and its way back, with real processes and real files."""
 
+import contextlib
 import json
 import os
+import pty
 import sqlite3
 import stat
 import subprocess
@@ -264,6 +266,42 @@ def test_without_a_terminal_it_must_be_said_in_so_many_words(
     assert refused.status == 2
     assert "--yes" in refused.err
     assert snapshot(home) == before
+
+
+def at_a_terminal(answer: str, *argv: str) -> tuple[int, str]:
+    """Run a command whose question somebody answers; return its status and all it said."""
+    ours, theirs = pty.openpty()
+    with os.fdopen(ours, "r+b", buffering=0) as terminal:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "fleetctl", *argv], stdin=theirs, stdout=theirs, stderr=theirs
+        )
+        os.close(theirs)
+        terminal.write(answer.encode())
+        said = b""
+        with contextlib.suppress(OSError):  # a terminal that nobody holds any more
+            while part := terminal.read(4096):
+                said += part
+        return process.wait(60), said.decode()
+
+
+def test_at_a_terminal_it_says_what_would_be_moved_where_and_asks(
+    daemon: Daemon, home: Path, stopped: Callable[[], None]
+) -> None:
+    mission = make_mission(daemon, "old")
+    ok("backup", str(home / "copy.db"))
+    newer = checkpoint(daemon, mission)
+    stopped()
+    before = snapshot(home)
+    status, said = at_a_terminal("n\n", "restore", str(home / "copy.db"))
+    assert (status, "Restore cancelled." in said) == (3, True)
+    assert f"The database before it would be moved to {home}/data/replaced-" in said
+    assert f"{newer}.json" in said
+    assert snapshot(home) == before
+    status, said = at_a_terminal("y\n", "restore", str(home / "copy.db"))
+    assert status == 0, said
+    assert f"Restored {home}/data/squawk.db from {home}/copy.db" in said
+    status, said = at_a_terminal("y\n", "restore", str(home / "nothing.db"))
+    assert (status, "Restore it?" in said) == (2, False)
 
 
 def _garbage(path: Path) -> None:

@@ -1,0 +1,129 @@
+"""What the doctor finds around the store, and what it leaves alone."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from fleetd.store import housekeeping
+from fleetd.wire.model import Finding
+from fleetd.wire.requests.system import SystemDoctor
+from tests.fleet import Fleet
+
+
+async def wrong(fleet: Fleet, *, fix: bool = False) -> list[Finding]:
+    return [f for f in (await fleet.do(SystemDoctor(fix=fix))).findings if not f.ok]
+
+
+def loosen_all(fleet: Fleet) -> list[Path]:
+    data = fleet.database.parent
+    files = [path for path in data.iterdir() if path.is_file()]
+    below = [path for path in fleet.checkpoints.rglob("*") if not path.is_symlink()]
+    replaced = data / "replaced-20260105T120000Z"
+    replaced.mkdir()
+    (replaced / "squawk.db").write_bytes(b"old")
+    loose = [data, *files, fleet.checkpoints, *below, replaced, replaced / "squawk.db"]
+    for path in loose:
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return loose
+
+
+async def test_every_file_and_directory_of_ours_is_looked_at(fleet: Fleet) -> None:
+    await fleet.checkpoint(await fleet.mission())
+    loose = loosen_all(fleet)
+    assert {fleet.database.name + ending for ending in ("", "-wal", "-shm")} <= {
+        path.name for path in loose
+    }
+    found = await wrong(fleet)
+    assert {f.subject for f in found if f.check == "permissions"} == set(map(str, loose))
+    assert not any(f.fixed for f in found)
+
+    mended = await wrong(fleet, fix=True)
+    assert {f.subject for f in mended if f.fixed} == set(map(str, loose))
+    assert await wrong(fleet) == []
+    for path in loose:
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
+
+
+async def test_a_file_closed_to_us_is_opened_again(fleet: Fleet) -> None:
+    taken = await fleet.checkpoint(await fleet.mission())
+    fleet.file_of(taken).chmod(0o040)
+    details = {f.detail for f in await wrong(fleet, fix=True) if f.check == "permissions"}
+    assert details == {"mode 0040, open to others"}
+    assert stat.S_IMODE(fleet.file_of(taken).stat().st_mode) == 0o600
+
+
+async def test_what_belongs_to_somebody_else_is_named_and_not_touched(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: real + 1)
+    found = [f for f in await wrong(fleet, fix=True) if f.check == "permissions"]
+    assert found
+    assert all(f"belongs to uid {real}, not to uid {real + 1}" == f.detail for f in found)
+    assert not any(f.fixed for f in found)
+
+
+async def test_very_many_findings_are_counted(fleet: Fleet) -> None:
+    place = fleet.checkpoints / "msn-0badf00d"
+    fleet.checkpoints.mkdir(mode=0o700, parents=True)
+    place.mkdir(mode=0o700)
+    for number in range(60):
+        (place / f"{number}.txt").write_text("x")
+        (place / f"{number}.txt").chmod(0o644)
+    found = [f for f in await wrong(fleet, fix=True) if f.check == "permissions"]
+    assert (len(found), found[-1].detail) == (51, "and 10 more like these")
+    assert all(f.fixed for f in found)
+
+
+async def test_a_symlink_is_not_followed(fleet: Fleet, tmp_path: Path) -> None:
+    await fleet.checkpoint(await fleet.mission())
+    outside = tmp_path / "outside"
+    outside.write_text("x")
+    outside.chmod(0o644)
+    (fleet.checkpoints / "link").symlink_to(outside)
+    await fleet.do(SystemDoctor(fix=True))
+    assert stat.S_IMODE(outside.stat().st_mode) == 0o644
+
+
+async def test_what_a_crash_left_is_found_once_it_is_old(fleet: Fleet) -> None:
+    taken = await fleet.checkpoint(await fleet.mission())
+    left = [
+        fleet.database.parent / ".fleetd-part-0123.db",
+        fleet.file_of(taken).with_name(".tmp-0123"),
+    ]
+    for path in left:
+        path.touch(mode=0o600)
+    assert await wrong(fleet) == []
+    for path in left:
+        os.utime(path, (1, 1))
+    assert {f.subject for f in await wrong(fleet)} == set(map(str, left))
+    assert all(f.fixed for f in await wrong(fleet, fix=True))
+    assert not any(path.exists() for path in left)
+
+
+async def test_a_second_name_of_the_database_is_taken_away(fleet: Fleet) -> None:
+    replaced = fleet.database.parent / "replaced-20260105T120000Z"
+    replaced.mkdir(mode=0o700)
+    os.link(fleet.database, replaced / fleet.database.name)
+    (found,) = await wrong(fleet, fix=True)
+    assert (found.check, found.subject) == ("leftovers", str(replaced / fleet.database.name))
+    assert os.listdir(replaced) == []
+    assert await wrong(fleet) == []
+
+
+async def test_little_room_is_a_warning(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(housekeeping, "free_bytes", lambda _: 99_999_999)
+    assert {(f.check, f.detail) for f in await wrong(fleet)} == {
+        ("disk", "99 MB free, less than 100 MB")
+    }
+
+
+async def test_rows_that_belong_to_nothing_are_damage(fleet: Fleet) -> None:
+    fleet.sql(
+        "INSERT INTO episodes (mission_id, last_seq, detected_at) VALUES ('msn-00000000', 1, 'x')"
+    )
+    (found,) = await wrong(fleet)
+    assert found.check == "database"
+    assert "belongs to nothing in missions" in found.detail
