@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from . import crowd, inside, past, paths, report
+from . import crowd, inside, past, paths, report, silence
 from .bench import Bench
 from .fleet import running
 from .measure import Operation, Samples, timed
@@ -61,6 +61,7 @@ def _rows(bench: Bench) -> Iterator[Row]:
     yield from crowd.in_the_store(bench)
     yield from inside.progress(bench)
     yield from past.importing(bench)
+    yield from silence.scanning(bench)
     with running(bench.directory) as fleet:
         for row in paths.small_requests(bench, fleet):
             yield row

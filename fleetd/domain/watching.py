@@ -10,7 +10,7 @@ from .context import Context
 from .losing import UNHEARD_MS
 from .registry import handler
 from .turns import LONGEST_CALL_MS
-from .tx import Tx
+from .tx import Row, Tx
 
 
 class Due(Record, frozen=True, kw_only=True):
@@ -32,57 +32,72 @@ class DueGet(Query[Due], frozen=True):
     hearing_since_ms: int
 
 
+# Before every boot: what an earlier one saw has a negative figure on the awake clock of this one.
+LONG_AGO = -(2**62)
+# The oldest of each kind that still can come due; nearly always there is nothing else to know.
+_OLDEST = (
+    "SELECT (SELECT min(active_awake_ms) FROM missions WHERE status = 'in_progress'"
+    " AND silent = 0 AND active_awake_ms >= :active_from) AS active,"
+    " (SELECT min(started_awake_ms) FROM tool_calls WHERE started_awake_ms >= :called_from)"
+    " AS called,"
+    " (SELECT min(briefed_awake_ms) FROM recoveries WHERE state <> 'resumed'"
+    " AND state = 'briefed') AS briefed,"
+    " (SELECT min(seen_awake_ms) FROM agents WHERE status = 'active' AND pid IS NULL) AS seen"
+)
+
+
 @handler
 def due(tx: Tx, request: DueGet, ctx: Context) -> Due:
     """Return missions fallen silent, briefed agents and heartbeats that did not come."""
     limit = ctx.config.detection.threshold_ms
-    silent = silent_rows(tx, ctx, limit, " AND m.silent = 0")
-    doubtful = tx.all(
-        "SELECT id FROM recoveries WHERE state <> 'resumed' AND state = 'briefed'"
-        " AND briefed_awake_ms < :before",
-        before=ctx.awake_ms - limit,
-    )
-    unheard = tx.all(
-        "SELECT id FROM agents WHERE status = 'active' AND pid IS NULL AND seen_awake_ms < :before"
-        " AND :hearing < :before",
-        before=ctx.awake_ms - UNHEARD_MS,
-        hearing=request.hearing_since_ms,
-    )
+    oldest = _oldest(tx, ctx, LONG_AGO)
+    silent, doubtful, unheard = [], [], []
+    hearing = request.hearing_since_ms
+    if _past(ctx, oldest["active"], limit):
+        silent = silent_rows(tx, ctx, limit, " AND m.silent = 0")
+        # Those that are excused stay behind; the next to come due is younger.
+        oldest = _oldest(tx, ctx, ctx.awake_ms - limit)
+    if _past(ctx, oldest["briefed"], limit):
+        doubtful = tx.all(
+            "SELECT id FROM recoveries WHERE state <> 'resumed' AND state = 'briefed'"
+            " AND briefed_awake_ms < :before",
+            before=ctx.awake_ms - limit,
+        )
+    if _past(ctx, oldest["seen"], UNHEARD_MS) and _past(ctx, hearing, UNHEARD_MS):
+        unheard = tx.all(
+            "SELECT id FROM agents WHERE status = 'active' AND pid IS NULL"
+            " AND seen_awake_ms < :before",
+            before=ctx.awake_ms - UNHEARD_MS,
+        )
     return Due(
         missions=[row["id"] for row in silent],
         recoveries=[row["id"] for row in doubtful],
         agents=[row["id"] for row in unheard],
-        look_again_ms=_look_again(tx, ctx, request.hearing_since_ms),
+        look_again_ms=_look_again(ctx, oldest, hearing),
     )
 
 
-def _look_again(tx: Tx, ctx: Context, hearing_since_ms: int) -> int:
+def _oldest(tx: Tx, ctx: Context, active_from: int) -> Row:
+    row = tx.one(_OLDEST, active_from=active_from, called_from=ctx.awake_ms - LONGEST_CALL_MS)
+    return row or {}
+
+
+def _past(ctx: Context, since: int | None, limit_ms: int) -> bool:
+    """Whether a limit has passed; exactly there it has not."""
+    return since is not None and since < ctx.awake_ms - limit_ms
+
+
+def _look_again(ctx: Context, oldest: Row, hearing_since_ms: int) -> int:
     """Return in how many ms the next thing can come due; it is due one past its limit."""
-    limit = ctx.config.detection.threshold_ms
-    active = tx.value(
-        "SELECT min(active_awake_ms) FROM missions WHERE status = 'in_progress' AND silent = 0"
-        " AND active_awake_ms >= :before",
-        before=ctx.awake_ms - limit,
-    )
-    called = tx.value(
-        "SELECT min(started_awake_ms) FROM tool_calls WHERE started_awake_ms >= :forgotten",
-        forgotten=ctx.awake_ms - LONGEST_CALL_MS,
-    )
-    briefed = tx.value(
-        "SELECT min(briefed_awake_ms) FROM recoveries WHERE state <> 'resumed'"
-        " AND state = 'briefed' AND briefed_awake_ms >= :before",
-        before=ctx.awake_ms - limit,
-    )
-    seen = tx.value("SELECT min(seen_awake_ms) FROM agents WHERE status = 'active' AND pid IS NULL")
-    heard = None if seen is None else max(seen, hearing_since_ms)
+    limit, seen = ctx.config.detection.threshold_ms, oldest["seen"]
     ends: list[int] = [
-        since + length
+        since + length + 1 - ctx.awake_ms
         for since, length in (
-            (active, limit),
-            (called, LONGEST_CALL_MS),
-            (briefed, limit),
-            (heard, UNHEARD_MS),
+            (oldest["active"], limit),
+            (oldest["called"], LONGEST_CALL_MS),
+            (oldest["briefed"], limit),
+            (seen and max(seen, hearing_since_ms), UNHEARD_MS),
         )
         if since is not None
     ]
-    return max(1, min([limit, *(end + 1 - ctx.awake_ms for end in ends)]))
+    return min([limit, *(end for end in ends if end > 0)])

@@ -36,10 +36,8 @@ CREATE TABLE missions (
     -- Set with the episode, cleared by activity: the scan reads only who may have fallen silent.
     silent INTEGER NOT NULL DEFAULT 0
 ) STRICT;
-CREATE INDEX idx_missions_status ON missions (status);
 -- The silence scan reads this and nothing else: it must not grow with events or old missions.
-CREATE INDEX idx_missions_silence ON missions (active_awake_ms)
-    WHERE status = 'in_progress' AND silent = 0;
+CREATE INDEX idx_missions_status ON missions (status, silent, active_awake_ms);
 
 CREATE TABLE sorties (
     id TEXT PRIMARY KEY,

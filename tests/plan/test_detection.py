@@ -464,6 +464,22 @@ async def test_after_a_restart_of_the_machine_the_time_it_was_off_counts(tmp_pat
         assert candidate.inactivity_duration_ms == THRESHOLD + 1
 
 
+async def test_a_silence_from_before_the_machine_was_restarted_is_noticed_at_the_start(
+    tmp_path, nursery
+):
+    clock = Clock()
+    async with opened(tmp_path, clock=clock) as fleet:
+        mission = await fleet.mission()
+    clock.reboot(off_ms=HOUR)
+
+    async with opened(tmp_path, clock=clock) as fleet:
+        nursery.start_soon(notice_silence, fleet.engine)
+        await fleet.settle()
+        (event,) = await compacted(fleet, mission)
+        assert event.data["inactivity_duration_ms"] == HOUR
+        nursery.cancel_scope.cancel()
+
+
 async def test_after_a_restart_with_a_clock_set_back_silence_is_still_noticed(tmp_path):
     clock = Clock()
     async with opened(tmp_path, clock=clock) as fleet:

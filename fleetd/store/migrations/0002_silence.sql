@@ -6,8 +6,8 @@ ALTER TABLE missions ADD COLUMN active_awake_ms INTEGER NOT NULL DEFAULT 0;
 -- Set with the episode, cleared by activity: the scan reads only who may have fallen silent.
 ALTER TABLE missions ADD COLUMN silent INTEGER NOT NULL DEFAULT 0;
 DROP INDEX idx_missions_silence;
-CREATE INDEX idx_missions_silence ON missions (active_awake_ms)
-    WHERE status = 'in_progress' AND silent = 0;
+DROP INDEX idx_missions_status;
+CREATE INDEX idx_missions_status ON missions (status, silent, active_awake_ms);
 
 ALTER TABLE agents ADD COLUMN seen_awake_ms INTEGER NOT NULL DEFAULT 0;
 -- Agents that nobody can watch: they are expected to say that they live.
