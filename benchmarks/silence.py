@@ -31,7 +31,8 @@ def scanning(bench: Bench) -> Iterator[Row]:
         for events in EVENTS:
             wanted = events // 50 if bench.quick else events
             _events(connection, wanted)
-            yield _scan(bench, connection, f"silence scan, 1,000 missions, {wanted:,} events")
+            with connection:  # the daemon's reader has its transaction open as well
+                yield _scan(bench, connection, f"silence scan, 1,000 missions, {wanted:,} events")
     finally:
         connection.close()
 
