@@ -12,6 +12,7 @@ from .domain.upkeep import StartUp
 from .engine import Engine, random_id
 from .operations.forgetting import finish
 from .operations.legacy import import_legacy
+from .reconciling import reconcile
 from .store import StoreFailed
 
 LAST_WORDS_S = 0.5
@@ -38,6 +39,7 @@ async def open_engine(
     try:
         await engine.execute(StartUp())
         await finish(engine)
+        await reconcile(engine)
         await import_legacy(engine)
         try:
             async with trio.open_nursery() as nursery:

@@ -23,6 +23,7 @@ FLOORS = {
             "places",
             "ignoring",
             "engine",
+            "reconciling",
             "operations",
             "service",
         ),

@@ -1,8 +1,9 @@
-"""Which checkpoint a recovery starts from; must not change anything."""
+"""Which mission and which checkpoint a recovery starts from; must not change anything."""
 
-from ..wire.errors import Corrupt, InvalidParams, InvalidState
-from ..wire.model import Checkpoint
-from ..wire.requests.recovery import RecoveryRestore
+from ..wire.base import Query
+from ..wire.errors import Corrupt, InvalidParams, InvalidState, NotFound
+from ..wire.model import Checkpoint, Record
+from ..wire.requests.recovery import RecoveryContextGet, RecoveryRestore
 from . import checkpoints
 from .activity import detect
 from .bounds import LIVE
@@ -11,7 +12,52 @@ from .content import from_row
 from .context import Context
 from .current import current_row
 from .ids import find
-from .tx import Tx
+from .registry import handler
+from .tx import Row, Tx
+
+
+class Target(Record, frozen=True, kw_only=True):
+    """The mission that a recovery or a briefing would be about, None without one."""
+
+    mission_id: str | None
+
+
+class TargetGet(Query[Target], frozen=True):
+    """Ask which mission a request means; not on the wire."""
+
+    request: RecoveryRestore | RecoveryContextGet
+
+
+@handler
+def target(tx: Tx, request: TargetGet, ctx: Context) -> Target:
+    """Return the mission that a request without a checkpoint means, also one that has no row."""
+    wanted = request.request
+    try:
+        if isinstance(wanted, RecoveryRestore):
+            return Target(mission_id=_mission_to_recover(tx, ctx, wanted))
+        return Target(mission_id=mission_to_brief(tx, wanted)["id"])
+    except (NotFound, InvalidState, InvalidParams):
+        return Target(mission_id=wanted.mission_id)
+
+
+def mission_to_brief(tx: Tx, request: RecoveryContextGet) -> Row:
+    """Return the mission to brief about: named, the agent's, or the current one."""
+    if request.mission_id:
+        return find(tx, "mission", request.mission_id)
+    if request.agent_id:
+        row = tx.one(
+            "SELECT m.* FROM missions m JOIN agents a ON a.mission_id = m.id WHERE a.id = :id",
+            id=request.agent_id,
+        )
+        if row is not None:
+            return row
+    row = current_row(tx, request.cwd)
+    if row is None:
+        raise InvalidState(
+            "No active mission found. Use --mission <id> to specify.",
+            hint="fleetctl mission list shows the missions there are.",
+        )
+    return row
 
 
 def choose(tx: Tx, ctx: Context, request: RecoveryRestore, ledger: Ledger) -> Checkpoint:

@@ -1,4 +1,4 @@
-"""The two copies of a checkpoint, seen from its row: the outbox, backups done, healing.
+"""The two copies of a checkpoint, seen from its row: the outbox, backups done.
 
 Nothing here is on the wire; the daemon's own tasks ask for it.
 """
@@ -6,17 +6,12 @@ Nothing here is on the wire; the daemon's own tasks ask for it.
 import msgspec
 
 from ..wire.base import Mutation, Query
-from ..wire.errors import InvalidState
 from ..wire.events import BackupFailed, CheckpointCreated
-from ..wire.model import Checkpoint, Record, Sortie
-from . import checkpoints
-from .capture import State
-from .content import from_row, to_columns
+from ..wire.model import Checkpoint, Record
+from .content import from_row
 from .context import Context
-from .erasing import was_forgotten
 from .events import emit
 from .ids import find
-from .leases import raise_tokens
 from .registry import handler
 from .tx import Row, Tx
 from .upkeep import Done
@@ -65,12 +60,6 @@ class Purge(Mutation[Done], frozen=True):
     """Remove the row of a checkpoint that is marked deleted and whose file is gone."""
 
     checkpoint_id: str
-
-
-class Heal(Mutation[Checkpoint], frozen=True):
-    """Write the row of a checkpoint again from its verified file."""
-
-    checkpoint: Checkpoint
 
 
 class CheckpointIds(Record, frozen=True, kw_only=True):
@@ -184,68 +173,3 @@ def purge(tx: Tx, request: Purge, ctx: Context) -> Done:
         id=request.checkpoint_id,
     )
     return Done(done=row is not None)
-
-
-@handler
-def heal(tx: Tx, request: Heal, ctx: Context) -> Checkpoint:
-    """Bring a checkpoint's row back; its mission too, when the database has lost it."""
-    content = request.checkpoint
-    old = tx.one("SELECT * FROM checkpoints WHERE id = :id", id=content.id)
-    if old is not None and old["deleted_at"] is not None:
-        raise InvalidState(
-            f"Checkpoint {content.id} was deleted and does not come back.",
-            hint="Use another checkpoint of its mission.",
-        )
-    if was_forgotten(tx, content.mission_id):
-        raise InvalidState(
-            f"The mission of checkpoint {content.id} was forgotten and does not come back.",
-            hint="Remove the file; nothing else is left of it.",
-        )
-    mission = _ensure_mission(tx, ctx, content)
-    raise_tokens(tx, max((lock.fencing_token for lock in content.active_locks), default=0))
-    columns = to_columns(content)
-    if old is None:
-        columns |= {"state_digest": _state(content, mission).digest(), "backed_up_at": ctx.now}
-        tx.insert("checkpoints", columns)
-    else:
-        names = ", ".join(f"{name} = :{name}" for name in columns if name != "id")
-        tx.run(
-            f"UPDATE checkpoints SET {names}, backed_up_at = coalesce(backed_up_at, :now)"
-            " WHERE id = :id",
-            **columns,
-            now=ctx.now,
-        )
-    return checkpoints.load(tx, content.id)
-
-
-def _state(content: Checkpoint, mission: Row) -> State:
-    """Return the state of the mission that a checkpoint was taken of."""
-    status = content.mission.status if content.mission else mission["status"]
-    sorties = [
-        Sortie(mission_id=content.mission_id, **msgspec.structs.asdict(state))
-        for state in content.sorties
-    ]
-    then = mission | {"status": status}
-    return State(then, sorties, content.active_locks, content.pending_messages)
-
-
-def _ensure_mission(tx: Tx, ctx: Context, content: Checkpoint) -> Row:
-    row = tx.one("SELECT * FROM missions WHERE id = :id", id=content.mission_id)
-    if row is not None:
-        return row
-    known = content.mission
-    tx.run(
-        "INSERT INTO missions (id, title, description, status, priority, project_dir, created_at,"
-        " updated_at, started_at) VALUES (:id, :title, :description, :status, :priority,"
-        " :project_dir, :created, :now, :started)",
-        id=content.mission_id,
-        title=known.title if known else content.recovery_context.mission_summary or "Recovered",
-        description=known.description if known else None,
-        status=known.status if known else "in_progress",
-        priority=known.priority if known else "medium",
-        project_dir=known.project_dir if known else None,
-        created=(known.created_at if known else "") or content.timestamp,
-        started=(known.started_at if known else None) or content.timestamp,
-        now=ctx.now,
-    )
-    return find(tx, "mission", content.mission_id)

@@ -6,7 +6,6 @@ then undone. Must not read files or clocks: what comes from outside is in the fa
 
 import msgspec
 
-from ..wire.errors import InvalidState
 from ..wire.events import FleetRecovered, RecoveryBriefed
 from ..wire.model import Recovery, Restored, RestoreResult
 from ..wire.requests.recovery import (
@@ -18,10 +17,9 @@ from ..wire.requests.recovery import (
 )
 from . import briefs, checkpoints, takeover
 from .case import Case, Ledger, check, refuse_stranger
-from .choosing import choose
+from .choosing import choose, mission_to_brief
 from .content import from_row
 from .context import Context
-from .current import current_row
 from .events import emit
 from .ids import find
 from .progress import rearm
@@ -160,7 +158,7 @@ def context(tx: Tx, request: RecoveryContextGet, ctx: Context) -> Briefing:
         checkpoint = checkpoints.load(tx, request.checkpoint_id)
         mission = find(tx, "mission", checkpoint.mission_id)
     else:
-        mission = _mission_of(tx, request)
+        mission = mission_to_brief(tx, request)
         row = checkpoints.latest_row(tx, mission["id"], but=ctx.facts.unreadable)
         checkpoint = from_row(row) if row else None
     told = remember(tx, ctx, mission, checkpoint, request.agent_id)
@@ -170,26 +168,6 @@ def context(tx: Tx, request: RecoveryContextGet, ctx: Context) -> Briefing:
         prompt=render(brief, request.max_chars or ctx.config.prompt.max_chars),
         checkpoint_id=checkpoint.id if checkpoint else None,
     )
-
-
-def _mission_of(tx: Tx, request: RecoveryContextGet) -> Row:
-    """Return the mission to brief about: named, the agent's, or the current one."""
-    if request.mission_id:
-        return find(tx, "mission", request.mission_id)
-    if request.agent_id:
-        row = tx.one(
-            "SELECT m.* FROM missions m JOIN agents a ON a.mission_id = m.id WHERE a.id = :id",
-            id=request.agent_id,
-        )
-        if row is not None:
-            return row
-    row = current_row(tx, request.cwd)
-    if row is None:
-        raise InvalidState(
-            "No active mission found. Use --mission <id> to specify.",
-            hint="fleetctl mission list shows the missions there are.",
-        )
-    return row
 
 
 @handler

@@ -3,7 +3,10 @@
 from . import (
     activity,
     agents,
+    catching_up,
     checkpoints,
+    choosing,
+    comparing,
     copies,
     current,
     cursors,
@@ -11,6 +14,7 @@ from . import (
     episodes,
     failures,
     forgetting,
+    healing,
     importing,
     lock_queue,
     locks,
@@ -26,6 +30,7 @@ from . import (
     sorties,
     streams,
     takeover,
+    taking_in,
     upkeep,
     watching,
 )

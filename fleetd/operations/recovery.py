@@ -6,16 +6,18 @@ from typing import Any, TypeVar
 import msgspec
 
 from .. import places, processes
+from ..domain.choosing import TargetGet
 from ..domain.context import Caller, Facts
 from ..domain.takeover import SurroundingsGet
 from ..domain.tx import WriteBackup
 from ..engine import Engine, operation
+from ..reconciling import take_in
 from ..wire.base import Request
 from ..wire.errors import Corrupt, FleetError, Incompatible, NotFound
 from ..wire.model import RestoreResult
 from ..wire.requests.checkpoint import CheckpointGet
 from ..wire.requests.recovery import Briefing, RecoveryContextGet, RecoveryRestore
-from .checkpoints import heal
+from .reading import heal, noticed
 
 log = logging.getLogger("fleetd")
 R = TypeVar("R")
@@ -28,16 +30,16 @@ async def restore(engine: Engine, request: RecoveryRestore, caller: Caller) -> R
     When both copies of the newest one are damaged, the one before it is used, with a warning;
     a checkpoint that was named is never replaced by another.
     """
-    result, healed = await _from_good_copies(engine, request, caller)
-    noticed = healed + await _missing_file(engine, request, result.checkpoint_id)
-    return msgspec.structs.replace(result, warnings=[*noticed, *result.warnings])
+    result, warnings = await _from_good_copies(engine, request, caller)
+    told = warnings + await _missing_file(engine, request, result.checkpoint_id)
+    return msgspec.structs.replace(result, warnings=[*told, *result.warnings])
 
 
 @operation
 async def context(engine: Engine, request: RecoveryContextGet, caller: Caller) -> Briefing:
     """Brief without restoring, with what Git says about the project."""
-    briefing, _ = await _from_good_copies(engine, request, caller)
-    return briefing
+    briefing, warnings = await _from_good_copies(engine, request, caller)
+    return msgspec.structs.replace(briefing, warnings=warnings)
 
 
 async def _from_good_copies(
@@ -45,13 +47,13 @@ async def _from_good_copies(
 ) -> tuple[R, list[str]]:
     """Execute a request that reads a checkpoint, healing rows from their files on the way.
 
-    Returns the result and what was healed. What cannot be healed is passed over, unless the
+    Returns the result and the warnings about it. What cannot be healed is passed over, unless the
     request names it.
     """
-    facts = await _facts(engine, request)
     named = getattr(request, "checkpoint_id", None)
+    healed = [] if named else await _look_for_files(engine, request)
+    facts = await _facts(engine, request)
     unreadable: dict[str, FleetError] = {}
-    healed: list[str] = []
     while True:
         reasons = {name: reason.message for name, reason in unreadable.items()}
         known = msgspec.structs.replace(facts, unreadable=reasons)
@@ -71,6 +73,12 @@ async def _from_good_copies(
                 healed += checkpoint.warnings[-1:]
 
 
+async def _look_for_files(engine: Engine, request: Any) -> list[str]:
+    """Take in the files of the mission that a request means and that have lost their rows."""
+    mission_id = (await engine.execute(TargetGet(request))).mission_id
+    return noticed(await take_in(engine, mission_id)) if mission_id else []
+
+
 def _as_told(error: FleetError, unreadable: list[FleetError]) -> FleetError:
     """Return the error of a mission of which nothing can be used; another version is no damage."""
     if unreadable and all(isinstance(reason, Incompatible) for reason in unreadable):
@@ -84,7 +92,7 @@ async def _missing_file(engine: Engine, request: RecoveryRestore, checkpoint_id:
     if checkpoint.backed_up_at is None:  # not written yet: nothing is missing
         return []
     path = engine.backups.path_of(checkpoint.mission_id, checkpoint.id)
-    if await engine.outbox.in_thread(path.exists):
+    if await engine.outbox.in_thread(path.is_file):
         return []
     warning = f"the file of {checkpoint.id} was missing; its database row was used"
     log.warning("%s", warning)

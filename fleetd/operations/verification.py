@@ -3,7 +3,8 @@
 import msgspec
 
 from ..domain.context import Caller
-from ..domain.copies import CheckpointRows, Heal
+from ..domain.copies import CheckpointRows
+from ..domain.healing import Heal
 from ..domain.tx import WriteBackup
 from ..engine import Engine, operation
 from ..store.backups import BackupFile
@@ -12,7 +13,7 @@ from ..wire.model import Checkpoint, Finding
 from ..wire.requests.checkpoint import CheckpointGet, CheckpointVerify
 from ..wire.requests.mission import MissionGet
 from ..wire.requests.system import Findings
-from .checkpoints import read_file
+from .reading import read_file
 
 
 class Copies(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ newest. Everything is opened relative to a directory descriptor and without foll
 import contextlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -108,17 +108,23 @@ class Backups:
 
     def files(self) -> Iterator[BackupFile]:
         """Yield everything that is named like a checkpoint's file, ordered by name."""
-        for mission in self.missions():
+        for mission in self._readable():
             with contextlib.suppress(OSError):  # no directory of ours, or gone meanwhile
                 listing = self.list(mission)
                 for checkpoint_id in sorted(listing.files | listing.blocked):
                     yield BackupFile(mission, checkpoint_id)
 
     def missions(self) -> list[str]:
-        """Return what is named like a mission's directory; nothing when there is no root."""
-        with contextlib.suppress(OSError):
+        """Return what is named like a mission's directory, ordered; nothing without a root."""
+        try:
             return sorted(filter(_ID.match, os.listdir(self.root)))  # noqa: PTH208 - names wanted
-        return []
+        except FileNotFoundError:
+            return []
+
+    def _readable(self) -> Sequence[str]:
+        with contextlib.suppress(OSError):  # no directory of ours: there is nothing to find in it
+            return self.missions()
+        return ()
 
     def list(self, mission_id: str) -> Listing:
         """Look at the names in a mission's directory; an empty listing when there is none.
@@ -197,7 +203,7 @@ class Backups:
     def sweep(self) -> int:
         """Remove the temp files that a crash left, and nothing else; returns how many."""
         removed = 0
-        for mission in self.missions():
+        for mission in self._readable():
             with contextlib.suppress(OSError), self._mission_dir(mission) as directory:
                 names = os.listdir(directory.descriptor)  # noqa: PTH208 - it takes the descriptor
                 removed += sum(remove_temp(directory, name) for name in names)

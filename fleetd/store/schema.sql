@@ -206,6 +206,8 @@ CREATE INDEX idx_checkpoints_live ON checkpoints (mission_id, trigger) WHERE del
 -- The row is the outbox: what still needs a file written, or a file removed.
 CREATE INDEX idx_checkpoints_outbox ON checkpoints (id)
     WHERE backed_up_at IS NULL OR deleted_at IS NOT NULL;
+-- Comparing rows with the names on disk reads this: no row, no file.
+CREATE INDEX idx_checkpoints_names ON checkpoints (mission_id, id, version);
 
 CREATE TABLE recoveries (
     id TEXT PRIMARY KEY,

@@ -52,3 +52,6 @@ CREATE TABLE forgotten (
     digest TEXT NOT NULL,
     PRIMARY KEY (noun, digest)
 ) STRICT, WITHOUT ROWID;
+
+-- Comparing rows with the names on disk reads this: no row, no file.
+CREATE INDEX idx_checkpoints_names ON checkpoints (mission_id, id, version);

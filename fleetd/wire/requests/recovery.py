@@ -42,11 +42,12 @@ class RecoveryRestore(Mutation[RestoreResult], frozen=True):
 
 
 class Briefing(Record, frozen=True, kw_only=True):
-    """A recovery context, as data and as text."""
+    """A recovery context, as data and as text; ``warnings`` tell of copies that were no good."""
 
     recovery_context: RecoveryContext
     prompt: str
     checkpoint_id: str | None
+    warnings: list[str] = []
 
 
 class RecoveryContextGet(Query[Briefing], frozen=True):

@@ -1,0 +1,190 @@
+"""A mission whose newest checkpoint file is ahead of its rows is brought to that file's state.
+
+The daemon does it by itself, with the steps of a recovery; nobody is briefed, so the mission waits
+for recovery afterwards. Finished work in the rows stays finished. Nothing here is on the wire.
+"""
+
+from ..wire.base import Mutation
+from ..wire.errors import Corrupt, Incompatible
+from ..wire.model import Record
+from ..wire.requests.recovery import RecoveryRestore
+from ..wire.types import OPEN_MISSION
+from . import leases
+from .activity import awake_at
+from .case import Case, Ledger
+from .checkpoints import latest_row
+from .content import from_row
+from .context import Context
+from .events import position
+from .ids import find
+from .progress import rearm
+from .recovery_states import make_pending
+from .registry import handler
+from .restore_locks import restore_locks
+from .restore_mail import restore_mail
+from .restore_sorties import restore_sorties
+from .returning import RaiseFloors, raise_floors
+from .reversal import keep_undo, reopen
+from .taking_in import end_import, mark_settled, unmark, waiting
+from .tx import LogLine, Row, Tx
+from .upkeep import Done
+
+# Tokens that were granted after the newest file was written stand in no file.
+TOKENS_UNSEEN = 1_000_000
+
+
+class Behind(Record, frozen=True, kw_only=True):
+    """Missions that are to be caught up, the newest first."""
+
+    missions: list[str]
+
+
+class ImportEnd(Mutation[Behind], frozen=True):
+    """Set the log above all files, and say which missions are to be caught up."""
+
+
+class CatchUp(Mutation[Done], frozen=True):
+    """Bring a mission that waits for it to the state of its newest checkpoint."""
+
+    mission_id: str
+
+
+@handler
+def import_end(tx: Tx, request: ImportEnd, ctx: Context) -> Behind:
+    """Give a store that lies behind its files a new epoch, and counters above all in them."""
+    end = end_import(tx)
+    top = tx.value("SELECT max(seq) AS seq FROM checkpoints") or 0
+    if end is not None and top > position(tx):
+        _raise(tx, ctx, end, top)
+    # All of them before the first is restored: what a newer mission then takes is not dropped.
+    for mission_id in waiting(tx, "behind"):
+        mission, case = _case(tx, ctx, mission_id)
+        if case is not None and mission["status"] in OPEN_MISSION:
+            keep_undo(case, mission)
+            _drop_what_was_over(case)
+        mark_settled(tx, mission_id)
+    return Behind(missions=waiting(tx))
+
+
+def _raise(tx: Tx, ctx: Context, end: int, top: int) -> None:
+    highest = tx.value("SELECT value FROM counters WHERE name = 'fencing'") or 0
+    raise_floors(tx, RaiseFloors(seq=top, token=highest + TOKENS_UNSEEN, source="files"), ctx)
+    what = "was rolled back or replaced by an older copy" if end else "was lost"
+    text = (
+        f"The database lies behind its checkpoint files: its log ends at {end}, the files reach"
+        f" {top}. It {what}; it is brought back from the files, under a new epoch"
+    )
+    tx.after_commit(LogLine("WARNING", text))
+
+
+@handler
+def catch_up(tx: Tx, request: CatchUp, ctx: Context) -> Done:
+    """Restore the newest checkpoint; finished work, and a mission that has ended, stay so."""
+    waits = unmark(tx, request.mission_id)
+    mission, case = _case(tx, ctx, request.mission_id)
+    if not waits or case is None:
+        return Done(done=False)
+    if mission["status"] not in OPEN_MISSION:
+        newest = case.checkpoint.id
+        text = (
+            f"Mission {mission['id']} is {mission['status']} in the database and stays so, though"
+            f" checkpoint {newest} is newer; fleetctl resume --checkpoint {newest} --rewind"
+            " would reopen it"
+        )
+        tx.after_commit(LogLine("WARNING", text))
+        return Done(done=False)
+    _restore(case, mission)
+    return Done(done=True)
+
+
+def _case(tx: Tx, ctx: Context, mission_id: str) -> tuple[Row, Case | None]:
+    """Return a mission, and what catching it up starts from: its newest checkpoint.
+
+    One that would undo something counts only if there is no other; a damaged row does not.
+    """
+    mission = find(tx, "mission", mission_id)
+    damaged: list[str] = []
+    while True:
+        row = latest_row(tx, mission_id, but=damaged)
+        row = row or latest_row(tx, mission_id, undo=True, but=damaged)
+        if row is None:
+            return mission, None
+        try:
+            checkpoint = from_row(row)
+        except (Corrupt, Incompatible):
+            damaged.append(row["id"])
+            continue
+        wanted = RecoveryRestore(checkpoint_id=row["id"], requested_by="fleetd")
+        return mission, Case(tx=tx, ctx=ctx, request=wanted, checkpoint=checkpoint, ledger=Ledger())
+
+
+def _restore(case: Case, mission: Row) -> None:
+    tx, then = case.tx, case.checkpoint
+    reopen(case, mission)
+    sorties, locks, letters = restore_sorties(case), restore_locks(case), restore_mail(case)
+    progress = rearm(tx, case.mission_id)
+    _set_mission(case)
+    if find(tx, "mission", case.mission_id)["status"] == "in_progress":
+        make_pending(tx, case.ctx, case.mission_id, then.id)
+    text = (
+        f"Mission {case.mission_id} was brought to checkpoint {then.id} of {then.timestamp}:"
+        f" {progress}%, {sorties} sorties, {locks} locks, {letters} messages"
+    )
+    for line in (text, *case.ledger.warnings, *case.ledger.errors):
+        tx.after_commit(LogLine("WARNING", line))
+
+
+def _drop_what_was_over(case: Case) -> None:
+    """End what the old rows still have and the checkpoint, taken later, has not.
+
+    Otherwise a letter that was delivered would be delivered again, and a file that was given back
+    would stay locked.
+    """
+    tx, ctx, then = case.tx, case.ctx, case.checkpoint
+    holders = {(lock.normalized_path or lock.file): lock.held_by for lock in then.active_locks}
+    for row in tx.all("SELECT * FROM locks WHERE status = 'active'"):
+        later = holders.get(row["normalized_path"])
+        over = row["mission_id"] == case.mission_id if later is None else later != row["held_by"]
+        if over:
+            leases.supersede(tx, ctx, row)
+    still = {(letter.id, agent) for letter in then.pending_messages for agent in letter.to}
+    rows = tx.all(
+        "SELECT d.message_id, d.agent_id FROM deliveries d JOIN messages m ON m.id = d.message_id"
+        " WHERE d.status = 'queued' AND m.mission_id = :mission",
+        mission=case.mission_id,
+    )
+    for row in rows:
+        if (row["message_id"], row["agent_id"]) not in still:
+            tx.run(
+                "UPDATE deliveries SET status = 'delivered', delivered_at = :at,"
+                " attempts = attempts + 1 WHERE message_id = :message AND agent_id = :agent",
+                at=then.timestamp,
+                message=row["message_id"],
+                agent=row["agent_id"],
+            )
+
+
+def _set_mission(case: Case) -> None:
+    """Give the mission's row what the checkpoint knows of it, and its last activity."""
+    ctx, then = case.ctx, case.checkpoint
+    last = then.recovery_context.last_activity_at or then.timestamp
+    columns: Row = {
+        "last_activity_at": last,
+        "last_activity_seq": max(then.seq, 0),
+        "active_awake_ms": awake_at(ctx, last),
+        "silent": 0,
+        "updated_at": ctx.now,
+    }
+    if (known := then.mission) is not None:
+        columns |= {
+            "title": known.title,
+            "description": known.description,
+            "priority": known.priority,
+            "project_dir": known.project_dir,
+            "created_at": known.created_at or then.timestamp,
+            "started_at": known.started_at,
+        }
+        if known.status in OPEN_MISSION:
+            columns["status"] = known.status
+    assignments = ", ".join(f"{name} = :{name}" for name in columns)
+    case.tx.run(f"UPDATE missions SET {assignments} WHERE id = :id", **columns, id=case.mission_id)

@@ -1,0 +1,105 @@
+"""Writing a checkpoint's row again from its verified file; must not know where the file lies.
+
+Nothing here is on the wire; the daemon's own work asks for it.
+"""
+
+import msgspec
+
+from ..wire.base import Mutation
+from ..wire.errors import InvalidState
+from ..wire.model import Checkpoint, Sortie
+from ..wire.types import OPEN_MISSION
+from . import checkpoints
+from .capture import State
+from .content import to_columns
+from .context import Context
+from .erasing import was_forgotten
+from .ids import find
+from .leases import raise_tokens
+from .registry import handler
+from .tx import Row, Tx
+
+
+class Heal(Mutation[Checkpoint], frozen=True):
+    """Write the row of a checkpoint again from its verified file."""
+
+    checkpoint: Checkpoint
+
+
+@handler
+def heal(tx: Tx, request: Heal, ctx: Context) -> Checkpoint:
+    """Bring a checkpoint's row back; one that was deleted does not come back."""
+    content = request.checkpoint
+    old = tx.one("SELECT deleted_at FROM checkpoints WHERE id = :id", id=content.id)
+    if old is not None and old["deleted_at"] is not None:
+        raise InvalidState(
+            f"Checkpoint {content.id} was deleted and does not come back.",
+            hint="Use another checkpoint of its mission.",
+        )
+    if was_forgotten(tx, content.mission_id):
+        raise InvalidState(
+            f"The mission of checkpoint {content.id} was forgotten and does not come back.",
+            hint="Remove the file; nothing else is left of it.",
+        )
+    if old is None:
+        insert(tx, ctx, content)
+    else:
+        _overwrite(tx, ctx, content)
+    return checkpoints.load(tx, content.id)
+
+
+def _overwrite(tx: Tx, ctx: Context, content: Checkpoint) -> None:
+    columns = to_columns(content)
+    names = ", ".join(f"{name} = :{name}" for name in columns if name != "id")
+    tx.run(
+        f"UPDATE checkpoints SET {names}, backed_up_at = coalesce(backed_up_at, :now)"
+        " WHERE id = :id",
+        **columns,
+        now=ctx.now,
+    )
+
+
+def insert(tx: Tx, ctx: Context, content: Checkpoint) -> bool:
+    """Write the row of a checkpoint that has none, and its mission's if that is missing too.
+
+    Returns whether the mission had to be made. Tokens go on above those of its locks.
+    """
+    mission = tx.one("SELECT * FROM missions WHERE id = :id", id=content.mission_id)
+    made = mission is None
+    mission = mission or _make_mission(tx, ctx, content)
+    raise_tokens(tx, max((lock.fencing_token for lock in content.active_locks), default=0))
+    digest = _state(content, mission).digest()
+    columns = to_columns(content) | {"state_digest": digest, "backed_up_at": ctx.now}
+    tx.insert("checkpoints", columns)
+    return made
+
+
+def _state(content: Checkpoint, mission: Row) -> State:
+    """Return the state of the mission that a checkpoint was taken of."""
+    status = content.mission.status if content.mission else mission["status"]
+    sorties = [
+        Sortie(mission_id=content.mission_id, **msgspec.structs.asdict(state))
+        for state in content.sorties
+    ]
+    then = mission | {"status": status}
+    return State(then, sorties, content.active_locks, content.pending_messages)
+
+
+def _make_mission(tx: Tx, ctx: Context, content: Checkpoint) -> Row:
+    """Write the row of a mission from what a checkpoint knows of it; open until it is caught up."""
+    known = content.mission
+    status = known.status if known and known.status in OPEN_MISSION else "in_progress"
+    columns: Row = {
+        "id": content.mission_id,
+        "title": known.title if known else content.recovery_context.mission_summary or "Recovered",
+        "description": known.description if known else None,
+        "status": status,
+        "priority": known.priority if known else "medium",
+        "project_dir": known.project_dir if known else None,
+        "created_at": (known and known.created_at) or content.timestamp,
+        "updated_at": ctx.now,
+        "started_at": (known and known.started_at)
+        or (content.timestamp if status == "in_progress" else None),
+    }
+    tx.insert("missions", columns)
+    return find(tx, "mission", content.mission_id)

@@ -1,0 +1,97 @@
+"""Files that have no row are taken in; which missions are then to be caught up is marked.
+
+Source: behaviour, Backups. The marks lie in the store, so that a crash in between is made good.
+A mission that was missing is ``made``, one that is older than its files lies ``behind``. Nothing
+here is on the wire.
+"""
+
+from ..wire.base import Mutation
+from ..wire.model import Checkpoint, Record
+from . import healing
+from .context import Context
+from .erasing import was_forgotten
+from .events import position
+from .registry import handler
+from .tx import LogLine, Tx
+
+_END = "import"
+_WAITING = "catch_up:"
+
+
+class Imported(Record, frozen=True, kw_only=True):
+    """Checkpoints that have a row now, newest first."""
+
+    ids: list[str]
+
+
+class ImportFiles(Mutation[Imported], frozen=True):
+    """Write rows for verified files that have none."""
+
+    checkpoints: list[Checkpoint]
+
+
+@handler
+def import_files(tx: Tx, request: ImportFiles, ctx: Context) -> Imported:
+    """Write the rows; a checkpoint that has one, also a deleted one, is left as it is."""
+    end = _end_of_log(tx)
+    taken = []
+    # A mission that is missing is made from the newest.
+    for content in sorted(request.checkpoints, key=lambda each: each.seq, reverse=True):
+        if tx.one("SELECT id FROM checkpoints WHERE id = :id", id=content.id) is not None:
+            continue
+        if was_forgotten(tx, content.mission_id):
+            text = f"The file of checkpoint {content.id} belongs to what was forgotten; remove it"
+            tx.after_commit(LogLine("WARNING", text))
+            continue
+        made = healing.insert(tx, ctx, content)
+        if made or (content.seq > end and not content.undo):
+            _mark(tx, content.mission_id, made=made)
+        taken.append(content.id)
+    return Imported(ids=taken)
+
+
+def _end_of_log(tx: Tx) -> int:
+    """Return where the log ended when the import began, also if a crash cut it short since."""
+    tx.run(
+        "INSERT INTO store_meta (key, value) VALUES (:key, :end) ON CONFLICT (key) DO NOTHING",
+        key=_END,
+        end=str(position(tx)),
+    )
+    return int(tx.value("SELECT value FROM store_meta WHERE key = :key", key=_END))
+
+
+def _mark(tx: Tx, mission_id: str, *, made: bool) -> None:
+    tx.run(
+        "INSERT INTO store_meta (key, value) VALUES (:key, :how) ON CONFLICT (key) DO NOTHING",
+        key=_WAITING + mission_id,
+        how="made" if made else "behind",
+    )
+
+
+def waiting(tx: Tx, how: str | None = None) -> list[str]:
+    """Return the missions that are to be caught up, or those of one kind, the newest first."""
+    rows = tx.all(
+        "SELECT substr(m.key, :skip) AS id, m.value AS how FROM store_meta m"
+        " WHERE m.key LIKE :prefix ORDER BY (SELECT max(c.seq) FROM checkpoints c"
+        " WHERE c.mission_id = substr(m.key, :skip)) DESC, m.key",
+        skip=len(_WAITING) + 1,
+        prefix=f"{_WAITING}%",
+    )
+    return [row["id"] for row in rows if how in (None, row["how"])]
+
+
+def mark_settled(tx: Tx, mission_id: str) -> None:
+    """Note that what was over in a mission's old rows has been dropped; once is enough."""
+    tx.run("UPDATE store_meta SET value = 'settled' WHERE key = :key", key=_WAITING + mission_id)
+
+
+def unmark(tx: Tx, mission_id: str) -> bool:
+    """Let a mission wait no longer; returns whether it did."""
+    row = tx.one("DELETE FROM store_meta WHERE key = :key RETURNING key", key=_WAITING + mission_id)
+    return row is not None
+
+
+def end_import(tx: Tx) -> int | None:
+    """Return where the log ended when the import began, None when none is under way; it ends."""
+    row = tx.one("DELETE FROM store_meta WHERE key = :key RETURNING value", key=_END)
+    return int(row["value"]) if row else None
