@@ -8,9 +8,10 @@ import msgspec
 import pytest
 import trio
 
-from fleetd.domain.copies import Heal, Purge
+from fleetd.domain.copies import Purge
 from fleetd.domain.forget_scope import Target
 from fleetd.domain.forgetting import ForgetStep
+from fleetd.domain.healing import Heal
 from fleetd.wire.errors import InvalidParams, InvalidState, NotFound, Storage
 from fleetd.wire.requests.agent import AgentGet, AgentHeartbeat, AgentNote, AgentRegister
 from fleetd.wire.requests.checkpoint import CheckpointCreate, ErrorReport
