@@ -84,6 +84,8 @@ class Config(Section, frozen=True, kw_only=True):
     log_level: LogLevel = "INFO"
     project_ignore: list[str] = []
     """Directories, as real paths, of which nothing is recorded."""
+    # False: that a prompt was submitted is recorded, and nothing of what it said.
+    keep_prompts: bool = True
     paths: Paths = field(default_factory=Paths)
     limits: Limits = field(default_factory=Limits)
     retention: Retention = field(default_factory=Retention)

@@ -18,6 +18,7 @@ from .clocks import Uptime, uptime, wall_clock
 from .config import Config, Loaded
 from .domain.context import Caller, Context, Facts
 from .domain.idempotency import recall, remember
+from .domain.incoming import without_prompt, without_secrets
 from .domain.rules import HANDLERS
 from .domain.tx import Effect, LogLine, RemoveBackup, Ring, Tx, WatchProcess, WriteBackup
 from .ignoring import refuse_ignored
@@ -87,11 +88,13 @@ class Engine:
         return self.loaded.config
 
     async def perform(self, request: Request[R], caller: Caller) -> R:
-        """Answer a request by its operation or its rule.
+        """Answer a request by its operation or its rule; what it holds of secrets is left behind.
 
         Raises FleetError for what the caller should know; anything else is a bug.
         """
-        request = with_real_paths(request)
+        if not self.config.keep_prompts:
+            request = without_prompt(request)
+        request = with_real_paths(without_secrets(request))
         if self.config.project_ignore and isinstance(request, Mutation):
             await refuse_ignored(request, self.config.project_ignore, self.execute)
         perform = OPERATIONS.get(type(request))

@@ -14,6 +14,7 @@ from typing import TypeVar
 import msgspec
 import trio
 
+from .domain.redaction import redact
 from .wire.errors import Unavailable
 
 _GIT = (
@@ -116,7 +117,8 @@ async def _repository(place: Path) -> tuple[str, ...]:
     facts += [f"Changed: {line}" for line in changed[:CHANGED_MAX]]
     if len(changed) > CHANGED_MAX:
         facts.append(f"Changed: {len(changed) - CHANGED_MAX} more files")
-    return tuple(facts)
+    # A commit's subject is as free a text as any.
+    return tuple(map(redact, facts))
 
 
 async def _without_filters(directory: Path) -> dict[str, str]:

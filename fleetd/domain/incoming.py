@@ -1,0 +1,100 @@
+"""Takes secrets out of a request before anything else sees it; knows requests by their types only.
+
+What is a text is read from the annotations, once per type: a string that follows a pattern (ids,
+agents, paths) or is an id by its name stays as it is, and every other string is free text.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+from ..wire.base import Mutation
+from ..wire.requests.event import EventAppend
+from .redaction import redact, redact_data
+
+T = TypeVar("T")
+Clean = Callable[[Any], Any]
+PROMPT = "prompt_submitted"
+
+
+def without_secrets(request: T) -> T:
+    """Return the request with its secrets replaced; the same one when it holds none.
+
+    Raises nothing, and leaves requests alone that store nothing.
+    """
+    return _struct(request) if isinstance(request, Mutation) else request
+
+
+def without_prompt(request: T) -> T:
+    """Return a request that reports a prompt with nothing but the ids in its data.
+
+    The event itself is activity and stays.
+    """
+    if not isinstance(request, EventAppend) or request.type != PROMPT:
+        return request
+    kept = {name: value for name, value in request.data.items() if name.endswith("_id")}
+    changed: T = msgspec.structs.replace(request, data=kept)
+    return changed
+
+
+def _struct(value: T) -> T:
+    changes = {}
+    for name, clean in _plan(type(value)):  # type: ignore[arg-type]
+        given = getattr(value, name)
+        cleaned = given if given is None else clean(given)
+        if cleaned is not given:
+            changes[name] = cleaned
+    if not changes:
+        return value
+    changed: T = msgspec.structs.replace(value, **changes)  # type: ignore[type-var]
+    return changed
+
+
+@cache
+def _plan(kind: type[Any]) -> tuple[tuple[str, Clean], ...]:
+    """Return the fields of a Struct that can hold text, each with what cleans it."""
+    info = inspect.type_info(kind)
+    if not isinstance(info, inspect.StructType):
+        raise TypeError(f"{kind.__name__} is no Struct")
+    found = ((field.name, _cleaner(field.type)) for field in info.fields if not _names(field.name))
+    return tuple((name, clean) for name, clean in found if clean)
+
+
+def _names(field: str) -> bool:
+    """Whether a field names something, so that a change would make it name something else."""
+    return field.endswith("_id") or field == "idempotency_key"
+
+
+def _cleaner(kind: inspect.Type) -> Clean | None:
+    """Return what cleans values of a type; None for a type that holds no free text."""
+    if isinstance(kind, inspect.Metadata):
+        return _cleaner(kind.type)
+    if isinstance(kind, inspect.StrType):
+        return redact if kind.pattern is None else None
+    if isinstance(kind, inspect.AnyType | inspect.DictType):
+        return redact_data
+    if isinstance(kind, inspect.StructType):
+        return _struct if _plan(kind.cls) else None
+    if isinstance(kind, inspect.ListType):
+        return _each(_cleaner(kind.item_type))
+    if isinstance(kind, inspect.UnionType):
+        cleaners = [clean for each in kind.types if (clean := _cleaner(each))]
+        if len(cleaners) > 1:
+            raise TypeError(f"cannot tell which member of {kind} a value belongs to")
+        return cleaners[0] if cleaners else None
+    return None
+
+
+def _each(clean: Clean | None) -> Clean | None:
+    if clean is None:
+        return None
+
+    def cleaned(values: list[Any]) -> list[Any]:
+        found = [clean(value) for value in values]
+        same = all(new is old for new, old in zip(found, values, strict=True))
+        return values if same else found
+
+    return cleaned

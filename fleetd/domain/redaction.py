@@ -1,0 +1,125 @@
+"""Replaces secrets in text and data by ``[redacted:<kind>]``; must not know any request.
+
+The time it takes grows with the length of the text and with nothing else. What has a known shape
+or a telling name is found; nothing else can be (behaviour, Secrets).
+"""
+
+from typing import Any
+
+from .secret_searches import SEARCHES, Search
+from .telling_names import is_gap, kind_of_name
+
+# Longer texts are cut before they are scanned: what is not scanned is not kept.
+SCANNED_MAX = 1_048_576
+CUT = "[redacted:not-scanned]"
+_SHORTEST = 6
+_NEEDLES = tuple((needle, search) for search in SEARCHES for needle in search.needles)
+
+
+def redact(text: str) -> str:
+    """Return the text with its secrets replaced; the same text when it holds none."""
+    return _scan(text, _live(text, _NEEDLES)) if len(text) >= _SHORTEST else text
+
+
+def redact_data(value: Any) -> Any:
+    """Return JSON data without secrets, also without those that only a key tells.
+
+    The same object when it holds none.
+    """
+    strings: list[str] = []
+    _gather(value, strings)
+    # One look at everything: most data is done with after it.
+    together = "\n".join(strings)
+    live = _live(together, _NEEDLES)
+    if not live and len(together) <= SCANNED_MAX:
+        return value
+    cleaned = _Cleaning(live).clean(value)
+    return value if cleaned == value else cleaned
+
+
+def _live(text: str, needles: tuple[tuple[str, Search], ...]) -> tuple[tuple[str, Search], ...]:
+    """Return the searches that could find something in a text, in their order."""
+    lower = text.lower()
+    return tuple(pair for pair in needles if pair[0] in lower)
+
+
+def _scan(text: str, live: tuple[tuple[str, Search], ...]) -> str:
+    if len(text) > SCANNED_MAX:
+        text = text[:SCANNED_MAX] + CUT
+    for search in dict.fromkeys(search for _, search in live):
+        text = _replace(text, search)
+    return text
+
+
+def _replace(text: str, search: Search) -> str:
+    parts: list[str] = []
+    position = 0
+    for start, end, kind in search.find(text):
+        parts += [text[position:start], f"[redacted:{kind}]"]
+        position = end
+    return "".join([*parts, text[position:]]) if parts else text
+
+
+def _gather(value: Any, strings: list[str]) -> None:
+    if isinstance(value, str):
+        strings.append(value)
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            strings.append(name)
+            _gather(inner, strings)
+    elif isinstance(value, list):
+        for inner in value:
+            _gather(inner, strings)
+
+
+class _Cleaning:
+    """Walks through data with the searches that are worth making in it."""
+
+    def __init__(self, live: tuple[tuple[str, Search], ...]) -> None:
+        self._live = live
+
+    def clean(self, value: Any, told: str | None = None) -> Any:
+        """Return the value without secrets; ``told`` is the kind that a key above announces."""
+        if isinstance(value, str):
+            return self._text(value, told)
+        if isinstance(value, dict):
+            return self._object(value, told)
+        if isinstance(value, list):
+            return self._array(value, told)
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        return "[redacted:password]" if number and told == "password" else value
+
+    def _text(self, text: str, told: str | None) -> str:
+        if told and text and not is_gap(text):
+            return f"[redacted:{told}]"
+        return _scan(text, _live(text, self._live)) if len(text) >= _SHORTEST else text
+
+    def _object(self, value: dict[str, Any], told: str | None) -> dict[str, Any]:
+        # {"name": "API_KEY", "value": "..."}, as lists of environment variables are written.
+        named = value.get("name", value.get("key"))
+        pair = kind_of_name(named) if isinstance(named, str) and "value" in value else None
+        found: dict[str, Any] = {}
+        for name, inner in value.items():
+            kind = pair if pair and name == "value" else kind_of_name(name) or told
+            if pair and name in ("name", "key"):
+                kind = None
+            found[self._free(self._text(name, None), found)] = self.clean(inner, kind)
+        return found
+
+    def _free(self, name: str, taken: dict[str, Any]) -> str:
+        """Two names may become one when a secret in them is replaced; neither value is lost."""
+        number, free = 1, name
+        while free in taken:
+            number += 1
+            free = f"{name}#{number}"
+        return free
+
+    def _array(self, value: list[Any], told: str | None) -> list[Any]:
+        found = []
+        flag: str | None = None
+        for inner in value:
+            found.append(self.clean(inner, flag or told))
+            # ["--password", "..."], as the arguments of a command are written.
+            is_flag = isinstance(inner, str) and inner.startswith("-")
+            flag = kind_of_name(inner) if is_flag else None
+        return found

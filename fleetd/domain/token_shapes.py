@@ -1,0 +1,133 @@
+"""What the tokens of well-known services look like, as data; must not search or replace anything.
+
+The facts (how a token begins, which characters follow, how many) are those that gitleaks knows
+(config/gitleaks.toml of 8.x, https://github.com/gitleaks/gitleaks, MIT licence) and, for Discord
+and Twilio, detect-secrets (https://github.com/Yelp/detect-secrets, Apache-2.0), as of 2025, and
+what newer services document themselves. The expressions are our own: none goes
+back over what it has matched, and most ask for fewer characters than a whole
+token has, because output that a harness cut off still shows most of a secret.
+"""
+
+import re
+from typing import NamedTuple
+
+ALNUM = "0-9A-Za-z"
+URL_SAFE = "0-9A-Za-z_-"
+DOTTED = "0-9A-Za-z_.-"
+BASE64 = "0-9A-Za-z+/=_-"
+HEX = "0-9A-Fa-f"
+
+
+class Shape(NamedTuple):
+    """One shape of a token of ``kind``.
+
+    ``pattern`` matches from ``needle`` on; ``before`` what the token has in front of it.
+    ``alone`` says that the token does not begin within a word.
+    """
+
+    kind: str
+    needle: str
+    pattern: re.Pattern[str]
+    before: re.Pattern[str] | None = None
+    alone: bool = False
+
+
+# kind, characters after the prefix, how many of them at least, prefixes.
+_PREFIXED = (
+    ("github", ALNUM + "_", 20, "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_"),
+    ("gitlab", DOTTED, 20, "glpat- gldt- glcbt- glptt- glft- glsoat- glrt- glimt- glagent- gloas-"),
+    ("gitlab", DOTTED, 20, "glffct- GR1348941"),
+    ("google", URL_SAFE, 30, "AIza 1//0"),
+    ("google", DOTTED, 20, "GOCSPX- ya29."),
+    ("slack", DOTTED, 10, "xoxa- xoxb- xoxe- xoxe.xox xoxo- xoxp- xoxr- xoxs- xapp-"),
+    ("slack", ALNUM + "/", 20, "hooks.slack.com/services/ hooks.slack.com/workflows/"),
+    ("slack", ALNUM + "/", 20, "hooks.slack.com/triggers/"),
+    ("stripe", ALNUM, 10, "sk_test_ sk_live_ sk_prod_ rk_test_ rk_live_ rk_prod_"),
+    ("stripe", BASE64, 20, "whsec_"),
+    ("openai", URL_SAFE, 20, "sk-proj- sk-svcacct- sk-admin- sk-None-"),
+    ("anthropic", URL_SAFE, 20, "sk-ant-"),
+    ("openrouter", URL_SAFE, 20, "sk-or-v1-"),
+    ("npm", ALNUM, 20, "npm_"),
+    ("pypi", URL_SAFE, 30, "pypi-AgE"),
+    ("huggingface", ALNUM, 25, "hf_ api_org_"),
+    ("groq", ALNUM, 30, "gsk_"),
+    ("xai", ALNUM, 40, "xai-"),
+    ("perplexity", ALNUM, 30, "pplx-"),
+    ("replicate", ALNUM, 30, "r8_"),
+    ("digitalocean", HEX, 32, "doo_v1_ dop_v1_ dor_v1_"),
+    ("docker", URL_SAFE, 20, "dckr_pat_ dckr_oat_"),
+    ("shopify", HEX, 20, "shpat_ shpca_ shppa_ shpss_"),
+    ("square", URL_SAFE, 22, "sq0atp- sq0csp-"),
+    ("databricks", HEX, 32, "dapi"),
+    ("doppler", DOTTED, 20, "dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit."),
+    ("grafana", BASE64, 30, "glc_ glsa_"),
+    ("vault", URL_SAFE, 24, "hvs. hvb. hvr."),
+    ("planetscale", DOTTED, 30, "pscale_tkn_ pscale_oauth_ pscale_pw_"),
+    ("pulumi", HEX, 40, "pul-"),
+    ("rubygems", HEX, 30, "rubygems_"),
+    ("sentry", BASE64, 30, "sntrys_ sntryu_"),
+    ("supabase", URL_SAFE, 20, "sbp_ sb_secret_"),
+    ("postman", URL_SAFE, 30, "PMAK-"),
+    ("linear", ALNUM, 30, "lin_api_"),
+    ("notion", ALNUM, 40, "ntn_ secret_"),
+    ("heroku", URL_SAFE, 40, "HRKU-"),
+    ("atlassian", BASE64, 40, "ATATT3 ATCTT3"),
+    ("newrelic", ALNUM, 20, "NRAK-"),
+    ("brevo", URL_SAFE, 40, "xkeysib-"),
+    ("dynatrace", DOTTED, 40, "dt0c01."),
+    ("tailscale", URL_SAFE, 20, "tskey-"),
+    ("figma", URL_SAFE, 30, "figd_"),
+    ("fly", BASE64, 40, "fo1_ fm1a_ fm1r_ fm2_"),
+    ("clojars", ALNUM, 40, "CLOJARS_"),
+    ("artifactory", ALNUM, 50, "AKCp cmVmd"),
+    ("alibaba", ALNUM, 20, "LTAI"),
+    ("1password", BASE64, 100, "ops_eyJ"),
+    ("age", ALNUM, 40, "AGE-SECRET-KEY-1"),
+    ("openshift", URL_SAFE, 40, "sha256~"),
+    ("typeform", BASE64, 40, "tfp_"),
+)
+
+# A prefix of few characters, or of letters alone, is also part of ordinary words.
+_SHORT = 4
+
+
+def _prefixed(kind: str, characters: str, least: int, prefix: str) -> Shape:
+    pattern = re.compile(rf"{re.escape(prefix)}[{characters}]{{{least},}}+")
+    return Shape(kind, prefix, pattern, alone=len(prefix) < _SHORT or prefix[-1].isalnum())
+
+
+def _shape(
+    kind: str, needle: str, pattern: str, *, before: str | None = None, alone: bool = False
+) -> Shape:
+    ahead = re.compile(rf"{before}\Z") if before else None
+    return Shape(kind, needle, re.compile(pattern), ahead, alone)
+
+
+SHAPES: tuple[Shape, ...] = (
+    *(
+        _prefixed(kind, characters, least, prefix)
+        for kind, characters, least, prefixes in _PREFIXED
+        for prefix in prefixes.split()
+    ),
+    _shape("openai", "sk-", rf"sk-[{ALNUM}]{{20,}}+", alone=True),
+    *(
+        _shape("aws", prefix, rf"{prefix}[A-Z2-7]{{16}}(?![{ALNUM}])", alone=True)
+        for prefix in ("AKIA", "ASIA", "ABIA", "ACCA")
+    ),
+    _shape("sendgrid", "SG.", rf"SG\.[{URL_SAFE}]{{16,64}}+\.[{URL_SAFE}]{{16,}}+"),
+    _shape("twilio", "SK", rf"SK[0-9a-f]{{32}}(?![{ALNUM}])", alone=True),
+    _shape("telegram", ":A", rf":A[{URL_SAFE}]{{33,}}+", before="[0-9]{5,16}"),
+    _shape("discord", "/webhooks/", rf"/webhooks/[0-9]{{15,20}}+/[{URL_SAFE}]{{40,}}+"),
+    _shape("terraform", ".atlasv1.", rf"\.atlasv1\.[{BASE64}]{{40,}}+", before=rf"[{ALNUM}]{{14}}"),
+    # The header of a JWT is JSON, which begins with {" and so with eyJ in Base64.
+    _shape(
+        "jwt",
+        "eyJ",
+        rf"eyJ[{URL_SAFE}]{{8,}}+\.[{URL_SAFE}]{{10,}}+(?:\.[{BASE64}]*+){{0,3}}",
+        alone=True,
+    ),
+)
+
+# A Discord token begins with nothing in particular: its last parts are looked for first.
+DISCORD = re.compile(rf"\.[{URL_SAFE}]{{6}}\.[{URL_SAFE}]{{27,}}+")
+DISCORD_BEFORE = re.compile(rf"[MNO][{URL_SAFE}]{{22,28}}\Z")

@@ -1,0 +1,232 @@
+"""Secrets are replaced wherever they stand in a text, and what only looks like one stays."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fleetd.domain.redaction import CUT, SCANNED_MAX, redact, redact_data
+from fleetd.domain.secret_searches import SEARCHES
+from fleetd.domain.token_shapes import SHAPES
+from tests.domain.secret_samples import HUNTER, LONG, TOKENS, WRITTEN, mixed, pem
+
+SURROUNDINGS = ["{}", "a {} b", "'{}'", '"{}"', "x={},", "({})", "line\\n{}\\n", "\n{}\n", "`{}`."]
+
+
+@pytest.mark.parametrize("around", SURROUNDINGS)
+@pytest.mark.parametrize(("kind", "token"), TOKENS)
+def test_a_token_of_a_known_shape_is_replaced_anywhere(kind: str, token: str, around: str) -> None:
+    found = redact(around.format(token))
+    assert found == around.format(f"[redacted:{kind}]")
+    assert redact(found) == found
+
+
+@pytest.mark.parametrize(("write", "secret", "kind"), [w[1:] for w in WRITTEN], ids=lambda w: "")
+def test_a_secret_is_replaced_by_how_it_is_written(
+    write: Callable[[str], str], secret: str, kind: str
+) -> None:
+    found = redact(f"first\n{write(secret)}\nlast")
+    assert secret not in found
+    assert f"[redacted:{kind}]" in found
+    assert found.startswith("first\n")
+    assert found.endswith("\nlast")
+    assert redact(found) == found
+
+
+def test_what_surrounds_a_secret_stays_readable() -> None:
+    assert redact(f"postgres://app:{HUNTER}@db/x") == "postgres://app:[redacted:url]@db/x"
+    assert redact(f"export TOKEN={LONG}; run") == "export TOKEN=[redacted:token]; run"
+    assert redact(f'{{"password": "{HUNTER}", "a": 1}}') == (
+        '{"password": "[redacted:password]", "a": 1}'
+    )
+
+
+@pytest.mark.parametrize("kind", ["RSA PRIVATE", "OPENSSH PRIVATE", "EC PRIVATE", "PRIVATE"])
+@pytest.mark.parametrize("written", ["plain", "escaped", "indented"])
+@pytest.mark.parametrize("cut_off", [False, True])
+def test_a_private_key_is_replaced_whole(kind: str, written: str, cut_off: bool) -> None:
+    change = {"plain": "\n", "escaped": "\\n", "indented": "\n    "}[written]
+    block = pem(kind, cut_off=cut_off).replace("\n", change)
+    assert redact(f"before\n{block}") == "before\n[redacted:private-key]"
+
+
+def test_after_a_key_that_was_cut_off_the_rest_of_the_text_stays() -> None:
+    found = redact(pem("PRIVATE", cut_off=True) + "\n\nThen the test failed.\n" + pem("PUBLIC"))
+    assert found.startswith("[redacted:private-key]")
+    assert found.endswith("Then the test failed.\n" + pem("PUBLIC"))
+
+
+READABLE = [
+    "password=$PASSWORD",
+    'password="${PASSWORD}"',
+    "token: str",
+    "def login(user: str, password: str, token: str | None = None) -> None:",
+    "API_KEY=<your key>",
+    "API_KEY=your-api-key-here",
+    'TOKEN = os.environ["TOKEN"]',
+    'key = os.environ["API_KEY"]',
+    "token = get_token(request)",
+    "self.token = token",
+    "password=config.password",
+    "password=None",
+    "token=%s",
+    'f"Bearer {token}"',
+    "Authorization: Bearer $TOKEN",
+    "Authorization: Bearer <token>",
+    "https://$USER:$PASSWORD@example.org",
+    "https://<user>:<password>@example.org",
+    "git@github.com:owner/name.git",
+    "http://localhost:8080/a@b",
+    "commit 244e7c5f8b8a9b7a6d5c4b3a2f1e0d9c8b7a6f5e",
+    "550e8400-e29b-41d4-a716-446655440000",
+    "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    "sha512-z4PhNX7vuL3xVChQ1m2AB9Yg5AULVxXcg/SpIdNs6c5H0NE8XYXysP+DGNKHfuwvY7kxvUdBeoGlODJ6",
+    "/home/me/src/token/password.py",
+    "TOKEN_FILE=/run/secrets/github_token",
+    "PWD=/home/me/a-directory-with-a-long-name",
+    "fencing_token: 42",
+    "max_tokens=4096, input_tokens: 12345",
+    "next_token=abc12345",
+    "msn-1a2b3c4d srt-12ab34cd chk-00ff00ff",
+    "--password is deprecated, use --password-file",
+    "password: required",
+    "The token expired, the secret is that nobody knew. Key: value",
+    "docker run -u 1000:1000 image",
+    "a basic understanding of the bearer of this letter",
+    "Cookie: yes",
+    "-----BEGIN PUBLIC KEY-----",
+    "task-force-of-twenty-people-and-more disk-usage-of-the-machine-2024-01",
+]
+
+
+@pytest.mark.parametrize("text", READABLE)
+def test_what_is_no_secret_stays_as_it_is(text: str) -> None:
+    assert redact(text) is text
+
+
+def test_data_is_cleaned_by_its_keys_too() -> None:
+    data = {
+        "env": {"API_KEY": HUNTER, "HOME": "/home/me", "DB_PASSWORD": 123456},
+        "args": ["--password", HUNTER, "--verbose"],
+        "vars": [{"name": "GITHUB_TOKEN", "value": HUNTER}],
+        "headers": {"Authorization": "Bearer x1", "Cookie": "a", "Accept": "*/*"},
+        "credentials": {"user": "me"},
+        "usage": {"input_tokens": 5, "token": 7},
+        "password": "$PASSWORD",
+        "ok": True,
+        LONG: [f"password={HUNTER}"],
+    }
+    assert redact_data(data) == {
+        "env": {
+            "API_KEY": "[redacted:key]",
+            "HOME": "/home/me",
+            "DB_PASSWORD": "[redacted:password]",
+        },
+        "args": ["--password", "[redacted:password]", "--verbose"],
+        "vars": [{"name": "GITHUB_TOKEN", "value": "[redacted:token]"}],
+        "headers": {
+            "Authorization": "[redacted:authorization]",
+            "Cookie": "[redacted:cookie]",
+            "Accept": "*/*",
+        },
+        "credentials": {"user": "[redacted:secret]"},
+        "usage": {"input_tokens": 5, "token": 7},
+        "password": "$PASSWORD",
+        "ok": True,
+        LONG: ["password=[redacted:password]"],
+    }
+
+
+def test_data_without_secrets_is_the_same_object() -> None:
+    data = {"command": "pytest -q", "exit_code": 0, "files": ["a.py"], "more": {"a": None}}
+    assert redact_data(data) is data
+
+
+def test_keys_that_become_one_lose_no_value() -> None:
+    one, two = (kind + mixed(36) for kind in ("gh" + "p_", "gh" + "o_"))
+    assert redact_data({one: 1, two: 2}) == {"[redacted:github]": 1, "[redacted:github]#2": 2}
+
+
+def test_what_is_too_long_to_be_scanned_is_not_kept() -> None:
+    text = "a " * (SCANNED_MAX // 2) + TOKENS[0][1]
+    assert redact(text) == "a " * (SCANNED_MAX // 2) + CUT
+    assert redact_data({"text": text})["text"].endswith(CUT)
+
+
+PIECES = st.one_of(
+    st.text(max_size=20),
+    st.sampled_from([token for _, token in TOKENS]),
+    st.sampled_from([write(secret) for _, write, secret, _ in WRITTEN]),
+    st.sampled_from([needle for search in SEARCHES for needle in search.needles]),
+    st.sampled_from(["=", ": ", '"', "'", "\\", "\n", "\\n", "@", "[redacted:x]", " ", "{", "--"]),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(PIECES, max_size=8).map("".join))
+def test_what_was_redacted_stays_the_same(text: str) -> None:
+    found = redact(text)
+    assert redact(found) == found
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(alphabet="abcdefghijkl \n.,;", max_size=200))
+def test_a_text_without_a_candidate_is_not_touched(text: str) -> None:
+    assert redact(text) is text
+
+
+SECRETS = st.sampled_from([token for _, token in TOKENS])
+AROUND = st.text(max_size=30).filter(lambda s: not s or not (s[-1].isalnum() or s[-1] in "_-"))
+
+
+@settings(max_examples=300, deadline=None)
+@given(AROUND, SECRETS, st.text(alphabet=" \n\"',;)]}", max_size=10))
+def test_a_token_survives_in_no_surrounding(before: str, token: str, after: str) -> None:
+    assert token not in redact(before + token + after)
+    held: Any = redact_data([{"x": [before + token + after]}, token, {token: 1}])
+    assert token not in repr(held)
+
+
+HOSTILE = [
+    *(
+        "password:",
+        "password='",
+        'password="',
+        "token = ",
+        "token=//",
+        "token=a.",
+        "key={",
+        "key=$(",
+    ),
+    *("authorization: ", "Authorization: 'Bearer ", "cookie: ", "'cookie: ", "bearer a", "basic "),
+    *("eyJ", "eyJaaaaaaaa.", "\\neyJ", "-----BEGIN PRIVATE KEY-----", "-----BEGIN ", "-----"),
+    *("://a:", "://", "://a:b@", "@:", "--a-a-password ", "<password>", "<a:", "-u a:", ":A"),
+    *("M" * 24 + ".", "0", "a", " ", "\\", "'", "[redacted:", "sk-", "secret_", "token: a[b] = "),
+]
+EVERYTHING = " ".join(dict.fromkeys(shape.needle for shape in SHAPES))
+EVERYTHING += " ".join(needle for search in SEARCHES for needle in search.needles)
+
+
+def cost(text: str) -> float:
+    begun = time.process_time()
+    redact(text)
+    return time.process_time() - begun
+
+
+@pytest.mark.parametrize("seed", HOSTILE)
+def test_the_work_grows_with_the_length_and_no_faster(seed: str) -> None:
+    """Eight times the text takes about eight times the work; looking back would take 64 times."""
+    short, long = ((seed * size)[:size] + EVERYTHING for size in (12_500, 100_000))
+    floor = 0.004
+    assert cost(long) < 24 * max(floor, min(cost(short) for _ in range(3)))
+
+
+def test_a_megabyte_costs_little_more_than_a_pass_in_python() -> None:
+    text = ("The quick brown fox jumps over the lazy dog. " * 25_000)[:1_000_000]
+    begun = time.process_time()
+    assert sum(character == "q" for character in text)
+    one_pass = time.process_time() - begun
+    assert cost(text + EVERYTHING) < 10 * one_pass
