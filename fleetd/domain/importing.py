@@ -24,6 +24,7 @@ from .legacy import (
     event_type,
     some,
 )
+from .redaction import redact, redact_data
 from .registry import handler
 from .tx import LogLine, Tx
 
@@ -126,7 +127,7 @@ def _timed(request: LegacyImport, ctx: Context) -> Iterator[Timed]:
 def _stored(found: list[Timed]) -> Iterator[str]:
     """Yield the data of events as it is stored; many at once, which is quicker to look through."""
     for start in range(0, len(found), TOGETHER):
-        part = [_data(event) for _, _, event in found[start : start + TOGETHER]]
+        part = [redact_data(_data(event)) for _, _, event in found[start : start + TOGETHER]]
         yield from (_encode(data).decode() for data in part)
 
 
@@ -227,7 +228,7 @@ def _grant(tx: Tx, ctx: Context, lock: OldLock, until: int) -> str:
         file=lock.file,
         agent_id=agent_name(lock.held_by),
         mission_id=None,
-        purpose=lock.purpose,
+        purpose=redact(lock.purpose),
         timeout_ms=min(lock.timeout_ms, LONGEST_LEASE_MS),
     )
     row = leases.grant(tx, ctx, claim, activity=False)

@@ -1,5 +1,6 @@
 """What clients send as text is stored without its secrets, by every method and in every copy."""
 
+import json
 import re
 import subprocess
 import typing
@@ -136,6 +137,17 @@ async def test_without_keeping_prompts_only_that_there_was_one_is_known(tmp_path
         other = await fleet.do(EventAppend("command_finished", mission.id, data={"prompt": "x"}))
         assert other.data == {"prompt": "x"}
         assert files_with(forgetful, "Ishmael") == []
+
+
+async def test_what_is_imported_is_redacted_too(tmp_path: Path) -> None:
+    old = {"type": "note", "timestamp": "2026-01-05T11:00:00.000Z", "data": {"text": TEXT}}
+    document = {"mailboxes": {"specialist-1": {"id": "specialist-1"}}}
+    document |= {"events": {"specialist-1": [old]}}
+    beside = tmp_path / "data" / "squawk.json"
+    beside.parent.mkdir()
+    beside.write_text(json.dumps(document))
+    async with opened(tmp_path) as fleet:
+        assert [e.data["text"] for e in await fleet.events(kind="note")] == [CLEAN]
 
 
 # Strings that are no free text and follow no pattern: each is there for a reason.
