@@ -61,7 +61,9 @@ def open_database(path: Path, vfs: str | None) -> apsw.Connection:
     try:
         _prepare(connection, path)
     except BaseException:
-        connection.close()
+        # The close copies the WAL back; an error of the same disk must not hide the refusal.
+        with contextlib.suppress(apsw.Error):
+            connection.close()
         raise
     return connection
 
