@@ -127,7 +127,7 @@ def _timed(request: LegacyImport, ctx: Context) -> Iterator[Timed]:
 def _stored(found: list[Timed]) -> Iterator[str]:
     """Yield the data of events as it is stored; many at once, which is quicker to look through."""
     for start in range(0, len(found), TOGETHER):
-        part = [redact_data(_data(event)) for _, _, event in found[start : start + TOGETHER]]
+        part = redact_data([_data(event) for _, _, event in found[start : start + TOGETHER]])
         yield from (_encode(data).decode() for data in part)
 
 

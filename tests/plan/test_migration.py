@@ -464,6 +464,7 @@ async def test_what_has_no_place_of_its_own_is_kept_in_the_data(tmp_path: Path) 
         event("tool", 4, data={"legacy": True}, id="x", stream_id="a", timestamp=5),
         event("big", 5, data={"n": 10**30, "half": "\ud83d", "exact": 2**63}),
         event("context_compacted", 6),
+        event("broken", 7, data="{broken", stream_id="b"),
     ]
     beside(tmp_path, {"events": {"a": events}})
     async with opened(tmp_path) as fleet:
@@ -483,7 +484,25 @@ async def test_what_has_no_place_of_its_own_is_kept_in_the_data(tmp_path: Path) 
         "tool": {"value": {"legacy": True}, "legacy": {"id": "x", "timestamp": 5}},
         "big": {"n": 1e30, "half": "\\ud83d", "exact": 2**63},
         "context_compacted": {},
+        "broken": {"value": "{broken", "legacy": {"stream_id": "b"}},
     }
+
+
+async def test_secrets_in_old_texts_are_replaced(tmp_path: Path) -> None:
+    token = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
+    events = [
+        event("command_run", 1, data={"line": f"curl -H 'Authorization: Bearer {token}'"}),
+        event("hello", 2, metadata={"password": "correct horse"}, data={"commit": "a97b2ba"}),
+    ]
+    locks = {"l": lock("/a", "a", purpose=f"push with {token}")}
+    beside(tmp_path, {"events": {"a": events}, "locks": locks})
+    async with opened(tmp_path) as fleet:
+        found = [row["data_json"] for row in fleet.sql("SELECT data_json FROM events")]
+        (held,) = await fleet.locks()
+    assert len(found) == 3
+    assert token not in "".join([*found, held.purpose])
+    assert "correct horse" not in "".join(found)
+    assert "a97b2ba" in found[1]
 
 
 async def test_names_that_no_agent_may_have_are_mapped_the_same_way_everywhere(
