@@ -40,7 +40,7 @@ class Tour:
             client.follow(FOLLOWED)
             self._work(client)
             self._look()
-            self._lose_one()
+            self._lose_one(client)
             self._resume()
             self._until(client, _recovers, "for the recovery", show=False)
             self._fence()
@@ -136,13 +136,16 @@ class Tour:
         )
         self._fleetctl("checkpoints", "list")
 
-    def _lose_one(self) -> None:
+    def _lose_one(self, client: Follower) -> None:
         self._scene("The loss")
         pid = self._stage.kill(SECOND)
         self._tell(
             f"{SECOND} (pid {pid}) is killed with SIGKILL. Nobody said goodbye: its lock is "
-            "orphaned, its file breaks off in the middle of a line, and its mail lies unread."
+            "orphaned, its file breaks off in the middle of a line, and its mail lies unread. "
+            "fleetd watches the processes of its agents, and keeps the state:"
         )
+        self._narrator.blank()
+        self._until(client, _keeps_the_state, f"for {SECOND} to be missed")
         file = f"{task.PACKAGE}/{task.HALF_DONE}.py"
         self._git("status", "--short")
         tail = (self._stage.project / file).read_text().splitlines()[-2:]
@@ -216,3 +219,7 @@ def _recovers(event: Event) -> bool:
 
 def _asks_for_help(event: Event) -> bool:
     return event.type == "message_sent" and event.data["subject"] == WAITING
+
+
+def _keeps_the_state(event: Event) -> bool:
+    return event.type == "fleet_checkpointed" and event.data["trigger"] == "error"
