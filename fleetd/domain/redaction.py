@@ -40,7 +40,10 @@ def redact_data(value: Any) -> Any:
 def _live(text: str, needles: tuple[tuple[str, Search], ...]) -> tuple[tuple[str, Search], ...]:
     """Return the searches that could find something in a text, in their order."""
     lower = text.lower()
-    return tuple(pair for pair in needles if pair[0] in lower)
+    found = [pair for pair in needles if pair[0] in lower]
+    return tuple(
+        (needle, search) for needle, search in found if not search.sign or search.sign.search(text)
+    )
 
 
 def _scan(text: str, live: tuple[tuple[str, Search], ...]) -> str:

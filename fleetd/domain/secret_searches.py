@@ -19,11 +19,13 @@ _KEY_MAX = 65_536
 class Search(NamedTuple):
     """A search, worth making in texts that hold one of its needles (compared in lower case).
 
-    ``find`` yields where secrets begin and end, and their kind, from left to right.
+    ``find`` yields where secrets begin and end, and their kind, from left to right. ``sign`` is
+    what else has to be there, where the needle alone is too common.
     """
 
     needles: tuple[str, ...]
     find: Callable[[str], Iterator[Found]]
+    sign: re.Pattern[str] | None = None
 
 
 _BEGIN = re.compile(r"-----BEGIN[ A-Z0-9]{0,40}PRIVATE KEY(?: BLOCK)?-----")
@@ -251,7 +253,7 @@ _TELLING = ("pass", "pwd", "secret", "token", "credential", "key")
 SEARCHES: tuple[Search, ...] = (
     Search(("-----begin",), private_keys),
     *map(_shaped, SHAPES),
-    Search((".",), discord),
+    Search((".",), discord, DISCORD),
     Search(("://",), in_urls),
     Search(("authorization",), authorizations),
     Search(("bearer",), bearers),
