@@ -102,7 +102,8 @@ def _look_at_files(plan: Plan, backups: Backups) -> None:
             data = backups.read(file.mission_id, file.checkpoint_id)
             content = from_file(data or b"", where)
         except (FleetError, OSError) as error:
-            plan.warnings.append(f"{error} It stays where it is.")
+            becomes = "is written again" if file.checkpoint_id in known else "stays where it is"
+            plan.warnings.append(f"{error} It {becomes}.")
             continue
         plan.seq = max(plan.seq, content.seq)
         plan.token = max([plan.token, *(lock.fencing_token for lock in content.active_locks)])

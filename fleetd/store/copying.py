@@ -21,6 +21,7 @@ STEP_PAGES = 256
 # What is written in one go is waited for in one go, and commits of the daemon wait behind it.
 FLUSH_STEPS = 8
 DAMAGE_MAX = 20
+BEAT_STEPS = 10_000
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
@@ -55,7 +56,7 @@ def part_of(target: Path) -> Iterator[Path]:
 def copy(source: apsw.Connection, part: Path, beat: Callable[[], None]) -> None:
     """Fill a file with one moment of a database, check it and bring it to the disk."""
     _fill(source, part, beat)
-    _stand_alone(part)
+    _stand_alone(part, beat)
     sync(part)
 
 
@@ -84,9 +85,11 @@ def _fill(source: apsw.Connection, part: Path, beat: Callable[[], None]) -> None
             source.execute("ROLLBACK")
 
 
-def _stand_alone(part: Path) -> None:
+def _stand_alone(part: Path, beat: Callable[[], None]) -> None:
     """Take the copy out of WAL mode and check it; raises CopyDamaged."""
     with contextlib.closing(apsw.Connection(str(part))) as connection:
+        # Checking takes as long as copying: it must be possible to end it, too.
+        connection.set_progress_handler(lambda: bool(beat()), BEAT_STEPS)  # type: ignore[func-returns-value]
         try:
             connection.pragma("cell_size_check", True)
             connection.pragma("locking_mode", "exclusive")

@@ -188,6 +188,33 @@ def test_where_names_cannot_be_linked_the_content_is_copied(
     assert trio.run(titles) == {"old", "new"}
 
 
+def test_a_database_behind_a_symlink_is_replaced_where_it_lies(scene: Scene) -> None:
+    data, disk = scene.root / "now" / "data", scene.root / "disk"
+    disk.mkdir(mode=0o700)
+    for path in list(data.iterdir()):
+        path.rename(disk / path.name)
+    (data / "squawk.db").symlink_to(disk / "squawk.db")
+    assert scene.restore() == 0
+    assert os.readlink(data / "squawk.db") == str(disk / "squawk.db")
+    assert os.listdir(data) == ["squawk.db"]
+    assert len(list(disk.glob("replaced-*/squawk.db"))) == 1
+    assert trio.run(scene.state) == "restored"
+
+
+def test_a_damaged_file_of_a_known_checkpoint_is_written_again(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = scene.root / "now" / ".flightline" / "checkpoints" / scene.mission.id
+    file = place / f"{scene.kept.id}.json"
+    good = file.read_bytes()
+    file.write_bytes(good[:100])
+    assert scene.restore() == 0
+    assert "It is written again" in capsys.readouterr().out
+    assert trio.run(scene.state) == "restored"
+    assert file.read_bytes() == good
+    assert os.readlink(place / "latest.json") == file.name
+
+
 def test_a_second_restore_at_the_same_moment_uses_other_directories(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ import os
 import resource
 import stat
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -11,7 +12,8 @@ import trio
 
 from fleetd.engine import DAEMON
 from fleetd.service import open_engine
-from fleetd.wire.errors import InvalidParams, Storage
+from fleetd.store import copying
+from fleetd.wire.errors import Corrupt, InvalidParams, Storage
 from fleetd.wire.requests.mission import MissionCreate, NewSortie
 from fleetd.wire.requests.system import SystemBackup, SystemDoctor, SystemHealth, SystemStatus
 from tests.fleet import Fleet, opened, settings
@@ -108,6 +110,40 @@ async def test_a_copy_that_does_not_fit_says_so_and_leaves_nothing(
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert not any("copy.db" in name for name in os.listdir(tmp_path))
     assert (await fleet.do(SystemHealth())).ok
+
+
+async def test_a_copy_that_is_given_up_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, fill = trio.Event(), copying._fill
+
+    def tell_and_fill(*arguments: Any) -> None:
+        trio.from_thread.run_sync(begun.set)
+        fill(*arguments)
+
+    monkeypatch.setattr(copying, "STEP_PAGES", 1)
+    monkeypatch.setattr(copying, "_fill", tell_and_fill)
+    async with open_engine(settings(tmp_path)) as engine:
+        for _ in range(20):
+            sorties = [NewSortie(f"s{n}", description="x" * 3_000) for n in range(50)]
+            await engine.perform(MissionCreate("m", sorties=sorties), DAEMON)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(engine.perform, SystemBackup(str(tmp_path / "copy.db")), DAEMON)
+            await begun.wait()
+            nursery.cancel_scope.cancel()
+        assert sorted(os.listdir(tmp_path)) == ["data"]
+        assert (await engine.perform(SystemHealth(), DAEMON)).ok
+
+
+async def test_a_damaged_database_is_not_copied(tmp_path: Path) -> None:
+    async with opened(tmp_path) as fleet:
+        for _ in range(20):
+            await fleet.mission(20)
+    async with opened(tmp_path) as fleet:
+        _overwrite(fleet.database, 40_960)
+        with pytest.raises(Corrupt, match="no copy of it was made"):
+            await fleet.do(SystemBackup(str(tmp_path / "copy.db")))
+        assert not [name for name in os.listdir(tmp_path) if name.endswith(".db")]
 
 
 async def test_a_healthy_fleet_has_no_findings(fleet: Fleet) -> None:
