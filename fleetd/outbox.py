@@ -5,19 +5,15 @@ crash left undone is found in the rows at start-up.
 """
 
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import trio
 
 from .domain.content import to_file
-from .domain.copies import (
-    BackupGet,
-    BackupNotWritten,
-    BackupWritten,
-    OutboxGet,
-    Purge,
-)
+from .domain.copies import BackupGet, BackupNotWritten, BackupWritten, OutboxGet
+from .domain.removal import Purge, Removal, RemovalsGet
 from .domain.tx import RemoveBackup, WriteBackup
 from .store.backups import Backups
 from .wire.errors import FleetError, NotFound, Storage, Unavailable
@@ -25,12 +21,18 @@ from .wire.errors import FleetError, NotFound, Storage, Unavailable
 T = TypeVar("T")
 Work = WriteBackup | RemoveBackup
 log = logging.getLogger("fleetd")
+# As many as one short transaction purges.
+REMOVED_AT_ONCE = 100
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 300.0
 
 
 class Outbox:
-    """Writes and removes files in the order of the commits that asked for it."""
+    """Writes files one by one and removes them many at a time.
+
+    What is to be written comes first: somebody may wait for it, and nobody for a removal. Once a
+    checkpoint is marked deleted nothing is written for it, so their order does not matter.
+    """
 
     def __init__(
         self, execute: Callable[[Any], Awaitable[Any]], backups: Backups, *, inline: bool
@@ -38,7 +40,9 @@ class Outbox:
         self._execute = execute
         self._backups = backups
         self._inline = inline
-        self._send, self._receive = trio.open_memory_channel[Work](float("inf"))
+        self._writes: deque[WriteBackup] = deque()
+        self._removals: deque[RemoveBackup] = deque()
+        self._posted = trio.Event()
         self._attempted: dict[str, trio.Event] = {}
         self._failed: dict[str, Work] = {}
         self._trouble = trio.Event()
@@ -48,7 +52,11 @@ class Outbox:
     def post(self, work: Work) -> None:
         """Take on a piece of work; called right after its commit."""
         self._attempted.setdefault(work.checkpoint_id, trio.Event())
-        self._send.send_nowait(work)
+        if isinstance(work, WriteBackup):
+            self._writes.append(work)
+        else:
+            self._removals.append(work)
+        self._posted.set()
 
     async def attempted(self, checkpoint_id: str) -> None:
         """Wait until the file of a checkpoint was written or removed, or could not be."""
@@ -76,34 +84,45 @@ class Outbox:
         """Work until cancelled; a piece of work that was begun is finished."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._retry)
-            async for work in self._receive:
-                with trio.CancelScope(shield=True):
-                    await self._do(work)
+            while True:
+                await self._posted.wait()
+                self._posted = trio.Event()
+                while works := self._next():
+                    with trio.CancelScope(shield=True):
+                        await self._do(works)
+                    await trio.lowlevel.checkpoint_if_cancelled()
 
     async def drain(self) -> None:
         """Do what is queued and return; for an orderly end."""
-        while True:
-            try:
-                work = self._receive.receive_nowait()
-            except trio.WouldBlock:
-                return
-            await self._do(work)
+        while works := self._next():
+            await self._do(works)
 
-    async def _do(self, work: Work) -> None:
+    def _next(self) -> list[Work]:
+        """Take the next piece of work off the queue: a file to write, or files to remove."""
+        if self._writes:
+            return [self._writes.popleft()]
+        number = min(len(self._removals), REMOVED_AT_ONCE)
+        return [self._removals.popleft() for _ in range(number)]
+
+    async def _do(self, works: list[Work]) -> None:
         try:
             async with self.at_work:
-                await (self._write(work) if isinstance(work, WriteBackup) else self._remove(work))
+                if isinstance(works[0], WriteBackup):
+                    await self._write(works[0])
+                else:
+                    await self._remove([work.checkpoint_id for work in works])
         except NotFound:
-            self._failed.pop(work.checkpoint_id, None)
-            log.debug("Nothing left to do for %s", work.checkpoint_id)
+            self._failed.pop(works[0].checkpoint_id, None)
+            log.debug("Nothing left to do for %s", works[0].checkpoint_id)
         except FleetError as error:
             log.warning("The files are behind the database: %s", error.message)
             if isinstance(error, Storage | Unavailable):
-                self._try_again(work)
+                self._try_again(*works)
         finally:
-            event = self._attempted.pop(work.checkpoint_id, None)
-            if event is not None:
-                event.set()
+            for work in works:
+                event = self._attempted.pop(work.checkpoint_id, None)
+                if event is not None:
+                    event.set()
 
     async def _write(self, work: WriteBackup) -> None:
         backup = await self._execute(BackupGet(work.checkpoint_id))
@@ -130,22 +149,38 @@ class Outbox:
             BackupNotWritten(checkpoint_id=work.checkpoint_id, error=str(error), first=first)
         )
 
-    async def _remove(self, work: Work) -> None:
-        backup = await self._execute(BackupGet(work.checkpoint_id))
-        backups = self._backups
-        try:
-            await self.in_thread(
-                lambda: backups.remove(backup.mission_id, work.checkpoint_id, backup.latest_id)
-            )
-        except OSError as error:
-            self._try_again(work)
-            log.warning("Failed to remove the file of %s: %s", work.checkpoint_id, error)
-            return
-        self._failed.pop(work.checkpoint_id, None)
-        await self._execute(Purge(work.checkpoint_id))
+    async def _remove(self, checkpoint_ids: list[str]) -> None:
+        """Remove files, then the rows of those that are gone; the others keep their mark."""
+        removals = await self._execute(RemovalsGet(checkpoint_ids))
+        stuck: set[str] = set()
+        gone: list[str] = []
+        for removal in removals.missions:
+            stuck |= await self._unlink(removal)
+            gone += [each for each in removal.checkpoint_ids if each not in stuck]
+        if gone:
+            await self._execute(Purge(gone))
+        for checkpoint_id in set(checkpoint_ids) - stuck:
+            self._failed.pop(checkpoint_id, None)
 
-    def _try_again(self, work: Work) -> None:
-        self._failed[work.checkpoint_id] = work
+    async def _unlink(self, removal: Removal) -> set[str]:
+        """Remove files of one mission; returns whose files could not be removed."""
+        ids, backups = removal.checkpoint_ids, self._backups
+        try:
+            stuck = await self.in_thread(
+                lambda: backups.remove(removal.mission_id, ids, removal.latest_id)
+            )
+        except OSError as trouble:
+            stuck = dict.fromkeys(ids, trouble)
+        if stuck:
+            first, error = next(iter(stuck.items()))
+            others = f" and of {len(stuck) - 1} more" if len(stuck) > 1 else ""
+            log.warning("Failed to remove the file of %s%s: %s", first, others, error)
+            self._try_again(*map(RemoveBackup, stuck))
+        return set(stuck)
+
+    def _try_again(self, *works: Work) -> None:
+        for work in works:
+            self._failed[work.checkpoint_id] = work
         self._trouble.set()
 
     async def _retry(self) -> None:

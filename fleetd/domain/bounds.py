@@ -77,7 +77,13 @@ def make_room(tx: Tx, ctx: Context, mission_id: str, spare: str | None = None) -
 def mark_deleted(tx: Tx, ctx: Context, checkpoint_id: str) -> None:
     """Mark a checkpoint deleted; after COMMIT its file goes, then its row.
 
-    The mark is what keeps a deleted checkpoint from coming back out of its file after a crash.
+    The mark is what keeps a deleted checkpoint from coming back out of its file after a crash. The
+    content goes with the mark: a large row would have to be written anew to hold it.
     """
-    tx.run("UPDATE checkpoints SET deleted_at = :now WHERE id = :id", now=ctx.now, id=checkpoint_id)
+    tx.run(
+        "UPDATE checkpoints SET deleted_at = :now, sorties_json = '', locks_json = '',"
+        " messages_json = '', recovery_context_json = '' WHERE id = :id",
+        now=ctx.now,
+        id=checkpoint_id,
+    )
     tx.after_commit(RemoveBackup(checkpoint_id))

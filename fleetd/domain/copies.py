@@ -13,6 +13,7 @@ from .context import Context
 from .events import emit
 from .ids import find
 from .registry import handler
+from .removal import newest_with_file
 from .tx import Row, Tx
 from .upkeep import Done
 
@@ -56,12 +57,6 @@ class BackupNotWritten(Mutation[Done], frozen=True):
     first: bool
 
 
-class Purge(Mutation[Done], frozen=True):
-    """Remove the row of a checkpoint that is marked deleted and whose file is gone."""
-
-    checkpoint_id: str
-
-
 class CheckpointIds(Record, frozen=True, kw_only=True):
     """Ids of checkpoints, oldest first."""
 
@@ -100,18 +95,11 @@ def checkpoint_rows(tx: Tx, request: CheckpointRows, ctx: Context) -> Checkpoint
 def backup(tx: Tx, request: BackupGet, ctx: Context) -> Backup:
     """Return what the file of a checkpoint must hold; raises NotFound when the row is gone."""
     row = find(tx, "checkpoint", request.checkpoint_id)
-    # latest.json must not name a file that is not there: the newest whose file is, or will be now.
-    newest = tx.one(
-        "SELECT id FROM checkpoints WHERE mission_id = :mission AND deleted_at IS NULL"
-        " AND undo = 0 AND (backed_up_at IS NOT NULL OR id = :id) ORDER BY seq DESC LIMIT 1",
-        mission=row["mission_id"],
-        id=row["id"],
-    )
     gone = row["deleted_at"] is not None
     return Backup(
         checkpoint=None if gone else from_row(row),
         mission_id=row["mission_id"],
-        latest_id=newest["id"] if newest else None,
+        latest_id=newest_with_file(tx, row["mission_id"], coming=row["id"]),
     )
 
 
@@ -163,13 +151,3 @@ def _announce(tx: Tx, ctx: Context, row: Row, *, written: bool) -> None:
         storage_locations=["sqlite", "file"] if written else ["sqlite"],
     )
     emit(tx, ctx, payload, mission_id=row["mission_id"])
-
-
-@handler
-def purge(tx: Tx, request: Purge, ctx: Context) -> Done:
-    """Remove a marked row; one that is not marked stays."""
-    row = tx.one(
-        "DELETE FROM checkpoints WHERE id = :id AND deleted_at IS NOT NULL RETURNING id",
-        id=request.checkpoint_id,
-    )
-    return Done(done=row is not None)

@@ -14,8 +14,6 @@ from ..wire.requests.checkpoint import (
     CheckpointDelete,
     CheckpointGet,
     CheckpointLatest,
-    CheckpointPrune,
-    Pruned,
 )
 from ..wire.requests.mission import Deleted, MissionCurrent
 from .reading import read, read_latest
@@ -80,13 +78,3 @@ async def delete(engine: Engine, request: CheckpointDelete, caller: Caller) -> D
     with trio.move_on_after(BACKUP_WAIT_S):
         await engine.outbox.settled()
     return deleted
-
-
-@operation
-async def prune(engine: Engine, request: CheckpointPrune, caller: Caller) -> Pruned:
-    """Delete what is past its retention; returns when the files are gone too, or soon after."""
-    pruned = await engine.execute(request, caller)
-    if not request.dry_run:
-        with trio.move_on_after(BACKUP_WAIT_S):
-            await engine.outbox.settled()
-    return pruned

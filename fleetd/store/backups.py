@@ -7,7 +7,7 @@ newest. Everything is opened relative to a directory descriptor and without foll
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -161,17 +161,29 @@ class Backups:
         with self._mission_dir(mission_id) as directory:
             _point_latest(directory, latest_id)
 
-    def remove(self, mission_id: str, checkpoint_id: str, latest_id: str | None) -> None:
-        """Remove a checkpoint's file and point ``latest.json`` at what is newest now."""
+    def remove(
+        self, mission_id: str, checkpoint_ids: Iterable[str], latest_id: str | None
+    ) -> dict[str, OSError]:
+        """Remove files of a mission and point ``latest.json`` at what is newest now.
+
+        Returns those that could not be removed, each with its error; raises OSError when it is not
+        certain that any of them is gone.
+        """
+        stuck: dict[str, OSError] = {}
         try:
             with self._mission_dir(mission_id) as directory:
-                remove_file(directory, f"{_checked(checkpoint_id)}.json")
+                for checkpoint_id in checkpoint_ids:
+                    try:
+                        remove_file(directory, f"{_checked(checkpoint_id)}.json")
+                    except OSError as error:
+                        stuck[checkpoint_id] = error
                 _point_latest(directory, latest_id)
                 os.fsync(directory.descriptor)
         except FileNotFoundError:
-            return
+            return stuck
         if latest_id is None:
             self._remove_empty(mission_id)
+        return stuck
 
     def weigh(self, mission_id: str) -> Cleared:
         """Say what ``clear`` would remove and leave."""

@@ -166,6 +166,8 @@ CREATE TABLE cursors (
     updated_at TEXT NOT NULL,
     PRIMARY KEY (consumer, stream)
 ) STRICT, WITHOUT ROWID;
+-- Who has not read an event yet: asked for every event that is to go.
+CREATE INDEX idx_cursors_stream ON cursors (stream, position);
 
 -- What a list shows stands before the JSON, so that listing never reads overflow pages.
 CREATE TABLE checkpoints (
@@ -202,7 +204,8 @@ CREATE INDEX idx_checkpoints_trigger ON checkpoints (trigger);
 CREATE INDEX idx_checkpoints_timestamp ON checkpoints (timestamp);
 CREATE INDEX idx_checkpoints_seq ON checkpoints (seq DESC);
 -- Counting reads this; a row of the table is a page or more.
-CREATE INDEX idx_checkpoints_live ON checkpoints (mission_id, trigger) WHERE deleted_at IS NULL;
+CREATE INDEX idx_checkpoints_live ON checkpoints (mission_id, seq, trigger)
+    WHERE deleted_at IS NULL;
 -- The row is the outbox: what still needs a file written, or a file removed.
 CREATE INDEX idx_checkpoints_outbox ON checkpoints (id)
     WHERE backed_up_at IS NULL OR deleted_at IS NOT NULL;

@@ -166,10 +166,10 @@ def test_a_kill_while_a_file_is_removed_is_finished_by_the_next_try(
         recorder = Recorder(patched)
         recorder.fail_at = step
         with pytest.raises(KilledError):
-            backups.remove(MISSION, SECOND, FIRST)
+            backups.remove(MISSION, [SECOND], FIRST)
     assert backups.read(MISSION, FIRST) == b"one"
     backups.sweep()
-    backups.remove(MISSION, SECOND, FIRST)
+    backups.remove(MISSION, [SECOND], FIRST)
     assert files(backups) == {f"{MISSION}/{FIRST}.json", f"{MISSION}/latest.json"}
     assert os.readlink(backups.root / MISSION / "latest.json") == f"{FIRST}.json"
 
@@ -200,8 +200,8 @@ def test_an_id_that_is_a_path_never_becomes_one(backups: Backups, name: str) -> 
         lambda: backups.write(MISSION, FIRST, b"x", name),
         lambda: backups.read(name, FIRST),
         lambda: backups.read(MISSION, name),
-        lambda: backups.remove(MISSION, name, None),
-        lambda: backups.remove(name, FIRST, None),
+        lambda: backups.remove(MISSION, [name], None),
+        lambda: backups.remove(name, [FIRST], None),
         lambda: backups.path_of(MISSION, name),
     ):
         with pytest.raises(ValueError, match="not an id"):
@@ -224,7 +224,7 @@ def test_a_mission_directory_that_is_a_link_is_not_followed(
     with pytest.raises(OSError, match="Not a directory"):
         backups.read(MISSION, FIRST)
     with pytest.raises(OSError, match="Not a directory"):
-        backups.remove(MISSION, FIRST, None)
+        backups.remove(MISSION, [FIRST], None)
     assert backups.sweep() == 0
     assert {path.name for path in elsewhere.iterdir()} == {f"{FIRST}.json", ".tmp-precious"}
 
@@ -313,20 +313,20 @@ def test_only_what_is_named_like_a_checkpoint_is_one(backups: Backups) -> None:
 def test_removing_the_newest_points_latest_at_the_one_before(backups: Backups) -> None:
     backups.write(MISSION, FIRST, b"one", FIRST)
     backups.write(MISSION, SECOND, b"two", SECOND)
-    backups.remove(MISSION, SECOND, FIRST)
+    backups.remove(MISSION, [SECOND], FIRST)
     assert os.readlink(backups.root / MISSION / "latest.json") == f"{FIRST}.json"
-    backups.remove(MISSION, SECOND, FIRST)
+    backups.remove(MISSION, [SECOND], FIRST)
     assert files(backups) == {f"{MISSION}/{FIRST}.json", f"{MISSION}/latest.json"}
 
 
 def test_removing_the_last_takes_the_link_and_the_empty_directory_too(backups: Backups) -> None:
     backups.write(MISSION, FIRST, b"one", FIRST)
-    backups.remove(MISSION, FIRST, None)
+    backups.remove(MISSION, [FIRST], None)
     assert list(backups.root.iterdir()) == []
-    backups.remove(MISSION, FIRST, None)
+    backups.remove(MISSION, [FIRST], None)
     backups.write(MISSION, SECOND, b"two", SECOND)
     (backups.root / MISSION / "notes.txt").write_text("a person's")
-    backups.remove(MISSION, SECOND, None)
+    backups.remove(MISSION, [SECOND], None)
     assert files(backups) == {f"{MISSION}/notes.txt"}
 
 

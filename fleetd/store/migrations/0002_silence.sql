@@ -55,3 +55,9 @@ CREATE TABLE forgotten (
 
 -- Comparing rows with the names on disk reads this: no row, no file.
 CREATE INDEX idx_checkpoints_names ON checkpoints (mission_id, id, version);
+
+-- Pruning counts from the newest on, and asks for every event that is to go who has not read it.
+DROP INDEX idx_checkpoints_live;
+CREATE INDEX idx_checkpoints_live ON checkpoints (mission_id, seq, trigger)
+    WHERE deleted_at IS NULL;
+CREATE INDEX idx_cursors_stream ON cursors (stream, position);
