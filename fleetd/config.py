@@ -58,6 +58,7 @@ class Retention(Section, frozen=True, kw_only=True):
     days: Days = 7
     keep: Positive = 3
     completed_days: Days = 30
+    event_days: Days = 30
 
 
 class Detection(Section, frozen=True, kw_only=True):

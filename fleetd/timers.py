@@ -6,13 +6,12 @@ import trio
 
 from .domain.takeover import SurroundingsGet
 from .domain.tx import WatchProcess
-from .domain.upkeep import DropOldKeys
 from .engine import DAEMON, Engine
+from .housekeeping import keep_house
 from .operations.watching import ActivityScan, ProcessEnded
 from .wire.errors import FleetError
 
 log = logging.getLogger("fleetd")
-DAY_S = 86_400
 PAUSE_S = 10
 
 
@@ -21,7 +20,7 @@ async def run_timers(engine: Engine) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(notice_silence, engine)
         nursery.start_soon(watch_processes, engine)
-        nursery.start_soon(work_daily, engine)
+        nursery.start_soon(keep_house, engine)
 
 
 async def notice_silence(engine: Engine) -> None:
@@ -44,13 +43,3 @@ async def watch_processes(engine: Engine) -> None:
 
     known = await engine.execute(SurroundingsGet())
     await engine.watcher.run(known.processes, ended)
-
-
-async def work_daily(engine: Engine) -> None:
-    """Do the daily work until cancelled."""
-    while True:
-        await trio.sleep(DAY_S)
-        try:
-            await engine.execute(DropOldKeys())
-        except FleetError as error:  # a full disk is no reason to end; tomorrow is another day
-            log.warning("The daily work has to wait: %s", error.message)

@@ -29,7 +29,7 @@ FLOORS = {
         ),
         3,
     ),
-    **dict.fromkeys(("rpc", "envelope", "params", "openrpc", "timers"), 4),
+    **dict.fromkeys(("rpc", "envelope", "params", "openrpc", "timers", "housekeeping"), 4),
     **dict.fromkeys(
         (
             "server",

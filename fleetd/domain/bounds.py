@@ -9,11 +9,12 @@ from ..wire.events import CheckpointDeleted
 from ..wire.model import CheckpointContent, RecoveryContext
 from .context import Context
 from .events import emit
-from .tx import RemoveBackup, Tx
+from .tx import RemoveBackup, Row, Tx
 
 MANY_SORTIES = 100
 FILES_KEPT = 200
 NEVER_DROPPED = 3
+DROPPED_AT_ONCE = 20
 LIVE = "deleted_at IS NULL"
 # What the final checkpoint of a completed mission says of itself.
 COMPLETED = "Mission completed"
@@ -48,7 +49,8 @@ def make_room(tx: Tx, ctx: Context, mission_id: str, spare: str | None = None) -
     """Keep a mission's checkpoints under their number: old error checkpoints go first.
 
     The newest three and the newest milestone never go (source: behaviour, Checkpoints), nor does
-    ``spare``, the one that a recovery is at work with.
+    the one that a recovery would take, however many undo checkpoints are newer, nor ``spare``, the
+    one that a recovery is at work with.
     """
     excess = (
         tx.value(
@@ -60,18 +62,26 @@ def make_room(tx: Tx, ctx: Context, mission_id: str, spare: str | None = None) -
     if excess <= 0:
         return
     rows = tx.all(
-        f"SELECT id, trigger FROM checkpoints WHERE mission_id = :id AND {LIVE} ORDER BY seq DESC",
+        "SELECT id, trigger, undo FROM checkpoints"
+        f" WHERE mission_id = :id AND {LIVE} ORDER BY seq DESC",
         id=mission_id,
     )
+    # A limit that was lowered is reached step by step: a checkpoint must not wait for it.
+    for checkpoint_id in _superfluous(rows, spare)[: min(excess, DROPPED_AT_ONCE)]:
+        mark_deleted(tx, ctx, checkpoint_id)
+        emit(tx, ctx, CheckpointDeleted(checkpoint_id=checkpoint_id), mission_id=mission_id)
+
+
+def _superfluous(rows: list[Row], spare: str | None) -> list[str]:
+    """Return what may go of a mission's checkpoints, in the order in which it should."""
     milestone = next((row["id"] for row in rows if row["trigger"] == "progress"), None)
-    oldest_first = [row for row in rows[NEVER_DROPPED:] if row["id"] not in (milestone, spare)][
-        ::-1
+    latest = next((row["id"] for row in rows if not row["undo"]), None)
+    oldest_first = [
+        row for row in reversed(rows[NEVER_DROPPED:]) if row["id"] not in (milestone, latest, spare)
     ]
-    errors = [row for row in oldest_first if row["trigger"] == "error"]
-    others = [row for row in oldest_first if row["trigger"] != "error"]
-    for row in (errors + others)[:excess]:
-        mark_deleted(tx, ctx, row["id"])
-        emit(tx, ctx, CheckpointDeleted(checkpoint_id=row["id"]), mission_id=mission_id)
+    # Sorting keeps the order among equals.
+    oldest_first.sort(key=lambda row: row["trigger"] != "error")
+    return [row["id"] for row in oldest_first]
 
 
 def mark_deleted(tx: Tx, ctx: Context, checkpoint_id: str) -> None:

@@ -10,6 +10,8 @@ from .idempotency import KEPT_MS
 from .registry import handler
 from .tx import Tx
 
+KEYS_AT_ONCE = 250
+
 
 class Done(Record, frozen=True, kw_only=True):
     """Says whether there was anything to do."""
@@ -22,12 +24,12 @@ class StartUp(Mutation[Done], frozen=True):
 
 
 class DropOldKeys(Mutation[Done], frozen=True):
-    """Forget idempotency keys whose time is over."""
+    """Forget some idempotency keys whose time is over; done as long as there were any."""
 
 
 @handler
 def start_up(tx: Tx, request: StartUp, ctx: Context) -> Done:
-    """Give the store its epoch, follow the machine's boot, forget waiters and old keys.
+    """Give the store its epoch, follow the machine's boot, forget waiters.
 
     The clients of waiters went with the daemon that knew them.
     """
@@ -37,11 +39,17 @@ def start_up(tx: Tx, request: StartUp, ctx: Context) -> Done:
     )
     follow_boot(tx, ctx)
     tx.run("DELETE FROM lock_waits")
-    return drop_old_keys(tx, DropOldKeys(), ctx)
+    return Done(done=True)
 
 
 @handler
 def drop_old_keys(tx: Tx, request: DropOldKeys, ctx: Context) -> Done:
-    """Forget the results of requests that nobody will repeat any more."""
-    tx.run("DELETE FROM idempotency_keys WHERE created_at < :old", old=ctx.at(-KEPT_MS))
-    return Done(done=True)
+    """Forget the results of requests that nobody will repeat any more, a few at a time."""
+    forgotten = tx.all(
+        "DELETE FROM idempotency_keys WHERE (method, key) IN (SELECT method, key"
+        " FROM idempotency_keys WHERE created_at < :old ORDER BY created_at LIMIT :limit)"
+        " RETURNING method",
+        old=ctx.at(-KEPT_MS),
+        limit=KEYS_AT_ONCE,
+    )
+    return Done(done=bool(forgotten))

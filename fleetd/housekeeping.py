@@ -1,0 +1,57 @@
+"""What is cleaned up at the start and daily, as a client of the engine; must not reach past it."""
+
+import logging
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from .domain.retention import OldEventsDrop, OldEventsFind
+from .domain.upkeep import DropOldKeys
+from .engine import DAEMON, Engine
+from .wire.errors import FleetError
+from .wire.requests.checkpoint import CheckpointPrune
+
+log = logging.getLogger("fleetd")
+DAY_S = 86_400
+
+
+async def keep_house(engine: Engine) -> None:
+    """Clean up now and then daily, until cancelled; what fails is tried again the next day."""
+    while True:
+        for what, clean in _WORK.items():
+            try:
+                await clean(engine)
+            except FleetError as error:  # a full disk is no reason to end
+                log.warning("Cleaning up %s has to wait for a day: %s", what, error.message)
+        await trio.sleep(DAY_S)
+
+
+async def _prune_checkpoints(engine: Engine) -> None:
+    await engine.perform(CheckpointPrune(), DAEMON)
+
+
+async def _drop_events(engine: Engine) -> None:
+    """Walk through the old part of the log; each piece is a short transaction of its own."""
+    dropped, since, more = 0, 0, True
+    try:
+        while more:
+            piece = await engine.execute(OldEventsFind(since))
+            if piece.unneeded:
+                dropped += (await engine.execute(OldEventsDrop(since, piece.until))).dropped
+            since, more = piece.until, piece.more
+    finally:
+        if dropped:
+            days = engine.config.retention.event_days
+            log.info("Removed %d events older than %d days that nobody needs", dropped, days)
+
+
+async def _drop_keys(engine: Engine) -> None:
+    while (await engine.execute(DropOldKeys())).done:
+        continue
+
+
+_WORK: dict[str, Callable[[Engine], Awaitable[None]]] = {
+    "checkpoints": _prune_checkpoints,
+    "events": _drop_events,
+    "idempotency keys": _drop_keys,
+}
