@@ -74,6 +74,9 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 def _also(row: Row) -> str:
     parts = []
+    if row.promise.max_ms is not None:
+        ratio = row.max_ms / row.reference_p50_ms
+        parts.append(f"p99 {row.p99_ms:.1f} ms, longest {row.max_ms:.1f} ms or {ratio:.0f} x")
     if row.ops_per_s is not None:
         parts.append(f"{row.ops_per_s:,.0f}/s")
     if row.speedup is not None:

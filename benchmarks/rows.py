@@ -14,6 +14,7 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ratio: float | None = None
     p50_ms: float | None = None
     p95_ms: float | None = None
+    max_ms: float | None = None
     spec_p95_ms: float | None = None
     speedup: float | None = None
     size_bytes: int | None = None
@@ -24,6 +25,7 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             ("≤ {:g} x " + reference, self.ratio),
             ("≤ {:g} ms", self.p50_ms),
             ("p95 < {:g} ms", self.p95_ms),
+            ("never > {:g} ms", self.max_ms),
             ("spec p95 < {:g} ms", self.spec_p95_ms),
             ("≥ {:g} x one commit each", self.speedup),
             ("< {:g} bytes", self.size_bytes),
@@ -38,6 +40,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     runs: int
     p50_ms: float
     p95_ms: float
+    p99_ms: float
+    max_ms: float
     reference: str
     reference_p50_ms: float
     reference_p95_ms: float
@@ -61,6 +65,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
             (promise.ratio, self.ratio_p50 <= (promise.ratio or 0)),
             (promise.p50_ms, self.p50_ms <= (promise.p50_ms or 0)),
             (promise.p95_ms, self.p95_ms < (promise.p95_ms or 0)),
+            (promise.max_ms, self.max_ms <= (promise.max_ms or 0)),
             (promise.spec_p95_ms, self.within_spec),
             (promise.speedup, (self.speedup or 0) >= (promise.speedup or 0)),
             (promise.size_bytes, (self.size_bytes or 0) < (promise.size_bytes or 0)),
@@ -86,6 +91,8 @@ def row(
         runs=len(samples.times_ms),
         p50_ms=samples.p50,
         p95_ms=samples.p95,
+        p99_ms=samples.percentile(99),
+        max_ms=samples.percentile(100),
         reference=reference,
         reference_p50_ms=beside.p50,
         reference_p95_ms=beside.p95,

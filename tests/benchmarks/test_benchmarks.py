@@ -31,6 +31,8 @@ PATHS = (
     "checkpoint.list, 10 of",
     "backup file, 4 sorties",
     "fleetctl status",
+    "event.append while 485 of 500 checkpoints are pruned",
+    "mission.get while 485 of 500 checkpoints are pruned",
 )
 
 
