@@ -86,17 +86,20 @@ def _prune(path: Path) -> None:
 
 
 def _fill(directory: Path, like: Checkpoint, missions: int) -> None:
-    """Make a store of checkpoints like one that was taken, oldest first, with their files.
+    """Make a store of copies of a checkpoint, oldest first, each with a row and a file.
 
-    They are too young for the daemon to prune them of its own accord.
+    They are too young for the daemon to prune them of its own accord. Their checksums are those of
+    the original, which nobody compares here.
     """
+    root = directory / "flightline" / "checkpoints"
+    for number in range(missions):
+        (root / _mission_id(number)).mkdir(mode=0o700, parents=True)
     connection = open_database(directory / "squawk.db", None)
     try:
         connection.execute("PRAGMA synchronous=OFF")
         with connection:
             _fill_missions(connection, missions)
-            for batch in range(EACH):
-                _fill_checkpoints(connection, directory / "flightline", like, missions, batch)
+            _fill_checkpoints(connection, like, missions)
             connection.execute(
                 "INSERT INTO events (seq, type, stream, timestamp, activity, data_json)"
                 " VALUES (?, 'file_read', 'fleet', ?, 0, '{}')",
@@ -104,6 +107,13 @@ def _fill(directory: Path, like: Checkpoint, missions: int) -> None:
             )
     finally:
         connection.close()
+    for number in range(missions):
+        _fill_directory(root / _mission_id(number), like, number, missions)
+
+
+def _checkpoint_id(seq: int) -> str:
+    """Return ids that are in no order, as real ones are."""
+    return f"chk-{seq * 2_654_435_761 % 2**32:08x}"
 
 
 def _now(back_ms: int = 0) -> str:
@@ -121,31 +131,24 @@ def _fill_missions(connection: apsw.Connection, missions: int) -> None:
     )
 
 
-def _fill_checkpoints(
-    connection: apsw.Connection, root: Path, like: Checkpoint, missions: int, batch: int
-) -> None:
-    """Give every mission one more checkpoint."""
-    rows = []
-    for number in range(missions):
-        seq = batch * missions + number + 1
-        checkpoint = msgspec.structs.replace(
-            like,
-            id=f"chk-{seq * 2_654_435_761 % 2**32:08x}",
-            mission_id=_mission_id(number),
-            seq=seq,
-            timestamp=_now(DAY_MS),
-        )
-        more = {"state_digest": "", "backed_up_at": _now()}
-        rows.append(to_columns(checkpoint) | more)
-        _write(root / "checkpoints" / checkpoint.mission_id, checkpoint, last=batch == EACH - 1)
-    names = ", ".join(rows[0])
-    values = ", ".join(f":{name}" for name in rows[0])
-    connection.executemany(f"INSERT INTO checkpoints ({names}) VALUES ({values})", rows)
+def _fill_checkpoints(connection: apsw.Connection, like: Checkpoint, missions: int) -> None:
+    columns = to_columns(like) | {"state_digest": "", "backed_up_at": _now()}
+    columns["timestamp"] = _now(DAY_MS)
+    names, values = ", ".join(columns), ", ".join(f":{name}" for name in columns)
+    connection.executemany(
+        f"INSERT INTO checkpoints ({names}) VALUES ({values})",
+        (
+            columns
+            | {"id": _checkpoint_id(seq), "mission_id": _mission_id(seq % missions), "seq": seq}
+            for seq in range(missions * EACH)
+        ),
+    )
 
 
-def _write(directory: Path, checkpoint: Checkpoint, *, last: bool) -> None:
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    name = f"{checkpoint.id}.json"
-    (directory / name).write_bytes(to_file(checkpoint))
-    if last:
-        (directory / "latest.json").symlink_to(name)
+def _fill_directory(directory: Path, like: Checkpoint, number: int, missions: int) -> None:
+    """Give a mission its files: one, under the names of all."""
+    names = [f"{_checkpoint_id(seq)}.json" for seq in range(number, missions * EACH, missions)]
+    (directory / names[0]).write_bytes(to_file(like))
+    for name in names[1:]:
+        (directory / name).hardlink_to(directory / names[0])
+    (directory / "latest.json").symlink_to(names[-1])

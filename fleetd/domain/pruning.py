@@ -25,8 +25,8 @@ from .tx import Row, Tx
 from .upkeep import Done
 
 DAY_MS = 86_400_000
-# How much one piece of work looks at: a few milliseconds' worth.
-ROWS_AT_ONCE = 100
+# How much one piece of work looks at, and then marks: a few milliseconds' worth.
+ROWS_AT_ONCE = 50
 MISSIONS_AT_ONCE = 20
 _LOOKED_AT = "id, mission_id, timestamp, trigger, seq, undo, consumed_at, size_bytes"
 

@@ -16,9 +16,8 @@ from ..wire.errors import FleetError, Unavailable
 from ..wire.requests.checkpoint import CheckpointPrune, Pruned, PrunedCheckpoint
 
 log = logging.getLogger("fleetd")
-BATCH = 100
-# A large row takes longer to free than a small one.
-BATCH_BYTES = 4_000_000
+# Large checkpoints take longer to free than small ones: then a transaction marks fewer.
+PORTION_BYTES = 4_000_000
 FILES_WAIT_S = 1.0
 
 
@@ -114,7 +113,7 @@ def _portions(candidates: list[PrunedCheckpoint]) -> Iterator[list[PrunedCheckpo
     portion: list[PrunedCheckpoint] = []
     size = 0
     for each in candidates:
-        if portion and (len(portion) == BATCH or size + each.size_bytes > BATCH_BYTES):
+        if portion and size + each.size_bytes > PORTION_BYTES:
             yield portion
             portion, size = [], 0
         portion.append(each)
