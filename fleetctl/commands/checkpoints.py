@@ -22,6 +22,8 @@ from ..options import Subparsers, command, group, limit_option, mission_option, 
 from ..prompts import Cancelled, confirm
 from ..target import mission_id
 
+# Pruning everything of years may take a while; nobody else waits for it.
+PRUNE_S = 3_600.0
 LIST_COLUMNS = "{:<15} {:<25} {:<10} {:<8} {}"
 
 
@@ -123,14 +125,14 @@ def run_prune(args: Namespace) -> int:
     """Show what would go, ask, and delete it."""
     with connect() as client:
         if args.dry_run or not args.yes:
-            found = client.call(_prune_request(args, dry_run=True))
+            found = client.call(_prune_request(args, dry_run=True), reply_s=PRUNE_S)
             if args.dry_run or not found.details:
                 return _show_pruned(args, found)
             stream = sys.stderr if args.json else sys.stdout
             print("\n".join(_found_lines(found)), end="\n\n", file=stream)
             if not confirm("Proceed?"):
                 raise Cancelled("Prune cancelled.")
-        pruned = client.call(_prune_request(args, dry_run=False))
+        pruned = client.call(_prune_request(args, dry_run=False), reply_s=PRUNE_S)
     if args.json:
         render.print_json(pruned)
         return 0
@@ -163,8 +165,10 @@ def _found_lines(found: Pruned) -> list[str]:
         f"Found {len(found.details)} checkpoints to prune:",
         *(
             f"  {each.id}  {each.mission_id}  {each.timestamp}  {each.trigger}"
+            f"  {render.size(each.size_bytes)}"
             for each in found.details
         ),
+        f"Total: {found.deleted} checkpoints, {render.size(found.freed_bytes)}",
     ]
 
 

@@ -49,8 +49,7 @@ def make_room(tx: Tx, ctx: Context, mission_id: str, spare: str | None = None) -
     """Keep a mission's checkpoints under their number: old error checkpoints go first.
 
     The newest three and the newest milestone never go (source: behaviour, Checkpoints), nor does
-    the one that a recovery would take, however many undo checkpoints are newer, nor ``spare``, the
-    one that a recovery is at work with.
+    ``spare``, the one that a recovery is at work with.
     """
     excess = (
         tx.value(
@@ -62,8 +61,7 @@ def make_room(tx: Tx, ctx: Context, mission_id: str, spare: str | None = None) -
     if excess <= 0:
         return
     rows = tx.all(
-        "SELECT id, trigger, undo FROM checkpoints"
-        f" WHERE mission_id = :id AND {LIVE} ORDER BY seq DESC",
+        f"SELECT id, trigger FROM checkpoints WHERE mission_id = :id AND {LIVE} ORDER BY seq DESC",
         id=mission_id,
     )
     # A limit that was lowered is reached step by step: a checkpoint must not wait for it.
@@ -75,9 +73,8 @@ def make_room(tx: Tx, ctx: Context, mission_id: str, spare: str | None = None) -
 def _superfluous(rows: list[Row], spare: str | None) -> list[str]:
     """Return what may go of a mission's checkpoints, in the order in which it should."""
     milestone = next((row["id"] for row in rows if row["trigger"] == "progress"), None)
-    latest = next((row["id"] for row in rows if not row["undo"]), None)
     oldest_first = [
-        row for row in reversed(rows[NEVER_DROPPED:]) if row["id"] not in (milestone, latest, spare)
+        row for row in reversed(rows[NEVER_DROPPED:]) if row["id"] not in (milestone, spare)
     ]
     # Sorting keeps the order among equals.
     oldest_first.sort(key=lambda row: row["trigger"] != "error")

@@ -134,8 +134,10 @@ def test_CLI_013_prune_dry_run_deletes_nothing(done, five, mission):
     lines = result.out.splitlines()
     assert lines[0] == "Found 3 checkpoints to prune:"
     assert sorted(line.split()[0] for line in lines[1:4]) == sorted(five[:3])
-    assert all(line.split()[1::2] == [mission, "manual"] for line in lines[1:4])
-    assert lines[4:] == ["", "[DRY RUN] No checkpoints were deleted."]
+    assert all(line.split()[1:4:2] == [mission, "manual"] for line in lines[1:4])
+    assert all(re.search(r"  manual  \d+(\.\d)? k?B$", line) for line in lines[1:4])
+    assert re.fullmatch(r"Total: 3 checkpoints, \d\.\d kB", lines[4])
+    assert lines[5:] == ["", "[DRY RUN] No checkpoints were deleted."]
     assert len(done("checkpoints", "list", "--json").json) == 5
 
 

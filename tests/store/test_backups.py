@@ -377,7 +377,7 @@ def test_a_directory_in_the_place_does_not_stop_a_removal(backups: Backups) -> N
     backups.write(MISSION, FIRST, b"one", FIRST)
     backups.path_of(MISSION, FIRST).unlink()
     put_directory(backups.path_of(MISSION, FIRST))
-    backups.remove(MISSION, FIRST, None)
+    backups.remove(MISSION, [FIRST], None)
     (aside,) = (backups.root / MISSION).iterdir()
     assert (aside / "notes.txt").read_text() == "a person's"
 

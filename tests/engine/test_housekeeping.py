@@ -1,0 +1,245 @@
+"""What goes by itself when nobody needs it any more: old events, old idempotency keys."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from fleetd.config import Retention
+from fleetd.domain import retention, upkeep
+from fleetd.domain.retention import OldEventsDrop, OldEventsFind
+from fleetd.housekeeping import DAY_S, keep_house
+from fleetd.wire.errors import Storage
+from fleetd.wire.events import CheckpointsPruned
+from fleetd.wire.model import Mission
+from fleetd.wire.requests.agent import AgentRegister
+from fleetd.wire.requests.checkpoint import CheckpointDelete
+from fleetd.wire.requests.event import CursorAdvance, EventAppend
+from fleetd.wire.requests.mission import MissionCancel, MissionDelete
+from tests.fleet import DAY, HOUR, MINUTE, Fleet, opened
+
+PIECE = 5
+
+
+@pytest.fixture(autouse=True)
+def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make pieces small, so that a few events are many of them."""
+    monkeypatch.setattr(retention, "AT_ONCE", PIECE)
+    monkeypatch.setattr(upkeep, "KEYS_AT_ONCE", PIECE)
+
+
+async def clean_up(fleet: Fleet) -> None:
+    """Let the daily work be done once."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(keep_house, fleet.engine)
+        await fleet.settle()
+        nursery.cancel_scope.cancel()
+
+
+async def happen(fleet: Fleet, number: int, **where: Any) -> list[int]:
+    """Append events; return their positions."""
+    return [(await fleet.do(EventAppend("file_read", **where))).seq for _ in range(number)]
+
+
+async def seqs(fleet: Fleet) -> list[int]:
+    return [event.seq for event in await fleet.events()]
+
+
+async def finished(fleet: Fleet) -> Mission:
+    """Return a mission that is over and has no checkpoint left."""
+    mission = await fleet.mission(0)
+    await fleet.do(MissionCancel(mission.id, "enough"))
+    assert await fleet.checkpoint_ids(mission) == []
+    return mission
+
+
+async def test_events_that_nobody_needs_go_after_30_days_and_the_newest_stays(
+    fleet: Fleet, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "fleetd")
+    await finished(fleet)
+    old = await happen(fleet, 12)
+    before = await seqs(fleet)
+    fleet.clock.pass_by(30 * DAY)
+    await clean_up(fleet)
+    assert await seqs(fleet) == before
+    fleet.clock.pass_by(1)
+    await clean_up(fleet)
+    assert await seqs(fleet) == old[-1:]
+    assert f"Removed {len(before) - 1} events older than 30 days" in caplog.text
+    # The end of the log never goes back, and no position is given twice.
+    assert await happen(fleet, 1) == [old[-1] + 1]
+
+
+async def test_an_empty_log_has_nothing_to_lose(
+    fleet: Fleet, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "fleetd")
+    await clean_up(fleet)
+    assert await seqs(fleet) == []
+    assert "Removed" not in caplog.text
+
+
+async def test_the_age_is_a_setting(tmp_path: Path) -> None:
+    async with opened(tmp_path, retention=Retention(event_days=2)) as fleet:
+        await happen(fleet, 3)
+        fleet.clock.pass_by(2 * DAY + 1)
+        (last,) = await happen(fleet, 1)
+        await clean_up(fleet)
+        assert await seqs(fleet) == [last]
+
+
+async def test_events_of_unfinished_missions_stay(fleet: Fleet) -> None:
+    pending, working = await fleet.mission(1, start=False), await fleet.mission(1)
+    over = await finished(fleet)
+    kept = [event.seq for each in (pending, working) for event in await fleet.events(each)]
+    await happen(fleet, 6, mission_id=over.id)
+    fleet.clock.pass_by(31 * DAY)
+    (last,) = await happen(fleet, 1)
+    await clean_up(fleet)
+    assert await seqs(fleet) == [*sorted(kept), last]
+
+
+async def test_events_of_a_mission_with_a_checkpoint_stay_until_that_is_gone(
+    fleet: Fleet,
+) -> None:
+    mission = await fleet.mission(0)
+    checkpoint = await fleet.checkpoint(mission)
+    await fleet.do(MissionCancel(mission.id, "enough"))
+    kept = await seqs(fleet)
+    fleet.clock.pass_by(30 * DAY - HOUR)
+    await fleet.do(CheckpointDelete(checkpoint.id))
+    fleet.clock.pass_by(2 * HOUR)
+    await clean_up(fleet)
+    assert not {*kept} & {*await seqs(fleet)}
+
+
+async def test_events_stay_as_long_as_the_final_checkpoint_does(tmp_path: Path) -> None:
+    async with opened(tmp_path, retention=Retention(event_days=1, completed_days=5)) as fleet:
+        mission = await fleet.mission(0)
+        await fleet.checkpoint(mission)
+        await fleet.do(MissionCancel(mission.id, "enough"))
+        kept = await seqs(fleet)
+        fleet.clock.pass_by(4 * DAY)
+        await clean_up(fleet)
+        assert await seqs(fleet) == kept
+        fleet.clock.pass_by(2 * DAY)
+        await clean_up(fleet)
+        assert [event.type for event in await fleet.events()] == [CheckpointsPruned.type]
+
+
+async def test_what_a_cursor_has_not_come_to_stays(fleet: Fleet) -> None:
+    over = await finished(fleet)
+    mine = await happen(fleet, 6, mission_id=over.id)
+    await fleet.do(AgentRegister("spec-1", "specialist"))
+    theirs = await happen(fleet, 6, agent_id="spec-1")
+    await fleet.do(CursorAdvance("reader", f"mission:{over.id}", mine[3]))
+    await fleet.do(CursorAdvance("slow", f"mission:{over.id}", mine[2]))
+    await fleet.do(CursorAdvance("slow", "agent:spec-1", theirs[4]))
+    fleet.clock.pass_by(31 * DAY)
+    (last,) = await happen(fleet, 1)
+    await clean_up(fleet)
+    assert await seqs(fleet) == [*mine[3:], theirs[5], last]
+    await fleet.do(CursorAdvance("slow", f"mission:{over.id}", last))
+    await clean_up(fleet)
+    assert await seqs(fleet) == [*mine[4:], theirs[5], last]
+
+
+async def test_a_mission_that_was_deleted_needs_no_events(fleet: Fleet) -> None:
+    over = await finished(fleet)
+    await fleet.do(MissionDelete(over.id))
+    fleet.sql("UPDATE events SET mission_id = :id", id=over.id)
+    fleet.clock.pass_by(31 * DAY)
+    (last,) = await happen(fleet, 1)
+    await clean_up(fleet)
+    assert await seqs(fleet) == [last]
+
+
+async def test_what_comes_after_a_young_event_is_young_whatever_its_clock_said(
+    fleet: Fleet,
+) -> None:
+    old = await happen(fleet, 2)
+    fleet.clock.pass_by(40 * DAY)
+    young = await happen(fleet, 1)
+    fleet.clock.step(-40 * DAY)
+    stepped = await happen(fleet, 7)
+    fleet.clock.step(40 * DAY)
+    await happen(fleet, 1)
+    await clean_up(fleet)
+    left = await seqs(fleet)
+    assert left[:8] == [*young, *stepped]
+    assert not {*old} & {*left}
+
+
+async def test_an_event_of_a_clock_that_was_ahead_stays_and_hides_no_other(
+    fleet: Fleet,
+) -> None:
+    before = await happen(fleet, 2)
+    fleet.clock.step(365 * DAY)
+    ahead = await happen(fleet, PIECE + 2)
+    fleet.clock.step(-365 * DAY)
+    after = await happen(fleet, 2)
+    fleet.clock.pass_by(31 * DAY)
+    (last,) = await happen(fleet, 1)
+    await clean_up(fleet)
+    assert await seqs(fleet) == [*ahead, last]
+    assert not {*before, *after} & {*await seqs(fleet)}
+
+
+async def test_an_event_that_is_needed_again_meanwhile_stays(fleet: Fleet) -> None:
+    over = await finished(fleet)
+    events = await happen(fleet, 2, mission_id=over.id)
+    await fleet.do(CursorAdvance("reader", f"mission:{over.id}", events[-1]))
+    fleet.clock.pass_by(31 * DAY)
+    await happen(fleet, 1)
+    execute = fleet.engine.execute
+    found = await execute(OldEventsFind(0))
+    assert found.unneeded == found.until == PIECE
+    fleet.sql("UPDATE cursors SET position = :seq", seq=events[0])
+    dropped = await execute(OldEventsDrop(0, found.until))
+    assert dropped.dropped == PIECE - 1
+    assert events[1] in await seqs(fleet)
+
+
+async def test_a_disk_that_is_full_leaves_the_log_as_it_is_until_the_next_day(
+    fleet: Fleet,
+    nursery: trio.Nursery,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    caplog.set_level(logging.INFO, "fleetd")
+    await happen(fleet, 3 * PIECE)
+    fleet.clock.pass_by(31 * DAY)
+    (last,) = await happen(fleet, 1)
+    execute, drops = fleet.engine.execute, 0
+
+    async def full(request: Any, *more: Any) -> Any:
+        nonlocal drops
+        drops += isinstance(request, OldEventsDrop)
+        if drops == 2:
+            raise Storage("The disk is full; nothing was stored.")
+        return await execute(request, *more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fleet.engine, "execute", full)
+        nursery.start_soon(keep_house, fleet.engine)
+        await fleet.settle()
+    assert await seqs(fleet) == list(range(PIECE + 1, last + 1))
+    assert f"Removed {PIECE} events" in caplog.text
+    assert "Cleaning up events has to wait for a day: The disk is full" in caplog.text
+    await trio.sleep(DAY_S + 1)
+    assert await seqs(fleet) == [last]
+
+
+async def test_keys_of_requests_that_nobody_repeats_go(fleet: Fleet) -> None:
+    for number in range(2 * PIECE + 1):
+        await fleet.do(EventAppend("file_read", idempotency_key=f"k{number}"))
+    fleet.clock.pass_by(DAY - MINUTE)
+    await fleet.do(EventAppend("file_read", idempotency_key="recent"))
+    fleet.clock.pass_by(2 * MINUTE)
+    await clean_up(fleet)
+    assert fleet.sql("SELECT key FROM idempotency_keys") == [{"key": "recent"}]
