@@ -8,10 +8,10 @@ import msgspec
 import pytest
 import trio
 
-from fleetd.domain.copies import Purge
 from fleetd.domain.forget_scope import Target
 from fleetd.domain.forgetting import ForgetStep
 from fleetd.domain.healing import Heal
+from fleetd.domain.removal import Purge
 from fleetd.wire.errors import InvalidParams, InvalidState, NotFound, Storage
 from fleetd.wire.requests.agent import AgentGet, AgentHeartbeat, AgentNote, AgentRegister
 from fleetd.wire.requests.checkpoint import CheckpointCreate, ErrorReport
@@ -417,4 +417,4 @@ async def test_a_pending_mission_can_be_forgotten_too(fleet: Fleet) -> None:
     assert (await fleet.do(SystemForget(mission.id))).missions == 1
     with pytest.raises(NotFound):
         await fleet.do(MissionStart(mission.id))
-    assert (await fleet.engine.execute(Purge("chk-1a2b3c4d"))).done is False
+    assert (await fleet.engine.execute(Purge(["chk-1a2b3c4d"]))).purged == 0
