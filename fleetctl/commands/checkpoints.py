@@ -3,6 +3,7 @@
 import sys
 from argparse import Namespace
 
+from fleetd.wire.errors import InvalidState
 from fleetd.wire.model import CheckpointSummary
 from fleetd.wire.requests.checkpoint import (
     CheckpointDelete,
@@ -16,9 +17,18 @@ from fleetd.wire.requests.checkpoint import (
 
 from .. import render
 from ..checkpoint_page import show_checkpoint
-from ..client import connect
+from ..client import Client, connect
 from ..findings import show
-from ..options import Subparsers, command, group, limit_option, mission_option, whole, yes_option
+from ..options import (
+    HERE,
+    Subparsers,
+    command,
+    group,
+    limit_option,
+    mission_option,
+    whole,
+    yes_option,
+)
 from ..prompts import Cancelled, confirm
 from ..target import mission_id
 
@@ -44,10 +54,14 @@ def register(subparsers: Subparsers) -> None:
         actions,
         "verify",
         run_verify,
-        "Check rows and files against their digests; exit status 1 when something is wrong.",
+        "Check rows and files against their digests; exit status 1 when something wrong is left.",
+        "  fleetctl checkpoints verify --all\n"
+        "  fleetctl checkpoints verify --mission msn-1a2b3c4d --repair",
     )
-    verifying.add_argument("checkpoint_id", metavar="ID", nargs="?")
-    mission_option(verifying, "all missions")
+    which = verifying.add_mutually_exclusive_group()
+    which.add_argument("checkpoint_id", metavar="ID", nargs="?", help="one checkpoint only")
+    which.add_argument("--mission", metavar="ID", help=f"the mission (default: {HERE})")
+    which.add_argument("--all", action="store_true", help="every mission")
     verifying.add_argument("--repair", action="store_true", help="heal one copy from the other")
 
 
@@ -187,9 +201,22 @@ def run_delete(args: Namespace) -> int:
 
 def run_verify(args: Namespace) -> int:
     """Check checkpoints and say what is wrong."""
-    request = CheckpointVerify(
-        mission_id=args.mission, checkpoint_id=args.checkpoint_id, repair=args.repair
-    )
     with connect() as client:
+        mission = None
+        if args.checkpoint_id is None and not args.all:
+            mission = _mission_to_verify(client, args.mission)
+        request = CheckpointVerify(
+            mission_id=mission, checkpoint_id=args.checkpoint_id, repair=args.repair
+        )
         findings = client.call(request)
     return show(args, findings)
+
+
+def _mission_to_verify(client: Client, given: str | None) -> str:
+    try:
+        return mission_id(client, given)
+    except InvalidState as none:
+        raise InvalidState(
+            "No active mission found. Use --mission <id>, or --all for every mission.",
+            hint="fleetctl mission list shows the missions.",
+        ) from none

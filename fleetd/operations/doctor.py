@@ -11,7 +11,7 @@ from ..wire.errors import Corrupt
 from ..wire.model import Finding
 from ..wire.requests.checkpoint import CheckpointVerify
 from ..wire.requests.system import Findings, SystemDoctor
-from .verification import verify
+from .verification import checked
 
 LOW_BYTES = 100_000_000
 SHOWN = 50
@@ -20,28 +20,29 @@ SHOWN = 50
 @operation
 async def doctor(engine: Engine, request: SystemDoctor, caller: Caller) -> Findings:
     """Look for damage and loose permissions; with ``fix`` mend what can be mended."""
-    return await engine.remembered(request, lambda: _examine(engine, request.fix, caller))
+    return await engine.remembered(request, lambda: _examine(engine, request.fix))
 
 
-async def _examine(engine: Engine, fix: bool, caller: Caller) -> Findings:
+async def _examine(engine: Engine, fix: bool) -> Findings:
     damage = await engine.store.check()
     findings = [Finding(check="database", ok=not damage, detail="; ".join(damage) or "intact")]
     if not damage:
         version = await engine.store.read(lambda tx: tx.value("PRAGMA user_version"))
         findings.append(Finding(check="schema", ok=True, detail=f"version {version}"))
     findings += await engine.outbox.in_thread(lambda: _around(engine, fix=fix))
-    findings += await _copies(engine, fix, caller)
+    findings += await _copies(engine, fix)
     return Findings(ok=all(f.ok or f.fixed for f in findings), findings=findings)
 
 
-async def _copies(engine: Engine, fix: bool, caller: Caller) -> list[Finding]:
+async def _copies(engine: Engine, fix: bool) -> list[Finding]:
     """Compare the two copies of every checkpoint; what is in order takes one line."""
+    intact, broken = 0, list[Finding]()
     try:
-        copies = await verify(engine, CheckpointVerify(repair=fix), caller)
+        async for _, found in checked(engine, CheckpointVerify(repair=fix)):
+            intact += sum(each.ok and each.check == "checkpoint" for each in found)
+            broken += [each for each in found if not each.ok]
     except Corrupt as error:  # the database itself is in the way
         return [Finding(check="checkpoints", ok=False, detail=error.message)]
-    broken = [finding for finding in copies.findings if not finding.ok]
-    intact = len(copies.findings) - len(broken)
     return [
         Finding(check="checkpoints", ok=True, detail=f"{intact} intact in both stores"),
         *broken,

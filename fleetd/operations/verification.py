@@ -1,19 +1,31 @@
-"""Comparing the two copies of checkpoints with their digests, and healing one from the other."""
+"""Comparing the two copies of checkpoints with their digests, and healing one from the other.
+
+A mission at a time, a checkpoint at a time: whoever else asks for something is served meanwhile.
+"""
+
+import logging
+from collections.abc import AsyncIterator
 
 import msgspec
 
+from ..domain.comparing import CheckpointedMissions, NamesGet, NewestFiled, RowNames
+from ..domain.content import is_migrated
 from ..domain.context import Caller
-from ..domain.copies import CheckpointRows
 from ..domain.healing import Heal
 from ..domain.tx import WriteBackup
 from ..engine import Engine, operation
-from ..store.backups import BackupFile
+from ..reconciling import mend_latest, rewrite, take_in
+from ..store.backups import LATEST, BackupFile, Listing
 from ..wire.errors import FleetError, InvalidState
 from ..wire.model import Checkpoint, Finding
 from ..wire.requests.checkpoint import CheckpointGet, CheckpointVerify
 from ..wire.requests.mission import MissionGet
 from ..wire.requests.system import Findings
 from .reading import read_file
+
+log = logging.getLogger("fleetd")
+# So many intact checkpoints are listed one by one; of further missions only their number is told.
+LISTED = 1_000
 
 
 class Copies(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,29 +44,109 @@ async def verify(engine: Engine, request: CheckpointVerify, caller: Caller) -> F
 
 
 async def _verify(engine: Engine, request: CheckpointVerify) -> Findings:
-    targets = await _targets(engine, request)
-    findings = [
-        await _check(engine, checkpoint_id, mission_id, repair=request.repair)
-        for checkpoint_id, mission_id in targets.items()
-    ]
+    findings: list[Finding] = []
+    async for mission_id, found in checked(engine, request):
+        findings += found if len(findings) < LISTED else _shortened(mission_id, found)
     return Findings(ok=all(f.ok or f.fixed for f in findings), findings=findings)
 
 
-async def _targets(engine: Engine, request: CheckpointVerify) -> dict[str, str | None]:
-    """Return what to check, id by id, with the mission of those that have a file."""
-    mission_id = None
-    if request.mission_id:
-        mission_id = (await engine.execute(MissionGet(request.mission_id))).id
-    rows = await engine.execute(CheckpointRows(mission_id))
-    files = await engine.outbox.in_thread(lambda: list(engine.backups.files()))
-    found: dict[str, str | None] = dict.fromkeys(rows.ids)
-    found |= {f.checkpoint_id: f.mission_id for f in files if mission_id in (None, f.mission_id)}
-    if request.checkpoint_id is None:
-        return found
-    if request.checkpoint_id in found:
-        return {request.checkpoint_id: found[request.checkpoint_id]}
-    known = await engine.execute(CheckpointGet(request.checkpoint_id))
-    return {known.id: found.get(known.id)}
+async def checked(
+    engine: Engine, request: CheckpointVerify
+) -> AsyncIterator[tuple[str, list[Finding]]]:
+    """Yield the findings of one mission after the other, repaired if the request says so."""
+    if request.checkpoint_id is not None:
+        found = await _check_one(engine, request.checkpoint_id, repair=request.repair)
+        yield request.checkpoint_id, [found]
+        return
+    for mission_id in await _missions(engine, request.mission_id):
+        yield mission_id, await _check_mission(engine, mission_id, repair=request.repair)
+
+
+async def _check_one(engine: Engine, checkpoint_id: str, *, repair: bool) -> Finding:
+    file = await engine.outbox.in_thread(lambda: engine.backups.find(checkpoint_id))
+    if (
+        file is None
+    ):  # the beginning of an id, or no file: the row says which, or that there is none
+        known = await engine.execute(CheckpointGet(checkpoint_id))
+        checkpoint_id = known.id
+        file = await engine.outbox.in_thread(lambda: engine.backups.find(checkpoint_id))
+    return await _check(engine, checkpoint_id, file.mission_id if file else None, repair=repair)
+
+
+async def _missions(engine: Engine, given: str | None) -> list[str]:
+    """Return the missions to check: one, or all that have rows or files."""
+    if given is not None:
+        return [(await engine.execute(MissionGet(given))).id]
+    try:
+        known = await engine.outbox.in_thread(engine.backups.missions)
+    except OSError as error:  # told with every mission that has rows
+        log.warning("The checkpoint files cannot be read: %s", error)
+        known = []
+    return sorted({*known, *(await engine.execute(CheckpointedMissions())).ids})
+
+
+async def _look(engine: Engine, mission_id: str) -> tuple[Listing, RowNames]:
+    """Return the names on disk and in the database, in this order: rows come before files."""
+    listing = await engine.outbox.in_thread(lambda: engine.backups.list(mission_id))
+    (rows,) = (await engine.execute(NamesGet([mission_id]))).missions
+    return listing, rows
+
+
+async def _check_mission(engine: Engine, mission_id: str, *, repair: bool) -> list[Finding]:
+    directory = engine.backups.root / mission_id
+    try:
+        listing, rows = await _look(engine, mission_id)
+    except OSError as error:
+        detail = f"its checkpoint files cannot be read: {error}"
+        return [Finding(check="files", ok=False, subject=str(directory), detail=detail)]
+    named = listing.files | listing.blocked
+    checked = sorted(rows.live | (named - rows.rows))
+    if not checked:
+        return []
+    findings = []
+    for checkpoint_id in checked:
+        holder = mission_id if checkpoint_id in named else None
+        findings.append(await _check(engine, checkpoint_id, holder, repair=repair))
+    known = {finding.subject for finding in findings if not finding.ok}
+    findings += await _check_latest(engine, mission_id, known, repair=repair)
+    return findings + [
+        Finding(
+            check="name",
+            ok=True,
+            subject=str(directory / name),
+            detail="is not a name of fleetd's and is left alone",
+        )
+        for name in listing.foreign
+    ]
+
+
+async def _check_latest(
+    engine: Engine, mission_id: str, known: set[str | None], *, repair: bool
+) -> list[Finding]:
+    """Look at ``latest.json`` after the checkpoints: repairing them may have mended it.
+
+    That it names a checkpoint which is known to be bad is no finding of its own.
+    """
+    path = str(engine.backups.root / mission_id / LATEST)
+    async with engine.outbox.at_work:
+        listing, rows = await _look(engine, mission_id)
+        wanted = (await engine.execute(NewestFiled(mission_id, listing.files))).checkpoint_id
+        trouble = listing.latest_trouble(wanted)
+        named = (listing.latest or "").removesuffix(".json")
+        if not trouble or (named in known and not repair):
+            return []
+        done = await mend_latest(engine, mission_id, listing, rows.newest) if repair else ""
+    return [
+        Finding(check="latest", ok=False, subject=path, detail=done or trouble, fixed=bool(done))
+    ]
+
+
+def _shortened(mission_id: str, found: list[Finding]) -> list[Finding]:
+    """Return a mission's findings with one line for all that is intact."""
+    intact = sum(finding.ok for finding in found)
+    detail = f"{intact} checkpoints and names in order"
+    line = Finding(check="checkpoints", ok=True, subject=mission_id, detail=detail)
+    return [*([line] if intact else []), *(finding for finding in found if not finding.ok)]
 
 
 async def _check(
@@ -67,7 +159,7 @@ async def _check(
             check="checkpoint", ok=True, subject=checkpoint_id, detail="both copies are intact"
         )
     detail = "; ".join(troubles)
-    fixed = repair and await _mend(engine, checkpoint_id, copies)
+    fixed = repair and await _mend(engine, checkpoint_id, mission_id, copies)
     return Finding(check="checkpoint", ok=False, subject=checkpoint_id, detail=detail, fixed=fixed)
 
 
@@ -86,19 +178,25 @@ async def _copies(engine: Engine, checkpoint_id: str, mission_id: str | None) ->
             file_trouble = "the file is not the one that the database row describes"
     except (FleetError, OSError) as error:
         file_trouble = str(error)
+    for copy in filter(None, (row, file)):
+        if is_migrated(copy):
+            row_trouble = row_trouble or copy.warnings[-1]
     return Copies(row=row, row_trouble=row_trouble, file=file, file_trouble=file_trouble)
 
 
-async def _mend(engine: Engine, checkpoint_id: str, copies: Copies) -> bool:
+async def _mend(engine: Engine, checkpoint_id: str, mission_id: str | None, copies: Copies) -> bool:
     if copies.row is not None:
+        if is_migrated(copies.row):
+            await rewrite(engine, copies.row)
         engine.outbox.post(WriteBackup(checkpoint_id))
         await engine.outbox.attempted(checkpoint_id)
         again = await _copies(engine, checkpoint_id, copies.row.mission_id)
-        return not again.file_trouble
-    if copies.file is None:
+        return not again.row_trouble and not again.file_trouble
+    if copies.file is None or mission_id is None:
         return False
     try:
-        await engine.execute(Heal(copies.file))
-    except InvalidState:  # it was deleted; the file is on the way out
+        if checkpoint_id not in (await take_in(engine, mission_id)).ids:
+            await engine.execute(Heal(copies.file))
+    except InvalidState:  # it was deleted, or forgotten; the file is on the way out
         return False
     return True

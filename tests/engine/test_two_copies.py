@@ -164,6 +164,12 @@ async def test_verify_tells_what_is_bad_and_repair_mends_what_one_good_copy_can(
     file(fleet, taken)
     row(fleet, taken)
     if (row, file) == (lose_row, lose_file):
+        (gone,) = [f for f in (await fleet.do(CheckpointVerify())).findings if not f.ok]
+        assert (gone.check, gone.detail) == (
+            "latest",
+            f"points at {taken.id}.json, which is not there",
+        )
+        assert (await fleet.do(CheckpointVerify(repair=True))).ok
         assert (await fleet.do(CheckpointVerify())).ok
         return
     intact = row is file is leave

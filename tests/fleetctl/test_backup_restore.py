@@ -161,7 +161,7 @@ def test_there_and_back_under_load(daemon: Daemon, home: Path, stopped: Callable
         "valid"
     ]
     _check_files(home, said, mission, old, newer)
-    assert ok("checkpoints", "verify").status == 0
+    assert ok("checkpoints", "verify", "--all").status == 0
     assert titles(daemon) == restored
 
 
@@ -200,7 +200,7 @@ def test_what_a_restore_replaced_can_be_restored_also_after_a_crash(
     daemon.start()
     assert titles(daemon) == {"first", "second"}
     assert call(daemon, "checkpoint.list", mission_id=mission)["checkpoints"] == rows
-    ok("checkpoints", "verify")
+    ok("checkpoints", "verify", "--all")
     assert {
         k: v
         for k, v in snapshot(home / "flightline").items()
@@ -226,7 +226,7 @@ def test_a_restore_into_an_empty_place_writes_the_files_again(
     assert os.listdir(home / "new" / "data") == ["squawk.db"]
     daemon.start()
     assert titles(daemon) == {"moved"}
-    ok("checkpoints", "verify")
+    ok("checkpoints", "verify", "--all")
     new = home / "new" / "flightline" / "checkpoints" / mission
     assert (new / f"{taken}.json").read_bytes() == content
     assert os.readlink(new / "latest.json") == f"{taken}.json"
@@ -476,7 +476,7 @@ def _state(home: Path, mission: str, kept: str, newer: str) -> str:
         seen = titles(running)
         page = call(running, "checkpoint.list", mission_id=mission)["checkpoints"]
         ids = {each["id"] for each in page}
-        ok("checkpoints", "verify", "--repair")
+        ok("checkpoints", "verify", "--all", "--repair")
         assert call(running, "checkpoint.get", checkpoint_id=kept)["id"] == kept
     finally:
         running.stop()

@@ -187,6 +187,45 @@ def test_delete_removes_row_and_file(run, done, mission, home: Path):
     assert not backup.exists()
 
 
+def test_verify_checks_the_current_mission_or_all(run, done, mission):
+    here = done("checkpoint").id("chk")
+    other = done("mission", "create", "Other").id("msn")
+    there = done("checkpoint", "--mission", other).id("chk")
+
+    def subjects(*argv):
+        return {
+            each["subject"]
+            for each in done("checkpoints", "verify", *argv, "--json").json["findings"]
+        }
+
+    assert subjects() == {here}
+    assert subjects("--mission", other) == subjects(there) == {there}
+    assert subjects("--all") == {here, there}
+    assert run("checkpoints", "verify", "--all", "--mission", other).status == 2
+    done("mission", "cancel", mission, "--reason", "over")
+    result = run("checkpoints", "verify")
+    assert result.status == 1
+    assert "Use --mission <id>, or --all for every mission." in result.err
+
+
+def test_verify_tells_of_a_wrong_latest_and_of_foreign_names(run, done, mission, home: Path):
+    first, second = (done("checkpoint").id("chk") for _ in range(2))
+    folder = home / "flightline" / "checkpoints" / mission
+    (folder / "latest.json").unlink()
+    (folder / "latest.json").symlink_to(f"{first}.json")
+    (folder / "notes.txt").write_text("mine")
+
+    bad = run("checkpoints", "verify")
+    assert bad.status == 1
+    assert f"{folder}/latest.json  points at {first}.json" in bad.out
+    assert f"{folder}/notes.txt  is not a name of fleetd's and is left alone" in bad.out
+    mended = done("checkpoints", "verify", "--repair")
+    assert f"it names {second} now" in mended.out
+    assert (folder / "latest.json").readlink() == Path(f"{second}.json")
+    assert (folder / "notes.txt").read_text() == "mine"
+    done("checkpoints", "verify")
+
+
 def test_verify_finds_a_damaged_file_and_repairs_it(run, done, mission, home: Path):
     checkpoint = done("checkpoint").id("chk")
     backup = home / "flightline" / "checkpoints" / mission / f"{checkpoint}.json"
