@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: every path with its promise, in one table, in under two minutes."""
+"""``python -m benchmarks``: every path with its promise, in one table, in a few minutes."""
 
 import argparse
 import json

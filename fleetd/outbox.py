@@ -22,7 +22,7 @@ T = TypeVar("T")
 Work = WriteBackup | RemoveBackup
 log = logging.getLogger("fleetd")
 # As many as one short transaction purges.
-REMOVED_AT_ONCE = 50
+REMOVED_AT_ONCE = 25
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 300.0
 

@@ -26,7 +26,7 @@ from .upkeep import Done
 
 DAY_MS = 86_400_000
 # How much one piece of work looks at, and then marks: a few milliseconds' worth.
-ROWS_AT_ONCE = 50
+ROWS_AT_ONCE = 25
 MISSIONS_AT_ONCE = 20
 _LOOKED_AT = "id, mission_id, timestamp, trigger, seq, undo, consumed_at, size_bytes"
 
