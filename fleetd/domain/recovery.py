@@ -52,9 +52,9 @@ def _restore(tx: Tx, request: RecoveryRestore, ctx: Context) -> RestoreResult:
     mission = find(tx, "mission", case.mission_id)
     if case.narrow and not request.take_over_from:
         refuse_stranger(case, case.narrow)
+    case = msgspec.structs.replace(case, repeated=done_before(case, mission))
     reopen(case, mission)
     takeover.note_dead(tx, ctx, case.mission_id, request.take_over_from)
-    case = msgspec.structs.replace(case, repeated=done_before(case, mission))
     undo_id = keep_undo(case, mission)
     takeover.hand_over(case)
     restored = Restored(

@@ -11,6 +11,7 @@ from .events import emit
 from .records import sorties_of
 from .tx import Row
 
+_states = msgspec.json.Decoder(list[SortieState]).decode
 _FIELDS = (
     "status",
     "assigned_to",
@@ -39,24 +40,45 @@ def restore_sorties(case: Case) -> int:
             continue
         _restore(case, then, now)
         restored += 1
+    brought_back = _brought_back(case)
     for sortie in live.values():
-        if case.covers(sortie.assigned_to) and not _take_out(case, sortie):
+        if not case.covers(sortie.assigned_to):
+            continue
+        if sortie.id in brought_back and sortie.status in ("pending", "assigned"):
+            _take_out(case, sortie)
+        else:
             reason = "created since the checkpoint"
             case.ledger.kept.append(Kept(sortie_id=sortie.id, reason=reason))
     return restored
 
 
-def _take_out(case: Case, sortie: SortieState) -> bool:
-    """Remove what only a recovery had brought back, when that recovery is undone.
+def _brought_back(case: Case) -> set[str]:
+    """Return the sorties that recoveries since the checkpoint took from older ones.
 
-    Such a sortie is older than the undo checkpoint, and yet not in it.
+    Those that are not in the checkpoint had been removed before it was taken; going back to it
+    undoes that they came back. Clocks do not tell this: they may have been set meanwhile.
     """
-    older = sortie.created_at < case.checkpoint.timestamp
-    if not (case.checkpoint.undo and older and sortie.status in ("pending", "assigned")):
-        return False
+    rows = case.tx.all(
+        "SELECT DISTINCT c.id, c.sorties_json FROM recoveries r"
+        " JOIN checkpoints c ON c.id = r.checkpoint_id"
+        " WHERE r.mission_id = :mission AND r.seq > :seq AND c.seq < :seq",
+        mission=case.mission_id,
+        seq=case.checkpoint.seq,
+    )
+    return {state.id for row in rows for state in _readable(row["sorties_json"])}
+
+
+def _readable(sorties_json: str) -> list[SortieState]:
+    """Return the sorties of another checkpoint's row; a damaged one brings nothing to light."""
+    try:
+        return _states(sorties_json)
+    except msgspec.DecodeError:
+        return []
+
+
+def _take_out(case: Case, sortie: SortieState) -> None:
     case.tx.run("DELETE FROM sorties WHERE id = :id", id=sortie.id)
     case.ledger.changed("sortie", sortie.id, _told(sortie), "removed")
-    return True
 
 
 def _reason_to_keep(case: Case, then: SortieState, now: SortieState) -> str | None:

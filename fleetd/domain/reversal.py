@@ -25,6 +25,8 @@ def reopen(case: Case, mission: Row) -> None:
             hint="Restore the whole mission: --scope mission --rewind.",
             status=mission["status"],
         )
+    if case.repeated and case.request.checkpoint_id:
+        return  # this checkpoint has just ended it, and twice is the same as once
     if not case.request.rewind:
         raise InvalidState(
             f"Mission {mission['id']} was {mission['status']} at {mission['completed_at']}.",
@@ -48,6 +50,8 @@ def _end_again(case: Case) -> None:
     """Put back the end of a mission whose rewinding is undone: its checkpoint has to be named."""
     known = case.checkpoint.mission
     named = case.request.checkpoint_id is not None
+    if case.repeated:
+        return  # this checkpoint has just reopened it
     if named and known and known.status not in OPEN_MISSION and not case.narrow:
         case.tx.run(
             "UPDATE missions SET status = :status, completed_at = :at, updated_at = :now"
@@ -85,10 +89,12 @@ def keep_undo(case: Case, mission: Row) -> str | None:
     """
     state = capture(case.tx, case.ctx, mission)
     digest = state.digest()
-    if checkpoints.find_row(case.tx, case.checkpoint.id)["state_digest"] == digest:
+    ended = mission["status"] not in OPEN_MISSION
+    if checkpoints.find_row(case.tx, case.checkpoint.id)["state_digest"] == digest and not ended:
         return None
     newest = checkpoints.latest_row(case.tx, mission["id"], undo=True)
-    if newest and newest["state_digest"] == digest:
+    # A mission that was reopened has changed, also when it was reopened from its own end.
+    if newest and newest["state_digest"] == digest and newest["id"] != case.checkpoint.id:
         return str(newest["id"])
     reason = Reason(
         trigger="compaction",

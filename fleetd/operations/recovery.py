@@ -30,6 +30,9 @@ async def restore(engine: Engine, request: RecoveryRestore, caller: Caller) -> R
     When both copies of the newest one are damaged, the one before it is used, with a warning;
     a checkpoint that was named is never replaced by another.
     """
+    known = await engine.recalled(request)
+    if known is not None:  # its checkpoint may be gone by now
+        return known
     result, warnings = await _from_good_copies(engine, request, caller)
     told = warnings + await _missing_file(engine, request, result.checkpoint_id)
     return msgspec.structs.replace(result, warnings=[*told, *result.warnings])
