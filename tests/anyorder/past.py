@@ -1,0 +1,333 @@
+"""What makes a fleet remember and forget: checkpoints, recoveries, pruning, time, restarts."""
+
+from typing import Any
+
+import hypothesis.strategies as st
+from hypothesis.stateful import precondition, rule
+
+from fleetd.wire.model import Checkpoint, Lock, RestoreResult
+from fleetd.wire.requests.checkpoint import (
+    CheckpointCreate,
+    CheckpointDelete,
+    CheckpointGet,
+    CheckpointPrune,
+    CheckpointVerify,
+)
+from fleetd.wire.requests.recovery import RecoveryContextGet, RecoveryDetect, RecoveryRestore
+from fleetd.wire.times import to_ms
+from tests.anyorder.machine import AGENT, Machine, present, some
+from tests.anyorder.model import CLOSED, OPEN, Kept, Lease
+from tests.anyorder.witness import Step, work_of
+from tests.fleet import DAY, HOUR, MINUTE, SECOND
+
+TIMES = [SECOND, 4 * SECOND, 6 * MINUTE, 3 * HOUR, 4 * DAY, 8 * DAY]
+
+
+class PastRules(Machine):
+    """Checkpoints, recoveries, pruning, time, restarts."""
+
+    # Checkpoints
+
+    @rule(mission=some("mission"), wait=st.booleans())
+    def take_checkpoint(self, mission: str, wait: bool) -> None:
+        taken = self.ask(CheckpointCreate(mission, wait_for_backup=wait))
+        if wait:
+            assert taken.storage_locations == ["sqlite", "file"]
+        self.check(Step([(mission, "manual", None)]))
+
+    @present("checkpoint")
+    @rule(checkpoint=some("checkpoint"))
+    def delete_checkpoint(self, checkpoint: str) -> None:
+        there = checkpoint in self.model.checkpoints
+        self.ask(CheckpointDelete(checkpoint), None if there else "not_found")
+        self.check(Step(gone={checkpoint} if there else set()))
+        self.ask(CheckpointGet(checkpoint), "not_found")
+
+    @rule(
+        mission=st.none() | some("mission"),
+        days=st.sampled_from([0, 1, 7, None]),
+        keep=st.sampled_from([1, 2, 4, None]),
+        dry_run=st.booleans(),
+    )
+    def prune(self, mission: str | None, days: int | None, keep: int | None, dry_run: bool) -> None:
+        missions = [mission] if mission else self.records("mission")
+        waiting = {one.mission_id for one in self.ask(RecoveryDetect()).candidates}
+        options = (7 if days is None else days, keep or 3)
+        doomed = set()
+        for one in missions:
+            doomed |= self.model.prunable(one, self.now, *options, one in waiting)
+        pruned = self.ask(CheckpointPrune(days, keep, mission, dry_run))
+        assert {one.id for one in pruned.details} == doomed
+        assert pruned.deleted == len(doomed)
+        self.check(Step(gone=set() if dry_run else doomed))
+
+    # Recovery
+
+    @rule(
+        mission=some("mission"),
+        rewind=st.booleans(),
+        force=st.booleans(),
+        rehearse=st.booleans(),
+        then=st.sampled_from(["go on", "again", "undo", "recover the newest"]),
+    )
+    def recover(self, mission: str, rewind: bool, force: bool, rehearse: bool, then: str) -> None:
+        self.recover_from(None, mission, rewind, force, rehearse, then)
+
+    @present("checkpoint")
+    @rule(
+        checkpoint=some("checkpoint"),
+        rewind=st.booleans(),
+        force=st.booleans(),
+        rehearse=st.booleans(),
+        then=st.sampled_from(["go on", "again", "undo", "recover the newest"]),
+    )
+    def recover_named(
+        self, checkpoint: str, rewind: bool, force: bool, rehearse: bool, then: str
+    ) -> None:
+        self.recover_from(checkpoint, None, rewind, force, rehearse, then)
+
+    @present("registered")
+    @rule(agent=some("registered"), mission=some("mission"))
+    def recover_agent(self, agent: str, mission: str) -> None:
+        kept = self.model.newest(mission)
+        refused = None if kept and self.model.missions[mission] in OPEN else "invalid_state"
+        options: dict[str, Any] = {"agent_id": agent, "scope": "agent"}
+        others = self.held_by_others(agent)
+        if self.restore(kept, refused, {"mission_id": mission, **options}, only=agent):
+            assert self.held_by_others(agent).items() >= others.items(), "it was not the agent's"
+
+    def held_by_others(self, agent: str) -> dict[str, tuple[str, int]]:
+        leases = self.model.leases.items()
+        return {
+            path: (lease.id, lease.token)
+            for path, lease in leases
+            if lease.agent != agent and lease.until > self.now
+        }
+
+    def recover_from(
+        self,
+        checkpoint: str | None,
+        mission: str | None,
+        rewind: bool,
+        force: bool,
+        rehearse: bool,
+        then: str,
+    ) -> None:
+        model = self.model
+        kept = model.checkpoints.get(checkpoint) if checkpoint else model.newest(str(mission))
+        refused = None if kept else "not_found" if checkpoint else "invalid_state"
+        again = checkpoint and kept and model.quiet.get(kept.mission) == checkpoint
+        if kept and model.missions[kept.mission] not in OPEN and not rewind and not again:
+            refused = "invalid_state"
+        which = {"checkpoint_id": checkpoint, "mission_id": mission}
+        how = {"rewind": rewind, "force_locks": force}
+        rehearsed = None
+        if rehearse:
+            rehearsed = self.ask(RecoveryRestore(**which, **how, dry_run=True), refused)
+            self.check()
+        before = self.stand(kept)
+        result = self.restore(kept, refused, {**which, **how})
+        if result is None or kept is None:
+            return
+        assert rehearsed is None or rehearsed.would_restore == result.changed
+        after = self.stand(kept)
+        if then == "again":
+            once_more = kept if checkpoint else model.newest(kept.mission)
+            self.restore(once_more, None, {**which, **how})
+            assert self.stand(kept) == after, "twice was not the same as once"
+        elif then == "recover the newest" and model.missions[kept.mission] in OPEN:
+            self.restore(model.newest(kept.mission), None, {"mission_id": kept.mission})
+            assert self.stand(kept) == after, "the next recovery left what was brought back"
+        elif then == "undo":
+            self.undo(kept, result, before)
+
+    def stand(self, kept: Kept | None) -> Any:
+        """Return where the work of a checkpoint's mission stands."""
+        if kept is None:
+            return None
+        return self.model.missions[kept.mission], dict(self.model.sorties[kept.mission])
+
+    def restore(
+        self,
+        kept: Kept | None,
+        refused: str | None,
+        options: dict[str, Any],
+        only: str | None = None,
+    ) -> RestoreResult | None:
+        """Recover and compare; returns None for a refusal."""
+        model = self.model
+        result = self.ask(RecoveryRestore(**options), refused)
+        if result is None or kept is None:
+            self.check()
+            return None
+        assert result.checkpoint_id == kept.id
+        rewind, force = options.get("rewind", False), options.get("force_locks", False)
+        before = self.stand(kept)
+        named = "checkpoint_id" in options and options["checkpoint_id"] is not None
+        model.recover(kept, self.now, rewind=rewind, force=force, only=only, named=named)
+        assert result.undo_checkpoint_id or self.stand(kept) == before, "no way back"
+        self.check(Step(recovery=True, rewinds=rewind, spare=kept.id))
+        assert result.prompt
+        return result  # type: ignore[no-any-return]
+
+    def undo(self, kept: Kept, result: RestoreResult, before: Any) -> None:
+        """Undo a recovery at once: the work stands where it stood."""
+        undo = self.model.checkpoints.get(result.undo_checkpoint_id or "")
+        if undo is not None:
+            options = {"checkpoint_id": undo.id, "rewind": True, "force_locks": True}
+            self.restore(undo, None, options)
+        assert self.stand(kept) == before, "undone, and yet not what it was"
+
+    @rule(agents=st.lists(AGENT, min_size=2, max_size=2, unique=True), mission=some("mission"))
+    def take_over(self, agents: list[str], mission: str) -> None:
+        """Whatever a lost agent had goes to its successor; nothing else is lost by it."""
+        (lost, heir), model = agents, self.model
+        kept = model.newest(mission)
+        if kept is None:
+            return
+        request = RecoveryRestore(mission_id=mission, agent_id=heir, take_over_from=lost)
+        may_fail = {None, "not_found", "invalid_state"}
+        waiting = [one for one in model.inbox(lost) if model.posted_in[one] in (None, mission)]
+        if self.ask(request, may_fail) is None:
+            self.check()
+            return
+        self.settle_step()
+        for one in waiting:
+            assert heir in {to.agent_id for to in self.view.messages[one].deliveries}, "lost mail"
+        for sortie in self.view.sorties[mission].values():
+            assert sortie.assigned_to != lost or sortie.status in CLOSED
+        for lock in self.view.locks:
+            assert lock.held_by != lost or lock.mission_id not in (None, mission)
+            assert lock.id in model.grants or lock.fencing_token > self.witness.token
+        self.adopt(mission)
+        model.heirs[lost] = heir
+        model.recovered(kept)
+        model.joined.setdefault(lost, mission)
+        self.compare(Step(recovery=True, spare=kept.id))
+
+    def adopt(self, mission: str) -> None:
+        """Take what is there for what should be; the witness still looks at what always holds."""
+        model, view = self.model, self.view
+        model.agents = dict(view.agents)
+        model.missions[mission] = view.missions[mission].status
+        model.sorties[mission] = {name: work_of(one) for name, one in view.sorties[mission].items()}
+        model.marks[mission] = model.mark(mission)
+        model.letters = {
+            name: {to.agent_id: to.status for to in one.deliveries}
+            for name, one in view.messages.items()
+        }
+        rows = self.fleet.sql("SELECT id FROM locks WHERE status = 'active'")
+        unclosed = {row["id"] for row in rows}
+        run_out = {path: own for path, own in model.leases.items() if own.id in unclosed}
+        model.leases = run_out | {lock.normalized_path: lease_of(lock) for lock in view.locks}
+
+
+class TimeRules(Machine):
+    """Time, restarts, damage, repetition."""
+
+    @rule(ms=st.sampled_from(TIMES))
+    def time_passes(self, ms: int) -> None:
+        self.clock.pass_by(ms)
+        self.check()
+
+    @rule(ms=st.sampled_from([-HOUR, -MINUTE, -SECOND, SECOND, MINUTE, HOUR]))
+    def step_clock(self, ms: int) -> None:
+        """Somebody sets the wall clock."""
+        self.clock.step(ms)
+        self.check()
+
+    @rule(reboot=st.booleans())
+    def restart(self, reboot: bool) -> None:
+        self.fleet.close()
+        if reboot:
+            self.clock.reboot()
+        self.latest = max(self.latest, self.now)
+        self.fleet.open()
+        self.check()
+        self.check_files()
+
+    @rule(mission=some("mission"))
+    def crash_after_a_checkpoint(self, mission: str) -> None:
+        """The daemon is killed before it has written the file."""
+        self.witness.remember(self.now)
+        request = CheckpointCreate(mission, wait_for_backup=False)
+        self.crash(lambda fleet: fleet.do(request), Step([(mission, "manual", None)]))
+
+    @present("live checkpoint")
+    @rule(checkpoint=some("live checkpoint"))
+    def crash_after_a_deletion(self, checkpoint: str) -> None:
+        """The daemon is killed when the row is marked and the file is still there."""
+        request = CheckpointDelete(checkpoint)
+        self.crash(lambda fleet: fleet.engine.execute(request), Step(gone={checkpoint}))
+
+    def crash(self, last: Any, step: Step) -> None:
+        self.lives += 1
+        self.fleet.crash(self.root / str(self.lives), last)
+        self.check(step)
+        self.check_files()
+
+    def check_files(self) -> None:
+        """Every checkpoint has its file, and none that was deleted has one."""
+        found = {path.stem for path in self.fleet.checkpoint_files()}
+        assert not found & self.model.deleted, "a deleted file is still there"
+        assert self.model.checkpoints.keys() - found <= self.spoilt
+
+    @present("live checkpoint")
+    @rule(checkpoint=some("live checkpoint"), damage=st.booleans())
+    def spoil_file(self, checkpoint: str, damage: bool) -> None:
+        """One copy is lost while the daemon is down; the other one serves."""
+        self.fleet.close()
+        for path in self.fleet.checkpoint_files():
+            if path.stem == checkpoint:
+                self.spoilt.add(checkpoint)
+                if damage:
+                    path.write_bytes(path.read_bytes()[:100])
+                else:
+                    path.unlink()
+        self.fleet.open()
+        kept = self.model.checkpoints[checkpoint]
+        served = self.ask(CheckpointGet(checkpoint))
+        assert {one.id: work_of(one) for one in served.sorties} == kept.sorties
+        self.check()
+
+    @rule()
+    def repair(self) -> None:
+        self.ask(CheckpointVerify(repair=True))
+        assert self.ask(CheckpointVerify()).ok
+        self.spoilt.clear()
+        self.check()
+        self.check_files()
+
+    @precondition(lambda machine: bool(machine.said))
+    @rule(back=st.integers(0, 30))
+    def say_again(self, back: int) -> None:
+        """A client that heard no answer asks again under its key: nothing happens twice."""
+        at, request, result = self.said[-1 - back % len(self.said)]
+        if request.idempotency_key is None or self.latest - at >= 24 * HOUR:
+            return
+        again = self.fleet.call(lambda fleet: fleet.do(request))
+        assert essence(again) == essence(result)
+        self.check()
+
+    @rule(mission=some("mission"), agent=st.none() | AGENT)
+    def brief(self, mission: str, agent: str | None) -> None:
+        newest = self.model.newest(mission)
+        briefing = self.ask(RecoveryContextGet(mission, agent))
+        assert briefing.checkpoint_id == (newest.id if newest else None)
+        assert briefing.prompt
+        self.check()
+
+
+def essence(result: Any) -> Any:
+    """Return what must not differ when a request is answered again."""
+    if isinstance(result, Checkpoint):  # its reply also says what became of it since
+        return result.id
+    if isinstance(result, RestoreResult):
+        return result.recovery_id, result.checkpoint_id, result.changed
+    return result
+
+
+def lease_of(lock: Lock) -> Lease:
+    until = to_ms(lock.expires_at or "")
+    holder, token, length = lock.held_by, lock.fencing_token, lock.timeout_ms
+    return Lease(lock.id, holder, token, until, length, lock.mission_id)
