@@ -212,9 +212,13 @@ def release_all(tx: Tx, ctx: Context, agent_id: str) -> None:
 
 
 def end_by_force(tx: Tx, ctx: Context, row: Row, by: str | None, reason: str) -> None:
-    """End somebody's lock against its holder; the caller says who gets it next."""
+    """End somebody's lock against its holder; the caller says who gets it next.
+
+    ``by`` is None when a recovery does it, which must not look like work.
+    """
     end(tx, row["id"], "forced", ctx.now)
     payload = LockForceReleased(
         lock_id=row["id"], file=row["file"], held_by=row["held_by"], reason=reason
     )
-    emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=by)
+    mission_id = row["mission_id"]
+    emit(tx, ctx, payload, mission_id=mission_id, agent_id=by, activity=by is not None)

@@ -61,7 +61,8 @@ def _brought_back(case: Case) -> set[str]:
     rows = case.tx.all(
         "SELECT DISTINCT c.id, c.sorties_json FROM recoveries r"
         " JOIN checkpoints c ON c.id = r.checkpoint_id"
-        " WHERE r.mission_id = :mission AND r.seq > :seq AND c.seq < :seq",
+        " WHERE r.mission_id = :mission AND r.seq > :seq AND c.seq < :seq"
+        " AND r.briefed_at IS NOT NULL",
         mission=case.mission_id,
         seq=case.checkpoint.seq,
     )

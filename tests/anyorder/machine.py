@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition
 from fleetd.config import Limits
 from fleetd.wire.base import Mutation, Request
 from fleetd.wire.errors import FleetError
-from tests.anyorder.model import Model
+from tests.anyorder.model import CLOSED, OPEN, Model
 from tests.anyorder.sync_fleet import SyncFleet
 from tests.anyorder.witness import MOST, Step, View, Witness
 from tests.fleet import Clock, Fleet
@@ -54,6 +54,10 @@ class Machine(RuleBasedStateMachine):
         self.spoilt: set[str] = set()
         limits = Limits(checkpoints_per_mission=MOST)
         self.fleet = SyncFleet(self.root / "0", self.clock, self.new_id, limits=limits)
+        self.open()
+
+    def open(self) -> None:
+        self.opened = self.clock.awake_ms
         self.fleet.open()
 
     def teardown(self) -> None:
@@ -66,14 +70,22 @@ class Machine(RuleBasedStateMachine):
 
     def records(self, kind: str) -> list[str]:
         model = self.model
-        known: dict[str, Any] = {
-            "mission": model.missions,
-            "sortie": model.ever,
-            "lock": model.grants,
-            "letter": model.letters,
-            "checkpoint": model.checkpoints.keys() | model.deleted,
-            "live checkpoint": model.checkpoints,
-            "registered": model.agents,
+        running = [one for one, status in model.missions.items() if status in OPEN]
+        undone = [
+            name
+            for one in running
+            for name, work in model.sorties[one].items()
+            if work.status not in CLOSED
+        ]
+        # What can still change is met more often than what is over.
+        known: dict[str, list[str]] = {
+            "mission": 3 * running + list(model.missions),
+            "sortie": 3 * undone + list(model.ever),
+            "lock": list(model.grants)[-4:],
+            "letter": list(model.letters)[-4:],
+            "checkpoint": 3 * list(model.checkpoints) + sorted(model.deleted)[-3:],
+            "live checkpoint": list(model.checkpoints),
+            "registered": list(model.agents),
         }
         return sorted(known[kind])
 
@@ -116,7 +128,7 @@ class Machine(RuleBasedStateMachine):
     def compare(self, step: Step) -> None:
         """Compare what was seen last with the model and with what the step was to do."""
         self.latest = max(self.latest, self.now)
-        self.witness.compare(self.view, step, self.now)
+        self.witness.compare(self.view, step, self.now, self.clock.awake_ms)
 
     def check(self, step: Step | None = None) -> None:
         """Look at everything and compare."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 DAY = 86_400_000
+LIMIT = 300_000
+"""After how long, in ms, a mission is silent and an agent lost."""
 OPEN = ("pending", "in_progress")
 CLOSED = ("completed", "failed")
 # What agents and people do; it prolongs the leases of the agent that did it.
@@ -83,6 +85,10 @@ class Model:
     quiet: dict[str, str] = field(default_factory=dict)
     """The checkpoint a mission was last recovered from, if nothing was done in it since."""
     recoveries: list[Kept] = field(default_factory=list)
+    active: dict[str, int | None] = field(default_factory=dict)
+    """When a mission was last at work, on the awake clock; None when a reboot came between."""
+    silent: set[str] = field(default_factory=set)
+    seen: dict[str, int] = field(default_factory=dict)
     cursors: dict[str, int] = field(default_factory=dict)
 
     # Sorties and missions
@@ -162,6 +168,31 @@ class Model:
         waiting = ("queued", "delivered")
         return [letter for letter, to in self.letters.items() if to.get(agent) in waiting]
 
+    # Silence
+
+    def at_work(self, mission: str, awake: int) -> None:
+        self.active[mission] = awake
+        self.silent.discard(mission)
+        self.quiet.pop(mission, None)
+
+    def heard(self, agent: str, awake: int) -> None:
+        """An agent that was only not heard of is back; one with a successor is not."""
+        self.seen[agent] = awake
+        if self.agents.get(agent) == "lost" and agent not in self.heirs:
+            self.agents[agent] = "active"
+
+    def fall_silent(self, awake: int, since: int) -> tuple[set[str], set[str]]:
+        """Lose whom nobody has heard; return missions that are silent now, and that may be."""
+        for agent, status in self.agents.items():
+            if status == "active" and awake - max(self.seen.get(agent, 0), since) > LIMIT:
+                self.agents[agent] = "lost"
+        running = {one for one, status in self.missions.items() if status == "in_progress"}
+        at = {one: self.active.get(one) for one in running - self.silent}
+        unknown = {one for one, when in at.items() if when is None}
+        over = {one for one, when in at.items() if when is not None and awake - when > LIMIT}
+        self.silent |= over
+        return over, over | unknown
+
     # Checkpoints
 
     def of(self, mission: str) -> list[Kept]:
@@ -221,6 +252,8 @@ class Model:
             if own[sortie].status in ("pending", "assigned") and only in (None, own[sortie].agent):
                 del own[sortie]
         self._recover_locks(kept, now, force, only)
+        for letter, agent in self.taken_from(kept, only):
+            self.letters[letter][agent] = "queued"
         again = named and self.quiet.get(mission) == kept.id
         if self.missions[mission] not in OPEN and not again:
             self.missions[mission] = kept.status if kept.status in OPEN else "in_progress"
@@ -228,6 +261,15 @@ class Model:
             self.missions[mission] = kept.status
         self.marks[mission] = self.mark(mission)
         self.recovered(kept)
+
+    def taken_from(self, kept: Kept, only: str | None) -> set[tuple[str, str]]:
+        """Return letters that a checkpoint holds for agents whose mail a successor has since."""
+        return {
+            (letter, agent)
+            for letter, to in kept.letters.items()
+            for agent in to
+            if agent not in self.letters[letter] and only in (None, agent)
+        }
 
     def recovered(self, kept: Kept) -> None:
         kept.used = True

@@ -17,13 +17,15 @@ from fleetd.wire.requests.recovery import RecoveryContextGet, RecoveryDetect, Re
 from fleetd.wire.times import to_ms
 from tests.anyorder.machine import AGENT, Machine, present, some
 from tests.anyorder.model import CLOSED, OPEN, Kept, Lease
+from tests.anyorder.traffic import TrafficRules
 from tests.anyorder.witness import Step, work_of
+from tests.anyorder.work import WorkRules
 from tests.fleet import DAY, HOUR, MINUTE, SECOND
 
 TIMES = [SECOND, 4 * SECOND, 6 * MINUTE, 3 * HOUR, 4 * DAY, 8 * DAY]
 
 
-class PastRules(Machine):
+class PastRules(WorkRules, TrafficRules):
     """Checkpoints, recoveries, pruning, time, restarts."""
 
     # Checkpoints
@@ -141,6 +143,75 @@ class PastRules(Machine):
         elif then == "undo":
             self.undo(kept, result, before)
 
+    # Stories: steps that mean more together
+
+    @present("sortie")
+    @rule(
+        mission=some("mission"),
+        sortie=some("sortie"),
+        agent=st.none() | st.just("spec-1"),
+        rewind=st.booleans(),
+    )
+    def finish_and_recover(
+        self, mission: str, sortie: str, agent: str | None, rewind: bool
+    ) -> None:
+        """Work is finished after a checkpoint; a recovery from it keeps it, or takes it back."""
+        mission = self.model.mission_of(sortie) or mission
+        if agent:
+            self.register(agent, mission)
+            self.start(sortie, agent)
+        self.take_checkpoint(mission, wait=False)
+        taken = list(self.model.checkpoints)[-1]
+        self.complete(sortie, None)
+        if agent:
+            self.recover_agent(agent, mission)
+        self.recover_from(taken, None, rewind, False, False, "go on")
+        self.complete(sortie, None)
+
+    @rule(mission=some("mission"), agent=AGENT, ack=st.booleans())
+    def read_and_recover(self, mission: str, agent: str, ack: bool) -> None:
+        """Mail is read after a checkpoint; a recovery from it does not deliver it again."""
+        self.send("spec-1", [agent], mission, 1)
+        self.take_checkpoint(mission, wait=False)
+        self.inbox(agent, 50)
+        letter = list(self.model.letters)[-1] if self.model.letters else None
+        if ack and letter:
+            self.ack(letter, agent)
+            self.requeue(letter, agent)
+        self.recover_from(None, mission, False, False, False, "go on")
+        self.inbox(agent, 50)
+
+    @rule(
+        mission=some("mission"),
+        times=st.integers(2, 5),
+        ms=st.sampled_from([SECOND, -MINUTE, 6 * MINUTE]),
+        keep=st.integers(1, 3),
+        older=st.booleans(),
+    )
+    def take_several_and_prune(
+        self, mission: str, times: int, ms: int, keep: int, older: bool
+    ) -> None:
+        for _ in range(times):
+            self.take_checkpoint(mission, wait=False)
+            if ms < 0:
+                self.clock.step(ms)
+            else:
+                self.clock.pass_by(ms)
+        if older:
+            self.clock.pass_by(DAY)
+        self.prune(mission, 0, keep, dry_run=False)
+
+    @rule(file=st.just("/srv/a.py"), mission=some("mission"), force=st.booleans())
+    def lose_locks_and_recover(self, file: str, mission: str, force: bool) -> None:
+        """A lock goes to somebody else after a checkpoint, and the mission is silent."""
+        self.acquire(file, "spec-1", mission, 5 * SECOND)
+        self.take_checkpoint(mission, wait=False)
+        self.clock.pass_by(6 * MINUTE)
+        self.acquire(file, "spec-2", None, 10 * MINUTE)
+        self.notice()
+        self.recover_from(None, mission, False, force, False, "again")
+        self.notice()
+
     def stand(self, kept: Kept | None) -> Any:
         """Return where the work of a checkpoint's mission stands."""
         if kept is None:
@@ -162,9 +233,13 @@ class PastRules(Machine):
             return None
         assert result.checkpoint_id == kept.id
         rewind, force = options.get("rewind", False), options.get("force_locks", False)
-        before = self.stand(kept)
+        before, reopened = self.stand(kept), model.missions[kept.mission] not in OPEN
         named = "checkpoint_id" in options and options["checkpoint_id"] is not None
+        self.witness.read -= model.taken_from(kept, only)
         model.recover(kept, self.now, rewind=rewind, force=force, only=only, named=named)
+        if reopened and model.missions[kept.mission] in OPEN:
+            model.active[kept.mission] = self.clock.awake_ms
+            model.silent.discard(kept.mission)
         assert result.undo_checkpoint_id or self.stand(kept) == before, "no way back"
         self.check(Step(recovery=True, rewinds=rewind, spare=kept.id))
         assert result.prompt
@@ -241,8 +316,10 @@ class TimeRules(Machine):
         self.fleet.close()
         if reboot:
             self.clock.reboot()
+            self.model.active.clear()
+            self.model.seen.clear()
         self.latest = max(self.latest, self.now)
-        self.fleet.open()
+        self.open()
         self.check()
         self.check_files()
 
@@ -263,6 +340,7 @@ class TimeRules(Machine):
     def crash(self, last: Any, step: Step) -> None:
         self.lives += 1
         self.fleet.crash(self.root / str(self.lives), last)
+        self.opened = self.clock.awake_ms
         self.check(step)
         self.check_files()
 
@@ -284,7 +362,7 @@ class TimeRules(Machine):
                     path.write_bytes(path.read_bytes()[:100])
                 else:
                     path.unlink()
-        self.fleet.open()
+        self.open()
         kept = self.model.checkpoints[checkpoint]
         served = self.ask(CheckpointGet(checkpoint))
         assert {one.id: work_of(one) for one in served.sorties} == kept.sorties

@@ -5,6 +5,8 @@ from typing import Any
 import hypothesis.strategies as st
 from hypothesis.stateful import rule
 
+from fleetd.engine import DAEMON
+from fleetd.operations.watching import ActivityScan
 from fleetd.wire.requests.agent import AgentDeregister, AgentHeartbeat, AgentRegister
 from fleetd.wire.requests.checkpoint import ErrorReport
 from fleetd.wire.requests.event import CursorAdvance
@@ -34,15 +36,24 @@ class TrafficRules(Machine):
     @rule(agent=AGENT, mission=st.none() | some("mission"))
     def register(self, agent: str, mission: str | None) -> None:
         role: Any = "dispatch" if agent.startswith("dispatch") else "specialist"
+        silent, maybe = self.model.fall_silent(self.clock.awake_ms, self.opened)
         self.ask(AgentRegister(agent, role, mission_id=mission))
         self.model.agents[agent] = "active"
         self.model.heirs.pop(agent, None)
         self.model.joined[agent] = mission or self.model.joined.get(agent)
-        self.check()
+        self.check(Step(silent=silent, maybe_silent=maybe))
 
-    @rule(agent=AGENT)
+    @rule()
+    def notice(self) -> None:
+        """The daemon looks for silences, as its timers would have it do."""
+        silent, maybe = self.model.fall_silent(self.clock.awake_ms, self.opened)
+        self.fleet.call(lambda fleet: fleet.engine.perform(ActivityScan(), DAEMON))
+        self.check(Step(silent=silent, maybe_silent=maybe))
+        assert all(self.model.newest(mission) for mission in silent)
+
     def heartbeat(self, agent: str) -> None:
-        self.ask(AgentHeartbeat(agent), None if agent in self.model.agents else "not_found")
+        if self.ask(AgentHeartbeat(agent), None if agent in self.model.agents else "not_found"):
+            self.model.heard(agent, self.clock.awake_ms)
         self.check()
 
     @rule(agent=AGENT)
@@ -98,8 +109,6 @@ class TrafficRules(Machine):
             del self.model.leases[path]
         self.check()
 
-    @present("lock")
-    @rule(file=FILE, back=st.integers(0, 5))
     def check_token(self, file: str, back: int) -> None:
         token = max(0, self.witness.token - back)
         lease = self.model.lease(file, self.now)
@@ -204,7 +213,6 @@ class TrafficRules(Machine):
 
     # Cursors
 
-    @rule(consumer=AGENT, step=st.integers(-3, 3))
     def advance(self, consumer: str, step: int) -> None:
         before, end = self.model.cursors.get(consumer, 0), self.witness.position
         position = max(0, before + step)
@@ -213,3 +221,9 @@ class TrafficRules(Machine):
         if self.ask(CursorAdvance(consumer, "fleet", position), refused):
             self.model.cursors[consumer] = position
         self.check()
+
+    @rule(agent=AGENT, file=FILE, number=st.integers(-3, 3))
+    def look_around(self, agent: str, file: str, number: int) -> None:
+        self.heartbeat(agent)
+        self.check_token(file, abs(number))
+        self.advance(agent, number)

@@ -74,6 +74,9 @@ class Step:
     taken: list[tuple[str, str, str | None]] = field(default_factory=list)
     """The checkpoints it takes: mission, trigger, details."""
     gone: set[str] = field(default_factory=set)
+    silent: set[str] = field(default_factory=set)
+    """The missions that must be noticed to be silent, and those that may be."""
+    maybe_silent: set[str] = field(default_factory=set)
     recovery: bool = False
     rewinds: bool = False
     spare: str | None = None
@@ -96,8 +99,9 @@ class Witness:
             status, sorties, locks, letters = self.model.holds(mission, now)
             self.before[mission] = (status, dict(sorties), locks, letters)
 
-    def compare(self, view: View, step: Step, now: int) -> None:
+    def compare(self, view: View, step: Step, now: int, awake: int) -> None:
         """Compare everything; an AssertionError says what differs."""
+        self.awake = awake
         self._log(view.events, step, now)
         self._work(view, step)
         self._locks(view.locks, now)
@@ -116,8 +120,16 @@ class Witness:
                 self.read.add(delivery)
             by_hand = event.data.get("trigger") == "manual" and event.type == "fleet_checkpointed"
             if (event.type in ACTIVITY or by_hand) and not step.recovery:
-                self.model.quiet.pop(str(event.mission_id), None)
+                self.model.at_work(str(event.mission_id), self.awake)
                 self.model.seen_working(str(event.agent_id), now)
+                self.model.heard(str(event.agent_id), self.awake)
+        noticed = [e.mission_id for e in events if e.type == "context_compacted"]
+        assert len(noticed) == len(set(noticed)), f"one silence, told twice: {noticed}"
+        assert step.silent <= set(noticed) <= step.maybe_silent, f"silent: {noticed}"
+        self.model.silent |= {str(mission) for mission in noticed} - self.worked(events)
+
+    def worked(self, events: list[Event]) -> set[str]:
+        return {str(event.mission_id) for event in events if event.type == "agent_registered"}
 
     def _work(self, view: View, step: Step) -> None:
         model = self.model
@@ -169,7 +181,9 @@ class Witness:
         model, expected = self.model, list(step.taken)
         for one in view.new:
             holds = model.holds(one.mission_id, now)
-            if step.recovery and one.trigger == "compaction":
+            if one.trigger_details == "Mission fell silent":
+                assert one.mission_id in step.maybe_silent
+            elif step.recovery and one.trigger == "compaction":
                 holds = self.before[one.mission_id] if one.undo else holds
             else:
                 reason = (one.mission_id, one.trigger, one.trigger_details)

@@ -36,7 +36,7 @@ class WorkRules(Machine):
         self.create_mission(4)
         self.start_mission(self.records("mission")[0])
 
-    @precondition(lambda self: len(self.model.missions) < 3)
+    @precondition(lambda self: len(self.model.missions) < 2)
     @rule(sorties=st.integers(0, 4))
     def create_mission(self, sorties: int) -> None:
         new = [NewSortie(f"S{n}") for n in range(sorties)]

@@ -9,8 +9,6 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.anyorder.past import PastRules, TimeRules
-from tests.anyorder.traffic import TrafficRules
-from tests.anyorder.work import WorkRules
 
 CAMPAIGN = int(os.environ.get("FLEET_PROPERTY_EXAMPLES", "0"))
 SETTINGS = settings(
@@ -25,7 +23,7 @@ SETTINGS = settings(
 )
 
 
-class AnyOrder(WorkRules, TrafficRules, PastRules, TimeRules):
+class AnyOrder(PastRules, TimeRules):
     """Everything that may be done to a fleet."""
 
 
