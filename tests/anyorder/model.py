@@ -85,6 +85,7 @@ class Model:
     quiet: dict[str, str] = field(default_factory=dict)
     """The checkpoint a mission was last recovered from, if nothing was done in it since."""
     recoveries: list[Kept] = field(default_factory=list)
+    ended: dict[str, int] = field(default_factory=dict)
     active: dict[str, int | None] = field(default_factory=dict)
     """When a mission was last at work, on the awake clock; None when a reboot came between."""
     silent: set[str] = field(default_factory=set)
@@ -226,14 +227,15 @@ class Model:
         kept = self.of(mission)
         newest = self.newest(mission)
         if self.missions[mission] not in OPEN:
-            closing = [one for one in kept if one.details == "Mission completed"]
-            final = closing[0] if closing else newest
-            too_old = final and final.stamp < now - 30 * DAY
+            closing = [one for one in kept if one.details == "Mission completed" and not one.undo]
+            completed = self.missions[mission] == "completed"
+            final = closing[0] if closing and completed else newest
+            too_old = final and max(final.stamp, self.ended.get(mission, 0)) < now - 30 * DAY
             return {one.id for one in kept if one is not final or too_old}
         needed = {one.id for one in kept[:keep]} | ({newest.id} if newest else set())
         if waits:
             needed |= {one.id for one in kept if not one.used and not one.undo}
-        return {one.id for one in kept if one.stamp <= now - days * DAY} - needed
+        return {one.id for one in kept if not days or one.stamp < now - days * DAY} - needed
 
     # Recovery
 

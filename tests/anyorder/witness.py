@@ -144,6 +144,8 @@ class Witness:
         self.finished = {s for own in seen.values() for s in own if own[s].status == "completed"}
         assert {one: mission.status for one, mission in view.missions.items()} == model.missions
         assert seen == model.sorties
+        ends = {one: mission.completed_at for one, mission in view.missions.items()}
+        model.ended = {one: to_ms(at) for one, at in ends.items() if at}
         for one, mission in view.missions.items():
             done = sum(work.status == "completed" for work in seen[one].values())
             counted = (mission.total_sorties, mission.completed_sorties, mission.progress_percent)
