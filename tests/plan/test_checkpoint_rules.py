@@ -176,16 +176,6 @@ async def test_old_errors_go_first_then_the_oldest_but_not_the_newest_milestone(
         assert names == {f"{checkpoint_id}.json" for checkpoint_id in kept} | {"latest.json"}
 
 
-async def test_more_than_100_sorties_are_worth_a_warning(fleet, caplog):
-    small = await fleet.checkpoint(await fleet.mission(100))
-    large = await fleet.checkpoint(await fleet.mission(101))
-
-    assert small.warnings == []
-    assert large.warnings == ["101 sorties; over 100 a checkpoint takes longer"]
-    assert f"Checkpoint {large.id}: 101 sorties; over 100 a checkpoint takes longer" in caplog.text
-    assert (await fleet.do(CheckpointGet(large.id))).warnings == large.warnings
-
-
 async def test_over_a_megabyte_the_oldest_files_are_left_out(fleet, caplog):
     mission = await fleet.mission(1)
     files = [f"src/{'d' * 110}/{n:05}.py" for n in range(9_000)]

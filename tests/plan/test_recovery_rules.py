@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from fleetd.config import Limits, Retention
-from fleetd.wire.errors import Corrupt, InvalidParams, InvalidState, NotFound
+from fleetd.config import Limits
+from fleetd.wire.errors import InvalidParams, InvalidState, NotFound
 from fleetd.wire.requests.agent import AgentHeartbeat, AgentRegister
 from fleetd.wire.requests.checkpoint import CheckpointDelete, CheckpointGet, CheckpointLatest
 from fleetd.wire.requests.event import EventAppend
@@ -13,7 +13,7 @@ from fleetd.wire.requests.message import MessageAck, MessageInbox
 from fleetd.wire.requests.mission import MissionCancel, MissionComplete, MissionFail
 from fleetd.wire.requests.recovery import RecoveryDetect, RecoveryList
 from fleetd.wire.requests.sortie import SortieComplete, SortieCreate, SortieProgress, SortieRemove
-from tests.fleet import DAY, MINUTE, opened
+from tests.fleet import MINUTE, opened
 
 
 def statuses(sorties):
@@ -440,20 +440,3 @@ async def test_a_recovery_is_confirmed_by_the_first_activity_of_the_one_briefed(
     assert await now() == ("resumed", fleet.clock.now)
     (event,) = await fleet.events(mission, "recovery_confirmed")
     assert event.data == {"recovery_id": result.recovery_id}
-
-
-async def test_an_expired_checkpoint_is_passed_over_unless_it_is_named(tmp_path):
-    async with opened(tmp_path, retention=Retention(keep=1)) as fleet:
-        mission = await fleet.mission(1)
-        old = await fleet.checkpoint(mission)
-        fleet.clock.pass_by(8 * DAY)
-        newer = await fleet.checkpoint(mission)
-        fleet.sql("UPDATE checkpoints SET sorties_json = '[]' WHERE id = :id", id=newer.id)
-        fleet.file_of(newer).unlink()
-
-        with pytest.raises(Corrupt) as refused:
-            await fleet.restore(mission_id=mission.id)
-
-        assert f"Checkpoint {old.id} has expired" in refused.value.message
-        assert f"Checkpoint {newer.id} is damaged in the database" in refused.value.message
-        assert (await fleet.restore(old)).success
