@@ -161,12 +161,26 @@ async def _take_in(engine: Engine, mission_id: str, strangers: list[str]) -> Tak
         for error in bad.values():
             log.warning("A file without a row is left where it is: %s", error.message)
         refused |= bad
-        if good:
-            ids += (await engine.execute(ImportFiles(checkpoints=good))).ids
+        ids += await _import(engine, good)
         for checkpoint in filter(is_migrated, good):
             told[checkpoint.id] = checkpoint.warnings
             engine.outbox.post(WriteBackup(checkpoint.id))
     return TakenIn(ids, refused, told)
+
+
+async def _import(engine: Engine, checkpoints: list[Checkpoint]) -> list[str]:
+    """Write rows in one transaction, or one by one when one of them will not go in."""
+    if not checkpoints:
+        return []
+    try:
+        return (await engine.execute(ImportFiles(checkpoints=checkpoints))).ids
+    except FleetError:
+        raise
+    except Exception:  # sealed by its checksum, and yet nothing that the tables would hold
+        if len(checkpoints) == 1:
+            log.exception("Checkpoint %s cannot be taken in", checkpoints[0].id)
+            return []
+    return [name for each in checkpoints for name in await _import(engine, [each])]
 
 
 def _read_all(
@@ -209,7 +223,12 @@ async def _catch_up(engine: Engine) -> None:
     """Finish an import, also one that a crash cut short: counters first, then each mission."""
     behind = await engine.execute(ImportEnd())
     for mission_id in behind.missions:
-        await engine.execute(CatchUp(mission_id=mission_id))
+        try:
+            await engine.execute(CatchUp(mission_id=mission_id))
+        except FleetError:
+            raise
+        except Exception:  # a file can hold what no rule expects; the others must come back
+            log.exception("Mission %s could not be brought to its newest checkpoint", mission_id)
 
 
 async def mend_latest(engine: Engine, mission_id: str, listing: Listing, newest: str | None) -> str:

@@ -38,6 +38,9 @@ def restore_sorties(case: Case) -> int:
         if now and (reason := _reason_to_keep(case, then, now)):
             case.ledger.kept.append(Kept(sortie_id=then.id, reason=reason))
             continue
+        if now is None and (owner := _elsewhere(case, then)):
+            case.ledger.warnings.append(f"Sortie {then.id} belongs to mission {owner}; left there")
+            continue
         _restore(case, then, now)
         restored += 1
     brought_back = _brought_back(case)
@@ -50,6 +53,12 @@ def restore_sorties(case: Case) -> int:
             reason = "created since the checkpoint"
             case.ledger.kept.append(Kept(sortie_id=sortie.id, reason=reason))
     return restored
+
+
+def _elsewhere(case: Case, then: SortieState) -> str | None:
+    """Return the mission that a sortie's id belongs to: files from elsewhere may use it again."""
+    owner: str | None = case.tx.value("SELECT mission_id FROM sorties WHERE id = :id", id=then.id)
+    return owner
 
 
 def _brought_back(case: Case) -> set[str]:

@@ -295,7 +295,7 @@ async def test_an_import_that_a_crash_cut_short_is_finished_at_the_next_start(
         stage
     ]
 
-    class KilledError(Exception):
+    class KilledError(BaseException):
         pass
 
     with monkeypatch.context() as patched:
@@ -421,6 +421,39 @@ async def test_a_file_of_another_mission_is_not_taken_in(tmp_path: Path) -> None
         assert (await fleet.do(CheckpointGet(taken.id))).mission_id == mission.id
         assert foreign.is_file()
         assert len(await fleet.checkpoint_ids(other)) == 1
+
+
+def put_sealed(fleet: Fleet, like: Checkpoint, **changes: Any) -> Checkpoint:
+    """Write a file with a good checksum whose content nobody would have written."""
+    content = from_file(fleet.file_of(like).read_bytes(), "")
+    other = msgspec.structs.replace(content, **changes)
+    sealed = as_taken(other, digest_of(canonical(plain(other))), [])
+    fleet.file_of(sealed).parent.mkdir(exist_ok=True)
+    fleet.file_of(sealed).write_bytes(to_file(sealed))
+    return sealed
+
+
+async def test_a_sealed_file_that_the_tables_refuse_keeps_no_other_from_coming_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened(tmp_path) as fleet:
+        mission = await busy(fleet)
+        taken = await fleet.checkpoint(mission)
+        sorties = visible(await fleet.sorties(mission))
+    lock = msgspec.structs.replace(taken.active_locks[0], timeout_ms=10**17)
+    bad = put_sealed(fleet, taken, id="chk-0bad0001", progress_percent=400)
+    odd = put_sealed(fleet, taken, id="chk-0bad0002", mission_id="msn-0dd", active_locks=[lock])
+    twin = put_sealed(fleet, taken, id="chk-0bad0003", mission_id="msn-2wice", seq=1)
+    lose_database(fleet)
+    async with opened(tmp_path) as fleet:
+        assert visible(await fleet.sorties(mission)) == sorties
+        ids = await fleet.checkpoint_ids(mission)
+        assert (taken.id in ids, bad.id in ids) == (True, False)
+        assert f"Checkpoint {bad.id} cannot be taken in" in caplog.text
+        assert f"{odd.mission_id} could not be brought to its newest checkpoint" in caplog.text
+        assert fleet.file_of(bad).is_file()
+        assert (await fleet.do(MissionGet(twin.mission_id))).total_sorties == 0
+        assert f"belongs to mission {mission.id}; left there" in caplog.text
 
 
 @pytest.mark.parametrize("place", ["root", "mission"])
