@@ -26,7 +26,7 @@ from .tx import Row, Tx
 def send(tx: Tx, request: MessageSend, ctx: Context) -> Message:
     """Post a letter; an agent that is not there yet finds it later, one that left does not."""
     mission_id = _mission(tx, request)
-    recipients = list(dict.fromkeys(_reader(tx, agent_id) for agent_id in request.to))
+    recipients = list(dict.fromkeys(reader(tx, agent_id) for agent_id in request.to))
     _refuse_gone(tx, request, recipients, mission_id)
     message_id = fresh_id(tx, ctx, "message")
     event = emit(
@@ -64,7 +64,7 @@ def _mission(tx: Tx, request: MessageSend) -> str | None:
     return row["mission_id"] if row else None
 
 
-def _reader(tx: Tx, agent_id: str) -> str:
+def reader(tx: Tx, agent_id: str) -> str:
     """Return who reads an agent's mail: itself, or whoever took its work over."""
     seen = {agent_id}
     while True:

@@ -22,7 +22,9 @@ def restore_mail(case: Case) -> int:
 
 
 def _requeue(case: Case, letter: PendingMessage, agent_id: str) -> bool:
-    tx, recipient = case.tx, case.holder(agent_id)
+    tx = case.tx
+    # Also a take-over of long ago: who has taken the work over has the letters too.
+    recipient = mailbox.reader(tx, case.holder(agent_id))
     row = tx.one("SELECT * FROM messages WHERE id = :id", id=letter.id) or _repost(case, letter)
     status = _delivery(case, letter.id, agent_id) or _delivery(case, letter.id, recipient)
     if status in ("delivered", "acked"):

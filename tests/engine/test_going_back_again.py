@@ -1,6 +1,7 @@
 """Undoing and repeating recoveries where clocks, ends of missions and deletions come between."""
 
 from fleetd.wire.requests.checkpoint import CheckpointDelete
+from fleetd.wire.requests.message import MessageInbox
 from fleetd.wire.requests.mission import MissionComplete
 from fleetd.wire.requests.recovery import RecoveryRestore
 from fleetd.wire.requests.sortie import SortieRemove
@@ -86,3 +87,23 @@ async def test_a_repeated_recovery_is_answered_after_its_checkpoint_was_deleted(
     again = await fleet.do(request)
 
     assert again == first
+
+
+async def test_letters_that_a_successor_has_are_not_queued_for_the_lost_agent_again(fleet):
+    mission = await fleet.mission()
+    await fleet.agents(mission, "dispatch-1", "spec-1", "spec-2")
+    letter = await fleet.write(mission, ["spec-1"])
+    first = await fleet.checkpoint(mission)
+    await fleet.do(MessageInbox("spec-1"))
+    await fleet.restore(agent_id="spec-2", take_over_from="spec-1", scope="agent")
+    await fleet.do(MessageInbox("spec-2"))
+
+    recovery = await fleet.restore(first)
+
+    assert recovery.restored.messages == 0
+    assert (await fleet.do(MessageInbox("spec-1"))).messages == []
+    (known,) = (await fleet.do(MessageInbox("spec-2"))).messages
+    assert [(d.agent_id, d.status, d.attempts) for d in known.deliveries] == [
+        ("spec-2", "delivered", 1)
+    ]
+    assert known.id == letter.id
