@@ -39,6 +39,8 @@ def run(args: Namespace) -> int:
                 max_chars=args.max_chars,
             )
         )
+    for warning in briefing.warnings:
+        render.warn(warning)
     if args.json:
         render.print_json(briefing)
     else:

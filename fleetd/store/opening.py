@@ -110,8 +110,8 @@ def _prepare(connection: apsw.Connection, path: Path) -> None:
 def _damaged(path: Path) -> StoreRefused:
     return StoreRefused(
         f"The database {path} is damaged. Put a copy in its place: fleetctl restore FILE. Or move "
-        f"it, {path.name}-wal and {path.name}-shm away and start without one: checkpoints can be "
-        "restored from their files by name."
+        f"it, {path.name}-wal and {path.name}-shm away and start without one: missions come "
+        "back from their checkpoint files."
     )
 
 

@@ -240,3 +240,15 @@ def test_verify_finds_a_damaged_file_and_repairs_it(run, done, mission, home: Pa
     repaired = done("checkpoints", "verify", "--repair")
     assert "fixed" in repaired.out
     assert json.loads(backup.read_text())["id"] == checkpoint
+
+
+def test_a_briefing_says_which_copy_was_no_good(done, mission, home: Path):
+    checkpoint = done("checkpoint").id("chk")
+    stray = home / "flightline" / "checkpoints" / mission / "chk-00000000.json"
+    stray.write_text("{")
+
+    briefing = done("context")
+
+    assert f"Corrupted checkpoint file: {stray}" in briefing.err
+    assert "it was left where it is" in briefing.err
+    assert done("context", "--json").json["checkpoint_id"] == checkpoint
