@@ -5,6 +5,7 @@ A mission at a time, a checkpoint at a time: whoever else asks for something is 
 
 import logging
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import msgspec
 
@@ -63,14 +64,19 @@ async def checked(
 
 
 async def _check_one(engine: Engine, checkpoint_id: str, *, repair: bool) -> Finding:
-    file = await engine.outbox.in_thread(lambda: engine.backups.find(checkpoint_id))
-    if (
-        file is None
-    ):  # the beginning of an id, or no file: the row says which, or that there is none
-        known = await engine.execute(CheckpointGet(checkpoint_id))
-        checkpoint_id = known.id
+    try:
         file = await engine.outbox.in_thread(lambda: engine.backups.find(checkpoint_id))
+        if file is None:  # the beginning of an id, or no file: the row says which, or that none is
+            checkpoint_id = (await engine.execute(CheckpointGet(checkpoint_id))).id
+            file = await engine.outbox.in_thread(lambda: engine.backups.find(checkpoint_id))
+    except OSError as error:
+        return _unreadable(engine.backups.root, error)
     return await _check(engine, checkpoint_id, file.mission_id if file else None, repair=repair)
+
+
+def _unreadable(directory: Path, error: OSError) -> Finding:
+    detail = f"the checkpoint files cannot be read: {error}"
+    return Finding(check="files", ok=False, subject=str(directory), detail=detail)
 
 
 async def _missions(engine: Engine, given: str | None) -> list[str]:
@@ -97,8 +103,7 @@ async def _check_mission(engine: Engine, mission_id: str, *, repair: bool) -> li
     try:
         listing, rows = await _look(engine, mission_id)
     except OSError as error:
-        detail = f"its checkpoint files cannot be read: {error}"
-        return [Finding(check="files", ok=False, subject=str(directory), detail=detail)]
+        return [_unreadable(directory, error)]
     named = listing.files | listing.blocked
     checked = sorted(rows.live | (named - rows.rows))
     if not checked:

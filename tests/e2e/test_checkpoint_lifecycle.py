@@ -191,3 +191,25 @@ def test_deleting_a_mission_takes_its_files_with_it(daemon, mission, folder):
     daemon.start()
     assert not folder.exists()
     assert done("mission", "list", "--json").json == []
+
+
+def test_a_lost_database_comes_back_from_its_files(daemon, mission, home):
+    for sortie in sorties_of(mission)[:2]:
+        done("sortie", "complete", sortie, "--agent", "spec-1")
+    before = done("sortie", "list", "--mission", mission, "--json").json
+    newest = done("checkpoint", "--mission", mission).id("chk")
+    daemon.stop()
+    for file in (home / "data").glob("squawk.db*"):
+        file.unlink()
+    daemon.start()
+
+    assert "The database lies behind its checkpoint files" in daemon.log.read_text()
+    after = done("sortie", "list", "--mission", mission, "--json").json
+    for then, now in zip(before, after, strict=True):
+        for name in ("id", "title", "status", "position", "assigned_to"):
+            assert now[name] == then[name]
+    status = done("status").out
+    assert mission in status
+    assert "nobody was briefed yet" in status
+    assert f"Checkpoint: {newest}" in done("resume", "--mission", mission, "--yes").out
+    assert done("checkpoints", "verify", "--all").status == 0

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import trio
 
 from fleetd.domain.content import from_file
 from fleetd.wire.errors import Corrupt, NotFound
@@ -248,3 +249,58 @@ async def test_a_recovery_is_refused_when_nothing_readable_is_left(fleet: Fleet)
     damage_file(fleet, first)
     with pytest.raises(Corrupt, match=r"No checkpoint of mission .* can be used"):
         await fleet.restore(mission_id=mission.id)
+
+
+async def test_of_many_intact_ones_only_the_number_is_told(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fleetd.operations.verification.LISTED", 1)
+    missions = sorted(
+        [(await two_checkpoints(fleet))[0] for _ in range(3)], key=lambda mission: mission.id
+    )
+    second = await fleet.do(CheckpointLatest(missions[2].id))
+    lose_file(fleet, second)
+    found = (await fleet.do(CheckpointVerify())).findings
+    assert [f.check for f in found[:2]] == ["checkpoint", "checkpoint"]
+    told = [(f.subject, f.detail) for f in found[2:]]
+    assert told == [
+        (missions[1].id, "2 checkpoints and names in order"),
+        (missions[2].id, "1 checkpoints and names in order"),
+        (second.id, "the file is missing"),
+    ]
+
+
+async def test_a_mission_whose_files_cannot_be_read_is_a_finding(fleet: Fleet) -> None:
+    mission, _, _ = await two_checkpoints(fleet)
+    other, third, fourth = await two_checkpoints(fleet)
+    (fleet.checkpoints / mission.id).rename(fleet.checkpoints / "aside")
+    (fleet.checkpoints / mission.id).write_text("in the way")
+    found = await fleet.do(CheckpointVerify())
+    assert not found.ok
+    (bad,) = [f for f in found.findings if not f.ok]
+    assert (bad.check, bad.subject) == ("files", str(fleet.checkpoints / mission.id))
+    assert "Not a directory" in bad.detail
+    assert {f.subject for f in found.findings if f.ok} == {third.id, fourth.id}
+    assert other.id != mission.id
+
+    fleet.checkpoints.rename(fleet.checkpoints.with_name("elsewhere"))
+    fleet.checkpoints.write_text("in the way")
+    for request in (CheckpointVerify(checkpoint_id=third.id), CheckpointVerify()):
+        found = await fleet.do(request)
+        assert {f.check for f in found.findings if not f.ok} == {"files"}
+
+
+async def test_others_are_served_while_everything_is_verified(fleet: Fleet) -> None:
+    mission, first, _ = await two_checkpoints(fleet)
+    served: list[str] = []
+    async with trio.open_nursery() as nursery:
+
+        async def ask() -> None:
+            for _ in range(5):
+                await fleet.do(CheckpointGet(first.id))
+                served.append("asked")
+
+        nursery.start_soon(ask)
+        await fleet.do(CheckpointVerify(mission_id=mission.id))
+        served.append("verified")
+    assert served.index("verified") > 0
