@@ -25,7 +25,10 @@ OWN_EVENTS = (
     "(agent_id = :agent OR agent_id IN (SELECT id FROM agents WHERE succeeded_by = :agent))"
 )
 # A lease renewal or a checkpoint says nothing about the work; the action before it does.
-_TELLS_NOTHING = "('fleet_checkpointed', 'message_acked', 'agent_registered', 'lock_renewed')"
+_TELLS_NOTHING = (
+    "('fleet_checkpointed', 'message_acked', 'agent_registered', 'agent_paused', 'agent_resumed',"
+    " 'lock_renewed')"
+)
 
 
 def derive(

@@ -602,6 +602,17 @@ async def test_agents_that_wait_for_their_user_are_idle_and_not_silent(watched, 
     assert len(await compacted(watched, mission)) == 1
 
 
+async def test_pausing_is_not_what_an_agent_did_last(fleet):
+    mission = await fleet.mission()
+    await fleet.agents(mission, "spec-1")
+    await report(fleet, "spec-1", "file_modified", file="a.py")
+    await report(fleet, "spec-1", "agent_paused")
+
+    told = await fleet.do(RecoveryContextGet(mission.id))
+
+    assert told.recovery_context.last_action == "spec-1 edited a.py"
+
+
 async def test_an_agent_that_was_lost_long_ago_does_not_end_the_idleness_of_others(fleet):
     mission = await fleet.mission()
     await fleet.agents(mission, "dispatch-1", "spec-1")
