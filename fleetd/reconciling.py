@@ -213,7 +213,7 @@ def verified(backups: Backups, file: BackupFile) -> Checkpoint | None:
     if (checkpoint.mission_id, checkpoint.id) != (file.mission_id, file.checkpoint_id):
         raise Corrupt(
             f"Corrupted checkpoint file: {path} holds {checkpoint.id} of {checkpoint.mission_id}.",
-            hint="fleetctl checkpoints verify --repair writes it again from the database.",
+            hint="fleetctl checkpoints verify --all --repair writes it again from the database.",
             path=path,
         )
     return checkpoint

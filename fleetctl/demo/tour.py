@@ -204,7 +204,9 @@ class Tour:
         self._fleetctl("mission", "show", mission)
         self._fleetctl("agent", "list")
         self._fleetctl("checkpoints", "list", "--mission", mission)
-        self._seen.checkpoints_intact = self._typed("checkpoints", "verify").returncode == 0
+        self._seen.checkpoints_intact = (
+            self._typed("checkpoints", "verify", "--all").returncode == 0
+        )
         self._git("log", "--format=%h %an: %s")
         self._seen.all_committed = not self._git("status", "--short")
         self._seen.tests_pass = self._test()

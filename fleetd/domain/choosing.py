@@ -119,8 +119,8 @@ def _newest_usable(tx: Tx, ctx: Context, mission_id: str, ledger: Ledger) -> Che
     if ctx.facts.unreadable:
         raise Corrupt(
             f"No checkpoint of mission {mission_id} can be used: {'; '.join(ledger.warnings)}.",
-            hint="fleetctl checkpoints verify shows what is wrong; an expired one can be named: "
-            "fleetctl resume --checkpoint <id>",
+            hint="fleetctl checkpoints verify --all shows what is wrong; an expired one can be "
+            "named: fleetctl resume --checkpoint <id>",
             mission_id=mission_id,
         )
     raise checkpoints.none_for(mission_id)

@@ -70,7 +70,7 @@ def from_file(data: bytes, where: str) -> Checkpoint:
     except _UNREADABLE as error:
         raise Corrupt(
             f"Corrupted checkpoint file: {where} {_why(error)}.",
-            hint="fleetctl checkpoints verify --repair writes it again from the database.",
+            hint="fleetctl checkpoints verify --all --repair writes it again from the database.",
             path=where,
         ) from error
 
@@ -99,7 +99,7 @@ def from_row(row: Row) -> Checkpoint:
     except _UNREADABLE as error:
         raise Corrupt(
             f"Checkpoint {row['id']} is damaged in the database: its row {_why(error)}.",
-            hint="fleetctl checkpoints verify --repair heals it from its file.",
+            hint="fleetctl checkpoints verify --all --repair heals it from its file.",
             checkpoint_id=row["id"],
             reason=_why(error),
         ) from error

@@ -145,6 +145,6 @@ def _rename(directory: Directory, old: str, new: str) -> None:
 def _not_a_file(where: Path, why: str) -> Corrupt:
     return Corrupt(
         f"Corrupted checkpoint file: {where} ({why}).",
-        hint="Move it away; fleetctl checkpoints verify --repair writes it again.",
+        hint="Move it away; fleetctl checkpoints verify --all --repair writes it again.",
         path=str(where),
     )

@@ -456,6 +456,7 @@ async def test_STR_010_a_deletion_cut_short_is_finished_at_the_next_start(tmp_pa
         )
     async with opened(tmp_path, clock=clock) as again:
         await again.checkpoint(mission)
+        await again.settle()
         assert not again.file_of(doomed).exists()
         with pytest.raises(NotFound):
             await again.do(CheckpointGet(doomed.id))
