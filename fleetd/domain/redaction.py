@@ -6,14 +6,21 @@ or a telling name is found; nothing else can be (behaviour, Secrets).
 
 from typing import Any
 
-from .secret_searches import SEARCHES, Search
-from .telling_names import is_gap, kind_of_name
+import msgspec
+
+from .secret_searches import SEARCHES
+from .telling_names import is_gap, kind_of_name, lowered
+from .token_searches import Search, long_words
 
 # Longer texts are cut before they are scanned: what is not scanned is not kept.
 SCANNED_MAX = 1_048_576
 CUT = "[redacted:not-scanned]"
 _SHORTEST = 6
 _NEEDLES = tuple((needle, search) for search in SEARCHES for needle in search.needles)
+_IN_SHORT_WORDS = tuple(pair for pair in _NEEDLES if not pair[1].in_long_words)
+_LETTERS = frozenset("".join(needle for needle, _ in _NEEDLES))
+_MANY = 10_000
+_encode = msgspec.json.Encoder().encode
 
 
 def redact(text: str) -> str:
@@ -26,10 +33,9 @@ def redact_data(value: Any) -> Any:
 
     The same object when it holds none.
     """
-    strings: list[str] = []
-    _gather(value, strings)
-    # One look at everything: most data is done with after it.
-    together = "\n".join(strings)
+    # One look at everything: most data is done with after it. JSON writes what a secret is found
+    # by as it is, and puts nothing before it that would hide it.
+    together = _encode(value).decode()
     live = _live(together, _NEEDLES)
     if not live and len(together) <= SCANNED_MAX:
         return value
@@ -39,11 +45,27 @@ def redact_data(value: Any) -> Any:
 
 def _live(text: str, needles: tuple[tuple[str, Search], ...]) -> tuple[tuple[str, Search], ...]:
     """Return the searches that could find something in a text, in their order."""
-    lower = text.lower()
-    found = [pair for pair in needles if pair[0] in lower]
+    lower, words = lowered(text), long_words(text)
+    if needles is _NEEDLES:
+        needles = _spelled(words)
+    found = [pair for pair in needles if pair[0] in (words if pair[1].in_long_words else lower)]
+    return tuple(pair for pair in found if _signed(pair[1], text, words))
+
+
+def _spelled(words: str) -> tuple[tuple[str, Search], ...]:
+    """Return the needles whose characters all occur; to look for one of these is quicker by far."""
+    if not words:
+        return _IN_SHORT_WORDS
+    if len(words) < _MANY:
+        return _NEEDLES
+    letters = {letter for letter in _LETTERS if letter in words}
     return tuple(
-        (needle, search) for needle, search in found if not search.sign or search.sign.search(text)
+        pair for pair in _NEEDLES if not pair[1].in_long_words or letters.issuperset(pair[0])
     )
+
+
+def _signed(search: Search, text: str, words: str) -> bool:
+    return not search.sign or bool(search.sign(words if search.in_long_words else text))
 
 
 def _scan(text: str, live: tuple[tuple[str, Search], ...]) -> str:
@@ -61,18 +83,6 @@ def _replace(text: str, search: Search) -> str:
         parts += [text[position:start], f"[redacted:{kind}]"]
         position = end
     return "".join([*parts, text[position:]]) if parts else text
-
-
-def _gather(value: Any, strings: list[str]) -> None:
-    if isinstance(value, str):
-        strings.append(value)
-    elif isinstance(value, dict):
-        for name, inner in value.items():
-            strings.append(name)
-            _gather(inner, strings)
-    elif isinstance(value, list):
-        for inner in value:
-            _gather(inner, strings)
 
 
 class _Cleaning:

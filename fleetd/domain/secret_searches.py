@@ -6,112 +6,38 @@ and repetitions end at a fixed length or are possessive.
 
 import re
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
-from .secret_values import Value, element_at, header_at, is_opaque, is_secret, value_at
-from .telling_names import BEFORE, SUFFIX, WORDS, is_gap, is_placeholder, kind_of, lowered
-from .token_shapes import DISCORD, DISCORD_BEFORE, SHAPES, Shape
+from .secret_values import PROMISING, Value, element_at, header_at, is_opaque, is_secret, value_at
+from .telling_names import BEFORE, SPACES, SUFFIX, WORDS, is_gap, is_placeholder, kind_of, lowered
+from .token_searches import TOKEN_SEARCHES, Found, Search
 
-Found = tuple[int, int, str]
-_KEY_MAX = 65_536
-
-
-class Search(NamedTuple):
-    """A search, worth making in texts that hold one of its needles (compared in lower case).
-
-    ``find`` yields where secrets begin and end, and their kind, from left to right. ``sign`` is
-    what else has to be there, where the needle alone is too common.
-    """
-
-    needles: tuple[str, ...]
-    find: Callable[[str], Iterator[Found]]
-    sign: re.Pattern[str] | None = None
-
-
-_BEGIN = re.compile(r"-----BEGIN[ A-Z0-9]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-_END = re.compile(r"-----END[ A-Z0-9]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-_CUT_OFF = re.compile(
-    r"(?:(?:\\[nr]|[\s\"'+>|,])*+(?:[A-Z][\w-]{2,30}: [^\r\n\\]{0,100}|[A-Za-z0-9+/=]{16,}+))*+"
-    r"(?:(?:\\[nr]|[\s\"'+>|,])*+[A-Za-z0-9+/=]{1,15}(?=\Z|[\r\n\"'\\]))?"
-)
-
-
-def private_keys(text: str) -> Iterator[Found]:
-    """Find private key blocks, also those whose end is missing."""
-    position = 0
-    while begin := _BEGIN.search(text, position):
-        dashes = text.find("-----", begin.end())
-        end = _END.match(text, dashes) if 0 <= dashes < begin.end() + _KEY_MAX else None
-        last = end or _CUT_OFF.match(text, begin.end())
-        position = last.end() if last else begin.end()
-        yield begin.start(), position, "private-key"
-
-
-def _shaped(shape: Shape) -> Search:
-    def find(text: str) -> Iterator[Found]:
-        position = 0
-        while (at := text.find(shape.needle, position)) >= 0:
-            position = at + len(shape.needle)
-            start = _start(text, at, shape)
-            found = shape.pattern.match(text, at) if start is not None else None
-            if found and start is not None:
-                position = found.end()
-                yield start, position, shape.kind
-
-    return Search((shape.needle.lower(),), find)
-
-
-def _start(text: str, at: int, shape: Shape) -> int | None:
-    """Return where a token begins whose needle is at a position; None when it cannot be one."""
-    if shape.alone and _within_word(text, at):
-        return None
-    return at if shape.before is None else _before(text, at, shape.before)
-
-
-def _before(text: str, at: int, pattern: re.Pattern[str]) -> int | None:
-    first = max(0, at - BEFORE)
-    found = pattern.search(text[first:at])
-    return first + found.start() if found else None
-
-
-def _within_word(text: str, at: int) -> bool:
-    if at == 0 or not (text[at - 1].isalnum() or text[at - 1] in "_-"):
-        return False
-    # The \n of JSON inside a text is no letter of a word.
-    return not (text[at - 1] in "nrt" and text[at - 2 : at - 1] == "\\")
-
-
-def discord(text: str) -> Iterator[Found]:
-    """Find the tokens of Discord's bots."""
-    for found in DISCORD.finditer(text):
-        start = _before(text, found.start(), DISCORD_BEFORE)
-        if start is not None:
-            yield start, found.end(), "discord"
-
-
+_NO_USER = rf"""{SPACES}/@'"<>\\\\"""
 _URL = re.compile(
-    r"""://(?:[^\s/:@'"<>\\\[]{0,255}:((?:[^\s/@'"<>\\]{0,255}+@){1,5})|([^\s/:@'"<>\\\[]{16,255}@))"""
+    rf"://(?:[^:\[{_NO_USER}]{{0,255}}:((?:[^{_NO_USER}]{{0,255}}+@){{1,5}})"
+    rf"|([^:\[{_NO_USER}]{{16,255}}@))"
 )
 
 
 def in_urls(text: str) -> Iterator[Found]:
     """Find passwords in URLs, and tokens in the place of the user."""
     for found in _URL.finditer(text):
-        group = 1 if found[1] else 2
-        start, end = found.start(group), found.end(group) - 1
-        value = text[start:end]
-        if value and not is_gap(value) and (group == 1 or is_opaque(value)):
-            yield start, end, "url"
+        start, end = found.span(found.lastindex or 0)
+        value = text[start : end - 1]
+        if value and not is_gap(value) and (found.lastindex == 1 or is_opaque(value)):
+            yield start, end - 1, "url"
 
 
-_AUTHORIZATION = re.compile(r"authorization(?:\\{0,3}[\"']\]?)?[ \t]{0,4}(?:=>|[:=,])[ \t]{0,4}")
-_SCHEME = re.compile(
+_SCHEMES = (
     r"(?:(bearer|basic|token|apikey|negotiate|ntlm|ssws|bot)|digest|hawk|oauth|aws4-hmac-sha256)"
-    r"[ \t]{1,4}",
-    re.IGNORECASE,
+    r"[ \t]{1,4}"
 )
-_BEARER = re.compile(r"bearer[ \t]{1,4}")
-_BASIC = re.compile(r"basic[ \t]{1,4}")
+_SCHEME = re.compile(_SCHEMES, re.IGNORECASE)
+_AUTHORIZATION = re.compile(
+    r"authorization(?>(?:\\{0,3}[\"']\]?)?[ \t]{0,4}(?:=>|[:=,])[ \t]{0,4})"
+    rf"(?:(?={_SCHEMES})|{PROMISING})"
+)
+_BEARER = re.compile(r"bearer[ \t]{1,4}(?=[\w.~+/-]{16})")
+_BASIC = re.compile(r"basic[ \t]{1,4}(?=[\w.~+/-]{16})")
 _CREDENTIALS = re.compile(r"[\w.~+/-]{16,}+=*")
 
 
@@ -161,7 +87,10 @@ def _schemes(text: str, scheme: re.Pattern[str]) -> Iterator[Found]:
             yield *found.span(), "authorization"
 
 
-_COOKIE = re.compile(r"cookie(?:\\{0,3}[\"'])?[ \t]{0,4}(?:(:)|=)[ \t]{0,4}|cookie[ \t]{1,4}")
+# What follows is looked at no further than a value is judged, with its quotes and spaces.
+_COOKIE = re.compile(
+    r"cookie(?>(?:\\{0,3}[\"'])?[ \t]{0,4}(?:(:)|=)[ \t]{0,4}|[ \t]{1,4})(?=[^=\r\n]{0,150}+=)"
+)
 
 
 def cookies(text: str) -> Iterator[Found]:
@@ -180,42 +109,59 @@ def cookies(text: str) -> Iterator[Found]:
             yield value.start, position, "cookie"
 
 
-_HEAD = re.compile(
-    rf"({WORDS}){SUFFIX}(\\{{0,3}}[\"'`]\]?)?([ \t]{{0,4}})(?:(=>|:=|={{1,3}})|:)([ \t]{{0,4}})"
+_HEAD = (
+    # Of these words those for passwords end with d or e.
+    rf"({WORDS})(?P<password>(?<=[de]))?"
+    rf"(?>{SUFFIX}(?P<quote>\\{{0,3}}[\"'`]\]?)?(?P<left>[ \t]{{0,4}})"
+    rf"(?:(?P<sign>=>|:=|={{1,3}})|:)"
     # A type between the name and its value: token: str | None = "..."
-    r"(?(4)|(?:[a-z_][\w.\[\]|]{0,38}(?: \| none)? = )?)"
+    r"(?P<right>[ \t]{0,4})(?(sign)|(?:[a-z_][\w.\[\]|]{0,38}(?: \| none)? = )?))"
 )
+# Where nothing stands around the = of NAME=value, less is asked of the value.
+_TIGHT = "(?<=[a-z0-9]=)"
+_ASSIGNMENT = re.compile(rf"{_HEAD}(?:{PROMISING}|(?(password){_TIGHT}|(?!)))")
+_SHELL_TOO = re.compile(rf"{_HEAD}(?:{PROMISING}|{_TIGHT})")
+_SHOUTED = re.compile(r"(?:PASS|PWD|SECRET|TOKEN|CREDENTIAL|KEY)[\w-]{0,40}=")
 
 
 def assignments(text: str) -> Iterator[Found]:
     """Find the values of telling names: NAME=value, name = "value", "name": "value"."""
     lower = lowered(text)
+    search = (_SHELL_TOO if _SHOUTED.search(text) else _ASSIGNMENT).search
     position = 0
-    while head := _HEAD.search(lower, position):
+    while head := search(lower, position):
         position = head.end()
         kind = _kind(lower, head)
         if kind is None:
             continue
-        style = _style(head, shouted=text[head.start(1) : head.end(1)].isupper())
+        style = _style(head, text)
         value = value_at(text, position, shell=style == "shell")
         if is_secret(kind, value, style):
             position = value.end(text)
             yield value.start, position, kind
 
 
+def _assigns(text: str) -> bool:
+    return "=" in text or ":" in text
+
+
 def _kind(lower: str, head: re.Match[str]) -> str | None:
     return kind_of(head[1], lower[max(0, head.start(1) - BEFORE) : head.start(1)])
 
 
-def _style(head: re.Match[str], *, shouted: bool) -> str:
-    if head[4] != "=" or head[2] or head[3] or head[5]:
+def _style(head: re.Match[str], text: str) -> str:
+    sign, *around = head.group("sign", "quote", "left", "right")
+    if sign != "=" or any(around):
         return "loose"
-    return "shell" if shouted else "tight"
+    return "shell" if text[head.start(1) : head.end(1)].isupper() else "tight"
 
 
 _FLAG = re.compile(rf"--(?:[a-z0-9]{{1,20}}-){{0,4}}({WORDS})[ \t]{{1,4}}(?!-)")
 _ELEMENT = re.compile(rf"<[\w.:-]{{0,40}}?({WORDS}){SUFFIX}>(?=[^<>\r\n]{{1,1000}}+</)")
-_USER = re.compile(r"-(?:u|-user)[ \t=]{1,3}[\"']?[^\s:\"'$<{]{1,100}+:([^\s\"']{1,200}+)")
+_USER = re.compile(
+    rf"-(?<=\s-)(?:u|-user)[ \t=]{{1,3}}[\"']?"
+    rf"[^:\"'$<{{{SPACES}]{{1,100}}+:([^\"'{SPACES}]{{1,200}}+)"
+)
 _COMMAND_MAX = 300
 
 
@@ -243,23 +189,22 @@ def _told_by(text: str, name: re.Pattern[str], at: Callable[[str, int], Value]) 
 def curl_users(text: str) -> Iterator[Found]:
     """Find the passwords of curl's option for a user."""
     for found in _USER.finditer(text):
-        before = text[max(0, found.start() - _COMMAND_MAX) : found.start()]
-        if before[-1:].isspace() and "curl" in before.rpartition("\n")[2] and not is_gap(found[1]):
+        start = found.start()
+        line = max(start - _COMMAND_MAX, text.rfind("\n", 0, start) + 1)
+        if text.find("curl", line, start) >= 0 and not is_gap(found[1]):
             yield *found.span(1), "password"
 
 
 _TELLING = ("pass", "pwd", "secret", "token", "credential", "key")
 
 SEARCHES: tuple[Search, ...] = (
-    Search(("-----begin",), private_keys),
-    *map(_shaped, SHAPES),
-    Search((".",), discord, DISCORD),
+    *TOKEN_SEARCHES,
     Search(("://",), in_urls),
     Search(("authorization",), authorizations),
     Search(("bearer",), bearers),
     Search(("basic",), basics),
     Search(("cookie",), cookies),
-    Search(_TELLING, assignments),
+    Search(_TELLING, assignments, _assigns),
     Search(("--",), flags),
     Search(("</",), elements),
     Search(("curl",), curl_users),

@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from .telling_names import is_path, is_placeholder
+from .telling_names import SPACES, is_path, is_placeholder
 
 _OPENING = re.compile(r"""(?:\b[bfruBFRU]{1,2})?(\\{0,3})(["'`])""")
 _CLOSED = {
@@ -14,9 +14,12 @@ _CLOSED = {
 _CONTENT = re.compile(r"[^<>\r\n]*+")
 _ESCAPED = re.compile(r"""[^"'`\\\r\n]*+""")
 _REPLACED = r"\[redacted:[a-z0-9-]+\]"
-_PLAIN = re.compile(rf"""(?:[^\s"'`<>(){{}}\[\],;&|\\]++|{_REPLACED})*+""")
-_SHELL = re.compile(r"""[^\s"'`;&|\\]*+""")
+_PLAIN = re.compile(rf"""(?:[^{SPACES}"'`<>(){{}}\[\],;&|\\]++|{_REPLACED})*+""")
+_SHELL = re.compile(rf"""[^{SPACES}"'`;&|\\]*+""")
 _LINE = re.compile(r"(?:[^\\\r\n]++|\\(?![nr]))*+")
+# Where a value may be a secret of which nothing is known but the name before it: it is quoted, or
+# holds a digit.
+PROMISING = r"""(?=[bfruBFRU]{0,2}\\{0,3}["'`]|[^\t-\r\x1c-\x20"'`<>(){},;&|\\0-9]{0,127}+[0-9])"""
 _SPACE = re.compile(r"\s")
 _OPEN_CODE = ("(", "[")
 _NAME = re.compile(r"[A-Za-z_][\w-]*(?:\.[A-Za-z_]\w*)*")
@@ -103,18 +106,16 @@ def is_secret(kind: str, value: Value, style: str) -> bool:
     (name: value, --name value), where words of a sentence may follow.
     """
     text = value.text
-    least = 3 if kind == "password" else 6
-    if len(text) < least or is_path(text):
-        return False
-    if is_placeholder(text, quoted=value.quoted):
+    if len(text) < (3 if kind == "password" else 6):
         return False
     if value.quoted:
-        return kind == "password" or not _SPACE.search(text)
-    if value.next in _OPEN_CODE:
-        return False
-    if style == "shell":
-        return "(" not in text
-    return _stands_out(kind, text, style)
+        could_be = kind == "password" or not _SPACE.search(text)
+    elif value.next in _OPEN_CODE:
+        could_be = False
+    else:
+        could_be = "(" not in text if style == "shell" else _stands_out(kind, text, style)
+    # The cheap questions come first.
+    return could_be and not is_path(text) and not is_placeholder(text, quoted=value.quoted)
 
 
 def _stands_out(kind: str, text: str, style: str) -> bool:

@@ -1,14 +1,17 @@
 """Which names tell that a secret follows, and which values are no secrets; must not replace any."""
 
 import re
+from functools import lru_cache
 
 # The end of a telling name, in lower case, as in DB_PASSWORD, x-api-key, clientSecret.
 WORDS = r"(?:pass(?:wd|[_-]?(?:word|phrase|code))|pwd|secret|token|credentials?|key)"
 # A key tells nothing unless it is said what it opens.
-_OPENING = re.compile(
-    r"(?:api|access|secret|private|signing|encryption|auth|account|master|session|service|license"
-    r"|deploy|subscription|storage|webhook|shared|consumer)[_-]?\Z"
-)
+_OPENING = """
+    api access secret private signing encryption auth account master session service license deploy
+    subscription storage webhook shared consumer
+"""
+# What \s matches. Within a set it is many times faster when it is written out.
+SPACES = r"\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 # How far back from the end of a name it is looked at.
 BEFORE = 40
 SUFFIX = (
@@ -16,23 +19,26 @@ SUFFIX = (
     r"|confirm(?:ation)?|old|new|[0-9]{1,3})){0,2}"
 )
 # Names that end like a secret's and are none.
-_HARMLESS = re.compile(
-    r"(?:fencing|cancel(?:lation)?|next|page|continuation|stop|start|end|pad|eos|bos|unk|sep|mask"
-    r"|max|min|per|last|first|each|every|public|sync|resume|syntax)[_.-]?\Z"
-)
+_HARMLESS = """
+    fencing cancel cancellation next page continuation stop start end pad eos bos unk sep mask max
+    min per last first each every public sync resume syntax
+"""
+_OPENERS, _HARMLESS_BEFORE = tuple(_OPENING.split()), tuple(_HARMLESS.split())
 _TELLING = re.compile(rf"({WORDS}){SUFFIX}\Z")
 _HEADERS = {"authorization": "authorization", "cookie": "cookie", "cookies": "cookie"}
 
 # What stands for a value that is not there: a variable, a mask, what was replaced before.
 _GAPS = r"""\$\w+ | \$\([^()]*\)? | \$?\{{1,2}[\w.()!:\ -]*\}{0,2} | %\w+% | %(?:\(\w*\))?[sdr]
     | <[^<>]*>? | [*xX.•_#?-]+ | \[redacted:[a-z0-9-]+\]"""
-_FILLERS = r"""your[_-].* | .*[_-]here | change[_-]?me | replace[_-]?me | example | placeholder
-    | dummy | redacted | masked | hidden"""
-_CODE = r"""secret | token | password | none | null | nil | undefined | true | false | yes | no"""
-_FLAGS = re.VERBOSE | re.IGNORECASE
-_GAP = re.compile(_GAPS, _FLAGS)
-_PLACEHOLDER = re.compile(f"{_GAPS} | {_FILLERS}", _FLAGS)
-_NOT_IN_QUOTES = re.compile(f"{_GAPS} | {_FILLERS} | {_CODE}", _FLAGS)
+_FILLERS = """
+    change_me change-me changeme replace_me replace-me replaceme example placeholder dummy redacted
+    masked hidden
+"""
+_CODE = "secret token password none null nil undefined true false yes no"
+_IN_QUOTES = frozenset(_FILLERS.split())
+_WITHOUT_QUOTES = _IN_QUOTES.union(_CODE.split())
+_GAP = re.compile(_GAPS, re.VERBOSE | re.IGNORECASE)
+_GAPS_BEGIN = "$%<{*xX.•_#?-["
 _PATH = re.compile(r"(?:~|\.{1,2})?(?:/[\w.@%:-]+)+/?")
 _PART_MAX = 20
 # Nobody writes a longer gap.
@@ -46,17 +52,28 @@ def kind_of(word: str, before: str) -> str | None:
     Both are in lower case; ``before`` is what stands in front of the word: next_token is harmless.
     """
     if word.startswith("key"):
-        return "key" if _OPENING.search(before) else None
+        return "key" if _ends(before, _OPENERS, "_-") else None
     if word.startswith("pass") or word == "pwd":
         return "password"
-    if _HARMLESS.search(before):
+    if _ends(before, _HARMLESS_BEFORE, "_.-"):
         return None
     return "token" if word == "token" else "secret"
 
 
+def _ends(before: str, words: tuple[str, ...], separators: str) -> bool:
+    """Whether the last word is one of these, with or without a separator after it."""
+    return (before[:-1] if before[-1:] in separators else before).endswith(words)
+
+
 def kind_of_name(name: str) -> str | None:
     """Return the kind of secret that a field of this name holds; None for a harmless name."""
-    name = lowered(name[-100:])
+    return _kind_of_ending(name[-100:])
+
+
+# Fields have few names, and they come again and again.
+@lru_cache(maxsize=2_048)
+def _kind_of_ending(name: str) -> str | None:
+    name = lowered(name)
     if header := _HEADERS.get(name.removeprefix("proxy-").removeprefix("set-")):
         return header
     found = _TELLING.search(name)
@@ -66,23 +83,31 @@ def kind_of_name(name: str) -> str | None:
 
 
 def lowered(text: str) -> str:
-    """Return the text in lower case and exactly as long as it was."""
-    return text.replace("\u0130", "i").lower()
+    """Return the text with ASCII letters in lower case, exactly as long as it was."""
+    if text.isascii():
+        return text.lower()
+    # What else has an ASCII letter as its lower case; the rest stays, which is quicker by far.
+    text = text.replace("\u0130", "i").replace("\u212a", "k")
+    return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
 
 
 def is_gap(value: str) -> bool:
     """Whether a value is a variable, a mask or a gap to fill in; a poor password is not."""
-    return len(value) <= _GAP_MAX and bool(_GAP.fullmatch(value))
+    might_be = 0 < len(value) <= _GAP_MAX and value[0] in _GAPS_BEGIN
+    return might_be and bool(_GAP.fullmatch(value))
 
 
 def is_placeholder(value: str, *, quoted: bool) -> bool:
     """Whether a value stands for one that is not there; names of code stand in no quotes."""
-    pattern = _PLACEHOLDER if quoted else _NOT_IN_QUOTES
-    return len(value) <= _GAP_MAX and bool(pattern.fullmatch(value))
+    if len(value) > _GAP_MAX:
+        return False
+    lower = value.lower()
+    filled = lower.startswith(("your_", "your-")) or lower.endswith(("_here", "-here"))
+    return filled or lower in (_IN_QUOTES if quoted else _WITHOUT_QUOTES) or is_gap(value)
 
 
 def is_path(value: str) -> bool:
     """Whether a value reads as a path; Base64 may hold slashes too."""
-    if not _PATH.fullmatch(value):
+    if "/" not in value or not _PATH.fullmatch(value):
         return False
     return not any(len(part) >= _PART_MAX and _MIXED.match(part) for part in value.split("/"))

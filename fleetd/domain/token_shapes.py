@@ -1,11 +1,10 @@
 """What the tokens of well-known services look like, as data; must not search or replace anything.
 
 The facts (how a token begins, which characters follow, how many) are those that gitleaks knows
-(config/gitleaks.toml of 8.x, https://github.com/gitleaks/gitleaks, MIT licence) and, for Discord
-and Twilio, detect-secrets (https://github.com/Yelp/detect-secrets, Apache-2.0), as of 2025, and
-what newer services document themselves. The expressions are our own: none goes
-back over what it has matched, and most ask for fewer characters than a whole
-token has, because output that a harness cut off still shows most of a secret.
+(config/gitleaks.toml, https://github.com/gitleaks/gitleaks, MIT licence) and what services document
+themselves. The expressions are our own: none goes back over what it has matched, and most ask for
+fewer characters than a whole token has, because output that a harness cut off still shows most of a
+secret.
 """
 
 import re
@@ -21,15 +20,14 @@ HEX = "0-9A-Fa-f"
 class Shape(NamedTuple):
     """One shape of a token of ``kind``.
 
-    ``pattern`` matches from ``needle`` on; ``before`` what the token has in front of it.
-    ``alone`` says that the token does not begin within a word.
+    ``pattern`` matches from ``needle`` on, which is what it begins with; ``before`` matches what
+    the token has in front of it.
     """
 
     kind: str
     needle: str
     pattern: re.Pattern[str]
     before: re.Pattern[str] | None = None
-    alone: bool = False
 
 
 # kind, characters after the prefix, how many of them at least, prefixes.
@@ -92,15 +90,33 @@ _SHORT = 4
 
 
 def _prefixed(kind: str, characters: str, least: int, prefix: str) -> Shape:
-    pattern = re.compile(rf"{re.escape(prefix)}[{characters}]{{{least},}}+")
-    return Shape(kind, prefix, pattern, alone=len(prefix) < _SHORT or prefix[-1].isalnum())
+    alone = len(prefix) < _SHORT or prefix[-1].isalnum()
+    return _shape(kind, prefix, rf"[{characters}]{{{least},}}+", alone=alone)
 
 
 def _shape(
-    kind: str, needle: str, pattern: str, *, before: str | None = None, alone: bool = False
+    kind: str,
+    needle: str,
+    rest: str,
+    *,
+    before: tuple[str, int, int] | None = None,
+    alone: bool = False,
 ) -> Shape:
-    ahead = re.compile(rf"{before}\Z") if before else None
-    return Shape(kind, needle, re.compile(pattern), ahead, alone)
+    """Return a shape; ``before`` is characters with their least and greatest number.
+
+    Looking back comes after the needle: an expression that begins with fixed characters is found
+    many times faster. ``alone`` says that the token does not begin within a word; the ``\\n`` of
+    JSON inside a text is no letter of a word.
+    """
+    fixed = re.escape(needle)
+    checks, ahead = "", None
+    if alone:
+        checks = rf"(?:(?<![\w-]{fixed})|(?<=\\[nrt]{fixed}))"
+    if before:
+        characters, least, greatest = before
+        checks = rf"(?<=[{characters}]{{{least}}}{fixed})"
+        ahead = re.compile(rf"[{characters}]{{{least},{greatest}}}\Z")
+    return Shape(kind, needle, re.compile(fixed + checks + rest), ahead)
 
 
 SHAPES: tuple[Shape, ...] = (
@@ -109,21 +125,21 @@ SHAPES: tuple[Shape, ...] = (
         for kind, characters, least, prefixes in _PREFIXED
         for prefix in prefixes.split()
     ),
-    _shape("openai", "sk-", rf"sk-[{ALNUM}]{{20,}}+", alone=True),
+    _shape("openai", "sk-", rf"[{ALNUM}]{{20,}}+", alone=True),
     *(
-        _shape("aws", prefix, rf"{prefix}[A-Z2-7]{{16}}(?![{ALNUM}])", alone=True)
+        _shape("aws", prefix, rf"[A-Z2-7]{{16}}(?![{ALNUM}])", alone=True)
         for prefix in ("AKIA", "ASIA", "ABIA", "ACCA")
     ),
-    _shape("sendgrid", "SG.", rf"SG\.[{URL_SAFE}]{{16,64}}+\.[{URL_SAFE}]{{16,}}+"),
-    _shape("twilio", "SK", rf"SK[0-9a-f]{{32}}(?![{ALNUM}])", alone=True),
-    _shape("telegram", ":A", rf":A[{URL_SAFE}]{{33,}}+", before="[0-9]{5,16}"),
-    _shape("discord", "/webhooks/", rf"/webhooks/[0-9]{{15,20}}+/[{URL_SAFE}]{{40,}}+"),
-    _shape("terraform", ".atlasv1.", rf"\.atlasv1\.[{BASE64}]{{40,}}+", before=rf"[{ALNUM}]{{14}}"),
+    _shape("sendgrid", "SG.", rf"[{URL_SAFE}]{{16,64}}+\.[{URL_SAFE}]{{16,}}+"),
+    _shape("twilio", "SK", rf"[0-9a-f]{{32}}(?![{ALNUM}])", alone=True),
+    _shape("telegram", ":A", rf"[{URL_SAFE}]{{33,}}+", before=("0-9", 5, 16)),
+    _shape("discord", "/webhooks/", rf"[0-9]{{15,20}}+/[{URL_SAFE}]{{40,}}+"),
+    _shape("terraform", ".atlasv1.", rf"[{BASE64}]{{40,}}+", before=(ALNUM, 14, 14)),
     # The header of a JWT is JSON, which begins with {" and so with eyJ in Base64.
     _shape(
         "jwt",
         "eyJ",
-        rf"eyJ[{URL_SAFE}]{{8,}}+\.[{URL_SAFE}]{{10,}}+(?:\.[{BASE64}]*+){{0,3}}",
+        rf"[{URL_SAFE}]{{8,}}+\.[{URL_SAFE}]{{10,}}+(?:\.[{BASE64}]*+){{0,3}}",
         alone=True,
     ),
 )
@@ -131,3 +147,9 @@ SHAPES: tuple[Shape, ...] = (
 # A Discord token begins with nothing in particular: its last parts are looked for first.
 DISCORD = re.compile(rf"\.[{URL_SAFE}]{{6}}\.[{URL_SAFE}]{{27,}}+")
 DISCORD_BEFORE = re.compile(rf"[MNO][{URL_SAFE}]{{22,28}}\Z")
+
+# No token is shorter, and none has other characters; the backslash is for JSON's \\n before it.
+LEAST = min(
+    len(prefix) + least for _, _, least, prefixes in _PREFIXED for prefix in prefixes.split()
+)
+CHARACTERS = rf".:~\\{BASE64}"

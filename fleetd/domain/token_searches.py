@@ -1,0 +1,95 @@
+"""The searches for what has a known shape, tokens and private keys; must not replace anything."""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from .telling_names import BEFORE
+from .token_shapes import CHARACTERS, DISCORD, DISCORD_BEFORE, LEAST, SHAPES, Shape
+
+Found = tuple[int, int, str]
+_KEY_MAX = 65_536
+
+
+class Search(NamedTuple):
+    """A search, worth making in texts that hold one of its needles (in lower case).
+
+    ``find`` yields where secrets begin and end, and their kind, from left to right. ``sign`` is
+    what else has to be there, where the needle alone is too common. ``in_long_words`` says that
+    needle (as it is written) and sign are looked for in the text's ``long_words`` only.
+    """
+
+    needles: tuple[str, ...]
+    find: Callable[[str], Iterator[Found]]
+    sign: Callable[[str], object] | None = None
+    in_long_words: bool = False
+
+
+_OF_TOKENS = re.compile(f"[{CHARACTERS}]")
+_MASK = bytes(ord("a" if _OF_TOKENS.match(chr(code)) else " ") for code in range(256))
+_LONG = b"a" * LEAST
+
+
+def long_words(text: str) -> str:
+    """Return the words of a text that are long enough for a token; most texts have few."""
+    raw = text.encode("utf-8", "surrogatepass")
+    mask = raw.translate(_MASK)
+    words = []
+    end = 0
+    while (start := mask.find(_LONG, end)) >= 0:
+        end = mask.find(b" ", start + LEAST)
+        end = len(raw) if end < 0 else end
+        words.append(raw[start:end])
+    return b" ".join(words).decode("ascii")
+
+
+_BEGIN = re.compile(r"-----BEGIN[ A-Z0-9]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_END = re.compile(r"-----END[ A-Z0-9]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_CUT_OFF = re.compile(
+    r"(?:(?:\\[nr]|[\s\"'+>|,])*+(?:[A-Z][\w-]{2,30}: [^\r\n\\]{0,100}|[A-Za-z0-9+/=]{16,}+))*+"
+    r"(?:(?:\\[nr]|[\s\"'+>|,])*+[A-Za-z0-9+/=]{1,15}(?=\Z|[\r\n\"'\\]))?"
+)
+
+
+def private_keys(text: str) -> Iterator[Found]:
+    """Find private key blocks, also those whose end is missing."""
+    position = 0
+    while begin := _BEGIN.search(text, position):
+        dashes = text.find("-----", begin.end())
+        end = _END.match(text, dashes) if 0 <= dashes < begin.end() + _KEY_MAX else None
+        last = end or _CUT_OFF.match(text, begin.end())
+        position = last.end() if last else begin.end()
+        yield begin.start(), position, "private-key"
+
+
+def _shaped(shape: Shape) -> Search:
+    def find(text: str) -> Iterator[Found]:
+        first = text.find(shape.needle)
+        for found in shape.pattern.finditer(text, first) if first >= 0 else ():
+            start = _before(text, found.start(), shape.before) if shape.before else found.start()
+            if start is not None:
+                yield start, found.end(), shape.kind
+
+    return Search((shape.needle,), find, in_long_words=True)
+
+
+def _before(text: str, at: int, pattern: re.Pattern[str]) -> int | None:
+    """Return where a token begins of which the rest begins at a place; None when it is none."""
+    first = max(0, at - BEFORE)
+    found = pattern.search(text[first:at])
+    return first + found.start() if found else None
+
+
+def discord(text: str) -> Iterator[Found]:
+    """Find the tokens of Discord's bots."""
+    for found in DISCORD.finditer(text):
+        start = _before(text, found.start(), DISCORD_BEFORE)
+        if start is not None:
+            yield start, found.end(), "discord"
+
+
+TOKEN_SEARCHES: tuple[Search, ...] = (
+    Search(("-----begin",), private_keys),
+    *map(_shaped, SHAPES),
+    Search((".",), discord, DISCORD.search, in_long_words=True),
+)
