@@ -111,11 +111,11 @@ def cookies(text: str) -> Iterator[Found]:
 
 _HEAD = (
     # Of these words those for passwords end with d or e.
-    rf"({WORDS})(?P<password>(?<=[de]))?"
-    rf"(?>{SUFFIX}(?P<quote>\\{{0,3}}[\"'`]\]?)?(?P<left>[ \t]{{0,4}})"
+    rf"({WORDS})(?>(?P<password>(?<=[de]))?"
+    rf"{SUFFIX}(?:\\{{0,3}}[\"'`]\]?)?[ \t]{{0,4}}"
     rf"(?:(?P<sign>=>|:=|={{1,3}})|:)"
     # A type between the name and its value: token: str | None = "..."
-    r"(?P<right>[ \t]{0,4})(?(sign)|(?:[a-z_][\w.\[\]|]{0,38}(?: \| none)? = )?))"
+    r"[ \t]{0,4}(?(sign)|(?:[a-z_][\w.\[\]|]{0,38}+(?: \| none)?+ = )?))"
 )
 # Where nothing stands around the = of NAME=value, less is asked of the value.
 _TIGHT = "(?<=[a-z0-9]=)"
@@ -150,8 +150,8 @@ def _kind(lower: str, head: re.Match[str]) -> str | None:
 
 
 def _style(head: re.Match[str], text: str) -> str:
-    sign, *around = head.group("sign", "quote", "left", "right")
-    if sign != "=" or any(around):
+    before, sign = text[head.end() - 2 : head.end()]
+    if sign != "=" or not before.isalnum():
         return "loose"
     return "shell" if text[head.start(1) : head.end(1)].isupper() else "tight"
 

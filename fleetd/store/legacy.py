@@ -67,6 +67,7 @@ class _Lock(msgspec.Struct):
 
 # In the order in which they are believed.
 _TIMES = ("occurred_at", "timestamp", "created_at")
+_OTHER_TIMES = frozenset(_TIMES[1:])
 _PLACED = frozenset({"type", "data", "stream_id", *_TIMES})
 
 
@@ -164,8 +165,9 @@ def _rest(raw: dict[str, Any], mailbox: str) -> dict[str, Any]:
     rest = {name: part for name, part in raw.items() if name not in _PLACED and part is not None}
     if raw.get("stream_id", mailbox) != mailbox:
         rest["stream_id"] = raw["stream_id"]
-    times = [name for name in _TIMES if raw.get(name) is not None]
-    rest.update((name, raw[name]) for name in times[1:])
+    if not _OTHER_TIMES.isdisjoint(raw):
+        times = [name for name in _TIMES if raw.get(name) is not None]
+        rest.update((name, raw[name]) for name in times[1:])
     return rest
 
 
