@@ -19,6 +19,7 @@ _SHORTEST = 6
 _NEEDLES = tuple((needle, search) for search in SEARCHES for needle in search.needles)
 _IN_SHORT_WORDS = tuple(pair for pair in _NEEDLES if not pair[1].in_long_words)
 _LETTERS = frozenset("".join(needle for needle, _ in _NEEDLES))
+# From here on it is worth while to ask first which letters occur, in characters.
 _MANY = 10_000
 _encode = msgspec.json.Encoder().encode
 

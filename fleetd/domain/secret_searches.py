@@ -112,8 +112,7 @@ def cookies(text: str) -> Iterator[Found]:
 _HEAD = (
     # Of these words those for passwords end with d or e.
     rf"({WORDS})(?>(?P<password>(?<=[de]))?"
-    rf"{SUFFIX}(?:\\{{0,3}}[\"'`]\]?)?[ \t]{{0,4}}"
-    rf"(?:(?P<sign>=>|:=|={{1,3}})|:)"
+    rf"{SUFFIX}(?:\\{{0,3}}[\"'`]\]?)?[ \t]{{0,4}}(?:(?P<sign>=>|:=|={{1,3}})|:)"
     # A type between the name and its value: token: str | None = "..."
     r"[ \t]{0,4}(?(sign)|(?:[a-z_][\w.\[\]|]{0,38}+(?: \| none)?+ = )?))"
 )
@@ -150,8 +149,8 @@ def _kind(lower: str, head: re.Match[str]) -> str | None:
 
 
 def _style(head: re.Match[str], text: str) -> str:
-    before, sign = text[head.end() - 2 : head.end()]
-    if sign != "=" or not before.isalnum():
+    end = head.end()
+    if text[end - 1] != "=" or not text[end - 2].isalnum():
         return "loose"
     return "shell" if text[head.start(1) : head.end(1)].isupper() else "tight"
 
@@ -190,7 +189,8 @@ def curl_users(text: str) -> Iterator[Found]:
     """Find the passwords of curl's option for a user."""
     for found in _USER.finditer(text):
         start = found.start()
-        line = max(start - _COMMAND_MAX, text.rfind("\n", 0, start) + 1)
+        first = max(0, start - _COMMAND_MAX)
+        line = max(first, text.rfind("\n", first, start) + 1)
         if text.find("curl", line, start) >= 0 and not is_gap(found[1]):
             yield *found.span(1), "password"
 
