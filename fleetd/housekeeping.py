@@ -16,14 +16,21 @@ DAY_S = 86_400
 
 
 async def keep_house(engine: Engine) -> None:
-    """Clean up now and then daily, until cancelled; what fails is tried again the next day."""
+    """Clean up now and then daily, until cancelled."""
     while True:
-        for what, clean in _WORK.items():
-            try:
-                await clean(engine)
-            except FleetError as error:  # a full disk is no reason to end
-                log.warning("Cleaning up %s has to wait for a day: %s", what, error.message)
+        await tidy(engine)
         await trio.sleep(DAY_S)
+
+
+async def tidy(engine: Engine) -> None:
+    """Clean up once; what fails is tried again the next day, and is no reason to end."""
+    for what, clean in _WORK.items():
+        try:
+            await clean(engine)
+        except FleetError as error:
+            log.warning("Cleaning up %s has to wait for a day: %s", what, error.message)
+        except Exception:
+            log.exception("Cleaning up %s failed", what)
 
 
 async def _prune_checkpoints(engine: Engine) -> None:

@@ -8,7 +8,8 @@ from .domain.takeover import SurroundingsGet
 from .domain.tx import WatchProcess
 from .engine import DAEMON, Engine
 from .housekeeping import keep_house
-from .operations.watching import ActivityScan, ProcessEnded
+from .operations.watching import ActivityScan, Looked, ProcessEnded
+from .wire.base import Request
 from .wire.errors import FleetError
 
 log = logging.getLogger("fleetd")
@@ -26,20 +27,27 @@ async def run_timers(engine: Engine) -> None:
 async def notice_silence(engine: Engine) -> None:
     """Look for silences, those of the time before this start too, whenever one can be due."""
     while True:
-        try:
-            looked = await engine.perform(ActivityScan(), DAEMON)
-            await trio.sleep(looked.look_again_ms / 1000)
-        except FleetError as error:
-            log.warning("Silence cannot be looked for now: %s", error.message)
-            await trio.sleep(PAUSE_S)
+        looked = await _insist(engine, ActivityScan())
+        await trio.sleep(looked.look_again_ms / 1000)
 
 
 async def watch_processes(engine: Engine) -> None:
     """Notice when the process of an agent ends, also one that ended while no daemon ran."""
 
     async def ended(process: WatchProcess) -> None:
-        request = ProcessEnded(process.agent_id, process.pid, process.started)
-        await engine.perform(request, DAEMON)
+        await _insist(engine, ProcessEnded(process.agent_id, process.pid, process.started))
 
     known = await engine.execute(SurroundingsGet())
     await engine.watcher.run(known.processes, ended)
+
+
+async def _insist(engine: Engine, request: Request[Looked]) -> Looked:
+    """Perform a request, again until it succeeds: nobody else will ask for it."""
+    while True:
+        try:
+            return await engine.perform(request, DAEMON)
+        except FleetError as error:
+            log.warning("%s has to wait: %s", type(request).__name__, error.message)
+        except Exception:
+            log.exception("%s failed", type(request).__name__)
+        await trio.sleep(PAUSE_S)

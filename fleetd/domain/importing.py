@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 
 from ..wire.errors import InvalidState
+from ..wire.events import LegacyImported
 from ..wire.types import LONGEST_LEASE_MS
 from . import leases
 from .context import Context
-from .events import position
+from .events import emit, position
 from .legacy import (
     Imported,
     LegacyImport,
@@ -44,6 +45,9 @@ def import_legacy(tx: Tx, request: LegacyImport, ctx: Context) -> Imported:
     key = f"legacy:{request.digest}"
     if tx.one("SELECT 1 AS known FROM store_meta WHERE key = :key", key=key):
         return Imported(before=True)
+    if total := sum(map(len, request.events.values())):
+        # It is as young as the import: what stands behind it is not old before it is.
+        emit(tx, ctx, LegacyImported(events=total))
     end = position(tx)
     imported = Imported(
         mailboxes=_agents(tx, request, ctx),

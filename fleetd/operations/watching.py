@@ -66,5 +66,5 @@ async def _act(engine: Engine, actions: Iterable[Mutation[Any]]) -> None:
 @operation
 async def process_ended(engine: Engine, request: ProcessEnded, caller: Caller) -> Looked:
     """Lose an agent; whoever was not silent because of it may be so now."""
-    await _act(engine, [AgentEnded(request.agent_id, request.pid, request.started)])
+    await engine.execute(AgentEnded(request.agent_id, request.pid, request.started))
     return await scan(engine, ActivityScan(), caller)

@@ -419,6 +419,14 @@ class StoreRestored(Payload, frozen=True, kw_only=True):
     end: int
 
 
+class LegacyImported(Payload, frozen=True, kw_only=True):
+    """The events after this one came out of an older store; their age counts from here."""
+
+    type = "legacy_imported"
+    activity = False
+    events: int
+
+
 # Types that harnesses report about an agent's work; they arrive through event.append.
 REPORTED_ACTIVITY = frozenset(
     {

@@ -312,3 +312,24 @@ async def test_agents_could_not_be_heard_while_no_daemon_ran(tmp_path, autojump_
         await trio.sleep(1)
         assert len(await lost(fleet)) == 1
         nursery.cancel_scope.cancel()
+
+
+async def test_a_full_disk_does_not_make_a_dead_agent_look_alive(
+    virtual, autojump_clock, nursery, mortal, caplog
+):
+    # The process is real and gone before anybody looks, so virtual time has nothing to outrun.
+    mission, process = await virtual.mission(), mortal()
+    await start(virtual, mission, "spec-1", process)
+    virtual.sql(
+        "CREATE TRIGGER full BEFORE UPDATE OF status ON agents BEGIN SELECT RAISE(ABORT, 'no'); END"
+    )
+    end(process)
+    nursery.start_soon(timers.watch_processes, virtual.engine)
+    await trio.sleep(1)
+    assert await status(virtual, "spec-1") == "active"
+    assert "ProcessEnded failed" in caplog.text
+
+    virtual.sql("DROP TRIGGER full")
+    await trio.sleep(timers.PAUSE_S)
+
+    assert await status(virtual, "spec-1") == "lost"

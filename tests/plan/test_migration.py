@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from fleetd.housekeeping import tidy
 from fleetd.store.legacy_file import LegacyFile, LegacyRefused
 from fleetd.wire.errors import Storage
+from fleetd.wire.model import Event
 from fleetd.wire.requests.agent import AgentGet
 from fleetd.wire.requests.event import CursorGet
 from fleetd.wire.requests.lock import LockAcquire, LockCheck
-from tests.fleet import MINUTE, Clock, Fleet, opened
+from tests.fleet import DAY, MINUTE, Clock, Fleet, opened
 from tests.processes import Daemon, fleetctl
 
 SINCE = {"created_at": "2026-01-05T09:00:00.000Z", "updated_at": "2026-01-05T10:00:00.000Z"}
@@ -60,8 +62,16 @@ def beside(root: Path, content: Any) -> Path:
 
 def imported(fleet: Fleet) -> list[tuple[str, str]]:
     """Return agent and type of every event that was imported, in order."""
-    rows = fleet.sql("SELECT agent_id, type FROM events WHERE type <> 'lock_acquired' ORDER BY seq")
+    rows = fleet.sql(
+        "SELECT agent_id, type FROM events"
+        " WHERE type NOT IN ('lock_acquired', 'legacy_imported') ORDER BY seq"
+    )
     return [(row["agent_id"], row["type"]) for row in rows]
+
+
+async def history(fleet: Fleet) -> list[Event]:
+    """Return every event but the one that announces the import."""
+    return [each for each in await fleet.events() if each.type != "legacy_imported"]
 
 
 async def position(fleet: Fleet, mailbox: str) -> int:
@@ -79,7 +89,7 @@ async def test_migration_1_empty_json_file(
     caplog.set_level("INFO", "fleetd")
     file = beside(tmp_path, content)
     async with opened(tmp_path) as fleet:
-        assert await fleet.events() == []
+        assert await history(fleet) == []
     assert not file.exists()
     assert file.with_name("squawk.json.backup").read_text() == json.dumps(content)
     assert "Imported 0 mailboxes, 0 events, 0 cursors, 0 active locks" in caplog.text
@@ -93,7 +103,7 @@ async def test_migration_2_mailboxes_events_cursors_locks(
     async with opened(tmp_path) as fleet:
         agent = (await fleet.do(AgentGet("specialist-1"))).status
         (held,) = await fleet.locks()
-        found = [(e.agent_id, e.type) for e in await fleet.events()]
+        found = [(e.agent_id, e.type) for e in await history(fleet)]
     assert agent == "idle"
     assert found == [
         ("specialist-1", "task_started"),
@@ -179,7 +189,7 @@ async def test_migration_3_corrupted_json(
         assert await fleet.locks() == []
         assert fleet.sql("SELECT * FROM agents") == []
         assert fleet.sql("SELECT * FROM cursors") == []
-        assert {e.stream.partition(":")[0] for e in await fleet.events()} == {"mission"}
+        assert {e.stream.partition(":")[0] for e in await history(fleet)} == {"mission"}
     assert file.read_bytes() == content
     assert [path.name for path in file.parent.glob("squawk.json*")] == ["squawk.json"]
     (warning,) = [record.getMessage() for record in caplog.records]
@@ -191,7 +201,7 @@ async def test_migration_3_corrupted_json(
 async def test_migration_4_no_json_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "fleetd")
     async with opened(tmp_path) as fleet:
-        assert await fleet.events() == []
+        assert await history(fleet) == []
     assert list((tmp_path / "data").glob("*.json*")) == []
     assert caplog.text == ""
 
@@ -203,7 +213,7 @@ async def test_migration_5_all_data_migrated_correctly(tmp_path: Path) -> None:
         assert (agent["role"], agent["status"], agent["pid"]) == ("specialist", "idle", None)
         assert agent["registered_at"] == SINCE["created_at"]
         assert agent["last_seen_at"] == SINCE["updated_at"]
-        first, second, third, _ = await fleet.events()
+        first, second, third, _ = await history(fleet)
         assert [e.timestamp[14:16] for e in (first, second, third)] == ["01", "02", "04"]
         assert (first.stream, first.mission_id) == ("agent:specialist-1", None)
         assert first.data == {"task": "parse", "legacy": {"id": "evt_1"}}
@@ -236,7 +246,12 @@ def test_a_daemon_imports_the_file_once(home: Path) -> None:
             agents = fleetctl("agent", "list", "--json").json
         finally:
             running.stop()
-        assert [e["type"] for e in events] == ["task_started", "task_assigned", "task_progress"]
+        assert [e["type"] for e in events] == [
+            "legacy_imported",
+            "task_started",
+            "task_assigned",
+            "task_progress",
+        ]
         assert [a["id"] for a in agents] == ["dispatch", "specialist-1"]
     assert running.log.read_text().count("Imported 2 mailboxes, 3 events, 1 cursor") == 1
     assert "Locks of squawk.json that had expired, not imported: /repo/src/a.ts" in (
@@ -244,6 +259,20 @@ def test_a_daemon_imports_the_file_once(home: Path) -> None:
     )
     assert json.loads(file.with_name("squawk.json.backup").read_text()) == FULL
     assert not file.exists()
+
+
+async def test_imported_events_are_as_young_as_their_import(tmp_path: Path) -> None:
+    beside(tmp_path, FULL)
+    async with opened(tmp_path) as fleet:
+        fleet.clock.pass_by(29 * DAY)
+        await tidy(fleet.engine)
+        assert len(await history(fleet)) == 4  # with that of the lock
+        fleet.clock.pass_by(2 * DAY)
+        await fleet.mission()
+        await tidy(fleet.engine)
+        # What the cursor has not come to yet is needed.
+        left = [e.type for e in await history(fleet) if e.agent_id]
+        assert left == ["task_progress", "lock_acquired"]
 
 
 async def test_what_was_committed_and_not_renamed_is_not_imported_again(
@@ -363,7 +392,7 @@ async def test_what_is_no_file_of_sane_size_stays_with_a_warning(
     make(file)
     kind = file.lstat().st_mode
     async with opened(tmp_path) as fleet:
-        assert await fleet.events() == []
+        assert await history(fleet) == []
     assert file.lstat().st_mode == kind
     assert f"{file} was not imported, and stays: {why}" in caplog.text
 
@@ -380,7 +409,7 @@ async def test_a_file_that_may_not_be_read_stays_with_a_warning(
 
     monkeypatch.setattr(os, "open", refuse)
     async with opened(tmp_path) as fleet:
-        assert await fleet.events() == []
+        assert await history(fleet) == []
     assert f"{file} was not imported, and stays: Permission denied" in caplog.text
 
 
@@ -421,7 +450,7 @@ async def test_a_cursor_stands_at_the_nth_event_of_its_mailbox(
     }
     beside(tmp_path, {"events": events, "cursors": cursors})
     async with opened(tmp_path) as fleet:
-        seqs = {e.type: e.seq for e in await fleet.events()}
+        seqs = {e.type: e.seq for e in await history(fleet)}
         assert await position(fleet, "a") == seqs["three"]
         assert await position(fleet, "b") == seqs["two"]
         assert await position(fleet, "none") == 0
@@ -442,7 +471,7 @@ async def test_events_come_in_the_order_of_their_times(tmp_path: Path) -> None:
     }
     beside(tmp_path, {"mailboxes": {"c": SINCE}, "events": events})
     async with opened(tmp_path) as fleet:
-        found = [(e.type, e.timestamp[11:16]) for e in await fleet.events()]
+        found = [(e.type, e.timestamp[11:16]) for e in await history(fleet)]
     assert found == [
         ("at_its_beginning", "09:00"),
         ("and_after", "09:00"),
@@ -468,7 +497,7 @@ async def test_what_has_no_place_of_its_own_is_kept_in_the_data(tmp_path: Path) 
     ]
     beside(tmp_path, {"events": {"a": events}})
     async with opened(tmp_path) as fleet:
-        found = {e.type: e.data for e in await fleet.events()}
+        found = {e.type: e.data for e in await history(fleet)}
     assert found == {
         "task_done": {
             "n": 1,
@@ -497,7 +526,10 @@ async def test_secrets_in_old_texts_are_replaced(tmp_path: Path) -> None:
     locks = {"l": lock("/a", "a", purpose=f"push with {token}")}
     beside(tmp_path, {"events": {"a": events}, "locks": locks})
     async with opened(tmp_path) as fleet:
-        found = [row["data_json"] for row in fleet.sql("SELECT data_json FROM events")]
+        found = [
+            row["data_json"]
+            for row in fleet.sql("SELECT data_json FROM events WHERE type <> 'legacy_imported'")
+        ]
         (held,) = await fleet.locks()
     assert len(found) == 3
     assert token not in "".join([*found, held.purpose])
@@ -520,7 +552,7 @@ async def test_names_that_no_agent_may_have_are_mapped_the_same_way_everywhere(
     )
     async with opened(tmp_path) as fleet:
         ids = [row["id"] for row in fleet.sql("SELECT id FROM agents ORDER BY id")]
-        (hello, _) = await fleet.events()
+        (hello, _) = await history(fleet)
         assert ids == ["mailbox-e3b0c44298fc", hello.agent_id]
         assert hello.agent_id.startswith("nser_Agent_1-")
         assert await position(fleet, hello.agent_id) == hello.seq
@@ -589,7 +621,7 @@ async def test_what_is_here_already_is_left_as_it_is(tmp_path: Path) -> None:
         mission = await fleet.mission(1)
         await fleet.agents(mission, "specialist-1")
         ours = await fleet.lock(mission, "/repo/src/a.ts", "specialist-2")
-        before = await fleet.events()
+        before = await history(fleet)
         known = await fleet.do(AgentGet("specialist-1"))
         silent = (await fleet.again(mission)).last_activity_at
     clock.pass_by(MINUTE)
@@ -598,14 +630,16 @@ async def test_what_is_here_already_is_left_as_it_is(tmp_path: Path) -> None:
         assert await fleet.do(AgentGet("specialist-1")) == known
         assert await fleet.locks() == [ours]
         assert (await fleet.again(mission)).last_activity_at == silent
-        events = await fleet.events()
+        events = await history(fleet)
         assert events[: len(before)] == before
         assert [e.type for e in events[len(before) :]] == [
             "task_started",
             "task_assigned",
             "task_progress",
         ]
-        assert await position(fleet, "specialist-1") == before[-1].seq + 1
+        assert (
+            await position(fleet, "specialist-1") == before[-1].seq + 2
+        )  # behind the one that announces it
 
 
 async def test_a_second_file_never_moves_a_cursor_back(tmp_path: Path) -> None:
