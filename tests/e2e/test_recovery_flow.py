@@ -54,16 +54,25 @@ def without_seq(events):
     return [{name: value for name, value in event.items() if name != "seq"} for event in events]
 
 
-def wait_for_loss(daemon):
-    """Return once the daemon has noticed that an agent is gone, and its checkpoint has its file."""
+def wait_for_event(client, kind):
+    """Return once there is an event that the daemon writes by itself."""
     deadline = time.monotonic() + 10
-    with Client(daemon.socket) as client:
-        while True:
-            lost = client.call_raw("event.list", {"type": "agent_lost"})["events"]
-            if lost and not client.call_raw("system.status", {})["backup_backlog"]:
-                return
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+    while not client.call_raw("event.list", {"type": kind})["events"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def wait_for_files(client):
+    """Return once every checkpoint has its file."""
+    deadline = time.monotonic() + 10
+    while client.call_raw("system.status", {})["backup_backlog"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def checkpoint_details(mission):
+    listed = done("checkpoints", "list", "--mission", mission, "--limit", "50", "--json").json
+    return [each["trigger_details"] for each in listed]
 
 
 def assert_nothing_lost(daemon):
@@ -74,10 +83,7 @@ def assert_nothing_lost(daemon):
     assert state_after == state
     assert without_seq(events_after) == without_seq(events)
     with Client(daemon.socket) as client:
-        deadline = time.monotonic() + 10
-        while client.call_raw("system.status", {})["backup_backlog"]:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_for_files(client)
         verified = client.call_raw("checkpoint.verify", {})
     assert verified["ok"], verified
     assert all(finding["ok"] for finding in verified["findings"])
@@ -108,7 +114,9 @@ def test_recovery_from_the_loss_of_an_agent(daemon, mortal, home):
 
     worker.kill()
     worker.wait()
-    wait_for_loss(daemon)
+    with Client(daemon.socket) as client:
+        wait_for_event(client, "agent_lost")
+        wait_for_files(client)
     # The loss itself took a newer checkpoint, of what was wrong already.
     back = ("--checkpoint", checkpoint)
     before = everything(daemon)
@@ -140,17 +148,19 @@ def test_recovery_from_the_loss_of_an_agent(daemon, mortal, home):
         done("sortie", "start", each, "--agent", "spec-2")
         done("sortie", "complete", each, "--agent", "spec-2")
     done("mission", "complete", mission)
-    final = done("mission", "show", mission, "--json").json
-    assert_nothing_lost(daemon)
-    told = final.get("mission", final)
+    told = done("mission", "show", mission, "--json").json
     assert (told["status"], told["progress_percent"]) == ("completed", 100)
-    details = [
-        c["trigger_details"]
-        for c in done("checkpoints", "list", "--mission", mission, "--limit", "50", "--json").json
-    ]
+    details = checkpoint_details(mission)
     assert details[0] == "Mission completed"
     for milestone in ("Reached 25% milestone", "Reached 50% milestone", "Reached 75% milestone"):
         assert details.count(milestone) == 1
+
+    restart(daemon)
+    with Client(daemon.socket) as client:
+        wait_for_event(client, "checkpoints_pruned")
+    # Of a finished mission the last one stays.
+    assert checkpoint_details(mission) == ["Mission completed"]
+    assert done("mission", "show", mission, "--json").json == told
 
 
 def test_a_kill_after_every_step_loses_nothing(daemon, home):
