@@ -15,6 +15,9 @@ from .token_searches import Search, long_words
 # Longer texts are cut before they are scanned: what is not scanned is not kept.
 SCANNED_MAX = 1_048_576
 CUT = "[redacted:not-scanned]"
+# A text with more secrets of one kind of search than this is made of them: the rest is cut as well,
+# so that a flood of them cannot keep the daemon busy.
+FOUND_MAX = 1_000
 _SHORTEST = 6
 _NEEDLES = tuple((needle, search) for search in SEARCHES for needle in search.needles)
 _IN_SHORT_WORDS = tuple(pair for pair in _NEEDLES if not pair[1].in_long_words)
@@ -83,6 +86,10 @@ def _replace(text: str, search: Search) -> str:
     for start, end, kind in search.find(text):
         parts += [text[position:start], f"[redacted:{kind}]"]
         position = end
+        if len(parts) == 2 * FOUND_MAX:
+            parts.append(f"\n{CUT}")  # apart, or the last one would not be known again
+            position = len(text)
+            break
     return "".join([*parts, text[position:]]) if parts else text
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetd.domain.redaction import CUT, SCANNED_MAX, redact, redact_data
+from fleetd.domain.redaction import CUT, FOUND_MAX, SCANNED_MAX, redact, redact_data
 from fleetd.domain.secret_searches import SEARCHES
 from fleetd.domain.token_shapes import SHAPES
 from tests.domain.secret_samples import HUNTER, LONG, TOKENS, WRITTEN, mixed, pem
@@ -230,3 +230,16 @@ def test_a_megabyte_costs_little_more_than_a_pass_in_python() -> None:
     assert sum(character == "q" for character in text)
     one_pass = time.process_time() - begun
     assert cost(text + EVERYTHING) < 10 * one_pass
+
+
+def test_a_flood_of_secrets_is_cut_short_and_keeps_none() -> None:
+    one = "password='correct horse" + "7x" * 4 + "' "
+    text = "before " + one * 5_000 + "after"
+
+    cleaned = redact(text)
+
+    assert cleaned.startswith("before password=")
+    assert cleaned.endswith("[redacted:not-scanned]")
+    assert cleaned.count("[redacted:password]") == FOUND_MAX
+    assert "correct horse" not in cleaned
+    assert redact(cleaned) == cleaned
