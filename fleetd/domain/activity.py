@@ -108,7 +108,8 @@ _MEASURED = (
         "coalesce(last_activity_at, started_at, created_at)",
         "status = 'in_progress'",
     ),
-    ("agents", "seen_awake_ms", "last_seen_at", "status = 'active'"),
+    # Also the lost: when they were last seen decides whether others went on after them.
+    ("agents", "seen_awake_ms", "last_seen_at", "status <> 'gone'"),
     ("recoveries", "briefed_awake_ms", "coalesce(briefed_at, created_at)", "state = 'briefed'"),
 )
 

@@ -495,6 +495,24 @@ async def test_after_a_restart_with_a_clock_set_back_silence_is_still_noticed(tm
         assert await detected(fleet) == [mission.id]
 
 
+async def test_who_was_lost_before_the_machine_was_restarted_does_not_end_the_idleness_of_others(
+    tmp_path,
+):
+    clock = Clock()
+    async with opened(tmp_path, clock=clock) as fleet:
+        mission = await fleet.mission()
+        await fleet.agents(mission, "spec-1", "spec-2")
+        fleet.sql("UPDATE agents SET status = 'lost' WHERE id = 'spec-1'")
+    clock.reboot()
+
+    async with opened(tmp_path, clock=clock) as fleet:
+        clock.pass_by(MINUTE)
+        await fleet.agents(mission, "spec-2")
+        await fleet.do(EventAppend("agent_paused", agent_id="spec-2"))
+        clock.pass_by(HOUR)
+        assert await detected(fleet) == []
+
+
 async def test_a_database_from_before_there_was_an_awake_clock_keeps_its_silences(tmp_path):
     clock = Clock()
     async with opened(tmp_path, clock=clock) as fleet:
