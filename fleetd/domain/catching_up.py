@@ -25,7 +25,7 @@ from .restore_mail import restore_mail
 from .restore_sorties import restore_sorties
 from .returning import RaiseFloors, raise_floors
 from .reversal import keep_undo, reopen
-from .taking_in import end_import, mark_settled, unmark, waiting
+from .taking_in import drop_marks_of_nothing, end_import, mark_settled, unmark, waiting
 from .tx import LogLine, Row, Tx
 from .upkeep import Done
 
@@ -53,6 +53,7 @@ class CatchUp(Mutation[Done], frozen=True):
 def import_end(tx: Tx, request: ImportEnd, ctx: Context) -> Behind:
     """Give a store that lies behind its files a new epoch, and counters above all in them."""
     end = end_import(tx)
+    drop_marks_of_nothing(tx)
     top = tx.value("SELECT max(seq) AS seq FROM checkpoints") or 0
     if end is not None and top > position(tx):
         _raise(tx, ctx, end, top)
@@ -80,9 +81,10 @@ def _raise(tx: Tx, ctx: Context, end: int, top: int) -> None:
 @handler
 def catch_up(tx: Tx, request: CatchUp, ctx: Context) -> Done:
     """Restore the newest checkpoint; finished work, and a mission that has ended, stay so."""
-    waits = unmark(tx, request.mission_id)
+    if not unmark(tx, request.mission_id) or not _is_there(tx, request.mission_id):
+        return Done(done=False)
     mission, case = _case(tx, ctx, request.mission_id)
-    if not waits or case is None:
+    if case is None:
         return Done(done=False)
     if mission["status"] not in OPEN_MISSION:
         newest = case.checkpoint.id
@@ -95,6 +97,11 @@ def catch_up(tx: Tx, request: CatchUp, ctx: Context) -> Done:
         return Done(done=False)
     _restore(case, mission)
     return Done(done=True)
+
+
+def _is_there(tx: Tx, mission_id: str) -> bool:
+    """Whether a mission was neither deleted nor forgotten since its files were taken in."""
+    return tx.one("SELECT id FROM missions WHERE id = :id", id=mission_id) is not None
 
 
 def _case(tx: Tx, ctx: Context, mission_id: str) -> tuple[Row, Case | None]:

@@ -91,6 +91,16 @@ def unmark(tx: Tx, mission_id: str) -> bool:
     return row is not None
 
 
+def drop_marks_of_nothing(tx: Tx) -> None:
+    """Let no mission wait that was deleted or forgotten after its files were taken in."""
+    tx.run(
+        "DELETE FROM store_meta WHERE key LIKE :prefix"
+        " AND substr(key, :skip) NOT IN (SELECT id FROM missions)",
+        prefix=f"{_WAITING}%",
+        skip=len(_WAITING) + 1,
+    )
+
+
 def end_import(tx: Tx) -> int | None:
     """Return where the log ended when the import began, None when none is under way; it ends."""
     row = tx.one("DELETE FROM store_meta WHERE key = :key RETURNING value", key=_END)

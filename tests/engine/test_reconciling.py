@@ -324,6 +324,23 @@ async def test_an_import_that_a_crash_cut_short_is_finished_at_the_next_start(
         assert keys <= {"epoch", "boot"}
 
 
+@pytest.mark.parametrize("how", ["behind", "settled"])
+async def test_a_mission_that_is_gone_before_it_was_caught_up_holds_no_other_up(
+    tmp_path: Path, how: str
+) -> None:
+    async with opened(tmp_path) as fleet:
+        mission = await busy_one(fleet, "A")
+        state = visible(await fleet.sorties(mission))
+    for table in ("checkpoints", "sorties", "missions"):
+        fleet.sql(f"DELETE FROM {table}")
+    fleet.sql("INSERT INTO store_meta (key, value) VALUES ('catch_up:msn-0badf00d', :how)", how=how)
+
+    async with opened(tmp_path) as fleet:
+        assert visible(await fleet.sorties(mission)) == state
+        assert "0badf00d" not in str(fleet.sql("SELECT * FROM store_meta"))
+        await fleet.engine.execute(CatchUp(mission_id="msn-0badf00d"))
+
+
 async def busy_one(fleet: Fleet, title: str) -> Mission:
     mission = await fleet.mission(2, title=title)
     await fleet.work(mission, 0, f"specialist-{title}")
