@@ -59,13 +59,15 @@ def _clear_notes(tx: Tx, scope: Scope) -> None:
 
 def _drop_results(tx: Tx, scope: Scope) -> None:
     """Drop kept answers that mention what goes: they would say it again to whoever repeats."""
-    gone = {*scope.missions, *scope.agents}
-    below = scope.directory and scope.directory.rstrip("/") + "/"
+    # Missions and places stand inside sentences too; an agent's name may be any short word.
+    inside = [re.escape(mission_id) for mission_id in scope.missions]
+    if scope.directory is not None:
+        inside.append(re.escape(scope.params["quoted"][1:-1]) + r"(?![\w.-])")
+    named = re.compile("|".join(inside) or r"(?!)")
+    agents = set(scope.agents)
     for row in tx.all("SELECT method, key, result_json FROM idempotency_keys"):
-        said = set(_STRINGS.findall(row["result_json"]))
-        if said & gone or (
-            below and any(text == scope.directory or text.startswith(below) for text in said)
-        ):
+        result = row["result_json"]
+        if named.search(result) or agents & set(_STRINGS.findall(result)):
             tx.run(
                 "DELETE FROM idempotency_keys WHERE method = :method AND key = :key",
                 method=row["method"],

@@ -14,7 +14,7 @@ from ..domain.forget_scope import Target
 from ..domain.forgetting import BytesScrubbed, ForgetPreview, ForgetStep, ForgetWithdraw, OwedGet
 from ..engine import Engine, operation
 from ..store.backups import Cleared
-from ..wire.errors import FleetError, InvalidParams, Storage
+from ..wire.errors import FleetError, InvalidParams, InvalidState, NotFound, Storage
 from ..wire.requests.mission import MissionGet
 from ..wire.requests.system import Forgotten, SystemForget
 
@@ -83,7 +83,11 @@ async def _forget(engine: Engine, request: SystemForget) -> Forgotten:
     target = await _target(engine, request)
     # Once begun it is brought to its end: half of a mission is worse than either.
     with trio.CancelScope(shield=True):
-        forgotten = await _erase(engine, target)
+        try:
+            forgotten = await _erase(engine, target)
+        except FleetError:
+            await engine.execute(ForgetWithdraw(target))
+            raise
         trouble = await _scrub(engine)
     return msgspec.structs.replace(forgotten, warnings=[*forgotten.warnings, *trouble])
 
@@ -92,16 +96,12 @@ async def _erase(engine: Engine, target: Target) -> Forgotten:
     """Remove files, then rows, while nobody else touches a checkpoint file."""
     cleared: dict[str, Cleared] = {}
     async with engine.outbox.at_work:
-        try:
-            while True:
-                step = await engine.execute(ForgetStep(target, sorted(cleared)))
-                if step.forgotten is not None:
-                    return _with_files(step.forgotten, list(cleared.values()))
-                for mission_id in step.missions:
-                    cleared[mission_id] = await clear(engine, mission_id)
-        except FleetError:
-            await engine.execute(ForgetWithdraw(target))
-            raise
+        while True:
+            step = await engine.execute(ForgetStep(target, sorted(cleared)))
+            if step.forgotten is not None:
+                return _with_files(step.forgotten, list(cleared.values()))
+            for mission_id in step.missions:
+                cleared[mission_id] = await clear(engine, mission_id)
 
 
 def _with_files(forgotten: Forgotten, cleared: list[Cleared]) -> Forgotten:
@@ -158,7 +158,13 @@ async def finish(engine: Engine) -> None:
         try:
             await _erase(engine, target)
             log.info("Finished forgetting a %s that a crash had interrupted", target.kind)
+        except (NotFound, InvalidState):  # it was deleted otherwise: nothing is left of it
+            await engine.execute(ForgetWithdraw(target))
         except FleetError as error:
-            log.warning("A %s could not be forgotten: %s", target.kind, error.message)
+            log.warning(
+                "A %s could not be forgotten, the next start tries again: %s",
+                target.kind,
+                error.message,
+            )
     if owed.targets or owed.bytes:
         await _scrub(engine)

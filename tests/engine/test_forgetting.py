@@ -12,9 +12,15 @@ from fleetd.domain.forget_scope import Target
 from fleetd.domain.forgetting import ForgetStep
 from fleetd.domain.healing import Heal
 from fleetd.domain.removal import Purge
+from fleetd.store.backups import Backups
 from fleetd.wire.errors import InvalidParams, InvalidState, NotFound, Storage
 from fleetd.wire.requests.agent import AgentGet, AgentHeartbeat, AgentNote, AgentRegister
-from fleetd.wire.requests.checkpoint import CheckpointCreate, ErrorReport
+from fleetd.wire.requests.checkpoint import (
+    CheckpointCreate,
+    CheckpointLatest,
+    CheckpointVerify,
+    ErrorReport,
+)
 from fleetd.wire.requests.event import CursorAdvance, EventAppend, EventList
 from fleetd.wire.requests.lock import LockAcquire, LockList
 from fleetd.wire.requests.message import MessageInbox, MessageSend
@@ -71,6 +77,8 @@ async def test_a_forgotten_mission_leaves_not_a_byte(fleet: Fleet, tmp_path: Pat
     await fleet.work(mission, 0, "alice", notes=SECRET)
     await fleet.work(mission, 0, "alice", 60, notes="changed since")
     await whisper(fleet, mission.id, "alice")
+    fleet.file_of(await fleet.do(CheckpointLatest(mission.id))).write_text("damaged")
+    await fleet.do(CheckpointVerify(idempotency_key="names it in a sentence"))
     assert places_of(tmp_path, SECRET)
 
     foreseen = await fleet.do(SystemForget(mission.id, dry_run=True))
@@ -172,7 +180,12 @@ async def test_a_project_goes_with_everything_below_it_and_nothing_beside_it(
     await fleet.do(AgentRegister("inside", "specialist", cwd=f"{root}/deep"))
     await fleet.do(AgentRegister("beside", "specialist", cwd=f"{root}-2", mission_id=beside.id))
     await fleet.do(LockAcquire(f"{root}/{SECRET}", "beside", idempotency_key="k"))
-    await fleet.do(LockAcquire(f"{root}-2/kept", "beside"))
+    await fleet.do(LockAcquire(f"{root}-2/kept", "beside", idempotency_key="kept"))
+    fleet.sql(
+        "INSERT INTO idempotency_keys SELECT method, 'told', params_digest, :result, created_at"
+        " FROM idempotency_keys WHERE key = 'k'",
+        result=f'{{"detail":"{below.id} of {root} is damaged"}}',
+    )
     await fleet.do(EventAppend("file_modified", beside.id, "beside", {"file": f"{root}/{SECRET}"}))
 
     done = await fleet.do(SystemForget(project_dir=root))
@@ -181,6 +194,8 @@ async def test_a_project_goes_with_everything_below_it_and_nothing_beside_it(
     assert [m.id for m in (await fleet.do(MissionList())).missions] == [beside.id]
     assert [lock.file for lock in (await fleet.do(LockList())).locks] == [f"{root}-2/kept"]
     assert not places_of(fleet.database.parent, SECRET, here.id, below.id, f"{root}/")
+    keys = [row["key"] for row in fleet.sql("SELECT key FROM idempotency_keys")]
+    assert keys == ["kept"]
     with pytest.raises(InvalidState, match="Nothing is remembered"):
         await fleet.do(SystemForget(project_dir=root))
 
@@ -370,6 +385,30 @@ async def test_what_a_crash_interrupted_is_finished_at_the_next_start(
         assert fleet.sql("SELECT * FROM missions") == []
         assert places_of(tmp_path, SECRET, mission.id) == []
         assert (await fleet.do(MissionList())).total == 0
+
+
+async def test_what_cannot_be_finished_at_one_start_is_finished_at_a_later_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened(tmp_path) as fleet:
+        mission = await fleet.mission(1, title=SECRET)
+        gone = await fleet.mission(1)
+        await marked(fleet, mission.id)
+        await marked(fleet, gone.id)
+        fleet.sql("DELETE FROM missions WHERE id = :id", id=gone.id)
+
+    def refuse(self: Backups, mission_id: str) -> None:
+        raise PermissionError(1, "Operation not permitted", mission_id)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Backups, "clear", refuse)
+        async with opened(tmp_path) as fleet:
+            owed = fleet.sql("SELECT name FROM forgetting WHERE kind = 'mission'")
+            assert owed == [{"name": mission.id}]
+            assert "could not be forgotten, the next start tries again" in caplog.text
+    async with opened(tmp_path) as fleet:
+        assert fleet.sql("SELECT * FROM forgetting") == []
+        assert places_of(tmp_path, SECRET, mission.id) == []
 
 
 async def test_bytes_that_cannot_be_scrubbed_now_are_scrubbed_later(
