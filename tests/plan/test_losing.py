@@ -4,7 +4,8 @@ import pytest
 import trio
 
 from fleetd import places, timers
-from fleetd.wire.errors import LockConflict
+from fleetd.domain.losing import AgentEnded
+from fleetd.wire.errors import LockConflict, Storage
 from fleetd.wire.requests.agent import AgentGet, AgentHeartbeat, AgentRegister
 from fleetd.wire.requests.checkpoint import CheckpointGet
 from fleetd.wire.requests.event import EventAppend
@@ -139,6 +140,26 @@ async def test_the_loss_of_the_last_one_at_work_can_end_an_excuse(watching, mort
     end(process)
 
     await until(lambda: watching.events(mission, "context_compacted"))
+
+
+async def test_a_loss_that_cannot_be_noted_now_is_noted_later(
+    watching, mortal, monkeypatch, caplog
+):
+    mission, process = await watching.mission(), mortal()
+    await start(watching, mission, "spec-1", process)
+    monkeypatch.setattr(timers, "PAUSE_S", 0.01)
+    execute, refusals = watching.engine.execute, iter(range(2))
+
+    async def full(request, *rest):
+        if isinstance(request, AgentEnded) and next(refusals, None) is not None:
+            raise Storage("The disk is full.")
+        return await execute(request, *rest)
+
+    monkeypatch.setattr(watching.engine, "execute", full)
+    end(process)
+    await until(lambda: lost(watching, mission))
+
+    assert caplog.text.count("ProcessEnded has to wait: The disk is full.") == 2
 
 
 # --- orphaned locks -----------------------------------------------------------------------------

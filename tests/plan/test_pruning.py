@@ -24,6 +24,7 @@ from fleetd.domain.pruning import PruneDone, PruneMark
 from fleetd.domain.removal import Purge, RemovalsGet
 from fleetd.engine import Engine
 from fleetd.housekeeping import DAY_S, keep_house
+from fleetd.operations.watching import ActivityScan
 from fleetd.outbox import FIRST_PAUSE_S
 from fleetd.wire.errors import NotFound, Storage, Unavailable
 from fleetd.wire.model import Checkpoint, Mission
@@ -40,6 +41,7 @@ from fleetd.wire.requests.mission import (
     MissionDelete,
     MissionGet,
 )
+from fleetd.wire.requests.recovery import RecoveryDetect
 from fleetd.wire.requests.sortie import SortieProgress
 from tests.fleet import DAY, HOUR, MINUTE, Fleet, opened
 from tests.processes import Daemon
@@ -227,6 +229,24 @@ async def test_what_waits_for_recovery_keeps_what_no_recovery_has_used(fleet: Fl
     assert await left(fleet, mission) == ids
     await stir(fleet, mission)
     assert [each.id for each in (await fleet.do(CheckpointPrune())).details] == ids[:2]
+
+
+async def test_a_mission_whose_agents_came_back_and_are_not_briefed_yet_waits_for_recovery(
+    fleet: Fleet,
+) -> None:
+    mission = await fleet.mission()
+    ids = await taken(fleet, mission, 3)
+    fleet.clock.pass_by(HOUR)
+    await fleet.do(ActivityScan())
+    await fleet.agents(mission, "spec-1")  # registering is activity, and no end of the waiting
+    assert not (await fleet.do(RecoveryDetect())).candidates
+
+    assert (await fleet.do(ALL_BUT_ONE)).deleted == 0
+    assert await left(fleet, mission) == ids
+
+    await fleet.restore(mission_id=mission.id, agent_id="spec-1")
+    await stir(fleet, mission)
+    assert (await fleet.do(ALL_BUT_ONE)).deleted == 2
 
 
 @pytest.mark.case("PRN-004")
