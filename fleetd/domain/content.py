@@ -99,7 +99,7 @@ def from_row(row: Row) -> Checkpoint:
     except _UNREADABLE as error:
         raise Corrupt(
             f"Checkpoint {row['id']} is damaged in the database: its row {_why(error)}.",
-            hint="fleetctl checkpoints verify --all --repair heals it from its file.",
+            hint=f"fleetctl checkpoints verify {row['id']} --repair heals it from its file.",
             checkpoint_id=row["id"],
             reason=_why(error),
         ) from error

@@ -8,6 +8,7 @@ import msgspec
 from ..wire.base import Mutation, Query
 from ..wire.events import BackupFailed, CheckpointCreated
 from ..wire.model import Checkpoint, Record
+from .bounds import LIVE
 from .content import from_row
 from .context import Context
 from .events import emit
@@ -64,9 +65,9 @@ class CheckpointIds(Record, frozen=True, kw_only=True):
 
 
 class CheckpointRows(Query[CheckpointIds], frozen=True):
-    """List the live checkpoints of a mission, or of all."""
+    """List the live checkpoints of a mission."""
 
-    mission_id: str | None = None
+    mission_id: str
 
 
 @handler
@@ -85,10 +86,11 @@ def outbox(tx: Tx, request: OutboxGet, ctx: Context) -> Outbox:
 @handler
 def checkpoint_rows(tx: Tx, request: CheckpointRows, ctx: Context) -> CheckpointIds:
     """Return the ids of live checkpoints, oldest first."""
-    mission_id = find(tx, "mission", request.mission_id)["id"] if request.mission_id else None
-    rows = tx.all("SELECT id, mission_id FROM checkpoints WHERE deleted_at IS NULL ORDER BY seq")
-    found = [row["id"] for row in rows if mission_id in (None, row["mission_id"])]
-    return CheckpointIds(ids=found)
+    rows = tx.all(
+        f"SELECT id FROM checkpoints WHERE mission_id = :id AND {LIVE} ORDER BY seq",
+        id=find(tx, "mission", request.mission_id)["id"],
+    )
+    return CheckpointIds(ids=[row["id"] for row in rows])
 
 
 @handler

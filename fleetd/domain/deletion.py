@@ -33,7 +33,7 @@ def delete_mission(tx: Tx, request: MissionDelete, ctx: Context) -> Deleted:
     if row["status"] in OPEN_MISSION:
         raise InvalidState(
             f"Mission {row['id']} is {row['status']}; only a finished mission can be deleted.",
-            hint=f"Complete, fail or cancel it first: fleetctl mission cancel {row['id']} <reason>",
+            hint=f"End it first, such as with: fleetctl mission cancel {row['id']} --reason …",
             status=row["status"],
         )
     left = tx.one("SELECT id FROM checkpoints WHERE mission_id = :id", id=row["id"])

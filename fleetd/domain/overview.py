@@ -55,7 +55,12 @@ def overview(tx: Tx, request: OverviewGet, ctx: Context) -> Overview:
         " FROM missions m WHERE m.status = 'in_progress' ORDER BY m.last_activity_seq DESC",
         now=ctx.now,
     )
-    under_way = tx.all("SELECT * FROM recoveries WHERE state <> 'resumed' ORDER BY seq DESC")
+    # Who was briefed and never came back is of no concern any more once the mission is over.
+    under_way = tx.all(
+        "SELECT r.* FROM recoveries r JOIN missions m ON m.id = r.mission_id"
+        " WHERE r.state <> 'resumed' AND m.status IN ('pending', 'in_progress')"
+        " ORDER BY r.seq DESC"
+    )
     backlog = tx.value(
         "SELECT count(*) FROM checkpoints WHERE backed_up_at IS NULL AND deleted_at IS NULL"
     )

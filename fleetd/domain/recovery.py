@@ -7,7 +7,7 @@ then undone. Must not read files or clocks: what comes from outside is in the fa
 import msgspec
 
 from ..wire.events import FleetRecovered, RecoveryBriefed
-from ..wire.model import Recovery, Restored, RestoreResult
+from ..wire.model import Restored, RestoreResult
 from ..wire.requests.recovery import (
     Briefing,
     RecoveryContextGet,
@@ -174,8 +174,6 @@ def context(tx: Tx, request: RecoveryContextGet, ctx: Context) -> Briefing:
 def list_recoveries(tx: Tx, request: RecoveryList, ctx: Context) -> RecoveryPage:
     """Return recoveries, newest first."""
     mission_id = find(tx, "mission", request.mission_id)["id"] if request.mission_id else None
-    rows = tx.all("SELECT * FROM recoveries ORDER BY seq DESC")
-    found: list[Recovery] = [
-        recovery_of(row) for row in rows if mission_id in (None, row["mission_id"])
-    ]
-    return RecoveryPage(recoveries=found)
+    where = "" if mission_id is None else " WHERE mission_id = :id"
+    rows = tx.all(f"SELECT * FROM recoveries{where} ORDER BY seq DESC", id=mission_id)
+    return RecoveryPage(recoveries=[recovery_of(row) for row in rows])

@@ -109,7 +109,7 @@ def remove(tx: Tx, request: SortieRemove, ctx: Context) -> Deleted:
     if row["status"] not in ("pending", "assigned"):
         raise InvalidState(
             f"Sortie {row['id']} is {row['status']}; only one that nobody began can be removed.",
-            hint=f"Fail it with a reason instead: fleetctl sortie fail {row['id']} <reason>",
+            hint=f"Fail it with a reason instead: fleetctl sortie fail {row['id']} --reason …",
             status=row["status"],
         )
     tx.run("DELETE FROM sorties WHERE id = :id", id=row["id"])

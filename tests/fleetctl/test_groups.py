@@ -269,3 +269,21 @@ def test_a_message_from_sending_to_acknowledging(run, done, daemon):
     assert done("mail", "inbox", "dispatch").out == "No messages found.\n"
     assert len(done("mail", "inbox", "dispatch", "--all", "--json").json) == 1
     assert run("mail", "ack", message, "--agent", "dispatch").status == 1
+
+
+def test_the_command_that_a_refused_deletion_names_can_be_followed(run, done, mission):
+    refused = run("mission", "delete", mission, "--yes")
+    assert refused.status == 1
+    words = refused.err.split("fleetctl ")[1].split()
+    assert words[-2:] == ["--reason", "…"]
+    done(*words)
+    done("mission", "delete", mission, "--yes")
+
+
+def test_what_is_said_of_a_removed_sortie_that_was_begun_can_be_followed(run, done, mission):
+    sortie = done("sortie", "list", "--json").json[0]["id"]
+    done("agent", "start", "spec-1")
+    done("sortie", "start", sortie, "--agent", "spec-1")
+    refused = run("sortie", "remove", sortie)
+    assert refused.status == 1
+    done(*refused.err.split("fleetctl ")[1].split())

@@ -707,6 +707,20 @@ async def test_a_recovery_that_nobody_follows_is_unconfirmed_after_five_minutes(
     assert len(await watched.events(mission, "recovery_unconfirmed")) == 1
 
 
+async def test_a_recovery_of_a_mission_that_is_over_is_under_way_no_more(fleet):
+    mission = await fleet.mission(1)
+    await fleet.agents(mission, "spec-1")
+    await fleet.checkpoint(mission)
+    await fleet.restore(agent_id="spec-1")
+    assert len((await fleet.do(SystemStatus())).recoveries) == 1
+
+    await fleet.complete(mission, 0)
+    await fleet.do(MissionComplete(mission.id))
+
+    assert (await fleet.do(SystemStatus())).recoveries == []
+    assert len((await fleet.do(RecoveryList(mission.id))).recoveries) == 1
+
+
 async def test_a_late_first_activity_still_confirms(watched, autojump_clock):
     mission = await watched.mission()
     await watched.agents(mission, "spec-1")

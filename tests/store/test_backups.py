@@ -257,7 +257,7 @@ def test_what_is_no_regular_file_is_corrupt_and_hangs_nobody(
     with pytest.raises(Corrupt) as error:
         backups.read(MISSION, FIRST)
     assert error.value.values == {"path": str(backups.path_of(MISSION, FIRST))}
-    assert "verify --repair" in error.value.hint
+    assert "verify --all --repair" in error.value.hint
 
 
 @pytest.mark.parametrize("put", [_fifo, _link, _loop, _huge])
