@@ -3,6 +3,7 @@
 Whatever else keeps something outside the database joins ``_clear``.
 """
 
+import contextlib
 import logging
 from pathlib import Path
 
@@ -14,9 +15,11 @@ from ..domain.forget_scope import Target
 from ..domain.forgetting import BytesScrubbed, ForgetPreview, ForgetStep, ForgetWithdraw, OwedGet
 from ..engine import Engine, operation
 from ..store.backups import Cleared
+from ..store.housekeeping import replaced
 from ..wire.errors import FleetError, InvalidParams, InvalidState, NotFound, Storage
 from ..wire.requests.mission import MissionGet
 from ..wire.requests.system import Forgotten, SystemForget
+from .legacy import NAME
 
 log = logging.getLogger("fleetd")
 
@@ -66,8 +69,9 @@ async def _preview(engine: Engine, target: Target) -> Forgotten:
         left += found.left
         details.append(msgspec.structs.replace(mission, bytes=found.bytes))
     size = sum(each.bytes for each in details)
+    warnings = [*_foreign(left), *await _copies(engine)]
     return msgspec.structs.replace(
-        seen, files=files, bytes=size, details=details, warnings=_foreign(left)
+        seen, files=files, bytes=size, details=details, warnings=warnings
     )
 
 
@@ -89,7 +93,8 @@ async def _forget(engine: Engine, request: SystemForget) -> Forgotten:
             await engine.execute(ForgetWithdraw(target))
             raise
         trouble = await _scrub(engine)
-    return msgspec.structs.replace(forgotten, warnings=[*forgotten.warnings, *trouble])
+    warnings = [*forgotten.warnings, *await _copies(engine), *trouble]
+    return msgspec.structs.replace(forgotten, warnings=warnings)
 
 
 async def _erase(engine: Engine, target: Target) -> Forgotten:
@@ -115,6 +120,20 @@ def _with_files(forgotten: Forgotten, cleared: list[Cleared]) -> Forgotten:
 
 def _foreign(left: list[str]) -> list[str]:
     return [f"{path} is not fleetd's and stays; remove it yourself." for path in left]
+
+
+async def _copies(engine: Engine) -> list[str]:
+    """Return warnings about what a restore or an import put aside: nobody looks into that."""
+    beside, checkpoints = engine.config.database.parent, engine.config.checkpoints.resolve()
+
+    def look() -> list[Path]:
+        restored = [*replaced(beside), *replaced(checkpoints.parent)]
+        return [*dict.fromkeys(restored), *sorted(beside.glob(f"{NAME}*"))]
+
+    with contextlib.suppress(OSError):
+        found = await engine.outbox.in_thread(look)
+        return [f"{path} may still hold it; remove it when you need it no more." for path in found]
+    return []
 
 
 async def clear(engine: Engine, mission_id: str) -> Cleared:

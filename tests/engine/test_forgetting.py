@@ -268,6 +268,25 @@ async def test_what_a_person_put_beside_the_files_stays_and_is_named(fleet: Flee
     assert list(notes.parent.iterdir()) == [notes]
 
 
+async def test_what_a_restore_or_an_import_put_aside_is_named(fleet: Fleet) -> None:
+    mission = await fleet.mission(1)
+    aside = [
+        fleet.database.parent / "replaced-20260105T120000Z",
+        fleet.checkpoints.parent / "replaced-20260105T120000Z",
+    ]
+    for directory in aside:
+        directory.mkdir(parents=True)
+    old = fleet.database.with_name("squawk.json.backup")
+    old.write_text("{}")
+    told = [
+        f"{path} may still hold it; remove it when you need it no more." for path in [*aside, old]
+    ]
+
+    assert (await fleet.do(SystemForget(mission.id, dry_run=True))).warnings == told
+    assert (await fleet.do(SystemForget(mission.id))).warnings == told
+    assert old.exists()
+
+
 async def test_a_forgotten_mission_does_not_come_back_out_of_a_file(fleet: Fleet) -> None:
     mission = await fleet.mission(1)
     taken = await fleet.checkpoint(mission)
