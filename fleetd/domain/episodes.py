@@ -4,10 +4,12 @@ Source: behaviour, Detection.
 """
 
 from ..wire.base import Mutation
+from ..wire.errors import Corrupt, Incompatible
 from ..wire.events import ContextCompacted
 from ..wire.times import duration
 from . import checkpoints
 from .activity import last_activity, silence_ms, silent_rows
+from .content import from_row
 from .context import Context
 from .events import emit
 from .recovery_states import make_pending
@@ -59,11 +61,22 @@ def _begin(tx: Tx, ctx: Context, mission: Row) -> None:
 
 
 def _kept_state(tx: Tx, ctx: Context, mission: Row) -> str:
-    """Return the newest checkpoint; one is taken unless nothing was done since the last."""
+    """Return the newest checkpoint; one is taken unless that is good and nothing was done since.
+
+    The state is still here: one that cannot be read is no reason to go back to the one before.
+    """
     newest = checkpoints.latest_row(tx, mission["id"])
-    if newest and not checkpoints.outdated(newest, mission):
+    if newest and not checkpoints.outdated(newest, mission) and _is_good(newest):
         return str(newest["id"])
     reason = checkpoints.Reason(
         trigger="compaction", details="Mission fell silent", created_by="fleetd"
     )
     return checkpoints.take(tx, ctx, mission["id"], reason).id
+
+
+def _is_good(row: Row) -> bool:
+    try:
+        from_row(row)
+    except (Corrupt, Incompatible):
+        return False
+    return True

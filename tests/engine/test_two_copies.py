@@ -8,11 +8,12 @@ import pytest
 import trio
 
 from fleetd.domain.content import from_file
+from fleetd.operations.watching import ActivityScan
 from fleetd.wire.errors import Corrupt, NotFound
 from fleetd.wire.model import Checkpoint, Mission
 from fleetd.wire.requests.checkpoint import CheckpointGet, CheckpointLatest, CheckpointVerify
 from fleetd.wire.requests.mission import MissionGet
-from tests.fleet import Fleet, opened
+from tests.fleet import HOUR, Fleet, opened
 
 
 def lose_row(fleet: Fleet, checkpoint: Checkpoint) -> None:
@@ -304,3 +305,22 @@ async def test_others_are_served_while_everything_is_verified(fleet: Fleet) -> N
         await fleet.do(CheckpointVerify(mission_id=mission.id))
         served.append("verified")
     assert served.index("verified") > 0
+
+
+async def test_a_mission_that_falls_silent_is_not_promised_a_damaged_checkpoint(
+    fleet: Fleet,
+) -> None:
+    mission = await fleet.mission()
+    taken = await fleet.checkpoint(mission)
+    await fleet.settle()
+    damage_row(fleet, taken)
+    damage_file(fleet, taken)
+    fleet.clock.pass_by(HOUR)
+
+    await fleet.do(ActivityScan())
+
+    (told,) = await fleet.events(mission, "context_compacted")
+    promised = told.data["checkpoint_id"]
+    assert promised != taken.id
+    assert (await fleet.do(CheckpointGet(promised))).warnings == []
+    assert (await fleet.restore(mission_id=mission.id)).checkpoint_id == promised
