@@ -65,15 +65,6 @@ async def _act(engine: Engine, actions: Iterable[Mutation[Any]]) -> None:
 
 @operation
 async def process_ended(engine: Engine, request: ProcessEnded, caller: Caller) -> Looked:
-    """Lose an agent; whoever was not silent because of it may be so now.
-
-    Raises FleetError when that cannot be noted now: a process ends only once.
-    """
-    ended = AgentEnded(request.agent_id, request.pid, request.started)
-    try:
-        await engine.execute(ended)
-    except FleetError:
-        raise
-    except Exception:  # a bug met with one agent would otherwise be met again at every start
-        log.exception("%s failed", ended)
+    """Lose an agent; whoever was not silent because of it may be so now."""
+    await engine.execute(AgentEnded(request.agent_id, request.pid, request.started))
     return await scan(engine, ActivityScan(), caller)

@@ -162,29 +162,6 @@ async def test_a_loss_that_cannot_be_noted_now_is_noted_later(
     assert caplog.text.count("ProcessEnded has to wait: The disk is full.") == 2
 
 
-async def test_a_bug_met_with_one_loss_does_not_end_the_watching(
-    watching, mortal, monkeypatch, caplog
-):
-    mission, first, second = await watching.mission(), mortal(), mortal()
-    await start(watching, mission, "spec-1", first)
-    await start(watching, mission, "spec-2", second)
-    execute = watching.engine.execute
-
-    async def broken(request, *rest):
-        if isinstance(request, AgentEnded) and request.agent_id == "spec-1":
-            raise ZeroDivisionError
-        return await execute(request, *rest)
-
-    monkeypatch.setattr(watching.engine, "execute", broken)
-    end(first)
-    end(second)
-    await until(lambda: lost(watching, mission))
-    await until(lambda: _no_longer_watched(watching, first))
-
-    assert [event.agent_id for event in await lost(watching, mission)] == ["spec-2"]
-    assert "ZeroDivisionError" in caplog.text
-
-
 # --- orphaned locks -----------------------------------------------------------------------------
 
 
