@@ -8,6 +8,8 @@ from fleetd import paths
 from fleetd.config import Config, ConfigError, load
 from fleetd.wire.model import Finding
 
+_SQLITE = b"SQLite format 3\0"
+
 
 def findings() -> list[Finding]:
     """Examine what the next start of fleetd would meet; changes nothing."""
@@ -43,7 +45,25 @@ def _socket(path: Path) -> list[Finding]:
 
 def _stores(config: Config) -> list[Finding]:
     looked_at = (config.database.parent, config.database, config.checkpoints)
-    return [_permissions(path) for path in dict.fromkeys(looked_at)]
+    permissions = [_permissions(path) for path in dict.fromkeys(looked_at)]
+    return [*_database(config.database), *permissions]
+
+
+def _database(path: Path) -> list[Finding]:
+    """Say what stands in the place of the database, if it is anything but one."""
+    try:
+        if not path.exists():
+            return []
+        detail = "is no regular file; move it away"
+        if path.is_file():
+            with path.open("rb") as file:
+                head = file.read(len(_SQLITE))
+            if head in (_SQLITE, b""):
+                return []
+            detail = "is not a SQLite database; move it away: missions come back from their files"
+    except OSError as error:
+        detail = f"cannot be looked at: {error.strerror}"
+    return [Finding(check="database", ok=False, subject=str(path), detail=detail)]
 
 
 def _permissions(path: Path) -> Finding:

@@ -152,6 +152,9 @@ def load(env: Mapping[str, str] = os.environ) -> Loaded:
 
 def _read_file(file: Path) -> dict[str, Any]:
     try:
+        # Opening a pipe would wait for somebody to write into it, for ever.
+        if file.exists() and not (file.is_file() or file.is_dir()):
+            raise ConfigError(f"The configuration file {file} is no regular file; move it away.")
         return tomllib.loads(file.read_text("utf-8"))
     except FileNotFoundError:
         return {}

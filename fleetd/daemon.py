@@ -22,7 +22,7 @@ from .server import Server
 from .service import open_engine
 from .store import StoreFailed, StoreRefused
 from .timers import run_timers
-from .wire.errors import FleetError
+from .wire.errors import Corrupt, FleetError, Storage, Unavailable
 from .wire.requests.system import SystemHealth
 
 log = logging.getLogger(__name__)
@@ -44,6 +44,9 @@ def start(loaded: Loaded) -> int:
         trio.run(_run, loaded, Notifier())
     except* (PathRefused, StoreRefused) as refused:
         status = _report(refused, EXIT_REFUSED, "{}")
+    except* (Storage, Corrupt, Unavailable) as unable:
+        # While fleetd serves, clients are told these; at the start there is nobody else to tell.
+        status = _report(unable, EXIT_FAILED, "The database cannot be used: {}")
     except* AlreadyRunning as running:
         status = _report(running, EXIT_FAILED, "{}")
     except* StoreFailed as failed:

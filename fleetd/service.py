@@ -52,6 +52,7 @@ async def open_engine(
             raise _only(group) from None
         with trio.CancelScope(shield=True):
             await engine.outbox.drain()
+            await engine.store.last_look()
     finally:
         with trio.CancelScope(shield=True):
             await engine.store.aclose()

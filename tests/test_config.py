@@ -1,5 +1,7 @@
 """Settings: where they come from, which wins, and what a wrong one says."""
 
+import os
+
 import pytest
 
 from fleetd import config, paths
@@ -87,6 +89,13 @@ def test_a_file_that_cannot_be_read_is_named(env, tmp_path):
     (tmp_path / "config.toml").mkdir()
 
     with pytest.raises(config.ConfigError, match=r"config\.toml cannot be read"):
+        config.load(env)
+
+
+def test_a_pipe_in_the_place_of_the_file_hangs_nobody(env, tmp_path):
+    os.mkfifo(tmp_path / "config.toml")
+
+    with pytest.raises(config.ConfigError, match=r"config\.toml is no regular file"):
         config.load(env)
 
 

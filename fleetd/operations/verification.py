@@ -195,7 +195,8 @@ async def _mend(engine: Engine, checkpoint_id: str, mission_id: str | None, copi
             await rewrite(engine, copies.row)
         engine.outbox.post(WriteBackup(checkpoint_id))
         await engine.outbox.attempted(checkpoint_id)
-        again = await _copies(engine, checkpoint_id, copies.row.mission_id)
+        # The place that was bad: a file among another mission's is not mended by one elsewhere.
+        again = await _copies(engine, checkpoint_id, mission_id or copies.row.mission_id)
         return not again.row_trouble and not again.file_trouble
     if copies.file is None or mission_id is None:
         return False

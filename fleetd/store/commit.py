@@ -17,6 +17,7 @@ import msgspec
 from ..domain.tx import Row, Tx
 from ..wire.errors import Corrupt, FleetError, Storage, Unavailable
 from .lane import Job
+from .standing import Displaced, Standing
 
 FREE_SPACE = "Free some space, then try again; reading and pruning still work."
 
@@ -40,6 +41,10 @@ def executor(connection: apsw.Connection) -> Callable[[str, Row], list[Row]]:
 
 def translate(error: BaseException) -> BaseException:
     """Turn a database error into the one that a client is told; others stay as they are."""
+    if isinstance(error, Displaced):
+        return Storage(
+            f"This was not stored: {error}.", hint="fleetd stops; its log says what to do."
+        )
     if isinstance(error, apsw.FullError):
         return Storage("The disk is full; nothing was stored.", hint=FREE_SPACE)
     if isinstance(error, apsw.IOError):
@@ -78,16 +83,20 @@ class Outside(msgspec.Struct, frozen=True):
 class Committer:
     """Runs batches of writing jobs on one connection.
 
-    ``failure`` is set once an I/O error made the store's state unknown; nothing is written after.
+    ``failure`` is set once an I/O error made the store's state unknown, or a file of the database
+    was taken away; nothing is written after.
     """
 
-    def __init__(self, connection: apsw.Connection) -> None:
+    def __init__(self, connection: apsw.Connection, standing: Standing) -> None:
         self._connection = connection
+        self._standing = standing
         self._execute = executor(connection)
         self.failure: BaseException | None = None
 
     def run(self, jobs: list[Job]) -> None:
         """Give every job its result, committed together where that is possible."""
+        if self.failure is None and (trouble := self._standing.trouble()):
+            self.failure = Displaced(f"{trouble}; {self._standing.save(self._connection)}")
         for outside, group in itertools.groupby(jobs, lambda job: isinstance(job.fn, Outside)):
             members = list(group)
             if self.failure is not None:

@@ -15,11 +15,13 @@ import outcome
 import trio
 
 from ..domain.tx import Effect, Tx
-from . import CopyFailed
+from ..wire.errors import Storage
+from . import CopyFailed, StoreFailed
 from .commit import Committer, Outside, run_reads
 from .copying import copy_in_use, damage_of
 from .lane import Job, Lane
 from .opening import check_sqlite, connect, open_database
+from .standing import Standing
 
 T = TypeVar("T")
 WAL_PAGES = 1_000
@@ -49,7 +51,8 @@ class Store:
         self._vfs = vfs
         self._writer_connection = open_database(path, vfs)
         self._reader_connection = connect(str(path), query_only=True, vfs=vfs)
-        self._committer = Committer(self._writer_connection)
+        self._standing = Standing(path)
+        self._committer = Committer(self._writer_connection, self._standing)
         self._writer = Lane("writer", self._committer.run, self._wrote, inline=inline)
         self._reader = Lane("reader", self._read, lambda _: None, inline=inline)
         self._upkeep = _WalUpkeep(str(path), vfs)
@@ -91,8 +94,7 @@ class Store:
 
     def sizes(self) -> tuple[int, int]:
         """Return the bytes of the database file and of its WAL."""
-        wal = Path(f"{self.path}-wal")
-        return self.path.stat().st_size, wal.stat().st_size if wal.exists() else 0
+        return _size(self.path), _size(Path(f"{self.path}-wal"))
 
     async def copy_to(self, target: Path) -> int:
         """Write a consistent copy of the database, by SQLite's own means, while it is in use.
@@ -100,6 +102,8 @@ class Store:
         Returns the copy's size in bytes; raises CopyFailed, and then leaves no file. Cancelled,
         it ends soon and leaves none either. Raises FileExistsError when the name is taken.
         """
+        if trouble := self._standing.trouble():
+            raise CopyFailed(trouble)
         beat = trio.from_thread.check_cancelled
         try:
             return await trio.to_thread.run_sync(
@@ -127,8 +131,17 @@ class Store:
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     async def check(self) -> list[str]:
-        """Return what SQLite finds wrong with the database file; empty when nothing is."""
+        """Return what is wrong with the database file; empty when nothing is."""
+        if trouble := self._standing.trouble():
+            return [trouble]
         return await trio.to_thread.run_sync(_check, str(self.path), self._vfs)
+
+    async def last_look(self) -> None:
+        """Raise StoreFailed when the files that are to be closed stand in their places no more."""
+        with contextlib.suppress(Storage):
+            await self.write(lambda _: None)
+        if self.failure is not None:
+            raise StoreFailed(str(self.failure))
 
     async def aclose(self) -> None:
         """Finish what is queued, empty the WAL and close the database."""
@@ -147,6 +160,12 @@ class Store:
         except apsw.Error:
             return False
         return True
+
+
+def _size(path: Path) -> int:
+    with contextlib.suppress(OSError):
+        return path.stat().st_size
+    return 0
 
 
 def _why(error: Exception) -> str:

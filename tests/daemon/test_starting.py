@@ -263,3 +263,39 @@ def test_a_pipe_of_lines_is_answered_though_the_sender_closed_its_end(daemon: An
     assert replies["a"]["result"]["title"] == "piped"
     assert replies["b"]["result"]["name"] == "fleetd"
     assert json.dumps(replies)
+
+
+def test_a_database_that_cannot_be_used_ends_the_start_without_a_traceback(fleet: Any) -> None:
+    daemon = fleet.start()
+    database = Path(daemon.client().call("system.hello")["paths"]["database"])
+    daemon.stop()
+    Path(f"{database}-shm").mkdir()
+    status, log = fleet.refuse()
+    assert status in (1, 78)
+    assert "database" in log
+    assert "Traceback" not in log
+
+
+@pytest.mark.parametrize("stopping", [False, True])
+def test_a_database_that_is_removed_under_it_ends_it_and_comes_back_from_its_rescue(
+    fleet: Any, daemon: Any, stopping: bool
+) -> None:
+    client = daemon.client()
+    kept = client.call("mission.create", {"title": "kept"})
+    database = Path(client.call("system.hello")["paths"]["database"])
+    database.unlink()
+    if stopping:
+        daemon.signal(signal.SIGTERM)
+    else:
+        client.send("mission.create", {"title": "refused"})
+        assert client.line()["error"]["data"]["kind"] == "storage"
+    assert daemon.wait() == 1
+    assert f"Storage failed: {database} was removed or replaced while it was in use" in daemon.log
+    assert "Traceback" not in daemon.log
+    (rescued,) = database.parent.glob(f"{database.name}.rescued-*")
+    subprocess.run(
+        [sys.executable, "-m", "fleetctl", "restore", str(rescued), "--yes"],
+        env=fleet.env,
+        check=True,
+    )
+    assert fleet.start().client().call("mission.list")["missions"] == [kept]

@@ -324,3 +324,15 @@ async def test_a_mission_that_falls_silent_is_not_promised_a_damaged_checkpoint(
     assert promised != taken.id
     assert (await fleet.do(CheckpointGet(promised))).warnings == []
     assert (await fleet.restore(mission_id=mission.id)).checkpoint_id == promised
+
+
+async def test_a_file_among_another_missions_is_not_mended_by_one_elsewhere(fleet: Fleet) -> None:
+    file = fleet.file_of(await fleet.checkpoint(await fleet.mission()))
+    stray = fleet.checkpoints / "msn-0badf00d" / file.name
+    stray.parent.mkdir(mode=0o700)
+    stray.write_bytes(file.read_bytes())
+    for repair in (False, True, True):
+        verdict = await fleet.do(CheckpointVerify(repair=repair))
+        (found,) = (each for each in verdict.findings if not each.ok)
+        assert (found.fixed, verdict.ok) == (False, False)
+        assert str(stray) in found.detail

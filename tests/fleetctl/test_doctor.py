@@ -72,6 +72,21 @@ def test_without_a_daemon_it_says_what_would_stop_a_start(
     assert "'LOUD'" in wrong(run("doctor", "--json"))["settings"]
 
 
+@pytest.mark.parametrize(
+    ("put", "told"),
+    [
+        (Path.mkdir, "no regular file"),
+        (os.mkfifo, "no regular file"),
+        (lambda path: path.write_text("garbage"), "not a SQLite database"),
+    ],
+)
+def test_without_a_daemon_it_says_what_stands_in_the_place_of_the_database(
+    home: Path, run: Callable[..., Result], put: Callable[[Path], object], told: str
+) -> None:
+    put(home / "data" / "squawk.db")
+    assert told in wrong(run("doctor", "--json"))["database"]
+
+
 def test_it_leaves_everything_as_it_is_unless_told_to_mend(
     daemon: Daemon, home: Path, run: Callable[..., Result]
 ) -> None:
