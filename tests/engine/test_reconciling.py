@@ -259,6 +259,26 @@ async def test_a_database_that_was_rolled_back_is_noticed_and_caught_up(
     assert "rolled back or replaced by an older copy" in caplog.text
 
 
+async def test_a_copy_from_right_before_a_checkpoint_lies_behind_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock()
+    async with opened(tmp_path, clock=clock) as fleet:
+        mission = await busy(fleet)
+        old = await fleet.do(EventList())
+    copy_database(fleet, tmp_path / "copy")
+    async with opened(tmp_path, clock=clock) as fleet:
+        taken = await fleet.checkpoint(mission, "the one thing done since")
+        assert taken.seq == old.position
+    put_back(fleet, tmp_path / "copy")
+    async with later(fleet, tmp_path) as fleet:
+        # What subscribers read after the copy was made is no part of this log.
+        assert (await fleet.do(EventList())).epoch != old.epoch
+        assert (await fleet.do(CheckpointLatest(mission.id))).id == taken.id
+        await fleet.settle()
+    assert "rolled back or replaced by an older copy" in caplog.text
+
+
 async def test_finished_work_in_the_rows_is_not_undone_by_newer_files(tmp_path: Path) -> None:
     async with opened(tmp_path) as fleet:
         mission = await fleet.mission(2)
