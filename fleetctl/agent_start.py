@@ -66,7 +66,11 @@ def _recover(
     if candidate is None or not ((args.auto_resume and sure) or _agreed(args, candidate)):
         return None
     request = RecoveryRestore(
-        mission_id=candidate.mission_id, agent_id=args.agent_id, requested_by=args.agent_id
+        mission_id=candidate.mission_id,
+        agent_id=args.agent_id,
+        requested_by=args.agent_id,
+        # Where the others are at work again, they must not notice.
+        scope="agent" if candidate.agent_id else "mission",
     )
     with failing_as("Failed to restore from checkpoint"):
         outcome = client.call(request)
@@ -80,6 +84,8 @@ def _agreed(args: Namespace, candidate: RecoveryCandidate) -> bool:
     if args.json:
         return False
     later = f"fleetctl resume --mission {candidate.mission_id} --agent {args.agent_id}"
+    if candidate.agent_id:
+        later += " --scope agent"
     if not interactive():
         render.line(
             f"Mission {candidate.mission_id} ({candidate.mission_title}) waits for recovery. "

@@ -36,32 +36,54 @@ _SILENT = (
 )
 
 
+_WAITS = (
+    "(m.status = 'in_progress' AND EXISTS (SELECT 1 FROM recoveries r"
+    " WHERE r.mission_id = m.id AND r.state = 'pending'))"
+)
+# Nobody looks at more candidates than this.
+MOST = 1_000
+
+
 def silent_rows(tx: Tx, ctx: Context, limit_ms: int, also: str = "", **params: Any) -> list[Row]:
     """Return the missions that are silent for longer than ``limit_ms``, the newest silence first.
 
     Exactly at the limit a mission is not silent yet. ``also`` narrows the query further.
     """
+    return _rows(tx, ctx, limit_ms, _SILENT + also, MOST, params)
+
+
+def _rows(
+    tx: Tx, ctx: Context, limit_ms: int, where: str, most: int, params: dict[str, Any]
+) -> list[Row]:
     return tx.all(
-        f"SELECT m.* FROM missions m WHERE {_SILENT}{also} ORDER BY m.active_awake_ms DESC",
+        f"SELECT m.* FROM missions m WHERE {where} ORDER BY m.active_awake_ms DESC LIMIT :most",
         before=ctx.awake_ms - limit_ms,
         forgotten=ctx.awake_ms - LONGEST_CALL_MS,
+        most=most,
         **params,
     )
 
 
 def detect(
-    tx: Tx, ctx: Context, mission_id: str | None = None, threshold_ms: int | None = None
+    tx: Tx,
+    ctx: Context,
+    mission_id: str | None = None,
+    threshold_ms: int | None = None,
+    most: int = MOST,
 ) -> Detection:
     """Find missions in progress that are silent for longer than the threshold, newest first.
 
-    Recovery is needed when one of them has a checkpoint.
+    Unless a threshold is asked about, those count too that were silent and wait for recovery
+    still: whoever has come back since was not briefed yet. Recovery is needed when one of them has
+    a checkpoint.
     """
-    limit = ctx.config.detection.threshold_ms if threshold_ms is None else threshold_ms
-    if mission_id is None:
-        rows = silent_rows(tx, ctx, limit)
-    else:
-        rows = silent_rows(tx, ctx, limit, " AND m.id = :id", id=mission_id)
-    found = [_candidate(tx, ctx, row) for row in rows]
+    where, limit = f"({_SILENT} OR {_WAITS})", ctx.config.detection.threshold_ms
+    if threshold_ms is not None:
+        where, limit = _SILENT, threshold_ms
+    if mission_id is not None:
+        where += " AND m.id = :id"
+    params = {"id": mission_id} if mission_id is not None else {}
+    found = [candidate_of(tx, ctx, row) for row in _rows(tx, ctx, limit, where, most, params)]
     return Detection(needed=any(c.checkpoint_id for c in found), candidates=found)
 
 
@@ -75,7 +97,8 @@ def last_activity(mission: Row) -> str:
     return str(mission["last_activity_at"] or mission["started_at"] or mission["created_at"])
 
 
-def _candidate(tx: Tx, ctx: Context, row: Row) -> RecoveryCandidate:
+def candidate_of(tx: Tx, ctx: Context, row: Row, agent_id: str | None = None) -> RecoveryCandidate:
+    """Build a candidate from its mission's row; ``agent_id`` when only that agent's part waits."""
     checkpoint = latest_row(tx, row["id"])
     return RecoveryCandidate(
         mission_id=row["id"],
@@ -85,6 +108,7 @@ def _candidate(tx: Tx, ctx: Context, row: Row) -> RecoveryCandidate:
         checkpoint_id=checkpoint["id"] if checkpoint else None,
         checkpoint_progress=checkpoint["progress_percent"] if checkpoint else None,
         checkpoint_timestamp=checkpoint["timestamp"] if checkpoint else None,
+        agent_id=agent_id,
     )
 
 

@@ -15,7 +15,7 @@ from ..wire.requests.agent import (
     AgentRegister,
     Registration,
 )
-from .activity import detect
+from .comeback import detect_for
 from .context import Context
 from .current import of_directory
 from .events import emit
@@ -32,8 +32,9 @@ _note = msgspec.json.Decoder(Note).decode
 @handler
 def register(tx: Tx, request: AgentRegister, ctx: Context) -> Registration:
     """Start an agent or bring it back; detection comes first, for registering is activity."""
-    recovery = detect(tx, ctx)
-    mission_id = _mission(tx, request)
+    before = tx.one("SELECT * FROM agents WHERE id = :id", id=request.agent_id)
+    recovery = detect_for(tx, ctx, before)
+    mission_id = _mission(tx, request, before)
     end_turn(tx, request.agent_id)
     _adopt_orphans(tx, ctx, request.agent_id)
     tx.run(
@@ -82,14 +83,14 @@ def _adopt_orphans(tx: Tx, ctx: Context, agent_id: str) -> None:
     )
 
 
-def _mission(tx: Tx, request: AgentRegister) -> str | None:
+def _mission(tx: Tx, request: AgentRegister, before: Row | None) -> str | None:
     """Return the mission an agent joins: the one it names, else that of its directory.
 
     An agent that comes back without naming one stays with the mission it had.
     """
     if request.mission_id:
         return str(find(tx, "mission", request.mission_id)["id"])
-    known = tx.value("SELECT mission_id FROM agents WHERE id = :id", id=request.agent_id)
+    known = before and before["mission_id"]
     return None if known else of_directory(tx, request.cwd)
 
 

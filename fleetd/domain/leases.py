@@ -66,7 +66,7 @@ def grant(tx: Tx, ctx: Context, claim: Claim, *, activity: bool = True) -> Row |
         " :mission, :purpose, :now, :until, :length, :token, 'active')"
         " ON CONFLICT (normalized_path) WHERE status = 'active' DO UPDATE SET"
         " expires_at = excluded.expires_at, timeout_ms = excluded.timeout_ms,"
-        " purpose = excluded.purpose,"
+        " purpose = excluded.purpose, orphaned_at = NULL,"
         " mission_id = coalesce(excluded.mission_id, locks.mission_id)"
         " WHERE locks.held_by = excluded.held_by RETURNING *",
         id=lock_id,

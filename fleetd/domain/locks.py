@@ -61,7 +61,8 @@ def renew(tx: Tx, request: LockRenew, ctx: Context) -> Lock:
     row = _own(tx, ctx, request.lock_id, request.agent_id)
     length = request.timeout_ms or row["timeout_ms"]
     tx.run(
-        "UPDATE locks SET expires_at = :until, timeout_ms = :length WHERE id = :id",
+        "UPDATE locks SET expires_at = :until, timeout_ms = :length, orphaned_at = NULL"
+        " WHERE id = :id",
         until=ctx.at(length),
         length=length,
         id=row["id"],

@@ -181,19 +181,9 @@ def _doomed_of_open(
         and row["id"] not in needed
         and _is_older(ctx, row["timestamp"], terms.days)
     ]
-    if any(_unused(row) for row in doomed) and _waits_for_recovery(tx, ctx, mission_id):
+    if any(_unused(row) for row in doomed) and detect(tx, ctx, mission_id).candidates:
         return [row for row in doomed if not _unused(row)]
     return doomed
-
-
-def _waits_for_recovery(tx: Tx, ctx: Context, mission_id: str) -> bool:
-    """Whether a mission is silent, or was until an agent came back that has not been briefed."""
-    pending = tx.one(
-        "SELECT id FROM recoveries WHERE mission_id = :id AND state <> 'resumed'"
-        " AND state = 'pending'",
-        id=mission_id,
-    )
-    return pending is not None or bool(detect(tx, ctx, mission_id).candidates)
 
 
 def _is_older(ctx: Context, timestamp: str, days: int) -> bool:

@@ -59,8 +59,9 @@ def due(tx: Tx, request: DueGet, ctx: Context) -> Due:
         oldest = _oldest(tx, ctx, ctx.awake_ms - limit)
     if _past(ctx, oldest["briefed"], limit):
         doubtful = tx.all(
-            "SELECT id FROM recoveries WHERE state <> 'resumed' AND state = 'briefed'"
-            " AND briefed_awake_ms < :before",
+            "SELECT r.id FROM recoveries r JOIN missions m ON m.id = r.mission_id"
+            " WHERE r.state <> 'resumed' AND r.state = 'briefed' AND r.briefed_awake_ms < :before"
+            " AND m.status = 'in_progress'",
             before=ctx.awake_ms - limit,
         )
     if _past(ctx, oldest["seen"], UNHEARD_MS) and _past(ctx, hearing, UNHEARD_MS):

@@ -14,14 +14,21 @@ async def register(engine: Engine, request: AgentRegister, caller: Caller) -> Re
     known = await engine.recalled(request)
     if known is not None:
         return known
+    started = None if request.pid is None else _started(request.pid)
     await engine.perform(ActivityScan(), caller)
-    if request.pid is None:
-        return await engine.execute(request, caller)
-    started = processes.started(request.pid)
+    registration = await engine.execute(request, caller, Facts(pid_started=started))
+    # The mission that it had before may have been excused by it, and is not any more.
+    await engine.perform(ActivityScan(), caller)
+    return registration
+
+
+def _started(pid: int) -> str:
+    """Return when a process was started; raises InvalidParams when there is none."""
+    started = processes.started(pid)
     if started is None:
         raise InvalidParams(
-            f"pid is {request.pid}, but there is no such process.",
+            f"pid is {pid}, but there is no such process.",
             hint="Register with the pid of the agent itself, or without one.",
             field="pid",
         )
-    return await engine.execute(request, caller, Facts(pid_started=started))
+    return started

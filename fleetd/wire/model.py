@@ -260,7 +260,10 @@ class CheckpointSummary(Record, frozen=True, kw_only=True):
 
 
 class RecoveryCandidate(Record, frozen=True, kw_only=True):
-    """A mission that fell silent, and the checkpoint that would bring it back."""
+    """A mission that fell silent, and the checkpoint that would bring it back.
+
+    ``agent_id`` is set when the mission goes on, and only the part of this agent waits.
+    """
 
     mission_id: str
     mission_title: str
@@ -269,6 +272,7 @@ class RecoveryCandidate(Record, frozen=True, kw_only=True):
     checkpoint_id: str | None = None
     checkpoint_progress: int | None = None
     checkpoint_timestamp: str | None = None
+    agent_id: str | None = None
 
 
 class Restored(Record, frozen=True, kw_only=True):

@@ -721,6 +721,31 @@ async def test_a_recovery_of_a_mission_that_is_over_is_under_way_no_more(fleet):
     assert len((await fleet.do(RecoveryList(mission.id))).recoveries) == 1
 
 
+async def test_nobody_waits_for_the_briefed_when_the_mission_is_over(watched, autojump_clock):
+    mission = await watched.mission(0)
+    await watched.agents(mission, "spec-1")
+    await watched.checkpoint(mission)
+    await watched.restore(agent_id="spec-1")
+    await watched.do(MissionComplete(mission.id))
+
+    await pass_by(HOUR)
+
+    assert await watched.events(mission, "recovery_unconfirmed") == []
+
+
+async def test_an_agent_that_leaves_a_mission_for_another_excuses_the_first_no_longer(fleet):
+    first, second = await fleet.mission(title="First"), await fleet.mission(title="Second")
+    await fleet.agents(first, "spec-1")
+    await report(fleet, "spec-1", "agent_paused")
+    fleet.clock.pass_by(THRESHOLD + 1)
+    await fleet.checkpoint(second)
+    assert await compacted(fleet) == []
+
+    await fleet.agents(second, "spec-1")
+
+    assert [event.mission_id for event in await compacted(fleet)] == [first.id]
+
+
 async def test_a_late_first_activity_still_confirms(watched, autojump_clock):
     mission = await watched.mission()
     await watched.agents(mission, "spec-1")
@@ -805,3 +830,85 @@ async def test_the_status_tells_silence_by_the_awake_clock(fleet):
 
     assert line.silence_ms == MINUTE
     assert line.last_activity_at == iso(fleet.clock() - HOUR - MINUTE)
+
+
+# --- each agent that comes back -----------------------------------------------------------------
+
+
+async def returns(fleet, agent):
+    """Register an agent again; return what waits, as mission and agent."""
+    found = await fleet.do(AgentRegister(agent, "specialist"))
+    return [(each.mission_id, each.agent_id) for each in found.recovery.candidates]
+
+
+async def silent_pair(fleet):
+    """Return a mission of two agents that has fallen silent."""
+    mission = await fleet.mission()
+    await fleet.agents(mission, "spec-1", "spec-2")
+    await fleet.work(mission, 0, "spec-1")
+    await fleet.work(mission, 1, "spec-2")
+    fleet.clock.pass_by(THRESHOLD + 1)
+    return mission
+
+
+async def test_each_agent_of_a_silent_mission_is_told_when_it_comes_back(fleet):
+    mission = await silent_pair(fleet)
+
+    assert await returns(fleet, "spec-1") == [(mission.id, None)]
+    await fleet.restore(mission_id=mission.id, agent_id="spec-1")
+    await report(fleet, "spec-1", "file_modified", file="a.py")
+
+    assert await returns(fleet, "spec-2") == [(mission.id, "spec-2")]
+    await fleet.restore(mission_id=mission.id, agent_id="spec-2", scope="agent")
+    assert await returns(fleet, "spec-2") == []
+    assert await returns(fleet, "spec-1") == []
+
+
+async def test_an_agent_that_came_back_and_was_not_briefed_is_told_again(fleet):
+    mission = await silent_pair(fleet)
+
+    assert await returns(fleet, "spec-1") == [(mission.id, None)]
+    assert await returns(fleet, "spec-1") == [(mission.id, None)]
+    assert await detected(fleet) == [mission.id]  # a bare resume finds it too
+    await report(fleet, "spec-1", "file_modified", file="a.py")
+
+    assert await returns(fleet, "spec-1") == []
+    assert await detected(fleet) == []
+
+
+async def test_a_lost_agent_is_told_also_when_the_others_never_stopped(fleet):
+    mission = await fleet.mission()
+    await fleet.agents(mission, "spec-1", "spec-2")
+    await fleet.work(mission, 1, "spec-2")
+    fleet.sql("UPDATE agents SET status = 'lost' WHERE id = 'spec-2'")
+    await report(fleet, "spec-1", "file_modified", file="a.py")
+
+    found = (await fleet.do(AgentRegister("spec-2", "specialist"))).recovery
+
+    assert [(each.mission_id, each.agent_id) for each in found.candidates] == [
+        (mission.id, "spec-2")
+    ]
+    assert found.candidates[0].checkpoint_id is None
+    assert not found.needed
+
+
+async def test_an_agent_whose_work_went_to_another_has_no_part_left(fleet):
+    mission = await silent_pair(fleet)
+    await fleet.agents(mission, "spec-3")
+    await fleet.restore(
+        mission_id=mission.id, agent_id="spec-3", take_over_from="spec-2", scope="agent"
+    )
+    await report(fleet, "spec-3", "file_modified", file="b.py")
+
+    assert await returns(fleet, "spec-2") == []
+
+
+async def test_an_agent_that_starts_up_is_told_of_the_newest_silences_only(fleet):
+    missions = [await fleet.mission(0, title=f"M{n}") for n in range(25)]
+    fleet.clock.pass_by(THRESHOLD + 1)
+
+    told = await returns(fleet, "new")
+
+    assert len(told) == 20
+    assert {mission_id for mission_id, _ in told} < {mission.id for mission in missions}
+    assert len(await detected(fleet)) == 25

@@ -219,6 +219,16 @@ async def test_work_reported_in_the_name_of_the_dead_does_not_keep_its_locks(wat
     assert await status(watching, "spec-1") == "lost"
 
 
+async def test_a_lock_that_is_asked_for_again_is_no_orphan(watching, mortal):
+    _, lock = await orphan(watching, mortal)
+
+    again = await watching.do(LockAcquire("/srv/a.py", "spec-1"))
+
+    assert again.id == lock.id
+    assert to_ms(again.expires_at) == watching.clock() + again.timeout_ms
+    assert watching.sql("SELECT orphaned_at FROM locks") == [{"orphaned_at": None}]
+
+
 async def test_the_next_recovery_gives_orphaned_locks_back_or_names_them(watching, mortal):
     mission, _ = await orphan(watching, mortal)
     watching.clock.pass_by(GRACE)

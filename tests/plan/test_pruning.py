@@ -239,7 +239,7 @@ async def test_a_mission_whose_agents_came_back_and_are_not_briefed_yet_waits_fo
     fleet.clock.pass_by(HOUR)
     await fleet.do(ActivityScan())
     await fleet.agents(mission, "spec-1")  # registering is activity, and no end of the waiting
-    assert not (await fleet.do(RecoveryDetect())).candidates
+    assert (await fleet.do(RecoveryDetect())).candidates
 
     assert (await fleet.do(ALL_BUT_ONE)).deleted == 0
     assert await left(fleet, mission) == ids
