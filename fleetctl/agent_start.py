@@ -15,7 +15,6 @@ from .restore import (
     QUESTION,
     announcement,
     candidate_target,
-    detect,
     failing_as,
     newest_candidate,
     show,
@@ -26,10 +25,8 @@ from .target import cwd
 def run(args: Namespace) -> int:
     """Register the agent; restore when a mission waits and the person or the option says so."""
     with connect() as client:
-        # Asked first: the registration itself is activity and may end the silence.
-        own = detect(client) if threshold_ms() is not None else None
         registration = client.call(_registration(args))
-        waiting = own or registration.recovery
+        waiting = registration.recovery
         if not args.json:
             render.line(f"Agent registered: {registration.agent.id} ({registration.agent.role})")
         own_mission = registration.agent.mission_id
@@ -48,6 +45,7 @@ def _registration(args: Namespace) -> AgentRegister:
         pid=args.pid,
         mission_id=args.mission,
         cwd=cwd(),
+        threshold_ms=threshold_ms(),
     )
 
 

@@ -69,17 +69,17 @@ def detect(
     ctx: Context,
     mission_id: str | None = None,
     threshold_ms: int | None = None,
+    *,
+    waiting: bool = True,
     most: int = MOST,
 ) -> Detection:
     """Find missions in progress that are silent for longer than the threshold, newest first.
 
-    Unless a threshold is asked about, those count too that were silent and wait for recovery
-    still: whoever has come back since was not briefed yet. Recovery is needed when one of them has
-    a checkpoint.
+    With ``waiting`` those count too that were silent and wait for recovery still: whoever has come
+    back since was not briefed yet. Recovery is needed when one of them has a checkpoint.
     """
-    where, limit = f"({_SILENT} OR {_WAITS})", ctx.config.detection.threshold_ms
-    if threshold_ms is not None:
-        where, limit = _SILENT, threshold_ms
+    where = f"({_SILENT} OR {_WAITS})" if waiting else _SILENT
+    limit = ctx.config.detection.threshold_ms if threshold_ms is None else threshold_ms
     if mission_id is not None:
         where += " AND m.id = :id"
     params = {"id": mission_id} if mission_id is not None else {}
@@ -116,7 +116,8 @@ def candidate_of(tx: Tx, ctx: Context, row: Row, agent_id: str | None = None) ->
 def recovery_detect(tx: Tx, request: RecoveryDetect, ctx: Context) -> Detection:
     """Answer which missions wait for recovery."""
     mission_id = find(tx, "mission", request.mission_id)["id"] if request.mission_id else None
-    return detect(tx, ctx, mission_id, request.threshold_ms)
+    asked = request.threshold_ms
+    return detect(tx, ctx, mission_id, asked, waiting=asked is None)
 
 
 def awake_at(ctx: Context, at: str) -> int:

@@ -33,7 +33,7 @@ _note = msgspec.json.Decoder(Note).decode
 def register(tx: Tx, request: AgentRegister, ctx: Context) -> Registration:
     """Start an agent or bring it back; detection comes first, for registering is activity."""
     before = tx.one("SELECT * FROM agents WHERE id = :id", id=request.agent_id)
-    recovery = detect_for(tx, ctx, before)
+    recovery = detect_for(tx, ctx, before, request.threshold_ms)
     mission_id = _mission(tx, request, before)
     end_turn(tx, request.agent_id)
     _adopt_orphans(tx, ctx, request.agent_id)

@@ -13,9 +13,11 @@ from .tx import Row, Tx
 TOLD = 20
 
 
-def detect_for(tx: Tx, ctx: Context, agent: Row | None) -> Detection:
+def detect_for(
+    tx: Tx, ctx: Context, agent: Row | None, threshold_ms: int | None = None
+) -> Detection:
     """Return what waits for recovery when an agent registers; ``agent`` is its row from before."""
-    found = detect(tx, ctx, most=TOLD)
+    found = detect(tx, ctx, threshold_ms=threshold_ms, most=TOLD)
     own = _own_part(tx, ctx, agent) if agent else None
     if own is None or any(each.mission_id == own.mission_id for each in found.candidates):
         return found

@@ -55,6 +55,7 @@ Files = Annotated[list[Path], Meta(max_length=10_000)]
 Percent = Annotated[int, Meta(ge=0, le=100)]
 Milliseconds = Annotated[int, Meta(ge=0, le=7 * 86_400_000)]
 LONGEST_LEASE_MS = 7 * 86_400_000
+ThresholdMs = Annotated[int, Meta(ge=0, le=30 * 86_400_000)]
 LeaseMs = Annotated[int, Meta(ge=1, le=LONGEST_LEASE_MS)]
 Limit = Annotated[int, Meta(ge=1, le=1_000)]
 Seq = Annotated[int, Meta(ge=0, le=2**62)]

@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from ..base import Mutation, Query
 from ..model import Agent, Record, RecoveryCandidate
-from ..types import AgentId, AgentStatus, MissionId, Name, Path, Role, Text
+from ..types import AgentId, AgentStatus, MissionId, Name, Path, Role, Text, ThresholdMs
 
 Lines = Annotated[list[Text], Meta(max_length=200)]
 
@@ -26,7 +26,10 @@ class Registration(Record, frozen=True, kw_only=True):
 
 
 class AgentRegister(Mutation[Registration], frozen=True):
-    """Start an agent, or bring it back; reports missions that wait for recovery."""
+    """Start an agent, or bring it back; reports missions that wait for recovery.
+
+    ``threshold_ms`` is what counts as silence for this report; the daemon's own by default.
+    """
 
     method: ClassVar[str] = "agent.register"
     agent_id: AgentId
@@ -36,6 +39,7 @@ class AgentRegister(Mutation[Registration], frozen=True):
     pid: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
     mission_id: MissionId | None = None
     cwd: Path | None = None
+    threshold_ms: ThresholdMs | None = None
 
 
 class AgentHeartbeat(Mutation[Agent], frozen=True):

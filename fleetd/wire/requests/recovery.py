@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from ..base import Mutation, Query
 from ..model import Record, Recovery, RecoveryContext, RestoreResult
-from ..types import AgentId, CheckpointId, MissionId, Path, Scope
+from ..types import AgentId, CheckpointId, MissionId, Path, Scope, ThresholdMs
 from .agent import Detection
 
 MaxChars = Annotated[int, Meta(ge=500, le=9_500)]
@@ -17,7 +17,7 @@ class RecoveryDetect(Query[Detection], frozen=True):
 
     method: ClassVar[str] = "recovery.detect"
     mission_id: MissionId | None = None
-    threshold_ms: Annotated[int, Meta(ge=0, le=30 * 86_400_000)] | None = None
+    threshold_ms: ThresholdMs | None = None
 
 
 class RecoveryRestore(Mutation[RestoreResult], frozen=True):
