@@ -18,7 +18,7 @@ from .clocks import Uptime, uptime, wall_clock
 from .config import Config, Loaded
 from .domain.context import Caller, Context, Facts
 from .domain.idempotency import recall, remember
-from .domain.incoming import without_prompt, without_secrets
+from .domain.redaction.requests import without_prompt, without_secrets
 from .domain.rules import HANDLERS
 from .domain.tx import Effect, LogLine, RemoveBackup, Ring, Tx, WatchProcess, WriteBackup
 from .ignoring import refuse_ignored

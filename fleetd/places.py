@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 import trio
 
-from .domain.redaction import redact
+from .domain.redaction.texts import redact
 from .wire.errors import Unavailable
 
 _GIT = (

@@ -25,7 +25,7 @@ from .legacy import (
     event_type,
     some,
 )
-from .redaction import redact, redact_data
+from .redaction.texts import redact, redact_data
 from .registry import handler
 from .tx import LogLine, Tx
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from fleetd import places
-from fleetd.domain.incoming import without_secrets
+from fleetd.domain.redaction.requests import without_secrets
 from fleetd.wire.base import Mutation
 from fleetd.wire.errors import InvalidParams
 from fleetd.wire.methods import METHODS

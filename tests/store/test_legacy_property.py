@@ -54,7 +54,11 @@ UNSOUND = st.dictionaries(SECTION, st.dictionaries(NAMES, ANYTHING) | ANYTHING) 
 
 
 @settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    max_examples=100,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=True,
+    database=None,
 )
 @given(document=SOUND | UNSOUND)
 def test_any_document_is_imported_whole_or_not_at_all(document: Any) -> None:
@@ -73,7 +77,7 @@ WHOLE = json.dumps(
 PLACES = st.integers(0, len(WHOLE))
 
 
-@settings(max_examples=500, deadline=None, derandomize=True)
+@settings(max_examples=500, deadline=None, derandomize=True, database=None)
 @given(start=PLACES, end=PLACES, between=st.binary(max_size=3) | st.sampled_from([b"1e999", b"{"]))
 def test_any_bytes_are_read_or_refused(start: int, end: int, between: bytes) -> None:
     data = WHOLE[:start] + between + WHOLE[end:]

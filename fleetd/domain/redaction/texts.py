@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from .secret_searches import SEARCHES
-from .telling_names import is_gap, kind_of_name, lowered
+from .names import is_gap, kind_of_name, lowered
+from .searches import SEARCHES
 from .token_searches import Search, long_words
 
 # Longer texts are cut before they are scanned: what is not scanned is not kept.
@@ -18,6 +18,8 @@ CUT = "[redacted:not-scanned]"
 # A text with more secrets of one kind of search than this is made of them: the rest is cut as well,
 # so that a flood of them cannot keep the daemon busy.
 FOUND_MAX = 1_000
+# Secrets glued together come to light one by one; more than so many were glued by hand.
+PASSES = 8
 _SHORTEST = 6
 _NEEDLES = tuple((needle, search) for search in SEARCHES for needle in search.needles)
 _IN_SHORT_WORDS = tuple(pair for pair in _NEEDLES if not pair[1].in_long_words)
@@ -29,7 +31,19 @@ _encode = msgspec.json.Encoder().encode
 
 def redact(text: str) -> str:
     """Return the text with its secrets replaced; the same text when it holds none."""
-    return _scan(text, _live(text, _NEEDLES)) if len(text) >= _SHORTEST else text
+    return _clean(text, _NEEDLES)
+
+
+def _clean(text: str, needles: tuple[tuple[str, Search], ...]) -> str:
+    """Scan a text, again when something was found: what stood beside a secret may come to light."""
+    for _ in range(PASSES):
+        if len(text) < _SHORTEST:
+            return text
+        cleaned = _scan(text, _live(text, needles))
+        if cleaned == text:
+            return text
+        text, needles = cleaned, _NEEDLES
+    return text
 
 
 def redact_data(value: Any) -> Any:
@@ -113,7 +127,7 @@ class _Cleaning:
     def _text(self, text: str, told: str | None) -> str:
         if told and text and not is_gap(text):
             return f"[redacted:{told}]"
-        return _scan(text, _live(text, self._live)) if len(text) >= _SHORTEST else text
+        return _clean(text, self._live)
 
     def _object(self, value: dict[str, Any], told: str | None) -> dict[str, Any]:
         # {"name": "API_KEY", "value": "..."}, as lists of environment variables are written.

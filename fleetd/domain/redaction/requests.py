@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import inspect
 
-from ..wire.base import Mutation
-from ..wire.requests.event import EventAppend
-from .redaction import redact, redact_data
+from ...wire.base import Mutation
+from ...wire.requests.event import EventAppend
+from .texts import redact, redact_data
 
 T = TypeVar("T")
 Clean = Callable[[Any], Any]

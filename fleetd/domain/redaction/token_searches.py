@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from .telling_names import BEFORE
+from .names import BEFORE
 from .token_shapes import CHARACTERS, DISCORD, DISCORD_BEFORE, LEAST, SHAPES, Shape
 
 Found = tuple[int, int, str]

@@ -7,9 +7,9 @@ and repetitions end at a fixed length or are possessive.
 import re
 from collections.abc import Callable, Iterator
 
-from .secret_values import PROMISING, Value, element_at, header_at, is_opaque, is_secret, value_at
-from .telling_names import BEFORE, SPACES, SUFFIX, WORDS, is_gap, is_placeholder, kind_of, lowered
+from .names import BEFORE, SPACES, SUFFIX, WORDS, is_gap, is_placeholder, kind_of, lowered
 from .token_searches import TOKEN_SEARCHES, Found, Search
+from .values import PROMISING, Value, element_at, header_at, is_opaque, is_secret, value_at
 
 _NO_USER = rf"""{SPACES}/@'"<>\\\\"""
 _URL = re.compile(
