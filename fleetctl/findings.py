@@ -17,6 +17,7 @@ def show(args: Namespace, found: Findings) -> int:
         return 0 if found.ok else 1
     for finding in found.findings:
         verdict = "fixed" if finding.fixed else "ok" if finding.ok else "WRONG"
-        render.line(f"{verdict:<6} {finding.check}  {finding.subject or ''}  {finding.detail}")
+        told = "  ".join(filter(None, (finding.check, finding.subject, finding.detail)))
+        render.line(f"{verdict:<6} {told}")
     render.line("Everything is in order." if found.ok else "Something is wrong.")
     return 0 if found.ok else 1

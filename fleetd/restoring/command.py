@@ -102,7 +102,7 @@ def _lines(report: Report) -> list[str]:
     lasting = f"up to event {report.end}" + (
         f" of {report.last_event_at}" if report.last_event_at else ""
     )
-    content = f"{report.missions} missions, {report.checkpoints} checkpoints, {lasting}"
+    content = f"missions: {report.missions}, checkpoints: {report.checkpoints}, {lasting}"
     done = report.restored
     lines = [
         f"{'Restored' if done else 'Would restore'} {report.database} from {report.file}:",
