@@ -1,9 +1,9 @@
 """Deleting on request: a checkpoint, a finished mission with all that belongs to it."""
 
-from ..wire.errors import InvalidState, Storage
+from ..wire.errors import InvalidState
 from ..wire.events import CheckpointDeleted, MissionDeleted
 from ..wire.requests.checkpoint import CheckpointDelete
-from ..wire.requests.mission import Deleted, MissionDelete
+from ..wire.requests.mission import Deleted
 from ..wire.types import OPEN_MISSION
 from . import bounds, checkpoints, leases
 from .context import Context
@@ -11,7 +11,7 @@ from .erasing import free_locks
 from .events import emit
 from .ids import find
 from .registry import handler
-from .tx import Tx
+from .tx import Row, Tx
 
 
 @handler
@@ -23,33 +23,30 @@ def delete_checkpoint(tx: Tx, request: CheckpointDelete, ctx: Context) -> Delete
     return Deleted(deleted=True)
 
 
-@handler
-def delete_mission(tx: Tx, request: MissionDelete, ctx: Context) -> Deleted:
-    """Delete a finished mission with its sorties, mail, events, recoveries and checkpoints.
-
-    Its checkpoints must have been deleted before, files first, so that none comes back.
-    """
-    row = find(tx, "mission", request.mission_id)
+def find_finished(tx: Tx, mission_id: str) -> Row:
+    """Return the row of a mission that may be deleted; raises NotFound or InvalidState."""
+    row = find(tx, "mission", mission_id)
     if row["status"] in OPEN_MISSION:
         raise InvalidState(
             f"Mission {row['id']} is {row['status']}; only a finished mission can be deleted.",
             hint=f"End it first, such as with: fleetctl mission cancel {row['id']} --reason …",
             status=row["status"],
         )
-    left = tx.one("SELECT id FROM checkpoints WHERE mission_id = :id", id=row["id"])
-    if left is not None:
-        raise Storage(
-            f"The file of checkpoint {left['id']} could not be removed; the mission stays.",
-            hint="The log says why; remove the cause and delete the mission again.",
-            checkpoint_id=left["id"],
-        )
+    return row
+
+
+def delete_mission(tx: Tx, ctx: Context, mission_id: str) -> None:
+    """Delete a finished mission with its sorties, mail, events, recoveries and checkpoints.
+
+    The files of its checkpoints must have gone before, so that none brings it back.
+    """
+    row = find_finished(tx, mission_id)
     tx.run("UPDATE lock_waits SET mission_id = NULL WHERE mission_id = :id", id=row["id"])
     freed = free_locks(tx, "mission_id = :id", {"id": row["id"]})
     tx.run("DELETE FROM events WHERE mission_id = :id", id=row["id"])
     tx.run("DELETE FROM cursors WHERE stream = 'mission:' || :id", id=row["id"])
-    # Sorties, mail, recoveries and episodes hang on the mission's row and go with it.
+    # Sorties, mail, recoveries, checkpoints and episodes hang on the mission's row and go with it.
     tx.run("DELETE FROM missions WHERE id = :id", id=row["id"])
     emit(tx, ctx, MissionDeleted(sorties=row["total_sorties"]))
     for path in freed:
         leases.serve(tx, ctx, path)
-    return Deleted(deleted=True)

@@ -11,10 +11,13 @@ from .tx import Row, Tx
 _STRINGS = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
-def erase(tx: Tx, ctx: Context, scope: Scope) -> None:
-    """Delete every row of a scope; who waits for a lock of it gets the lock."""
-    clauses, params = scope.clauses(), scope.params
-    _clear_notes(tx, scope)
+def erase(tx: Tx, ctx: Context, scope: Scope, since: int) -> None:
+    """Delete every row of a scope; who waits for a lock of it gets the lock.
+
+    Its events and messages of before ``since`` must have gone already.
+    """
+    clauses, params = scope.clauses(since), scope.params
+    clear_notes(tx, scope, "1 = 1", params)
     _drop_results(tx, scope)
     freed = free_locks(tx, clauses["locks"], params)
     for table, where in clauses.items():
@@ -46,14 +49,17 @@ def free_locks(tx: Tx, where: str, params: Row) -> list[str]:
     return [row["normalized_path"] for row in freed]
 
 
-def _clear_notes(tx: Tx, scope: Scope) -> None:
-    """Take the notes that agents who stay have declared in a mission that goes."""
+def clear_notes(tx: Tx, scope: Scope, events: str, params: Row) -> None:
+    """Take the notes that agents who stay have declared in a mission that goes.
+
+    ``events`` says which events to look at.
+    """
     m = ", ".join(f":m{number}" for number in range(len(scope.missions))) or "NULL"
     tx.run(
         f"UPDATE agents SET note_json = NULL WHERE note_json IS NOT NULL AND (mission_id IN ({m})"
         " OR id IN (SELECT agent_id FROM events WHERE type = 'agent_noted'"
-        f" AND mission_id IN ({m})))",
-        **scope.params,
+        f" AND mission_id IN ({m}) AND ({events})))",
+        **params,
     )
 
 

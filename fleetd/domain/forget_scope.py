@@ -1,47 +1,65 @@
 """What a forgetting takes with it: which missions, agents and rows; must not change anything."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
-from ..wire.errors import InvalidState, NotFound
+from ..wire.errors import NotFound
 from ..wire.model import Record
 from .ids import find
 from .tx import Row, Tx
 
 
 class Target(Record, frozen=True, kw_only=True):
-    """What somebody wants forgotten: a mission or session by id, a project by its directory."""
+    """What somebody wants forgotten: a mission or session by id, a project by its directory.
 
-    kind: Literal["mission", "session", "project"]
+    A deletion takes a finished mission by id, and nothing else that somebody said.
+    """
+
+    kind: Literal["mission", "session", "project", "deletion"]
     name: str
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
     """The missions and agents that go, and the directory whose files nobody shall mention.
 
-    ``shared`` are missions that stay although the agents worked in them: others did too.
+    ``shared`` are missions that stay although the agents worked in them: others did too. ``spared``
+    are agents that stay although they belong to the missions: they worked elsewhere too.
     """
 
     missions: list[str]
     agents: list[str]
     directory: str | None = None
     shared: list[str] = []
+    spared: list[str] = []
+    keeps_agents: bool = False
 
     @property
     def params(self) -> Row:
         """Return the values that the clauses refer to."""
         return _named("m", self.missions) | _named("a", self.agents) | _place(self.directory)
 
-    def clauses(self) -> dict[str, str]:
+    def joined(self, later: "Scope") -> "Scope":
+        """Return what goes after agents went on working; who was to stay stays.
+
+        What is gone already says no longer who worked where: the first finding counts.
+        """
+        missions = sorted({*self.missions, *(set(later.missions) - set(self.shared))})
+        agents = sorted({*self.agents, *(set(later.agents) - set(self.spared))})
+        shared = sorted({*self.shared, *later.shared} - set(missions))
+        return msgspec.structs.replace(self, missions=missions, agents=agents, shared=shared)
+
+    def clauses(self, since: int = 0) -> dict[str, str]:
         """Return which rows of each table go, in an order in which they can.
 
         Counting and deleting both read this. A table that keeps what somebody said belongs here.
+        Events and messages that no index finds are looked for from ``since`` on only.
         """
         m, a = _list("m", self.missions), _list("a", self.agents)
         told_to_them = (
-            f"id IN (SELECT message_id FROM deliveries WHERE agent_id IN ({a})) AND NOT EXISTS"
+            "EXISTS (SELECT 1 FROM deliveries d WHERE d.message_id = messages.id"
+            f" AND d.agent_id IN ({a})) AND NOT EXISTS"
             " (SELECT 1 FROM deliveries d WHERE d.message_id = messages.id"
             f" AND d.agent_id NOT IN ({a}))"
         )
@@ -58,9 +76,11 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         said = said if self.directory else "1 = 0"
         return {
             "lock_waits": f"mission_id IN ({m}) OR agent_id IN ({a}) OR {below}",
-            "messages": f"mission_id IN ({m}) OR sender IN ({a}) OR ({told_to_them})",
+            "messages": f"seq >= {since:d}"
+            f" AND (mission_id IN ({m}) OR sender IN ({a}) OR ({told_to_them}))",
             "deliveries": f"agent_id IN ({a})",
-            "events": f"mission_id IN ({m}) OR agent_id IN ({a}) OR {said}",
+            "events": f"mission_id IN ({m}) OR agent_id IN ({a})"
+            f" OR (seq >= {since:d} AND ({said}))",
             "locks": f"mission_id IN ({m}) OR held_by IN ({a}) OR {below}",
             "cursors": f"consumer IN ({a}) OR stream IN ({streams})",
             "recoveries": f"mission_id IN ({m})",
@@ -101,10 +121,13 @@ def _below(column: str) -> str:
 
 
 def scope_of(tx: Tx, target: Target) -> Scope:
-    """Find out what goes; raises NotFound or InvalidState when there is nothing to forget."""
+    """Find out what goes; raises NotFound for a mission or a session that nobody knows."""
+    if target.kind == "deletion":
+        return Scope(missions=[target.name], agents=[], keeps_agents=True)
     if target.kind == "mission":
         missions = [str(find(tx, "mission", target.name)["id"])]
-        return Scope(missions=missions, agents=_only_there(tx, missions))
+        agents = _only_there(tx, missions)
+        return Scope(missions=missions, agents=agents, spared=_spared(tx, missions, agents))
     if target.kind == "session":
         return _session(tx, target.name)
     return _project(tx, target.name)
@@ -122,6 +145,12 @@ def _only_there(tx: Tx, missions: list[str]) -> list[str]:
         **_named("m", missions),
     )
     return [row["id"] for row in rows]
+
+
+def _spared(tx: Tx, missions: list[str], agents: list[str]) -> list[str]:
+    m = _list("m", missions)
+    rows = tx.all(f"SELECT id FROM agents WHERE mission_id IN ({m})", **_named("m", missions))
+    return sorted({*_ids(rows)} - {*agents})
 
 
 def _session(tx: Tx, session_id: str) -> Scope:
@@ -147,14 +176,13 @@ def _project(tx: Tx, directory: str) -> Scope:
     there = _ids(tx.all(f"SELECT id FROM agents WHERE {_below('cwd')}", **place))
     agents = sorted({*there, *_only_there(tx, missions)})
     shared = [mission for mission in _touched(tx, agents) if mission not in missions]
-    scope = Scope(missions=missions, agents=agents, directory=directory, shared=shared)
-    if not any(counts(tx, scope).values()):
-        raise InvalidState(
-            f"Nothing is remembered of {directory}.",
-            hint="fleetctl mission list shows the missions there are, and their directories.",
-            project_dir=directory,
-        )
-    return scope
+    return Scope(
+        missions=missions,
+        agents=agents,
+        directory=directory,
+        shared=shared,
+        spared=_spared(tx, missions, agents),
+    )
 
 
 def _ids(rows: list[Row]) -> list[str]:
@@ -189,9 +217,15 @@ def _others_in(tx: Tx, mission_id: str, agents: list[str]) -> bool:
     return found is not None
 
 
-def counts(tx: Tx, scope: Scope) -> dict[str, int]:
-    """Count the rows of each table that go."""
+def counts(tx: Tx, scope: Scope, since: int, only: Mapping[str, str]) -> dict[str, int]:
+    """Count the rows of each table that go; see ``Scope.clauses`` for ``since``.
+
+    ``only`` says for some tables which of their rows to count.
+    """
+    chosen = dict.fromkeys(scope.clauses(), "1 = 1") | dict(only)
     return {
-        table: tx.value(f"SELECT count(*) AS count FROM {table} WHERE {where}", **scope.params)
-        for table, where in scope.clauses().items()
+        table: tx.value(
+            f"SELECT count(*) FROM {table} WHERE {chosen[table]} AND ({where})", **scope.params
+        )
+        for table, where in scope.clauses(since).items()
     }

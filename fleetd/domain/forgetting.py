@@ -4,38 +4,78 @@ What was begun is written down first, so that a crash in the middle is finished 
 Nothing here but ``system.forget`` is on the wire; source: behaviour, Secrets.
 """
 
+import msgspec
+
 from ..wire.base import Mutation, Query
+from ..wire.errors import InvalidState
 from ..wire.events import RecordsForgotten
 from ..wire.model import Record
 from ..wire.requests.system import Forgotten, ForgottenMission
-from . import bounds
+from . import bounds, deletion
 from .context import Context
 from .erasing import erase
-from .events import emit
+from .events import emit, position
 from .forget_scope import Scope, Target, counts, scope_of
 from .registry import handler
 from .tx import LogLine, Tx
 from .upkeep import Done
 
+_COUNTED = {"checkpoints": bounds.LIVE}
+
 
 class ForgetPreview(Query[Forgotten], frozen=True):
-    """Say what would go, changing nothing."""
+    """Count what would go beside the ``counted`` rows that were met in pieces of before that."""
 
     target: Target
+    scope: Scope
+    before: int
+    counted: dict[str, int]
+
+
+class Found(Record, frozen=True, kw_only=True):
+    """What goes, and the event ``before`` which large tables are looked through in pieces.
+
+    ``marked`` counts the checkpoints that were marked only now: marked rows go by themselves.
+    ``owed`` is what was begun at an earlier attempt.
+    """
+
+    scope: Scope
+    before: int
+    marked: int = 0
+    owed: bool = False
+
+
+class ForgetFind(Query[Found], frozen=True):
+    """Find what goes, changing nothing."""
+
+    target: Target
+
+
+class ForgetBegin(Mutation[Found], frozen=True):
+    """Write down what is meant to go, as it was ``found``, and mark its checkpoints."""
+
+    target: Target
+    found: Scope
 
 
 class Step(Record, frozen=True, kw_only=True):
     """Missions whose files must go next; when there are none, what was forgotten."""
 
     missions: list[str]
+    marked: int = 0
     forgotten: Forgotten | None = None
 
 
 class ForgetStep(Mutation[Step], frozen=True):
-    """Mark what goes; once the files of all its missions are ``cleared``, delete the rows."""
+    """Mark what goes; once the files of all its missions are ``cleared``, delete the rows.
+
+    ``dropped`` says how many rows went in pieces already, from ``before`` the event of that seq.
+    """
 
     target: Target
     cleared: list[str]
+    before: int = 0
+    dropped: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class ForgetWithdraw(Mutation[Done], frozen=True):
@@ -62,12 +102,42 @@ class BytesScrubbed(Mutation[Done], frozen=True):
 @handler
 def preview(tx: Tx, request: ForgetPreview, ctx: Context) -> Forgotten:
     """Count what would go, and name the missions and the agents that are at work on them."""
-    scope = scope_of(tx, request.target)
-    return _result(tx, scope, dry_run=True)
+    rest = dict.fromkeys(("events", "messages"), f"seq >= {request.before:d}")
+    only = {**_COUNTED, **rest, "locks": "status = 'active'"}
+    found = counts(tx, request.scope, request.before, only)
+    return _result(tx, request.target, request.scope, _sum(found, request.counted), dry_run=True)
 
 
-def _result(tx: Tx, scope: Scope, *, dry_run: bool) -> Forgotten:
-    found = counts(tx, scope)
+@handler
+def find(tx: Tx, request: ForgetFind, ctx: Context) -> Found:
+    """Return what goes as things stand, and where the log ends."""
+    return Found(scope=scope_of(tx, request.target), before=position(tx))
+
+
+@handler
+def begin(tx: Tx, request: ForgetBegin, ctx: Context) -> Found:
+    """Write the intention down; what was begun before a crash is taken up again."""
+    if request.target.kind == "deletion":
+        deletion.find_finished(tx, request.target.name)
+    earlier = _recorded(tx, request.target)
+    scope = earlier.joined(request.found) if earlier else request.found
+    marked = _mark(tx, ctx, request.target, scope, scope.missions)
+    return Found(scope=scope, before=position(tx), marked=marked, owed=earlier is not None)
+
+
+def _sum(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
+    return {table: number + other.get(table, 0) for table, number in one.items()}
+
+
+def _result(
+    tx: Tx, target: Target, scope: Scope, found: dict[str, int], *, dry_run: bool
+) -> Forgotten:
+    if not any(found.values()):
+        raise InvalidState(
+            f"Nothing is remembered of {target.name}.",
+            hint="fleetctl mission list shows the missions there are, and their directories.",
+            project_dir=target.name,
+        )
     return Forgotten(
         dry_run=dry_run,
         missions=found["missions"],
@@ -115,39 +185,65 @@ def step(tx: Tx, request: ForgetStep, ctx: Context) -> Step:
     The scope is found anew each time: agents go on working between the steps.
     """
     scope = scope_of(tx, request.target)
+    recorded = _recorded(tx, request.target)
+    if recorded is not None:
+        scope = recorded.joined(scope)
     waiting = sorted(set(scope.missions) - set(request.cleared))
     if waiting:
-        _begin(tx, ctx, request.target, waiting)
-        return Step(missions=waiting)
-    result = _result(tx, scope, dry_run=False)
-    erase(tx, ctx, scope)
+        marked = _mark(tx, ctx, request.target, recorded or scope, waiting)
+        return Step(missions=waiting, marked=marked)
+    # Whoever came into the scope since then was not looked for in pieces.
+    since = request.before if scope == recorded else 0
+    found = _sum(counts(tx, scope, since, _COUNTED), request.dropped)
+    result = _result(tx, request.target, scope, found, dry_run=False)
     _drop_target(tx, request.target)
-    _owe(tx, "bytes", "")
+    if request.target.kind == "deletion":
+        deletion.delete_mission(tx, ctx, request.target.name)
+    else:
+        _erase(tx, ctx, scope, since, result)
+    return Step(missions=[], forgotten=result)
+
+
+def _erase(tx: Tx, ctx: Context, scope: Scope, since: int, result: Forgotten) -> None:
+    erase(tx, ctx, scope, since)
+    _owe(tx, "bytes", "", "")
     emit(tx, ctx, RecordsForgotten(missions=result.missions, agents=result.agents))
     tx.after_commit(
         LogLine("INFO", f"Forgot {result.missions} missions and {result.agents} agents")
     )
-    return Step(missions=[], forgotten=result)
 
 
-def _begin(tx: Tx, ctx: Context, target: Target, missions: list[str]) -> None:
+def _mark(tx: Tx, ctx: Context, target: Target, scope: Scope, missions: list[str]) -> int:
     """Write down what is meant to go, and mark its checkpoints: a file brings none of them back."""
-    _owe(tx, target.kind, target.name)
+    marked = 0
+    _owe(tx, target.kind, target.name, msgspec.json.encode(scope).decode())
     for mission_id in missions:
         rows = tx.all(
             f"SELECT id FROM checkpoints WHERE mission_id = :id AND {bounds.LIVE}", id=mission_id
         )
         for row in rows:
             bounds.mark_deleted(tx, ctx, row["id"])
+        marked += len(rows)
+    return marked
 
 
-def _owe(tx: Tx, kind: str, name: str) -> None:
+def _owe(tx: Tx, kind: str, name: str, scope_json: str) -> None:
     tx.run(
-        "INSERT INTO forgetting (kind, name) VALUES (:kind, :name)"
-        " ON CONFLICT (kind, name) DO NOTHING",
+        "INSERT INTO forgetting (kind, name, scope_json) VALUES (:kind, :name, :scope)"
+        " ON CONFLICT (kind, name) DO UPDATE SET scope_json = :scope",
         kind=kind,
         name=name,
+        scope=scope_json,
     )
+
+
+def _recorded(tx: Tx, target: Target) -> Scope | None:
+    row = tx.one(
+        "SELECT scope_json FROM forgetting WHERE kind = :kind AND name = :name",
+        kind=target.kind,
+        name=target.name,
+    )
+    return msgspec.json.decode(row["scope_json"], type=Scope) if row else None
 
 
 def _drop_target(tx: Tx, target: Target) -> None:

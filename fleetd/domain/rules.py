@@ -22,6 +22,7 @@ from . import (
     mailbox,
     missions,
     overview,
+    portions,
     pruning,
     recovery,
     recovery_states,

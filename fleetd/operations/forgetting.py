@@ -12,11 +12,21 @@ import trio
 
 from ..domain.context import Caller
 from ..domain.forget_scope import Target
-from ..domain.forgetting import BytesScrubbed, ForgetPreview, ForgetStep, ForgetWithdraw, OwedGet
+from ..domain.forgetting import (
+    BytesScrubbed,
+    ForgetBegin,
+    ForgetFind,
+    ForgetPreview,
+    ForgetStep,
+    ForgetWithdraw,
+    Found,
+    OwedGet,
+)
+from ..domain.portions import PieceDrop, PieceLook, Place
 from ..engine import Engine, operation
 from ..store.backups import Cleared
 from ..store.housekeeping import replaced
-from ..wire.errors import FleetError, InvalidParams, InvalidState, NotFound, Storage
+from ..wire.errors import FleetError, InvalidParams, InvalidState, NotFound, Storage, Unavailable
 from ..wire.requests.mission import MissionGet
 from ..wire.requests.system import Forgotten, SystemForget
 from .legacy import NAME
@@ -61,13 +71,16 @@ async def _target(engine: Engine, request: SystemForget) -> Target:
 
 
 async def _preview(engine: Engine, target: Target) -> Forgotten:
-    seen = await engine.execute(ForgetPreview(target))
+    found = await engine.execute(ForgetFind(target))
+    counted: dict[str, int] = {}
+    await _through(engine, found, counted, drop=False)
+    seen = await engine.execute(ForgetPreview(target, found.scope, found.before, counted))
     files, details, left = 0, [], []
     for mission in seen.details:
-        found = await _weigh(engine, mission.mission_id)
-        files += len(found.names)
-        left += found.left
-        details.append(msgspec.structs.replace(mission, bytes=found.bytes))
+        lying = await _weigh(engine, mission.mission_id)
+        files += len(lying.names)
+        left += lying.left
+        details.append(msgspec.structs.replace(mission, bytes=lying.bytes))
     size = sum(each.bytes for each in details)
     warnings = [*_foreign(left), *await _copies(engine)]
     return msgspec.structs.replace(
@@ -87,26 +100,72 @@ async def _forget(engine: Engine, request: SystemForget) -> Forgotten:
     target = await _target(engine, request)
     # Once begun it is brought to its end: half of a mission is worse than either.
     with trio.CancelScope(shield=True):
-        try:
-            forgotten = await _erase(engine, target)
-        except FleetError:
-            await engine.execute(ForgetWithdraw(target))
-            raise
+        forgotten = await erase(engine, target)
         trouble = await _scrub(engine)
     warnings = [*forgotten.warnings, *await _copies(engine), *trouble]
     return msgspec.structs.replace(forgotten, warnings=warnings)
 
 
-async def _erase(engine: Engine, target: Target) -> Forgotten:
-    """Remove files, then rows, while nobody else touches a checkpoint file."""
-    cleared: dict[str, Cleared] = {}
+async def erase(engine: Engine, target: Target) -> Forgotten:
+    """Remove files, then what is large piece by piece, then the rows of a target.
+
+    A failure leaves it owed once the files have gone: half of a mission is nothing to go on with.
+    Raises NotFound or InvalidState when there is nothing of it, or nothing of it any more.
+    """
+    found = await engine.execute(ForgetFind(target))
+    async with engine.outbox.at_work:
+        begun = await engine.execute(ForgetBegin(target, found.scope))
+        try:
+            files = [await _clear(engine, each) for each in begun.scope.missions]
+        except FleetError:  # somebody is told so, and may go on working
+            if not begun.owed:
+                await engine.execute(ForgetWithdraw(target))
+            raise
+    dropped = {"checkpoints": begun.marked}
+    try:
+        await _through(engine, begun, dropped, drop=True)
+        return await _last_step(engine, target, begun.before, dropped, files)
+    except (NotFound, InvalidState):  # there was nothing of it, or somebody else was faster
+        await engine.execute(ForgetWithdraw(target))
+        raise
+
+
+async def _through(engine: Engine, found: Found, rows: dict[str, int], *, drop: bool) -> None:
+    """Go through the large tables piece by piece, and add to ``rows`` what goes of each.
+
+    Others are served between the pieces, those who read and those who write.
+    """
+    scope, before, place = found.scope, found.before, Place()
+    while True:
+        if engine.closing:
+            raise Unavailable(
+                "fleetd is shutting down; what it has begun to forget goes at its next start.",
+                hint="Try again when it runs.",
+            )
+        piece = await engine.execute(PieceLook(scope, before, place))
+        number = piece.found
+        if drop and piece.found and piece.until is not None:
+            number = (await engine.execute(PieceDrop(scope, before, place, piece.until))).dropped
+        rows[piece.table] = rows.get(piece.table, 0) + number
+        if piece.following is None:
+            return
+        place = piece.following
+
+
+async def _last_step(
+    engine: Engine, target: Target, before: int, dropped: dict[str, int], files: list[Cleared]
+) -> Forgotten:
+    """Delete the rest while nobody else touches a checkpoint file, and what came meanwhile."""
+    cleared: set[str] = set()
     async with engine.outbox.at_work:
         while True:
-            step = await engine.execute(ForgetStep(target, sorted(cleared)))
+            step = await engine.execute(ForgetStep(target, sorted(cleared), before, dropped))
             if step.forgotten is not None:
-                return _with_files(step.forgotten, list(cleared.values()))
+                return _with_files(step.forgotten, files)
+            dropped["checkpoints"] += step.marked
             for mission_id in step.missions:
-                cleared[mission_id] = await clear(engine, mission_id)
+                files.append(await _clear(engine, mission_id))
+                cleared.add(mission_id)
 
 
 def _with_files(forgotten: Forgotten, cleared: list[Cleared]) -> Forgotten:
@@ -114,7 +173,7 @@ def _with_files(forgotten: Forgotten, cleared: list[Cleared]) -> Forgotten:
         forgotten,
         files=sum(len(each.names) for each in cleared),
         bytes=sum(each.bytes for each in cleared),
-        warnings=_foreign([path for each in cleared for path in each.left]),
+        warnings=_foreign([*dict.fromkeys(path for each in cleared for path in each.left)]),
     )
 
 
@@ -136,7 +195,7 @@ async def _copies(engine: Engine) -> list[str]:
     return []
 
 
-async def clear(engine: Engine, mission_id: str) -> Cleared:
+async def _clear(engine: Engine, mission_id: str) -> Cleared:
     """Remove every file of a mission; raises Storage that names the one which stays, and why."""
     backups = engine.backups
     try:
@@ -175,7 +234,7 @@ async def finish(engine: Engine) -> None:
     owed = await engine.execute(OwedGet())
     for target in owed.targets:
         try:
-            await _erase(engine, target)
+            await erase(engine, target)
             log.info("Finished forgetting a %s that a crash had interrupted", target.kind)
         except (NotFound, InvalidState):  # it was deleted otherwise: nothing is left of it
             await engine.execute(ForgetWithdraw(target))
@@ -185,5 +244,5 @@ async def finish(engine: Engine) -> None:
                 target.kind,
                 error.message,
             )
-    if owed.targets or owed.bytes:
+    if owed.bytes or any(target.kind != "deletion" for target in owed.targets):
         await _scrub(engine)

@@ -41,8 +41,10 @@ CREATE INDEX idx_tool_calls_age ON tool_calls (started_awake_ms);
 
 -- What a forgetting still owes after a crash: targets not gone yet, and bytes not scrubbed yet.
 CREATE TABLE forgetting (
-    kind TEXT NOT NULL CHECK (kind IN ('mission', 'session', 'project', 'bytes')),
+    kind TEXT NOT NULL CHECK (kind IN ('mission', 'session', 'project', 'deletion', 'bytes')),
     name TEXT NOT NULL,
+    -- What was found to go before any of it went: half of it would not be found so again.
+    scope_json TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (kind, name)
 ) STRICT, WITHOUT ROWID;
 

@@ -1,0 +1,136 @@
+"""Looking through large tables for what goes, and deleting it, piece by piece.
+
+Only rows that nobody misses meanwhile go this way, so that the transaction that removes missions
+and agents finds few left. Events from ``before`` on stay for it, the newest among them: the log's
+end must not go back. Must not decide what goes; nothing here is on the wire.
+"""
+
+import msgspec
+
+from ..wire.base import Mutation, Query
+from ..wire.model import Record
+from .context import Context
+from .erasing import clear_notes, free_locks
+from .forget_scope import Scope
+from .registry import handler
+from .tx import Row, Tx
+
+# How many rows one piece of work looks at.
+AT_ONCE = 250
+
+
+class Place(Record, frozen=True, kw_only=True):
+    """Where looking has come to: the number of a strand, and the last key that was looked at."""
+
+    strand: int = 0
+    since: int | str | None = None
+
+
+class Piece(Record, frozen=True, kw_only=True):
+    """A piece of a table: ``found`` rows of it go; ``following`` is None behind the last piece."""
+
+    table: str
+    found: int
+    until: int | str | None
+    following: Place | None
+
+
+class PieceLook(Query[Piece], frozen=True):
+    """Look at the next piece, changing nothing."""
+
+    scope: Scope
+    before: int
+    place: Place
+
+
+class Dropped(Record, frozen=True, kw_only=True):
+    """How many rows went."""
+
+    dropped: int
+
+
+class PieceDrop(Mutation[Dropped], frozen=True):
+    """Delete what goes of a piece that was looked at, as it is now."""
+
+    scope: Scope
+    before: int
+    place: Place
+    until: int | str
+
+
+class Strand(msgspec.Struct, frozen=True):
+    """A way through a table in the order of a key: rows of ``along`` are met, ``where`` goes."""
+
+    table: str
+    key: str
+    along: str
+    where: str
+    params: Row
+
+
+def strands(scope: Scope, before: int) -> list[Strand]:
+    """Return the ways on which everything is met, no row twice, in an order that lasts."""
+    clauses, params = scope.clauses(), scope.params
+    all_params = {**params, "before": before}
+    missions = [f"mission_id = :m{number}" for number in range(len(scope.missions))]
+    agents = [f"agent_id = :a{number}" for number in range(len(scope.agents))]
+    ways = [*missions, *agents, *(["1 = 1"] if scope.directory else [])]
+    earlier = "1 = 0"
+    found: list[Strand] = []
+    for way in ways:
+        where = clauses["events"] if way == "1 = 1" else way
+        # A row without a mission is none of a mission's: unknown must not mean no.
+        going = f"({where}) AND NOT coalesce({earlier}, 1 = 0)"
+        along = f"{way} AND seq < :before"
+        found.append(Strand("events", "seq", along, going, all_params))
+        earlier = " OR ".join([earlier, f"coalesce({way}, 1 = 0)"])
+    found.append(Strand("messages", "id", "seq < :before", clauses["messages"], all_params))
+    over = f"status <> 'active' AND ({clauses['locks']})"
+    found.append(Strand("locks", "id", "1 = 1", over, params))
+    return found
+
+
+def _within(strand: Strand, place: Place) -> str:
+    started = "1 = 1" if place.since is None else f"{strand.key} > :since"
+    return f"{started} AND {strand.key} <= :until AND {strand.along} AND ({strand.where})"
+
+
+@handler
+def look(tx: Tx, request: PieceLook, ctx: Context) -> Piece:
+    """Return how far the next piece reaches, and how much of it goes."""
+    ways = strands(request.scope, request.before)
+    number, since = request.place.strand, request.place.since
+    strand = ways[number]
+    params = strand.params if since is None else {**strand.params, "since": since}
+    started = "1 = 1" if since is None else f"{strand.key} > :since"
+    rows = tx.all(
+        f"SELECT {strand.key} AS key FROM {strand.table} WHERE {strand.along} AND {started}"
+        f" ORDER BY {strand.key} LIMIT :limit",
+        **params,
+        limit=AT_ONCE,
+    )
+    until = rows[-1]["key"] if rows else None
+    count = f"SELECT count(*) FROM {strand.table} WHERE {_within(strand, request.place)}"
+    found = tx.value(count, **params, until=until) if rows else 0
+    following = None if number + 1 == len(ways) else Place(strand=number + 1)
+    if len(rows) == AT_ONCE:
+        following = Place(strand=number, since=until)
+    return Piece(table=strand.table, found=found, until=until, following=following)
+
+
+@handler
+def drop(tx: Tx, request: PieceDrop, ctx: Context) -> Dropped:
+    """Delete the rows of a piece that go, with the notes and waits that hang on them."""
+    strand = strands(request.scope, request.before)[request.place.strand]
+    where = _within(strand, request.place)
+    params = {**strand.params, "until": request.until}
+    if request.place.since is not None:
+        params["since"] = request.place.since
+    number = tx.value(f"SELECT count(*) FROM {strand.table} WHERE {where}", **params)
+    if strand.table == "events" and not request.scope.keeps_agents:
+        clear_notes(tx, request.scope, where, params)
+    if strand.table == "locks":
+        free_locks(tx, where, params)
+    else:
+        tx.run(f"DELETE FROM {strand.table} WHERE {where}", **params)
+    return Dropped(dropped=number)
