@@ -40,6 +40,12 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         """Return the values that the clauses refer to."""
         return _named("m", self.missions) | _named("a", self.agents) | _place(self.directory)
 
+    @property
+    def named(self) -> tuple[list[str], list[str]]:
+        """Return the parameters that stand for the missions, and those for the agents."""
+        names = _named("m", self.missions), _named("a", self.agents)
+        return [f":{name}" for name in names[0]], [f":{name}" for name in names[1]]
+
     def joined(self, later: "Scope") -> "Scope":
         """Return what goes after agents went on working; who was to stay stays.
 

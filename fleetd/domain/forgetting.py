@@ -11,14 +11,13 @@ from ..wire.errors import InvalidState
 from ..wire.events import RecordsForgotten
 from ..wire.model import Record
 from ..wire.requests.system import Forgotten, ForgottenMission
-from . import bounds, deletion
+from . import bounds, deletion, owing
 from .context import Context
 from .erasing import erase
 from .events import emit, position
 from .forget_scope import Scope, Target, counts, scope_of
 from .registry import handler
 from .tx import LogLine, Tx
-from .upkeep import Done
 
 _COUNTED = {"checkpoints": bounds.LIVE}
 
@@ -78,27 +77,6 @@ class ForgetStep(Mutation[Step], frozen=True):
     dropped: dict[str, int] = msgspec.field(default_factory=dict)
 
 
-class ForgetWithdraw(Mutation[Done], frozen=True):
-    """Give up what was begun: somebody was told that it failed, and may go on working."""
-
-    target: Target
-
-
-class Owed(Record, frozen=True, kw_only=True):
-    """What a crash left to do: targets, and whether deleted bytes still stand in the files."""
-
-    targets: list[Target]
-    bytes: bool
-
-
-class OwedGet(Query[Owed], frozen=True):
-    """Ask what is left to forget."""
-
-
-class BytesScrubbed(Mutation[Done], frozen=True):
-    """Note that what was deleted is in none of the database's files any more."""
-
-
 @handler
 def preview(tx: Tx, request: ForgetPreview, ctx: Context) -> Forgotten:
     """Count what would go, and name the missions and the agents that are at work on them."""
@@ -119,7 +97,7 @@ def begin(tx: Tx, request: ForgetBegin, ctx: Context) -> Found:
     """Write the intention down; what was begun before a crash is taken up again."""
     if request.target.kind == "deletion":
         deletion.find_finished(tx, request.target.name)
-    earlier = _recorded(tx, request.target)
+    earlier = owing.recorded(tx, request.target)
     scope = earlier.joined(request.found) if earlier else request.found
     marked = _mark(tx, ctx, request.target, scope, scope.missions)
     return Found(scope=scope, before=position(tx), marked=marked, owed=earlier is not None)
@@ -185,7 +163,7 @@ def step(tx: Tx, request: ForgetStep, ctx: Context) -> Step:
     The scope is found anew each time: agents go on working between the steps.
     """
     scope = scope_of(tx, request.target)
-    recorded = _recorded(tx, request.target)
+    recorded = owing.recorded(tx, request.target)
     if recorded is not None:
         scope = recorded.joined(scope)
     waiting = sorted(set(scope.missions) - set(request.cleared))
@@ -196,7 +174,7 @@ def step(tx: Tx, request: ForgetStep, ctx: Context) -> Step:
     since = request.before if scope == recorded else 0
     found = _sum(counts(tx, scope, since, _COUNTED), request.dropped)
     result = _result(tx, request.target, scope, found, dry_run=False)
-    _drop_target(tx, request.target)
+    owing.drop_target(tx, request.target)
     if request.target.kind == "deletion":
         deletion.delete_mission(tx, ctx, request.target.name)
     else:
@@ -206,7 +184,7 @@ def step(tx: Tx, request: ForgetStep, ctx: Context) -> Step:
 
 def _erase(tx: Tx, ctx: Context, scope: Scope, since: int, result: Forgotten) -> None:
     erase(tx, ctx, scope, since)
-    _owe(tx, "bytes", "", "")
+    owing.owe(tx, "bytes", "", "")
     emit(tx, ctx, RecordsForgotten(missions=result.missions, agents=result.agents))
     tx.after_commit(
         LogLine("INFO", f"Forgot {result.missions} missions and {result.agents} agents")
@@ -216,7 +194,7 @@ def _erase(tx: Tx, ctx: Context, scope: Scope, since: int, result: Forgotten) ->
 def _mark(tx: Tx, ctx: Context, target: Target, scope: Scope, missions: list[str]) -> int:
     """Write down what is meant to go, and mark its checkpoints: a file brings none of them back."""
     marked = 0
-    _owe(tx, target.kind, target.name, msgspec.json.encode(scope).decode())
+    owing.owe(tx, target.kind, target.name, msgspec.json.encode(scope).decode())
     for mission_id in missions:
         rows = tx.all(
             f"SELECT id FROM checkpoints WHERE mission_id = :id AND {bounds.LIVE}", id=mission_id
@@ -225,56 +203,3 @@ def _mark(tx: Tx, ctx: Context, target: Target, scope: Scope, missions: list[str
             bounds.mark_deleted(tx, ctx, row["id"])
         marked += len(rows)
     return marked
-
-
-def _owe(tx: Tx, kind: str, name: str, scope_json: str) -> None:
-    tx.run(
-        "INSERT INTO forgetting (kind, name, scope_json) VALUES (:kind, :name, :scope)"
-        " ON CONFLICT (kind, name) DO UPDATE SET scope_json = :scope",
-        kind=kind,
-        name=name,
-        scope=scope_json,
-    )
-
-
-def _recorded(tx: Tx, target: Target) -> Scope | None:
-    row = tx.one(
-        "SELECT scope_json FROM forgetting WHERE kind = :kind AND name = :name",
-        kind=target.kind,
-        name=target.name,
-    )
-    return msgspec.json.decode(row["scope_json"], type=Scope) if row else None
-
-
-def _drop_target(tx: Tx, target: Target) -> None:
-    tx.run(
-        "DELETE FROM forgetting WHERE kind = :kind AND name = :name",
-        kind=target.kind,
-        name=target.name,
-    )
-
-
-@handler
-def withdraw(tx: Tx, request: ForgetWithdraw, ctx: Context) -> Done:
-    """Take a target off the list; its marked checkpoints are on their way out all the same."""
-    _drop_target(tx, request.target)
-    return Done(done=True)
-
-
-@handler
-def owed(tx: Tx, request: OwedGet, ctx: Context) -> Owed:
-    """Return what is left to forget."""
-    rows = tx.all("SELECT kind, name FROM forgetting ORDER BY kind, name")
-    return Owed(
-        targets=[
-            Target(kind=row["kind"], name=row["name"]) for row in rows if row["kind"] != "bytes"
-        ],
-        bytes=any(row["kind"] == "bytes" for row in rows),
-    )
-
-
-@handler
-def bytes_scrubbed(tx: Tx, request: BytesScrubbed, ctx: Context) -> Done:
-    """Take the scrubbing off the list."""
-    tx.run("DELETE FROM forgetting WHERE kind = 'bytes'")
-    return Done(done=True)

@@ -72,18 +72,18 @@ def strands(scope: Scope, before: int) -> list[Strand]:
     """Return the ways on which everything is met, no row twice, in an order that lasts."""
     clauses, params = scope.clauses(), scope.params
     all_params = {**params, "before": before}
-    missions = [f"mission_id = :m{number}" for number in range(len(scope.missions))]
-    agents = [f"agent_id = :a{number}" for number in range(len(scope.agents))]
-    ways = [*missions, *agents, *(["1 = 1"] if scope.directory else [])]
-    earlier = "1 = 0"
-    found: list[Strand] = []
-    for way in ways:
-        where = clauses["events"] if way == "1 = 1" else way
-        # A row without a mission is none of a mission's: unknown must not mean no.
-        going = f"({where}) AND NOT coalesce({earlier}, 1 = 0)"
-        along = f"{way} AND seq < :before"
-        found.append(Strand("events", "seq", along, going, all_params))
-        earlier = " OR ".join([earlier, f"coalesce({way}, 1 = 0)"])
+    missions, agents = scope.named
+    # A row without a mission is none of a mission's: unknown must not mean no.
+    elsewhere = f"NOT coalesce(mission_id IN ({', '.join(missions) or 'NULL'}), 1 = 0)"
+    others = f"NOT coalesce(agent_id IN ({', '.join(agents) or 'NULL'}), 1 = 0)"
+    ways = [(f"mission_id = {each}", "1 = 1") for each in missions]
+    ways += [(f"agent_id = {each}", elsewhere) for each in agents]
+    if scope.directory:
+        ways.append(("1 = 1", f"{elsewhere} AND {others} AND ({clauses['events']})"))
+    found = [
+        Strand("events", "seq", f"{along} AND seq < :before", going, all_params)
+        for along, going in ways
+    ]
     found.append(Strand("messages", "id", "seq < :before", clauses["messages"], all_params))
     over = f"status <> 'active' AND ({clauses['locks']})"
     found.append(Strand("locks", "id", "1 = 1", over, params))

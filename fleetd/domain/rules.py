@@ -22,6 +22,7 @@ from . import (
     mailbox,
     missions,
     overview,
+    owing,
     portions,
     pruning,
     recovery,

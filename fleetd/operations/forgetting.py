@@ -12,16 +12,8 @@ import trio
 
 from ..domain.context import Caller
 from ..domain.forget_scope import Target
-from ..domain.forgetting import (
-    BytesScrubbed,
-    ForgetBegin,
-    ForgetFind,
-    ForgetPreview,
-    ForgetStep,
-    ForgetWithdraw,
-    Found,
-    OwedGet,
-)
+from ..domain.forgetting import ForgetBegin, ForgetFind, ForgetPreview, ForgetStep, Found
+from ..domain.owing import BytesScrubbed, ForgetWithdraw, OwedGet
 from ..domain.portions import PieceDrop, PieceLook, Place
 from ..engine import Engine, operation
 from ..store.backups import Cleared

@@ -1,0 +1,91 @@
+"""What a forgetting has written down and still owes, so that a crash is finished later.
+
+Must not delete anything but its own notes; nothing here is on the wire.
+"""
+
+import msgspec
+
+from ..wire.base import Mutation, Query
+from ..wire.model import Record
+from .context import Context
+from .forget_scope import Scope, Target
+from .registry import handler
+from .tx import Tx
+from .upkeep import Done
+
+
+class ForgetWithdraw(Mutation[Done], frozen=True):
+    """Give up what was begun: somebody was told that it failed, and may go on working."""
+
+    target: Target
+
+
+class Owed(Record, frozen=True, kw_only=True):
+    """What a crash left to do: targets, and whether deleted bytes still stand in the files."""
+
+    targets: list[Target]
+    bytes: bool
+
+
+class OwedGet(Query[Owed], frozen=True):
+    """Ask what is left to forget."""
+
+
+class BytesScrubbed(Mutation[Done], frozen=True):
+    """Note that what was deleted is in none of the database's files any more."""
+
+
+def owe(tx: Tx, kind: str, name: str, scope_json: str) -> None:
+    """Write something down, or anew."""
+    tx.run(
+        "INSERT INTO forgetting (kind, name, scope_json) VALUES (:kind, :name, :scope)"
+        " ON CONFLICT (kind, name) DO UPDATE SET scope_json = :scope",
+        kind=kind,
+        name=name,
+        scope=scope_json,
+    )
+
+
+def recorded(tx: Tx, target: Target) -> Scope | None:
+    """Return what was found to go of a target that is owed."""
+    row = tx.one(
+        "SELECT scope_json FROM forgetting WHERE kind = :kind AND name = :name",
+        kind=target.kind,
+        name=target.name,
+    )
+    return msgspec.json.decode(row["scope_json"], type=Scope) if row else None
+
+
+def drop_target(tx: Tx, target: Target) -> None:
+    """Take a target off the list."""
+    tx.run(
+        "DELETE FROM forgetting WHERE kind = :kind AND name = :name",
+        kind=target.kind,
+        name=target.name,
+    )
+
+
+@handler
+def withdraw(tx: Tx, request: ForgetWithdraw, ctx: Context) -> Done:
+    """Take a target off the list; its marked checkpoints are on their way out all the same."""
+    drop_target(tx, request.target)
+    return Done(done=True)
+
+
+@handler
+def owed(tx: Tx, request: OwedGet, ctx: Context) -> Owed:
+    """Return what is left to forget."""
+    rows = tx.all("SELECT kind, name FROM forgetting ORDER BY kind, name")
+    return Owed(
+        targets=[
+            Target(kind=row["kind"], name=row["name"]) for row in rows if row["kind"] != "bytes"
+        ],
+        bytes=any(row["kind"] == "bytes" for row in rows),
+    )
+
+
+@handler
+def bytes_scrubbed(tx: Tx, request: BytesScrubbed, ctx: Context) -> Done:
+    """Take the scrubbing off the list."""
+    tx.run("DELETE FROM forgetting WHERE kind = 'bytes'")
+    return Done(done=True)
