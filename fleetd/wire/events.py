@@ -91,7 +91,7 @@ class SortieAssigned(SortieEvent, frozen=True, kw_only=True):
 
 
 class SortieStarted(SortieEvent, frozen=True, kw_only=True):
-    """An agent began a sortie."""
+    """An agent began a sortie, or went on with it."""
 
     type = "sortie_started"
 
@@ -137,7 +137,7 @@ class SortieRemoved(SortieEvent, frozen=True, kw_only=True):
 
 
 class AgentRegistered(Payload, frozen=True, kw_only=True):
-    """An agent started or came back."""
+    """An agent started, or came back."""
 
     type = "agent_registered"
     role: str
@@ -170,7 +170,7 @@ class LockEvent(Payload, frozen=True, kw_only=True):
 
 
 class LockAcquired(LockEvent, frozen=True, kw_only=True):
-    """A lock was granted."""
+    """A lock was granted; activity unless fleetd did it by itself, as in a recovery."""
 
     type = "lock_acquired"
     purpose: str
@@ -184,13 +184,13 @@ class LockRenewed(LockEvent, frozen=True, kw_only=True):
 
 
 class LockReleased(LockEvent, frozen=True, kw_only=True):
-    """A holder gave its lock back."""
+    """A holder gave its lock back, or left in good order."""
 
     type = "lock_released"
 
 
 class LockForceReleased(LockEvent, frozen=True, kw_only=True):
-    """Somebody took a lock away from its holder."""
+    """A lock was taken away from its holder; activity unless a recovery did it."""
 
     type = "lock_force_released"
     reason: str
@@ -223,7 +223,7 @@ class ErrorReported(Payload, frozen=True, kw_only=True):
 
 
 class FleetCheckpointed(Payload, frozen=True, kw_only=True):
-    """A checkpoint was taken; activity only when a person or agent asked for it."""
+    """A checkpoint was taken; activity if somebody asked for it while the mission was under way."""
 
     type = "fleet_checkpointed"
     activity = False
@@ -260,7 +260,7 @@ class RecordsForgotten(Payload, frozen=True, kw_only=True):
 
 
 class CheckpointDeleted(Payload, frozen=True, kw_only=True):
-    """A checkpoint was deleted on request."""
+    """A checkpoint was deleted: on request, or as its mission had more than it may keep."""
 
     type = "checkpoint_deleted"
     activity = False
@@ -268,7 +268,7 @@ class CheckpointDeleted(Payload, frozen=True, kw_only=True):
 
 
 class CheckpointsPruned(Payload, frozen=True, kw_only=True):
-    """Old checkpoints went."""
+    """Old checkpoints went; said once for all of them, instead of ``checkpoint_deleted``."""
 
     type = "checkpoints_pruned"
     activity = False
@@ -358,7 +358,7 @@ class ContextCompacted(Payload, frozen=True, kw_only=True):
 
 
 class AgentLost(Payload, frozen=True, kw_only=True):
-    """An agent's process ended without a word."""
+    """An agent ended without a word, was not heard of, or was replaced; ``reason`` says which."""
 
     type = "agent_lost"
     activity = False
@@ -366,7 +366,7 @@ class AgentLost(Payload, frozen=True, kw_only=True):
 
 
 class LockExpired(LockEvent, frozen=True, kw_only=True):
-    """A lease ran out; noticed when somebody else asked for the file."""
+    """A lease ran out; noticed when somebody asks or waits for the file, not before."""
 
     type = "lock_expired"
     activity = False
@@ -381,7 +381,7 @@ class LockConflicted(LockEvent, frozen=True, kw_only=True):
 
 
 class MessageDelivered(Payload, frozen=True, kw_only=True):
-    """A letter reached a recipient's inbox."""
+    """A recipient looked into its inbox and found a letter."""
 
     type = "message_delivered"
     activity = False
@@ -398,7 +398,7 @@ class MessageRequeued(Payload, frozen=True, kw_only=True):
 
 
 class MessageFailed(Payload, frozen=True, kw_only=True):
-    """A letter could not be delivered."""
+    """A letter was refused, because its recipients in ``to`` have left."""
 
     type = "message_failed"
     activity = False
