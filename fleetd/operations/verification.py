@@ -17,7 +17,7 @@ from ..domain.tx import WriteBackup
 from ..engine import Engine, operation
 from ..reconciling import mend_latest, rewrite, take_in
 from ..store.backups import LATEST, BackupFile, Listing
-from ..wire.errors import FleetError, InvalidState
+from ..wire.errors import Corrupt, FleetError, Incompatible, InvalidState
 from ..wire.model import Checkpoint, Finding
 from ..wire.requests.checkpoint import CheckpointGet, CheckpointVerify
 from ..wire.requests.mission import MissionGet
@@ -30,12 +30,17 @@ LISTED = 1_000
 
 
 class Copies(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the two copies of one checkpoint: the content, or what is wrong with it."""
+    """What became of the two copies of one checkpoint: the content, or what is wrong with it.
+
+    A copy that is ``spoilt`` no repair and no other version brings back.
+    """
 
     row: Checkpoint | None
     row_trouble: str
+    row_spoilt: bool
     file: Checkpoint | None
     file_trouble: str
+    file_spoilt: bool
 
 
 @operation
@@ -67,11 +72,21 @@ async def _check_one(engine: Engine, checkpoint_id: str, *, repair: bool) -> Fin
     try:
         file = await engine.outbox.in_thread(lambda: engine.backups.find(checkpoint_id))
         if file is None:  # the beginning of an id, or no file: the row says which, or that none is
-            checkpoint_id = (await engine.execute(CheckpointGet(checkpoint_id))).id
+            checkpoint_id = await _whole_id(engine, checkpoint_id)
             file = await engine.outbox.in_thread(lambda: engine.backups.find(checkpoint_id))
     except OSError as error:
         return _unreadable(engine.backups.root, error)
     return await _check(engine, checkpoint_id, file.mission_id if file else None, repair=repair)
+
+
+async def _whole_id(engine: Engine, given: str) -> str:
+    """Return the id that a given one is the beginning of, also when its row cannot be read."""
+    try:
+        return (await engine.execute(CheckpointGet(given))).id
+    except (Corrupt, Incompatible) as error:
+        if "checkpoint_id" not in error.values:
+            raise
+        return str(error.values["checkpoint_id"])
 
 
 def _unreadable(directory: Path, error: OSError) -> Finding:
@@ -165,28 +180,53 @@ async def _check(
         )
     detail = "; ".join(troubles)
     fixed = repair and await _mend(engine, checkpoint_id, mission_id, copies)
+    if not fixed and await _hopeless(engine, checkpoint_id, mission_id, copies):
+        way_out = f"delete it: fleetctl checkpoints delete {checkpoint_id}"
+        detail += f"; nothing is left to heal it from, {way_out}"
     return Finding(check="checkpoint", ok=False, subject=checkpoint_id, detail=detail, fixed=fixed)
 
 
 async def _copies(engine: Engine, checkpoint_id: str, mission_id: str | None) -> Copies:
-    row, row_trouble, file, file_trouble = None, "", None, ""
+    row, row_trouble, row_spoilt = None, "", False
+    file, file_trouble, file_spoilt = None, "", False
     try:
         row = await engine.execute(CheckpointGet(checkpoint_id))
     except FleetError as error:
         row_trouble = error.message
+        # Damage of the database itself names no checkpoint.
+        row_spoilt = isinstance(error, Corrupt) and "checkpoint_id" in error.values
     try:
         if mission_id is not None:
             file = await read_file(engine, BackupFile(mission_id, checkpoint_id))
         if file is None:
-            file_trouble = "the file is missing"
+            file_trouble, file_spoilt = "the file is missing", True
         elif row and row.integrity != file.integrity:
             file_trouble = "the file is not the one that the database row describes"
     except (FleetError, OSError) as error:
-        file_trouble = str(error)
+        file_trouble, file_spoilt = str(error), isinstance(error, Corrupt)
     for copy in filter(None, (row, file)):
         if is_migrated(copy):
             row_trouble = row_trouble or copy.warnings[-1]
-    return Copies(row=row, row_trouble=row_trouble, file=file, file_trouble=file_trouble)
+    return Copies(
+        row=row,
+        row_trouble=row_trouble,
+        row_spoilt=row_spoilt,
+        file=file,
+        file_trouble=file_trouble,
+        file_spoilt=file_spoilt,
+    )
+
+
+async def _hopeless(
+    engine: Engine, checkpoint_id: str, mission_id: str | None, copies: Copies
+) -> bool:
+    """Whether a checkpoint can only be deleted; a file among another mission's decides nothing."""
+    if not (copies.row_spoilt and copies.file_spoilt):
+        return False
+    if mission_id is None:
+        return True
+    (rows,) = (await engine.execute(NamesGet([mission_id]))).missions
+    return checkpoint_id in rows.live
 
 
 async def _mend(engine: Engine, checkpoint_id: str, mission_id: str | None, copies: Copies) -> bool:

@@ -11,8 +11,14 @@ from fleetd.domain.content import from_file
 from fleetd.operations.watching import ActivityScan
 from fleetd.wire.errors import Corrupt, NotFound
 from fleetd.wire.model import Checkpoint, Mission
-from fleetd.wire.requests.checkpoint import CheckpointGet, CheckpointLatest, CheckpointVerify
+from fleetd.wire.requests.checkpoint import (
+    CheckpointDelete,
+    CheckpointGet,
+    CheckpointLatest,
+    CheckpointVerify,
+)
 from fleetd.wire.requests.mission import MissionGet
+from fleetd.wire.requests.system import SystemDoctor
 from tests.fleet import HOUR, Fleet, opened
 
 
@@ -196,6 +202,65 @@ async def test_verify_tells_what_is_bad_and_repair_mends_what_one_good_copy_can(
         assert (await fleet.do(CheckpointVerify())).ok
         assert content(await fleet.do(CheckpointGet(taken.id))) == content(taken)
         assert from_file(fleet.file_of(taken).read_bytes(), "").integrity == taken.integrity
+
+
+def way_out(checkpoint: Checkpoint) -> str:
+    return (
+        f"; nothing is left to heal it from, delete it: fleetctl checkpoints delete {checkpoint.id}"
+    )
+
+
+@pytest.mark.parametrize("row", [damage_row, garble_row])
+@pytest.mark.parametrize("file", BAD_FILES)
+async def test_the_way_out_when_both_are_bad_is_told_and_works(
+    fleet: Fleet, row: Damage, file: Damage
+) -> None:
+    _, other, taken = await two_checkpoints(fleet)
+    row(fleet, taken)
+    file(fleet, taken)
+    for request in (
+        CheckpointVerify(),
+        CheckpointVerify(repair=True),
+        CheckpointVerify(checkpoint_id=taken.id),
+        CheckpointVerify(checkpoint_id=taken.id[:10]),
+        SystemDoctor(fix=True),
+    ):
+        (bad,) = [f for f in (await fleet.do(request)).findings if f.subject == taken.id]
+        assert (bad.ok, bad.fixed) == (False, False)
+        assert bad.detail.endswith(way_out(taken))
+
+    assert (await fleet.do(CheckpointDelete(taken.id))).deleted
+    await fleet.settle()
+    assert not fleet.file_of(taken).exists()
+    after = await fleet.do(CheckpointVerify())
+    assert (after.ok, [f.subject for f in after.findings if f.check == "checkpoint"]) == (
+        True,
+        [other.id],
+    )
+    assert all(f.ok for f in (await fleet.do(SystemDoctor())).findings if f.check != "disk")
+
+
+async def test_no_way_out_is_told_while_one_copy_may_still_be_good(fleet: Fleet) -> None:
+    _, other, taken = await two_checkpoints(fleet)
+    damage_row(fleet, taken)
+    # A copy among another mission's is bad there; the one in its own place heals the row.
+    stray = fleet.checkpoints / "msn-00000000" / fleet.file_of(taken).name
+    stray.parent.mkdir(mode=0o700)
+    stray.write_bytes(fleet.file_of(taken).read_bytes())
+    damage_file(fleet, other)
+    details = [f.detail for f in (await fleet.do(CheckpointVerify())).findings if not f.ok]
+    assert len(details) >= 2
+    assert not any("nothing is left" in detail for detail in details)
+
+
+async def test_no_way_out_is_told_of_a_file_of_a_newer_version(fleet: Fleet) -> None:
+    _, _, taken = await two_checkpoints(fleet)
+    damage_row(fleet, taken)
+    file = fleet.file_of(taken)
+    file.write_bytes(file.read_bytes().replace(b'"version":"', b'"version":"9'))
+    (bad,) = [f for f in (await fleet.do(CheckpointVerify())).findings if f.subject == taken.id]
+    assert "version" in bad.detail
+    assert "nothing is left" not in bad.detail
 
 
 async def test_verify_can_be_narrowed_to_a_mission_or_a_checkpoint(fleet: Fleet) -> None:
