@@ -2,11 +2,13 @@
 
 import errno
 import itertools
+import logging
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+log = logging.getLogger("fleetd")
 FILE_MAX = 64 * 1024 * 1024
 
 
@@ -50,17 +52,34 @@ class LegacyFile:
         return data
 
     def put_away(self) -> Path:
-        """Rename the file that was read, never over another; returns its new name."""
+        """Rename the file that was read, never over another, as private as the database.
+
+        Returns its new name.
+        """
         try:
             now = self.path.lstat()
             if self._read is None or _version(now) != _version(self._read):
                 raise LegacyRefused("it has changed since: does its old program still run?")
+            trouble = self._close_to_others()
             target = next(name for name in self._names() if not os.path.lexists(name))
             self.path.rename(target)
             _sync(self.path.parent)
         except OSError as error:
             raise LegacyRefused(_reason(error)) from error
+        if trouble:
+            log.warning("%s stays open to others (%s): chmod 600 it.", target, trouble)
         return target
+
+    def _close_to_others(self) -> str:
+        """Make the file private before it has its new name, so that no crash leaves it open.
+
+        Returns why that failed, if it did.
+        """
+        try:
+            self.path.chmod(0o600)
+        except OSError as error:
+            return _reason(error)
+        return ""
 
     def _names(self) -> Iterator[Path]:
         first = self.path.with_name(f"{self.path.name}.backup")

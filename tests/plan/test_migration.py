@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -354,6 +355,41 @@ async def test_a_dangling_link_at_the_new_name_is_left_alone(tmp_path: Path) -> 
         pass
     assert link.is_symlink()
     assert file.with_name("squawk.json.backup.1").is_file()
+
+
+async def test_the_backup_is_as_private_as_the_database(tmp_path: Path) -> None:
+    file = beside(tmp_path, FULL)
+    file.chmod(0o644)
+    async with opened(tmp_path):
+        pass
+    assert stat.S_IMODE(file.with_name("squawk.json.backup").stat().st_mode) == 0o600
+
+
+async def test_a_backup_that_cannot_be_made_private_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    file, real = beside(tmp_path, FULL), os.chmod
+    file.chmod(0o644)
+
+    def refuse(path: Any, *args: Any, **more: Any) -> None:
+        if path == file:
+            raise PermissionError(1, "Operation not permitted")
+        real(path, *args, **more)
+
+    monkeypatch.setattr(os, "chmod", refuse)
+    async with opened(tmp_path) as fleet:
+        assert len(await history(fleet)) == 4
+    backup = file.with_name("squawk.json.backup")
+    assert json.loads(backup.read_text()) == FULL
+    assert f"{backup} stays open to others (Operation not permitted)" in caplog.text
+
+
+async def test_a_file_that_was_not_imported_keeps_its_mode(tmp_path: Path) -> None:
+    file = beside(tmp_path, b"{")
+    file.chmod(0o644)
+    async with opened(tmp_path):
+        pass
+    assert stat.S_IMODE(file.stat().st_mode) == 0o644
 
 
 def directory(file: Path) -> None:
