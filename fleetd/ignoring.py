@@ -1,10 +1,11 @@
 """Directories of which nothing is recorded: refuses requests about them, before anything is stored.
 
-Source: behaviour, Secrets. What was recorded before the setting stays until it is forgotten.
+Source: behaviour, Secrets. What was recorded before the setting stays until it is forgotten. A
+request that neither names a place nor comes from an agent with a directory cannot be recognised.
 """
 
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from .places import real_path
@@ -12,10 +13,15 @@ from .wire.base import Request
 from .wire.errors import InvalidState, NotFound
 from .wire.model import Agent
 from .wire.requests.agent import AgentGet
+from .wire.requests.event import EventAppend
 from .wire.requests.system import SystemForget
 
 # How requests name the one who asks.
 _WHO = ("agent_id", "sender", "created_by", "requested_by")
+# How the data of an event names a place.
+_WHERE = ("cwd", "file", "path")
+# As the protocol bounds paths: nothing longer is looked up, whatever a client puts there.
+_PATH_MAX = 4_096
 
 
 async def refuse_ignored(
@@ -31,11 +37,23 @@ async def refuse_ignored(
     cwd = getattr(request, "cwd", None)
     file = getattr(request, "file", None)
     named = [cwd, getattr(request, "project_dir", None), file and real_path(file, cwd)]
+    if isinstance(request, EventAppend):
+        named += _told(request.data)
     _refuse(named, ignored)
     who = [] if cwd else filter(None, (getattr(request, name, None) for name in _WHO))
     for agent_id in who:
         with contextlib.suppress(NotFound):
             _refuse([(await ask(AgentGet(agent_id))).cwd], ignored)
+
+
+def _told(data: dict[str, Any]) -> Iterator[str | None]:
+    """Yield the places that an event's data names; what is relative starts at its ``cwd``."""
+    given = {name: text for name in _WHERE if isinstance(text := data.get(name), str) and text}
+    for text in given.values():
+        try:
+            yield real_path(text[:_PATH_MAX], given.get("cwd", "")[:_PATH_MAX])
+        except ValueError:  # no path of this system, as with a NUL byte in it
+            yield text
 
 
 def _refuse(paths: list[str | None], ignored: list[str]) -> None:

@@ -11,6 +11,7 @@ from fleetd.wire.base import Request
 from fleetd.wire.errors import InvalidState
 from fleetd.wire.requests.agent import AgentHeartbeat, AgentNote, AgentRegister
 from fleetd.wire.requests.checkpoint import CheckpointCreate, ErrorReport
+from fleetd.wire.requests.event import EventAppend
 from fleetd.wire.requests.lock import LockAcquire, LockList
 from fleetd.wire.requests.message import MessageSend
 from fleetd.wire.requests.mission import MissionCreate, MissionCurrent, MissionList
@@ -98,3 +99,50 @@ async def test_what_was_recorded_before_can_be_forgotten(careful: Fleet, tmp_pat
     done = await careful.do(SystemForget(project_dir=str(tmp_path / PRIVATE)))
     assert (done.missions, done.agents) == (1, 1)
     assert (await careful.do(MissionList())).total == 0
+
+
+@pytest.mark.parametrize("agent_id", [None, "outsider"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"file": "{}/notes.txt"},
+        {"path": "{}"},
+        {"cwd": "{}/deep"},
+        {"cwd": "{}/..", "file": "private/notes.txt"},
+        {"cwd": "/elsewhere", "path": "{}/deep/../notes.txt"},
+        {"file": "{}/no\0path"},
+        {"file": "{}/" + 3_000 * "long/"},
+    ],
+    ids=["file", "path", "cwd", "relative", "dots", "nul", "long"],
+)
+async def test_a_reported_event_that_names_a_place_in_there_is_refused(
+    careful: Fleet, tmp_path: Path, agent_id: str | None, data: dict[str, str]
+) -> None:
+    private = str(real(tmp_path) / PRIVATE)
+    told = {name: text.format(private) for name, text in data.items()}
+    before = careful.dump()
+    with pytest.raises(InvalidState, match="project_ignore names"):
+        await careful.do(EventAppend("file_modified", agent_id=agent_id, data=told))
+    assert careful.dump() == before
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {},
+        {"file": "/elsewhere/a", "cwd": "/elsewhere"},
+        {"file": "{}-2/a"},
+        {"file": "private/notes.txt"},
+        {"file": 7, "path": None, "cwd": ["{}"]},
+        {"file": "", "path": "/no\0path"},
+        {"command": "cat {}/notes.txt"},
+    ],
+    ids=["empty", "elsewhere", "beside", "relative", "no-text", "no-path", "in-a-text"],
+)
+async def test_a_reported_event_that_names_no_place_in_there_is_recorded(
+    careful: Fleet, tmp_path: Path, data: dict[str, Any]
+) -> None:
+    private = str(real(tmp_path) / PRIVATE)
+    told = {n: text.format(private) if isinstance(text, str) else text for n, text in data.items()}
+    recorded = await careful.do(EventAppend("file_modified", agent_id="outsider", data=told))
+    assert recorded.data == told
