@@ -265,12 +265,20 @@ class Model:
         self.recovered(kept)
 
     def taken_from(self, kept: Kept, only: str | None) -> set[tuple[str, str]]:
-        """Return letters that a checkpoint holds for agents whose mail a successor has since."""
-        return {
-            (letter, agent)
+        """Return letters that a recovery queues: taken from an agent that has come back since.
+
+        Where it has not, its successor has them already.
+        """
+        meant = {
+            (letter, agent, self.reader(agent))
             for letter, to in kept.letters.items()
             for agent in to
-            if agent not in self.letters[letter] and only in (None, agent)
+            if only in (None, agent)
+        }
+        return {
+            (letter, reader)
+            for letter, agent, reader in meant
+            if not {agent, reader} & self.letters[letter].keys()
         }
 
     def recovered(self, kept: Kept) -> None:
