@@ -8,7 +8,6 @@ import msgspec
 from ..wire.base import Mutation, Query
 from ..wire.events import BackupFailed, CheckpointCreated
 from ..wire.model import Checkpoint, Record
-from .bounds import LIVE
 from .content import from_row
 from .context import Context
 from .events import emit
@@ -58,18 +57,6 @@ class BackupNotWritten(Mutation[Done], frozen=True):
     first: bool
 
 
-class CheckpointIds(Record, frozen=True, kw_only=True):
-    """Ids of checkpoints, oldest first."""
-
-    ids: list[str]
-
-
-class CheckpointRows(Query[CheckpointIds], frozen=True):
-    """List the live checkpoints of a mission."""
-
-    mission_id: str
-
-
 @handler
 def outbox(tx: Tx, request: OutboxGet, ctx: Context) -> Outbox:
     """Return the work that a crash or a full disk left behind, oldest first."""
@@ -81,16 +68,6 @@ def outbox(tx: Tx, request: OutboxGet, ctx: Context) -> Outbox:
         unwritten=[row["id"] for row in rows if row["deleted_at"] is None],
         deleted=[row["id"] for row in rows if row["deleted_at"] is not None],
     )
-
-
-@handler
-def checkpoint_rows(tx: Tx, request: CheckpointRows, ctx: Context) -> CheckpointIds:
-    """Return the ids of live checkpoints, oldest first."""
-    rows = tx.all(
-        f"SELECT id FROM checkpoints WHERE mission_id = :id AND {LIVE} ORDER BY seq",
-        id=find(tx, "mission", request.mission_id)["id"],
-    )
-    return CheckpointIds(ids=[row["id"] for row in rows])
 
 
 @handler
