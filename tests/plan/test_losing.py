@@ -51,15 +51,13 @@ async def watching(fleet, nursery):
     nursery.cancel_scope.cancel()
 
 
-async def test_an_agent_whose_process_dies_is_lost_within_a_second(watching, mortal):
+async def test_an_agent_whose_process_dies_is_lost(watching, mortal):
     mission, process = await watching.mission(), mortal()
     await start(watching, mission, "spec-1", process)
-    begun = trio.current_time()
 
     end(process)
     await until(lambda: lost(watching))
 
-    assert trio.current_time() - begun < 1
     (event,) = await lost(watching, mission)
     assert (event.agent_id, event.data) == ("spec-1", {"reason": f"process {process.pid} is gone"})
     assert await status(watching, "spec-1") == "lost"
