@@ -40,8 +40,6 @@ _WAITS = (
     "(m.status = 'in_progress' AND EXISTS (SELECT 1 FROM recoveries r"
     " WHERE r.mission_id = m.id AND r.state = 'pending'))"
 )
-# Nobody looks at more candidates than this.
-MOST = 1_000
 
 
 def silent_rows(tx: Tx, ctx: Context, limit_ms: int, also: str = "", **params: Any) -> list[Row]:
@@ -49,17 +47,15 @@ def silent_rows(tx: Tx, ctx: Context, limit_ms: int, also: str = "", **params: A
 
     Exactly at the limit a mission is not silent yet. ``also`` narrows the query further.
     """
-    return _rows(tx, ctx, limit_ms, _SILENT + also, MOST, params)
+    return _rows(tx, ctx, limit_ms, _SILENT + also, **params)
 
 
-def _rows(
-    tx: Tx, ctx: Context, limit_ms: int, where: str, most: int, params: dict[str, Any]
-) -> list[Row]:
+def _rows(tx: Tx, ctx: Context, limit_ms: int, where: str, **params: Any) -> list[Row]:
+    most = " LIMIT :most" if "most" in params else ""
     return tx.all(
-        f"SELECT m.* FROM missions m WHERE {where} ORDER BY m.active_awake_ms DESC LIMIT :most",
+        f"SELECT m.* FROM missions m WHERE {where} ORDER BY m.active_awake_ms DESC{most}",
         before=ctx.awake_ms - limit_ms,
         forgotten=ctx.awake_ms - LONGEST_CALL_MS,
-        most=most,
         **params,
     )
 
@@ -71,7 +67,7 @@ def detect(
     threshold_ms: int | None = None,
     *,
     waiting: bool = True,
-    most: int = MOST,
+    most: int | None = None,
 ) -> Detection:
     """Find missions in progress that are silent for longer than the threshold, newest first.
 
@@ -80,10 +76,11 @@ def detect(
     """
     where = f"({_SILENT} OR {_WAITS})" if waiting else _SILENT
     limit = ctx.config.detection.threshold_ms if threshold_ms is None else threshold_ms
+    params: dict[str, Any] = {} if most is None else {"most": most}
     if mission_id is not None:
         where += " AND m.id = :id"
-    params = {"id": mission_id} if mission_id is not None else {}
-    found = [candidate_of(tx, ctx, row) for row in _rows(tx, ctx, limit, where, most, params)]
+        params["id"] = mission_id
+    found = [candidate_of(tx, ctx, row) for row in _rows(tx, ctx, limit, where, **params)]
     return Detection(needed=any(c.checkpoint_id for c in found), candidates=found)
 
 

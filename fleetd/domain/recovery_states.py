@@ -97,7 +97,7 @@ def doubt(tx: Tx, request: RecoveryDoubt, ctx: Context) -> Done:
     payload = RecoveryUnconfirmed(recovery_id=row["id"])
     emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=row["agent_id"])
     who = row["agent_id"] or "nobody in particular"
-    text = f"{who} was briefed and is silent"
-    text = f"Recovery {row['id']} of {row['mission_id']} is unconfirmed: {text}"
+    which = f"Recovery {row['id']} of {row['mission_id']}"
+    text = f"{which} is unconfirmed: {who} was briefed and is silent"
     tx.after_commit(LogLine("WARNING", text))
     return Done(done=True)

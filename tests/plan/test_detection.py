@@ -7,6 +7,8 @@ import trio
 
 from fleetd import places
 from fleetd.config import Detection
+from fleetd.engine import DAEMON
+from fleetd.operations.watching import ActivityScan
 from fleetd.timers import notice_silence
 from fleetd.wire.requests.agent import AgentDeregister, AgentHeartbeat, AgentRegister
 from fleetd.wire.requests.checkpoint import CheckpointGet
@@ -187,6 +189,24 @@ async def test_DET_008_several_silent_missions_each_have_their_own_episode(watch
 
     assert [event.mission_id for event in await compacted(watched)] == [first.id, second.id]
     assert await detected(watched) == [second.id, first.id]  # the newest silence first
+
+
+async def test_however_many_fall_silent_at_once_all_are_noticed_at_once(fleet):
+    mission = await fleet.mission(0)
+    fleet.sql(
+        "WITH RECURSIVE more(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM more WHERE n < 1200)"
+        " INSERT INTO missions (id, title, status, created_at, updated_at, started_at,"
+        " last_activity_at, last_activity_seq, active_awake_ms) SELECT printf('msn-%08x', n),"
+        " title, status, created_at, updated_at, started_at, last_activity_at, last_activity_seq,"
+        " active_awake_ms FROM missions, more"
+    )
+    fleet.clock.pass_by(THRESHOLD + 1)
+
+    await fleet.engine.perform(ActivityScan(), DAEMON)
+
+    noticed = {event.mission_id for event in await compacted(fleet)}
+    assert len(noticed) == 1201
+    assert mission.id in noticed
 
 
 # --- the detection scenarios of the second document --------------------------------------------

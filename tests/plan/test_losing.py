@@ -126,6 +126,7 @@ async def test_where_the_system_has_no_descriptors_for_processes_they_are_asked_
     end(process)
 
     await until(lambda: lost(watching, mission))
+    assert await status(watching, "spec-1") == "lost"
 
 
 async def test_the_loss_of_the_last_one_at_work_can_end_an_excuse(watching, mortal):
