@@ -1,0 +1,65 @@
+"""Reads fields of payloads whose shapes vendors change; must not know any vendor.
+
+A field of the wrong type counts as absent: a hook must never fail for what it can do without.
+"""
+
+import os.path
+import re
+from typing import Any
+
+from .report import Unfit
+
+COMMAND_CHARS = 2_000
+ERROR_CHARS = 2_000
+MESSAGE_CHARS = 4_000
+PROMPT_CHARS = 60_000
+PATH_CHARS = 4_096
+WORD_CHARS = 200
+
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
+def text(payload: dict[str, Any], *names: str, most: int = WORD_CHARS) -> str | None:
+    """Return the first of these fields that is a text with something in it, cut to ``most``."""
+    for name in names:
+        value = payload.get(name)
+        if isinstance(value, str) and value.strip():
+            return cut(value, most)
+    return None
+
+
+def need(payload: dict[str, Any], *names: str) -> str:
+    """Return a field that the payload cannot do without; raises Unfit."""
+    value = text(payload, *names)
+    if value is None:
+        raise Unfit(f"it has no {' or '.join(names)}")
+    return value
+
+
+def table(payload: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a field that is an object, an empty one where it is not."""
+    value = payload.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def whole(payload: dict[str, Any], name: str) -> int | None:
+    """Return a field that is a number of at least 0, rounded."""
+    value = payload.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**53:
+        return None
+    return round(value)
+
+
+def path(given: Any, cwd: str | None) -> str | None:
+    """Return a file's path made absolute against ``cwd``; None for what is no usable path."""
+    if not isinstance(given, str) or not given.strip() or "\0" in given or len(given) > PATH_CHARS:
+        return None
+    if given.startswith("/"):
+        return os.path.normpath(given)
+    return os.path.normpath(f"{cwd}/{given}") if cwd and cwd.startswith("/") else None
+
+
+def cut(value: str, most: int) -> str:
+    """Return a text of at most ``most`` characters, without control characters."""
+    clean = _UNPRINTABLE.sub("", value[:most])
+    return clean if len(value) <= most else clean[: most - 1] + "…"

@@ -1,0 +1,199 @@
+"""What a hook tells, in our words: the one vocabulary that all adapters speak; must not hold rules.
+
+An adapter turns a vendor's payload into a Report; the rules in ``domain/sessions`` never see a
+payload. Texts are cut here to what is kept: a tool's input can be a whole file.
+"""
+
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+Source = Literal["startup", "resume", "clear", "compact"]
+PlanStatus = Literal["pending", "in_progress", "completed", "dropped"]
+
+
+class Unfit(Exception):
+    """A payload fits no shape that its harness is known to send; the text says what is missing."""
+
+
+class Happening(msgspec.Struct, frozen=True, tag=True):
+    """One thing that a hook tells."""
+
+
+class SessionStarted(Happening, frozen=True):
+    """A window opens: a new one, a resumed one, a cleared one, or one after a compaction."""
+
+    source: Source
+
+
+class PromptSubmitted(Happening, frozen=True):
+    """The user spoke; what the harness or we put into the prompt ourselves is taken out."""
+
+    prompt: str
+
+
+class ToolStarted(Happening, frozen=True):
+    """A tool call begins; ``edits`` are the files it is about to change."""
+
+    tool: str
+    call_id: str | None = None
+    command: str | None = None
+    edits: tuple[str, ...] = ()
+
+
+class ToolFinished(Happening, frozen=True):
+    """A tool call is over; ``passed`` is None where the harness does not say how it went.
+
+    ``command`` is set for shell commands only, ``edited`` for files that were changed.
+    """
+
+    tool: str
+    call_id: str | None = None
+    command: str | None = None
+    edited: tuple[str, ...] = ()
+    passed: bool | None = None
+    error: str | None = None
+    duration_ms: int | None = None
+
+
+class PlanItem(msgspec.Struct, frozen=True):
+    """One step of a harness's own plan; ``id`` is the harness's name for it, where it has one."""
+
+    text: str
+    status: PlanStatus
+    id: str | None = None
+
+
+class Planned(Happening, frozen=True):
+    """The plan changed: ``whole`` lists replace the plan, others change the items they name.
+
+    In a partial list an empty ``text`` means that the text stays as it is.
+    """
+
+    items: tuple[PlanItem, ...]
+    whole: bool
+
+
+class Compacting(Happening, frozen=True):
+    """The window is about to be compacted; not ``certain`` where the harness only may do so."""
+
+    trigger: str = "auto"
+    certain: bool = True
+
+
+class Compacted(Happening, frozen=True):
+    """The window was compacted; ``summary`` is what the harness kept of it, where it says so."""
+
+    summary: str | None = None
+
+
+class Paused(Happening, frozen=True):
+    """The turn is over and the agent waits for its user; ``last_message`` is its answer."""
+
+    last_message: str | None = None
+
+
+class SubagentStarted(Happening, frozen=True):
+    """The subagent that the report names begins."""
+
+    kind: str | None = None
+
+
+class SubagentEnded(Happening, frozen=True):
+    """The subagent that the report names has given its answer."""
+
+    last_message: str | None = None
+
+
+class Failed(Happening, frozen=True):
+    """The turn broke off: an error of the model's service or of the harness itself."""
+
+    message: str
+
+
+class Noted(Happening, frozen=True):
+    """Something worth a line in the log and nothing more, such as a notification."""
+
+    what: str
+    message: str | None = None
+
+
+class SessionEnded(Happening, frozen=True):
+    """The session is closed."""
+
+    reason: str | None = None
+
+
+AnyHappening = (
+    SessionStarted
+    | PromptSubmitted
+    | ToolStarted
+    | ToolFinished
+    | Planned
+    | Compacting
+    | Compacted
+    | Paused
+    | SubagentStarted
+    | SubagentEnded
+    | Failed
+    | Noted
+    | SessionEnded
+)
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What one payload says.
+
+    ``harness`` is the true sender, ``event`` the vendor's name of the event. ``subagent`` names
+    the agent inside the session that this is about. ``previous_session_id`` is set where a
+    compaction makes a new session. ``moment`` is the vendor's timestamp, which tells two equal
+    events apart. ``injects`` says that text in the reply to this event reaches the model,
+    ``denies`` that the reply can refuse the tool call, ``looks_back`` that the tail of the
+    transcript is worth reading, ``tells_compaction`` that a compaction shows only in the
+    transcript.
+    """
+
+    harness: str
+    event: str
+    session_id: str
+    happenings: tuple[AnyHappening, ...]
+    subagent: str | None = None
+    previous_session_id: str | None = None
+    cwd: str | None = None
+    transcript_path: str | None = None
+    moment: str | None = None
+    injects: bool = False
+    denies: bool = False
+    looks_back: bool = False
+    tells_compaction: bool = False
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What the daemon has to say: text for the model, or why a tool call is refused."""
+
+    context: str | None = None
+    deny: str | None = None
+
+
+class Adapter(Protocol):
+    """One harness: a module-level object of each adapter's module."""
+
+    @property
+    def name(self) -> str:
+        """Return the harness's name, as in ``fleetctl hooks install <name>``."""
+        ...
+
+    def read(self, payload: dict[str, Any], event: str | None) -> Report:
+        """Turn a payload into a report; ``event`` is given where the payload does not name it.
+
+        Raises Unfit.
+        """
+        ...
+
+    def reply(self, report: Report, answer: Answer) -> str:
+        """Return exactly what this harness honours on stdout; empty for silence."""
+        ...
+
+    def look_back(self, tail: str) -> tuple[AnyHappening, ...]:
+        """Return what a transcript's tail tells beyond the events; its first line may be cut."""
+        ...
