@@ -79,6 +79,12 @@ class Prompt(Section, frozen=True, kw_only=True):
     max_chars: Annotated[int, Meta(ge=500, le=9_500)] = 9_500
 
 
+class Hooks(Section, frozen=True, kw_only=True):
+    """What the sessions of agent CLIs get by themselves."""
+
+    auto_missions: bool = True
+
+
 class Config(Section, frozen=True, kw_only=True):
     """Every setting of the daemon."""
 
@@ -93,6 +99,7 @@ class Config(Section, frozen=True, kw_only=True):
     detection: Detection = field(default_factory=Detection)
     locks: Locks = field(default_factory=Locks)
     prompt: Prompt = field(default_factory=Prompt)
+    hooks: Hooks = field(default_factory=Hooks)
 
     @property
     def database(self) -> Path:

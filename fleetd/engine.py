@@ -24,6 +24,7 @@ from .domain.tx import Effect, LogLine, RemoveBackup, Ring, Tx, WatchProcess, Wr
 from .ignoring import refuse_ignored
 from .outbox import Outbox
 from .places import with_real_paths
+from .reception import Reception
 from .store.backups import Backups
 from .store.sqlite import Store
 from .watcher import Watcher
@@ -68,6 +69,7 @@ class Engine:
         self.store = Store(loaded.config.database, self._committed, inline=inline, vfs=vfs)
         self.outbox = Outbox(self.execute, self.backups, inline=inline)
         self.watcher = Watcher()
+        self.reception = Reception()
         self.clock = clock
         self.uptime = uptime
         self.started_ms = clock()
@@ -87,8 +89,10 @@ class Engine:
         """Return the settings in force."""
         return self.loaded.config
 
-    async def perform(self, request: Request[R], caller: Caller) -> R:
+    async def perform(self, request: Request[R], caller: Caller, facts: Facts | None = None) -> R:
         """Answer a request by its operation or its rule; what it holds of secrets is left behind.
+
+        ``facts`` are for rules; operations gather their own.
 
         Raises FleetError for what the caller should know; anything else is a bug.
         """
@@ -99,7 +103,7 @@ class Engine:
             await refuse_ignored(request, self.config.project_ignore, self.execute)
         perform = OPERATIONS.get(type(request))
         if perform is None:
-            return await self.execute(request, caller)
+            return await self.execute(request, caller, facts)
         result: R = await perform(self, request, caller)
         return result
 

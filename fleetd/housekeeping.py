@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from .domain.retention import OldEventsDrop, OldEventsFind
+from .domain.sessions.deliveries import OldDeliveriesDrop
 from .domain.upkeep import DropOldKeys
 from .engine import DAEMON, Engine
 from .wire.errors import FleetError
@@ -57,8 +58,14 @@ async def _drop_keys(engine: Engine) -> None:
         continue
 
 
+async def _drop_deliveries(engine: Engine) -> None:
+    while (await engine.execute(OldDeliveriesDrop())).done:
+        continue
+
+
 _WORK: dict[str, Callable[[Engine], Awaitable[None]]] = {
     "checkpoints": _prune_checkpoints,
     "events": _drop_events,
     "idempotency keys": _drop_keys,
+    "hook deliveries": _drop_deliveries,
 }

@@ -44,6 +44,14 @@ def real_path(file: str, base: str | None) -> str | None:
     return os.path.realpath(path)
 
 
+def project_root(directory: str | None) -> str | None:
+    """Return the root of the repository that a directory is in, else the directory, made real."""
+    if directory is None or not directory.startswith("/"):
+        return None
+    here = Path(os.path.realpath(directory))
+    return str(next((each for each in (here, *here.parents) if (each / ".git").exists()), here))
+
+
 def with_real_paths(request: T) -> T:
     """Return a request whose directories have their symlinks resolved.
 

@@ -6,6 +6,8 @@ from pathlib import Path
 import trio
 
 POLL_S = 0.5
+# What stands between an agent and the hook that it runs.
+SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "fish", "busybox", "env", "timeout"})
 
 
 def started(pid: int) -> str | None:
@@ -14,14 +16,43 @@ def started(pid: int) -> str | None:
     A pid alone proves nothing: it is given to another process sooner or later. Where the kernel
     does not tell the time, ``"?"`` says that the process is there.
     """
+    stat = _stat(pid)
+    if stat is None:
+        return "?" if not Path("/proc/self/stat").exists() and _exists(pid) else None
+    state, start_time = stat[1][0], stat[1][19]
+    return None if state in ("Z", "X") else start_time
+
+
+def _stat(pid: int) -> tuple[str, list[str]] | None:
+    """Return a process's name and the fields that follow it; None when it is gone."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("utf-8", errors="replace")
     except OSError:
-        return "?" if not Path("/proc/self/stat").exists() and _exists(pid) else None
+        return None
     # The name in parentheses may hold spaces and parentheses of its own.
-    fields = stat.rpartition(")")[2].split()
-    state, start_time = fields[0], fields[19]
-    return None if state in ("Z", "X") else start_time
+    before, _, after = stat.rpartition(")")
+    return before.partition("(")[2], after.split()
+
+
+def agent_behind(client: int) -> int | None:
+    """Return the agent whose hook a client is: its nearest ancestor that is no shell.
+
+    None where the kernel does not tell, and when only init is left.
+    """
+    pid = _parent(client)
+    while pid is not None and pid > 1 and _name(pid) in SHELLS:
+        pid = _parent(pid)
+    return pid if pid is not None and pid > 1 else None
+
+
+def _parent(pid: int) -> int | None:
+    stat = _stat(pid)
+    return int(stat[1][1]) if stat else None
+
+
+def _name(pid: int) -> str | None:
+    stat = _stat(pid)
+    return stat[0] if stat else None
 
 
 def _exists(pid: int) -> bool:

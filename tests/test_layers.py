@@ -21,6 +21,8 @@ FLOORS = {
             "outbox",
             "processes",
             "places",
+            "reception",
+            "transcripts",
             "ignoring",
             "engine",
             "reconciling",

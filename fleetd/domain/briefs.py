@@ -147,11 +147,15 @@ def _newest(
 
 
 def _commands(tx: Tx, mission_id: str, agent_id: str | None) -> list[str]:
-    found = _newest(tx, mission_id, "command_finished", agent_id, COMMANDS)
+    # Some harnesses tell how a command ended in a second event; the newer one knows more.
+    found = _newest(tx, mission_id, "command_finished", agent_id, 2 * COMMANDS)
+    once: dict[Any, tuple[dict[str, Any], str]] = {}
+    for number, (data, at) in enumerate(found):
+        once.setdefault(data.get("call_id") or number, (data, at))
     return [
         f"- {short(str(data.get('command') or data.get('name') or 'command'), 120)}: "
         f"{short(str(data.get('result', 'finished')), 20)}, {at}"
-        for data, at in found
+        for data, at in list(once.values())[:COMMANDS]
     ]
 
 

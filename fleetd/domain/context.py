@@ -19,6 +19,13 @@ class Caller(msgspec.Struct, frozen=True):
     pid: int | None = None
 
 
+class TranscriptMark(msgspec.Struct, frozen=True):
+    """What shows that a transcript was written anew: its size in bytes and its beginning."""
+
+    size: int
+    head: str
+
+
 class Facts(msgspec.Struct, frozen=True):
     """What was gathered from outside the store before the rule ran."""
 
@@ -34,6 +41,12 @@ class Facts(msgspec.Struct, frozen=True):
     """Checkpoints of which no copy can be used, and why, in a sentence."""
     repository: tuple[str, ...] = ()
     """What Git says about the project, line by line."""
+    agent_pid: int | None = None
+    """The process of the agent whose hook reports."""
+    project_root: str | None = None
+    """The root of the repository that a session works in, else its directory."""
+    transcript_mark: TranscriptMark | None = None
+    """What the session's transcript looks like now."""
 
 
 class Context(msgspec.Struct, frozen=True):

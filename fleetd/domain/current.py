@@ -2,6 +2,8 @@
 
 import os.path
 
+import msgspec
+
 from ..wire.errors import InvalidState
 from ..wire.requests.mission import CurrentMission, MissionCurrent
 from .context import Context
@@ -45,14 +47,35 @@ def current_row(tx: Tx, cwd: str | None) -> Row | None:
 
 
 def of_directory(tx: Tx, cwd: str | None) -> str | None:
-    """Return the mission in progress whose project directory contains ``cwd``."""
+    """Return the mission in progress that somebody created for a directory around ``cwd``."""
     if cwd is None:
         return None
     rows = tx.all(
-        "SELECT id, project_dir FROM missions WHERE status = 'in_progress'"
+        "SELECT id, project_dir, metadata_json FROM missions WHERE status = 'in_progress'"
         " AND project_dir IS NOT NULL ORDER BY last_activity_seq DESC"
     )
-    return next((row["id"] for row in rows if _contains(row["project_dir"], cwd)), None)
+    there = (row for row in rows if _contains(row["project_dir"], cwd))
+    return next((row["id"] for row in there if not is_automatic(row)), None)
+
+
+def to_join(tx: Tx, cwd: str | None) -> Row | None:
+    """Return the open mission that somebody created for a directory, the one at work last first.
+
+    One that was made by itself for another session is no mission to join.
+    """
+    if cwd is None:
+        return None
+    rows = tx.all(
+        "SELECT * FROM missions WHERE status IN ('pending', 'in_progress')"
+        " AND project_dir IS NOT NULL ORDER BY last_activity_seq DESC, created_at DESC"
+    )
+    there = (row for row in rows if _contains(row["project_dir"], cwd))
+    return next((row for row in there if not is_automatic(row)), None)
+
+
+def is_automatic(mission: Row) -> bool:
+    """Whether a mission was made by itself for one session."""
+    return msgspec.json.decode(mission["metadata_json"]).get("automatic") is True
 
 
 def _contains(directory: str, path: str) -> bool:

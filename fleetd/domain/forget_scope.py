@@ -94,6 +94,9 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
             "episodes": f"mission_id IN ({m})",
             "sorties": f"mission_id IN ({m})",
             "tool_calls": f"agent_id IN ({a})",
+            "hook_deliveries": f"session_id IN (SELECT session_id FROM sessions"
+            f" WHERE agent_id IN ({a}))",
+            "sessions": f"agent_id IN ({a})",
             "agents": f"id IN ({a})",
             "missions": f"id IN ({m})",
         }

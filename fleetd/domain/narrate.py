@@ -67,9 +67,11 @@ _SENTENCES: dict[str, _Sentence] = {
     ),
     "message_acked": lambda who, data: f"{who} acknowledged a message",
     "file_modified": lambda who, data: f"{who} edited {data.get('file')}",
+    "agent_answered": lambda who, data: f"{who} said: {quote(data.get('message') or '')}",
     "command_started": _command,
     "command_finished": _command,
     "tool_failed": lambda who, data: f"{who} saw {data.get('name', 'a tool')} fail",
+    "tool_finished": lambda who, data: f"{who} used {data.get('tool', 'a tool')}",
     "prompt_submitted": lambda who, data: f"{who} was given a prompt by its user",
     "error_reported": lambda who, data: (
         f"{who} met {data.get('name')}: {quote(data.get('message') or '')}"

@@ -1,8 +1,9 @@
 """What an agent is in the middle of, told by the events it reports; must not judge silence.
 
 A turn is what an agent does between two prompts of its user. Inside it, tool calls are open from
-``command_started`` to ``command_finished`` or ``tool_failed`` with the same ``call_id`` in their
-data; after ``agent_paused`` the agent waits for its user.
+``command_started`` or ``tool_started`` to ``command_finished``, ``tool_finished`` or
+``tool_failed`` with the same ``call_id`` in their data; after ``agent_paused`` the agent waits for
+its user.
 """
 
 from ..wire.model import Event
@@ -11,13 +12,14 @@ from .tx import Tx
 
 # A build or a test run may take its time; what is open longer than this was forgotten.
 LONGEST_CALL_MS = 3_600_000
-ENDS_A_CALL = ("command_finished", "tool_failed")
+BEGINS_A_CALL = ("command_started", "tool_started")
+ENDS_A_CALL = ("command_finished", "tool_finished", "tool_failed")
 ENDS_THE_TURN = ("agent_paused", "prompt_submitted")
 
 
 def follow_turn(tx: Tx, ctx: Context, agent_id: str, event: Event) -> None:
     """Keep up what the agent has open, from an event that it just reported."""
-    if event.type == "command_started":
+    if event.type in BEGINS_A_CALL:
         _open_call(tx, ctx, agent_id, _call_id(event))
     elif event.type in ENDS_A_CALL:
         _close_call(tx, agent_id, _call_id(event))

@@ -8,6 +8,8 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from ..wire.types import Path
+
 Source = Literal["startup", "resume", "clear", "compact"]
 PlanStatus = Literal["pending", "in_progress", "completed", "dropped"]
 
@@ -38,7 +40,7 @@ class ToolStarted(Happening, frozen=True):
     tool: str
     call_id: str | None = None
     command: str | None = None
-    edits: tuple[str, ...] = ()
+    edits: tuple[Path, ...] = ()
 
 
 class ToolFinished(Happening, frozen=True):
@@ -50,7 +52,7 @@ class ToolFinished(Happening, frozen=True):
     tool: str
     call_id: str | None = None
     command: str | None = None
-    edited: tuple[str, ...] = ()
+    edited: tuple[Path, ...] = ()
     passed: bool | None = None
     error: str | None = None
     duration_ms: int | None = None
@@ -159,8 +161,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     happenings: tuple[AnyHappening, ...]
     subagent: str | None = None
     previous_session_id: str | None = None
-    cwd: str | None = None
-    transcript_path: str | None = None
+    cwd: Path | None = None
+    transcript_path: Path | None = None
     moment: str | None = None
     injects: bool = False
     denies: bool = False

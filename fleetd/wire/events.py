@@ -365,6 +365,23 @@ class AgentLost(Payload, frozen=True, kw_only=True):
     reason: str
 
 
+class WindowCompacted(Payload, frozen=True, kw_only=True):
+    """The context window of an agent's session was compacted; ``summary`` is what was kept."""
+
+    type = "window_compacted"
+    activity = False
+    summary: str | None
+
+
+class HookNoted(Payload, frozen=True, kw_only=True):
+    """A harness told something that is no work, such as a notification to its user."""
+
+    type = "hook_noted"
+    activity = False
+    what: str
+    message: str | None
+
+
 class LockExpired(LockEvent, frozen=True, kw_only=True):
     """A lease ran out; noticed when somebody asks or waits for the file, not before."""
 
@@ -430,11 +447,14 @@ class LegacyImported(Payload, frozen=True, kw_only=True):
 # Types that harnesses report about an agent's work; they arrive through event.append.
 REPORTED_ACTIVITY = frozenset(
     {
+        "agent_answered",
         "agent_paused",
         "agent_resumed",
         "file_modified",
         "command_started",
         "command_finished",
+        "tool_started",
+        "tool_finished",
         "tool_failed",
         "prompt_submitted",
     }

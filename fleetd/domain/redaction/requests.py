@@ -13,6 +13,7 @@ from msgspec import inspect
 
 from ...wire.base import Mutation
 from ...wire.requests.event import EventAppend
+from ...wire.requests.hook import HookDeliver
 from .texts import redact, redact_data
 
 T = TypeVar("T")
@@ -25,6 +26,8 @@ def without_secrets(request: T) -> T:
 
     Raises nothing, and leaves requests alone that store nothing.
     """
+    if isinstance(request, HookDeliver):
+        return request  # its payload is cleaned as the report that is made of it
     return _struct(request) if isinstance(request, Mutation) else request
 
 
@@ -78,9 +81,13 @@ def _cleaner(kind: inspect.Type) -> Clean | None:
         return redact_data
     if isinstance(kind, inspect.StructType):
         return _struct if _plan(kind.cls) else None
-    if isinstance(kind, inspect.ListType):
-        return _each(_cleaner(kind.item_type))
+    if isinstance(kind, inspect.ListType | inspect.VarTupleType):
+        return _each(
+            _cleaner(kind.item_type), list if isinstance(kind, inspect.ListType) else tuple
+        )
     if isinstance(kind, inspect.UnionType):
+        if all(isinstance(each, inspect.StructType) for each in kind.types):
+            return _struct  # a Struct says by itself what it is
         cleaners = [clean for each in kind.types if (clean := _cleaner(each))]
         if len(cleaners) > 1:
             raise TypeError(f"cannot tell which member of {kind} a value belongs to")
@@ -88,12 +95,12 @@ def _cleaner(kind: inspect.Type) -> Clean | None:
     return None
 
 
-def _each(clean: Clean | None) -> Clean | None:
+def _each(clean: Clean | None, kind: type[Any]) -> Clean | None:
     if clean is None:
         return None
 
-    def cleaned(values: list[Any]) -> list[Any]:
-        found = [clean(value) for value in values]
+    def cleaned(values: Any) -> Any:
+        found = kind(clean(value) for value in values)
         same = all(new is old for new, old in zip(found, values, strict=True))
         return values if same else found
 

@@ -1,0 +1,127 @@
+"""What was delivered already: retries, vendors' doubles, counts; must not know what is told.
+
+Source: hooks, rule 4. Deliveries are kept for a day: whatever waits in the spool is taken in before
+anything is dropped, so a retry never comes later.
+"""
+
+import hashlib
+
+import msgspec
+
+from ...harness.report import Report
+from ...wire.base import Mutation
+from ..context import Context
+from ..registry import handler
+from ..tx import Tx
+from ..upkeep import Done
+
+DOUBLE_MS = 2_000
+KEPT_MS = 86_400_000
+DROPPED_AT_ONCE = 500
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+class DeliveryUnfit(Mutation[Done], frozen=True):
+    """Count a payload that fits no shape; not on the wire."""
+
+    delivery_id: str
+    harness: str
+    spooled: bool = False
+
+
+class OldDeliveriesDrop(Mutation[Done], frozen=True):
+    """Forget some deliveries that nobody will repeat; done as long as there were any."""
+
+
+def fingerprint(report: Report) -> str:
+    """Return what two copies of one event share, also when two vendors' formats tell it."""
+    material = (
+        report.harness,
+        report.session_id,
+        report.subagent,
+        report.moment,
+        report.happenings or report.event,
+    )
+    return hashlib.sha256(_encode(material)).hexdigest()
+
+
+def known(tx: Tx, delivery_id: str) -> bool:
+    """Whether this very delivery was taken before."""
+    found = tx.one("SELECT 1 AS known FROM hook_deliveries WHERE id = :id", id=delivery_id)
+    return found is not None
+
+
+def doubled(tx: Tx, mark: str, happened_ms: int) -> bool:
+    """Whether the same event came by another way just then: settings and plugin, both installed."""
+    found = tx.one(
+        "SELECT 1 AS doubled FROM hook_deliveries WHERE fingerprint = :mark"
+        " AND happened_ms BETWEEN :after AND :before",
+        mark=mark,
+        after=happened_ms - DOUBLE_MS,
+        before=happened_ms + DOUBLE_MS,
+    )
+    return found is not None
+
+
+def keep(
+    tx: Tx, ctx: Context, delivery_id: str, report: Report, *, happened_ms: int, spooled: bool
+) -> None:
+    """Note a delivery, and count it; ``happened_ms`` is when the hook ran."""
+    tx.insert(
+        "hook_deliveries",
+        {
+            "id": delivery_id,
+            "harness": report.harness,
+            "session_id": report.session_id,
+            "event": report.event,
+            "fingerprint": fingerprint(report),
+            "happened_ms": happened_ms,
+            "received_at": ctx.now,
+        },
+    )
+    _count(tx, ctx, report.harness, report.event, spooled=spooled, unfit=False)
+
+
+@handler
+def unfit(tx: Tx, request: DeliveryUnfit, ctx: Context) -> Done:
+    """Count a payload that says nothing we know."""
+    if known(tx, request.delivery_id):
+        return Done(done=False)
+    tx.insert(
+        "hook_deliveries",
+        {"id": request.delivery_id, "harness": request.harness, "received_at": ctx.now},
+    )
+    _count(tx, ctx, request.harness, None, spooled=request.spooled, unfit=True)
+    return Done(done=True)
+
+
+def _count(
+    tx: Tx, ctx: Context, harness: str, event: str | None, *, spooled: bool, unfit: bool
+) -> None:
+    tx.run(
+        "INSERT INTO hook_counts (harness, deliveries, from_spool, unfit, last_event,"
+        " last_event_at) VALUES (:harness, 1, :spooled, :unfit, :event, :now)"
+        " ON CONFLICT (harness) DO UPDATE SET deliveries = hook_counts.deliveries + 1,"
+        " from_spool = hook_counts.from_spool + excluded.from_spool,"
+        " unfit = hook_counts.unfit + excluded.unfit,"
+        " last_event = coalesce(excluded.last_event, hook_counts.last_event),"
+        " last_event_at = excluded.last_event_at",
+        harness=harness,
+        spooled=int(spooled),
+        unfit=int(unfit),
+        event=event,
+        now=ctx.now,
+    )
+
+
+@handler
+def drop_old(tx: Tx, request: OldDeliveriesDrop, ctx: Context) -> Done:
+    """Forget deliveries of more than a day ago, some at a time."""
+    dropped = tx.all(
+        "DELETE FROM hook_deliveries WHERE id IN (SELECT id FROM hook_deliveries"
+        " WHERE received_at < :old ORDER BY received_at LIMIT :limit) RETURNING id",
+        old=ctx.at(-KEPT_MS),
+        limit=DROPPED_AT_ONCE,
+    )
+    return Done(done=bool(dropped))

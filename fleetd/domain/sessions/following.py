@@ -1,0 +1,211 @@
+"""What each thing that a hook tells does to the log, the mission and the agent.
+
+Must not know any harness, nor decide what the agent is told in return.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ...harness.report import (
+    AnyHappening,
+    Compacted,
+    Compacting,
+    Failed,
+    Noted,
+    Paused,
+    Planned,
+    PromptSubmitted,
+    Report,
+    SessionEnded,
+    SessionStarted,
+    SubagentEnded,
+    ToolFinished,
+    ToolStarted,
+)
+from ...wire.events import HookNoted, Payload, WindowCompacted
+from ...wire.requests.checkpoint import ErrorReport
+from ...wire.requests.event import EventAppend
+from .. import events, failures, streams
+from ..capture import capture
+from ..checkpoints import Reason, latest_row, take
+from ..context import Context
+from ..ids import find
+from ..tx import Tx
+from . import membership, plans
+
+# A transcript's tail tells of some hundred calls at most.
+REMEMBERED_CALLS = 200
+_data = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class Scene(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that following one report needs."""
+
+    tx: Tx
+    ctx: Context
+    report: Report
+    agent_id: str
+    cwd: str | None
+
+    def tell(self, kind: str, **data: Any) -> None:
+        """Append an event that the agent reports; what is not said is left out."""
+        said = {name: value for name, value in data.items() if value not in (None, (), "")}
+        request = EventAppend(kind, agent_id=self.agent_id, data=said)
+        streams.append(self.tx, request, self.ctx)
+
+    def note(self, payload: Payload) -> None:
+        """Append an event that is no activity of the agent's."""
+        mission_id = membership.mission_of(self.tx, self.agent_id)
+        events.emit(self.tx, self.ctx, payload, mission_id=mission_id, agent_id=self.agent_id)
+
+    def mission(self, title: str | None = None) -> str | None:
+        """Return the open mission that the agent works in, a new one if need be."""
+        return membership.ensure_mission(
+            self.tx, self.ctx, self.agent_id, self.cwd, title, self.report.harness
+        )
+
+
+def follow(scene: Scene, happening: AnyHappening) -> None:
+    """Do what one thing that was told means."""
+    act = _ACTS.get(type(happening))
+    if act is not None:
+        act(scene, happening)
+
+
+def look_back(scene: Scene, told: AnyHappening) -> None:
+    """Do what a transcript tells beside the events; it tells the same again each time.
+
+    A plan that has not changed changes nothing. The outcome of a command is told once more only
+    when it was not known.
+    """
+    if isinstance(told, ToolFinished) and _outcome_known(scene, told):
+        return
+    follow(scene, told)
+
+
+def _outcome_known(scene: Scene, told: ToolFinished) -> bool:
+    rows = scene.tx.all(
+        "SELECT data_json FROM events WHERE agent_id = :agent AND type = 'command_finished'"
+        " ORDER BY seq DESC LIMIT :most",
+        agent=scene.agent_id,
+        most=REMEMBERED_CALLS,
+    )
+    known = (_data(row["data_json"]) for row in rows)
+    return told.passed is None or any(
+        data.get("call_id") == told.call_id and data.get("result") for data in known
+    )
+
+
+def _started(scene: Scene, told: SessionStarted) -> None:
+    if told.source in ("resume", "compact"):
+        membership.resume_mission(scene.tx, scene.ctx, scene.agent_id)
+
+
+def _prompted(scene: Scene, told: PromptSubmitted) -> None:
+    kept = scene.ctx.config.keep_prompts
+    scene.mission(told.prompt if kept else None)
+    scene.tell("prompt_submitted", prompt=told.prompt if kept else None)
+
+
+def _tool_started(scene: Scene, told: ToolStarted) -> None:
+    scene.mission()
+    kind = "command_started" if told.command else "tool_started"
+    scene.tell(kind, tool=told.tool, command=told.command, call_id=told.call_id)
+
+
+def _tool_finished(scene: Scene, told: ToolFinished) -> None:
+    scene.mission()
+    for file in told.edited:
+        scene.tell("file_modified", file=file, tool=told.tool)
+    failed = told.passed is False
+    if told.command:
+        results = {True: "PASS", False: "FAIL", None: None}
+        scene.tell(
+            "command_finished",
+            command=told.command,
+            result=results[told.passed],
+            call_id=told.call_id,
+            duration_ms=told.duration_ms,
+        )
+    if failed:
+        scene.tell("tool_failed", name=told.tool, error=told.error, call_id=told.call_id)
+    elif not told.command:
+        scene.tell(
+            "tool_finished", tool=told.tool, call_id=told.call_id, duration_ms=told.duration_ms
+        )
+
+
+def _planned(scene: Scene, told: Planned) -> None:
+    mission_id = scene.mission()
+    if mission_id is not None:
+        plans.follow(scene.tx, scene.ctx, mission_id, scene.agent_id, told)
+
+
+def _compacting(scene: Scene, told: Compacting) -> None:
+    mission_id = scene.mission()
+    if mission_id is not None:
+        details = f"Before the {told.trigger} compaction of {scene.agent_id}"
+        keep_state(scene, mission_id, details, always=told.certain)
+
+
+def keep_state(scene: Scene, mission_id: str, details: str, *, always: bool) -> None:
+    """Take a checkpoint; one that equals the newest only when it is asked for."""
+    tx, ctx = scene.tx, scene.ctx
+    state = capture(tx, ctx, find(tx, "mission", mission_id))
+    newest = latest_row(tx, mission_id)
+    if always or newest is None or newest["state_digest"] != state.digest():
+        reason = Reason(trigger="compaction", details=details, created_by=scene.agent_id)
+        take(tx, ctx, mission_id, reason, state)
+
+
+def _compacted(scene: Scene, told: Compacted) -> None:
+    scene.note(WindowCompacted(summary=told.summary))
+
+
+def _paused(scene: Scene, told: Paused) -> None:
+    if told.last_message:
+        scene.tell("agent_answered", message=told.last_message)
+    scene.tell("agent_paused")
+    for subagent in membership.subagents_of(scene.tx, scene.report):
+        streams.append(scene.tx, EventAppend("agent_paused", agent_id=subagent), scene.ctx)
+
+
+def _subagent_ended(scene: Scene, told: SubagentEnded) -> None:
+    if told.last_message:
+        scene.tell("agent_answered", message=told.last_message)
+    membership.leave(scene.tx, scene.ctx, scene.report, "its task is done")
+
+
+def _failed(scene: Scene, told: Failed) -> None:
+    error = ErrorReport(
+        agent_id=scene.agent_id, kind="api_error", name="TurnFailed", message=told.message
+    )
+    failures.report(scene.tx, error, scene.ctx)
+    # The turn is over, though nobody answered.
+    scene.tell("agent_paused")
+
+
+def _noted(scene: Scene, told: Noted) -> None:
+    scene.note(HookNoted(what=told.what, message=told.message))
+
+
+def _session_ended(scene: Scene, told: SessionEnded) -> None:
+    membership.leave(scene.tx, scene.ctx, scene.report, told.reason or "the session ended")
+
+
+_ACTS: dict[type, Callable[[Scene, Any], None]] = {
+    SessionStarted: _started,
+    PromptSubmitted: _prompted,
+    ToolStarted: _tool_started,
+    ToolFinished: _tool_finished,
+    Planned: _planned,
+    Compacting: _compacting,
+    Compacted: _compacted,
+    Paused: _paused,
+    SubagentEnded: _subagent_ended,
+    Failed: _failed,
+    Noted: _noted,
+    SessionEnded: _session_ended,
+}

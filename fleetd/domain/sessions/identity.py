@@ -1,0 +1,123 @@
+"""Which session a report belongs to and which agent that is; must not act on what it tells.
+
+Source: hooks, rules 8 and 10. A subagent is an agent of its own inside its parent's session.
+"""
+
+import re
+
+import msgspec
+
+from ...harness.report import Report
+from ...wire.types import AGENT_ID
+from ..activity import LIVING
+from ..context import Context
+from ..tx import Row, Tx
+
+_AGENT_ID = re.compile(AGENT_ID)
+_NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._-]+")
+SHOWN = 8
+LONGEST_ID = 64
+
+
+class Key(msgspec.Struct, frozen=True):
+    """The name of a window: its harness, the harness's own session id, the subagent in it."""
+
+    harness: str
+    session_id: str
+    subagent: str = ""
+
+    @property
+    def params(self) -> Row:
+        """Return the values of the primary key's columns."""
+        return {
+            "harness": self.harness,
+            "session": self.session_id,
+            "subagent": self.subagent,
+        }
+
+
+WHERE_KEY = "harness = :harness AND session_id = :session AND subagent = :subagent"
+
+
+def key_of(report: Report) -> Key:
+    """Return the name of the window that a report is about."""
+    return Key(report.harness, report.session_id, report.subagent or "")
+
+
+def session_row(tx: Tx, key: Key) -> Row | None:
+    """Return the row of a window, None for one that nobody has heard of."""
+    return tx.one(f"SELECT * FROM sessions WHERE {WHERE_KEY}", **key.params)
+
+
+def open_session(tx: Tx, ctx: Context, key: Key, wanted: str | None) -> Row:
+    """Return the row of a window, a new one if need be; ``wanted`` is what its agent wants to be.
+
+    An ended session that is heard of again goes on under the name it had.
+    """
+    known = session_row(tx, key)
+    if known is None:
+        tx.run(
+            "INSERT INTO sessions (harness, session_id, subagent, agent_id, started_at,"
+            " last_event_at) VALUES (:harness, :session, :subagent, :agent, :now, :now)",
+            **key.params,
+            agent=_agent_id(tx, key, wanted),
+            now=ctx.now,
+        )
+    else:
+        tx.run(
+            "UPDATE sessions SET last_event_at = :now, ended_at = NULL"
+            f" WHERE {WHERE_KEY} AND (last_event_at <> :now OR ended_at IS NOT NULL)",
+            **key.params,
+            now=ctx.now,
+        )
+    row = session_row(tx, key)
+    assert row is not None  # noqa: S101 - written above
+    return row
+
+
+def _agent_id(tx: Tx, key: Key, wanted: str | None) -> str:
+    """Choose an id that no other session goes by.
+
+    One that was asked for is taken over from a session that has ended: whoever sets it wants the
+    same agent again. One that is made from a session id means that session only.
+    """
+    if key.subagent:
+        parent = session_row(tx, Key(key.harness, key.session_id))
+        above = parent["agent_id"] if parent else _derived(key.harness, key.session_id)
+        return _free(tx, f"{above[: LONGEST_ID - SHOWN - 4]}.{_short(key.subagent)}", key)
+    if wanted is not None and _AGENT_ID.match(wanted):
+        return _free(tx, wanted[: LONGEST_ID - 4], key, unless_ended=True)
+    return _free(tx, _derived(key.harness, key.session_id), key)
+
+
+def _derived(harness: str, session_id: str) -> str:
+    return f"{harness}-{_short(session_id)}"
+
+
+def _short(name: str) -> str:
+    """Return the first characters of a harness's own id, as far as an agent's id may hold them."""
+    return _NOT_IN_IDS.sub("", name)[:SHOWN] or "unnamed"
+
+
+def _free(tx: Tx, base: str, key: Key, *, unless_ended: bool = False) -> str:
+    candidate, number = base, 1
+    while _taken(tx, candidate, key, unless_ended=unless_ended):
+        number += 1
+        candidate = f"{base}.{number}"
+    return candidate
+
+
+def _taken(tx: Tx, agent_id: str, key: Key, *, unless_ended: bool) -> bool:
+    """Whether another session goes by this id, or one that has not ended."""
+    live = (
+        " AND s.ended_at IS NULL AND EXISTS"
+        f" (SELECT 1 FROM agents a WHERE a.id = s.agent_id AND a.status IN {LIVING})"
+    )
+    found = tx.one(
+        "SELECT 1 AS taken FROM sessions s WHERE s.agent_id = :agent AND NOT"
+        " (s.harness = :harness AND s.session_id = :session AND s.subagent = :subagent)"
+        + (live if unless_ended else ""),
+        agent=agent_id,
+        **key.params,
+    )
+    return found is not None

@@ -1,0 +1,162 @@
+"""Agents of sessions: registering them, the mission they work in, and their leaving.
+
+Source: hooks, rules 8 to 10. A session joins what somebody created for its directory, never what
+was created for another session. Must not know what a hook told.
+"""
+
+from ...harness.report import Report
+from ...wire.requests.agent import AgentDeregister, AgentRegister, Registration
+from ...wire.types import OPEN_MISSION, Role
+from .. import agents
+from ..activity import LIVING
+from ..context import Context
+from ..current import to_join
+from ..ids import find
+from ..milestones import begin_mission
+from ..tx import Row, Tx
+from . import automatic
+from .identity import WHERE_KEY, key_of
+
+
+def attend(
+    tx: Tx, ctx: Context, report: Report, agent_id: str, cwd: str | None, wanted: str | None
+) -> Registration | None:
+    """Register the agent of a session unless it is there already; return what it has missed.
+
+    ``wanted`` is a mission that the session's environment names; one that is over or unknown is
+    passed over.
+    """
+    row = _agent(tx, agent_id)
+    if row is not None and _present(row, ctx, report):
+        return None
+    joined = _mission_to_join(tx, report, row, cwd, wanted)
+    first: Role = "specialist" if joined or report.subagent else "dispatch"
+    request = AgentRegister(
+        agent_id,
+        row["role"] if row else first,
+        harness=report.harness,
+        session_id=report.session_id,
+        pid=ctx.facts.agent_pid,
+        mission_id=joined,
+        cwd=cwd,
+    )
+    return agents.register(tx, request, ctx)
+
+
+def _agent(tx: Tx, agent_id: str) -> Row | None:
+    return tx.one("SELECT * FROM agents WHERE id = :id", id=agent_id)
+
+
+def _present(row: Row, ctx: Context, report: Report) -> bool:
+    """Whether the agent is registered as it is: this session, this process, alive."""
+    if f"'{row['status']}'" not in LIVING or row["session_id"] != report.session_id:
+        return False
+    pid = ctx.facts.agent_pid
+    return pid is None or (row["pid"], row["pid_started"]) == (pid, ctx.facts.pid_started)
+
+
+def _mission_to_join(
+    tx: Tx, report: Report, row: Row | None, cwd: str | None, wanted: str | None
+) -> str | None:
+    if report.subagent:
+        return mission_of(tx, _parent(tx, report))
+    named = tx.one("SELECT * FROM missions WHERE id = :id", id=wanted) if wanted else None
+    if named is not None and named["status"] in OPEN_MISSION:
+        return str(named["id"])
+    if row is not None and row["mission_id"] is not None:
+        return None
+    found = to_join(tx, cwd)
+    return str(found["id"]) if found else None
+
+
+def _parent(tx: Tx, report: Report) -> str:
+    key = key_of(report)
+    parent = tx.value(
+        "SELECT agent_id FROM sessions WHERE harness = :harness AND session_id = :session"
+        " AND subagent = ''",
+        harness=key.harness,
+        session=key.session_id,
+    )
+    return str(parent or "")
+
+
+def mission_of(tx: Tx, agent_id: str) -> str | None:
+    """Return the mission that an agent belongs to."""
+    found: str | None = tx.value("SELECT mission_id FROM agents WHERE id = :id", id=agent_id)
+    return found
+
+
+def ensure_mission(
+    tx: Tx, ctx: Context, agent_id: str, cwd: str | None, title: str | None, harness: str
+) -> str | None:
+    """Return the open mission that an agent works in; None where none is to be made by itself.
+
+    ``title`` is what a new one is called: the user's first words.
+    """
+    agent = find(tx, "agent", agent_id)
+    if agent["mission_id"] is not None:
+        mission = find(tx, "mission", agent["mission_id"])
+        if mission["status"] in OPEN_MISSION:
+            begin_mission(tx, ctx, mission)
+            return str(mission["id"])
+        if automatic.reopen(tx, ctx, mission["id"]):
+            return str(mission["id"])
+    found = to_join(tx, cwd)
+    if found is not None:
+        begin_mission(tx, ctx, found)
+        mission_id = str(found["id"])
+    elif ctx.config.hooks.auto_missions:
+        place = ctx.facts.project_root or cwd
+        mission_id = automatic.begin(
+            tx, ctx, agent_id=agent_id, project_dir=place, title=title, harness=harness
+        )
+    else:
+        return None
+    tx.run(
+        "UPDATE agents SET mission_id = :mission WHERE id = :id", mission=mission_id, id=agent_id
+    )
+    return mission_id
+
+
+def resume_mission(tx: Tx, ctx: Context, agent_id: str) -> None:
+    """Open the mission again that was closed when the session ended."""
+    mission_id = mission_of(tx, agent_id)
+    if mission_id is not None and find(tx, "mission", mission_id)["status"] not in OPEN_MISSION:
+        automatic.reopen(tx, ctx, mission_id)
+
+
+def subagents_of(tx: Tx, report: Report) -> list[str]:
+    """Return the active subagents of a session, none for a subagent's own report."""
+    if report.subagent:
+        return []
+    rows = tx.all(
+        "SELECT s.agent_id AS id FROM sessions s JOIN agents a ON a.id = s.agent_id"
+        " WHERE s.harness = :harness AND s.session_id = :session AND s.subagent <> ''"
+        " AND a.status = 'active' ORDER BY s.agent_id",
+        harness=report.harness,
+        session=report.session_id,
+    )
+    return [row["id"] for row in rows]
+
+
+def leave(tx: Tx, ctx: Context, report: Report, reason: str) -> None:
+    """Let the agent of a window go, with its subagents when the session ends.
+
+    The last one out closes a mission that was made for the session.
+    """
+    where = WHERE_KEY if report.subagent else "harness = :harness AND session_id = :session"
+    params = key_of(report).params
+    if not report.subagent:
+        del params["subagent"]
+    rows = tx.all(
+        f"UPDATE sessions SET ended_at = :now WHERE {where} AND ended_at IS NULL"
+        " RETURNING agent_id, subagent",
+        now=ctx.now,
+        **params,
+    )
+    for row in sorted(rows, key=lambda row: row["subagent"], reverse=True):
+        mission_id = mission_of(tx, row["agent_id"])
+        if _agent(tx, row["agent_id"]) is not None:
+            agents.deregister(tx, AgentDeregister(row["agent_id"], reason=reason), ctx)
+        if mission_id is not None and not row["subagent"]:
+            automatic.end(tx, ctx, mission_id, reason)

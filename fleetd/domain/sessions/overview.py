@@ -1,0 +1,30 @@
+"""What came from hooks so far, by harness; must not change anything."""
+
+from ...wire.base import Query
+from ...wire.model import Record
+from ..context import Context
+from ..registry import handler
+from ..tx import Row, Tx
+
+
+class HookCounts(Record, frozen=True, kw_only=True):
+    """The rows of what was counted, and how many sessions each harness has had."""
+
+    rows: list[Row]
+    sessions: dict[str, int]
+
+
+class HookCountsGet(Query[HookCounts], frozen=True):
+    """Return what was counted; not on the wire."""
+
+
+@handler
+def counted(tx: Tx, request: HookCountsGet, ctx: Context) -> HookCounts:
+    """Return the counts of every harness that was heard of."""
+    sessions = tx.all(
+        "SELECT harness, count(*) AS sessions FROM sessions WHERE subagent = '' GROUP BY harness"
+    )
+    return HookCounts(
+        rows=tx.all("SELECT * FROM hook_counts ORDER BY harness"),
+        sessions={row["harness"]: row["sessions"] for row in sessions},
+    )

@@ -1,0 +1,168 @@
+"""One report of a hook, in one transaction: who it is, what happened, what is due in return.
+
+Must not look at payloads, files or processes: what comes from outside is in the facts.
+"""
+
+from typing import Annotated
+
+from msgspec import Meta, field
+
+from ...harness.report import (
+    AnyHappening,
+    Compacted,
+    Planned,
+    PromptSubmitted,
+    Report,
+    SessionEnded,
+    SessionStarted,
+    ToolFinished,
+)
+from ...wire.base import Mutation
+from ...wire.model import Record
+from ...wire.requests.agent import Registration
+from ...wire.requests.hook import DeliveryId
+from ...wire.types import Path
+from ..context import Context
+from ..registry import handler
+from ..tx import Row, Tx
+from ..upkeep import Done
+from . import deliveries, following, membership, telling, window
+from .identity import Key, key_of, open_session, session_row
+
+LOOKED_BACK = (Planned, ToolFinished)
+
+
+class Recorded(Record, frozen=True, kw_only=True):
+    """What a report led to.
+
+    ``brief`` says that the agent is due a briefing now, ``lines`` what else it is to be told.
+    ``known`` says that all of this was recorded before.
+    """
+
+    known: bool = False
+    agent_id: str | None = None
+    mission_id: str | None = None
+    brief: bool = False
+    lines: list[str] = field(default_factory=list)
+
+
+class HookRecord(Mutation[Recorded], frozen=True, kw_only=True):
+    """Record what a hook told; not on the wire.
+
+    ``earlier`` are things that the transcript tells beside the events, ``cwd`` is the report's
+    directory, ``wanted_agent`` and ``wanted_mission`` come from the session's environment.
+    ``happened_ms`` is when the hook ran, in ms since the Unix epoch, for one from the spool.
+    """
+
+    delivery_id: DeliveryId
+    report: Report
+    earlier: tuple[AnyHappening, ...] = ()
+    cwd: Path | None = None
+    wanted_agent: Annotated[str, Meta(pattern=r"")] | None = None
+    wanted_mission: Annotated[str, Meta(pattern=r"")] | None = None
+    happened_ms: int | None = None
+
+    @property
+    def spooled(self) -> bool:
+        """Whether the report waited in the spool, so that nobody reads the reply."""
+        return self.happened_ms is not None
+
+
+class HookBriefed(Mutation[Done], frozen=True, kw_only=True):
+    """Note that the reply to a delivery holds the briefing of its session; not on the wire."""
+
+    delivery_id: DeliveryId
+    report: Report
+
+
+@handler
+def record(tx: Tx, request: HookRecord, ctx: Context) -> Recorded:
+    """Record a report once, and say what its agent is due."""
+    report = request.report
+    if deliveries.known(tx, request.delivery_id):
+        if request.spooled:
+            window.take_back_briefing(tx, request.delivery_id)
+        return Recorded(known=True)
+    happened = ctx.now_ms if request.happened_ms is None else request.happened_ms
+    doubled = deliveries.doubled(tx, deliveries.fingerprint(report), happened)
+    deliveries.keep(
+        tx, ctx, request.delivery_id, report, happened_ms=happened, spooled=request.spooled
+    )
+    if doubled or _says_nothing(tx, report):
+        return Recorded(known=doubled)
+    return _follow(tx, ctx, request)
+
+
+def _says_nothing(tx: Tx, report: Report) -> bool:
+    """Whether there is nothing to keep: no happening, or the end of what nobody saw begin."""
+    kinds = {type(happening) for happening in report.happenings}
+    return not kinds or (kinds == {SessionEnded} and session_row(tx, key_of(report)) is None)
+
+
+def _follow(tx: Tx, ctx: Context, request: HookRecord) -> Recorded:
+    report, key = request.report, key_of(request.report)
+    if report.subagent and session_row(tx, Key(key.harness, key.session_id)) is None:
+        open_session(tx, ctx, Key(key.harness, key.session_id), request.wanted_agent)
+    session = open_session(tx, ctx, key, request.wanted_agent)
+    agent_id = str(session["agent_id"])
+    missed = membership.attend(tx, ctx, report, agent_id, request.cwd, request.wanted_mission)
+    scene = following.Scene(tx=tx, ctx=ctx, report=report, agent_id=agent_id, cwd=request.cwd)
+    for happening in request.earlier:
+        if isinstance(happening, LOOKED_BACK):
+            following.look_back(scene, happening)
+    state = _shrunk(scene, session)
+    for happening in report.happenings:
+        following.follow(scene, happening)
+        state = window.after(state, happening)
+    if _came_back(report, missed, membership.mission_of(tx, agent_id)):
+        state = "lost"
+    window.set_context(tx, key, state)
+    return _due(scene, request, state, missed)
+
+
+def _shrunk(scene: following.Scene, session: Row) -> str:
+    """Return the state of the window, lost when the transcript shows what no event tells."""
+    state, mark = str(session["context"]), scene.ctx.facts.transcript_mark
+    if mark is None:
+        return state
+    if telling.compacted_between(session["transcript_mark"], mark):
+        following.follow(scene, Compacted())
+        state = "lost"
+    telling.keep_mark(scene.tx, key_of(scene.report), mark)
+    return state
+
+
+def _came_back(report: Report, missed: Registration | None, mission_id: str | None) -> bool:
+    """Whether a session is resumed that was lost or silent: its mission waits for recovery."""
+    resumed = any(
+        isinstance(each, SessionStarted) and each.source == "resume" for each in report.happenings
+    )
+    waiting = missed.recovery.candidates if missed else []
+    return resumed and any(each.mission_id == mission_id for each in waiting)
+
+
+def _due(
+    scene: following.Scene, request: HookRecord, state: str, missed: Registration | None
+) -> Recorded:
+    """Say what the reply is to hold, where a reply can hold anything."""
+    tx, report, agent_id = scene.tx, scene.report, scene.agent_id
+    mission_id = membership.mission_of(tx, agent_id)
+    if not report.injects or request.spooled:
+        return Recorded(agent_id=agent_id, mission_id=mission_id)
+    brief = state == "lost" and mission_id is not None
+    if brief and mission_id is not None:
+        # What was done since the newest checkpoint must not be taken back by the recovery.
+        following.keep_state(scene, mission_id, f"Before briefing {agent_id}", always=False)
+    lines = []
+    if any(isinstance(each, PromptSubmitted) for each in report.happenings):
+        lines += telling.unread_mail(tx, agent_id)
+    if not brief and any(isinstance(each, SessionStarted) for each in report.happenings):
+        lines += telling.waiting_nearby(missed, request.cwd, tx)
+    return Recorded(agent_id=agent_id, mission_id=mission_id, brief=brief, lines=lines)
+
+
+@handler
+def briefed(tx: Tx, request: HookBriefed, ctx: Context) -> Done:
+    """Note which delivery carried the briefing."""
+    window.set_briefed(tx, key_of(request.report), request.delivery_id)
+    return Done(done=True)

@@ -1,0 +1,51 @@
+"""Whether an edit is refused because another agent holds the file; only where that was asked for.
+
+Source: hooks, lock awareness. A daemon that cannot be reached never refuses anything.
+"""
+
+from ..domain.context import Caller
+from ..domain.sessions.recording import Recorded
+from ..engine import Engine
+from ..harness.report import Report, ToolStarted
+from ..wire.model import Lock
+from ..wire.requests.event import EventAppend
+from ..wire.requests.hook import HookDeliver
+from ..wire.requests.lock import LockList
+
+ENFORCE = "enforce-locks"
+
+
+async def denial(
+    engine: Engine, request: HookDeliver, report: Report, recorded: Recorded, caller: Caller
+) -> str | None:
+    """Return why a tool call must not edit what it is about to edit, None when it may."""
+    if ENFORCE not in request.args or not report.denies or recorded.agent_id is None:
+        return None
+    for call in report.happenings:
+        if not isinstance(call, ToolStarted):
+            continue
+        for file in call.edits:
+            held = await engine.perform(LockList(file=file), caller)
+            others = [lock for lock in held.locks if lock.held_by != recorded.agent_id]
+            if others:
+                reason = _sentence(file, others[0], recorded.agent_id)
+                await _close(engine, call, recorded.agent_id, reason, caller)
+                return reason
+    return None
+
+
+def _sentence(file: str, lock: Lock, agent_id: str) -> str:
+    return (
+        f"{file} is locked by {lock.held_by} since {lock.acquired_at} (purpose: {lock.purpose},"
+        f" until {lock.expires_at}), so it was not edited. Other work can go on meanwhile;"
+        f" fleetctl lock acquire {file} --agent {agent_id} --wait-ms 600000 waits for it,"
+        f" fleetctl mail send {lock.held_by} asks its holder."
+    )
+
+
+async def _close(
+    engine: Engine, call: ToolStarted, agent_id: str, reason: str, caller: Caller
+) -> None:
+    """Note that the tool call is over: a harness says nothing more about one that was refused."""
+    data = {"name": call.tool, "error": reason, "call_id": call.call_id}
+    await engine.perform(EventAppend("tool_failed", agent_id=agent_id, data=data), caller)

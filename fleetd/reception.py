@@ -1,0 +1,58 @@
+"""What the daemon keeps in mind while hooks report, and may forget; must not know what they say."""
+
+from collections import deque
+from collections.abc import AsyncIterator, Hashable
+from contextlib import asynccontextmanager
+
+import msgspec
+import trio
+
+TIMED = 1_000
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """How long hooks took, in ms: the median, and what one in twenty exceeds."""
+
+    p50_ms: float
+    p95_ms: float
+
+
+class Reception:
+    """Serves those who come in the same name one after the other, and times them all."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[Hashable, tuple[trio.StrictFIFOLock, list[None]]] = {}
+        self._complaints: set[str] = set()
+        self._latencies_us: dict[str, deque[int]] = {}
+
+    @asynccontextmanager
+    async def turn(self, name: Hashable) -> AsyncIterator[None]:
+        """Wait for the turn of a name: hooks of one session run side by side, and order matters."""
+        lane, waiting = self._lanes.setdefault(name, (trio.StrictFIFOLock(), []))
+        waiting.append(None)
+        try:
+            async with lane:
+                yield
+        finally:
+            waiting.pop()
+            if not waiting:
+                del self._lanes[name]
+
+    def first_time(self, complaint: str) -> bool:
+        """Whether a complaint is new: what a vendor changed is said once, not with every call."""
+        if complaint in self._complaints or len(self._complaints) >= TIMED:
+            return False
+        self._complaints.add(complaint)
+        return True
+
+    def timed(self, harness: str, latency_us: int) -> None:
+        """Note how long a hook took, from its client's start to the reply, in microseconds."""
+        self._latencies_us.setdefault(harness, deque(maxlen=TIMED)).append(latency_us)
+
+    def timing(self, harness: str) -> Timing | None:
+        """Return how long the newest thousand hooks of a harness took, None when none came."""
+        times = sorted(self._latencies_us.get(harness, ()))
+        if not times:
+            return None
+        median, late = times[len(times) // 2], times[min(len(times) * 19 // 20, len(times) - 1)]
+        return Timing(median / 1_000, late / 1_000)

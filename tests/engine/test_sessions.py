@@ -1,0 +1,413 @@
+"""Sessions of agent CLIs: who they are, what they join, and when their agents are briefed."""
+
+import os
+from typing import Any
+
+from fleetd.domain.context import Caller, Facts, TranscriptMark
+from fleetd.domain.sessions.recording import HookBriefed, HookRecord, Recorded
+from fleetd.harness.report import (
+    AnyHappening,
+    Compacted,
+    Compacting,
+    Failed,
+    Noted,
+    Paused,
+    PlanItem,
+    Planned,
+    PromptSubmitted,
+    Report,
+    SessionEnded,
+    SessionStarted,
+    SubagentEnded,
+    SubagentStarted,
+    ToolFinished,
+    ToolStarted,
+)
+from fleetd.operations.watching import ActivityScan
+from fleetd.wire.model import Mission
+from fleetd.wire.requests.agent import AgentGet, AgentList
+from fleetd.wire.requests.checkpoint import CheckpointList
+from fleetd.wire.requests.event import EventList
+from fleetd.wire.requests.mission import MissionCreate, MissionGet, MissionList
+from fleetd.wire.requests.recovery import RecoveryDetect, RecoveryList, RecoveryRestore
+from tests.fleet import MINUTE, SECOND, Fleet
+
+PROJECT = "/home/user/project"
+SOMEBODY = Caller(kind="client", uid=os.getuid())
+
+
+class Window:
+    """One session that reports by hand, as the adapters' reports come in."""
+
+    def __init__(self, fleet: Fleet, session_id: str = "12f459b8-ddba", **report: Any) -> None:
+        self.fleet = fleet
+        self.report = {
+            "harness": "claude",
+            "event": "Test",
+            "cwd": PROJECT,
+            "injects": True,
+        } | report
+        self.session_id = session_id
+        self.told = 0
+        self.mark: TranscriptMark | None = None
+        self.env: dict[str, str | None] = {}
+
+    async def tell(self, *happenings: AnyHappening, **request: Any) -> Recorded:
+        self.told += 1
+        report = Report(session_id=self.session_id, happenings=happenings, **self.report)
+        kept = {"delivery_id": f"{self.session_id}-{self.report.get('subagent')}-{self.told:08}"}
+        asked = HookRecord(
+            report=report, **(kept | {"cwd": self.report["cwd"]} | self.env | request)
+        )
+        facts = Facts(project_root=PROJECT, transcript_mark=self.mark)
+        return await self.fleet.engine.perform(asked, SOMEBODY, facts)
+
+    async def briefed(self, recorded: Recorded) -> str:
+        """Do what the operation does when a briefing is due."""
+        report = Report(session_id=self.session_id, happenings=(), **self.report)
+        restored = await self.fleet.do(
+            RecoveryRestore(
+                mission_id=recorded.mission_id,
+                agent_id=recorded.agent_id,
+                requested_by=recorded.agent_id or "",
+                scope="agent",
+            )
+        )
+        delivery = f"{self.session_id}-{self.report.get('subagent')}-{self.told:08}"
+        await self.fleet.engine.execute(HookBriefed(delivery_id=delivery, report=report))
+        return restored.prompt
+
+
+async def _types(fleet: Fleet) -> list[str]:
+    return [event.type for event in (await fleet.do(EventList(limit=1_000))).events]
+
+
+async def _recovery(fleet: Fleet) -> str:
+    return (await fleet.do(RecoveryList())).recoveries[0].state
+
+
+async def _only_mission(fleet: Fleet) -> Mission:
+    [mission] = (await fleet.do(MissionList())).missions
+    return mission
+
+
+async def test_the_first_prompt_gives_a_session_a_mission(fleet: Fleet) -> None:
+    window = Window(fleet)
+    await window.tell(SessionStarted("startup"))
+    assert (await fleet.do(MissionList())).missions == []
+    await window.tell(PromptSubmitted("Add login\n\nwith a form"))
+    mission = await _only_mission(fleet)
+    assert (mission.title, mission.status) == ("Add login", "in_progress")
+    assert mission.project_dir == PROJECT
+    agent = await fleet.do(AgentGet("claude-12f459b8"))
+    assert (agent.mission_id, agent.role, agent.harness) == (mission.id, "dispatch", "claude")
+    [prompt] = (await fleet.do(EventList(type="prompt_submitted"))).events
+    assert prompt.data == {"prompt": "Add login\n\nwith a form"}
+
+
+async def test_work_without_a_prompt_gets_a_mission_too(fleet: Fleet) -> None:
+    await Window(fleet).tell(ToolStarted("Bash", "call-1", command="make test"))
+    assert (await _only_mission(fleet)).status == "in_progress"
+
+
+async def test_tools_become_events(fleet: Fleet) -> None:
+    window = Window(fleet)
+    await window.tell(PromptSubmitted("Go"))
+    start = (await fleet.do(EventList(limit=1_000))).position
+    await window.tell(ToolStarted("Bash", "call-1", command="make test"))
+    await window.tell(ToolFinished("Bash", "call-1", command="make test", passed=False, error="2"))
+    await window.tell(ToolFinished("Edit", "call-2", edited=(f"{PROJECT}/a.py",), passed=True))
+    await window.tell(ToolFinished("Bash", "call-3", command="true", passed=True, duration_ms=3))
+    found = (await fleet.do(EventList(since=start))).events
+    assert [(event.type, event.data) for event in found] == [
+        ("command_started", {"tool": "Bash", "command": "make test", "call_id": "call-1"}),
+        ("command_finished", {"command": "make test", "result": "FAIL", "call_id": "call-1"}),
+        ("tool_failed", {"name": "Bash", "error": "2", "call_id": "call-1"}),
+        ("file_modified", {"file": f"{PROJECT}/a.py", "tool": "Edit"}),
+        ("tool_finished", {"tool": "Edit", "call_id": "call-2"}),
+        (
+            "command_finished",
+            {"command": "true", "result": "PASS", "call_id": "call-3", "duration_ms": 3},
+        ),
+    ]
+
+
+async def test_a_compaction_is_kept_briefed_once_and_confirmed(fleet: Fleet) -> None:
+    window = Window(fleet)
+    await window.tell(PromptSubmitted("Add login"))
+    await window.tell(
+        Planned((PlanItem("Write the form", "in_progress"), PlanItem("Test it", "pending")), True)
+    )
+    await window.tell(ToolFinished("Edit", edited=(f"{PROJECT}/form.py",), passed=True))
+    assert not (await window.tell(Compacting("auto"))).brief
+    mission = await _only_mission(fleet)
+    [checkpoint] = (await fleet.do(CheckpointList(mission_id=mission.id))).checkpoints
+    assert checkpoint.trigger == "compaction"
+    due = await window.tell(SessionStarted("compact"))
+    assert due.brief
+    prompt = await window.briefed(due)
+    assert "Write the form" in prompt
+    assert f"{PROJECT}/form.py" in prompt
+    assert "Add login" in prompt
+    assert not (await window.tell(Compacted("a summary"))).brief
+    assert await _recovery(fleet) == "briefed"
+    assert not (await window.tell(ToolStarted("Bash", "c", command="ls"))).brief
+    assert await _recovery(fleet) == "resumed"
+    again = await window.tell(Compacting("auto"), SessionStarted("compact"))
+    assert again.brief
+
+
+async def test_a_compaction_told_only_after_it_is_briefed_at_the_next_chance(fleet: Fleet) -> None:
+    window = Window(fleet)
+    await window.tell(PromptSubmitted("Go"))
+    window.report["injects"] = False
+    await window.tell(Compacting("auto"))
+    assert not (await window.tell(Compacted())).brief
+    window.report["injects"] = True
+    due = await window.tell(ToolFinished("Read", "c-1", passed=True))
+    assert due.brief
+    await window.briefed(due)
+    assert not (await window.tell(SessionStarted("compact"))).brief
+
+
+async def test_a_compaction_of_which_nothing_more_is_heard_is_assumed_at_the_next_prompt(
+    fleet: Fleet,
+) -> None:
+    window = Window(fleet)
+    await window.tell(PromptSubmitted("Go"))
+    await window.tell(Compacting("manual"))
+    assert not (await window.tell(ToolFinished("Read", "c-1", passed=True))).brief
+    assert (await window.tell(PromptSubmitted("Go on"))).brief
+
+
+async def test_clearing_is_no_compaction(fleet: Fleet) -> None:
+    window = Window(fleet)
+    await window.tell(PromptSubmitted("Go"))
+    await window.tell(Compacting("manual"))
+    assert not (await window.tell(SessionStarted("clear"))).brief
+    assert not (await window.tell(PromptSubmitted("Something else"))).brief
+
+
+async def test_a_briefing_whose_reply_was_never_read_is_given_again(fleet: Fleet) -> None:
+    window = Window(fleet)
+    await window.tell(PromptSubmitted("Go"))
+    await window.tell(Compacting("auto"))
+    due = await window.tell(SessionStarted("compact"))
+    await window.briefed(due)
+    delivery = f"{window.session_id}-None-{window.told:08}"
+    again = await window.tell(
+        SessionStarted("compact"), delivery_id=delivery, happened_ms=fleet.clock()
+    )
+    assert again.known
+    assert (await window.tell(PromptSubmitted("Still there?"))).brief
+
+
+async def test_a_transcript_that_was_written_anew_shows_a_compaction(fleet: Fleet) -> None:
+    window = Window(fleet)
+    window.mark = TranscriptMark(1_000, "a")
+    await window.tell(PromptSubmitted("Go"))
+    window.mark = TranscriptMark(2_000, "a")
+    assert not (await window.tell(ToolFinished("Read", "c-1", passed=True))).brief
+    window.mark = TranscriptMark(900, "a")
+    due = await window.tell(ToolFinished("Read", "c-2", passed=True))
+    assert due.brief
+    await window.briefed(due)
+    assert not (await window.tell(ToolFinished("Read", "c-3", passed=True))).brief
+
+
+async def test_what_was_done_since_the_checkpoint_is_not_taken_back_by_a_briefing(
+    fleet: Fleet,
+) -> None:
+    window = Window(fleet)
+    await window.tell(PromptSubmitted("Go"))
+    await window.tell(Planned((PlanItem("One", "in_progress"), PlanItem("Two", "pending")), True))
+    await window.tell(Compacting("auto", certain=False))
+    await window.tell(Planned((PlanItem("One", "completed"), PlanItem("Two", "in_progress")), True))
+    due = await window.tell(Compacted(), SessionStarted("compact"))
+    prompt = await window.briefed(due)
+    [one, two] = await fleet.sorties(await _only_mission(fleet))
+    assert (one.status, two.status) == ("completed", "in_progress")
+    assert "Two (in progress" in prompt
+
+
+async def test_a_compaction_that_only_may_happen_is_kept_when_something_changed(
+    fleet: Fleet,
+) -> None:
+    window = Window(fleet)
+    await window.tell(PromptSubmitted("Go"))
+    for _ in range(3):
+        fleet.clock.pass_by(3 * SECOND)
+        await window.tell(Compacting("auto", certain=False))
+    mission = await _only_mission(fleet)
+    assert (await fleet.do(CheckpointList(mission_id=mission.id))).total == 1
+    await window.tell(Planned((PlanItem("One", "in_progress"),), True))
+    fleet.clock.pass_by(3 * SECOND)
+    await window.tell(Compacting("auto", certain=False))
+    assert (await fleet.do(CheckpointList(mission_id=mission.id))).total == 2
+
+
+async def test_a_subagent_is_an_agent_of_its_own(fleet: Fleet) -> None:
+    window = Window(fleet)
+    await window.tell(PromptSubmitted("Go"))
+    helper = Window(fleet, subagent="acb594f61d1631b05")
+    await helper.tell(SubagentStarted("general-purpose"))
+    await helper.tell(Compacting("auto"))
+    assert not (await window.tell(PromptSubmitted("And?"))).brief
+    assert (await helper.tell(SessionStarted("compact"))).brief
+    agent = await fleet.do(AgentGet("claude-12f459b8.acb594f6"))
+    assert (agent.role, agent.mission_id) == ("specialist", (await _only_mission(fleet)).id)
+    await helper.tell(SubagentEnded("PONG"))
+    assert (await fleet.do(AgentGet(agent.id))).status == "gone"
+    assert (await fleet.do(AgentGet("claude-12f459b8"))).status == "active"
+
+
+async def test_a_pause_makes_the_session_wait_and_its_subagents_with_it(fleet: Fleet) -> None:
+    window = Window(fleet)
+    await window.tell(PromptSubmitted("Go"))
+    await Window(fleet, subagent="acb594f6").tell(SubagentStarted())
+    await window.tell(Paused("All done."))
+    agents = (await fleet.do(AgentList())).agents
+    assert {agent.status for agent in agents} == {"waiting"}
+    fleet.clock.pass_by(20 * MINUTE)
+    assert (await fleet.do(RecoveryDetect())).candidates == []
+
+
+async def test_ids_are_taken_from_the_environment_the_session_and_never_twice(
+    fleet: Fleet,
+) -> None:
+    named = Window(fleet, "aaaaaaaa-1")
+    named.env = {"wanted_agent": "specialist-1"}
+    nested = Window(fleet, "bbbbbbbb-1")
+    nested.env = {"wanted_agent": "specialist-1"}
+    odd = Window(fleet, "cccccccc-1")
+    odd.env = {"wanted_agent": "no such/name"}
+    same_start = Window(fleet, "cccccccc-2")
+    for window in (named, nested, odd, same_start):
+        await window.tell(PromptSubmitted(f"Go {window.session_id}"))
+    ids = [agent.id for agent in (await fleet.do(AgentList())).agents]
+    assert ids == ["claude-cccccccc", "claude-cccccccc.2", "specialist-1", "specialist-1.2"]
+    await named.tell(SessionEnded("exit"))
+    later = Window(fleet, "dddddddd-1")
+    later.env = {"wanted_agent": "specialist-1"}
+    recorded = await later.tell(PromptSubmitted("Back"))
+    assert recorded.agent_id == "specialist-1"
+
+
+async def test_a_session_joins_what_a_person_created_and_no_other_sessions_mission(
+    fleet: Fleet,
+) -> None:
+    first, second = Window(fleet, "aaaaaaaa-1"), Window(fleet, "bbbbbbbb-1")
+    await first.tell(PromptSubmitted("One"))
+    await second.tell(PromptSubmitted("Two"))
+    assert (await fleet.do(MissionList())).total == 2
+    mission = await fleet.do(MissionCreate("By hand", project_dir="/home/user"))
+    third = Window(fleet, "cccccccc-1")
+    await third.tell(SessionStarted("startup"))
+    assert (await fleet.do(MissionGet(mission.id))).status == "pending"
+    recorded = await third.tell(PromptSubmitted("Three"))
+    assert recorded.mission_id == mission.id
+    agent = await fleet.do(AgentGet("claude-cccccccc"))
+    assert agent.role == "specialist"
+    assert (await fleet.do(MissionGet(mission.id))).status == "in_progress"
+
+
+async def test_the_environment_names_the_mission_to_join(fleet: Fleet) -> None:
+    there = await fleet.do(MissionCreate("Elsewhere", project_dir="/srv/other"))
+    window = Window(fleet)
+    window.env = {"wanted_mission": there.id}
+    assert (await window.tell(PromptSubmitted("Go"))).mission_id == there.id
+    lost = Window(fleet, "bbbbbbbb-1")
+    lost.env = {"wanted_mission": "msn-00000000"}
+    assert (await lost.tell(PromptSubmitted("Go"))).mission_id not in (None, there.id)
+
+
+async def test_a_mission_closes_with_its_session_and_opens_when_it_is_resumed(
+    fleet: Fleet,
+) -> None:
+    window = Window(fleet)
+    await window.tell(PromptSubmitted("Go"))
+    await window.tell(Planned((PlanItem("One", "in_progress"),), True))
+    await window.tell(SessionEnded("exit"))
+    mission = await _only_mission(fleet)
+    assert mission.status == "cancelled"
+    assert (await fleet.do(AgentGet("claude-12f459b8"))).status == "gone"
+    resumed = await window.tell(SessionStarted("resume"))
+    assert (await _only_mission(fleet)).status == "in_progress"
+    assert not resumed.brief
+    agent = await fleet.do(AgentGet("claude-12f459b8"))
+    assert (agent.status, agent.mission_id) == ("active", mission.id)
+
+
+async def test_a_resumed_session_that_had_been_lost_is_briefed(fleet: Fleet) -> None:
+    window = Window(fleet)
+    await window.tell(PromptSubmitted("Go"))
+    fleet.clock.pass_by(6 * MINUTE)
+    await fleet.do(ActivityScan())
+    due = await window.tell(SessionStarted("resume"))
+    assert due.brief
+
+
+async def test_a_new_session_is_told_of_the_mission_that_waits_nearby(fleet: Fleet) -> None:
+    window = Window(fleet, "aaaaaaaa-1")
+    await window.tell(PromptSubmitted("Add login"))
+    fleet.clock.pass_by(6 * MINUTE)
+    await fleet.do(ActivityScan())
+    told = await Window(fleet, "bbbbbbbb-1").tell(SessionStarted("startup"))
+    mission = await _only_mission(fleet)
+    assert len(told.lines) == 1
+    assert f"Mission {mission.id} (Add login)" in told.lines[0]
+    elsewhere = Window(fleet, "cccccccc-1", cwd="/srv/other")
+    assert (await elsewhere.tell(SessionStarted("startup"))).lines == []
+
+
+async def test_the_same_event_by_two_ways_counts_once(fleet: Fleet) -> None:
+    window = Window(fleet)
+    assert not (await window.tell(PromptSubmitted("Go"))).known
+    assert (await window.tell(PromptSubmitted("Go"))).known
+    fleet.clock.pass_by(3 * SECOND)
+    assert not (await window.tell(PromptSubmitted("Go"))).known
+    assert (await _types(fleet)).count("prompt_submitted") == 2
+
+
+async def test_what_waited_in_the_spool_is_compared_by_its_own_time(fleet: Fleet) -> None:
+    window = Window(fleet)
+    for minutes in (3, 2, 1):
+        at = fleet.clock() - minutes * MINUTE
+        assert not (await window.tell(PromptSubmitted("Go"), happened_ms=at)).known
+    assert (await _types(fleet)).count("prompt_submitted") == 3
+
+
+async def test_a_failed_turn_is_an_error_and_a_pause(fleet: Fleet) -> None:
+    window = Window(fleet)
+    await window.tell(PromptSubmitted("Go"))
+    await window.tell(Failed("overloaded"))
+    mission = await _only_mission(fleet)
+    [checkpoint] = (await fleet.do(CheckpointList(mission_id=mission.id))).checkpoints
+    assert (checkpoint.trigger, checkpoint.trigger_details) == ("error", "TurnFailed: overloaded")
+    assert (await fleet.do(AgentGet("claude-12f459b8"))).status == "waiting"
+
+
+async def test_a_notification_is_no_activity(fleet: Fleet) -> None:
+    window = Window(fleet)
+    await window.tell(PromptSubmitted("Go"))
+    before = (await _only_mission(fleet)).last_activity_at
+    fleet.clock.pass_by(MINUTE)
+    await window.tell(Noted("permission_prompt", "needs your permission"))
+    assert (await _only_mission(fleet)).last_activity_at == before
+    assert (await _types(fleet))[-1] == "hook_noted"
+
+
+async def test_the_end_of_a_session_that_nobody_saw_begin_leaves_nothing(fleet: Fleet) -> None:
+    await Window(fleet).tell(SessionEnded("other"))
+    assert await _types(fleet) == []
+    assert (await fleet.do(AgentList())).agents == []
+
+
+async def test_secrets_in_reports_are_left_behind(fleet: Fleet) -> None:
+    window = Window(fleet)
+    token = "ghp_" + "a1B2" * 9
+    await window.tell(PromptSubmitted(f"Use {token} to push"))
+    await window.tell(ToolFinished("Bash", command=f"curl -H 'X: {token}' x", passed=True))
+    events = (await fleet.do(EventList(limit=1_000))).events
+    assert token not in repr(events)
+    assert "[redacted:" in (await _only_mission(fleet)).title
