@@ -23,8 +23,8 @@ def text(payload: dict[str, Any], *names: str, most: int = WORD_CHARS) -> str | 
     """Return the first of these fields that is a text with something in it, cut to ``most``."""
     for name in names:
         value = payload.get(name)
-        if isinstance(value, str) and value.strip():
-            return cut(value, most)
+        if isinstance(value, str) and (found := cut(value, most)).strip():
+            return found
     return None
 
 

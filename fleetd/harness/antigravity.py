@@ -1,0 +1,85 @@
+"""Antigravity's hooks: no event names, doubly encoded arguments; nothing that it would honour.
+
+It is put into Claude's words and read as Claude's. Source: hooks, rule 5.
+"""
+
+from typing import Any
+
+from .claude import Claude
+from .fields import text, whole
+from .report import Answer, AnyHappening, Report, Unfit
+
+Payload = dict[str, Any]
+
+# Its payloads do not name their event; each is known by the field that only it has.
+_MARKS = {
+    "toolCall": "PreToolUse",
+    "invocationNum": "PreInvocation",
+    "terminationReason": "Stop",
+    "stepIdx": "PostToolUse",
+}
+_EVENTS = frozenset(_MARKS.values()) | {"PostInvocation"}
+_ARGUMENTS = {"CommandLine": "command", "TargetFile": "file_path"}
+
+
+class Antigravity:
+    """Google's Antigravity CLI."""
+
+    name = "antigravity"
+
+    def __init__(self) -> None:
+        self._reader = Claude(self.name, injecting=frozenset(), denying=False)
+
+    def read(self, payload: Payload, event: str | None) -> Report:
+        """Turn a payload into a report; raises Unfit."""
+        named = next((told for mark, told in _MARKS.items() if mark in payload), None)
+        if named is None:
+            if event is None or event not in _EVENTS:
+                raise Unfit(f"it has none of {', '.join(_MARKS)}")
+            named = event
+        return self._reader.read(_in_claudes_words(payload, named), None)
+
+    def reply(self, report: Report, answer: Answer) -> str:
+        """Return nothing: it honours no text."""
+        return ""
+
+    def look_back(self, tail: str) -> tuple[AnyHappening, ...]:
+        """Return nothing: the transcript is written after the hooks."""
+        return ()
+
+
+def _in_claudes_words(payload: Payload, event: str) -> Payload:
+    error, step = text(payload, "error"), whole(payload, "stepIdx")
+    if error and event in ("PostToolUse", "Stop"):
+        event = {"PostToolUse": "PostToolUseFailure", "Stop": "StopFailure"}[event]
+    roots = payload.get("workspacePaths")
+    call = payload.get("toolCall")
+    told: Payload = {
+        "hook_event_name": event,
+        "session_id": payload.get("conversationId"),
+        "cwd": roots[0] if isinstance(roots, list) and roots else None,
+        "transcript_path": payload.get("transcriptPath"),
+        "error": payload.get("error"),
+        # A call is named by its step, at its start and at its end.
+        "tool_use_id": None if step is None else str(step),
+    }
+    if isinstance(call, dict):
+        told["tool_name"] = call.get("name")
+        told["tool_input"] = _arguments(call.get("args"))
+    return told
+
+
+def _arguments(given: Any) -> dict[str, Any]:
+    if not isinstance(given, dict):
+        return {}
+    return {_ARGUMENTS.get(str(name), str(name)): _decoded(each) for name, each in given.items()}
+
+
+def _decoded(value: Any) -> Any:
+    """Return a text without the second pair of quotes that some builds put around it."""
+    if isinstance(value, str) and len(value) > 1 and value[0] == value[-1] == '"':
+        return value[1:-1]
+    return value
+
+
+adapter = Antigravity()

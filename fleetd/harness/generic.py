@@ -1,0 +1,96 @@
+"""Hooks of everybody else: any payload that names an event and a session somehow.
+
+It is put into Claude's words and read as Claude's. Must not inject or deny where nobody knows what
+is honoured.
+"""
+
+import re
+from typing import Any
+
+import msgspec
+
+from .claude import Claude
+from .events import TOLD
+from .fields import WORD_CHARS, cut, text
+from .report import Answer, AnyHappening, Report, Unfit
+
+Payload = dict[str, Any]
+
+_WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_BETWEEN_WORDS = re.compile(r"[^A-Za-z0-9]+")
+_WRAPPING = re.compile(r"</?user_query>")
+# The same field under its other names; the first that is there counts.
+_FIELDS = {
+    "hook_event_name": ("event", "event_name", "hook_event"),
+    "session_id": ("conversation_id", "thread_id"),
+    "cwd": ("working_directory", "workspace_root", "project_dir"),
+    "prompt": ("user_prompt", "message"),
+    "tool_name": ("tool",),
+    "tool_input": ("tool_args", "arguments"),
+    "tool_response": ("tool_result", "tool_output"),
+}
+_EVENTS = {
+    "PromptSubmit": "UserPromptSubmit",
+    "UserPromptSubmitted": "UserPromptSubmit",
+    "BeforeTool": "PreToolUse",
+    "AfterTool": "PostToolUse",
+    "ToolFailed": "PostToolUseFailure",
+    "AgentStop": "Stop",
+    "TurnEnd": "Stop",
+    "ErrorOccurred": "StopFailure",
+}
+
+
+class Generic:
+    """A harness of which only the name is known, and that its payloads resemble Claude's.
+
+    ``trusted`` says that a payload in Claude's very words may be answered as Claude is.
+    """
+
+    def __init__(self, name: str, *, trusted: bool = True) -> None:
+        self.name = name
+        self._foreign = Claude(name, injecting=frozenset(), denying=False, silent_failures=True)
+        self._alike = Claude(name) if trusted else self._foreign
+
+    def read(self, payload: Payload, event: str | None) -> Report:
+        """Turn a payload into a report; raises Unfit, also for an event that is not known."""
+        if text(payload, "hook_event_name") in TOLD and text(payload, "session_id") is not None:
+            return self._alike.read(payload, None)
+        told, vendors = in_claudes_words(payload, event)
+        if told["hook_event_name"] not in TOLD:
+            raise Unfit(f"its event {vendors} is not known" if vendors else "it names no event")
+        report = self._foreign.read(told, None)
+        return msgspec.structs.replace(report, event=vendors)
+
+    def reply(self, report: Report, answer: Answer) -> str:
+        """Return Claude's reply where the payload was Claude's in every respect, else nothing."""
+        return self._alike.reply(report, answer)
+
+    def look_back(self, tail: str) -> tuple[AnyHappening, ...]:
+        """Return nothing: nobody knows this transcript."""
+        return ()
+
+
+def in_claudes_words(payload: Payload, event: str | None) -> tuple[Payload, str]:
+    """Return a payload with Claude's names, and the vendor's name of its event."""
+    told = {_snake(name): value for name, value in payload.items()}
+    for name, others in _FIELDS.items():
+        if told.get(name) is None:
+            told[name] = next((told[other] for other in others if told.get(other)), None)
+    vendors = text(told, "hook_event_name") or cut(event or "", WORD_CHARS)
+    named = "".join(word[:1].upper() + word[1:] for word in _words(vendors))
+    told["hook_event_name"] = _EVENTS.get(named, named)
+    if isinstance(told["prompt"], str):
+        told["prompt"] = _WRAPPING.sub("", told["prompt"]).strip()
+    return told, vendors
+
+
+def _snake(name: str) -> str:
+    return _WORD_START.sub("_", name).lower()
+
+
+def _words(name: str) -> list[str]:
+    return [word.lower() for word in _BETWEEN_WORDS.split(_WORD_START.sub("_", name)) if word]
+
+
+grok = Generic("grok", trusted=False)

@@ -1,0 +1,119 @@
+"""Tells which harness really sent a payload; must not read what the payload tells.
+
+Cursor, Grok and Copilot run Claude's hook settings too, and nearly everybody sets
+``CLAUDE_PROJECT_DIR``: the payload's shape is asked first, then the variables that a harness sets
+for its hooks alone, and the name in the settings file last.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from . import antigravity, claude, generic
+from .report import Adapter, Unfit
+
+ADAPTERS: Mapping[str, Adapter] = {
+    adapter.name: adapter
+    for adapter in (
+        claude.adapter,
+        claude.qwen,
+        claude.droid,
+        claude.kimi,
+        generic.grok,
+        antigravity.adapter,
+    )
+}
+
+Payload = dict[str, Any]
+Mark = tuple[str, Callable[[Payload], bool]]
+
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+_GEMINIS = re.compile(r"(Before|After)(Agent|Tool|Model|ToolSelection)|PreCompress")
+_CURSORS = re.compile(r"[a-z]+([A-Z][a-z]*)+")
+_SNAKE = re.compile(r"[a-z]+(_[a-z]+)*")
+# Where each keeps its transcripts: a place that nobody else writes to.
+_PLACES = {
+    "codex": r"/\.codex/sessions/|/rollout-[^/]+\.jsonl$",
+    "copilot": r"/\.copilot/",
+    "cursor": r"/\.cursor/",
+    "droid": r"/\.factory/",
+    "gemini": r"/\.gemini/",
+    "grok": r"/\.grok/",
+    "kimi": r"/\.kimi(-code)?/",
+    "qwen": r"/\.qwen/",
+    "claude": r"/projects/[^/]+/[^/]+\.jsonl$",
+}
+
+
+def _has(*names: str) -> Callable[[Payload], bool]:
+    return lambda payload: all(name in payload for name in names)
+
+
+def _event(pattern: re.Pattern[str], name: str = "hook_event_name") -> Callable[[Payload], bool]:
+    return lambda payload: pattern.fullmatch(_word(payload, name)) is not None
+
+
+def _kept_in(place: str) -> Callable[[Payload], bool]:
+    pattern = re.compile(place)
+    return lambda payload: pattern.search(_word(payload, "transcript_path")) is not None
+
+
+def _word(payload: Payload, name: str) -> str:
+    value = payload.get(name)
+    return value if isinstance(value, str) else ""
+
+
+# The first that holds names the sender.
+MARKS: tuple[Mark, ...] = (
+    ("cursor", _has("cursor_version")),
+    ("cursor", _has("conversation_id", "generation_id")),
+    ("antigravity", _has("conversationId", "workspacePaths")),
+    ("grok", _event(_SNAKE, "hookEventName")),
+    ("copilot", lambda payload: "sessionId" in payload and "hook_event_name" not in payload),
+    ("kimi", lambda payload: _word(payload, "client_type").startswith("kimi")),
+    ("gemini", _event(_GEMINIS)),
+    ("cursor", _event(_CURSORS)),
+    *((name, _kept_in(place)) for name, place in _PLACES.items()),
+    ("codex", _has("turn_id", "hook_event_name")),
+    ("droid", _has("previous_session_id", "hook_event_name")),
+)
+
+# Set for hooks; Qwen sets Gemini's beside its own. A shell that such a harness runs may hand one
+# down to another agent, so the payload's own marks come first.
+ENVIRONMENT: Mapping[str, str] = {
+    "GROK_HOOK_EVENT": "grok",
+    "CURSOR_VERSION": "cursor",
+    "QWEN_PROJECT_DIR": "qwen",
+    "FACTORY_PROJECT_DIR": "droid",
+    "GEMINI_SESSION_ID": "gemini",
+    "COPILOT_CLI": "copilot",
+}
+
+# Only OpenCode runs our plugin, and the payload is of our own making.
+OURS = frozenset({"opencode"})
+
+
+def recognise(argument: str, payload: Payload, env: Mapping[str, str]) -> Adapter:
+    """Return the adapter of the harness that sent this (design/hooks.md, rule 5).
+
+    ``argument`` is the name in the settings file that made the call, ``env`` the variables that the
+    hook client passes on. Raises Unfit for what fits no harness.
+    """
+    if argument in OURS:
+        return _named(argument)
+    for name, holds in MARKS:
+        if holds(payload):
+            return _named(name)
+    for variable, name in ENVIRONMENT.items():
+        if env.get(variable):
+            return _named(name)
+    return _named(argument)
+
+
+def _named(name: str) -> Adapter:
+    known = ADAPTERS.get(name)
+    if known is not None:
+        return known
+    if not _NAME.fullmatch(name):
+        raise Unfit("it comes from no harness that has a name")
+    return generic.Generic(name)

@@ -1,0 +1,89 @@
+"""Steps of a plan, as the planning tools of Claude and those like it write them; nothing else."""
+
+import re
+from typing import Any
+
+from .calls import Call
+from .fields import cut, table, text
+from .report import PlanItem, Planned, PlanStatus
+
+ITEM_CHARS = 500
+ITEMS = 1_000
+LISTS = frozenset(("todowrite", "settodolist", "todolist", "writetodos"))
+
+_STATUSES: dict[str, PlanStatus] = {
+    "pending": "pending",
+    "open": "pending",
+    "in_progress": "in_progress",
+    "completed": "completed",
+    "complete": "completed",
+    "done": "completed",
+    "deleted": "dropped",
+    "cancelled": "dropped",
+    "canceled": "dropped",
+}
+# Droid writes its list as text: "1. [in_progress] Write the parser".
+_LINE = re.compile(r"\s*\d+\.\s*\[(\w+)\]\s*(\S.*)")
+
+
+def planned(call: Call) -> tuple[Planned, ...]:
+    """Return what a finished call of a planning tool did to the plan; empty for other tools."""
+    if call.kind in LISTS:
+        return _list(call)
+    if call.kind == "taskcreate":
+        return _created(call)
+    return _updated(call) if call.kind == "taskupdate" else ()
+
+
+def task(payload: dict[str, Any], status: PlanStatus) -> tuple[Planned, ...]:
+    """Return what an event about one task tells; it says the same as the tool's own event."""
+    named, subject = _id(payload, "task_id"), text(payload, "task_subject", most=ITEM_CHARS)
+    if named is None and subject is None:
+        return ()
+    return (Planned(items=(PlanItem(text=subject or "", status=status, id=named),), whole=False),)
+
+
+def _list(call: Call) -> tuple[Planned, ...]:
+    told = call.given.get("todos")
+    if isinstance(told, str):
+        lines = filter(None, map(_LINE.fullmatch, told.splitlines()[:ITEMS]))
+        told = [{"status": line[1], "content": line[2]} for line in lines]
+    if not isinstance(told, list):
+        return ()
+    items = tuple(item for each in told[:ITEMS] if (item := _item(each)) is not None)
+    return (Planned(items=items, whole=call.given.get("merge") is not True),)
+
+
+def _item(told: Any) -> PlanItem | None:
+    if not isinstance(told, dict):
+        return None
+    words = text(told, "content", "text", "title", "subject", "step", most=ITEM_CHARS)
+    status = _STATUSES.get(text(told, "status") or "", "pending")
+    return None if words is None else PlanItem(text=words, status=status, id=_id(told, "id"))
+
+
+def _created(call: Call) -> tuple[Planned, ...]:
+    made = table(call.result, "task")
+    words = text(call.given, "subject", most=ITEM_CHARS) or text(made, "subject", most=ITEM_CHARS)
+    if words is None:
+        return ()
+    item = PlanItem(text=words, status="pending", id=_id(made, "id"))
+    return (Planned(items=(item,), whole=False),)
+
+
+def _updated(call: Call) -> tuple[Planned, ...]:
+    """Return the change of one task; without a new status nothing is known that would matter."""
+    named = _id(call.given, "taskId", "task_id") or _id(call.result, "taskId")
+    status = _STATUSES.get(text(call.given, "status") or "")
+    if named is None or status is None or call.result.get("success") is False:
+        return ()
+    words = text(call.given, "subject", most=ITEM_CHARS) or ""
+    return (Planned(items=(PlanItem(text=words, status=status, id=named),), whole=False),)
+
+
+def _id(source: dict[str, Any], *names: str) -> str | None:
+    for name in names:
+        value = source.get(name)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return cut(str(value), 20) if abs(value) < 2**63 else None
+    return text(source, *names)
