@@ -7,6 +7,7 @@ from .requests import (
     agent,
     checkpoint,
     event,
+    hook,
     lock,
     message,
     mission,
@@ -15,7 +16,7 @@ from .requests import (
     system,
 )
 
-_NOUNS = (system, mission, sortie, agent, lock, message, event, checkpoint, recovery)
+_NOUNS = (system, mission, sortie, agent, lock, message, event, checkpoint, recovery, hook)
 
 
 def _requests() -> dict[str, type[Request[Any]]]:

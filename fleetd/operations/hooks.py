@@ -1,0 +1,207 @@
+"""What hooks deliver: a payload becomes a report, is recorded, and is answered.
+
+Nothing that a payload holds is ever an error for the agent. What the disk refuses is one for the
+client, which then keeps the payload itself.
+"""
+
+import logging
+import time
+from typing import Any
+
+import msgspec
+
+from .. import places, processes, transcripts
+from ..domain.context import Caller, Facts
+from ..domain.redaction.texts import redact
+from ..domain.sessions.deliveries import DeliveryUnfit
+from ..domain.sessions.identity import key_of
+from ..domain.sessions.overview import HookCountsGet
+from ..domain.sessions.recording import HookBriefed, Recorded
+from ..domain.sessions.recording import HookRecord as Record
+from ..engine import DAEMON, Engine, operation
+from ..harness.recognise import recognise
+from ..harness.report import Adapter, Answer, Report, SessionStarted, Unfit
+from ..wire.errors import FleetError, InvalidState, Storage, Unavailable
+from ..wire.requests.hook import (
+    HarnessStatus,
+    HookDeliver,
+    HookReply,
+    HookStatus,
+    HookStatusGet,
+    SpoolStatus,
+)
+from ..wire.requests.recovery import RecoveryContextGet, RecoveryRestore
+from .enforcing import ENFORCE, denial
+from .watching import ActivityScan
+
+log = logging.getLogger("fleetd")
+# What a harness takes whole, in characters.
+MOST_CHARS = 9_500
+DOCTOR = "doctor"
+_WORDS = (ENFORCE, DOCTOR)
+_payload = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+@operation
+async def deliver(engine: Engine, request: HookDeliver, caller: Caller) -> HookReply:
+    """Record what a hook was told, and answer it."""
+    if DOCTOR in request.args:
+        return HookReply(stdout="fleetd")
+    reply = await take(engine, request, caller)
+    if request.begun_us is not None:
+        taken_us = time.monotonic_ns() // 1_000 - request.begun_us
+        if 0 <= taken_us < 60_000_000:
+            engine.reception.timed(request.harness, taken_us)
+    return reply
+
+
+async def take(
+    engine: Engine, request: HookDeliver, caller: Caller, happened_ms: int | None = None
+) -> HookReply:
+    """Record one delivery; ``happened_ms`` is when its hook ran, for one from the spool.
+
+    Raises Storage and Unavailable, after which the delivery is to be repeated; nothing else.
+    """
+    try:
+        adapter, report = _understand(request)
+    except Unfit as reason:
+        await _complain(engine, request, str(reason), spooled=happened_ms is not None)
+        return HookReply()
+    try:
+        async with engine.reception.turn(key_of(report)):
+            return await _carry_out(engine, request, caller, adapter, report, happened_ms)
+    except (Storage, Unavailable):
+        raise
+    except InvalidState as refusal:
+        if "project_ignore" not in refusal.values:
+            log.warning("A hook of %s could not be recorded: %s", report.harness, refusal.message)
+    except Exception:
+        log.exception("A hook of %s (%s) could not be recorded", report.harness, report.event)
+    return HookReply()
+
+
+def _understand(request: HookDeliver) -> tuple[Adapter, Report]:
+    try:
+        payload = _payload(request.payload)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        raise Unfit("it is no JSON object") from None
+    adapter = recognise(request.harness, payload, request.env)
+    event = next((word for word in request.args if word not in _WORDS), None)
+    return adapter, adapter.read(payload, event)
+
+
+async def _complain(engine: Engine, request: HookDeliver, reason: str, *, spooled: bool) -> None:
+    """Say once per kind that a payload fits no shape, and count each."""
+    if engine.reception.first_time(f"{request.harness}: {reason}"):
+        shown = redact(request.payload[:300])
+        text = "A payload of %s fits no shape that is known (%s) and was passed over: %s"
+        log.warning(text, request.harness, reason, shown)
+    await engine.execute(DeliveryUnfit(request.delivery_id, request.harness, spooled))
+
+
+async def _carry_out(
+    engine: Engine,
+    request: HookDeliver,
+    caller: Caller,
+    adapter: Adapter,
+    report: Report,
+    happened_ms: int | None,
+) -> HookReply:
+    live = happened_ms is None
+    facts, earlier = await engine.outbox.in_thread(
+        lambda: _look_around(adapter, report, caller if live else None)
+    )
+    record = Record(
+        delivery_id=request.delivery_id,
+        report=report,
+        earlier=earlier,
+        cwd=report.cwd,
+        wanted_agent=request.env.get("FLEET_AGENT_ID"),
+        wanted_mission=request.env.get("FLEET_MISSION_ID"),
+        happened_ms=happened_ms,
+    )
+    if opens := any(isinstance(each, SessionStarted) for each in report.happenings):
+        await engine.perform(ActivityScan(), DAEMON)  # detection comes before registering
+    recorded = await engine.perform(record, caller, facts)
+    if opens:
+        await engine.perform(ActivityScan(), DAEMON)
+    if not live or recorded.known:
+        return HookReply()
+    refused = await denial(engine, request, report, recorded, caller)
+    context = await _context(engine, request, report, recorded, caller)
+    answer = Answer(context=context, deny=refused)
+    silent = context is None and refused is None
+    return HookReply(stdout="" if silent else adapter.reply(report, answer))
+
+
+def _look_around(
+    adapter: Adapter, report: Report, caller: Caller | None
+) -> tuple[Facts, tuple[Any, ...]]:
+    """Gather what the rules may not look at; ``caller`` only when the client still runs."""
+    pid = processes.agent_behind(caller.pid) if caller and caller.pid else None
+    mark = transcripts.mark_of(report.transcript_path) if report.tells_compaction else None
+    tail = transcripts.tail_of(report.transcript_path) if report.looks_back else ""
+    facts = Facts(
+        agent_pid=pid,
+        pid_started=None if pid is None else processes.started(pid),
+        project_root=places.project_root(report.cwd),
+        transcript_mark=mark,
+    )
+    return facts, adapter.look_back(tail) if tail else ()
+
+
+async def _context(
+    engine: Engine, request: HookDeliver, report: Report, recorded: Recorded, caller: Caller
+) -> str | None:
+    """Return what the agent is to read, None for nothing."""
+    lines = "\n".join(recorded.lines)
+    room = min(engine.config.prompt.max_chars, MOST_CHARS - len(lines) - 2)
+    briefing = await _briefing(engine, recorded, caller, room) if recorded.brief else None
+    if briefing is not None:
+        note = HookBriefed(delivery_id=request.delivery_id, report=report)
+        await engine.execute(note)
+    return "\n\n".join(filter(None, (briefing, lines))) or None
+
+
+async def _briefing(engine: Engine, recorded: Recorded, caller: Caller, room: int) -> str | None:
+    """Bring back the agent's part of its mission and return its briefing.
+
+    What cannot be restored is told at least.
+    """
+    mission_id, agent_id = recorded.mission_id, recorded.agent_id
+    restore = RecoveryRestore(
+        mission_id=mission_id,
+        agent_id=agent_id,
+        requested_by=agent_id or "cli",
+        scope="agent",
+        max_chars=room,
+    )
+    try:
+        return (await engine.perform(restore, caller)).prompt
+    except FleetError as refusal:
+        log.warning("%s is briefed without recovery: %s", agent_id, refusal.message)
+    told = RecoveryContextGet(mission_id=mission_id, agent_id=agent_id, max_chars=room)
+    try:
+        return (await engine.perform(told, caller)).prompt
+    except FleetError as refusal:
+        log.warning("%s cannot be briefed: %s", agent_id, refusal.message)
+        return None
+
+
+@operation
+async def status(engine: Engine, request: HookStatusGet, caller: Caller) -> HookStatus:
+    """Tell what came from hooks, and what waits in the spool."""
+    counted = await engine.execute(HookCountsGet())
+    harnesses = []
+    for row in counted.rows:
+        timing = engine.reception.timing(row["harness"])
+        harnesses.append(
+            HarnessStatus(
+                **row,
+                sessions=counted.sessions.get(row["harness"], 0),
+                p50_ms=timing.p50_ms if timing else None,
+                p95_ms=timing.p95_ms if timing else None,
+            )
+        )
+    spool = SpoolStatus(directory="", files=0, size_bytes=0)
+    return HookStatus(harnesses=harnesses, spool=spool)
