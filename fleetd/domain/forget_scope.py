@@ -92,6 +92,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
             "recoveries": f"mission_id IN ({m})",
             "checkpoints": f"mission_id IN ({m})",
             "episodes": f"mission_id IN ({m})",
+            "plan_items": f"mission_id IN ({m}) OR agent_id IN ({a})",
             "sorties": f"mission_id IN ({m})",
             "tool_calls": f"agent_id IN ({a})",
             "hook_deliveries": f"session_id IN (SELECT session_id FROM sessions"

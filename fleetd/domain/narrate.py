@@ -50,6 +50,8 @@ _SENTENCES: dict[str, _Sentence] = {
     "sortie_failed": lambda who, data: (
         f"{who} gave up {data.get('title')}: {quote(data.get('reason') or '')}"
     ),
+    "sortie_reopened": lambda who, data: f"{who} has {data.get('title')} to do again",
+    "sortie_updated": lambda who, data: f"{who} reworded {data.get('title')}",
     "sortie_removed": lambda who, data: f"{who} removed {data.get('title')}",
     "agent_registered": lambda who, data: f"{who} registered as {data.get('role')}",
     "agent_deregistered": lambda who, data: f"{who} left",

@@ -9,6 +9,7 @@ from .capture import state_of
 from .case import Case
 from .events import emit
 from .records import sorties_of
+from .sessions.plan_items import hear_again
 from .tx import Row
 
 _states = msgspec.json.Decoder(list[SortieState]).decode
@@ -88,6 +89,7 @@ def _readable(sorties_json: str) -> list[SortieState]:
 
 def _take_out(case: Case, sortie: SortieState) -> None:
     case.tx.run("DELETE FROM sorties WHERE id = :id", id=sortie.id)
+    hear_again(case.tx, sortie.id)
     case.ledger.changed("sortie", sortie.id, _told(sortie), "removed")
 
 
@@ -110,6 +112,7 @@ def _restore(case: Case, then: SortieState, now: SortieState | None) -> None:
         return
     else:
         _overwrite(case, goal)
+    hear_again(case.tx, goal.id)
     case.ledger.changed("sortie", goal.id, _told(now), _told(goal))
     payload = SortieRestored(sortie_id=goal.id, title=goal.title, status=goal.status)
     emit(case.tx, case.ctx, payload, mission_id=case.mission_id, agent_id=goal.assigned_to)

@@ -11,8 +11,10 @@ from ..wire.events import (
     SortieCompleted,
     SortieFailed,
     SortieProgressed,
+    SortieReopened,
     SortieStarted,
     SortieUnblocked,
+    SortieUpdated,
 )
 from ..wire.model import Sortie
 from ..wire.requests.sortie import (
@@ -208,3 +210,26 @@ def fail(tx: Tx, request: SortieFail, ctx: Context) -> Sortie:
         recovery_context_json=None,
         completed_at=ctx.now,
     )
+
+
+def reopen(tx: Tx, ctx: Context, row: Row, agent_id: str) -> Sortie:
+    """Let a sortie that was closed, or under way, be one to do again; for plans that change."""
+    return _change(
+        tx,
+        ctx,
+        row,
+        SortieReopened(sortie_id=row["id"], title=row["title"]),
+        agent_id,
+        status="assigned",
+        assigned_to=agent_id,
+        progress=0 if row["status"] == "completed" else row["progress"],
+        result=None,
+        blocked_reason=None,
+        completed_at=None,
+    )
+
+
+def retitle(tx: Tx, ctx: Context, row: Row, title: str, agent_id: str) -> Sortie:
+    """Give a sortie other words; for plans that reword their items."""
+    payload = SortieUpdated(sortie_id=row["id"], title=title, fields=["title"])
+    return _change(tx, ctx, row, payload, agent_id, title=title)

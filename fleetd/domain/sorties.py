@@ -23,11 +23,13 @@ from .progress import recount
 from .records import sortie_of, sorties_of
 from .registry import handler
 from .sortie_work import open_row
-from .tx import Tx
+from .tx import Row, Tx
 
 
-def add(tx: Tx, ctx: Context, mission_id: str, new: NewSortie | SortieCreate) -> Sortie:
-    """Append a sortie to a mission."""
+def add(
+    tx: Tx, ctx: Context, mission_id: str, new: NewSortie | SortieCreate, by: str | None = None
+) -> Sortie:
+    """Append a sortie to a mission; ``by`` is the agent that adds it, where that is known."""
     sortie_id = fresh_id(tx, ctx, "sortie")
     tx.run(
         "INSERT INTO sorties (id, mission_id, position, title, description, status, priority,"
@@ -46,7 +48,7 @@ def add(tx: Tx, ctx: Context, mission_id: str, new: NewSortie | SortieCreate) ->
     )
     recount(tx, mission_id)
     payload = SortieCreated(sortie_id=sortie_id, title=new.title)
-    emit(tx, ctx, payload, mission_id=mission_id)
+    emit(tx, ctx, payload, mission_id=mission_id, agent_id=by)
     return sortie_of(find(tx, "sortie", sortie_id))
 
 
@@ -112,8 +114,13 @@ def remove(tx: Tx, request: SortieRemove, ctx: Context) -> Deleted:
             hint=f"Fail it with a reason instead: fleetctl sortie fail {row['id']} --reason …",
             status=row["status"],
         )
+    take_out(tx, ctx, row)
+    return Deleted(deleted=True)
+
+
+def take_out(tx: Tx, ctx: Context, row: Row, by: str | None = None) -> None:
+    """Remove a sortie that nobody has begun; ``by`` is the agent that does, where it is known."""
     tx.run("DELETE FROM sorties WHERE id = :id", id=row["id"])
     payload = SortieRemoved(sortie_id=row["id"], title=row["title"])
-    emit(tx, ctx, payload, mission_id=row["mission_id"])
-    reach_milestones(tx, ctx, row["mission_id"], None)
-    return Deleted(deleted=True)
+    emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=by)
+    reach_milestones(tx, ctx, row["mission_id"], by)

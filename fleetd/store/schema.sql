@@ -249,6 +249,27 @@ CREATE TABLE tool_calls (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idx_tool_calls_age ON tool_calls (started_awake_ms);
 
+-- What an agent's own plan told last, item by item, and the sorties that stand for it.
+CREATE TABLE plan_items (
+    -- No foreign key: a recovery can bring back a sortie that the plan has taken away.
+    sortie_id TEXT PRIMARY KEY,
+    mission_id TEXT NOT NULL REFERENCES missions (id) ON DELETE CASCADE,
+    agent_id TEXT NOT NULL,
+    -- The harness's own name for the item.
+    item_id TEXT,
+    position INTEGER NOT NULL,
+    text TEXT NOT NULL,
+    -- Empty after a recovery changed the sortie, 'back' when it was dropped before that: then the
+    -- plan is to be heard again.
+    status TEXT NOT NULL
+        CHECK (status IN ('pending', 'in_progress', 'completed', 'dropped', 'back', '')),
+    -- Whether the plan made the sortie; only then it may take it away.
+    made INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX idx_plan_items_agent ON plan_items (agent_id, mission_id, position)
+    WHERE status <> 'dropped';
+CREATE INDEX idx_plan_items_mission ON plan_items (mission_id);
+
 CREATE TABLE idempotency_keys (
     method TEXT NOT NULL,
     key TEXT NOT NULL,

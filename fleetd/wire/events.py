@@ -59,6 +59,13 @@ class MissionCancelled(Payload, frozen=True, kw_only=True):
     reason: str
 
 
+class MissionReopened(Payload, frozen=True, kw_only=True):
+    """A mission that ended with its last session goes on: that session was resumed."""
+
+    type = "mission_reopened"
+    activity = False
+
+
 class MissionDeleted(Payload, frozen=True, kw_only=True):
     """A finished mission was deleted with all that belonged to it, its events too.
 
@@ -128,6 +135,19 @@ class SortieFailed(SortieEvent, frozen=True, kw_only=True):
 
     type = "sortie_failed"
     reason: str
+
+
+class SortieReopened(SortieEvent, frozen=True, kw_only=True):
+    """A sortie that was closed, or under way, is to do again: the agent's plan says so."""
+
+    type = "sortie_reopened"
+
+
+class SortieUpdated(SortieEvent, frozen=True, kw_only=True):
+    """Fields of a sortie changed; ``fields`` names them, ``title`` is the one it has now."""
+
+    type = "sortie_updated"
+    fields: list[str]
 
 
 class SortieRemoved(SortieEvent, frozen=True, kw_only=True):

@@ -1,29 +1,208 @@
-"""A harness's own plan as the sorties of its mission."""
+"""A harness's own plan becomes the sorties of its agent; must not know any harness.
 
-from ...harness.report import Planned
-from ...wire.requests.sortie import SortieComplete, SortieCreate, SortieStart
+A plan speaks when it changes: what it repeats is not heard, so that nobody's word about a sortie is
+taken back by a list that is sent again. Progress never overshoots on the way from one list to the
+next: what is added, opened again or dropped comes before what is completed.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from ...harness.report import PlanItem, Planned
+from ...wire.requests.mission import NewSortie
+from ...wire.requests.sortie import SortieAssign, SortieComplete, SortieFail, SortieStart
+from ...wire.types import CLOSED_SORTIE, OPEN_MISSION
 from .. import sortie_work, sorties
 from ..context import Context
-from ..tx import Tx
+from ..tx import LogLine, Row, Tx
+from . import plan_items
+from .matching import BACK, MOST_ITEMS, UNHEARD, Told, in_part, in_whole, updates, whole_list
+from .waiting import Waiting
+
+DROPPED = "dropped from the plan"
 
 
 def follow(tx: Tx, ctx: Context, mission_id: str, agent_id: str, planned: Planned) -> None:
-    """Bring the sorties of an agent in line with its plan; items are matched by their text."""
-    for item in planned.items:
-        row = tx.one(
-            "SELECT * FROM sorties WHERE mission_id = :mission AND title = :title",
-            mission=mission_id,
-            title=item.text,
+    """Bring a mission's sorties in line with the plan of an agent; one that is over stays as it is.
+
+    The texts of the plan must have lost their secrets already.
+    """
+    status = tx.value("SELECT status FROM missions WHERE id = :id", id=mission_id)
+    if status not in OPEN_MISSION:
+        return
+    before = plan_items.told_before(tx, mission_id, agent_id)
+    named, beyond = whole_list(planned.items) if planned.whole else (updates(planned.items), 0)
+    found = in_whole(before, named) if planned.whole else in_part(before, named)
+    going = {told.sortie_id for told in found if told}
+    left = [told for told in before if told.sortie_id not in going]
+    gone = left if planned.whole else [told for told in left if told.told == BACK]
+    gone += [t for t, item in zip(found, named, strict=True) if t and item.status == "dropped"]
+    stays = [
+        (item, told) for item, told in zip(named, found, strict=True) if item.status != "dropped"
+    ]
+    plan = _Plan(tx, ctx, mission_id, agent_id)
+    steps = plan.resolve(stays, before, whole=planned.whole)
+    if plan.bring_in_line(steps, gone) and beyond:
+        text = f"The plan of {agent_id} has {beyond} items too many; {MOST_ITEMS} are followed"
+        tx.after_commit(LogLine("WARNING", text))
+
+
+class _Step(msgspec.Struct):
+    """What was told of an item before, and what is told now.
+
+    ``fresh`` says that no item stood for its sortie until now.
+    """
+
+    was: Told
+    now: Told
+    fresh: bool = False
+
+    @property
+    def moves(self) -> bool:
+        """Whether the plan says something new of how far the sortie is."""
+        return self.fresh or self.was.told != self.now.told
+
+
+class _Plan:
+    """The plan of one agent in one mission, within one transaction."""
+
+    def __init__(self, tx: Tx, ctx: Context, mission_id: str, agent_id: str) -> None:
+        self._tx, self._ctx = tx, ctx
+        self._mission_id, self._agent_id = mission_id, agent_id
+        self._waiting: Waiting | None = None
+
+    def resolve(
+        self, stays: Iterable[tuple[PlanItem, Told | None]], before: Sequence[Told], *, whole: bool
+    ) -> list[_Step]:
+        """Find a sortie for every item: its own, one that waits for somebody, or a new one."""
+        steps: list[_Step] = []
+        room = MOST_ITEMS if whole else MOST_ITEMS - len(before)
+        end = 0 if whole else max((told.position for told in before), default=-1) + 1
+        for number, (item, known) in enumerate(stays):
+            told = known if known and self._stands(known, item) else None
+            fresh = told is None
+            if told is None:
+                told = self._sortie_for(item, known, room)
+                room -= 1
+            if told is not None:
+                position = end + number if whole or fresh else told.position
+                steps.append(_Step(told, _next(told, item, position), fresh))
+        return steps
+
+    def _stands(self, told: Told, item: PlanItem) -> bool:
+        """Whether an item has its sortie still, or somebody removed it and nothing new is said."""
+        return told.told == item.status or self._row(told.sortie_id) is not None
+
+    def _row(self, sortie_id: str) -> Row | None:
+        return self._tx.one("SELECT * FROM sorties WHERE id = :id", id=sortie_id)
+
+    def _in_hand(self, sortie_id: str) -> Row | None:
+        """Return the row of a sortie that is there and is not another agent's."""
+        row = self._row(sortie_id)
+        return row if row and row["assigned_to"] in (None, self._agent_id) else None
+
+    def _sortie_for(self, item: PlanItem, known: Told | None, room: int) -> Told | None:
+        """Return what stands for an item from now on; None where nothing can."""
+        if known is not None:
+            plan_items.forget(self._tx, known.sortie_id)
+            item = msgspec.structs.replace(item, text=item.text or known.text)
+        if self._waiting is None:
+            self._waiting = Waiting(self._tx, self._mission_id, self._agent_id, DROPPED)
+        if (taken := self._waiting.take(item)) or not item.text or room <= 0:
+            return taken
+        new = NewSortie(title=item.text, assigned_to=self._agent_id)
+        sortie = sorties.add(self._tx, self._ctx, self._mission_id, new, by=self._agent_id)
+        return Told(
+            sortie_id=sortie.id, item_id=item.id, text=item.text, told="", position=0, made=True
         )
+
+    def bring_in_line(self, steps: Sequence[_Step], gone: Sequence[Told]) -> bool:
+        """Change what the plan says is different; returns whether anything was."""
+        moving = [step for step in steps if step.moves]
+        for step in moving:
+            self._go_back(step)
+        for told in gone:
+            self._drop(told)
+        changed = [step for step in steps if step.fresh or step.was != step.now]
+        for step in changed:
+            if step.was.text != step.now.text:
+                self._reword(step.now)
+            plan_items.keep(self._tx, self._mission_id, self._agent_id, step.now)
+        if any(step.fresh or step.was.position != step.now.position for step in changed):
+            self._put_in_order()
+        # What begins comes first: the checkpoint of a milestone has it under way already.
+        for step in moving:
+            self._start(step.now)
+        for step in moving:
+            self._complete(step.now)
+        return bool(changed or gone)
+
+    def _go_back(self, step: _Step) -> None:
+        """Open again what the plan had over or under way and has to do now.
+
+        What somebody else closed stays closed.
+        """
+        row = self._in_hand(step.now.sortie_id)
         if row is None:
-            request = SortieCreate(mission_id, item.text, assigned_to=agent_id)
-            sortie_id = sorties.create(tx, request, ctx).id
-            status = "assigned"
-        else:
-            sortie_id, status = row["id"], row["status"]
-        if status in ("completed", "failed", item.status):
-            continue
-        if item.status == "in_progress":
-            sortie_work.start(tx, SortieStart(sortie_id, agent_id), ctx)
-        elif item.status == "completed":
-            sortie_work.complete(tx, SortieComplete(sortie_id, agent_id=agent_id), ctx)
+            return
+        was, wanted = step.was.told, step.now.told
+        heard = was in ("completed", "dropped", *UNHEARD)
+        undone = row["status"] == "completed" and wanted != "completed" and heard
+        taken_up = row["status"] == "failed" and row["blocked_reason"] == DROPPED
+        put_back = row["status"] == "in_progress" and wanted == "pending" and was != "pending"
+        if undone or taken_up or put_back:
+            sortie_work.reopen(self._tx, self._ctx, row, self._agent_id)
+        elif row["status"] == "pending" and wanted == "pending":
+            sorties.assign(self._tx, SortieAssign(row["id"], self._agent_id), self._ctx)
+
+    def _drop(self, told: Told) -> None:
+        """Take away what the plan made and nobody began; give up what was begun and is open."""
+        row = self._in_hand(told.sortie_id)
+        if row and told.made and row["status"] not in CLOSED_SORTIE:
+            if row["status"] in ("pending", "assigned") and not row["started_at"]:
+                sorties.take_out(self._tx, self._ctx, row, self._agent_id)
+            else:
+                request = SortieFail(row["id"], DROPPED, self._agent_id)
+                sortie_work.fail(self._tx, request, self._ctx)
+        gone = msgspec.structs.replace(told, told="dropped")
+        plan_items.keep(self._tx, self._mission_id, self._agent_id, gone)
+
+    def _reword(self, now: Told) -> None:
+        row = self._in_hand(now.sortie_id)
+        if row and now.made and row["title"] != now.text:
+            sortie_work.retitle(self._tx, self._ctx, row, now.text, self._agent_id)
+
+    def _put_in_order(self) -> None:
+        """Let the sorties that the plan made follow its order, in the places that they have."""
+        have = plan_items.places(self._tx, self._mission_id, self._agent_id)
+        for (sortie_id, now), place in zip(have, sorted(now for _, now in have), strict=True):
+            if now != place:
+                self._tx.run(
+                    "UPDATE sorties SET position = :place WHERE id = :id", place=place, id=sortie_id
+                )
+
+    def _complete(self, now: Told) -> None:
+        row = self._in_hand(now.sortie_id) if now.told == "completed" else None
+        if row is None or row["status"] in CLOSED_SORTIE:
+            return
+        if row["status"] in ("pending", "assigned"):
+            sortie_work.start(self._tx, SortieStart(row["id"], self._agent_id), self._ctx)
+        request = SortieComplete(row["id"], agent_id=self._agent_id)
+        sortie_work.complete(self._tx, request, self._ctx)
+
+    def _start(self, now: Told) -> None:
+        row = self._in_hand(now.sortie_id) if now.told == "in_progress" else None
+        if row and row["status"] in ("pending", "assigned", "blocked"):
+            sortie_work.start(self._tx, SortieStart(row["id"], self._agent_id), self._ctx)
+
+
+def _next(told: Told, item: PlanItem, position: int) -> Told:
+    return Told(
+        sortie_id=told.sortie_id,
+        item_id=item.id or told.item_id,
+        text=item.text or told.text,
+        told=item.status,
+        position=position,
+        made=told.made,
+    )

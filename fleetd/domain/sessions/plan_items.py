@@ -1,0 +1,95 @@
+"""What an agent's plan told last, item by item; must not decide what that means for sorties."""
+
+from ..tx import Row, Tx
+from .matching import Told
+
+
+def told_before(tx: Tx, mission_id: str, agent_id: str) -> list[Told]:
+    """Return the items that a plan names, in its order."""
+    rows = tx.all(
+        "SELECT * FROM plan_items WHERE agent_id = :agent AND mission_id = :mission"
+        " AND status <> 'dropped' ORDER BY position, sortie_id",
+        agent=agent_id,
+        mission=mission_id,
+    )
+    return [
+        Told(
+            sortie_id=row["sortie_id"],
+            item_id=row["item_id"],
+            text=row["text"],
+            told=row["status"],
+            position=row["position"],
+            made=bool(row["made"]),
+        )
+        for row in rows
+    ]
+
+
+def keep(tx: Tx, mission_id: str, agent_id: str, told: Told) -> None:
+    """Write down what a plan says of an item; what was another plan's item is this one's now."""
+    tx.run(
+        "INSERT INTO plan_items (sortie_id, mission_id, agent_id, item_id, position, text, status,"
+        " made) VALUES (:sortie, :mission, :agent, :item, :position, :text, :status, :made)"
+        " ON CONFLICT (sortie_id) DO UPDATE SET mission_id = excluded.mission_id,"
+        " agent_id = excluded.agent_id, item_id = excluded.item_id,"
+        " position = excluded.position, text = excluded.text, status = excluded.status,"
+        " made = excluded.made",
+        sortie=told.sortie_id,
+        mission=mission_id,
+        agent=agent_id,
+        item=told.item_id,
+        position=told.position,
+        text=told.text,
+        status=told.told,
+        made=int(told.made),
+    )
+
+
+def forget(tx: Tx, sortie_id: str) -> None:
+    """Let no item stand for a sortie any more."""
+    tx.run("DELETE FROM plan_items WHERE sortie_id = :id", id=sortie_id)
+
+
+def hear_again(tx: Tx, sortie_id: str) -> None:
+    """Have the plan's next word about a sortie count, also if it is the same as the last.
+
+    For those who change a sortie behind the plan's back, such as a recovery. What the plan had
+    dropped is back then, until the plan speaks.
+    """
+    tx.run(
+        "UPDATE plan_items SET status = CASE WHEN status IN ('dropped', 'back') THEN 'back'"
+        " ELSE '' END WHERE sortie_id = :id",
+        id=sortie_id,
+    )
+
+
+def places(tx: Tx, mission_id: str, agent_id: str) -> list[tuple[str, int]]:
+    """Return the sorties that a plan made, in its order, and where they stand in their mission."""
+    rows = tx.all(
+        "SELECT s.id, s.position FROM plan_items p JOIN sorties s ON s.id = p.sortie_id"
+        " WHERE p.agent_id = :agent AND p.mission_id = :mission AND p.status <> 'dropped'"
+        " AND p.made = 1 AND (s.assigned_to IS NULL OR s.assigned_to = :agent)"
+        " ORDER BY p.position, p.sortie_id",
+        agent=agent_id,
+        mission=mission_id,
+    )
+    return [(row["id"], row["position"]) for row in rows]
+
+
+def takeable(tx: Tx, mission_id: str, agent_id: str, given_up: str) -> list[Row]:
+    """Return sorties that an item of the plan may stand for, though the plan named none of them.
+
+    They are nobody's or the agent's own: somebody made them, another agent left them, or the plan
+    dropped them; then one that failed for the reason ``given_up`` counts too.
+    """
+    return tx.all(
+        "SELECT s.id, s.title, s.status, p.agent_id, p.item_id, p.text, p.made FROM sorties s"
+        " LEFT JOIN plan_items p ON p.sortie_id = s.id WHERE s.mission_id = :mission"
+        " AND (s.assigned_to IS NULL OR s.assigned_to = :agent)"
+        " AND (s.status <> 'failed' OR s.blocked_reason = :given_up)"
+        " AND (p.sortie_id IS NULL OR p.agent_id <> :agent OR p.status = 'dropped')"
+        " ORDER BY s.position",
+        mission=mission_id,
+        agent=agent_id,
+        given_up=given_up,
+    )

@@ -1,0 +1,132 @@
+"""Rules on a database in memory: a mission, an agent, and the plans that it sends."""
+
+from itertools import count
+from typing import Any
+
+import apsw
+
+from fleetd.config import Config
+from fleetd.domain import missions, sorties
+from fleetd.domain.context import Caller, Context
+from fleetd.domain.sessions import plans
+from fleetd.domain.tx import Row, Tx
+from fleetd.harness.report import PlanItem, Planned
+from fleetd.store.migrate import schema
+from fleetd.wire.requests.mission import MissionCreate, MissionStart, NewSortie
+from tests.fleet import NOON
+
+AGENT = "claude-1"
+# How the tests write an item: its text, behind it what it is marked with.
+MARKS = {"": "pending", ">": "in_progress", "x": "completed", "-": "dropped"}
+
+
+def item(told: str) -> PlanItem:
+    """Read ``text``, ``> text``, ``x text`` or ``- text``, with ``#id`` behind the mark."""
+    mark, _, rest = told.partition(" ") if told[:2] in ("> ", "x ", "- ") else ("", "", told)
+    name, _, text = rest.partition(" ") if rest.startswith("#") else ("", "", rest)
+    return PlanItem(text=text, status=MARKS[mark], id=name[1:] or None)  # type: ignore[arg-type]
+
+
+class Desk:
+    """One mission in progress, and whoever sends plans for it."""
+
+    def __init__(self, *persons: str, config: Config | None = None, **mission: Any) -> None:
+        self.connection = apsw.Connection(":memory:")
+        self.connection.execute("PRAGMA foreign_keys = ON")
+        self.connection.execute(schema())
+        self.tx = Tx(self.run)
+        self.numbers = count(1)
+        self.now_ms = NOON
+        self.config = config or Config()
+        new = MissionCreate("Mission", sorties=[NewSortie(title) for title in persons], **mission)
+        self.mission = missions.create(self.tx, new, self.ctx).id
+        missions.start(self.tx, MissionStart(self.mission), self.ctx)
+        self.agent(AGENT)
+
+    @property
+    def ctx(self) -> Context:
+        return Context(
+            now_ms=self.now_ms,
+            awake_ms=self.now_ms,
+            boot_id="boot-1",
+            new_id=lambda prefix: f"{prefix}-{next(self.numbers):08x}",
+            caller=Caller(kind="daemon", uid=0),
+            config=self.config,
+        )
+
+    def run(self, sql: str, params: Row) -> list[Row]:
+        cursor = self.connection.execute(sql, params)
+        rows: list[Row] = []
+        for row in cursor:
+            names = [column[0] for column in cursor.get_description()]
+            rows.append(dict(zip(names, row, strict=True)))
+        return rows
+
+    def agent(self, name: str, status: str = "active", mission: str | None = None) -> None:
+        self.tx.insert(
+            "agents",
+            {
+                "id": name,
+                "role": "specialist",
+                "mission_id": mission or self.mission,
+                "status": status,
+                "registered_at": self.ctx.now,
+                "last_seen_at": self.ctx.now,
+            },
+        )
+
+    def plan(self, *items: str, agent: str = AGENT) -> list[str]:
+        """Send a whole list; return what the log says of it."""
+        return self.send(Planned(items=tuple(map(item, items)), whole=True), agent)
+
+    def update(self, *items: str, agent: str = AGENT) -> list[str]:
+        """Send a partial list; return what the log says of it."""
+        return self.send(Planned(items=tuple(map(item, items)), whole=False), agent)
+
+    def send(self, planned: Planned, agent: str = AGENT) -> list[str]:
+        before = self.end()
+        plans.follow(self.tx, self.ctx, self.mission, agent, planned)
+        return self.log(before)
+
+    def end(self) -> int:
+        return self.tx.value("SELECT max(seq) AS seq FROM events") or 0
+
+    def log(self, since: int = 0, without: str = "") -> list[str]:
+        rows = self.tx.all(
+            "SELECT type, json_extract(data_json, '$.title') AS title,"
+            " json_extract(data_json, '$.progress_percent') AS percent FROM events"
+            " WHERE seq > :since ORDER BY seq",
+            since=since,
+        )
+        return [
+            f"{row['type'].removeprefix('sortie_')} {row['title'] or row['percent'] or ''}".strip()
+            for row in rows
+        ]
+
+    def rows(self) -> list[Row]:
+        return self.tx.all(
+            "SELECT * FROM sorties WHERE mission_id = :id ORDER BY position", id=self.mission
+        )
+
+    def sorties(self) -> list[str]:
+        """Return the sorties in order, as items are written, others' with their agent in front."""
+        marks = {"assigned": "", "in_progress": "> ", "completed": "x ", "failed": "! "}
+        marks |= {"pending": "? ", "blocked": "| "}
+        return [
+            ("" if row["assigned_to"] in (AGENT, None) else f"{row['assigned_to']}: ")
+            + marks[row["status"]]
+            + row["title"]
+            for row in self.rows()
+        ]
+
+    def sortie(self, title: str) -> Row:
+        return next(row for row in self.rows() if row["title"] == title)
+
+    def give(self, title: str, agent: str) -> None:
+        """Add a sortie of another agent."""
+        new = NewSortie(title, assigned_to=agent)
+        sorties.add(self.tx, self.ctx, self.mission, new)
+
+    def changes(self) -> int:
+        """Return how many rows were ever written."""
+        return int(self.connection.total_changes())
