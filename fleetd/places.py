@@ -3,6 +3,7 @@
 Git is asked without taking locks and without running what a repository's own settings name.
 """
 
+import contextlib
 import os
 import re
 import subprocess
@@ -102,14 +103,14 @@ def _inside(path: str, top: str) -> str:
 async def repository(directory: str | None) -> tuple[str, ...]:
     """Return branch, commit and changed files of the repository a directory is in, as sentences.
 
-    Empty where there is no repository, or Git does not answer in time.
+    Empty where there is no repository, or Git does not tell it all in half a second: whoever
+    waits for a briefing waits no longer than that.
     """
     if directory is None:
         return ()
-    try:
+    with trio.move_on_after(GIT_SECONDS), contextlib.suppress(_Slow):
         return await _repository(Path(directory))
-    except _Slow:
-        return ()
+    return ()
 
 
 async def _repository(place: Path) -> tuple[str, ...]:

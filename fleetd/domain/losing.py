@@ -14,6 +14,7 @@ from .agents import mark_lost
 from .context import Context
 from .failures import keep_error
 from .registry import handler
+from .sessions import membership
 from .tx import Row, Tx
 from .upkeep import Done
 
@@ -38,7 +39,10 @@ class AgentUnheard(Mutation[Done], frozen=True):
 
 @handler
 def ended(tx: Tx, request: AgentEnded, ctx: Context) -> Done:
-    """Lose an agent whose process is gone, unless it left or came back as another process."""
+    """Lose an agent whose process is gone, unless it left or came back as another process.
+
+    A session that was waiting for its user when its terminal was closed has lost nothing.
+    """
     row = tx.one(
         f"SELECT * FROM agents WHERE id = :id AND pid = :pid AND status IN {LIVING}",
         id=request.agent_id,
@@ -47,6 +51,8 @@ def ended(tx: Tx, request: AgentEnded, ctx: Context) -> Done:
     if row is None or row["pid_started"] != request.started:
         return Done(done=False)
     reason = f"process {request.pid} is gone"
+    if row["status"] != "active" and membership.close(tx, ctx, row["id"], reason):
+        return Done(done=True)
     _orphan_locks(tx, ctx, row["id"])
     mark_lost(tx, ctx, row, reason)
     _keep_state(tx, ctx, row, reason)

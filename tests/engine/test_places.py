@@ -1,6 +1,7 @@
 """What the file system and Git say: real paths, keys that worktrees share, a project's state."""
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -170,6 +171,19 @@ async def test_git_that_does_not_answer_is_not_waited_for(
     # Another key than the right one would let two agents hold one file.
     with pytest.raises(Unavailable, match="Git did not say"):
         await places.project_key(str(repository / "src" / "a.py"))
+
+
+async def test_a_briefing_waits_for_all_that_git_says_together_no_longer_than_for_one_answer(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert await places.repository(str(repository)) != ()
+    real, slow = shutil.which("git"), tmp_path / "bin" / "git"
+    slow.parent.mkdir()
+    slow.write_text(f'#!/bin/sh\nsleep 0.3\nexec {real} "$@"\n')
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(places, "GIT_SECONDS", 0.5)
+    assert await places.repository(str(repository)) == ()
 
 
 async def scoped(fleet: Fleet, directory: Path, scope: str) -> str:

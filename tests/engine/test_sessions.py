@@ -23,7 +23,7 @@ from fleetd.harness.report import (
     ToolFinished,
     ToolStarted,
 )
-from fleetd.operations.watching import ActivityScan
+from fleetd.operations.watching import ActivityScan, ProcessEnded
 from fleetd.wire.model import Mission
 from fleetd.wire.requests.agent import AgentGet, AgentList
 from fleetd.wire.requests.checkpoint import CheckpointList
@@ -50,6 +50,7 @@ class Window:
         self.session_id = session_id
         self.told = 0
         self.mark: TranscriptMark | None = None
+        self.process: tuple[int | None, str | None] = (None, None)
         self.env: dict[str, str | None] = {}
 
     async def tell(self, *happenings: AnyHappening, **request: Any) -> Recorded:
@@ -59,7 +60,13 @@ class Window:
         asked = HookRecord(
             report=report, **(kept | {"cwd": self.report["cwd"]} | self.env | request)
         )
-        facts = Facts(project_root=PROJECT, transcript_mark=self.mark)
+        pid, started = self.process
+        facts = Facts(
+            project_root=PROJECT,
+            transcript_mark=self.mark,
+            agent_pid=pid,
+            pid_started=started,
+        )
         return await self.fleet.engine.perform(asked, SOMEBODY, facts)
 
     async def briefed(self, recorded: Recorded) -> str:
@@ -336,6 +343,31 @@ async def test_a_mission_closes_with_its_session_and_opens_when_it_is_resumed(
     assert not resumed.brief
     agent = await fleet.do(AgentGet("claude-12f459b8"))
     assert (agent.status, agent.mission_id) == ("active", mission.id)
+
+
+async def _end_process(fleet: Fleet) -> None:
+    await fleet.engine.perform(ProcessEnded("claude-12f459b8", 4_711, "then"), SOMEBODY)
+
+
+async def test_closing_the_terminal_of_a_session_that_waits_ends_it_in_good_order(
+    fleet: Fleet,
+) -> None:
+    window = Window(fleet)
+    window.process = (4_711, "then")
+    await window.tell(PromptSubmitted("Go"))
+    await window.tell(Paused("Done."))
+    await _end_process(fleet)
+    assert (await fleet.do(AgentGet("claude-12f459b8"))).status == "gone"
+    assert (await _only_mission(fleet)).status == "completed"
+
+
+async def test_a_process_that_ends_in_the_middle_of_a_turn_is_a_loss(fleet: Fleet) -> None:
+    window = Window(fleet)
+    window.process = (4_711, "then")
+    await window.tell(PromptSubmitted("Go"))
+    await _end_process(fleet)
+    assert (await fleet.do(AgentGet("claude-12f459b8"))).status == "lost"
+    assert (await _only_mission(fleet)).status == "in_progress"
 
 
 async def test_a_resumed_session_that_had_been_lost_is_briefed(fleet: Fleet) -> None:

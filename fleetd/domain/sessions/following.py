@@ -34,6 +34,7 @@ from ..context import Context
 from ..ids import find
 from ..tx import Tx
 from . import membership, plans
+from .identity import key_of
 
 # A transcript's tail tells of some hundred calls at most.
 REMEMBERED_CALLS = 200
@@ -175,7 +176,7 @@ def _paused(scene: Scene, told: Paused) -> None:
 def _subagent_ended(scene: Scene, told: SubagentEnded) -> None:
     if told.last_message:
         scene.tell("agent_answered", message=told.last_message)
-    membership.leave(scene.tx, scene.ctx, scene.report, "its task is done")
+    membership.leave(scene.tx, scene.ctx, key_of(scene.report), "its task is done")
 
 
 def _failed(scene: Scene, told: Failed) -> None:
@@ -192,7 +193,8 @@ def _noted(scene: Scene, told: Noted) -> None:
 
 
 def _session_ended(scene: Scene, told: SessionEnded) -> None:
-    membership.leave(scene.tx, scene.ctx, scene.report, told.reason or "the session ended")
+    reason = told.reason or "the session ended"
+    membership.leave(scene.tx, scene.ctx, key_of(scene.report), reason)
 
 
 _ACTS: dict[type, Callable[[Scene, Any], None]] = {

@@ -15,7 +15,7 @@ from ..ids import find
 from ..milestones import begin_mission
 from ..tx import Row, Tx
 from . import automatic
-from .identity import WHERE_KEY, key_of
+from .identity import WHERE_KEY, Key, key_of
 
 
 def attend(
@@ -139,15 +139,24 @@ def subagents_of(tx: Tx, report: Report) -> list[str]:
     return [row["id"] for row in rows]
 
 
-def leave(tx: Tx, ctx: Context, report: Report, reason: str) -> None:
+def close(tx: Tx, ctx: Context, agent_id: str, reason: str) -> bool:
+    """Let go the agent of an open session, as when it ends; False for an agent without one."""
+    row = tx.one(
+        "SELECT * FROM sessions WHERE agent_id = :agent AND ended_at IS NULL", agent=agent_id
+    )
+    if row is None:
+        return False
+    leave(tx, ctx, Key(row["harness"], row["session_id"], row["subagent"]), reason)
+    return True
+
+
+def leave(tx: Tx, ctx: Context, key: Key, reason: str) -> None:
     """Let the agent of a window go, with its subagents when the session ends.
 
     The last one out closes a mission that was made for the session.
     """
-    where = WHERE_KEY if report.subagent else "harness = :harness AND session_id = :session"
-    params = key_of(report).params
-    if not report.subagent:
-        del params["subagent"]
+    where = WHERE_KEY if key.subagent else "harness = :harness AND session_id = :session"
+    params = {name: value for name, value in key.params.items() if f":{name}" in where}
     rows = tx.all(
         f"UPDATE sessions SET ended_at = :now WHERE {where} AND ended_at IS NULL"
         " RETURNING agent_id, subagent",
