@@ -401,6 +401,25 @@ async def test_the_same_event_by_two_ways_counts_once(fleet: Fleet) -> None:
     assert (await _types(fleet)).count("prompt_submitted") == 2
 
 
+async def test_two_turns_that_end_alike_within_a_moment_are_two(fleet: Fleet) -> None:
+    window = Window(fleet)
+    for prompt in ("Go", "Go on"):
+        await window.tell(PromptSubmitted(prompt))
+        assert not (await window.tell(Paused("DONE"))).known
+    assert (await fleet.do(AgentGet("claude-12f459b8"))).status == "waiting"
+
+
+async def test_two_compactions_within_a_moment_are_briefed_both(fleet: Fleet) -> None:
+    window = Window(fleet)
+    await window.tell(PromptSubmitted("Go"))
+    for number in range(2):
+        await window.tell(Compacting("auto"))
+        due = await window.tell(SessionStarted("compact"))
+        assert due.brief
+        await window.briefed(due)
+        await window.tell(ToolStarted("Bash", f"call-{number}", command="ls"))
+
+
 async def test_what_waited_in_the_spool_is_compared_by_its_own_time(fleet: Fleet) -> None:
     window = Window(fleet)
     for minutes in (3, 2, 1):

@@ -52,16 +52,33 @@ def known(tx: Tx, delivery_id: str) -> bool:
     return found is not None
 
 
-def doubled(tx: Tx, mark: str, happened_ms: int) -> bool:
-    """Whether the same event came by another way just then: settings and plugin, both installed."""
-    found = tx.one(
-        "SELECT 1 AS doubled FROM hook_deliveries WHERE fingerprint = :mark"
-        " AND happened_ms BETWEEN :after AND :before",
+def doubled(tx: Tx, report: Report, happened_ms: int) -> bool:
+    """Whether the same event came by another way just then: settings and plugin, both installed.
+
+    A tool call or a moment does not come twice. What has neither is a double only when nothing
+    else came from its session in between: two compactions in a row look the same.
+    """
+    mark = fingerprint(report)
+    before = tx.one(
+        "SELECT seq FROM hook_deliveries WHERE fingerprint = :mark"
+        " AND happened_ms BETWEEN :after AND :before ORDER BY seq DESC LIMIT 1",
         mark=mark,
         after=happened_ms - DOUBLE_MS,
         before=happened_ms + DOUBLE_MS,
     )
-    return found is not None
+    if before is None or _happens_once(report):
+        return before is not None
+    between = tx.one(
+        "SELECT 1 AS other FROM hook_deliveries WHERE session_id = :session AND seq > :seq",
+        session=report.session_id,
+        seq=before["seq"],
+    )
+    return between is None
+
+
+def _happens_once(report: Report) -> bool:
+    calls = (getattr(happening, "call_id", None) for happening in report.happenings)
+    return report.moment is not None or any(calls)
 
 
 def keep(

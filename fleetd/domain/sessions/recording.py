@@ -84,7 +84,7 @@ def record(tx: Tx, request: HookRecord, ctx: Context) -> Recorded:
             window.take_back_briefing(tx, request.delivery_id)
         return Recorded(known=True)
     happened = ctx.now_ms if request.happened_ms is None else request.happened_ms
-    doubled = deliveries.doubled(tx, deliveries.fingerprint(report), happened)
+    doubled = deliveries.doubled(tx, report, happened)
     deliveries.keep(
         tx, ctx, request.delivery_id, report, happened_ms=happened, spooled=request.spooled
     )

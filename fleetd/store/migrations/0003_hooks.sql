@@ -22,18 +22,19 @@ CREATE INDEX idx_sessions_agent ON sessions (agent_id);
 
 -- What was delivered lately: the id makes a retry harmless, the fingerprint a vendor's double.
 CREATE TABLE hook_deliveries (
-    id TEXT PRIMARY KEY,
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
     harness TEXT NOT NULL,
     session_id TEXT,
     event TEXT,
     fingerprint TEXT,
     happened_ms INTEGER,
     received_at TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
+) STRICT;
 CREATE INDEX idx_hook_deliveries_age ON hook_deliveries (received_at);
 CREATE INDEX idx_hook_deliveries_double ON hook_deliveries (fingerprint, happened_ms)
     WHERE fingerprint IS NOT NULL;
-CREATE INDEX idx_hook_deliveries_session ON hook_deliveries (session_id);
+CREATE INDEX idx_hook_deliveries_session ON hook_deliveries (session_id, seq);
 
 CREATE TABLE hook_counts (
     harness TEXT PRIMARY KEY,
