@@ -152,11 +152,13 @@ def _commands(tx: Tx, mission_id: str, agent_id: str | None) -> list[str]:
     once: dict[Any, tuple[dict[str, Any], str]] = {}
     for number, (data, at) in enumerate(found):
         once.setdefault(data.get("call_id") or number, (data, at))
-    return [
-        f"- {short(str(data.get('command') or data.get('name') or 'command'), 120)}: "
-        f"{short(str(data.get('result', 'finished')), 20)}, {at}"
-        for data, at in list(once.values())[:COMMANDS]
-    ]
+    return [_command(data, at) for data, at in list(once.values())[:COMMANDS]]
+
+
+def _command(data: dict[str, Any], at: str) -> str:
+    name = short(str(data.get("command") or data.get("name") or "command"), 120)
+    error = f" — {quote(str(data['error']), 120)}" if data.get("error") else ""
+    return f"- {name}: {short(str(data.get('result', 'finished')), 20)}, {at}{error}"
 
 
 def _prompts(tx: Tx, mission_id: str, agent_id: str | None) -> list[str]:

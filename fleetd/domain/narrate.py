@@ -70,7 +70,7 @@ _SENTENCES: dict[str, _Sentence] = {
     "message_acked": lambda who, data: f"{who} acknowledged a message",
     "file_modified": lambda who, data: f"{who} edited {data.get('file')}",
     "agent_answered": lambda who, data: f"{who} said: {quote(data.get('message') or '')}",
-    "command_started": _command,
+    "command_started": lambda who, data: f"{who} was running {data.get('command') or 'a command'}",
     "command_finished": _command,
     "tool_failed": lambda who, data: f"{who} saw {data.get('name', 'a tool')} fail",
     "tool_finished": lambda who, data: f"{who} used {data.get('tool', 'a tool')}",

@@ -128,7 +128,10 @@ async def test_tools_become_events(fleet: Fleet) -> None:
     found = (await fleet.do(EventList(since=start))).events
     assert [(event.type, event.data) for event in found] == [
         ("command_started", {"tool": "Bash", "command": "make test", "call_id": "call-1"}),
-        ("command_finished", {"command": "make test", "result": "FAIL", "call_id": "call-1"}),
+        (
+            "command_finished",
+            {"command": "make test", "result": "FAIL", "error": "2", "call_id": "call-1"},
+        ),
         ("tool_failed", {"name": "Bash", "error": "2", "call_id": "call-1"}),
         ("file_modified", {"file": f"{PROJECT}/a.py", "tool": "Edit"}),
         ("tool_finished", {"tool": "Edit", "call_id": "call-2"}),

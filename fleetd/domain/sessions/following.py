@@ -127,6 +127,7 @@ def _tool_finished(scene: Scene, told: ToolFinished) -> None:
             "command_finished",
             command=told.command,
             result=results[told.passed],
+            error=told.error,
             call_id=told.call_id,
             duration_ms=told.duration_ms,
         )
