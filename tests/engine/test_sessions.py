@@ -142,6 +142,27 @@ async def test_tools_become_events(fleet: Fleet) -> None:
     ]
 
 
+async def test_a_transcript_tells_how_calls_ended_once_and_only_what_no_event_told(
+    fleet: Fleet,
+) -> None:
+    window = Window(fleet)
+    await window.tell(ToolFinished("apply_patch", "call-1", edited=("/srv/a.py",)))
+    await window.tell(ToolFinished("Bash", "call-2", command="make test"))
+    earlier = (
+        ToolFinished("apply_patch", "call-1", edited=("/srv/a.py",), passed=True),
+        ToolFinished("Bash", "call-2", command="make test", passed=False, error="Exit code 2"),
+        ToolFinished("apply_patch", "call-3", edited=("/srv/b.py",), passed=True),
+    )
+    for moment in ("1", "2"):
+        await window.tell(Paused(moment), earlier=earlier)
+    told = await fleet.events()
+    edited = [event.data["file"] for event in told if event.type == "file_modified"]
+    assert edited == ["/srv/a.py", "/srv/b.py"]
+    results = [event.data.get("result") for event in told if event.type == "command_finished"]
+    assert results == [None, "FAIL"]
+    assert (await _types(fleet)).count("tool_failed") == 1
+
+
 async def test_a_compaction_is_kept_briefed_once_and_confirmed(fleet: Fleet) -> None:
     window = Window(fleet)
     await window.tell(PromptSubmitted("Add login"))

@@ -38,6 +38,7 @@ from .identity import key_of
 
 # A transcript's tail tells of some hundred calls at most.
 REMEMBERED_CALLS = 200
+_ENDS = "('command_finished', 'tool_finished', 'tool_failed')"
 _data = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -78,8 +79,8 @@ def follow(scene: Scene, happening: AnyHappening) -> None:
 def look_back(scene: Scene, told: AnyHappening) -> None:
     """Do what a transcript tells beside the events; it tells the same again each time.
 
-    A plan that has not changed changes nothing. The outcome of a command is told once more only
-    when it was not known.
+    A plan that has not changed changes nothing. How a call ended is told once more only when it
+    was not known.
     """
     if isinstance(told, ToolFinished) and _outcome_known(scene, told):
         return
@@ -87,15 +88,17 @@ def look_back(scene: Scene, told: AnyHappening) -> None:
 
 
 def _outcome_known(scene: Scene, told: ToolFinished) -> bool:
+    """Whether it was told how a call ended; of a command that it ended is not enough."""
     rows = scene.tx.all(
-        "SELECT data_json FROM events WHERE agent_id = :agent AND type = 'command_finished'"
-        " ORDER BY seq DESC LIMIT :most",
+        "SELECT type, data_json FROM events WHERE agent_id = :agent"
+        f" AND type IN {_ENDS} ORDER BY seq DESC LIMIT :most",
         agent=scene.agent_id,
         most=REMEMBERED_CALLS,
     )
-    known = (_data(row["data_json"]) for row in rows)
+    known = ((row["type"], _data(row["data_json"])) for row in rows)
     return told.passed is None or any(
-        data.get("call_id") == told.call_id and data.get("result") for data in known
+        data.get("call_id") == told.call_id and (kind != "command_finished" or data.get("result"))
+        for kind, data in known
     )
 
 
