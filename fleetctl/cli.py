@@ -30,6 +30,7 @@ COMMANDS = {
     "resume": "bring a mission back from a checkpoint",
     "context": "print the briefing of a mission, changing nothing",
     "forget": "take back what is remembered of a mission, a session, a project",
+    "hooks": "let agent CLIs tell fleetd what they do",
     "doctor": "look for damage and loose permissions, and mend them",
     "backup": "copy the whole database while it is in use",
     "restore": "put a copy of the database in its place, fleetd stopped",

@@ -1,0 +1,1 @@
+"""Putting fleetd's hooks into the settings of agent CLIs, taking them out, and looking at them."""

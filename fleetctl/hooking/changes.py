@@ -1,0 +1,141 @@
+"""What installing and uninstalling would do to a harness's file, and doing it; must not print."""
+
+import difflib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fleetd.wire.errors import InvalidState
+
+from . import files, plugin
+from .harnesses import OPENCODE, Harness
+from .hook_command import Installation, enforces
+from .jsonc import is_plain
+from .settings import Unusable, found, put_in, take_out
+from .versions import installable
+
+
+@dataclass(frozen=True)
+class Change:
+    """A file, and what is to become of it; ``after`` is None when it is to be removed."""
+
+    harness: Harness
+    file: files.SettingsFile
+    after: bytes | None
+    events: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    # Whether hooks of ours are in the file as it is: then its copy is already that of before.
+    ours_before: bool = False
+
+    @property
+    def changes(self) -> bool:
+        """Return whether there is anything to do."""
+        return self.after != self.file.data
+
+    def diff(self) -> Iterator[str]:
+        """Yield the lines of the change, as ``diff -u`` has them."""
+        before, after = self.file.data, self.after
+        name = str(self.file.path)
+        yield from difflib.unified_diff(
+            _lines(before),
+            _lines(after),
+            "/dev/null" if before is None else name,
+            "/dev/null" if after is None else name,
+            lineterm="",
+        )
+
+    def install(self) -> Path | None:
+        """Write the file and return where its copy is; None when there was nothing to copy."""
+        copied = None if self.ours_before else files.keep_copy(self.file)
+        files.write(self.file, self.after)
+        return copied
+
+    def uninstall(self) -> None:
+        """Write or remove the file, and remove its copy: nothing of ours is left."""
+        files.write(self.file, self.after)
+        files.remove_copy(self.file)
+
+
+def _lines(data: bytes | None) -> list[str]:
+    return [] if data is None else data.decode(errors="replace").splitlines()
+
+
+def installing(
+    harness: Harness, project: Path | None, installation: Installation, *, enforce: bool | None
+) -> Change:
+    """Return what installing would change; raises InvalidState for a file that must not be touched.
+
+    ``enforce`` None leaves lock enforcement as it is.
+    """
+    file = files.read(harness.settings_file(project))
+    notes = _notes(harness, project, enforce=enforce)
+    if harness is OPENCODE:
+        after = plugin.content(file, enforce=enforce)
+        if installation.assignments:
+            notes.append("OpenCode's own environment must say it: " + installation.assignments)
+        return _writable(Change(harness, file, after, notes=notes, ours_before=True))
+    with complaints(file):
+        text = file.text or ""
+        ours = found(text, harness)
+        if enforce is None:
+            enforce = any(enforces(each.command) for each in ours)
+        events, said = installable(harness, {each.event for each in ours})
+        wanted = [(e, installation.command(harness, e, enforce=enforce)) for e in events]
+        after = put_in(text, harness, wanted).encode()
+    names = [event.name for event in events]
+    if harness.plain_json and not is_plain(after.decode()):
+        said.append(
+            f"{harness.title} reads neither comments nor trailing commas: as it is, it ignores "
+            "the whole file."
+        )
+    return _writable(Change(harness, file, after, names, [*said, *notes], ours_before=bool(ours)))
+
+
+def uninstalling(harness: Harness, project: Path | None) -> Change:
+    """Return what uninstalling would change; raises InvalidState for a file it cannot read."""
+    file = files.read(harness.settings_file(project))
+    if harness is OPENCODE:
+        return _writable(Change(harness, file, None if plugin.is_ours(file) else file.data))
+    with complaints(file):
+        ours = found(file.text or "", harness)
+        if not ours:
+            return Change(harness, file, file.data)
+        left = take_out(file.text or "", harness, file.backup_text())
+    after = None if left is None else left.encode()
+    return _writable(Change(harness, file, after, list(dict.fromkeys(e.event for e in ours))))
+
+
+def _writable(change: Change) -> Change:
+    if change.changes:
+        files.check_writable(change.file)
+    return change
+
+
+@contextmanager
+def complaints(file: files.SettingsFile) -> Iterator[None]:
+    """Turn what is wrong with a text into an error that names the file."""
+    try:
+        yield
+    except (Unusable, ValueError) as error:
+        raise InvalidState(
+            f"{file.path} cannot be understood: {error}.",
+            hint="Mend the file, then try again. Nothing was changed in it.",
+            file=str(file.path),
+        ) from error
+
+
+def _notes(harness: Harness, project: Path | None, *, enforce: bool | None) -> list[str]:
+    notes = []
+    if not harness.is_here():
+        notes.append(f"{harness.title} was not found on this machine; the hooks wait for it.")
+    if enforce and not harness.enforces_at:
+        notes.append(
+            f"{harness.title} cannot be told to deny an edit, so it was set up without "
+            "--enforce-locks."
+        )
+    if project is not None and not harness.project_file.endswith(".local.json"):
+        notes.append(f"{harness.project_file} names paths of this machine: keep it out of commits.")
+    if harness.trust:
+        notes.append(harness.trust)
+    return notes

@@ -1,0 +1,185 @@
+"""Whether installed hooks will work: looks, and runs the installed command once; mends nothing."""
+
+import os
+import subprocess
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+from fleetd.wire.model import Finding
+from fleetd.wire.requests.hook import HarnessStatus
+
+from . import files
+from .harnesses import CLAUDE, CODEX, GEMINI, Harness
+from .hook_command import for_doctor, program_of
+from .jsonc import is_blank, is_plain, parse
+from .settings import found
+from .state import State
+
+RUN_S = 15
+# The hook waits for an answer so long, and gives up.
+SLOW_MS = 900
+SAMPLE = '{"hook_event_name":"SessionStart","session_id":"doctor","source":"startup"}'
+
+
+def findings(
+    harness: Harness, seen: State, heard: HarnessStatus | None, *, daemon: bool
+) -> Iterator[Finding]:
+    """Yield what was found about a harness.
+
+    ``heard`` is what the daemon heard of it; ``daemon`` says whether there is one that answers.
+    """
+    install = f"run: fleetctl hooks install {harness.name}"
+    if seen.installed == "unknown":
+        yield _finding(harness, "installed", seen.problem, ok=False)
+        return
+    if seen.installed == "no":
+        yield _finding(harness, "installed", f"no hooks in {seen.file}; {install}", ok=False)
+        return
+    yield _installed(harness, seen, install)
+    absent = _absent(seen)
+    complaint = absent or ("" if seen.current else "it is not what this installation would write")
+    told = f"{complaint}; {install}" if complaint else "it is the one of this installation"
+    yield _finding(harness, "command", told, ok=not complaint)
+    yield from _allowed(harness, seen, heard)
+    if daemon:
+        yield from _heard(harness, heard)
+    if seen.commands and not absent:
+        yield _run(harness, seen.commands[0], daemon=daemon)
+
+
+def _finding(harness: Harness, check: str, detail: str, *, ok: bool = True) -> Finding:
+    return Finding(check=check, ok=ok, subject=harness.name, detail=detail)
+
+
+def _installed(harness: Harness, seen: State, install: str) -> Finding:
+    if seen.missing:
+        missing = ", ".join(seen.missing)
+        told = f"{seen.file} lacks {missing}; {install}"
+        return _finding(harness, "installed", told, ok=False)
+    return _finding(harness, "installed", seen.file)
+
+
+def _absent(seen: State) -> str:
+    """Say which program of the commands is not there; nothing when all are."""
+    for interpreter, client in map(program_of, seen.commands):
+        if not os.access(interpreter, os.X_OK):
+            return f"{interpreter or 'the interpreter'} cannot be executed"
+        if not os.access(client, os.R_OK):
+            return f"{client or 'the hook'} cannot be read"
+    return ""
+
+
+def _allowed(harness: Harness, seen: State, heard: HarnessStatus | None) -> Iterator[Finding]:
+    """Yield whether the harness will run its hooks at all."""
+    text = files.read(Path(seen.file)).text or ""
+    if told := _switched_off(harness, text):
+        yield _finding(harness, "trust", told, ok=False)
+    elif harness is CODEX:
+        yield _trusted(harness, seen, text, heard)
+    elif harness.trust:
+        yield _finding(harness, "trust", harness.trust)
+
+
+def _switched_off(harness: Harness, text: str) -> str:
+    """Return which setting keeps all hooks, or ours, from running; nothing when none does."""
+    if is_blank(text):
+        return ""
+    if harness.plain_json and not is_plain(text):
+        return f"comments or trailing commas in {harness.file}: it ignores the whole file"
+    if harness not in (CLAUDE, GEMINI):
+        return ""
+    settings = parse(text).value()
+    if harness is CLAUDE:
+        off = settings.get("disableAllHooks") is True
+        return '"disableAllHooks" is true in its settings, so none runs' if off else ""
+    hooks = settings.get("hooksConfig")
+    if not isinstance(hooks, dict):
+        return ""
+    if hooks.get("enabled") is False:
+        return '"hooksConfig.enabled" is false in its settings, so none runs'
+    if "fleetd" in (hooks.get("disabled") or ()):
+        return '"hooksConfig.disabled" names fleetd in its settings; /hooks enable fleetd'
+    return ""
+
+
+def _trusted(harness: Harness, seen: State, text: str, heard: HarnessStatus | None) -> Finding:
+    """Say whether Codex was told to trust our hooks; whether the hash still fits, only it knows."""
+    states = _codex_hook_states()
+    keys = [_codex_key(seen.file, each.event, each.within) for each in found(text, harness)]
+    untrusted = sum(not isinstance(states.get(key), dict) for key in keys)
+    if not untrusted:
+        return _finding(harness, "trust", "every hook was trusted once in Codex's /hooks")
+    if heard is not None and heard.last_event_at is not None:
+        told = f"{untrusted} of {len(keys)} are not in config.toml as trusted, but events arrive"
+        return _finding(harness, "trust", told)
+    told = f"{untrusted} of {len(keys)} hooks are not trusted. {harness.trust}"
+    return _finding(harness, "trust", told, ok=False)
+
+
+def _codex_hook_states() -> dict[str, object]:
+    path = CODEX.directory(os.environ) / "config.toml"
+    try:
+        hooks = tomllib.loads(path.read_text("utf-8")).get("hooks", {})
+        states = hooks.get("state", {})
+    except (OSError, ValueError, AttributeError):
+        return {}
+    return states if isinstance(states, dict) else {}
+
+
+def _codex_key(file: str, event: str, within: tuple[tuple[object, int], ...]) -> str:
+    snake = "".join(f"_{c.lower()}" if c.isupper() else c for c in event).lstrip("_")
+    return ":".join([file, snake, *(str(index) for _container, index in within[2:])])
+
+
+def _heard(harness: Harness, heard: HarnessStatus | None) -> Iterator[Finding]:
+    if heard is None or heard.last_event_at is None:
+        told = "nothing yet; the next session of it will be heard"
+        yield _finding(harness, "heard", told)
+        return
+    yield _finding(harness, "heard", f"{heard.last_event} at {heard.last_event_at}")
+    if heard.p95_ms is not None:
+        slow = heard.p95_ms >= SLOW_MS
+        told = f"p50 {heard.p50_ms:.0f} ms, p95 {heard.p95_ms:.0f} ms"
+        told += ": hooks give up before the answer comes; is the machine busy?" if slow else ""
+        yield _finding(harness, "timing", told, ok=not slow)
+
+
+def _run(harness: Harness, command: str, *, daemon: bool) -> Finding:
+    """Run the very command that is installed, with one word more that keeps it from the records."""
+    begun = time.monotonic()
+    try:
+        with tempfile.TemporaryDirectory(prefix="fleet-doctor-") as directory:
+            done = subprocess.run(
+                ["/bin/sh", "-c", for_doctor(command, harness)],
+                input=SAMPLE,
+                cwd=directory,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=RUN_S,
+                check=False,
+            )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return _finding(harness, "run", f"it did not end well: {error}", ok=False)
+    took_ms = (time.monotonic() - begun) * 1_000
+    complaint = _complaint(done, daemon=daemon)
+    if complaint:
+        return _finding(harness, "run", f"{complaint}; the command is: {command}", ok=False)
+    reached = "reached fleetd" if daemon else "kept its payload for fleetd"
+    return _finding(harness, "run", f"it ended in order and {reached}, in {took_ms:.0f} ms")
+
+
+def _complaint(done: "subprocess.CompletedProcess[str]", *, daemon: bool) -> str:
+    if done.returncode != 0:
+        return f"it ended with status {done.returncode}, which an agent would feel"
+    if done.stderr:
+        return f"it complained on stderr: {done.stderr.strip()[:200]}"
+    expected = "fleetd" if daemon else ""
+    if done.stdout.strip() == expected:
+        return ""
+    if not done.stdout:
+        return "it ended in silence, without having reached fleetd"
+    return f"it printed {done.stdout[:200]!r}"

@@ -1,0 +1,68 @@
+"""What the daemon heard of hooks; without a daemon, that there is none."""
+
+from dataclasses import dataclass, field
+
+from fleetd.wire.errors import MethodNotFound, Unavailable
+from fleetd.wire.model import Finding
+from fleetd.wire.requests.hook import HarnessStatus, HookStatusGet, SpoolStatus
+
+from .. import render
+from ..client import connect
+
+HEADERS = ("LAST EVENT", "AT", "EVENTS", "P50", "P95")
+
+
+@dataclass
+class Heard:
+    """What was heard, by harness; ``complaint`` says why nothing could be asked."""
+
+    harnesses: list[HarnessStatus] = field(default_factory=list)
+    spool: SpoolStatus | None = None
+    complaint: str = ""
+
+    @property
+    def answered(self) -> bool:
+        """Return whether a daemon was there."""
+        return not self.complaint
+
+    def of(self, harness: str) -> HarnessStatus | None:
+        """Return what was heard of one harness."""
+        return next((each for each in self.harnesses if each.harness == harness), None)
+
+    def row(self, harness: str) -> tuple[str, ...]:
+        """Return the cells of a table."""
+        found = self.of(harness)
+        if found is None:
+            return ("", "", "0" if self.answered else "?", "", "")
+        times = (_ms(found.p50_ms), _ms(found.p95_ms))
+        return (found.last_event or "", found.last_event_at or "", str(found.deliveries), *times)
+
+    def tell(self) -> None:
+        """Print what there is to say besides the table."""
+        if self.complaint:
+            render.warn(f"{self.complaint} What hooks tell meanwhile waits in the spool.")
+        elif self.spool is not None and self.spool.files:
+            waiting = render.plural(self.spool.files, "file")
+            told = f"{waiting} ({render.size(self.spool.size_bytes)})"
+            render.line(f"\nIn the spool {self.spool.directory}: {told}")
+
+    def finding(self) -> Finding:
+        """Return the daemon's presence as the result of a check."""
+        told = self.complaint or "fleetd answers"
+        return Finding(check="daemon", ok=self.answered, detail=told)
+
+
+def _ms(value: float | None) -> str:
+    return "" if value is None else f"{value:.0f} ms"
+
+
+def ask() -> Heard:
+    """Ask the daemon; one that is away, or too old to know, is told as such."""
+    try:
+        with connect() as client:
+            status = client.call(HookStatusGet())
+    except Unavailable as error:
+        return Heard(complaint=error.message)
+    except MethodNotFound:
+        return Heard(complaint="fleetd is of an older version; restart it.")
+    return Heard(status.harnesses, status.spool)

@@ -1,0 +1,205 @@
+"""What fleetd's hooks look like in a settings file: found, put in, taken out; knows texts only.
+
+Other people's hooks, comments, order and formatting stay byte for byte; ours are appended, never
+put before others: Codex trusts hooks by their position.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from .harnesses import Event, Harness
+from .hook_command import is_ours
+from .jsonc import Node, is_blank, parse
+from .surgery import append, layout, remove, replace
+
+Wanted = Sequence[tuple[Event, str]]
+
+
+class Unusable(Exception):
+    """A settings file holds something else than its harness reads; the text says what and where."""
+
+
+class Found(NamedTuple):
+    """A hook of ours: its event, its command, and the containers that it stands in."""
+
+    event: str
+    command: str
+    node: Node
+    within: tuple[tuple[Node, int], ...]
+
+
+def found(text: str, harness: Harness) -> list[Found]:
+    """Return the hooks of ours in a text, in order; raises Broken and Unusable."""
+    return list(_ours(_root(text, harness), harness))
+
+
+def put_in(text: str, harness: Harness, wanted: Wanted) -> str:
+    """Return the text with our hooks in it; those that are there get the wanted command."""
+    if is_blank(text):
+        return text + _document(harness, wanted)
+    root = _root(text, harness)
+    if harness.version is not None and root.member("version") is None:
+        text = append(text, root, harness.version, key="version")
+        root = parse(text)
+    if root.member("hooks") is None:
+        return append(text, root, _section(harness, wanted), key="hooks", levels=2)
+    for event, command in wanted:
+        text = _put(text, harness, event, command)
+    return text
+
+
+def take_out(text: str, harness: Harness, before: str | None) -> str | None:
+    """Return the text without our hooks and what they brought along; None when nothing is left.
+
+    ``before`` is the text as it was before they came, None when there was no file. What was empty
+    there stays, and a text in which nothing else changed since becomes that one again.
+    """
+    if before is not None and _put_again(text, harness, before) == text:
+        return before
+    old = _readable(before, harness)
+    while ours := found(text, harness):
+        text = _cut(text, ours[-1], old)
+    return _without_bare_root(text, harness, before, old)
+
+
+def _root(text: str, harness: Harness) -> Node:
+    """Return a text's object; raises Unusable for what cannot be made sense of."""
+    if is_blank(text):
+        text = "{}"
+    root = parse(text)
+    _check(root.kind == "object", f"it holds no object but {_said(root)}")
+    _check(root.keys.count("hooks") < 2, 'it has more than one "hooks"')
+    version, hooks = root.member("version"), root.member("hooks")
+    if harness.version is not None and version is not None:
+        _check(
+            version.scalar == harness.version,
+            f'its "version" is not {harness.version}, so its format is one that we do not know',
+        )
+    if hooks is not None:
+        _check(hooks.kind == "object", f'its "hooks" is no object but {_said(hooks)}')
+        for event, node in zip(hooks.keys, hooks.items, strict=True):
+            _check(hooks.keys.count(event) < 2, f'its "hooks" has more than one "{event}"')
+            known = event in {each.name for each in harness.events}
+            _check(
+                node.kind == "array" or not known,
+                f'its "hooks.{event}" is no list but {_said(node)}',
+            )
+    return root
+
+
+def _check(good: bool, complaint: str) -> None:
+    if not good:
+        raise Unusable(complaint)
+
+
+def _said(node: Node) -> str:
+    return {"object": "an object", "array": "a list", "string": "a text"}.get(
+        node.kind, json.dumps(node.scalar)
+    )
+
+
+def _ours(root: Node, harness: Harness) -> Iterator[Found]:
+    hooks = root.member("hooks")
+    if hooks is None:
+        return
+    for at_event, (event, entries) in enumerate(zip(hooks.keys, hooks.items, strict=True)):
+        for at_entry, entry in enumerate(entries.items if entries.kind == "array" else ()):
+            above = ((root, root.keys.index("hooks")), (hooks, at_event), (entries, at_entry))
+            handlers = entry.member("hooks") if harness.grouped else None
+            if handlers is not None and handlers.kind == "array":
+                for at_handler, handler in enumerate(handlers.items):
+                    yield from _one(event, handler, harness, (*above, (handlers, at_handler)))
+            elif not harness.grouped:
+                yield from _one(event, entry, harness, above)
+
+
+def _one(
+    event: str, handler: Node, harness: Harness, within: tuple[tuple[Node, int], ...]
+) -> Iterator[Found]:
+    node = handler.member(harness.command_key)
+    if node is not None and is_ours(node.scalar, harness):
+        yield Found(event, node.scalar, node, within)
+
+
+def _put(text: str, harness: Harness, event: Event, command: str) -> str:
+    root = _root(text, harness)
+    hooks = root.member("hooks")
+    if hooks is None:
+        return append(text, root, _section(harness, [(event, command)]), key="hooks", levels=2)
+    entries = hooks.member(event.name)
+    if entries is None:
+        return append(text, hooks, [harness.entry(command, event)], key=event.name, levels=1)
+    ours = [each for each in _ours(root, harness) if each.event == event.name]
+    for each in reversed(ours):
+        if each.command != command:
+            text = replace(text, each.node, command)
+    return text if ours else append(text, entries, harness.entry(command, event))
+
+
+def _section(harness: Harness, wanted: Wanted) -> dict[str, Any]:
+    return {event.name: [harness.entry(command, event)] for event, command in wanted}
+
+
+def _document(harness: Harness, wanted: Wanted) -> str:
+    version = {} if harness.version is None else {"version": harness.version}
+    document = version | {"hooks": _section(harness, wanted)}
+    return layout(document, 3) + "\n"
+
+
+def _put_again(text: str, harness: Harness, before: str) -> str | None:
+    """Return what our hooks, as they are in ``text``, would have made of the text before them."""
+    known = {event.name: event for event in harness.events}
+    again = [
+        (known.get(each.event, Event(each.event)), each.command) for each in found(text, harness)
+    ]
+    try:
+        return put_in(before, harness, again) if again else None
+    except (ValueError, Unusable):
+        return None
+
+
+def _readable(before: str | None, harness: Harness) -> tuple[str, Node] | None:
+    """Return the earlier text and its object; None when there was none or it was none."""
+    if before is None or is_blank(before):
+        return None
+    try:
+        return before, _root(before, harness)
+    except (ValueError, Unusable):
+        return None
+
+
+def _cut(text: str, ours: Found, old: tuple[str, Node] | None) -> str:
+    """Take out one hook, and every container above it that is empty without it.
+
+    A container that was there before stays; one that was empty gets its old text again.
+    """
+    earlier = _earlier(ours, old)
+    for (container, index), was in reversed(list(zip(ours.within, earlier, strict=True))):
+        alone = len(container.items) == 1
+        if alone and was is not None and old is not None and not was.items:
+            return text[: container.start] + old[0][was.start : was.end] + text[container.end :]
+        if not alone or was is not None or container is ours.within[0][0]:
+            return remove(text, container, index)
+    raise AssertionError
+
+
+def _earlier(ours: Found, old: tuple[str, Node] | None) -> list[Node | None]:
+    """Return what stood in the place of each container above a hook before it came."""
+    root = old[1] if old else None
+    hooks = root.member("hooks") if root else None
+    entries = hooks.member(ours.event) if hooks else None
+    return [root, hooks, entries, None][: len(ours.within)]
+
+
+def _without_bare_root(
+    text: str, harness: Harness, before: str | None, old: tuple[str, Node] | None
+) -> str | None:
+    """Take out the version that came with our hooks; nothing is left of a text that was ours."""
+    root = parse(text)
+    brought = old is None or old[1].member("version") is None
+    if root.keys == ["version"] and harness.version is not None and brought:
+        text = remove(text, root, 0)
+        root = parse(text)
+    nothing_before = before is None or is_blank(before)
+    return before if nothing_before and not root.keys else text

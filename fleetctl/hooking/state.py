@@ -1,0 +1,77 @@
+"""What is installed of fleetd's hooks, and whether it is of this installation; changes nothing."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fleetd.wire.errors import InvalidState
+
+from . import files, plugin
+from .changes import complaints
+from .harnesses import OPENCODE, Harness
+from .hook_command import Installation, enforces
+from .settings import found
+from .versions import installable
+
+
+@dataclass(kw_only=True)
+class State:
+    """How a harness stands; ``installed`` is yes, partly, no, or unknown with a ``problem``."""
+
+    harness: str
+    here: bool
+    executable: str | None
+    file: str
+    installed: str = "no"
+    events: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
+    # Whether every command is the one that this installation would write.
+    current: bool = False
+    enforce_locks: bool = False
+    problem: str = ""
+
+
+def state(harness: Harness, project: Path | None, installation: Installation) -> State:
+    """Look at a harness's settings."""
+    file = harness.settings_file(project)
+    seen = State(
+        harness=harness.name,
+        here=harness.is_here(),
+        executable=harness.executable(),
+        file=str(file),
+    )
+    try:
+        if harness is OPENCODE:
+            _look_at_plugin(seen, files.read(file))
+        else:
+            _look_at_settings(seen, harness, files.read(file), installation)
+    except InvalidState as error:
+        seen.installed, seen.problem = "unknown", error.message
+    return seen
+
+
+def _look_at_plugin(seen: State, file: files.SettingsFile) -> None:
+    if plugin.is_ours(file):
+        seen.installed = "yes"
+        seen.current = file.data == plugin.content(file, enforce=None)
+        seen.enforce_locks = plugin.enforces(file)
+
+
+def _look_at_settings(
+    seen: State, harness: Harness, file: files.SettingsFile, installation: Installation
+) -> None:
+    with complaints(file):
+        ours = found(file.text or "", harness)
+    if not ours:
+        return
+    seen.events = list(dict.fromkeys(each.event for each in ours))
+    seen.commands = list(dict.fromkeys(each.command for each in ours))
+    seen.enforce_locks = any(map(enforces, seen.commands))
+    events, _said = installable(harness, set(seen.events))
+    seen.missing = [event.name for event in events if event.name not in seen.events]
+    seen.installed = "partly" if seen.missing else "yes"
+    expected = {
+        event.name: installation.command(harness, event, enforce=seen.enforce_locks)
+        for event in harness.events
+    }
+    seen.current = all(expected.get(each.event) == each.command for each in ours)

@@ -1,0 +1,129 @@
+"""Shows changes of settings files, asks once, makes them, and reports; plans none itself."""
+
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from fleetd.wire.errors import FleetError
+
+from .. import render
+from ..prompts import Cancelled, confirm
+from .changes import Change
+from .harnesses import Harness
+
+_STYLES = {"+": "green", "-": "red"}
+
+
+@dataclass
+class Outcome:
+    """What became of one harness: a change, or the reason why there is none."""
+
+    harness: Harness
+    change: Change | None = None
+    error: FleetError | None = None
+    copy: Path | None = None
+
+    @property
+    def pending(self) -> Change | None:
+        """Return the change that is to be made."""
+        return self.change if self.change and self.change.changes and not self.error else None
+
+
+@dataclass(frozen=True)
+class Deed:
+    """What is done to every harness, and how it is told."""
+
+    plan: Callable[[Harness], Change]
+    make: Callable[[Change], Path | None]
+    done: str
+    nothing: str
+
+
+def carry_out(args: Namespace, harnesses: Sequence[Harness], deed: Deed) -> int:
+    """Change the files of these harnesses; what fails for one stops no other.
+
+    The status is 1 when anything failed. Raises Cancelled and InvalidParams from the question.
+    """
+    outcomes = [_planned(each, deed) for each in harnesses]
+    pending = [each.pending for each in outcomes if each.pending]
+    if pending and not args.json:
+        _show(pending, sys.stdout)
+    if pending and not args.dry_run:
+        _ask(args, pending)
+        for outcome in outcomes:
+            _make(outcome, deed)
+    if args.json:
+        render.print_json([_as_json(each, dry_run=args.dry_run) for each in outcomes])
+    else:
+        for outcome in outcomes:
+            _tell(outcome, deed, dry_run=args.dry_run)
+        if args.dry_run:
+            render.line("[DRY RUN] Nothing was written.")
+    return 1 if any(each.error for each in outcomes) else 0
+
+
+def _planned(harness: Harness, deed: Deed) -> Outcome:
+    try:
+        return Outcome(harness, deed.plan(harness))
+    except FleetError as error:
+        return Outcome(harness, error=error)
+
+
+def _ask(args: Namespace, pending: Sequence[Change]) -> None:
+    if args.yes:
+        return
+    if args.json:
+        _show(pending, sys.stderr)
+    if not confirm("Write this?"):
+        raise Cancelled("Nothing was changed.")
+
+
+def _make(outcome: Outcome, deed: Deed) -> None:
+    if outcome.pending:
+        try:
+            outcome.copy = deed.make(outcome.pending)
+        except FleetError as error:
+            outcome.error = error
+
+
+def _show(changes: Sequence[Change], stream: TextIO) -> None:
+    for change in changes:
+        for line in map(render.clean, change.diff()):
+            style = _STYLES.get(line[:1])
+            print(render.styled(line, style, stream) if style else line, file=stream)
+        print(file=stream)
+
+
+def _tell(outcome: Outcome, deed: Deed, *, dry_run: bool) -> None:
+    name, change = outcome.harness.name, outcome.change
+    if outcome.error:
+        sys.stdout.flush()
+        print(f"{name}: {render.clean(outcome.error.message)}", file=sys.stderr)
+        if outcome.error.hint:
+            print("Hint:", render.clean(outcome.error.hint), file=sys.stderr)
+    elif change and not change.changes:
+        render.line(f"{name}: {deed.nothing} ({change.file.path})")
+    elif change:
+        if not dry_run:
+            as_it_was = f"; as it was: {outcome.copy}" if outcome.copy else ""
+            render.line(f"{name}: {deed.done} {change.file.path}{as_it_was}")
+        render.lines(f"  {note}" for note in change.notes)
+
+
+def _as_json(outcome: Outcome, *, dry_run: bool) -> dict[str, Any]:
+    document: dict[str, Any] = {"harness": outcome.harness.name}
+    if change := outcome.change:
+        document |= {
+            "file": str(change.file.path),
+            "changed": bool(outcome.pending) and not dry_run,
+            "events": change.events,
+            "diff": "\n".join(change.diff()),
+            "copy": str(outcome.copy) if outcome.copy else None,
+            "notes": change.notes,
+        }
+    if error := outcome.error:
+        document["error"] = {"message": error.message, **error.data()}
+    return document
