@@ -148,7 +148,10 @@ def _heard(harness: Harness, heard: HarnessStatus | None) -> Iterator[Finding]:
 
 
 def _run(harness: Harness, command: str, *, daemon: bool) -> Finding:
-    """Run the very command that is installed, with one word more that keeps it from the records."""
+    """Run the very command that is installed, with one word more that keeps it from the records.
+
+    Without a daemon it has a spool of its own, of which nothing is left.
+    """
     begun = time.monotonic()
     try:
         with tempfile.TemporaryDirectory(prefix="fleet-doctor-") as directory:
@@ -156,30 +159,32 @@ def _run(harness: Harness, command: str, *, daemon: bool) -> Finding:
                 ["/bin/sh", "-c", for_doctor(command, harness)],
                 input=SAMPLE,
                 cwd=directory,
+                env=dict(os.environ) if daemon else {**os.environ, "XDG_STATE_HOME": directory},
                 capture_output=True,
                 text=True,
                 errors="replace",
                 timeout=RUN_S,
                 check=False,
             )
+            took_ms = (time.monotonic() - begun) * 1_000
+            kept = any(Path(directory).rglob("*.json"))
     except (OSError, subprocess.TimeoutExpired) as error:
         return _finding(harness, "run", f"it did not end well: {error}", ok=False)
-    took_ms = (time.monotonic() - begun) * 1_000
-    complaint = _complaint(done, daemon=daemon)
+    complaint = _complaint(done, daemon=daemon, kept=kept)
     if complaint:
         return _finding(harness, "run", f"{complaint}; the command is: {command}", ok=False)
     reached = "reached fleetd" if daemon else "kept its payload for fleetd"
     return _finding(harness, "run", f"it ended in order and {reached}, in {took_ms:.0f} ms")
 
 
-def _complaint(done: "subprocess.CompletedProcess[str]", *, daemon: bool) -> str:
+def _complaint(done: "subprocess.CompletedProcess[str]", *, daemon: bool, kept: bool) -> str:
     if done.returncode != 0:
         return f"it ended with status {done.returncode}, which an agent would feel"
     if done.stderr:
         return f"it complained on stderr: {done.stderr.strip()[:200]}"
     expected = "fleetd" if daemon else ""
     if done.stdout.strip() == expected:
-        return ""
+        return "" if daemon or kept else "it kept nothing for fleetd, which is away"
     if not done.stdout:
         return "it ended in silence, without having reached fleetd"
     return f"it printed {done.stdout[:200]!r}"

@@ -134,6 +134,22 @@ def test_doctor_tells_what_the_command_does_wrong(
     assert findings(seen)["run"].startswith(f"WRONG: {told}")
 
 
+def test_doctor_without_a_daemon_wants_the_payload_kept_and_leaves_none(
+    home: Path, machine: Path, hook: Callable[[str], None], done: Callable[..., Result],
+    run: Callable[..., Result],
+) -> None:  # fmt: skip
+    def ran(source: str) -> str:
+        hook(source)
+        return findings(run("hooks", "doctor", "claude", "--json"))["run"]
+
+    hook("")
+    done("hooks", "install", "claude", "--yes")
+    assert "it kept nothing for fleetd" in ran("")
+    spool = "import os; d = os.environ['XDG_STATE_HOME'] + '/fleet/spool'; os.makedirs(d);"
+    assert "kept its payload for fleetd" in ran(spool + "open(d + '/1-a.json', 'w').close()")
+    assert list((home / "state").rglob("*.json")) == []
+
+
 def test_doctor_tells_a_status_and_an_output_that_an_agent_would_feel(
     machine: Path, hook: Callable[[str], None], done: Callable[..., Result],
     run: Callable[..., Result],
