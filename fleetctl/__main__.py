@@ -10,6 +10,12 @@ from collections.abc import Sequence
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["hook"] and arguments[1:] not in (["--help"], ["-h"]):
+        # Nothing may come before it that could fail aloud: an agent waits for this.
+        from . import hook
+
+        hook.main(arguments[1:])
     # What is imported lives as long as the process: there is no garbage to look for in it.
     gc.disable()
     _import_msgspec()

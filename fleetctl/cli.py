@@ -34,6 +34,7 @@ COMMANDS = {
     "doctor": "look for damage and loose permissions, and mend them",
     "backup": "copy the whole database while it is in use",
     "restore": "put a copy of the database in its place, fleetd stopped",
+    "hook": "what the settings of agent CLIs call; not for people",
     "config": "the settings in force and where they come from",
     "call": "call any method of the daemon",
     "demo": "a guided tour in a temporary directory",

@@ -1,6 +1,7 @@
-"""Where things lie on this machine, decided by platformdirs and the environment; makes nothing."""
+"""Where things lie on this machine, by platformdirs and the environment; makes nothing."""
 
 import os
+import pwd
 import stat
 import sys
 from collections.abc import Mapping
@@ -15,12 +16,12 @@ class PathRefused(Exception):
     """A path cannot be used; the text says why and what to do."""
 
 
-def _dirs() -> tuple[Path, Path, Path]:
+def _dirs() -> tuple[Path, Path]:
     # Imported here: a command that is told its socket needs no platformdirs (15 ms).
     from platformdirs import PlatformDirs
 
     dirs = PlatformDirs(APP, appauthor=False)
-    return dirs.user_data_path, dirs.user_state_path, dirs.user_config_path
+    return dirs.user_data_path, dirs.user_config_path
 
 
 def database_path(env: Mapping[str, str] = os.environ) -> Path:
@@ -40,12 +41,26 @@ def config_path(env: Mapping[str, str] = os.environ) -> Path:
     """Return the configuration file: ``FLEET_CONFIG`` or ``config.toml``."""
     if value := env.get("FLEET_CONFIG"):
         return Path(value).expanduser()
-    return _dirs()[2] / "config.toml"
+    return _dirs()[1] / "config.toml"
 
 
 def state_path() -> Path:
-    """Return the directory for state that is neither data nor configuration."""
-    return _dirs()[1]
+    """Return the directory for state: ``fleet`` in ``XDG_STATE_HOME`` or in the platform's place.
+
+    platformdirs is not asked: its versions differ, and the hook client must find the same place.
+    """
+    if (value := os.environ.get("XDG_STATE_HOME")) and Path(value).is_absolute():
+        return Path(value) / APP
+    below = "Library/Application Support" if sys.platform == "darwin" else ".local/state"
+    home = os.environ.get("HOME", "")
+    if not Path(home).is_absolute():
+        home = pwd.getpwuid(os.getuid()).pw_dir
+    return Path(home) / below / APP
+
+
+def spool_path() -> Path:
+    """Return the directory where the hook client leaves what the daemon did not take."""
+    return state_path() / "spool"
 
 
 def socket_path(env: Mapping[str, str] = os.environ) -> Path:
