@@ -80,9 +80,11 @@ class Prompt(Section, frozen=True, kw_only=True):
 
 
 class Hooks(Section, frozen=True, kw_only=True):
-    """What the sessions of agent CLIs get by themselves."""
+    """What the sessions of agent CLIs get by themselves, and how much their hooks may send."""
 
     auto_missions: bool = True
+    # Of hook.deliver alone: an edit tells the whole file.
+    line_bytes: Annotated[int, Meta(ge=1_024, le=64 * 1024 * 1024)] = 16 * 1024 * 1024
 
 
 class Config(Section, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 import logging
 import os
+from collections.abc import Callable
 from typing import Any
 
 import trio
@@ -11,7 +12,7 @@ from .config import Limits
 from .domain.context import Caller
 from .engine import Engine
 from .envelope import Message
-from .lines import LineReader
+from .lines import LargeLines, LineReader
 from .rpc import Dispatcher, error_reply
 from .subscriptions import Follower
 from .wire.base import Request
@@ -77,6 +78,7 @@ class Connection:
         engine: Engine,
         dispatcher: Dispatcher,
         limits: Limits,
+        large: LargeLines,
     ) -> None:
         self.caller = caller
         self.engine = engine
@@ -84,7 +86,10 @@ class Connection:
         self._stream = stream
         self._dispatcher = dispatcher
         self._limits = limits
-        self._lines = LineReader(stream, limit=limits.line_bytes, timeout_ms=limits.line_timeout_ms)
+        self._large = large
+        self._lines = LineReader(
+            stream, limit=limits.line_bytes, timeout_ms=limits.line_timeout_ms, large=large
+        )
         self._reply_seconds = limits.reply_timeout_ms / 1000
         self._scope = trio.CancelScope()
         self._room = trio.Semaphore(limits.requests_in_flight)
@@ -118,26 +123,47 @@ class Connection:
         """Answer lines until the client has sent its last; return the limit it broke, if any."""
         try:
             while (line := await self._lines.next_line()) is not None:
-                await self._take(line, requests)
+                if len(line) > self._limits.line_bytes:
+                    await self._take_large(line)
+                else:
+                    await self._take(line, requests)
+                del line  # while the next one is waited for, this one is no burden
         except LimitExceeded as violation:
             return violation
         return None
 
     async def _take(self, line: bytes, requests: trio.Nursery) -> None:
-        try:
-            message = envelope.read(line, depth=self._limits.depth, batch=self._limits.batch)
-        except LimitExceeded:
-            raise
-        except FleetError as error:
-            await self.send(error_reply(error) + b"\n")
-            # A refusal never waits: without this, a block of junk would hold everybody up.
-            await trio.lowlevel.checkpoint()
+        message = await self._understand(line, envelope.read)
+        if message is None:
             return
         await self._wait_for_room()
         self._in_flight += 1
         requests.start_soon(self._answer, message)
         # Lets the request begin before the next line does, so that lines keep their order.
         await trio.lowlevel.checkpoint()
+
+    async def _take_large(self, line: bytes) -> None:
+        """Answer a large line before anything else is read, and give its room to the next."""
+        try:
+            message = await self._understand(line, envelope.read_large)
+            if message is not None:
+                await self._wait_for_room()
+                self._in_flight += 1
+                await self._answer(message)
+        finally:
+            self._large.leave()
+
+    async def _understand(self, line: bytes, read: Callable[..., Message]) -> Message | None:
+        """Return what a line holds; None when it was refused and the connection goes on."""
+        try:
+            return read(line, depth=self._limits.depth, batch=self._limits.batch)
+        except LimitExceeded:
+            raise
+        except FleetError as error:
+            await self.send(error_reply(error) + b"\n")
+            # A refusal never waits: without this, a block of junk would hold everybody up.
+            await trio.lowlevel.checkpoint()
+            return None
 
     async def _wait_for_room(self) -> None:
         try:

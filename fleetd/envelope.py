@@ -17,6 +17,11 @@ _SHOWN_CHARACTERS = 80
 # A container costs some 60 bytes and is the dearest thing a byte on the wire can ask for.
 _CONTAINERS = 100_000
 
+# How the hook client writes what stands around a payload, and how much that can be.
+_PAYLOAD = b'"payload":"'
+_AFTER_PAYLOAD = b'"},"id":'
+_AROUND_BYTES = 65_536
+
 # Opening brackets become +1, closing ones -1 (0xff as a signed byte).
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _NO_STRUCTURE = bytes(set(range(256)) - set(b'[{]}"'))
@@ -63,6 +68,24 @@ def read(line: bytes, *, depth: int, batch: int) -> Message:
     return Message([_element(item) for item in content], batch=True)
 
 
+def read_large(line: bytes, *, depth: int, batch: int) -> Message:
+    """Turn a large line of the hook client into a request, without looking for structure in it.
+
+    Nearly all of it is one string, the payload, and comes last; what is around it is checked as
+    any other line. Raises what ``read`` raises, LimitExceeded for a line of another form.
+    """
+    begin = line.find(_PAYLOAD, 0, _AROUND_BYTES) + len(_PAYLOAD) - 1
+    end = line.rfind(_AFTER_PAYLOAD, -_AROUND_BYTES) + 1
+    if not len(_PAYLOAD) <= begin < end:
+        raise _beyond("line_bytes", _AROUND_BYTES, "Of a large line only the payload may be large.")
+    message = read(line[:begin] + b'""' + line[end:], depth=depth, batch=batch)
+    payload = _parse(memoryview(line)[begin:end], str)
+    for element in message.elements:
+        if isinstance(element, Element) and isinstance(element.params, dict):
+            element.params["payload"] = payload
+    return message
+
+
 def _check_structure(line: bytes, depth: int, batch: int) -> None:
     """Refuse by counting brackets, before a parser builds anything from them."""
     if line.count(b"[") + line.count(b"{") <= min(depth, batch):
@@ -96,9 +119,9 @@ def _beyond(limit: str, allowed: int, message: str) -> LimitExceeded:
     )
 
 
-def _parse(line: bytes) -> Any:
+def _parse(line: bytes | memoryview, kind: Any = Any) -> Any:
     try:
-        return msgspec.json.decode(line)
+        return msgspec.json.decode(line, type=kind)
     except UnicodeDecodeError as error:
         raise ParseError("Parse error", detail=f"not UTF-8: {error.reason}") from error
     except msgspec.DecodeError as error:

@@ -8,31 +8,69 @@ from .wire.errors import LimitExceeded
 from .wire.frames import FrameTooLong, LineDecoder
 
 _CHUNK = 65_536
+_LARGE_AT_ONCE = 2
+
+
+class LargeLines:
+    """Room for lines of the hook client that are longer than others may be.
+
+    There is room for few in the whole daemon: text of 16 MiB takes several times that while it is
+    read and understood, and every connection could send one.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._room = trio.Semaphore(_LARGE_AT_ONCE)
+
+    async def enter(self) -> float:
+        """Wait for room, and return how many seconds that took."""
+        begun = trio.current_time()
+        await self._room.acquire()
+        return trio.current_time() - begun
+
+    def leave(self) -> None:
+        """Give the room to the next in line."""
+        self._room.release()
 
 
 class LineReader:
     """Cuts what a client sends into lines and minds how long each of them takes."""
 
-    def __init__(self, stream: trio.SocketStream, *, limit: int, timeout_ms: int) -> None:
+    def __init__(
+        self, stream: trio.SocketStream, *, limit: int, timeout_ms: int, large: LargeLines
+    ) -> None:
         self._stream = stream
-        self._decoder = LineDecoder(limit)
+        self._limit = limit
+        self._decoder = LineDecoder(limit, large.limit)
         self._timeout_ms = timeout_ms
+        self._large = large
 
     async def next_line(self) -> bytes | None:
         """Return the next line, None at the end; raises LimitExceeded when it breaks a bound.
 
         The clock runs from the first byte that is waited on. Trickling does not prolong it, and
-        time that the daemon spends between two calls is not counted.
+        time that the daemon spends between two calls, or a large line waits for room, is not
+        counted. Whoever gets a line that is longer than the limit has room for it, and leaves
+        when it is dealt with.
         """
         deadline = math.inf
-        while (line := self._finished_line()) is None:
-            if self._decoder.partial and deadline == math.inf:
-                deadline = trio.current_time() + self._timeout_ms / 1000
-            data = await self._receive(deadline)
-            if not data:
-                return None
-            self._decoder.feed(data)
-        return line
+        entered = False
+        line = None
+        try:
+            while True:
+                if self._decoder.outgrown and not entered:
+                    deadline += await self._large.enter()
+                    entered = True
+                if (line := self._finished_line()) is not None:
+                    return line
+                if self._decoder.partial and deadline == math.inf:
+                    deadline = trio.current_time() + self._timeout_ms / 1000
+                if not (data := await self._receive(deadline)):
+                    return None
+                self._decoder.feed(data)
+        finally:
+            if entered and (line is None or len(line) <= self._limit):
+                self._large.leave()
 
     async def discard(self, at_most: int) -> None:
         """Read and forget, until the client stops or ``at_most`` bytes have come."""
@@ -45,7 +83,8 @@ class LineReader:
         except FrameTooLong as error:
             raise LimitExceeded(
                 f"A line is longer than {error.limit} bytes.",
-                hint="Send less at once; limits.line_bytes in the configuration sets the limit.",
+                hint="Send less at once; limits.line_bytes in the configuration sets the limit, "
+                "hooks.line_bytes that of hook.deliver.",
                 limit="line_bytes",
                 allowed=error.limit,
             ) from error

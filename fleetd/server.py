@@ -11,6 +11,7 @@ from . import peer
 from .config import Limits
 from .connections import Connection, perform
 from .engine import Engine
+from .lines import LargeLines
 from .rpc import Dispatcher, Method, error_reply, guarded, methods_for
 from .wire.errors import Denied
 
@@ -31,6 +32,7 @@ class Server:
         added = {name: guarded(name, method) for name, method in (extra or {}).items()}
         self._dispatcher = Dispatcher(methods_for(perform) | added)
         self._room = trio.Semaphore(limits.connections)
+        self._large = LargeLines(engine.config.hooks.line_bytes)
         self._connections: set[Connection] = set()
         self._draining = False
 
@@ -81,7 +83,9 @@ class Server:
             with trio.move_on_after(self._limits.reply_timeout_ms / 1000):
                 await stream.send_all(error_reply(error) + b"\n")
             return
-        connection = Connection(stream, caller, self._engine, self._dispatcher, self._limits)
+        connection = Connection(
+            stream, caller, self._engine, self._dispatcher, self._limits, self._large
+        )
         self._connections.add(connection)
         try:
             if self._draining:

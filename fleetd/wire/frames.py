@@ -9,15 +9,21 @@ class FrameTooLong(Exception):
         self.limit = limit
 
 
+# How the hook client begins its lines, the only ones that may be large.
+HOOK_BEGINS = b'{"jsonrpc":"2.0","method":"hook.deliver","params":{'
+
+
 class LineDecoder:
     """Cuts a stream into lines, without their LF.
 
-    Feed bytes in as they come and take finished lines out. Memory is bounded by the limit plus
-    the largest single feed. Blank lines are skipped, a CR before the LF is dropped.
+    Feed bytes in as they come and take finished lines out. Memory is bounded by the limit, or
+    ``hook_limit`` while a line of the hook client comes in, plus the largest single feed. Blank
+    lines are skipped, a CR before the LF is dropped.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, hook_limit: int = 0) -> None:
         self._limit = limit
+        self._hook_limit = max(limit, hook_limit)
         self._buffer = bytearray()
         self._scanned = 0
 
@@ -25,6 +31,11 @@ class LineDecoder:
     def partial(self) -> bool:
         """Whether a line has begun and its end has not come."""
         return bool(self._buffer)
+
+    @property
+    def outgrown(self) -> bool:
+        """Whether more has come than the limit, and may go on as it began."""
+        return len(self._buffer) > self._limit and self._buffer.startswith(HOOK_BEGINS)
 
     def feed(self, data: bytes) -> None:
         """Take in bytes as they came from the peer."""
@@ -37,12 +48,14 @@ class LineDecoder:
         """
         while True:
             end = self._buffer.find(b"\n", self._scanned)
-            if end > self._limit or (end < 0 and len(self._buffer) > self._limit):
-                raise FrameTooLong(self._limit)
+            limit = self._hook_limit if self.outgrown else self._limit
+            if end > limit or (end < 0 and len(self._buffer) > limit):
+                raise FrameTooLong(limit)
             if end < 0:
                 self._scanned = len(self._buffer)
                 return None
-            line = bytes(self._buffer[:end])
+            with memoryview(self._buffer) as view:
+                line = bytes(view[:end])
             del self._buffer[: end + 1]
             self._scanned = 0
             line = line.removesuffix(b"\r")
