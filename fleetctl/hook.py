@@ -24,14 +24,15 @@ def main(words: list[str]) -> None:
         for number in (_signal.SIGALRM, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGINT):
             _signal.signal(number, _signal.default_int_handler)  # raises, whatever is waited for
         _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (_signal.SIGALRM,))
-        _signal.setitimer(_signal.ITIMER_REAL, WAIT_S, LAST_S)
+        _signal.setitimer(_signal.ITIMER_REAL, WAIT_S)
         while chunk := posix.read(0, 1 << 18):
             said += chunk if len(said) < STDIN_BYTES else b""  # unread, it would stop its writer
             head = {*words, *said[:4_096].decode(errors="replace").split('"')}
             if len(said) == len(chunk) and head & {"PreCompact", "preCompact", "PreCompress"}:
-                _signal.setitimer(_signal.ITIMER_REAL, COMPACTION_WAIT_S, LAST_S)
+                _signal.setitimer(_signal.ITIMER_REAL, COMPACTION_WAIT_S)
         exchange(frame(name, words, begun_us, said))
     except BaseException:  # noqa: BLE001 - too late, told to end, nobody there: all the same
+        _signal.setitimer(_signal.ITIMER_REAL, LAST_S)
         spool(name, frame(name, words, begun_us, said))
     finally:
         posix._exit(0)  # noqa: SLF001
@@ -40,18 +41,17 @@ def main(words: list[str]) -> None:
 def frame(name: str, words: list[str], begun_us: int, said: bytearray) -> bytes:
     """Return the line for the daemon; what was said is a string in it, whatever it is."""
     known = {k: posix.environ.get(k.encode(), b"").decode(errors="replace") for k in ENV.split()}
-    passed = ",".join(f'"{k}":{encode_basestring(v)}' for k, v in known.items() if v)
-    harness, *others = map(encode_basestring, words or ["generic"])
-    payload = encode_basestring(said.decode(errors="replace"))
-    line = FRAME % (name[-32:], harness, ",".join(others), passed, begun_us, payload)
+    env = ",".join(f'"{k}":{encode_basestring(v)}' for k, v in known.items() if v)
+    harness, *args = map(encode_basestring, words or ["generic"])
+    text = encode_basestring(said.decode(errors="replace"))
+    line = FRAME % (name[-32:], harness, ",".join(args), env, begun_us, text)
     return line.encode(errors="replace")
 
 
 def exchange(line: bytes) -> None:
-    """Have the daemon take the line, and print what it answers; raises when it does not."""
+    """Have the daemon take the line, and print its answer; raises if it does not or is foreign."""
     (sock := _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)).connect(places()[0])
-    # SO_PEERCRED of Linux and LOCAL_PEERCRED of macOS have the uid at the same place.
-    peer = sock.getsockopt(*((0, 1, 76) if sys.platform == "darwin" else (1, 17, 12)))
+    peer = sock.getsockopt(*((0, 1, 76) if sys.platform == "darwin" else (1, 17, 12)))  # PEERCRED
     if int.from_bytes(peer[4:8], sys.byteorder) != posix.getuid() or len(line) > LINE_BYTES:
         raise PermissionError
     sock.sendall(line)
