@@ -255,7 +255,7 @@ export const Fleet = async ({ directory } = {}) => {
       const resumed = about.resumed && !about.heard
       about.heard = true
       const reply = await say(about, "chat.message", { prompt, resumed, message_id: message?.id })
-      if (reply && !resumed) about.covered = true
+      if (reply && !resumed && !about.parent) about.covered = true
       note(about, message?.id, reply)
     }),
 

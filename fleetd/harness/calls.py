@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from .fields import COMMAND_CHARS, ERROR_CHARS, PATH_CHARS, path, table, text, whole
+from .patches import patched
 from .report import ToolFinished, ToolStarted
 
 # Names are compared without case and underlines: Bash, run_shell_command, RunShellCommand.
@@ -20,9 +21,13 @@ EDITORS = frozenset(
         *("edit", "multiedit", "write", "notebookedit", "create"),
         *("editfile", "writefile", "replace", "searchreplace", "strreplace", "strreplacefile"),
         *("writetofile", "replacefilecontent", "multireplacefilecontent"),
+        *("delete", "deletefile"),
     )
 )
-_FILE_FIELDS = ("file_path", "notebook_path", "path", "absolute_path", "filePath")
+_FILE_FIELDS = ("file_path", "notebook_path", "path", "absolute_path", "filePath", "target_file")
+PATCHER = "applypatch"
+_PATCH_FIELDS = ("command", "patch", "patchText", "input")
+PATCH_CHARS = 1_000_000
 _RESULTS = ("tool_response", "tool_result", "tool_output")
 FILES = 200
 NAMELESS = "unknown"
@@ -72,6 +77,8 @@ class Call(msgspec.Struct, frozen=True):
     @property
     def edits(self) -> tuple[str, ...]:
         """Return the files that an editing tool changes, as absolute paths."""
+        if self.kind == PATCHER:
+            return patched(self._patch, self.cwd)
         if self.kind not in EDITORS:
             return ()
         for source in (self.given, self.result):
@@ -80,6 +87,13 @@ class Call(msgspec.Struct, frozen=True):
             if file is not None:
                 return (file,)
         return ()
+
+    @property
+    def _patch(self) -> str:
+        given = self.payload.get("tool_input")
+        if isinstance(given, str):
+            return given[:PATCH_CHARS]
+        return text(self.given, *_PATCH_FIELDS, most=PATCH_CHARS) or ""
 
 
 def plain(name: str) -> str:

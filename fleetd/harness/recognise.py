@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import antigravity, claude, generic
+from . import antigravity, claude, copilot, cursor, generic, opencode
 from .report import Adapter, Unfit
 
 ADAPTERS: Mapping[str, Adapter] = {
@@ -19,6 +19,9 @@ ADAPTERS: Mapping[str, Adapter] = {
         claude.qwen,
         claude.droid,
         claude.kimi,
+        copilot.adapter,
+        cursor.adapter,
+        opencode.adapter,
         generic.grok,
         antigravity.adapter,
     )
@@ -104,6 +107,9 @@ def recognise(argument: str, payload: Payload, env: Mapping[str, str]) -> Adapte
     for name, holds in MARKS:
         if holds(payload):
             return _named(name)
+    # Under Claude's names Copilot writes Claude's fields, and the time, which Claude does not.
+    if argument == "claude" and "timestamp" in payload and "transcript_path" not in payload:
+        return _named("copilot")
     for variable, name in ENVIRONMENT.items():
         if env.get(variable):
             return _named(name)

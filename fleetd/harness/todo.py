@@ -9,7 +9,7 @@ from .report import PlanItem, Planned, PlanStatus
 
 ITEM_CHARS = 500
 ITEMS = 1_000
-LISTS = frozenset(("todowrite", "settodolist", "todolist", "writetodos"))
+LISTS = frozenset(("todowrite", "settodolist", "todolist", "writetodos", "updatetodo"))
 
 _STATUSES: dict[str, PlanStatus] = {
     "pending": "pending",
@@ -24,12 +24,15 @@ _STATUSES: dict[str, PlanStatus] = {
 }
 # Droid writes its list as text: "1. [in_progress] Write the parser".
 _LINE = re.compile(r"\s*\d+\.\s*\[(\w+)\]\s*(\S.*)")
+# Copilot writes a checklist in Markdown: "- [x] Write the parser".
+_BOX = re.compile(r"\s*[-*+]\s*\[(.)\]\s*(\S.*)")
+_BOXES = {"x": "completed", "X": "completed", "-": "in_progress", "~": "in_progress"}
 
 
 def planned(call: Call) -> tuple[Planned, ...]:
     """Return what a finished call of a planning tool did to the plan; empty for other tools."""
     if call.kind in LISTS:
-        return _list(call)
+        return listed(call.given)
     if call.kind == "taskcreate":
         return _created(call)
     return _updated(call) if call.kind == "taskupdate" else ()
@@ -43,15 +46,26 @@ def task(payload: dict[str, Any], status: PlanStatus) -> tuple[Planned, ...]:
     return (Planned(items=(PlanItem(text=subject or "", status=status, id=named),), whole=False),)
 
 
-def _list(call: Call) -> tuple[Planned, ...]:
-    told = call.given.get("todos")
+def listed(given: dict[str, Any]) -> tuple[Planned, ...]:
+    """Return the plan that the field ``todos`` holds; empty when there is none."""
+    told = given.get("todos")
     if isinstance(told, str):
-        lines = filter(None, map(_LINE.fullmatch, told.splitlines()[:ITEMS]))
-        told = [{"status": line[1], "content": line[2]} for line in lines]
+        told = _lines(told)
     if not isinstance(told, list):
         return ()
     items = tuple(item for each in told[:ITEMS] if (item := _item(each)) is not None)
-    return (Planned(items=items, whole=call.given.get("merge") is not True),)
+    return (Planned(items=items, whole=given.get("merge") is not True),)
+
+
+def _lines(told: str) -> list[dict[str, str]]:
+    """Return the steps of a list that is written as text."""
+    steps = []
+    for line in told.splitlines()[:ITEMS]:
+        if (step := _LINE.fullmatch(line)) is not None:
+            steps.append({"status": step[1], "content": step[2]})
+        elif (step := _BOX.fullmatch(line)) is not None:
+            steps.append({"status": _BOXES.get(step[1], "pending"), "content": step[2]})
+    return steps
 
 
 def _item(told: Any) -> PlanItem | None:

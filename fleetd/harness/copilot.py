@@ -1,0 +1,251 @@
+"""Copilot CLI's hooks, in both of its spellings; must not know any rule.
+
+Source: hooks, "Copilot CLI"; GitHub's reference of hooks. A hook that is installed under a name in
+camel case gets fields in camel case and no name of the event, which comes as a word of the command
+line. Under Claude's names it gets Claude's spelling. Nothing is told after a compaction, so the
+event before it stands for both.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from .calls import Call, failed, finished, started
+from .fields import (
+    ERROR_CHARS,
+    MESSAGE_CHARS,
+    PROMPT_CHARS,
+    WORD_CHARS,
+    cut,
+    need,
+    path,
+    table,
+    text,
+    whole,
+)
+from .report import (
+    Answer,
+    AnyHappening,
+    Compacted,
+    Compacting,
+    Failed,
+    Noted,
+    Paused,
+    PromptSubmitted,
+    Report,
+    SessionEnded,
+    SessionStarted,
+    SubagentEnded,
+    SubagentStarted,
+    Unfit,
+)
+from .todo import planned
+
+Payload = dict[str, Any]
+Happenings = tuple[AnyHappening, ...]
+
+# The texts of all hooks together are capped at 10 KB.
+CONTEXT_BYTES = 10_000
+INJECTING = frozenset(("sessionStart", "postToolUse"))
+_CLAUDES = {"UserPromptSubmit": "userPromptSubmitted", "Stop": "agentStop"}
+# Which event a payload without a name is: the first whose fields it has.
+_SHAPES = (
+    (("prompt",), "userPromptSubmitted"),
+    (("agentName", "stopReason"), "subagentStop"),
+    (("stopReason",), "agentStop"),
+    (("trigger",), "preCompact"),
+    (("toolName", "toolResult"), "postToolUse"),
+    (("toolName", "error"), "postToolUseFailure"),
+    (("toolName",), "preToolUse"),
+    (("errorContext",), "errorOccurred"),
+    (("notification_type",), "notification"),
+    (("agentName",), "subagentStart"),
+    (("source",), "sessionStart"),
+    (("reason",), "sessionEnd"),
+)
+_SPELLINGS = {
+    "session_id": "sessionId",
+    "transcript_path": "transcriptPath",
+    "tool_name": "toolName",
+    "tool_input": "toolArgs",
+    "tool_result": "toolResult",
+    "stop_reason": "stopReason",
+    "agent_name": "agentName",
+    "error_context": "errorContext",
+    "last_assistant_message": "response",
+}
+_EXIT = re.compile(r"<exited with exit code (-?\d{1,9})>\s*\Z")
+
+
+class Copilot:
+    """The adapter for Copilot CLI."""
+
+    name = "copilot"
+
+    def read(self, payload: Payload, event: str | None) -> Report:
+        """Turn a payload into a report; raises Unfit."""
+        said = {_SPELLINGS.get(name, name): value for name, value in payload.items()}
+        named = _event(said, event)
+        cwd = path(said.get("cwd"), None)
+        call = Call(_spelled(said), cwd)
+        tell = _TOLD.get(named)
+        return Report(
+            harness=self.name,
+            event=named,
+            session_id=need(said, "sessionId"),
+            happenings=() if tell is None else tell(call),
+            # Only the end of a subagent has an id, so it goes by its name.
+            subagent=text(said, "agentName") if named.startswith("subagent") else None,
+            cwd=cwd,
+            transcript_path=path(said.get("transcriptPath"), None),
+            moment=_moment(said),
+            injects=named in INJECTING,
+            denies=named == "preToolUse" and bool(call.edits),
+        )
+
+    def reply(self, report: Report, answer: Answer) -> str:
+        """Return the one JSON object that is honoured; empty wherever it would do harm."""
+        if answer.deny is not None and report.denies:
+            why = {"permissionDecisionReason": answer.deny}
+            return json.dumps({"permissionDecision": "deny", **why})
+        if answer.context and report.injects:
+            return json.dumps({"additionalContext": _fitting(answer.context)})
+        return ""
+
+    def look_back(self, tail: str) -> Happenings:
+        """Return nothing: the events tell everything."""
+        return ()
+
+
+def _fitting(context: str) -> str:
+    """Cut a text to what Copilot takes whole; the least important is at its end."""
+    return context.encode("utf-8", "replace")[:CONTEXT_BYTES].decode("utf-8", "ignore")
+
+
+def _event(said: Payload, word: str | None) -> str:
+    """Return the event's name: the payload's own, the command line's, else by the shape."""
+    told = text(said, "hook_event_name") or cut(word or "", WORD_CHARS)
+    if told:
+        return _CLAUDES.get(told, told[:1].lower() + told[1:])
+    for fields, name in _SHAPES:
+        if all(field in said for field in fields):
+            return name
+    raise Unfit("it names no event and has the shape of none")
+
+
+def _moment(said: Payload) -> str | None:
+    """Return the time of an event in ms since 1970, whichever way it is written."""
+    written = text(said, "timestamp")
+    if written is None:
+        number = whole(said, "timestamp")
+        return None if number is None else str(number)
+    try:
+        return str(round(datetime.fromisoformat(written).timestamp() * 1_000))
+    except (ValueError, OverflowError, OSError):
+        return written
+
+
+def _spelled(said: Payload) -> Payload:
+    """Return a payload as the readers of Claude's tool calls know it."""
+    given = said.get("toolArgs")
+    if isinstance(given, str) and given.startswith("{"):
+        given = _decoded(given)
+    found = _EXIT.search(_result(said)[-200:])
+    return {
+        **said,
+        "tool_name": said.get("toolName"),
+        "tool_input": given,
+        "tool_result": {"exit_code": int(found[1])} if found else None,
+    }
+
+
+def _decoded(given: str) -> Any:
+    try:
+        return msgspec.json.decode(given)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return given
+
+
+def _result(said: Payload) -> str:
+    told = table(said, "toolResult")
+    shown = told.get("textResultForLlm", told.get("text_result_for_llm"))
+    return shown if isinstance(shown, str) else ""
+
+
+def _session_started(call: Call) -> Happenings:
+    resumed = text(call.payload, "source") == "resume"
+    return (SessionStarted(source="resume" if resumed else "startup"),)
+
+
+def _prompted(call: Call) -> Happenings:
+    prompt = text(call.payload, "prompt", most=PROMPT_CHARS)
+    return (Noted(what="empty_prompt"),) if prompt is None else (PromptSubmitted(prompt=prompt),)
+
+
+def _tool_started(call: Call) -> Happenings:
+    return (started(call),)
+
+
+def _tool_finished(call: Call) -> Happenings:
+    kind = text(table(call.payload, "toolResult"), "resultType", "result_type")
+    if kind not in (None, "success"):
+        shown = cut(_result(call.payload), ERROR_CHARS) or kind
+        return (failed(Call({**call.payload, "error": shown}, call.cwd)),)
+    return (finished(call), *planned(call))
+
+
+def _tool_failed(call: Call) -> Happenings:
+    return (failed(call),)
+
+
+def _compacting(call: Call) -> Happenings:
+    return (Compacting(trigger=text(call.payload, "trigger") or "auto"), Compacted())
+
+
+def _subagent_started(call: Call) -> Happenings:
+    kind = text(call.payload, "agentName")
+    return () if kind is None else (SubagentStarted(kind=kind),)
+
+
+def _subagent_ended(call: Call) -> Happenings:
+    if text(call.payload, "agentName") is None:
+        return ()
+    return (SubagentEnded(last_message=text(call.payload, "response", most=MESSAGE_CHARS)),)
+
+
+def _error_occurred(call: Call) -> Happenings:
+    told = text(table(call.payload, "error"), "message", "name", most=ERROR_CHARS) or "unknown"
+    if call.payload.get("recoverable") is True:
+        return (Noted(what="error_occurred", message=told),)
+    return (Failed(message=told),)
+
+
+def _notified(call: Call) -> Happenings:
+    message = text(call.payload, "message", most=MESSAGE_CHARS)
+    return (Noted(what=text(call.payload, "notification_type") or "notification", message=message),)
+
+
+def _ended(call: Call) -> Happenings:
+    return (SessionEnded(reason=text(call.payload, "reason")),)
+
+
+_TOLD: dict[str, Callable[[Call], Happenings]] = {
+    "sessionStart": _session_started,
+    "userPromptSubmitted": _prompted,
+    "preToolUse": _tool_started,
+    "postToolUse": _tool_finished,
+    "postToolUseFailure": _tool_failed,
+    "preCompact": _compacting,
+    "agentStop": lambda _: (Paused(),),
+    "subagentStart": _subagent_started,
+    "subagentStop": _subagent_ended,
+    "errorOccurred": _error_occurred,
+    "notification": _notified,
+    "sessionEnd": _ended,
+}
+
+adapter = Copilot()

@@ -1,0 +1,199 @@
+"""Cursor's hooks, in the editor and in its command line; must not know any rule.
+
+Source: hooks, "Cursor"; Cursor's reference of hooks. Nothing is told after a compaction, so the
+event before it stands for both. Most of its tools have Claude's names and fields.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from .calls import Call, failed, finished, started
+from .fields import ERROR_CHARS, MESSAGE_CHARS, PROMPT_CHARS, WORD_CHARS, cut, need, path, text
+from .report import (
+    Answer,
+    AnyHappening,
+    Compacted,
+    Compacting,
+    Failed,
+    Noted,
+    Paused,
+    PromptSubmitted,
+    Report,
+    SessionEnded,
+    SessionStarted,
+    SubagentEnded,
+    SubagentStarted,
+)
+from .todo import planned
+
+Payload = dict[str, Any]
+Happenings = tuple[AnyHappening, ...]
+
+# A longer text is dropped whole; Cursor counts as JavaScript does, in units of UTF-16.
+CONTEXT_UNITS = 10_000
+INJECTING = frozenset(("sessionStart", "beforeSubmitPrompt", "postToolUse"))
+# Cursor runs the hooks in Claude's settings too.
+_CLAUDES = {
+    "SessionStart": "sessionStart",
+    "SessionEnd": "sessionEnd",
+    "UserPromptSubmit": "beforeSubmitPrompt",
+    "PreToolUse": "preToolUse",
+    "PostToolUse": "postToolUse",
+    "PostToolUseFailure": "postToolUseFailure",
+    "PreCompact": "preCompact",
+    "Stop": "stop",
+    "SubagentStart": "subagentStart",
+    "SubagentStop": "subagentStop",
+}
+
+
+class Cursor:
+    """The adapter for Cursor."""
+
+    name = "cursor"
+
+    def read(self, payload: Payload, event: str | None) -> Report:
+        """Turn a payload into a report; raises Unfit."""
+        told = text(payload, "hook_event_name") or cut(event or "", WORD_CHARS)
+        told = told or need(payload, "hook_event_name")
+        named = _CLAUDES.get(told, told)
+        cwd = _cwd(payload)
+        call = Call(_spelled(payload, named), cwd, silent=named == "afterShellExecution")
+        tell = _TOLD.get(named)
+        return Report(
+            harness=self.name,
+            event=named,
+            session_id=need(payload, "parent_conversation_id", "conversation_id", "session_id"),
+            happenings=() if tell is None else tell(call),
+            subagent=_subagent(payload),
+            cwd=cwd,
+            transcript_path=path(payload.get("transcript_path"), None),
+            moment=text(payload, "generation_id"),
+            injects=named in INJECTING,
+            denies=named == "preToolUse" and bool(call.edits),
+        )
+
+    def reply(self, report: Report, answer: Answer) -> str:
+        """Return the one JSON object that is honoured; empty wherever it would do harm."""
+        if answer.deny is not None and report.denies:
+            told = {"user_message": answer.deny, "agent_message": answer.deny}
+            return json.dumps({"permission": "deny", **told})
+        if answer.context and report.injects:
+            return json.dumps({"additional_context": _fitting(answer.context)})
+        return ""
+
+    def look_back(self, tail: str) -> Happenings:
+        """Return nothing: the events tell everything."""
+        return ()
+
+
+def _fitting(context: str) -> str:
+    """Cut a text to what Cursor takes whole; the least important is at its end."""
+    units = context.encode("utf-16-le", "replace")[: CONTEXT_UNITS * 2]
+    return units.decode("utf-16-le", "ignore")
+
+
+def _cwd(payload: Payload) -> str | None:
+    roots = payload.get("workspace_roots")
+    first = roots[0] if isinstance(roots, list) and roots else None
+    return path(payload.get("cwd"), None) or path(first, None)
+
+
+def _subagent(payload: Payload) -> str | None:
+    """Return the agent inside the conversation; it may have a conversation of its own."""
+    told, own = text(payload, "subagent_id"), text(payload, "conversation_id")
+    above = text(payload, "parent_conversation_id")
+    return told or (own if above is not None and own != above else None)
+
+
+def _spelled(payload: Payload, named: str) -> Payload:
+    """Return a payload as the readers of Claude's tool calls know it."""
+    spelled = dict(payload)
+    spelled["duration_ms"] = payload.get("duration")
+    spelled["tool_output"] = _decoded(payload.get("tool_output"))
+    if (call_id := text(payload, "tool_use_id")) is not None:
+        # Two names of the same call, with a line break between them.
+        spelled["tool_use_id"] = call_id.split()[0]
+    if "error_message" in payload:
+        spelled["error"] = payload["error_message"]
+    if named in ("beforeShellExecution", "afterShellExecution"):
+        spelled |= {"tool_name": "Shell", "tool_input": {"command": payload.get("command")}}
+    elif named == "afterFileEdit":
+        spelled |= {"tool_name": "Edit", "tool_input": {"file_path": payload.get("file_path")}}
+    return spelled
+
+
+def _decoded(output: Any) -> Any:
+    """Return what a tool gave back, which comes as JSON in a text."""
+    if not isinstance(output, str):
+        return output
+    try:
+        return msgspec.json.decode(output)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return None
+
+
+def _prompted(call: Call) -> Happenings:
+    prompt = text(call.payload, "prompt", most=PROMPT_CHARS)
+    return (Noted(what="empty_prompt"),) if prompt is None else (PromptSubmitted(prompt=prompt),)
+
+
+def _tool_started(call: Call) -> Happenings:
+    return (started(call),)
+
+
+def _tool_finished(call: Call) -> Happenings:
+    return (finished(call), *planned(call))
+
+
+def _tool_failed(call: Call) -> Happenings:
+    return (failed(call),)
+
+
+def _compacting(call: Call) -> Happenings:
+    trigger = text(call.payload, "trigger") or "auto"
+    return (Compacting(trigger=trigger), Compacted())
+
+
+def _stopped(call: Call) -> Happenings:
+    if text(call.payload, "status") != "error":
+        return (Paused(),)
+    return (Failed(message=text(call.payload, "error", most=ERROR_CHARS) or "the turn failed"),)
+
+
+def _subagent_started(call: Call) -> Happenings:
+    if _subagent(call.payload) is None:
+        return ()
+    return (SubagentStarted(kind=text(call.payload, "subagent_type")),)
+
+
+def _subagent_ended(call: Call) -> Happenings:
+    if _subagent(call.payload) is None:
+        return ()
+    return (SubagentEnded(last_message=text(call.payload, "summary", most=MESSAGE_CHARS)),)
+
+
+def _ended(call: Call) -> Happenings:
+    return (SessionEnded(reason=text(call.payload, "reason", "final_status")),)
+
+
+_TOLD: dict[str, Callable[[Call], Happenings]] = {
+    "sessionStart": lambda _: (SessionStarted(source="startup"),),
+    "beforeSubmitPrompt": _prompted,
+    "preToolUse": _tool_started,
+    "postToolUse": _tool_finished,
+    "postToolUseFailure": _tool_failed,
+    "beforeShellExecution": _tool_started,
+    "afterShellExecution": _tool_finished,
+    "afterFileEdit": _tool_finished,
+    "preCompact": _compacting,
+    "stop": _stopped,
+    "subagentStart": _subagent_started,
+    "subagentStop": _subagent_ended,
+    "sessionEnd": _ended,
+}
+
+adapter = Cursor()

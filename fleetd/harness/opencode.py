@@ -1,0 +1,172 @@
+"""OpenCode, as our plugin tells of it; must not know any rule.
+
+Source: hooks, "OpenCode"; the types of @opencode-ai/plugin. The payloads are made by
+``fleetctl/plugins/opencode.js``: ``{event, session_id, parent_id?, cwd, ...}``, the event named as
+OpenCode names it, and its fields as OpenCode gives them, cut where they are long. The reply is a
+JSON object for the plugin: ``context`` to put into the messages, ``deny`` to refuse a tool call.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from .calls import Call, failed, finished, started
+from .fields import ERROR_CHARS, MESSAGE_CHARS, PROMPT_CHARS, need, path, table, text, whole
+from .report import (
+    Answer,
+    AnyHappening,
+    Compacted,
+    Compacting,
+    Failed,
+    Noted,
+    Paused,
+    PromptSubmitted,
+    Report,
+    SessionEnded,
+    SessionStarted,
+    SubagentEnded,
+    SubagentStarted,
+)
+from .todo import listed
+
+Payload = dict[str, Any]
+Happenings = tuple[AnyHappening, ...]
+
+
+class OpenCode:
+    """The adapter for OpenCode."""
+
+    name = "opencode"
+
+    def read(self, payload: Payload, event: str | None) -> Report:
+        """Turn a payload into a report; raises Unfit."""
+        named = need(payload, "event")
+        own, above = need(payload, "session_id"), text(payload, "parent_id")
+        cwd = path(payload.get("cwd"), None)
+        call = Call(_spelled(payload), cwd)
+        tell = _TOLD.get(named)
+        return Report(
+            harness=self.name,
+            event=named,
+            # A subagent has a session of its own, below the one that it works for.
+            session_id=above or own,
+            happenings=() if tell is None else tell(call),
+            subagent=own if above and above != own else None,
+            cwd=cwd,
+            moment=text(payload, "message_id"),
+            injects=_injects(payload, named),
+            denies=named == "tool.execute.before" and bool(call.edits),
+        )
+
+    def reply(self, report: Report, answer: Answer) -> str:
+        """Return what the plugin reads; empty for silence."""
+        if answer.deny is not None and report.denies:
+            return json.dumps({"deny": answer.deny})
+        if answer.context and report.injects:
+            return json.dumps({"context": answer.context})
+        return ""
+
+    def look_back(self, tail: str) -> Happenings:
+        """Return nothing: the events tell everything."""
+        return ()
+
+
+def _injects(payload: Payload, named: str) -> bool:
+    if named == "session.compacted":
+        return payload.get("asks") is True
+    return named == "chat.message" or (named == "session.compacting" and _only_then(payload))
+
+
+def _only_then(payload: Payload) -> bool:
+    """Whether this OpenCode lets nobody put anything into the messages but into the summary."""
+    return payload.get("transforms") is False
+
+
+def _spelled(payload: Payload) -> Payload:
+    """Return a payload as the readers of Claude's tool calls know it."""
+    metadata, time = table(payload, "metadata"), table(payload, "time")
+    begun, ended = whole(time, "start"), whole(time, "end")
+    return {
+        **payload,
+        "tool_name": payload.get("tool"),
+        "tool_input": payload.get("args"),
+        "tool_use_id": payload.get("call_id"),
+        "tool_output": {"exit_code": metadata.get("exit")},
+        "duration_ms": None if begun is None or ended is None else ended - begun,
+    }
+
+
+def _session_started(call: Call) -> Happenings:
+    if text(call.payload, "parent_id") is not None:
+        return (SubagentStarted(kind=text(call.payload, "agent", "title")),)
+    return (SessionStarted(source="startup"),)
+
+
+def _prompted(call: Call) -> Happenings:
+    """Tell a prompt; the first one of a session that this OpenCode did not open resumes it."""
+    if text(call.payload, "parent_id") is not None:
+        return ()  # from the agent above it, no person's words
+    prompt = text(call.payload, "prompt", most=PROMPT_CHARS)
+    told = Noted(what="empty_prompt") if prompt is None else PromptSubmitted(prompt=prompt)
+    resumed = call.payload.get("resumed") is True
+    return (SessionStarted(source="resume"), told) if resumed else (told,)
+
+
+def _tool_started(call: Call) -> Happenings:
+    return (started(call),)
+
+
+def _tool_finished(call: Call) -> Happenings:
+    return (finished(call),)
+
+
+def _tool_failed(call: Call) -> Happenings:
+    return (failed(call),)
+
+
+def _planned(call: Call) -> Happenings:
+    return listed(call.payload)
+
+
+def _compacting(call: Call) -> Happenings:
+    if _only_then(call.payload):
+        return (Compacting(), Compacted())
+    return (Compacting(),)
+
+
+def _compacted(call: Call) -> Happenings:
+    return (Compacted(summary=text(call.payload, "summary", most=PROMPT_CHARS)),)
+
+
+def _paused(call: Call) -> Happenings:
+    answer = text(call.payload, "last_message", most=MESSAGE_CHARS)
+    if text(call.payload, "parent_id") is not None:
+        return (SubagentEnded(last_message=answer),)
+    return (Paused(last_message=answer),)
+
+
+def _failed(call: Call) -> Happenings:
+    error = table(call.payload, "error")
+    kind = text(error, "name")
+    message = text(table(error, "data"), "message", most=ERROR_CHARS) or kind or "unknown"
+    if kind == "MessageAbortedError":
+        return (Noted(what="interrupted", message=message),)
+    return (Failed(message=message),)
+
+
+_TOLD: dict[str, Callable[[Call], Happenings]] = {
+    "session.created": _session_started,
+    "chat.message": _prompted,
+    "tool.execute.before": _tool_started,
+    "tool.execute.after": _tool_finished,
+    "tool.failed": _tool_failed,
+    "todo.updated": _planned,
+    "session.compacting": _compacting,
+    "session.compacted": _compacted,
+    "session.idle": _paused,
+    "session.error": _failed,
+    "session.deleted": lambda _: (SessionEnded(reason="deleted"),),
+    "session.closed": lambda _: (SessionEnded(reason="OpenCode closed"),),
+}
+
+adapter = OpenCode()

@@ -1,0 +1,14 @@
+"""Which files a patch in the form of ``apply_patch`` changes; must not apply anything."""
+
+import re
+
+from .fields import path
+
+_LINE = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+?)\s*$", re.MULTILINE)
+FILES = 200
+
+
+def patched(patch: str, cwd: str | None) -> tuple[str, ...]:
+    """Return the files that a patch changes, as absolute paths, each once."""
+    named = (path(line[1], cwd) for line in _LINE.finditer(patch))
+    return tuple(dict.fromkeys(file for file in named if file is not None))[:FILES]
