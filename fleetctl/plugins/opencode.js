@@ -66,7 +66,7 @@ function delivery(payload) {
   // Bun counts from the start of the process, the daemon from the start of the machine.
   if (!globalThis.Bun) params.begun_us = Number(process.hrtime.bigint() / 1_000n)
   const line = JSON.stringify({ jsonrpc: "2.0", method: "hook.deliver", params, id: 1 }) + "\n"
-  return { name: `${String(Date.now()).padStart(13, "0")}-${id}.json`, line }
+  return { name: `${String(Date.now()).padStart(13, "0")}-${id}`, line }
 }
 
 function exchange(line, ms) {
@@ -96,9 +96,9 @@ function spool(name, line) {
   try {
     const directory = path.join(stateDirectory(), "spool")
     fs.mkdirSync(directory, { recursive: true, mode: 0o700 })
-    const temporary = path.join(directory, `.${name}.tmp`)
-    fs.writeFileSync(temporary, line, { mode: 0o600 })
-    fs.renameSync(temporary, path.join(directory, name))
+    const file = path.join(directory, name)
+    fs.writeFileSync(`${file}.part`, line, { mode: 0o600 })
+    fs.renameSync(`${file}.part`, `${file}.json`)
     makeRoom(directory)
   } catch {
     // Nowhere to put it; the agent must not suffer for that.
@@ -106,7 +106,7 @@ function spool(name, line) {
 }
 
 function makeRoom(directory) {
-  const names = fs.readdirSync(directory).filter((name) => /^\d{13}-.*\.json$/.test(name)).sort().reverse()
+  const names = fs.readdirSync(directory).filter((name) => /^\d{13}-/.test(name)).sort().reverse()
   let bytes = 0
   names.forEach((name, place) => {
     const file = path.join(directory, name)

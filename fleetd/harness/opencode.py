@@ -92,7 +92,7 @@ def _spelled(payload: Payload) -> Payload:
         "tool_input": payload.get("args"),
         "tool_use_id": payload.get("call_id"),
         "tool_output": {"exit_code": metadata.get("exit")},
-        "duration_ms": None if begun is None or ended is None else ended - begun,
+        "duration_ms": None if begun is None or ended is None else max(0, ended - begun),
     }
 
 
@@ -125,7 +125,7 @@ def _tool_failed(call: Call) -> Happenings:
 
 
 def _planned(call: Call) -> Happenings:
-    return listed(call.payload)
+    return listed(call.payload.get("todos"))
 
 
 def _compacting(call: Call) -> Happenings:

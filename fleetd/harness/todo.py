@@ -32,7 +32,7 @@ _BOXES = {"x": "completed", "X": "completed", "-": "in_progress", "~": "in_progr
 def planned(call: Call) -> tuple[Planned, ...]:
     """Return what a finished call of a planning tool did to the plan; empty for other tools."""
     if call.kind in LISTS:
-        return listed(call.given)
+        return listed(call.given.get("todos"), whole=call.given.get("merge") is not True)
     if call.kind == "taskcreate":
         return _created(call)
     return _updated(call) if call.kind == "taskupdate" else ()
@@ -46,15 +46,14 @@ def task(payload: dict[str, Any], status: PlanStatus) -> tuple[Planned, ...]:
     return (Planned(items=(PlanItem(text=subject or "", status=status, id=named),), whole=False),)
 
 
-def listed(given: dict[str, Any]) -> tuple[Planned, ...]:
-    """Return the plan that the field ``todos`` holds; empty when there is none."""
-    told = given.get("todos")
+def listed(told: Any, *, whole: bool = True) -> tuple[Planned, ...]:
+    """Return the plan that a list of steps is, also one in text; empty for what is no list."""
     if isinstance(told, str):
         told = _lines(told)
     if not isinstance(told, list):
         return ()
     items = tuple(item for each in told[:ITEMS] if (item := _item(each)) is not None)
-    return (Planned(items=items, whole=given.get("merge") is not True),)
+    return (Planned(items=items, whole=whole),)
 
 
 def _lines(told: str) -> list[dict[str, str]]:
