@@ -45,10 +45,8 @@ _payload = msgspec.json.Decoder(dict[str, Any]).decode
 @operation
 async def deliver(engine: Engine, request: HookDeliver, caller: Caller) -> HookReply:
     """Record what a hook was told, and answer it."""
-    if DOCTOR in request.args:
-        return HookReply(stdout="fleetd")
     reply = await take(engine, request, caller)
-    if request.begun_us is not None:
+    if request.begun_us is not None and DOCTOR not in request.args:
         taken_us = time.monotonic_ns() // 1_000 - request.begun_us
         if 0 <= taken_us < 60_000_000:
             engine.reception.timed(request.harness, taken_us)
@@ -60,8 +58,11 @@ async def take(
 ) -> HookReply:
     """Record one delivery; ``happened_ms`` is when its hook ran, for one from the spool.
 
-    Raises Storage and Unavailable, after which the delivery is to be repeated; nothing else.
+    Raises Storage and Unavailable, after which the delivery is to be repeated; nothing else. What
+    the doctor sends is answered, and leaves no trace.
     """
+    if DOCTOR in request.args:
+        return HookReply(stdout="fleetd")
     try:
         adapter, report = _understand(request)
     except Unfit as reason:
