@@ -135,6 +135,11 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def titled(title: str, *, automatic: bool) -> str:
+    """Return a mission's title, and that it was made for a session when it was."""
+    return f"{title} (auto)" if automatic else title
+
+
 def silence(ms: int) -> str:
     """Return how long a mission has been silent, as people say it."""
     return f"silent {duration(ms)}"

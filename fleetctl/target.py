@@ -1,10 +1,13 @@
 """Which mission and which directory a command means; must not print."""
 
+import os
+import re
 from pathlib import Path
 
 from fleetd.wire.errors import InvalidState, NotFound
 from fleetd.wire.model import Mission
 from fleetd.wire.requests.mission import MissionCurrent
+from fleetd.wire.types import AGENT_ID
 
 from .client import Client
 
@@ -34,8 +37,10 @@ def absolute(path: str) -> str:
 
 
 def current_mission(client: Client) -> Mission | None:
-    """Return the mission in progress that the current directory belongs to."""
-    return client.call(MissionCurrent(cwd=cwd())).mission
+    """Return the mission in progress of the agent in whose shell this is, else of the directory."""
+    agent = os.environ.get("FLEET_AGENT_ID", "")
+    known = agent if re.match(AGENT_ID, agent) else None
+    return client.call(MissionCurrent(cwd=cwd(), agent_id=known)).mission
 
 
 def mission_id(client: Client, given: str | None) -> str:

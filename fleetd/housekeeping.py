@@ -7,10 +7,12 @@ import trio
 
 from .domain.retention import OldEventsDrop, OldEventsFind
 from .domain.sessions.deliveries import OldDeliveriesDrop
+from .domain.sessions.left_behind import LeftBehindClose, SpentFind
 from .domain.upkeep import DropOldKeys
 from .engine import DAEMON, Engine
 from .wire.errors import FleetError
 from .wire.requests.checkpoint import CheckpointPrune
+from .wire.requests.mission import MissionDelete
 
 log = logging.getLogger("fleetd")
 DAY_S = 86_400
@@ -63,8 +65,25 @@ async def _drop_deliveries(engine: Engine) -> None:
         continue
 
 
+async def _close_missions(engine: Engine) -> None:
+    while (await engine.execute(LeftBehindClose())).done:
+        continue
+
+
+async def _drop_missions(engine: Engine) -> None:
+    """Delete the automatic missions that are past their time, as anybody would delete them."""
+    since: str | None = ""
+    while since is not None:
+        found = await engine.execute(SpentFind(since))
+        for mission_id in found.missions:
+            await engine.perform(MissionDelete(mission_id), DAEMON)
+        since = found.until
+
+
 _WORK: dict[str, Callable[[Engine], Awaitable[None]]] = {
+    "sessions left behind": _close_missions,
     "checkpoints": _prune_checkpoints,
+    "automatic missions": _drop_missions,
     "events": _drop_events,
     "idempotency keys": _drop_keys,
     "hook deliveries": _drop_deliveries,

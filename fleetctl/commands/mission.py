@@ -184,7 +184,7 @@ def _show(mission: Mission) -> None:
     render.fields(
         (
             ("Mission", mission.id),
-            ("Title", mission.title),
+            ("Title", _titled(mission)),
             ("Description", mission.description),
             ("Status", mission.status),
             ("Priority", mission.priority),
@@ -198,13 +198,17 @@ def _show(mission: Mission) -> None:
     )
 
 
+def _titled(mission: Mission) -> str:
+    return render.titled(mission.title, automatic=mission.metadata.get("automatic") is True)
+
+
 def run_list(args: Namespace) -> int:
     """List missions."""
     directory = absolute(args.project_dir) if args.project_dir else None
     with connect() as client:
         page = client.call(MissionList(status=args.status, project_dir=directory, limit=args.limit))
     rows = [
-        (each.id, each.status, f"{each.progress_percent}%", each.priority, each.title)
+        (each.id, each.status, f"{each.progress_percent}%", each.priority, _titled(each))
         for each in page.missions
     ]
     headers = ("ID", "STATUS", "PROGRESS", "PRIORITY", "TITLE")

@@ -61,7 +61,7 @@ def _mission_row(mission: MissionLine) -> tuple[str, ...]:
         render.silence(mission.silence_ms),
         render.plural(mission.agents, "agent"),
         render.plural(mission.locks, "lock"),
-        mission.title,
+        render.titled(mission.title, automatic=mission.automatic),
     )
 
 

@@ -26,8 +26,8 @@ OWN_EVENTS = (
 )
 # A lease renewal or a checkpoint says nothing about the work; the action before it does.
 _TELLS_NOTHING = (
-    "('fleet_checkpointed', 'message_acked', 'agent_registered', 'agent_paused', 'agent_resumed',"
-    " 'lock_renewed', 'tool_started', 'tool_finished')"
+    "('fleet_checkpointed', 'message_acked', 'agent_registered', 'agent_deregistered',"
+    " 'agent_paused', 'agent_resumed', 'lock_renewed', 'tool_started', 'tool_finished')"
 )
 
 

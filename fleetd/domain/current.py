@@ -15,25 +15,32 @@ from .tx import Row, Tx
 @handler
 def current(tx: Tx, request: MissionCurrent, ctx: Context) -> CurrentMission:
     """Return the mission that a directory belongs to."""
-    row = current_row(tx, request.cwd)
+    row = current_row(tx, request.cwd, request.agent_id)
     return CurrentMission(mission=mission_of(row) if row else None)
 
 
-def current_row(tx: Tx, cwd: str | None) -> Row | None:
+def current_row(tx: Tx, cwd: str | None, agent_id: str | None = None) -> Row | None:
     """Find the current mission (source: behaviour, Missions and progress).
 
-    The mission in progress whose project directory contains ``cwd``, the most recently active
-    first; else the only one in progress; else None. Raises InvalidState when several are in
+    The mission in progress of the agent that asks; else the one whose project directory contains
+    ``cwd``, the most recently active first; else the only one in progress; else None. What
+    somebody created comes before what was made by itself. Raises InvalidState when several are in
     progress and none is this directory's.
     """
     rows = tx.all(
         "SELECT * FROM missions WHERE status = 'in_progress'"
         " ORDER BY last_activity_seq DESC, created_at DESC"
     )
+    rows.sort(key=is_automatic)  # the order among equals stays
+    own = agent_id and tx.value("SELECT mission_id FROM agents WHERE id = :id", id=agent_id)
+    for row in rows:
+        if row["id"] == own:
+            return row
     if cwd is not None:
         for row in rows:
             if row["project_dir"] and _contains(row["project_dir"], cwd):
                 return row
+    rows = [row for row in rows if not is_automatic(row)] or rows
     if len(rows) > 1:
         raise InvalidState(
             f"{len(rows)} missions are in progress and none belongs to this directory: "

@@ -8,10 +8,11 @@ from .progress import passed, percent, recount
 from .tx import Row, Tx
 
 
-def begin_mission(tx: Tx, ctx: Context, mission: Row) -> None:
+def begin_mission(tx: Tx, ctx: Context, mission: Row, by: str | None = None) -> None:
     """Put a pending mission in progress; work on a sortie begins its mission too.
 
     Otherwise a fleet that works on a pending mission would never be noticed when it falls silent.
+    ``by`` is the agent that the event names.
     """
     if mission["status"] == "pending":
         tx.run(
@@ -20,7 +21,7 @@ def begin_mission(tx: Tx, ctx: Context, mission: Row) -> None:
             now=ctx.now,
             id=mission["id"],
         )
-        emit(tx, ctx, MissionStarted(), mission_id=mission["id"])
+        emit(tx, ctx, MissionStarted(), mission_id=mission["id"], agent_id=by)
 
 
 def reach_milestones(tx: Tx, ctx: Context, mission_id: str, agent_id: str | None) -> None:

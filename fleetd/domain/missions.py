@@ -45,6 +45,11 @@ def _get(tx: Tx, mission_id: str) -> Mission:
 @handler
 def create(tx: Tx, request: MissionCreate, ctx: Context) -> Mission:
     """Create a pending mission and its first sorties."""
+    return _get(tx, make(tx, ctx, request))
+
+
+def make(tx: Tx, ctx: Context, request: MissionCreate, by: str | None = None) -> str:
+    """Create a pending mission and return its id; ``by`` is the agent that it is for."""
     project_dir = request.project_dir
     if project_dir is not None and not project_dir.startswith("/"):
         raise InvalidParams(
@@ -65,10 +70,10 @@ def create(tx: Tx, request: MissionCreate, ctx: Context) -> Mission:
         now=ctx.now,
         metadata=msgspec.json.encode(request.metadata).decode(),
     )
-    emit(tx, ctx, MissionCreated(title=request.title), mission_id=mission_id)
+    emit(tx, ctx, MissionCreated(title=request.title), mission_id=mission_id, agent_id=by)
     for sortie in request.sorties:
-        sorties.add(tx, ctx, mission_id, sortie)
-    return _get(tx, mission_id)
+        sorties.add(tx, ctx, mission_id, sortie, by)
+    return mission_id
 
 
 @handler
@@ -130,17 +135,19 @@ def complete(tx: Tx, request: MissionComplete, ctx: Context) -> Mission:
             hint="Complete, fail or remove them first.",
             open_sorties=[sortie["id"] for sortie in waiting[:20]],
         )
-    _end(tx, ctx, row["id"], "completed")
-    checkpoint = checkpoints.take(
-        tx,
-        ctx,
-        row["id"],
-        checkpoints.Reason(
-            trigger="progress", details=COMPLETED, created_by="fleetd", progress=100
-        ),
-    )
-    emit(tx, ctx, MissionCompleted(checkpoint_id=checkpoint.id), mission_id=row["id"])
+    close(tx, ctx, row["id"])
     return _get(tx, row["id"])
+
+
+def close(tx: Tx, ctx: Context, mission_id: str, *, activity: bool = True) -> None:
+    """Complete a mission that has nothing open; ``activity`` says that somebody wants it."""
+    _end(tx, ctx, mission_id, "completed")
+    reason = checkpoints.Reason(
+        trigger="progress", details=COMPLETED, created_by="fleetd", progress=100
+    )
+    checkpoint = checkpoints.take(tx, ctx, mission_id, reason)
+    payload = MissionCompleted(checkpoint_id=checkpoint.id)
+    emit(tx, ctx, payload, mission_id=mission_id, activity=activity)
 
 
 @handler
@@ -158,9 +165,16 @@ def cancel(tx: Tx, request: MissionCancel, ctx: Context) -> Mission:
 
 def _give_up(tx: Tx, ctx: Context, mission_id: str, status: str, payload: Payload) -> Mission:
     row = _open(tx, mission_id)
-    _end(tx, ctx, row["id"], status)
-    emit(tx, ctx, payload, mission_id=row["id"])
+    call_off(tx, ctx, row["id"], status, payload)
     return _get(tx, row["id"])
+
+
+def call_off(
+    tx: Tx, ctx: Context, mission_id: str, status: str, payload: Payload, *, activity: bool = True
+) -> None:
+    """End a mission short of its goal; ``activity`` says that somebody wants it."""
+    _end(tx, ctx, mission_id, status)
+    emit(tx, ctx, payload, mission_id=mission_id, activity=activity)
 
 
 def _open(tx: Tx, mission_id: str) -> Row:

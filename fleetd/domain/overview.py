@@ -5,6 +5,7 @@ from ..wire.model import Record, Recovery, RecoveryCandidate
 from ..wire.requests.system import Counts, MissionLine
 from .activity import detect, silence_ms
 from .context import Context
+from .current import is_automatic
 from .events import epoch, position
 from .progress import percent
 from .records import recovery_of
@@ -86,4 +87,5 @@ def _line(ctx: Context, row: Row) -> MissionLine:
         silence_ms=silence_ms(ctx, row),
         agents=row["agents"],
         locks=row["locks"],
+        automatic=is_automatic(row),
     )

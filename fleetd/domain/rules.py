@@ -37,7 +37,7 @@ from . import (
     watching,
 )
 from .registry import HANDLERS
-from .sessions import deliveries, recording
+from .sessions import deliveries, left_behind, recording
 from .sessions import overview as hook_overview
 
 __all__ = ["HANDLERS"]

@@ -23,6 +23,30 @@ def test_status_shows_progress_and_silence(done, mission):
     assert row.endswith("Test")
 
 
+def test_missions_that_were_made_for_a_session_say_so(done, daemon):
+    made = {"title": "Login", "metadata": {"automatic": True}}
+    mission = done("call", "mission.create", json.dumps(made)).json["id"]
+    done("mission", "start", mission)
+
+    assert done("status").out.count("Login (auto)") == 1
+    assert "Login (auto)" in done("mission", "list").out
+    assert "Title: Login (auto)" in done("mission", "show", mission).out
+    assert done("status", "--json").json["missions"][0]["automatic"]
+
+
+def test_in_an_agent_s_shell_the_current_mission_is_the_agent_s(done, mission, monkeypatch):
+    done("agent", "start", "spec-1", "--mission", mission)
+    other = done("mission", "create", "Other").id("msn")
+    done("mission", "start", other)
+    assert done("mission", "current", "--json").json["id"] == other
+
+    monkeypatch.setenv("FLEET_AGENT_ID", "spec-1")
+    assert done("mission", "current", "--json").json["id"] == mission
+
+    monkeypatch.setenv("FLEET_AGENT_ID", "no name\n")
+    assert done("mission", "current", "--json").json["id"] == other
+
+
 def test_status_as_json(done, mission):
     status = done("status", "--json").json
 

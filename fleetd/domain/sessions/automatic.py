@@ -1,58 +1,143 @@
-"""Missions that sessions get by themselves: begun, closed and opened again without a word."""
+"""Missions that sessions get by themselves: begun, closed and opened again without a word.
 
-from ...wire.requests.mission import MissionCancel, MissionComplete, MissionCreate
-from .. import missions
+What a person created, or ended, is the person's: nothing here touches it.
+"""
+
+from typing import Any
+
+import msgspec
+
+from ...wire.events import MissionCancelled, MissionReopened
+from ...wire.requests.mission import MissionCreate
+from ...wire.types import OPEN_MISSION
+from .. import checkpoints, missions
 from ..activity import LIVING
 from ..context import Context
 from ..current import is_automatic
+from ..events import emit
 from ..ids import find
 from ..milestones import begin_mission
-from ..tx import Tx
+from ..tx import Row, Tx
+from ..wording import clean
+
+__all__ = ["begin", "close", "end", "is_automatic", "reopen"]
 
 TITLE_CHARS = 80
+# A prompt can be a whole file; its first line is not looked for beyond this.
+_LOOKED_AT = 10_000
+# In a mission's metadata: when it ended by itself. An end at any other moment was a person's.
+ENDED = "ended_with_session"
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def begin(
     tx: Tx, ctx: Context, *, agent_id: str, project_dir: str | None, title: str | None, harness: str
 ) -> str:
-    """Create and start a mission for a session."""
-    lines = (title or "").strip().splitlines()
+    """Create and start a mission for a session, and return its id.
+
+    ``title`` is the user's first prompt; its secrets must be gone already. Without one, or when no
+    prompts are kept, the mission is called after its directory.
+    """
+    place = project_dir if project_dir and project_dir.startswith("/") else None
+    said = _first_line(title) if title and ctx.config.keep_prompts else ""
     request = MissionCreate(
-        lines[0][:TITLE_CHARS] if lines else f"{harness} session",
-        project_dir=project_dir,
-        metadata={"automatic": True},
+        said or _unnamed(harness, place), project_dir=place, metadata={"automatic": True}
     )
-    mission = missions.create(tx, request, ctx)
-    begin_mission(tx, ctx, find(tx, "mission", mission.id))
-    return mission.id
+    mission_id = missions.make(tx, ctx, request, agent_id)
+    begin_mission(tx, ctx, find(tx, "mission", mission_id), agent_id)
+    return mission_id
 
 
-def end(tx: Tx, ctx: Context, mission_id: str, reason: str) -> None:
-    """Close the mission of a session that has ended, unless somebody else works in it."""
-    row = find(tx, "mission", mission_id)
-    if not is_automatic(row) or row["status"] != "in_progress":
+def _first_line(prompt: str) -> str:
+    """Return the first line that says something, cut at a word."""
+    lines = (clean(line).lstrip("#>*-` ") for line in prompt[:_LOOKED_AT].splitlines())
+    line = next((line for line in lines if line), "")
+    if len(line) <= TITLE_CHARS:
+        return line
+    head = line[: TITLE_CHARS - 1]
+    whole, _, rest = head.rpartition(" ")
+    # One endless word, or a language without spaces, is cut where it must be.
+    kept = head if line[TITLE_CHARS - 1] == " " or len(rest) > TITLE_CHARS // 2 else whole
+    return kept.rstrip(" ,;:.-") + "…"
+
+
+def _unnamed(harness: str, project_dir: str | None) -> str:
+    name = clean(project_dir.rstrip("/").rpartition("/")[2]) if project_dir else ""
+    return f"{harness} session in {name}" if name else f"{harness} session"
+
+
+def end(tx: Tx, ctx: Context, mission_id: str, reason: str, *, leaving: str | None = None) -> None:
+    """Close the mission of a session that has ended, unless another agent lives in it.
+
+    ``leaving`` is the agent whose session it was, if that counts as living still. Never refuses: a
+    mission that is a person's, over or gone stays as it is.
+    """
+    row = tx.one("SELECT * FROM missions WHERE id = :id", id=mission_id)
+    if row is None or not is_automatic(row) or row["status"] != "in_progress":
         return
-    if tx.one(
-        f"SELECT 1 AS there FROM agents WHERE mission_id = :id AND status IN {LIVING}",
-        id=mission_id,
-    ):
-        return
-    if row["completed_sorties"] == row["total_sorties"]:
-        missions.complete(tx, MissionComplete(mission_id), ctx)
+    living = tx.value(
+        f"SELECT count(*) FROM agents WHERE mission_id = :id AND status IN {LIVING}"
+        " AND id <> coalesce(:leaving, '')",
+        id=row["id"],
+        leaving=leaving,
+    )
+    if not living:
+        close(tx, ctx, row, reason)
+
+
+def close(tx: Tx, ctx: Context, row: Row, reason: str) -> None:
+    """End an automatic mission: completed when nothing is open, else called off for now.
+
+    Nobody does that, so it is no activity: whoever resumes the session reads what was done last.
+    """
+    undone = tx.value(
+        "SELECT count(*) FROM sorties WHERE mission_id = :id"
+        " AND status NOT IN ('completed', 'failed')",
+        id=row["id"],
+    )
+    if undone:
+        what = f"{undone} of {row['total_sorties']} sorties are open"
+        told = f"Closed with its session: {reason}; {what} and go on when it is resumed"
+        payload = MissionCancelled(reason=told)
+        missions.call_off(tx, ctx, row["id"], "cancelled", payload, activity=False)
+        # After the end, so that the file brings no open mission back that was closed.
+        kept = checkpoints.Reason(trigger="manual", details="Session ended", created_by="fleetd")
+        checkpoints.take(tx, ctx, row["id"], kept)
     else:
-        missions.cancel(tx, MissionCancel(mission_id, reason), ctx)
+        missions.close(tx, ctx, row["id"], activity=False)
+    _set_metadata(tx, row["id"], _decode(row["metadata_json"]) | {ENDED: ctx.now})
 
 
 def reopen(tx: Tx, ctx: Context, mission_id: str) -> bool:
-    """Open the mission of a session again that is resumed; a person's mission stays as it is."""
-    row = find(tx, "mission", mission_id)
-    if not is_automatic(row):
+    """Open the mission of a session again that is resumed, with everything as it was.
+
+    Returns whether the session can go on in it; False means that it needs a new one, since a
+    person ended it, or it is a person's and over, or gone.
+    """
+    row = tx.one("SELECT * FROM missions WHERE id = :id", id=mission_id)
+    if row is None:
+        return False
+    if row["status"] in OPEN_MISSION:
+        return True
+    metadata = _decode(row["metadata_json"])
+    ended = metadata.pop(ENDED, None)
+    if not is_automatic(row) or ended is None or ended != row["completed_at"]:
         return False
     tx.run(
         "UPDATE missions SET status = 'in_progress', completed_at = NULL, updated_at = :now,"
         " active_awake_ms = :awake, silent = 0 WHERE id = :id",
         now=ctx.now,
         awake=ctx.awake_ms,
+        id=row["id"],
+    )
+    _set_metadata(tx, row["id"], metadata)
+    emit(tx, ctx, MissionReopened(), mission_id=row["id"])
+    return True
+
+
+def _set_metadata(tx: Tx, mission_id: str, metadata: dict[str, Any]) -> None:
+    tx.run(
+        "UPDATE missions SET metadata_json = :metadata WHERE id = :id",
+        metadata=msgspec.json.encode(metadata).decode(),
         id=mission_id,
     )
-    return True

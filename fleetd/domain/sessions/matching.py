@@ -95,7 +95,10 @@ def in_part(before: Sequence[Told], named: Sequence[PlanItem]) -> list[Told | No
     match = _Match(before, named)
     match.by_id()
     match.by(lambda told: not told.item_id and _as_told(told), _as_named)
-    match.by(lambda told: not told.item_id and _open(told), lambda item: plain(item.text))
+    match.by(
+        lambda told: not told.item_id and _open(told),
+        lambda item: _lasting(item) and plain(item.text),
+    )
     match.by(_as_told, lambda item: not item.id and _as_named(item))
     match.by(_open, lambda item: not item.id and plain(item.text))
     return match.found
@@ -107,6 +110,11 @@ def _as_told(told: Told) -> Hashable:
 
 def _as_named(item: PlanItem) -> Hashable:
     return plain(item.text), item.status
+
+
+def _lasting(item: PlanItem) -> bool:
+    """Whether an item may be known by its text: what is dropped by its id is dropped once."""
+    return not (item.status == "dropped" and item.id)
 
 
 def _open(told: Told) -> Hashable:

@@ -45,6 +45,18 @@ def keep(tx: Tx, mission_id: str, agent_id: str, told: Told) -> None:
     )
 
 
+def take_id(tx: Tx, mission_id: str, agent_id: str, told: Told) -> None:
+    """Let an item be the only one of its plan that goes by its id; harnesses use ids again."""
+    tx.run(
+        "UPDATE plan_items SET item_id = NULL WHERE agent_id = :agent AND mission_id = :mission"
+        " AND item_id = :item AND sortie_id <> :sortie",
+        agent=agent_id,
+        mission=mission_id,
+        item=told.item_id,
+        sortie=told.sortie_id,
+    )
+
+
 def forget(tx: Tx, sortie_id: str) -> None:
     """Let no item stand for a sortie any more."""
     tx.run("DELETE FROM plan_items WHERE sortie_id = :id", id=sortie_id)

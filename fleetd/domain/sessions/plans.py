@@ -129,6 +129,9 @@ class _Plan:
             if step.was.text != step.now.text:
                 self._reword(step.now)
             plan_items.keep(self._tx, self._mission_id, self._agent_id, step.now)
+        for step in changed:
+            if step.now.item_id and (step.fresh or step.was.item_id != step.now.item_id):
+                plan_items.take_id(self._tx, self._mission_id, self._agent_id, step.now)
         if any(step.fresh or step.was.position != step.now.position for step in changed):
             self._put_in_order()
         # What begins comes first: the checkpoint of a milestone has it under way already.

@@ -102,13 +102,15 @@ class CurrentMission(Record, frozen=True, kw_only=True):
 
 
 class MissionCurrent(Query[CurrentMission], frozen=True):
-    """The mission in progress whose project directory contains ``cwd``, else the only one.
+    """The mission in progress of an agent, else of a directory around ``cwd``, else the only one.
 
-    Several candidates are ``invalid_state`` and listed in ``data.candidates``.
+    What somebody created comes before what was made for a session. Several candidates are
+    ``invalid_state`` and listed in ``data.candidates``.
     """
 
     method: ClassVar[str] = "mission.current"
     cwd: Path | None = None
+    agent_id: AgentId | None = None
 
 
 class Deleted(Record, frozen=True, kw_only=True):

@@ -39,7 +39,7 @@ class SystemHello(Query[Hello], frozen=True):
 
 
 class MissionLine(Record, frozen=True, kw_only=True):
-    """A mission in progress, as the status shows it."""
+    """A mission in progress, as the status shows it; ``automatic`` ones were made for a session."""
 
     mission_id: str
     title: str
@@ -50,6 +50,7 @@ class MissionLine(Record, frozen=True, kw_only=True):
     silence_ms: int
     agents: int
     locks: int
+    automatic: bool = False
 
 
 class Counts(Record, frozen=True, kw_only=True):

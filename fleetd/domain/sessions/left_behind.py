@@ -1,0 +1,80 @@
+"""Automatic missions that nobody closed, and those that nobody needs any more; for the daily work.
+
+A session is made for every conversation, so its mission must not stay for ever. Nothing here is on
+the wire, and no mission of a person's is touched.
+"""
+
+from ...wire.base import Mutation, Query
+from ...wire.model import Record
+from ..activity import LIVING
+from ..context import Context
+from ..current import is_automatic
+from ..pruning import DAY_MS
+from ..registry import handler
+from ..tx import Tx
+from ..upkeep import Done
+from . import automatic
+
+CLOSED_AT_ONCE = 10
+LOOKED_AT_AT_ONCE = 250
+
+
+class LeftBehindClose(Mutation[Done], frozen=True):
+    """Close some missions whose sessions ended without a word; done as long as there were any."""
+
+
+class Spent(Record, frozen=True, kw_only=True):
+    """Automatic missions past their time, and after which id to look further; None: at the end."""
+
+    missions: list[str]
+    until: str | None
+
+
+class SpentFind(Query[Spent], frozen=True):
+    """Look at the next finished missions."""
+
+    since: str
+
+
+@handler
+def close_left_behind(tx: Tx, request: LeftBehindClose, ctx: Context) -> Done:
+    """Close missions in which nothing was done for ``retention.days`` and nobody lives.
+
+    An agent without a process to watch counts as living as long as it was seen in that time.
+    """
+    days = max(1, ctx.config.retention.days)
+    rows = tx.all(
+        "SELECT * FROM missions m WHERE m.status = 'in_progress'"
+        " AND coalesce(m.last_activity_at, m.started_at, m.created_at) < :old"
+        " AND NOT EXISTS (SELECT 1 FROM agents a WHERE a.mission_id = m.id"
+        f" AND a.status IN {LIVING} AND (a.pid IS NOT NULL OR a.last_seen_at >= :old))"
+        " ORDER BY m.id",
+        old=ctx.at(-days * DAY_MS),
+    )
+    left = [row for row in rows if is_automatic(row)][:CLOSED_AT_ONCE]
+    for row in left:
+        automatic.close(tx, ctx, row, f"nobody came back to it for {days} days")
+    return Done(done=bool(left))
+
+
+@handler
+def find_spent(tx: Tx, request: SpentFind, ctx: Context) -> Spent:
+    """Return automatic missions that ended ``retention.completed_days`` ago and more.
+
+    Those that have a checkpoint stay until it is pruned.
+    """
+    rows = tx.all(
+        "SELECT id, completed_at, metadata_json, EXISTS (SELECT 1 FROM checkpoints c"
+        " WHERE c.mission_id = missions.id) AS kept FROM missions"
+        " WHERE id > :since AND status IN ('completed', 'failed', 'cancelled')"
+        " ORDER BY id LIMIT :most",
+        since=request.since,
+        most=LOOKED_AT_AT_ONCE,
+    )
+    old = ctx.at(-ctx.config.retention.completed_days * DAY_MS)
+    spent = [
+        row["id"]
+        for row in rows
+        if not row["kept"] and (row["completed_at"] or "") < old and is_automatic(row)
+    ]
+    return Spent(missions=spent, until=rows[-1]["id"] if rows else None)
