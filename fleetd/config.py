@@ -125,6 +125,8 @@ class Loaded(msgspec.Struct, frozen=True):
     config: Config
     origins: dict[str, str]
     file: Path
+    spool: Path | None = None
+    """Where the hook client leaves things. No setting: it reads none."""
 
     def settings(self) -> list[Setting]:
         """Return every value with its origin, in the order of the sections."""
@@ -156,7 +158,7 @@ def load(env: Mapping[str, str] = os.environ) -> Loaded:
             origins[".".join(where)] = f"environment {variable}"
     _fill_paths(tree, env)
     _fill_ignored(tree, file)
-    return Loaded(_convert(tree, "in the environment"), origins, file)
+    return Loaded(_convert(tree, "in the environment"), origins, file, paths.spool_path())
 
 
 def _read_file(file: Path) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from .outbox import Outbox
 from .places import with_real_paths
 from .reception import Reception
 from .store.backups import Backups
+from .store.spool import Spool
 from .store.sqlite import Store
 from .watcher import Watcher
 from .wire.base import Mutation, Request
@@ -70,6 +71,7 @@ class Engine:
         self.outbox = Outbox(self.execute, self.backups, inline=inline)
         self.watcher = Watcher()
         self.reception = Reception()
+        self.spool = Spool(loaded.spool)
         self.clock = clock
         self.uptime = uptime
         self.started_ms = clock()

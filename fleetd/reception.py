@@ -21,6 +21,8 @@ class Reception:
     """Serves those who come in the same name one after the other, and times them all."""
 
     def __init__(self) -> None:
+        self.spool = trio.StrictFIFOLock()
+        """Held by whoever takes in what waits in the spool."""
         self._lanes: dict[Hashable, tuple[trio.StrictFIFOLock, list[None]]] = {}
         self._complaints: set[str] = set()
         self._latencies_us: dict[str, deque[int]] = {}

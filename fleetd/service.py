@@ -12,10 +12,12 @@ from .domain.upkeep import StartUp
 from .engine import Engine, random_id
 from .operations.forgetting import finish
 from .operations.legacy import import_legacy
+from .operations.spool import tidy
 from .reconciling import reconcile
 from .store import StoreFailed
 
 LAST_WORDS_S = 0.5
+SPOOL_S = 1.0
 
 
 @asynccontextmanager
@@ -46,6 +48,10 @@ async def open_engine(
                 nursery.start_soon(_watch_disk, engine)
                 nursery.start_soon(engine.outbox.run)
                 await engine.outbox.catch_up()
+                with trio.move_on_after(
+                    SPOOL_S
+                ):  # the rest, before anything newer, while it serves
+                    await tidy(engine)
                 yield engine
                 nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:

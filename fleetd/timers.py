@@ -8,12 +8,14 @@ from .domain.takeover import SurroundingsGet
 from .domain.tx import WatchProcess
 from .engine import DAEMON, Engine
 from .housekeeping import keep_house
+from .operations.spool import tidy
 from .operations.watching import ActivityScan, Looked, ProcessEnded
 from .wire.base import Request
 from .wire.errors import FleetError
 
 log = logging.getLogger("fleetd")
 PAUSE_S = 10
+SPOOL_S = 30
 
 
 async def run_timers(engine: Engine) -> None:
@@ -22,6 +24,7 @@ async def run_timers(engine: Engine) -> None:
         nursery.start_soon(notice_silence, engine)
         nursery.start_soon(watch_processes, engine)
         nursery.start_soon(keep_house, engine)
+        nursery.start_soon(empty_spool, engine)
 
 
 async def notice_silence(engine: Engine) -> None:
@@ -29,6 +32,13 @@ async def notice_silence(engine: Engine) -> None:
     while True:
         looked = await _insist(engine, ActivityScan())
         await trio.sleep(looked.look_again_ms / 1000)
+
+
+async def empty_spool(engine: Engine) -> None:
+    """Take in what hooks left while the daemon could not answer, also if no hook comes any more."""
+    while True:
+        await tidy(engine)
+        await trio.sleep(SPOOL_S)
 
 
 async def watch_processes(engine: Engine) -> None:

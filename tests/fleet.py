@@ -218,7 +218,12 @@ def settings(root: Path, **changes: Any) -> Loaded:
         checkpoints=str(root / ".flightline" / "checkpoints"),
         socket=str(root / "s"),
     )
-    return Loaded(msgspec.structs.replace(Config(), paths=places, **changes), {}, root / "c.toml")
+    return Loaded(
+        msgspec.structs.replace(Config(), paths=places, **changes),
+        {},
+        root / "c.toml",
+        root / "spool",
+    )
 
 
 @asynccontextmanager

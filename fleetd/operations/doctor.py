@@ -15,6 +15,7 @@ from .verification import checked
 
 LOW_BYTES = 100_000_000
 SHOWN = 50
+SPOOL_MS = 120_000
 
 
 @operation
@@ -54,6 +55,7 @@ def _around(engine: Engine, *, fix: bool) -> list[Finding]:
     return [
         *_permissions(housekeeping.places(config.database, config.checkpoints, config.socket), fix),
         *_leftovers(housekeeping.leftovers(config.database, config.checkpoints), fix),
+        *_spool(engine, fix=fix),
         *_room(dict.fromkeys((config.database.parent, config.checkpoints))),
     ]
 
@@ -103,6 +105,22 @@ def _leftovers(left: list[Path], fix: bool) -> list[Finding]:
             )
         )
     return findings or [Finding(check="leftovers", ok=True, detail="no temporary files")]
+
+
+def _spool(engine: Engine, *, fix: bool) -> list[Finding]:
+    """What hooks left is taken in within half a minute, or something keeps it from being."""
+    heap = engine.spool.heap()
+    subject = str(engine.spool.directory or "")
+    found = []
+    if heap.oldest_ms is not None and engine.clock() - heap.oldest_ms > SPOOL_MS:
+        detail = f"{heap.files} payloads of hooks wait to be taken in; the log says why"
+        found.append(Finding(check="spool", ok=False, subject=subject, detail=detail))
+    if heap.unreadable:
+        detail = f"{heap.unreadable} files there are none of the hook client's"
+        if fix:
+            engine.spool.clear()
+        found.append(Finding(check="spool", ok=False, subject=subject, detail=detail, fixed=fix))
+    return found or [Finding(check="spool", ok=True, detail=f"{heap.files} payloads wait")]
 
 
 def _room(directories: Iterable[Path]) -> list[Finding]:

@@ -22,6 +22,7 @@ from ..wire.errors import FleetError, InvalidParams, InvalidState, NotFound, Sto
 from ..wire.requests.mission import MissionGet
 from ..wire.requests.system import Forgotten, SystemForget
 from .legacy import NAME
+from .spool import leave_nothing
 
 log = logging.getLogger("fleetd")
 
@@ -89,6 +90,7 @@ async def _weigh(engine: Engine, mission_id: str) -> Cleared:
 
 
 async def _forget(engine: Engine, request: SystemForget) -> Forgotten:
+    await leave_nothing(engine)
     target = await _target(engine, request)
     # Once begun it is brought to its end: half of a mission is worse than either.
     with trio.CancelScope(shield=True):

@@ -5,7 +5,6 @@ client, which then keeps the payload itself.
 """
 
 import logging
-import time
 from typing import Any
 
 import msgspec
@@ -40,17 +39,6 @@ MOST_CHARS = 9_500
 DOCTOR = "doctor"
 _WORDS = (ENFORCE, DOCTOR)
 _payload = msgspec.json.Decoder(dict[str, Any]).decode
-
-
-@operation
-async def deliver(engine: Engine, request: HookDeliver, caller: Caller) -> HookReply:
-    """Record what a hook was told, and answer it."""
-    reply = await take(engine, request, caller)
-    if request.begun_us is not None and DOCTOR not in request.args:
-        taken_us = time.monotonic_ns() // 1_000 - request.begun_us
-        if 0 <= taken_us < 60_000_000:
-            engine.reception.timed(request.harness, taken_us)
-    return reply
 
 
 async def take(
@@ -204,5 +192,8 @@ async def status(engine: Engine, request: HookStatusGet, caller: Caller) -> Hook
                 p95_ms=timing.p95_ms if timing else None,
             )
         )
-    spool = SpoolStatus(directory="", files=0, size_bytes=0)
+    heap = await engine.outbox.in_thread(engine.spool.heap)
+    spool = SpoolStatus(
+        directory=str(engine.spool.directory or ""), files=heap.files, size_bytes=heap.size_bytes
+    )
     return HookStatus(harnesses=harnesses, spool=spool)

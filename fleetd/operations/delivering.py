@@ -1,0 +1,24 @@
+"""``hook.deliver``: what waits in the spool first, then what the hook says, then the answer."""
+
+import time
+
+from ..domain.context import Caller
+from ..engine import Engine, operation
+from ..wire.requests.hook import HookDeliver, HookReply
+from .hooks import DOCTOR, take
+from .spool import first
+
+# The hook client waits 0.9 s for everything.
+SPOOL_PATIENCE_S = 0.4
+
+
+@operation
+async def deliver(engine: Engine, request: HookDeliver, caller: Caller) -> HookReply:
+    """Record what a hook was told, and answer it."""
+    await first(engine, SPOOL_PATIENCE_S)
+    reply = await take(engine, request, caller)
+    if request.begun_us is not None and DOCTOR not in request.args:
+        taken_us = time.monotonic_ns() // 1_000 - request.begun_us
+        if 0 <= taken_us < 60_000_000:
+            engine.reception.timed(request.harness, taken_us)
+    return reply
