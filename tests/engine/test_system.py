@@ -156,6 +156,7 @@ async def test_a_healthy_fleet_has_no_findings(fleet: Fleet) -> None:
         "schema",
         "permissions",
         "leftovers",
+        "spool",
         "disk",
         "checkpoints",
     }
