@@ -5,18 +5,27 @@ import os
 import stat
 
 from .domain.context import TranscriptMark
+from .harness.gemini_chat import first_message
 
 HEAD_BYTES = 4_096
 TAIL_BYTES = 1_048_576
+# One line of a log can hold the whole conversation.
+LOG_BYTES = 8 * TAIL_BYTES
 
 
 def mark_of(path: str | None) -> TranscriptMark | None:
-    """Return what would show that a transcript was written anew; None where there is none."""
-    found = _read(path, HEAD_BYTES, from_end=False)
+    """Return what would show that a transcript was written anew; None where there is none.
+
+    A log of what happened is never written anew: there a later line says what it begins with.
+    """
+    log = path is not None and path.endswith(".jsonl")
+    found = _read(path, LOG_BYTES if log else HEAD_BYTES, from_end=log)
     if found is None:
         return None
-    size, head = found
-    return TranscriptMark(size, hashlib.sha256(head.partition(b"\n")[0]).hexdigest())
+    size, some = found
+    if log:
+        return TranscriptMark(size, first_message(some, whole=size <= LOG_BYTES))
+    return TranscriptMark(size, hashlib.sha256(some.partition(b"\n")[0]).hexdigest())
 
 
 def tail_of(path: str | None) -> str:
@@ -34,10 +43,13 @@ def _read(path: str | None, most: int, *, from_end: bool) -> tuple[int, bytes] |
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
-    with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor
-        info = os.fstat(file.fileno())
+    try:
+        info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode) or info.st_uid != os.getuid():
             return None
-        if from_end:
-            file.seek(max(info.st_size - most, 0))
-        return info.st_size, file.read(most)
+        begin = max(info.st_size - most, 0) if from_end else 0
+        return info.st_size, os.pread(descriptor, most, begin)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)

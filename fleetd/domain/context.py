@@ -20,10 +20,13 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 class TranscriptMark(msgspec.Struct, frozen=True):
-    """What shows that a transcript was written anew: its size in bytes and its beginning."""
+    """What shows that a transcript was written anew: its size in bytes and its beginning.
+
+    ``head`` is None where it cannot be told.
+    """
 
     size: int
-    head: str
+    head: str | None
 
 
 class Facts(msgspec.Struct, frozen=True):

@@ -246,6 +246,18 @@ async def test_a_transcript_that_was_written_anew_shows_a_compaction(fleet: Flee
     assert not (await window.tell(ToolFinished("Read", "c-3", passed=True))).brief
 
 
+async def test_a_transcript_whose_beginning_is_not_known_for_a_while_shows_none(
+    fleet: Fleet,
+) -> None:
+    window = Window(fleet)
+    for number, (head, brief) in enumerate(
+        ((None, False), ("a", False), (None, False), ("a", False), (None, False), ("b", True))
+    ):
+        window.mark = TranscriptMark(number, head)
+        due = await window.tell(ToolFinished("Read", f"c-{number}", passed=True))
+        assert due.brief == brief
+
+
 async def test_what_was_done_since_the_checkpoint_is_not_taken_back_by_a_briefing(
     fleet: Fleet,
 ) -> None:

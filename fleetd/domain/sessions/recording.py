@@ -128,7 +128,7 @@ def _shrunk(scene: following.Scene, session: Row) -> str:
     if telling.compacted_between(session["transcript_mark"], mark):
         following.follow(scene, Compacted())
         state = "lost"
-    telling.keep_mark(scene.tx, key_of(scene.report), mark)
+    telling.keep_mark(scene.tx, key_of(scene.report), session["transcript_mark"], mark)
     return state
 
 

@@ -22,11 +22,13 @@ def compacted_between(before: str | None, now: TranscriptMark) -> bool:
     if before is None:
         return False
     then = _mark(before)
-    return now.size < then.size or now.head != then.head
+    return now.size < then.size or (None not in {then.head, now.head} and now.head != then.head)
 
 
-def keep_mark(tx: Tx, key: Key, mark: TranscriptMark) -> None:
-    """Remember what a transcript looks like now."""
+def keep_mark(tx: Tx, key: Key, before: str | None, mark: TranscriptMark) -> None:
+    """Remember what a transcript looks like now, and its beginning as it was last known."""
+    if mark.head is None and before is not None:
+        mark = msgspec.structs.replace(mark, head=_mark(before).head)
     tx.run(
         f"UPDATE sessions SET transcript_mark = :mark WHERE {WHERE_KEY}",
         **key.params,
