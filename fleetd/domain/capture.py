@@ -7,6 +7,7 @@ import msgspec
 
 from ..wire.model import Lock, MissionState, PendingMessage, Sortie, SortieState
 from .context import Context
+from .current import is_automatic
 from .records import lock_of, sorties_of
 from .tx import Row, Tx
 
@@ -33,6 +34,7 @@ class State(msgspec.Struct, frozen=True):
             project_dir=row["project_dir"],
             created_at=row["created_at"],
             started_at=row["started_at"],
+            automatic=is_automatic(row),
         )
 
     def sortie_states(self) -> list[SortieState]:

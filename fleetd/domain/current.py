@@ -80,6 +80,10 @@ def to_join(tx: Tx, cwd: str | None) -> Row | None:
     return next((row for row in there if not is_automatic(row)), None)
 
 
+# The metadata of a mission that was made by itself.
+AUTOMATIC = '{"automatic":true}'
+
+
 def is_automatic(mission: Row) -> bool:
     """Whether a mission was made by itself for one session."""
     return msgspec.json.decode(mission["metadata_json"]).get("automatic") is True

@@ -13,6 +13,7 @@ from . import checkpoints
 from .capture import State
 from .content import to_columns
 from .context import Context
+from .current import AUTOMATIC
 from .erasing import was_forgotten
 from .ids import find
 from .leases import raise_tokens
@@ -100,6 +101,7 @@ def _make_mission(tx: Tx, ctx: Context, content: Checkpoint) -> Row:
         "updated_at": ctx.now,
         "started_at": (known and known.started_at)
         or (content.timestamp if status == "in_progress" else None),
+        "metadata_json": AUTOMATIC if known and known.automatic else "{}",
     }
     tx.insert("missions", columns)
     return find(tx, "mission", content.mission_id)

@@ -184,6 +184,7 @@ class MissionState(Record, frozen=True, kw_only=True):
     project_dir: str | None = None
     created_at: str = ""
     started_at: str | None = None
+    automatic: bool = False
 
 
 class Integrity(Record, frozen=True, kw_only=True):

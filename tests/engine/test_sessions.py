@@ -1,6 +1,7 @@
 """Sessions of agent CLIs: who they are, what they join, and when their agents are briefed."""
 
 import os
+from pathlib import Path
 from typing import Any
 
 from fleetd.domain.context import Caller, Facts, TranscriptMark
@@ -30,7 +31,7 @@ from fleetd.wire.requests.checkpoint import CheckpointList
 from fleetd.wire.requests.event import EventList
 from fleetd.wire.requests.mission import MissionCreate, MissionGet, MissionList
 from fleetd.wire.requests.recovery import RecoveryDetect, RecoveryList, RecoveryRestore
-from tests.fleet import MINUTE, SECOND, Fleet
+from tests.fleet import MINUTE, SECOND, Fleet, opened
 
 PROJECT = "/home/user/project"
 SOMEBODY = Caller(kind="client", uid=os.getuid())
@@ -352,6 +353,20 @@ async def test_a_session_joins_what_a_person_created_and_no_other_sessions_missi
     agent = await fleet.do(AgentGet("claude-cccccccc"))
     assert agent.role == "specialist"
     assert (await fleet.do(MissionGet(mission.id))).status == "in_progress"
+
+
+async def test_a_mission_made_for_a_session_stays_that_when_the_database_is_lost(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path) as fleet:
+        window = Window(fleet)
+        await window.tell(PromptSubmitted("Add login"))
+        await window.tell(Compacting("auto"))
+    fleet.database.unlink()
+    async with opened(tmp_path) as fleet:
+        assert (await _only_mission(fleet)).title == "Add login"
+        other = await Window(fleet, "bbbbbbbb-1").tell(PromptSubmitted("Something else"))
+        assert (await fleet.do(MissionGet(other.mission_id))).title == "Something else"
 
 
 async def test_the_environment_names_the_mission_to_join(fleet: Fleet) -> None:

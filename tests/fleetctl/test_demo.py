@@ -5,8 +5,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,13 +61,17 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    """Return an empty directory for temporary files, with a home that must stay empty."""
-    temp, home = tmp_path / "t", tmp_path / "home"
-    temp.mkdir()
-    home.mkdir()
-    env = {**os.environ, "TMPDIR": str(temp), "HOME": str(home), "PYTHONPATH": ROOT}
-    return Place(temp, env)
+def place() -> Iterator[Place]:
+    """Return an empty directory for temporary files, with a home that must stay empty.
+
+    Its name is short: where a socket's path would be too long the demo goes elsewhere.
+    """
+    with tempfile.TemporaryDirectory(prefix="fd-") as directory:
+        temp, home = Path(directory) / "t", Path(directory) / "home"
+        temp.mkdir()
+        home.mkdir()
+        env = {**os.environ, "TMPDIR": str(temp), "HOME": str(home), "PYTHONPATH": ROOT}
+        yield Place(temp, env)
 
 
 def test_the_demo_loses_an_agent_gets_its_work_back_and_leaves_nothing(place: Place) -> None:
