@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from . import crowd, inside, past, paths, pruning, report, silence
+from . import crowd, hooks, inside, past, paths, pruning, report, silence
 from .bench import Bench
 from .fleet import running
 from .measure import Operation, Samples, timed
@@ -74,6 +74,7 @@ def _rows(bench: Bench) -> Iterator[Row]:
         yield from paths.listing(bench, fleet)
         yield from inside.backup_files(bench, fleet)
         yield from paths.command_line(bench, fleet)
+        yield from hooks.whole_processes(bench, fleet)
         yield from pruning.pruning(bench, fleet)
 
 

@@ -39,10 +39,17 @@ class Bench:
         return row(name, samples, beside, reference="fsync", promise=promise, size_bytes=size_bytes)
 
     def beside_python(
-        self, name: str, operation: Operation, *, runs: int, promise: Promise = NOTHING
+        self,
+        name: str,
+        operation: Operation,
+        *,
+        runs: int,
+        promise: Promise = NOTHING,
+        python: Operation = bare_python,
+        reference: str = "python -c pass",
     ) -> Row:
         """Measure a whole process in turn with one that does nothing."""
         samples, beside = alternate(
-            operation, bare_python, count=self.often(runs), budget_s=self.budget_s
+            operation, python, count=self.often(runs), budget_s=self.budget_s
         )
-        return row(name, samples, beside, reference="python -c pass", promise=promise)
+        return row(name, samples, beside, reference=reference, promise=promise)

@@ -55,3 +55,8 @@ def _scratch(path: Path) -> Iterator[int]:
 def bare_python() -> None:
     """Start this interpreter and let it do nothing."""
     subprocess.run([sys.executable, "-c", "pass"], check=True)
+
+
+def isolated_python() -> None:
+    """Start this interpreter as hooks are started, and let it do nothing."""
+    subprocess.run([sys.executable, "-I", "-S", "-c", "pass"], check=True)

@@ -31,6 +31,10 @@ PATHS = (
     "checkpoint.list, 10 of",
     "backup file, 4 sorties",
     "fleetctl status",
+    "hook, whole process",
+    "hook, beside an interpreter with its flags",
+    "hook, a payload of 500 KB",
+    "hook, 8 at once",
     "event.append while 485 of 500 checkpoints are pruned",
     "mission.get while 485 of 500 checkpoints are pruned",
 )
