@@ -197,10 +197,10 @@ CURSOR = Harness(
     directory=_home("", ".cursor"),
     file="hooks.json",
     project_file=".cursor/hooks.json",
-    # One name that Cursor does not know would make it ignore the whole file.
+    # One name that Cursor does not know would make it ignore the whole file. postToolUse tells of
+    # edits, so afterFileEdit would tell each twice.
     events=(
         *_events("sessionStart", "beforeSubmitPrompt", "postToolUse", "postToolUseFailure"),
-        Event("afterFileEdit"),
         _compaction("preCompact"),
         *_events("stop", "sessionEnd"),
     ),

@@ -71,7 +71,6 @@ class Cursor:
             subagent=_subagent(payload),
             cwd=cwd,
             transcript_path=path(payload.get("transcript_path"), None),
-            moment=text(payload, "generation_id"),
             injects=named in INJECTING,
             denies=named == "preToolUse" and bool(call.edits),
         )

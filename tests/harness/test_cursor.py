@@ -76,7 +76,6 @@ def test_every_recorded_payload_becomes_exactly_this_report(
         session_id=CONVERSATION,
         happenings=happenings,
         cwd="/path/to/repo",
-        moment=CONVERSATION,
         injects=injects,
     )
 

@@ -15,6 +15,7 @@ import fleetctl
 from fleetctl.client import Client
 from fleetd.wire.requests.agent import AgentRegister
 from fleetd.wire.requests.event import EventList
+from fleetd.wire.requests.hook import HookStatusGet
 from fleetd.wire.requests.lock import LockAcquire
 from fleetd.wire.requests.mission import MissionList
 from fleetd.wire.requests.recovery import RecoveryList
@@ -288,6 +289,29 @@ def test_without_a_daemon_everything_goes_to_the_spool(home: Path, opencode: Ope
     assert {each["session_id"] for each in told} == {SESSION}
     [prompt] = [each for each in told if each["event"] == "chat.message"]
     assert prompt["prompt"] == "Add login"
+
+
+def test_a_daemon_that_starts_later_takes_what_the_plugin_left(
+    home: Path, opencode: OpenCode
+) -> None:
+    opencode.begin()
+    opencode.prompt("Add login")
+    opencode.write("form.py")
+    opencode.close()
+    left = len(spooled(home))
+    late = Daemon(socket=home / "run" / "d.sock", log=home / "daemon.log")
+    late.start()
+    try:
+        with Client(late.socket) as client:
+            deadline = time.monotonic() + EXIT_S
+            while spooled(home) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            [status] = [each for each in client.call(HookStatusGet()).harnesses if each.deliveries]
+            assert (status.deliveries, status.from_spool, status.unfit) == (left, left, 0)
+            [mission] = client.call(MissionList()).missions
+            assert mission.title == "Add login"
+    finally:
+        late.stop()
 
 
 def test_a_daemon_that_hangs_delays_one_hook_only(home: Path, opencode: OpenCode) -> None:
