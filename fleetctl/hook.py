@@ -25,7 +25,7 @@ def main(words: list[str]) -> None:
             _signal.signal(number, _signal.default_int_handler)  # raises, whatever is waited for
         _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (_signal.SIGALRM,))
         _signal.setitimer(_signal.ITIMER_REAL, WAIT_S)
-        while chunk := posix.read(0, 1 << 18):
+        while chunk := posix.read(0, 1 << 16):
             said += chunk if len(said) < STDIN_BYTES else b""  # unread, it would stop its writer
             head = {*words, *said[:4_096].decode(errors="replace").split('"')}
             if len(said) == len(chunk) and head & {"PreCompact", "preCompact", "PreCompress"}:

@@ -53,7 +53,12 @@ async def _copies(engine: Engine, fix: bool) -> list[Finding]:
 def _around(engine: Engine, *, fix: bool) -> list[Finding]:
     config = engine.config
     return [
-        *_permissions(housekeeping.places(config.database, config.checkpoints, config.socket), fix),
+        *_permissions(
+            housekeeping.places(
+                config.database, config.checkpoints, config.socket, engine.spool.directory
+            ),
+            fix,
+        ),
         *_leftovers(housekeeping.leftovers(config.database, config.checkpoints), fix),
         *_spool(engine, fix=fix),
         *_room(dict.fromkeys((config.database.parent, config.checkpoints))),

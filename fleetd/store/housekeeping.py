@@ -27,7 +27,7 @@ class Place(NamedTuple):
     wanted: int
 
 
-def places(database: Path, checkpoints: Path, socket: Path) -> Iterator[Place]:
+def places(database: Path, checkpoints: Path, socket: Path, spool: Path | None) -> Iterator[Place]:
     """Yield everything of fleetd's that is there; symlinks below the roots are passed over."""
     for ending in DATABASE_ENDINGS:
         yield from _existing(Path(f"{database}{ending}"), 0o600)
@@ -38,6 +38,8 @@ def places(database: Path, checkpoints: Path, socket: Path) -> Iterator[Place]:
         yield from _existing(directory, 0o755 if shared else 0o700)
     for tree in (checkpoints, *replaced(database.parent), *replaced(checkpoints.resolve().parent)):
         yield from _below(tree)
+    if spool is not None:
+        yield from _below(spool)
 
 
 def replaced(directory: Path) -> list[Path]:

@@ -285,3 +285,15 @@ async def test_status_and_doctor_say_what_waits(fleet: Fleet, leaver: Leaver) ->
     assert await found(fix=True) == [(False, False), (False, True)]
     await take_in(fleet.engine)
     assert await found() == [(True, False)]
+
+
+async def test_a_spool_that_others_may_read_is_found_and_closed(
+    fleet: Fleet, leaver: Leaver
+) -> None:
+    file = leaver.write("x.part", b"x")
+    leaver.directory.chmod(0o755)
+    file.chmod(0o644)
+    report = await fleet.do(SystemDoctor(fix=True))
+    mended = {each.subject for each in report.findings if each.check == "permissions"}
+    assert mended == {str(leaver.directory), str(file)}
+    assert (leaver.directory.stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o600)
