@@ -163,6 +163,25 @@ def test_a_full_spool_gives_the_oldest_and_all_the_rest_is_taken_in(daemon: Daem
     assert deliveries(daemon) == 1_001
 
 
+def test_a_daemon_that_is_killed_while_it_takes_in_the_spool_takes_each_once(
+    daemon: Daemon,
+) -> None:
+    daemon.stop()
+    fill_spool(300)
+    for left in range(270, 0, -30):
+        with daemon.log.open("ab") as log:
+            daemon.process = subprocess.Popen(
+                [sys.executable, "-m", "fleetd"], stdout=log, stderr=log
+            )
+        while len(spooled()) > left:
+            assert daemon.process.poll() is None
+            time.sleep(0.001)
+        daemon.kill()
+    daemon.start()
+    assert prompts(daemon) == [f"{number}" for number in range(300)]
+    assert deliveries(daemon) == 300
+
+
 @pytest.mark.parametrize(
     "said",
     [b"", b"{", b"\xff\xfe\x00", b"[" * 500_000, b"{}", b'{"session_id":"\\ud800"}', b"null"],
