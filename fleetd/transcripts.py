@@ -16,7 +16,8 @@ LOG_BYTES = 8 * TAIL_BYTES
 def mark_of(path: str | None) -> TranscriptMark | None:
     """Return what would show that a transcript was written anew; None where there is none.
 
-    A log of what happened is never written anew: there a later line says what it begins with.
+    A log of what happened is never written anew: there a later line says what it begins with. Its
+    size says nothing, since a session that is resumed may go on in a file of another name.
     """
     log = path is not None and path.endswith(".jsonl")
     found = _read(path, LOG_BYTES if log else HEAD_BYTES, from_end=log)
@@ -24,7 +25,7 @@ def mark_of(path: str | None) -> TranscriptMark | None:
         return None
     size, some = found
     if log:
-        return TranscriptMark(size, first_message(some, whole=size <= LOG_BYTES))
+        return TranscriptMark(0, first_message(some, whole=size <= LOG_BYTES))
     return TranscriptMark(size, hashlib.sha256(some.partition(b"\n")[0]).hexdigest())
 
 

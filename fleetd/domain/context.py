@@ -22,7 +22,7 @@ class Caller(msgspec.Struct, frozen=True):
 class TranscriptMark(msgspec.Struct, frozen=True):
     """What shows that a transcript was written anew: its size in bytes and its beginning.
 
-    ``head`` is None where it cannot be told.
+    ``size`` is 0 where it says nothing, ``head`` None where it cannot be told.
     """
 
     size: int

@@ -52,6 +52,15 @@ def test_a_log_begins_with_what_was_said_first_until_a_compaction(tmp_path: Path
     assert log.head == "summary"
 
 
+def test_a_log_that_goes_on_in_another_file_is_not_shorter_than_before(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.add(replaced(), says("first"), says("second"))
+    (tmp_path / "later").mkdir()
+    later = Log(tmp_path / "later")
+    later.add(replaced("first", "second"))
+    assert mark_of(str(log.path)) == mark_of(str(later.path))
+
+
 def test_of_a_long_log_only_the_end_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
