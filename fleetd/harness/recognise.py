@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import antigravity, claude, copilot, cursor, generic, opencode
+from . import antigravity, claude, codex, copilot, cursor, generic, opencode
 from .report import Adapter, Unfit
 
 ADAPTERS: Mapping[str, Adapter] = {
@@ -19,6 +19,7 @@ ADAPTERS: Mapping[str, Adapter] = {
         claude.qwen,
         claude.droid,
         claude.kimi,
+        codex.adapter,
         copilot.adapter,
         cursor.adapter,
         opencode.adapter,

@@ -1,0 +1,114 @@
+"""Codex's hooks, which are shaped like Claude's; must not know any rule.
+
+Source: hooks, "Codex CLI"; the schemas that are part of Codex 0.169, and what that version did.
+"""
+
+import json
+import re
+from typing import Any
+
+from .calls import Call
+from .codex_rollout import told_by
+from .events import TOLD, Happenings, subagent
+from .fields import ERROR_CHARS, WORD_CHARS, cut, need, path, text
+from .patches import patched
+from .report import Answer, AnyHappening, Report, ToolFinished, ToolStarted
+from .todo import listed
+
+INJECTING = frozenset(("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse"))
+# No event tells how a command ended, and some edits are not told of at all.
+LOOKING_BACK = frozenset(("PreCompact", "Stop", "Interrupt", "SessionEnd"))
+PATCH, PLAN = "apply_patch", "update_plan"
+
+# A patch in a shell command is not run by the shell: Codex applies it itself.
+_IN_SHELL = re.compile(r"\s*(?:cd\s+(\S+)\s*&&\s*)?(?:apply_patch|applypatch)\s[^\n]*<<")
+# A command's output can begin with such words too, but hardly with both lines.
+_OUTCOME = re.compile(r"Exit code: (-?\d{1,10})\nWall time: ")
+
+
+class Codex:
+    """The adapter of Codex."""
+
+    name = "codex"
+
+    def read(self, payload: dict[str, Any], event: str | None) -> Report:
+        """Turn a payload into a report; raises Unfit."""
+        named = text(payload, "hook_event_name") or cut(event or "", WORD_CHARS)
+        named = named or need(payload, "hook_event_name")
+        cwd = path(payload.get("cwd"), None)
+        call = Call(payload, cwd, silent=True)
+        tell = _OWN.get(named) or TOLD.get(named)
+        inner = subagent(payload)
+        return Report(
+            harness=self.name,
+            event=named,
+            session_id=need(payload, "session_id"),
+            happenings=() if tell is None else tell(call),
+            subagent=inner,
+            cwd=cwd,
+            transcript_path=path(payload.get("transcript_path"), None),
+            injects=named in INJECTING,
+            denies=named == "PreToolUse" and bool(_edits(call)),
+            # A subagent's rollout may begin with its parent's.
+            looks_back=named in LOOKING_BACK and inner is None,
+        )
+
+    def reply(self, report: Report, answer: Answer) -> str:
+        """Return the one JSON object that is honoured: a single key too many fails the hook."""
+        said: dict[str, str] = {}
+        if answer.deny is not None and answer.deny.strip() and report.denies:
+            said |= {"permissionDecision": "deny", "permissionDecisionReason": answer.deny}
+        if answer.context and report.injects:
+            said["additionalContext"] = answer.context
+        if not said:
+            return ""
+        return json.dumps({"hookSpecificOutput": {"hookEventName": report.event, **said}})
+
+    def look_back(self, tail: str) -> tuple[AnyHappening, ...]:
+        """Return what the rollout tells of this turn's commands and edits, and of the plan."""
+        return told_by(tail)
+
+
+def _started(call: Call) -> Happenings:
+    command = None if call.tool == PATCH else call.command
+    return (ToolStarted(call.tool, call_id=call.call_id, command=command, edits=_edits(call)),)
+
+
+def _finished(call: Call) -> Happenings:
+    passed, error = _outcome(call)
+    finished = ToolFinished(
+        tool=call.tool,
+        call_id=call.call_id,
+        command=None if call.tool == PATCH else call.command,
+        edited=_edits(call) if passed is not False else (),
+        passed=passed,
+        error=error,
+    )
+    return (finished, *(listed(call.given.get("plan")) if call.tool == PLAN else ()))
+
+
+def _edits(call: Call) -> tuple[str, ...]:
+    """Return the files that a patch changes, whichever way it comes."""
+    given = call.given.get("command")
+    if not isinstance(given, str):
+        return ()
+    if call.tool == PATCH:
+        return patched(given, call.cwd)
+    inside = _IN_SHELL.match(given)
+    if call.command is None or inside is None:
+        return ()
+    return patched(given, path(inside[1], call.cwd) if inside[1] else call.cwd)
+
+
+def _outcome(call: Call) -> tuple[bool | None, str | None]:
+    """Return whether a call passed where the response says so; mostly the rollout knows."""
+    said = call.payload.get("tool_response")
+    if isinstance(said, str) and (found := _OUTCOME.match(said)) is not None:
+        passed = int(found[1]) == 0
+        return passed, None if passed else cut(said, ERROR_CHARS)
+    return None, None
+
+
+_OWN = {"PreToolUse": _started, "PostToolUse": _finished}
+
+adapter = Codex()

@@ -1,0 +1,200 @@
+"""What the end of a rollout tells, the file in which Codex keeps a session; must not read files.
+
+Source: rollouts of Codex 0.169; function calls with their outcome in the output are what versions
+before it wrote. Lines of other kinds are passed over.
+"""
+
+import json
+import re
+from typing import Any
+
+from .codex_script import script_plan
+from .fields import COMMAND_CHARS, ERROR_CHARS, MESSAGE_CHARS, cut, path, table, text
+from .report import AnyHappening, Paused, Planned, ToolFinished
+from .todo import listed
+
+Payload = dict[str, Any]
+# What a turn ran before that was told by events, or nobody asks any more.
+CALLS = 100
+
+_EXITED = re.compile(r"(?:\A|\n)(?:Process exited with code|Exit code:) (-?\d{1,10})\n")
+_REFUSED = re.compile(r"unsupported call|Script failed|Command blocked|failed to parse|aborted")
+_UNFIT_PATCH = "apply_patch verification failed"
+_SHELLS = frozenset(("exec_command", "shell_command", "shell", "local_shell", "container.exec"))
+# Told only when a line can hold what is looked for, so that most lines are never parsed.
+_WORTH = re.compile(
+    r'"type":\s*"(?:item_completed|task_started|turn_started|message'
+    r'|(?:function|custom_tool)_call(?:_output)?)"'
+)
+
+
+def told_by(tail: str) -> tuple[AnyHappening, ...]:
+    """Return the last plan, how this turn's calls ended, and the last answer; oldest first."""
+    seen = _Seen()
+    for line in tail.splitlines():
+        if _WORTH.search(line, 0, 400) is not None:
+            seen.take(line)
+    answer = [] if seen.answer is None else [Paused(last_message=seen.answer)]
+    return (*seen.plan, *list(seen.ended.values())[-CALLS:], *answer)
+
+
+class _Seen:
+    """What was read so far."""
+
+    def __init__(self) -> None:
+        self.plan: tuple[Planned, ...] = ()
+        self.ended: dict[str, ToolFinished] = {}
+        self.answer: str | None = None
+        self._calls: dict[str, Payload] = {}
+        # The plan before each call that changed it, for a call that turns out to be refused.
+        self._before: dict[str, tuple[Planned, ...]] = {}
+
+    def take(self, line: str) -> None:
+        """Take in one line; one that is cut or odd says nothing."""
+        try:
+            payload = table(json.loads(line), "payload")
+        except (ValueError, RecursionError, AttributeError):
+            return
+        kind = text(payload, "type")
+        if kind in ("task_started", "turn_started"):
+            self.ended, self.answer = {}, None
+        elif kind == "message" and payload.get("role") == "assistant":
+            self.answer = _written(payload) or self.answer
+        elif kind in ("function_call", "custom_tool_call"):
+            self._called(payload)
+        elif kind in ("function_call_output", "custom_tool_call_output"):
+            self._put_out(payload)
+        elif kind == "item_completed":
+            self._completed(table(payload, "item"))
+
+    def _called(self, call: Payload) -> None:
+        call_id, plan = text(call, "call_id"), _plan(call)
+        if call_id is None:
+            return
+        self._calls[call_id] = call
+        if plan is not None:
+            self._before[call_id] = self.plan
+            self.plan = plan
+
+    def _put_out(self, output: Payload) -> None:
+        call_id, said = text(output, "call_id"), _output(output.get("output"))
+        if call_id is None:
+            return
+        if call_id in self._before and _REFUSED.match(said):
+            self.plan = self._before[call_id]
+        if call_id not in self.ended:
+            ended = _by_output(call_id, self._calls.get(call_id, {}), said)
+            if ended is not None:
+                self.ended[call_id] = ended
+
+    def _completed(self, item: Payload) -> None:
+        call_id, kind = text(item, "id"), text(item, "type")
+        ended = None
+        if call_id is not None and kind == "CommandExecution":
+            ended = _command(call_id, item)
+        elif call_id is not None and kind == "FileChange":
+            ended = _change(call_id, item)
+        if ended is not None and call_id is not None:
+            self.ended[call_id] = ended
+
+
+def _plan(call: Payload) -> tuple[Planned, ...] | None:
+    """Return the plan that a call makes, empty for one that cannot be read; None for no plan."""
+    name, given = text(call, "name"), text(call, "arguments", "input", most=MESSAGE_CHARS * 25)
+    if given is None:
+        return None
+    if name == "exec":
+        return script_plan(given)
+    if name != "update_plan":
+        return None
+    try:
+        return listed(json.loads(given).get("plan"))
+    except (ValueError, RecursionError, AttributeError):
+        return ()
+
+
+def _command(call_id: str, item: Payload) -> ToolFinished | None:
+    """Return how a command ended; None while it runs, or when Codex itself ended it."""
+    code = item.get("exit_code")
+    if isinstance(code, bool) or not isinstance(code, int) or not 0 <= code < 2**31:
+        return None
+    return _shell(call_id, _line(item.get("command")), code, item.get("aggregated_output"))
+
+
+def _change(call_id: str, item: Payload) -> ToolFinished:
+    passed = text(item, "status") == "completed"
+    changes = table(item, "changes")
+    named = [
+        file
+        for old, change in list(changes.items())[:CALLS]
+        for file in (path(old, None), path(_moved(change), None))
+        if file is not None
+    ]
+    error = None if passed else text(item, "stderr", "stdout", most=ERROR_CHARS)
+    return ToolFinished(
+        tool="apply_patch",
+        call_id=call_id,
+        edited=tuple(dict.fromkeys(named)) if passed else (),
+        passed=passed,
+        error=error,
+    )
+
+
+def _moved(change: Any) -> Any:
+    return change.get("move_path") if isinstance(change, dict) else None
+
+
+def _by_output(call_id: str, call: Payload, said: str) -> ToolFinished | None:
+    """Return how a call ended where its output says so."""
+    name = text(call, "name")
+    if name == "apply_patch" and said.startswith(_UNFIT_PATCH):
+        error = cut(said, ERROR_CHARS)
+        return ToolFinished(tool=name, call_id=call_id, passed=False, error=error)
+    found = _EXITED.search(said.partition("\nOutput:")[0] + "\n")
+    if name not in _SHELLS or found is None or not 0 <= int(found[1]) < 2**31:
+        return None
+    try:
+        given = json.loads(call.get("arguments") or "")
+    except (ValueError, RecursionError, TypeError):
+        return None
+    line = _line(given.get("cmd") or given.get("command")) if isinstance(given, dict) else None
+    return _shell(call_id, line, int(found[1]), said.partition("\nOutput:\n")[2])
+
+
+def _shell(call_id: str, line: str | None, code: int, output: Any) -> ToolFinished | None:
+    if line is None:
+        return None
+    last = output.strip()[-ERROR_CHARS // 2 :] if isinstance(output, str) else ""
+    error = cut(f"Exit code {code}: {last}".removesuffix(": "), ERROR_CHARS)
+    return ToolFinished(
+        tool="Bash",
+        call_id=call_id,
+        command=line,
+        passed=code == 0,
+        error=error if code else None,
+    )
+
+
+def _line(command: Any) -> str | None:
+    """Return a command line, without the shell that Codex put before it."""
+    if isinstance(command, list) and command:
+        shown = command[-1] if len(command) == 3 else " ".join(map(str, command[:50]))
+        return _line(shown)
+    return text({"line": command}, "line", most=COMMAND_CHARS)
+
+
+def _written(message: Payload) -> str | None:
+    parts = message.get("content")
+    texts = [
+        text(part, "text", most=MESSAGE_CHARS) or ""
+        for part in (parts if isinstance(parts, list) else [])
+        if isinstance(part, dict)
+    ]
+    return cut("\n".join(filter(None, texts)), MESSAGE_CHARS) or None
+
+
+def _output(said: Any) -> str:
+    """Return an output's text, the beginning of the first part where there are several."""
+    if isinstance(said, list) and said and isinstance(said[0], dict):
+        said = said[0].get("text")
+    return said if isinstance(said, str) else ""
