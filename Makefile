@@ -2,6 +2,7 @@
 #
 #   make demo    watch a fleet lose an agent and get it back (under a minute)
 #   make test    run the tests, with their coverage
+#   make test-agents   run real agent CLIs against a scripted model (needs npm)
 #   make check   format, lint, types, tests: what CI runs
 #   make bench   measure, beside an fsync of the same disk
 
@@ -9,7 +10,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check format lint types bench clean
+.PHONY: demo test test-agents check format lint types bench clean
 .DEFAULT_GOAL := check
 
 $(VENV)/bin/python:
@@ -38,6 +39,9 @@ test: $(VENV)/.installed-dev
 	@$(BIN)/coverage report --format=total >/dev/null
 	@$(BIN)/coverage json --quiet -o .coverage.json
 	@$(BIN)/python .ci/coverage_floor.py .coverage.json
+
+test-agents: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest tests/agents $(ARGS)
 
 check: lint types test
 

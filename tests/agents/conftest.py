@@ -1,0 +1,82 @@
+"""A desk for each agent CLI: the CLI with fleetd's hooks, a project, and a model with a script."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import pytest
+
+from tests.agents import packages
+from tests.agents.machines import Claude, Codex, Gemini, Machine
+from tests.agents.memory import Memory
+from tests.agents.packages import Package, installed
+from tests.agents.running import outside, repository
+from tests.agents.script import Script
+from tests.agents.server import serving
+from tests.processes import Daemon, fleetctl
+
+M = TypeVar("M", bound=Machine)
+
+
+@dataclass
+class Desk(Generic[M]):
+    """Where one CLI works."""
+
+    cli: M
+    script: Script
+    memory: Memory
+    daemon: Daemon
+    project: Path = field(default_factory=Path.cwd)
+
+    def hooked(self, *options: str) -> None:
+        """Install the hooks as a person does."""
+        done = fleetctl("hooks", "install", self.cli.harness, "--yes", *options)
+        assert done.status == 0, done.err
+
+
+@contextmanager
+def _desk(kind: type[M], daemon: Daemon) -> Iterator[Desk[M]]:
+    repository(Path.cwd())
+    script = Script()
+    with outside() as proxy, serving(kind.dialect, script) as url:
+        desk = Desk(kind(url, proxy), script, Memory(daemon.socket), daemon)
+        desk.hooked()
+        yield desk
+    assert script.replies == [], "the CLI ended before the script did"
+    assert script.beyond == 0, "the CLI asked for more than was in the script"
+
+
+# Installed before a test's own home is entered: npm's settings lie in the person's.
+@pytest.fixture(scope="session")
+def claude_package() -> Package:
+    return installed(packages.CLAUDE)
+
+
+@pytest.fixture(scope="session")
+def codex_package() -> Package:
+    return installed(packages.CODEX)
+
+
+@pytest.fixture(scope="session")
+def gemini_package() -> Package:
+    return installed(packages.GEMINI)
+
+
+@pytest.fixture
+def claude(claude_package: Package, daemon: Daemon) -> Iterator[Desk[Claude]]:
+    with _desk(Claude, daemon) as desk:
+        yield desk
+
+
+@pytest.fixture
+def codex(codex_package: Package, daemon: Daemon) -> Iterator[Desk[Codex]]:
+    with _desk(Codex, daemon) as desk:
+        yield desk
+
+
+@pytest.fixture
+def gemini(gemini_package: Package, daemon: Daemon) -> Iterator[Desk[Gemini]]:
+    with _desk(Gemini, daemon) as desk:
+        yield desk

@@ -1,0 +1,73 @@
+"""What the daemon remembers, for tests to look at; must not change anything."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from fleetctl.client import Client
+from fleetd.wire.model import Event, Mission, Recovery, Sortie
+from fleetd.wire.requests.checkpoint import CheckpointList
+from fleetd.wire.requests.event import EventList
+from fleetd.wire.requests.hook import HookStatusGet
+from fleetd.wire.requests.mission import MissionList
+from fleetd.wire.requests.recovery import RecoveryList
+from fleetd.wire.requests.sortie import SortieList
+
+SOON_S = 10
+
+
+class Memory:
+    """Asks the daemon, each time anew: it may have been restarted."""
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+
+    def _ask(self, request: Any) -> Any:
+        with Client(self._socket) as client:
+            return client.call(request)
+
+    def missions(self) -> list[Mission]:
+        return self._ask(MissionList()).missions
+
+    def mission(self) -> Mission:
+        """Return the one mission that there is."""
+        (mission,) = self.missions()
+        return mission
+
+    def plan(self) -> list[tuple[str, str]]:
+        """Return the titles and statuses of the sorties of the one mission, in order."""
+        return [(sortie.title, sortie.status) for sortie in self.sorties()]
+
+    def sorties(self) -> list[Sortie]:
+        return self._ask(SortieList(self.mission().id)).sorties
+
+    def events(self, kind: str | None = None) -> list[Event]:
+        return self._ask(EventList(None, kind, limit=1_000)).events
+
+    def told(self, kind: str, name: str) -> list[Any]:
+        """Return one field of every event of a type."""
+        return [event.data.get(name) for event in self.events(kind)]
+
+    def commands(self) -> list[tuple[str, str | None]]:
+        """Return every command that ended and how, in order."""
+        ended = [event.data for event in self.events("command_finished")]
+        return [(data["command"], data.get("result")) for data in ended]
+
+    def compactions(self) -> int:
+        """Return how many checkpoints were taken because a window was about to be compacted."""
+        page = self._ask(CheckpointList(self.mission().id, trigger="compaction", limit=1_000))
+        return sum("compaction of" in (each.trigger_details or "") for each in page.checkpoints)
+
+    def recoveries(self) -> list[Recovery]:
+        return self._ask(RecoveryList()).recoveries
+
+    def deliveries(self) -> int:
+        """Return how many hook calls were counted, whatever way they came."""
+        return sum(each.deliveries for each in self._ask(HookStatusGet()).harnesses)
+
+    def soon_empty(self, directory: Path) -> None:
+        """Wait until nothing lies in a directory any more."""
+        deadline = time.monotonic() + SOON_S
+        while left := [*directory.glob("*")]:
+            assert time.monotonic() < deadline, left
+            time.sleep(0.05)

@@ -1,0 +1,81 @@
+"""The real agent CLIs, in the versions this was tested with; must not run an agent."""
+
+import os
+import platform
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+INSTALL_S = 300
+CHECKOUT = Path(__file__).resolve().parents[2]
+# Kept between runs: to install all three takes 15 s and 870 MB, to look at them nothing.
+CACHE = CHECKOUT / ".agents"
+
+
+@dataclass(frozen=True)
+class Package:
+    """One agent CLI: what npm calls it, and the command in it."""
+
+    name: str
+    spec: str
+    version: str
+    command: tuple[str, ...]
+    needs_node: bool = False
+
+    @property
+    def root(self) -> Path:
+        return CACHE / f"{self.name}-{self.version}"
+
+    @property
+    def argv(self) -> list[str]:
+        program = str(self.root / "node_modules" / Path(*self.command))
+        return ["node", program] if self.needs_node else [program]
+
+
+_CLAUDE = "@anthropic-ai/claude-code-linux-x64"
+CLAUDE = Package("claude", f"{_CLAUDE}@2.1.330", "2.1.330", (_CLAUDE, "claude"))
+CODEX = Package(
+    "codex",
+    "@openai/codex@0.169.0-linux-x64",
+    "0.169.0",
+    ("@openai/codex", "vendor", "x86_64-unknown-linux-musl", "bin", "codex"),
+)
+GEMINI = Package(
+    "gemini",
+    "@google/gemini-cli@0.61.0",
+    "0.61.0",
+    ("@google/gemini-cli", "bundle", "gemini.js"),
+    needs_node=True,
+)
+
+
+def installed(package: Package) -> Package:
+    """Return a package that is there, in its pinned version; skip the test where it cannot be."""
+    if platform.system() != "Linux" or platform.machine() != "x86_64":
+        pytest.skip(f"{package.name} is tested on Linux x86_64 only")
+    if shutil.which("npm") is None or shutil.which("node") is None:
+        pytest.skip(f"npm and node are needed to install {package.name}")
+    if not package.root.exists():
+        _install(package)
+    said = subprocess.run(
+        [*package.argv, "--version"], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert package.version in said.stdout.split(), said.stdout
+    return package
+
+
+def _install(package: Package) -> None:
+    """Install beside the place and rename, so that an interrupted run leaves no half of it."""
+    beside = package.root.with_name(f"{package.root.name}.{os.getpid()}")
+    beside.mkdir(parents=True)
+    quiet = ["--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"]
+    try:
+        npm = ["npm", "install", "--prefix", str(beside), package.spec, "--save-exact", *quiet]
+        done = subprocess.run(npm, capture_output=True, text=True, timeout=INSTALL_S, check=False)
+        assert done.returncode == 0, f"npm could not install {package.spec}: {done.stderr}"
+        beside.rename(package.root)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)

@@ -1,0 +1,151 @@
+"""Runs an agent CLI so that nothing of it stays and nothing of it leaves; must not know a vendor."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+LIMIT_S = 60
+LEAVING_S = 5
+# Every process of a run carries this in its environment, wherever it went.
+_MARK = "AGENT_RUN"
+_KEPT = ("PATH", "HOME", "LANG", "XDG_", "FLEET_SOCKET", "FLEET_DB_PATH", "FLIGHTLINE_DIR")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run of a CLI left behind."""
+
+    status: int
+    out: str
+    err: str
+    seconds: float
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """Return stdout's JSON lines."""
+        return [json.loads(line) for line in self.out.splitlines() if line.startswith("{")]
+
+
+class Outside:
+    """The proxy that everything but loopback is sent to: it lets nobody out and remembers."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        self.tried: list[str] = []
+
+    def watch(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with connection:
+                connection.settimeout(1)
+                self.tried.append(_first_line(connection))
+
+
+def _first_line(connection: socket.socket) -> str:
+    try:
+        return connection.recv(2_000).decode(errors="replace").split("\r\n")[0]
+    except OSError:
+        return "(nothing said)"
+
+
+@contextmanager
+def outside() -> Iterator[Outside]:
+    """Stand where the network would be; nobody may have tried to reach it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        proxy = Outside(listener)
+        thread = threading.Thread(target=proxy.watch)
+        thread.start()
+        try:
+            yield proxy
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+    assert not proxy.tried, f"somebody tried to reach {proxy.tried}"
+
+
+def run(
+    argv: Sequence[str],
+    proxy: Outside,
+    settings: Mapping[str, str],
+    *,
+    stdin: str | None = None,
+    limit_s: float = LIMIT_S,
+) -> Run:
+    """Run a command in the current directory until it ends, which it must do within the limit."""
+    mark = token_hex(8)
+    begun = time.monotonic()
+    process = subprocess.Popen(
+        argv,
+        env=_environment(proxy, settings) | {_MARK: mark},
+        stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        out, err = process.communicate(stdin, timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        raise AssertionError(f"still running after {limit_s} s: {argv}\n{out}\n{err}") from None
+    finally:
+        left = _ended(mark)
+    assert not left, f"left running by {argv[0]}: {left}"
+    return Run(process.returncode, out, err, time.monotonic() - begun)
+
+
+def _environment(proxy: Outside, settings: Mapping[str, str]) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name.startswith(_KEPT)}
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        kept |= {name: proxy.url, name.lower(): proxy.url}
+    kept |= dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")
+    return kept | dict(settings)
+
+
+def _ended(mark: str) -> list[str]:
+    """Wait until no process of a run is left; end those that stay and return their commands."""
+    deadline = time.monotonic() + LEAVING_S
+    while (left := _marked(mark)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    return list(left.values())
+
+
+def _marked(mark: str) -> dict[int, str]:
+    wanted = f"{_MARK}={mark}".encode()
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if wanted in (process / "environ").read_bytes().split(b"\0"):
+                command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                found[int(process.name)] = command
+        except (OSError, UnicodeDecodeError):
+            continue
+    return found
+
+
+def repository(project: Path) -> None:
+    """Make a git repository of one commit on the branch main in a project."""
+    git = shutil.which("git")
+    assert git, "these tests need git"
+    (project / "hello.py").write_text("print('hello')\n")
+    who = ["-c", "user.name=Somebody", "-c", "user.email=somebody@localhost"]
+    for words in (["init", "-q", "-b", "main"], ["add", "."], [*who, "commit", "-qm", "Begin"]):
+        subprocess.run([git, *words], cwd=project, check=True, timeout=30)

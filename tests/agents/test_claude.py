@@ -1,0 +1,163 @@
+"""Claude Code, the real one: compacted in the middle of its work, it goes on where it was."""
+
+import pytest
+
+from tests.agents.conftest import Desk
+from tests.agents.machines import Claude
+from tests.agents.script import Call, Reply, calls, says
+from tests.agents.wording import briefings, steps
+
+PROMPT = "Make hello.py greet the whole world"
+NOTES = "a phrase that only the old window knows"
+
+
+def bash(command: str) -> Call:
+    return Call("Bash", {"command": command, "description": "Run it"})
+
+
+def task(subject: str) -> Call:
+    return Call("TaskCreate", {"subject": subject, "description": subject, "activeForm": subject})
+
+
+def becomes(number: int, status: str) -> Call:
+    return Call("TaskUpdate", {"taskId": str(number), "status": status})
+
+
+def todos(*items: tuple[str, str]) -> Call:
+    entries = [{"content": text, "status": status, "activeForm": text} for text, status in items]
+    return Call("TodoWrite", {"todos": entries})
+
+
+def edits(desk: Desk[Claude], old: str, new: str, *, full: bool = False) -> list[Reply]:
+    """Return the replies that read a file and change it; the window is full after that."""
+    file = str(desk.project / "hello.py")
+    change = {"file_path": file, "old_string": old, "new_string": new}
+    return [calls(Call("Read", {"file_path": file})), calls(Call("Edit", change), full=full)]
+
+
+@pytest.fixture(autouse=True)
+def notes(claude: Desk[Claude]) -> None:
+    (claude.project / "notes.txt").write_text(NOTES)
+
+
+def test_work_goes_on_after_compactions_in_the_middle_of_a_turn(claude: Desk[Claude]) -> None:
+    claude.script.plays(
+        [
+            calls(task("Look at the greeting"), task("Change the greeting"), task("Try it out")),
+            calls(becomes(1, "in_progress"), bash("cat notes.txt")),
+            calls(becomes(1, "completed")),
+            calls(becomes(2, "in_progress"), bash("false")),
+            *edits(claude, "hello", "hello, world", full=True),
+            calls(becomes(2, "completed")),
+            calls(becomes(3, "in_progress"), full=True),
+            calls(bash("python3 hello.py")),
+            calls(becomes(3, "completed")),
+            says("It greets the world."),
+        ]
+    )
+
+    run = claude.cli.prompt(PROMPT)
+
+    assert run.status == 0, run.err
+    first, second = claude.script.after_compactions()
+    before = [asked.text for asked in claude.script.before_compaction()]
+    assert NOTES in before[-1]
+    assert not any(map(briefings, before))
+    assert NOTES not in first.text
+    assert briefings(first.text) == briefings(second.text) == 1
+    assert "Change the greeting" in steps(first.text)
+    assert "Try it out" in steps(second.text)
+    for asked in (first, second):
+        assert str(claude.project / "hello.py") in asked.text
+        assert PROMPT in asked.text
+
+    memory = claude.memory
+    mission = memory.mission()
+    assert (mission.title, mission.project_dir) == (PROMPT, str(claude.project))
+    assert mission.status == "completed"
+    assert memory.plan() == [
+        ("Look at the greeting", "completed"),
+        ("Change the greeting", "completed"),
+        ("Try it out", "completed"),
+    ]
+    assert memory.told("prompt_submitted", "prompt") == [PROMPT]
+    assert memory.told("file_modified", "file") == [str(claude.project / "hello.py")]
+    commands = [("cat notes.txt", "PASS"), ("false", "FAIL"), ("python3 hello.py", "PASS")]
+    assert memory.commands() == commands
+    assert memory.told("tool_failed", "name") == ["Bash"]
+    assert memory.compactions() == 2
+    assert [each.state for each in memory.recoveries()] == ["resumed", "resumed"]
+
+
+def test_the_todo_list_of_older_versions_is_the_plan_as_well(claude: Desk[Claude]) -> None:
+    claude.script.plays(
+        [
+            calls(todos(("Look at it", "in_progress"), ("Change it", "pending"))),
+            calls(bash("cat notes.txt")),
+            calls(todos(("Look at it", "completed"), ("Change it", "in_progress")), full=True),
+            says("More of it tomorrow."),
+        ]
+    )
+
+    run = claude.cli.prompt(PROMPT, CLAUDE_CODE_ENABLE_TASKS="0")
+
+    assert run.status == 0, run.err
+    (after,) = claude.script.after_compactions()
+    assert briefings(after.text) == 1
+    assert "Change it" in steps(after.text)
+    titles = [title for title, _ in claude.memory.plan()]
+    assert titles == ["Look at it", "Change it"]
+    assert claude.memory.mission().status == "cancelled"
+
+
+def test_a_user_who_compacts_gets_a_briefing_and_one_who_clears_gets_none(
+    claude: Desk[Claude],
+) -> None:
+    claude.script.plays([calls(task("Look at it")), says("One."), says("Two."), says("Three.")])
+
+    run = claude.cli.converse(PROMPT, "/compact", "Go on", "/clear", "Something else")
+
+    assert run.status == 0, run.err
+    assert claude.script.kinds() == ["turn", "turn", "compaction", "turn", "turn"]
+    assert [briefings(asked.text) for asked in claude.script.asked_in("turn")] == [0, 0, 1, 0]
+    (after,) = claude.script.after_compactions()
+    assert "Look at it" in steps(after.text)
+    assert claude.memory.told("prompt_submitted", "prompt") == [PROMPT, "Go on", "Something else"]
+
+
+def test_a_session_that_goes_on_in_another_process_is_briefed_once(claude: Desk[Claude]) -> None:
+    script = claude.script
+    script.plays([calls(task("Look at it")), calls(becomes(1, "in_progress"), full=True)])
+    script.plays([says("That was the first part.", full=True)])
+    assert claude.cli.prompt(PROMPT).status == 0
+    script.plays([calls(bash("cat notes.txt")), says("Done.")])
+
+    assert claude.cli.go_on("Go on").status == 0
+
+    assert script.kinds() == ["turn", "turn", "compaction", "turn", "compaction", "turn", "turn"]
+    assert [briefings(asked.text) for asked in script.asked_in("turn")] == [0, 0, 1, 1, 1]
+    assert claude.memory.mission().title == PROMPT
+    assert claude.memory.compactions() == 2
+
+
+def test_a_session_that_was_briefed_is_not_briefed_again_when_it_is_continued(
+    claude: Desk[Claude],
+) -> None:
+    script = claude.script
+    script.plays([calls(bash("true"), full=True), says("One.")])
+    assert claude.cli.prompt(PROMPT).status == 0
+    script.plays([says("Two.")])
+
+    assert claude.cli.go_on("Go on").status == 0
+
+    assert script.kinds() == ["turn", "compaction", "turn", "turn"]
+    assert [briefings(asked.text) for asked in script.asked_in("turn")] == [0, 1, 1]
+
+
+def test_nobody_is_briefed_without_a_compaction(claude: Desk[Claude]) -> None:
+    claude.script.plays([calls(task("Look at it")), calls(bash("true")), says("Done.")])
+
+    assert claude.cli.prompt(PROMPT).status == 0
+
+    assert not any(briefings(asked.text) for asked in claude.script.asked)
+    assert claude.memory.recoveries() == []

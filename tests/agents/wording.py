@@ -1,0 +1,17 @@
+"""Finds the briefing in what a model was sent; must not know how a briefing is made."""
+
+import re
+
+HEADING = "## Recovery Context"
+
+
+def briefings(text: str) -> int:
+    """Return how many briefings a request holds."""
+    return text.count(HEADING)
+
+
+def steps(text: str) -> str:
+    """Return what a request's briefing says under Next Steps."""
+    found = re.search(r"### Next Steps(.*?)###", text, re.DOTALL)
+    assert found, "no next steps were told"
+    return found[1]
