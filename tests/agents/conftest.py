@@ -1,6 +1,6 @@
 """A desk for each agent CLI: the CLI with fleetd's hooks, a project, and a model with a script."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Each agent CLI as on a person's machine, pointed at a model on loopback; must not know scripts."""
+"""Agent CLIs as on a person's machine, but with a model on loopback; must not know scripts."""
 
 import json
 import os
@@ -57,9 +57,7 @@ class Claude:
 
     def converse(self, *texts: str, **variables: str) -> Run:
         """Type several prompts, slash commands among them, into one session."""
-        typed = [
-            {"type": "user", "message": {"role": "user", "content": text}} for text in texts
-        ]
+        typed = [{"type": "user", "message": {"role": "user", "content": text}} for text in texts]
         stdin = "".join(json.dumps(line) + "\n" for line in typed)
         return self._run(["--input-format", "stream-json"], stdin, variables)
 

@@ -1,4 +1,4 @@
-"""Runs an agent CLI so that nothing of it stays and nothing of it leaves; must not know a vendor."""
+"""Runs agent CLIs so that nothing of them stays or leaves; must not know a vendor."""
 
 import json
 import os
