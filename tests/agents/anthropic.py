@@ -13,11 +13,16 @@ def kind(path: str, body: dict[str, Any]) -> Kind:
     """Tell a turn of the agent from a compaction and from everything asked on the side."""
     if not path.startswith("/v1/messages") or "count_tokens" in path:
         return "side"
-    messages = body.get("messages") or [{}]
-    if COMPACTION_WORDS in str(messages[-1].get("content")):
+    if COMPACTION_WORDS in str(_since_last_answer(body.get("messages") or [])):
         return "compaction"
     tools = {tool.get("name") for tool in body.get("tools") or []}
     return "turn" if "Bash" in tools else "side"
+
+
+def _since_last_answer(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what was said to the model after its last words, by the user and by the CLI."""
+    answers = [n for n, message in enumerate(messages) if message.get("role") == "assistant"]
+    return messages[answers[-1] + 1 :] if answers else messages
 
 
 def streams(path: str, body: dict[str, Any]) -> bool:
