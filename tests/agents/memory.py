@@ -4,12 +4,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fleetd.wire.requests.hook import HookStatusGet
-
 from fleetctl.client import Client
 from fleetd.wire.model import Event, Mission, Recovery, Sortie
 from fleetd.wire.requests.checkpoint import CheckpointList
 from fleetd.wire.requests.event import EventList
+from fleetd.wire.requests.hook import HookStatusGet
 from fleetd.wire.requests.mission import MissionList
 from fleetd.wire.requests.recovery import RecoveryList
 from fleetd.wire.requests.sortie import SortieList
