@@ -8,7 +8,7 @@ from typing import Protocol
 
 from tests.agents import anthropic, generate, packages, responses
 from tests.agents.packages import Package
-from tests.agents.running import Outside, Run, run
+from tests.agents.running import Outside, Run, converse, run
 from tests.agents.server import Dialect
 
 CODEX_MODEL = "gpt-5.5"
@@ -50,22 +50,27 @@ class Claude:
         }
 
     def prompt(self, text: str, *words: str, **variables: str) -> Run:
-        return self._run([*words, "--", text], None, variables)
+        return run([*self._argv, *words, "--", text], self._proxy, self._settings | variables)
 
     def go_on(self, text: str, **variables: str) -> Run:
         return self.prompt(text, "--continue", **variables)
 
-    def converse(self, *texts: str, **variables: str) -> Run:
+    def converse(self, *texts: str) -> Run:
         """Type several prompts, slash commands among them, into one session."""
-        typed = [{"type": "user", "message": {"role": "user", "content": text}} for text in texts]
-        stdin = "".join(json.dumps(line) + "\n" for line in typed)
-        return self._run(["--input-format", "stream-json"], stdin, variables)
+        said = [{"type": "user", "message": {"role": "user", "content": text}} for text in texts]
+        return converse(
+            [*self._argv, "--input-format", "stream-json"],
+            self._proxy,
+            self._settings,
+            [json.dumps(line) for line in said],
+            lambda line: '"type":"result"' in line,
+        )
 
-    def _run(self, words: Sequence[str], stdin: str | None, variables: dict[str, str]) -> Run:
+    @property
+    def _argv(self) -> list[str]:
         quiet = ["-p", "--output-format", "stream-json", "--verbose"]
         may = ["--permission-mode", "acceptEdits", "--allowedTools", self.allowed]
-        argv = [*self.package.argv, *quiet, *may, *words]
-        return run(argv, self._proxy, self._settings | variables, stdin=stdin)
+        return [*self.package.argv, *quiet, *may]
 
 
 class Codex:

@@ -6,14 +6,15 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
+from typing import IO, Any
 
 LIMIT_S = 60
 LEAVING_S = 5
@@ -78,36 +79,77 @@ def outside() -> Iterator[Outside]:
     assert not proxy.tried, f"somebody tried to reach {proxy.tried}"
 
 
-def run(
+def run(argv: Sequence[str], proxy: Outside, settings: Mapping[str, str]) -> Run:
+    """Run a command in the current directory until it ends, which it must do within the limit."""
+    with _running(argv, proxy, settings, subprocess.DEVNULL) as (process, ended):
+        out = _read(process).read()
+        return ended(out)
+
+
+def converse(
     argv: Sequence[str],
     proxy: Outside,
     settings: Mapping[str, str],
-    *,
-    stdin: str | None = None,
-    limit_s: float = LIMIT_S,
+    lines: Sequence[str],
+    is_answer: Callable[[str], bool],
 ) -> Run:
-    """Run a command in the current directory until it ends, which it must do within the limit."""
-    mark = token_hex(8)
-    begun = time.monotonic()
-    process = subprocess.Popen(
-        argv,
-        env=_environment(proxy, settings) | {_MARK: mark},
-        stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        out, err = process.communicate(stdin, timeout=limit_s)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        out, err = process.communicate()
-        raise AssertionError(f"still running after {limit_s} s: {argv}\n{out}\n{err}") from None
-    finally:
-        left = _ended(mark)
+    """Run a command and type lines into it, each after the answer to the one before."""
+    with _running(argv, proxy, settings, subprocess.PIPE) as (process, ended):
+        assert process.stdin is not None
+        heard: list[str] = []
+        for line in lines:
+            process.stdin.write(line + "\n")
+            process.stdin.flush()
+            for said in _read(process):
+                heard.append(said)
+                if is_answer(said):
+                    break
+        process.stdin.close()
+        return ended("".join(heard) + _read(process).read())
+
+
+@contextmanager
+def _running(
+    argv: Sequence[str], proxy: Outside, settings: Mapping[str, str], stdin: int
+) -> Iterator[tuple[subprocess.Popen[str], Callable[[str], Run]]]:
+    """Start a command; at the end of the block nothing of it is left, nor may have been."""
+    mark, begun = token_hex(8), time.monotonic()
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(
+            argv,
+            env=_environment(proxy, settings) | {_MARK: mark},
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,
+        )
+        watchdog = threading.Timer(LIMIT_S, os.killpg, (process.pid, signal.SIGKILL))
+        watchdog.start()
+
+        def ended(out: str) -> Run:
+            status, seconds = process.wait(), time.monotonic() - begun
+            errors.seek(0)
+            err = errors.read()
+            assert seconds < LIMIT_S, f"ended after {LIMIT_S} s: {argv}\n{out}\n{err}"
+            return Run(status, out, err, seconds)
+
+        try:
+            yield process, ended
+        finally:
+            watchdog.cancel()
+            watchdog.join()
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            with suppress(BrokenPipeError), process:
+                pass  # closes its pipes, waits for it
+            left = _ended(mark)
     assert not left, f"left running by {argv[0]}: {left}"
-    return Run(process.returncode, out, err, time.monotonic() - begun)
+
+
+def _read(process: subprocess.Popen[str]) -> IO[str]:
+    assert process.stdout is not None
+    return process.stdout
 
 
 def _environment(proxy: Outside, settings: Mapping[str, str]) -> dict[str, str]:
