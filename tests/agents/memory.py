@@ -49,9 +49,12 @@ class Memory:
         return [event.data.get(name) for event in self.events(kind)]
 
     def commands(self) -> list[tuple[str, str | None]]:
-        """Return every command that ended and how, in order."""
-        ended = [event.data for event in self.events("command_finished")]
-        return [(data["command"], data.get("result")) for data in ended]
+        """Return every command that ended and how, as far as that became known, in order."""
+        ended: dict[str, tuple[str, str | None]] = {}
+        for event in self.events("command_finished"):
+            data = event.data
+            ended[data["call_id"]] = (data["command"], data.get("result"))
+        return list(ended.values())
 
     def compactions(self) -> int:
         """Return how many checkpoints were taken because a window was about to be compacted."""
