@@ -4,20 +4,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic
 
 import pytest
 
 from tests.agents import packages
-from tests.agents.machines import Claude, Codex, Gemini, Machine
+from tests.agents.machines import Claude, Codex, Gemini, M
 from tests.agents.memory import Memory
 from tests.agents.packages import Package, installed
 from tests.agents.running import outside, repository
 from tests.agents.script import Script
 from tests.agents.server import serving
 from tests.processes import Daemon, fleetctl
-
-M = TypeVar("M", bound=Machine)
 
 
 @dataclass

@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from tests.agents import anthropic, generate, packages, responses
 from tests.agents.packages import Package
@@ -32,6 +32,9 @@ class Machine(Protocol):
     def go_on(self, text: str, **variables: str) -> Run:
         """Give one more prompt to the last session, in a new process."""
         ...
+
+
+M = TypeVar("M", bound=Machine)
 
 
 class Claude:

@@ -1,0 +1,82 @@
+"""Gemini CLI, the real one: it tells of no compaction, and is briefed at the next chance."""
+
+import pytest
+
+from tests.agents.conftest import Desk
+from tests.agents.machines import Gemini
+from tests.agents.script import Call, calls, says
+from tests.agents.wording import briefings
+
+PROMPT = "Make hello.py greet the whole world"
+SHOUT = "tr a-z A-Z < notes.txt"
+SHOUTED = "ONLY THE OLD WINDOW KNOWS"
+
+
+def shell(command: str) -> Call:
+    return Call("run_shell_command", {"command": command})
+
+
+def writes(file: str, content: str) -> Call:
+    return Call("write_file", {"file_path": file, "content": content})
+
+
+@pytest.fixture(autouse=True)
+def notes(gemini: Desk[Gemini]) -> None:
+    (gemini.project / "notes.txt").write_text(SHOUTED.lower())
+
+
+def test_a_compaction_that_nobody_tells_of_is_briefed_after_the_next_tool(
+    gemini: Desk[Gemini],
+) -> None:
+    script = gemini.script
+    script.plays([calls(shell(SHOUT)), calls(writes("hello.py", "print('hello, world')\n"))])
+    script.plays([says("Written.")])
+    assert gemini.cli.prompt(PROMPT).status == 0
+    script.plays([calls(shell("true"), full=True), calls(shell("false")), says("Tried.")])
+
+    assert gemini.cli.go_on("Try it out").status == 0
+
+    # The tool's result, into which a hook can put something, was there before the compaction.
+    assert script.kinds()[-4:] == ["compaction", "compaction", "turn", "turn"]
+    *before, blank, after = script.asked_in("turn")
+    assert SHOUTED in before[-1].text
+    assert SHOUTED not in blank.text
+    assert not any(briefings(asked.text) for asked in [*before, blank])
+    assert briefings(after.text) == 1
+    assert str(gemini.project / "hello.py") in after.text
+    assert PROMPT in after.text
+
+    memory = gemini.memory
+    mission = memory.mission()
+    assert (mission.title, mission.project_dir) == (PROMPT, str(gemini.project))
+    assert mission.status == "completed"
+    assert memory.told("prompt_submitted", "prompt") == [PROMPT, "Try it out"]
+    assert memory.told("file_modified", "file") == [str(gemini.project / "hello.py")]
+    commands = [(SHOUT, "PASS"), ("true", "PASS"), ("false", "FAIL")]
+    assert memory.commands() == commands
+    assert [each.state for each in memory.recoveries()] == ["resumed"]
+
+
+def test_a_compaction_at_the_end_of_a_turn_is_briefed_with_the_next_prompt(
+    gemini: Desk[Gemini],
+) -> None:
+    script = gemini.script
+    script.plays([calls(shell(SHOUT)), says("One.", full=True)])
+    assert gemini.cli.prompt(PROMPT).status == 0
+    for answer in ("Two.", "Three.", "Four."):
+        script.plays([says(answer)])
+        assert gemini.cli.go_on(f"Before {answer}").status == 0
+
+    told = [briefings(asked.text) for asked in script.asked_in("turn")]
+    assert told == [0, 0, 0, 1, 1]
+    assert len(gemini.memory.recoveries()) == 1
+
+
+def test_nobody_is_briefed_without_a_compaction(gemini: Desk[Gemini]) -> None:
+    gemini.script.plays([calls(shell("true")), says("Done."), says("Done again.")])
+
+    assert gemini.cli.prompt(PROMPT).status == 0
+    assert gemini.cli.go_on("And again").status == 0
+
+    assert not any(briefings(asked.text) for asked in gemini.script.asked)
+    assert gemini.memory.recoveries() == []
