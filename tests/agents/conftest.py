@@ -1,5 +1,6 @@
 """A desk for each agent CLI: the CLI with fleetd's hooks, a project, and a model with a script."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -35,8 +36,9 @@ class Desk(Generic[M]):
 
 
 @contextmanager
-def _desk(kind: type[M], daemon: Daemon) -> Iterator[Desk[M]]:
+def _desk(kind: type[M], daemon: Daemon, commands: Path) -> Iterator[Desk[M]]:
     repository(Path.cwd())
+    kind.package.link(commands)
     script = Script()
     with outside() as proxy, serving(kind.dialect, script) as url:
         desk = Desk(kind(url, proxy), script, Memory(daemon.socket), daemon)
@@ -63,18 +65,27 @@ def gemini_package() -> Package:
 
 
 @pytest.fixture
-def claude(claude_package: Package, daemon: Daemon) -> Iterator[Desk[Claude]]:
-    with _desk(Claude, daemon) as desk:
+def commands(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a directory of a person's own commands, where a shell looks first."""
+    directory = home / "bin"
+    directory.mkdir()
+    monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
+    return directory
+
+
+@pytest.fixture
+def claude(claude_package: Package, daemon: Daemon, commands: Path) -> Iterator[Desk[Claude]]:
+    with _desk(Claude, daemon, commands) as desk:
         yield desk
 
 
 @pytest.fixture
-def codex(codex_package: Package, daemon: Daemon) -> Iterator[Desk[Codex]]:
-    with _desk(Codex, daemon) as desk:
+def codex(codex_package: Package, daemon: Daemon, commands: Path) -> Iterator[Desk[Codex]]:
+    with _desk(Codex, daemon, commands) as desk:
         yield desk
 
 
 @pytest.fixture
-def gemini(gemini_package: Package, daemon: Daemon) -> Iterator[Desk[Gemini]]:
-    with _desk(Gemini, daemon) as desk:
+def gemini(gemini_package: Package, daemon: Daemon, commands: Path) -> Iterator[Desk[Gemini]]:
+    with _desk(Gemini, daemon, commands) as desk:
         yield desk

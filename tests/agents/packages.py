@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -30,9 +31,18 @@ class Package:
         return CACHE / f"{self.name}-{self.version}"
 
     @property
+    def program(self) -> Path:
+        return self.root / "node_modules" / Path(*self.command)
+
+    @property
     def argv(self) -> list[str]:
-        program = str(self.root / "node_modules" / Path(*self.command))
-        return ["node", program] if self.needs_node else [program]
+        return ["node", str(self.program)] if self.needs_node else [str(self.program)]
+
+    def link(self, directory: Path) -> None:
+        """Put the command where a shell would find it, as fleetd does to learn its version."""
+        command = directory / self.name
+        command.write_text(f'#!/bin/sh\nexec {shlex.join(self.argv)} "$@"\n')
+        command.chmod(0o700)
 
 
 _CLAUDE = "@anthropic-ai/claude-code-linux-x64"

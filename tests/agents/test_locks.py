@@ -18,7 +18,7 @@ def _refused(desk: Desk[M], *edit: Call) -> None:
     """Have a CLI edit a file that another agent holds."""
     held = desk.project / "hello.py"
     desk.hooked("--enforce-locks")
-    assert fleetctl("agent", "register", "rival").status == 0
+    assert fleetctl("agent", "start", "rival").status == 0
     assert fleetctl("lock", "acquire", str(held), "--agent", "rival").status == 0
     desk.script.plays([*(calls(each) for each in edit), says("Somebody else has it.")])
 
