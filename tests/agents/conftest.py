@@ -13,7 +13,8 @@ from tests.agents import packages
 from tests.agents.machines import Claude, Codex, Gemini, M
 from tests.agents.memory import Memory
 from tests.agents.packages import Package, installed
-from tests.agents.running import outside, repository
+from tests.agents.project import repository
+from tests.agents.running import outside
 from tests.agents.script import Script
 from tests.agents.server import serving
 from tests.processes import Daemon, fleetctl

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -181,13 +180,3 @@ def _marked(mark: str) -> dict[int, str]:
         except (OSError, UnicodeDecodeError):
             continue
     return found
-
-
-def repository(project: Path) -> None:
-    """Make a git repository of one commit on the branch main in a project."""
-    git = shutil.which("git")
-    assert git, "these tests need git"
-    (project / "hello.py").write_text("print('hello')\n")
-    who = ["-c", "user.name=Somebody", "-c", "user.email=somebody@localhost"]
-    for words in (["init", "-q", "-b", "main"], ["add", "."], [*who, "commit", "-qm", "Begin"]):
-        subprocess.run([git, *words], cwd=project, check=True, timeout=30)

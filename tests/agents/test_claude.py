@@ -1,16 +1,10 @@
 """Claude Code, the real one: compacted in the middle of its work, it goes on where it was."""
 
-import pytest
-
 from tests.agents.conftest import Desk
 from tests.agents.machines import Claude
+from tests.agents.project import PROMPT, SHOUT, SHOUTED
 from tests.agents.script import Call, Reply, calls, says
 from tests.agents.wording import briefings, steps
-
-PROMPT = "Make hello.py greet the whole world"
-# What a command prints is gone with the old window; a file that was read is read again.
-SHOUT = "tr a-z A-Z < notes.txt"
-NOTES, SHOUTED = "only the old window knows", "ONLY THE OLD WINDOW KNOWS"
 
 
 def bash(command: str) -> Call:
@@ -35,11 +29,6 @@ def edits(desk: Desk[Claude], old: str, new: str, *, full: bool = False) -> list
     file = str(desk.project / "hello.py")
     change = {"file_path": file, "old_string": old, "new_string": new}
     return [calls(Call("Read", {"file_path": file})), calls(Call("Edit", change), full=full)]
-
-
-@pytest.fixture(autouse=True)
-def notes(claude: Desk[Claude]) -> None:
-    (claude.project / "notes.txt").write_text(NOTES)
 
 
 def test_work_goes_on_after_compactions_in_the_middle_of_a_turn(claude: Desk[Claude]) -> None:
@@ -125,6 +114,7 @@ def test_a_user_who_compacts_gets_a_briefing_and_one_who_clears_gets_none(
     (after,) = claude.script.after_compactions()
     assert "Look at it" in steps(after.text)
     assert claude.memory.told("prompt_submitted", "prompt") == [PROMPT, "Go on", "Something else"]
+    assert [each.title for each in claude.memory.missions()] == ["Something else", PROMPT]
 
 
 def test_a_session_that_goes_on_in_another_process_is_briefed_once(claude: Desk[Claude]) -> None:

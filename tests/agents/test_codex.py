@@ -2,23 +2,13 @@
 
 import json
 
-import pytest
-
 from tests.agents.conftest import Desk
 from tests.agents.machines import CODEX_CODE_MODEL, Codex
+from tests.agents.project import PATCH, PROMPT, SHOUT, SHOUTED
 from tests.agents.script import Call, calls, says
 from tests.agents.wording import briefings, steps
 
-PROMPT = "Make hello.py greet the whole world"
-SHOUT = "tr a-z A-Z < notes.txt"
-SHOUTED = "ONLY THE OLD WINDOW KNOWS"
 STEPS = ("Look at the greeting", "Change the greeting", "Try it out")
-PATCH = """*** Begin Patch
-*** Update File: hello.py
-@@
--print('hello')
-+print('hello, world')
-*** End Patch"""
 
 
 def shell(command: str) -> Call:
@@ -33,11 +23,6 @@ def plan(done: int) -> list[dict[str, str]]:
 
 def planned(done: int) -> Call:
     return Call("update_plan", {"plan": plan(done)})
-
-
-@pytest.fixture(autouse=True)
-def notes(codex: Desk[Codex]) -> None:
-    (codex.project / "notes.txt").write_text(SHOUTED.lower())
 
 
 def test_work_goes_on_after_compactions_in_the_middle_of_a_turn(codex: Desk[Codex]) -> None:

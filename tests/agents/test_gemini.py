@@ -1,15 +1,10 @@
 """Gemini CLI, the real one: it tells of no compaction, and is briefed at the next chance."""
 
-import pytest
-
 from tests.agents.conftest import Desk
 from tests.agents.machines import Gemini
+from tests.agents.project import PROMPT, SHOUT, SHOUTED
 from tests.agents.script import Call, calls, says
 from tests.agents.wording import briefings
-
-PROMPT = "Make hello.py greet the whole world"
-SHOUT = "tr a-z A-Z < notes.txt"
-SHOUTED = "ONLY THE OLD WINDOW KNOWS"
 
 
 def shell(command: str) -> Call:
@@ -18,11 +13,6 @@ def shell(command: str) -> Call:
 
 def writes(file: str, content: str) -> Call:
     return Call("write_file", {"file_path": file, "content": content})
-
-
-@pytest.fixture(autouse=True)
-def notes(gemini: Desk[Gemini]) -> None:
-    (gemini.project / "notes.txt").write_text(SHOUTED.lower())
 
 
 def test_a_compaction_that_nobody_tells_of_is_briefed_after_the_next_tool(

@@ -2,16 +2,9 @@
 
 from tests.agents.conftest import Desk
 from tests.agents.machines import Claude, Codex, Gemini, M
+from tests.agents.project import GREETING, PATCH
 from tests.agents.script import Call, calls, says
 from tests.processes import fleetctl
-
-GREETING = "print('hello')\n"
-PATCH = """*** Begin Patch
-*** Update File: hello.py
-@@
--print('hello')
-+print('hello, world')
-*** End Patch"""
 
 
 def _refused(desk: Desk[M], *edit: Call) -> None:
