@@ -5,6 +5,7 @@ from tests.agents.machines import Claude
 from tests.agents.project import PROMPT, SHOUT, SHOUTED
 from tests.agents.script import Call, Reply, calls, says
 from tests.agents.wording import briefings, steps
+from tests.processes import fleetctl
 
 
 def bash(command: str) -> Call:
@@ -146,10 +147,14 @@ def test_a_session_that_was_briefed_is_not_briefed_again_when_it_is_continued(
     assert [briefings(asked.text) for asked in script.asked_in("turn")] == [0, 0, 1, 1]
 
 
-def test_nobody_is_briefed_without_a_compaction(claude: Desk[Claude]) -> None:
+def test_nobody_is_briefed_without_a_compaction_and_the_doctor_is_content(
+    claude: Desk[Claude],
+) -> None:
     claude.script.plays([calls(task("Look at it")), calls(bash("true")), says("Done.")])
 
     assert claude.cli.prompt(PROMPT).status == 0
 
     assert not any(briefings(asked.text) for asked in claude.script.asked)
     assert claude.memory.recoveries() == []
+    doctor = fleetctl("hooks", "doctor")
+    assert doctor.status == 0, doctor.out

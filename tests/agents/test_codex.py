@@ -7,6 +7,7 @@ from tests.agents.machines import CODEX_CODE_MODEL, Codex
 from tests.agents.project import PATCH, PROMPT, SHOUT, SHOUTED
 from tests.agents.script import Call, calls, says
 from tests.agents.wording import briefings, steps
+from tests.processes import fleetctl
 
 STEPS = ("Look at the greeting", "Change the greeting", "Try it out")
 
@@ -112,10 +113,14 @@ def test_a_session_that_goes_on_in_another_process_is_briefed_once(codex: Desk[C
     assert codex.memory.compactions() == 2
 
 
-def test_nobody_is_briefed_without_a_compaction(codex: Desk[Codex]) -> None:
+def test_nobody_is_briefed_without_a_compaction_and_the_doctor_is_content(
+    codex: Desk[Codex],
+) -> None:
     codex.script.plays([calls(planned(0)), calls(shell("true")), says("Done.")])
 
     assert codex.cli.prompt(PROMPT).status == 0
 
     assert not any(briefings(asked.text) for asked in codex.script.asked)
     assert codex.memory.recoveries() == []
+    doctor = fleetctl("hooks", "doctor")
+    assert doctor.status == 0, doctor.out

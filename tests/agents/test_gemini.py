@@ -5,6 +5,7 @@ from tests.agents.machines import Gemini
 from tests.agents.project import PROMPT, SHOUT, SHOUTED
 from tests.agents.script import Call, calls, says
 from tests.agents.wording import briefings
+from tests.processes import fleetctl
 
 
 def shell(command: str) -> Call:
@@ -62,7 +63,9 @@ def test_a_compaction_at_the_end_of_a_turn_is_briefed_with_the_next_prompt(
     assert len(gemini.memory.recoveries()) == 1
 
 
-def test_nobody_is_briefed_without_a_compaction(gemini: Desk[Gemini]) -> None:
+def test_nobody_is_briefed_without_a_compaction_and_the_doctor_is_content(
+    gemini: Desk[Gemini],
+) -> None:
     gemini.script.plays([calls(shell("true")), says("Done."), says("Done again.")])
 
     assert gemini.cli.prompt(PROMPT).status == 0
@@ -70,3 +73,5 @@ def test_nobody_is_briefed_without_a_compaction(gemini: Desk[Gemini]) -> None:
 
     assert not any(briefings(asked.text) for asked in gemini.script.asked)
     assert gemini.memory.recoveries() == []
+    doctor = fleetctl("hooks", "doctor")
+    assert doctor.status == 0, doctor.out
