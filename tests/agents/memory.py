@@ -50,10 +50,10 @@ class Memory:
 
     def commands(self) -> list[tuple[str, str | None]]:
         """Return every command that ended and how, as far as that became known, in order."""
-        ended: dict[str, tuple[str, str | None]] = {}
-        for event in self.events("command_finished"):
+        ended: dict[str | int, tuple[str, str | None]] = {}
+        for number, event in enumerate(self.events("command_finished")):
             data = event.data
-            ended[data["call_id"]] = (data["command"], data.get("result"))
+            ended[data.get("call_id", number)] = (data["command"], data.get("result"))
         return list(ended.values())
 
     def compactions(self) -> int:

@@ -52,14 +52,18 @@ def test_a_compaction_at_the_end_of_a_turn_is_briefed_with_the_next_prompt(
     gemini: Desk[Gemini],
 ) -> None:
     script = gemini.script
-    script.plays([calls(shell(SHOUT)), says("One.", full=True)])
+    script.plays([calls(shell(SHOUT)), says("One.")])
     assert gemini.cli.prompt(PROMPT).status == 0
-    for answer in ("Two.", "Three.", "Four."):
-        script.plays([says(answer)])
-        assert gemini.cli.go_on(f"Before {answer}").status == 0
+    script.plays([calls(shell("true"), full=True), says("Two.")])
+    assert gemini.cli.go_on("Try it out").status == 0
+    script.plays([says("Three."), says("Four.")])
 
+    assert gemini.cli.go_on("Go on").status == 0
+    assert gemini.cli.go_on("And again").status == 0
+
+    assert script.kinds()[3:5] == ["compaction", "compaction"]
     told = [briefings(asked.text) for asked in script.asked_in("turn")]
-    assert told == [0, 0, 0, 1, 1]
+    assert told == [0, 0, 0, 0, 1, 1]
     assert len(gemini.memory.recoveries()) == 1
 
 
