@@ -2,7 +2,7 @@
 #
 #   make demo    watch a fleet lose an agent and get it back (under a minute)
 #   make test    run the tests, with their coverage
-#   make test-agents   run real agent CLIs against a scripted model (needs npm)
+#   make test-agents  run agent CLIs themselves against a scripted model (needs npm)
 #   make check   format, lint, types, tests: what CI runs
 #   make bench   measure, beside an fsync of the same disk
 
@@ -60,4 +60,4 @@ bench: $(VENV)/.installed
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .agents build dist *.egg-info .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache
