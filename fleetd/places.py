@@ -49,8 +49,13 @@ def project_root(directory: str | None) -> str | None:
     """Return the root of the repository that a directory is in, else the directory, made real."""
     if directory is None or not directory.startswith("/"):
         return None
-    here = Path(os.path.realpath(directory))
-    return str(next((each for each in (here, *here.parents) if (each / ".git").exists()), here))
+    here = place = os.path.realpath(directory)
+    # Plain strings: this is asked with every hook.
+    while not os.path.lexists(f"{place}/.git"):
+        place, _, name = place.rpartition("/")
+        if not name:
+            return here
+    return place or "/"
 
 
 def with_real_paths(request: T) -> T:

@@ -2,10 +2,12 @@
 
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 import trio
 
 POLL_S = 0.5
+STAT_BYTES = 4_096
 # What stands between an agent and the hook that it runs.
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "fish", "busybox", "env", "timeout"})
 
@@ -19,40 +21,50 @@ def started(pid: int) -> str | None:
     stat = _stat(pid)
     if stat is None:
         return "?" if not Path("/proc/self/stat").exists() and _exists(pid) else None
-    state, start_time = stat[1][0], stat[1][19]
+    state, start_time = stat.fields[0], stat.fields[19]
     return None if state in ("Z", "X") else start_time
 
 
-def _stat(pid: int) -> tuple[str, list[str]] | None:
-    """Return a process's name and the fields that follow it; None when it is gone."""
+class _Stat(NamedTuple):
+    """What the kernel says about a process: its name, and the fields after it."""
+
+    name: str
+    fields: list[str]
+
+    @property
+    def parent(self) -> int:
+        return int(self.fields[1])
+
+
+def _stat(pid: int) -> _Stat | None:
+    """Return what the kernel says about a process; None when it is gone."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text("utf-8", errors="replace")
+        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
+    try:
+        stat = os.read(descriptor, STAT_BYTES)
+    except OSError:  # it ended just now
+        return None
+    finally:
+        os.close(descriptor)
     # The name in parentheses may hold spaces and parentheses of its own.
-    before, _, after = stat.rpartition(")")
-    return before.partition("(")[2], after.split()
+    before, _, after = stat.decode("utf-8", "replace").rpartition(")")
+    return _Stat(before.partition("(")[2], after.split())
 
 
-def agent_behind(client: int) -> int | None:
-    """Return the agent whose hook a client is: its nearest ancestor that is no shell.
+def agent_behind(client: int) -> tuple[int, str | None] | None:
+    """Return the agent whose hook a client is, and when it was started.
 
-    None where the kernel does not tell, and when only init is left.
+    That is the nearest ancestor that is no shell. None where the kernel does not tell, and when
+    only init is left.
     """
-    pid = _parent(client)
-    while pid is not None and pid > 1 and _name(pid) in SHELLS:
-        pid = _parent(pid)
-    return pid if pid is not None and pid > 1 else None
-
-
-def _parent(pid: int) -> int | None:
-    stat = _stat(pid)
-    return int(stat[1][1]) if stat else None
-
-
-def _name(pid: int) -> str | None:
-    stat = _stat(pid)
-    return stat[0] if stat else None
+    stat = _stat(client)
+    while stat is not None and (pid := stat.parent) > 1:
+        stat = _stat(pid)
+        if stat is not None and stat.name not in SHELLS:
+            return pid, started(pid)
+    return None
 
 
 def _exists(pid: int) -> bool:

@@ -127,12 +127,13 @@ def _look_around(
     adapter: Adapter, report: Report, caller: Caller | None
 ) -> tuple[Facts, tuple[Any, ...]]:
     """Gather what the rules may not look at; ``caller`` only when the client still runs."""
-    pid = processes.agent_behind(caller.pid) if caller and caller.pid else None
+    agent = processes.agent_behind(caller.pid) if caller and caller.pid else None
+    pid, started = agent or (None, None)
     mark = transcripts.mark_of(report.transcript_path) if report.tells_compaction else None
     tail = transcripts.tail_of(report.transcript_path) if report.looks_back else ""
     facts = Facts(
         agent_pid=pid,
-        pid_started=None if pid is None else processes.started(pid),
+        pid_started=started,
         project_root=places.project_root(report.cwd),
         transcript_mark=mark,
     )

@@ -186,6 +186,23 @@ async def test_a_briefing_waits_for_all_that_git_says_together_no_longer_than_fo
     assert await places.repository(str(repository)) == ()
 
 
+def test_the_root_of_a_project_is_that_of_its_repository(
+    repository: Path, worktree: Path, tmp_path: Path
+) -> None:
+    deep = repository / "src" / "deep"
+    deep.mkdir(parents=True)
+    assert places.project_root(str(deep)) == str(repository.resolve())
+    assert places.project_root(f"{repository}/") == str(repository.resolve())
+    assert places.project_root(str(worktree)) == str(worktree.resolve())
+    (tmp_path / "link").symlink_to(deep)
+    assert places.project_root(str(tmp_path / "link")) == str(repository.resolve())
+    bare = tmp_path / "no repository"
+    assert places.project_root(str(bare)) == str(bare)
+    assert places.project_root("/") == "/"
+    assert places.project_root("relative") is None
+    assert places.project_root(None) is None
+
+
 async def scoped(fleet: Fleet, directory: Path, scope: str) -> str:
     request = MissionCreate("m", project_dir=str(directory), metadata={"lock_scope": scope})
     mission = await fleet.do(request)

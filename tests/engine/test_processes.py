@@ -1,9 +1,14 @@
 """Whether a process still is the one that registered: a pid alone proves nothing."""
 
 import os
+import shlex
 import signal
 import subprocess
+import sys
+import time
 from collections.abc import Callable
+from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -72,3 +77,24 @@ async def test_an_agent_registers_with_a_process_that_lives(fleet: Fleet, mortal
     with pytest.raises(InvalidParams, match=f"pid is {child.pid}, but there is no such process"):
         await fleet.do(AgentRegister("two", "specialist", pid=child.pid))
     assert [row["id"] for row in fleet.sql("SELECT id FROM agents")] == ["one"]
+
+
+def test_the_agent_behind_a_hook_is_the_nearest_ancestor_that_is_no_shell(tmp_path: Path) -> None:
+    # As a CLI runs a hook: a shell that stays, for something follows, and the client in it.
+    told = tmp_path / "pid"
+    client = f"import os, time; open({str(told)!r}, 'w').write(str(os.getpid())); input()"
+    command = shlex.join([sys.executable, "-I", "-S", "-c", client]) + " || true"
+    with subprocess.Popen(["sh", "-c", f"sh -c {shlex.quote(command)}; true"], stdin=PIPE) as shell:
+        while not told.exists() or not told.read_text():
+            assert shell.poll() is None
+            time.sleep(0.01)
+        assert processes.agent_behind(int(told.read_text())) == (
+            os.getpid(),
+            processes.started(os.getpid()),
+        )
+        shell.communicate(b"\n")
+    assert processes.agent_behind(int(told.read_text())) is None
+
+
+def test_nobody_is_behind_init() -> None:
+    assert processes.agent_behind(1) is None
