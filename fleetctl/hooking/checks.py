@@ -79,6 +79,7 @@ def _allowed(harness: Harness, seen: State, heard: HarnessStatus | None) -> Iter
         yield _finding(harness, "trust", told, ok=False)
     elif harness is CODEX:
         yield _trusted(harness, seen, text, heard)
+        yield _finding(harness, "plan", _codex_plan())
     elif harness.trust:
         yield _finding(harness, "trust", harness.trust)
 
@@ -119,14 +120,28 @@ def _trusted(harness: Harness, seen: State, text: str, heard: HarnessStatus | No
     return _finding(harness, "trust", told, ok=False)
 
 
+def _codex_plan() -> str:
+    """Say whether Codex keeps plans: from 0.152 on only where that was asked for."""
+    if _codex_setting("tools", "update_plan").get("enabled") is True:
+        return "its plans are followed"
+    return (
+        "Codex makes no plans by itself, so its missions have no sorties; with enabled = true"
+        " under [tools.update_plan] in its config.toml it does"
+    )
+
+
 def _codex_hook_states() -> dict[str, object]:
+    return _codex_setting("hooks", "state")
+
+
+def _codex_setting(section: str, name: str) -> dict[str, object]:
+    """Return a table of Codex's settings, an empty one where there is none to read."""
     path = CODEX.directory(os.environ) / "config.toml"
     try:
-        hooks = tomllib.loads(path.read_text("utf-8")).get("hooks", {})
-        states = hooks.get("state", {})
+        table = tomllib.loads(path.read_text("utf-8")).get(section, {}).get(name, {})
     except (OSError, ValueError, AttributeError):
         return {}
-    return states if isinstance(states, dict) else {}
+    return table if isinstance(table, dict) else {}
 
 
 def _codex_key(file: str, event: str, within: tuple[tuple[object, int], ...]) -> str:

@@ -247,3 +247,19 @@ def test_doctor_says_how_to_trust_codex_hooks_until_they_are(
     seen = findings(run("hooks", "doctor", "codex", "--json"))
     assert seen["heard"] == "Stop at 2026-11-22T10:00:00.000Z"
     assert seen["timing"].startswith("WRONG: p50 12 ms, p95 951 ms: hooks give up")
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ("", "Codex makes no plans by itself"),
+        ("[tools]\nupdate_plan = 1\n", "Codex makes no plans by itself"),
+        ("[tools.update_plan]\nenabled = true\n", "its plans are followed"),
+    ],
+)
+def test_doctor_says_how_codex_comes_to_make_plans(
+    machine: Path, done: Callable[..., Result], run: Callable[..., Result], config: str, told: str
+) -> None:
+    done("hooks", "install", "codex", "--yes")
+    (machine / ".codex" / "config.toml").write_text(config)
+    assert findings(run("hooks", "doctor", "codex", "--json"))["plan"].startswith(told)
