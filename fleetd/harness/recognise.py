@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import antigravity, claude, codex, copilot, cursor, generic, opencode
+from . import antigravity, claude, codex, copilot, cursor, gemini, generic, opencode
 from .report import Adapter, Unfit
 
 ADAPTERS: Mapping[str, Adapter] = {
@@ -22,6 +22,7 @@ ADAPTERS: Mapping[str, Adapter] = {
         codex.adapter,
         copilot.adapter,
         cursor.adapter,
+        gemini.adapter,
         opencode.adapter,
         generic.grok,
         antigravity.adapter,

@@ -9,6 +9,7 @@ from .report import PlanItem, Planned, PlanStatus
 
 ITEM_CHARS = 500
 ITEMS = 1_000
+_WORDS = ("content", "text", "title", "subject", "step", "description")
 LISTS = frozenset(("todowrite", "settodolist", "todolist", "writetodos", "updatetodo"))
 
 _STATUSES: dict[str, PlanStatus] = {
@@ -70,7 +71,7 @@ def _lines(told: str) -> list[dict[str, str]]:
 def _item(told: Any) -> PlanItem | None:
     if not isinstance(told, dict):
         return None
-    words = text(told, "content", "text", "title", "subject", "step", most=ITEM_CHARS)
+    words = text(told, *_WORDS, most=ITEM_CHARS)
     status = _STATUSES.get(text(told, "status") or "", "pending")
     return None if words is None else PlanItem(text=words, status=status, id=_id(told, "id"))
 

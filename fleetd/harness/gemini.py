@@ -1,0 +1,208 @@
+"""Gemini CLI's hooks; must not know any rule.
+
+Source: hooks, "Gemini CLI"; the reference of hooks that comes with Gemini CLI 0.61, and what that
+version did. No event follows a compaction: it shows in the log of the session only.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+from .calls import Call, started
+from .fields import (
+    ERROR_CHARS,
+    MESSAGE_CHARS,
+    PROMPT_CHARS,
+    WORD_CHARS,
+    cut,
+    need,
+    path,
+    table,
+    text,
+)
+from .report import (
+    Answer,
+    AnyHappening,
+    Compacting,
+    Noted,
+    Paused,
+    PromptSubmitted,
+    Report,
+    SessionEnded,
+    SessionStarted,
+    Source,
+    ToolFinished,
+)
+from .todo import planned
+
+Happenings = tuple[AnyHappening, ...]
+Outcome = tuple[bool | None, str | None]
+
+INJECTING = frozenset(("SessionStart", "BeforeAgent", "AfterTool"))
+# Of what is said to a start for this reason, only messages to the user are used.
+CLEARED = "clear"
+# Where a compaction that nobody told of is looked for: each can bring the briefing.
+TELLING = frozenset(("BeforeAgent", "AfterTool"))
+
+_SOURCES: dict[str, Source] = {"resume": "resume", CLEARED: "clear"}
+# What was said to SessionStart heads the first prompt, with its own brackets escaped.
+_PUT_IN = re.compile(r"(?:\s*<hook_context>[^<]*</hook_context>)+")
+# Files that a prompt names with @ are put behind it.
+_FILES = "\n--- Content from referenced files ---"
+_NO_ANSWER = "[no response text]"
+
+# How a shell's result ends: what comes before can be the command's own output.
+_END_CHARS = 2_000
+_END = re.compile(
+    r"\n(Exit Code|Signal): ([^\n]*)"
+    r"(?:\n(?:Signal|Background PIDs|Process Group PGID): [^\n]*)*"
+    r"(?:\n</untrusted_context>)?(?:\s*\[System\][^\n]*)?\s*\Z"
+)
+_NOTHING_WRONG = frozenset(("0", "(none)"))
+_STOPPED = re.compile(r"(?:<untrusted_context>\s*)?Command was (?:automatically )?cancelled ")
+_AWAY = re.compile(r"(?:<untrusted_context>\s*)?Command moved to background ")
+_RAN = re.compile(r"(?:<untrusted_context>\s*)?(?:Command|Output): ")
+
+
+class Gemini:
+    """The adapter of Gemini CLI."""
+
+    name = "gemini"
+
+    def read(self, payload: dict[str, Any], event: str | None) -> Report:
+        """Turn a payload into a report; raises Unfit."""
+        named = text(payload, "hook_event_name") or cut(event or "", WORD_CHARS)
+        named = named or need(payload, "hook_event_name")
+        cwd = path(payload.get("cwd"), None)
+        call = Call(payload, cwd)
+        tell = _TOLD.get(named)
+        return Report(
+            harness=self.name,
+            event=named,
+            session_id=need(payload, "session_id"),
+            happenings=() if tell is None else tell(call),
+            cwd=cwd,
+            transcript_path=path(payload.get("transcript_path"), None),
+            moment=text(payload, "timestamp"),
+            injects=named in INJECTING and text(payload, "source") != CLEARED,
+            denies=named == "BeforeTool" and bool(call.edits),
+            tells_compaction=named in TELLING,
+        )
+
+    def reply(self, report: Report, answer: Answer) -> str:
+        """Return the one JSON object that is honoured; empty wherever it would do harm."""
+        if answer.deny is not None and report.denies:
+            return json.dumps({"decision": "deny", "reason": answer.deny})
+        if answer.context and report.injects:
+            said = {"hookEventName": report.event, "additionalContext": answer.context}
+            return json.dumps({"hookSpecificOutput": said})
+        return ""
+
+    def look_back(self, tail: str) -> Happenings:
+        """Return nothing: the events tell everything but the compactions."""
+        return ()
+
+
+def _session_started(call: Call) -> Happenings:
+    return (SessionStarted(source=_SOURCES.get(text(call.payload, "source") or "", "startup")),)
+
+
+def _prompted(call: Call) -> Happenings:
+    said = call.payload.get("prompt")
+    if not isinstance(said, str):
+        return (Noted(what="empty_prompt"),)
+    put_in = _PUT_IN.match(said)
+    written = said[put_in.end() :] if put_in else said
+    prompt = cut(written.partition(_FILES)[0].strip(), PROMPT_CHARS)
+    return (PromptSubmitted(prompt=prompt) if prompt.strip() else Noted(what="empty_prompt"),)
+
+
+def _tool_started(call: Call) -> Happenings:
+    return (started(call),)
+
+
+def _tool_finished(call: Call) -> Happenings:
+    passed, error = _outcome(call)
+    finished = ToolFinished(
+        tool=call.tool,
+        command=call.command,
+        edited=_edited(call) if passed is not False else (),
+        passed=passed,
+        error=error,
+    )
+    return (finished, *(planned(call) if passed else ()))
+
+
+def _edited(call: Call) -> tuple[str, ...]:
+    """Return the file that an editing tool changed: the result names it as it was resolved."""
+    if not call.edits:
+        return ()
+    file = path(table(call.result, "returnDisplay").get("filePath"), call.cwd)
+    return call.edits if file is None else (file,)
+
+
+def _outcome(call: Call) -> Outcome:
+    """Return whether a call passed, and what was wrong; None for what is not known (yet)."""
+    wrong = call.result.get("error")
+    if wrong:
+        told = text(wrong, "message", most=ERROR_CHARS) if isinstance(wrong, dict) else None
+        said = cut(_said(call), ERROR_CHARS)
+        return False, told or said or "it failed and did not say why"
+    return (True, None) if call.command is None else _ended(_said(call))
+
+
+def _ended(said: str) -> Outcome:
+    """Return how a shell command ended; an exit code is told only where it is not 0."""
+    if _AWAY.match(said):
+        return None, None
+    if _STOPPED.match(said):
+        return False, "interrupted before it ended"
+    end = _END.search(said[-_END_CHARS:])
+    if end is None:
+        # A summary that the user had asked for in the place of the output tells nothing.
+        return (True if _RAN.match(said) else None), None
+    passed = end[2] in _NOTHING_WRONG
+    return passed, None if passed else cut(f"{end[1].capitalize()} {end[2]}", WORD_CHARS)
+
+
+def _said(call: Call) -> str:
+    """Return the text that the model gets from a tool: a text, a part, or a list of both."""
+    content = call.result.get("llmContent")
+    parts = content if isinstance(content, list) else [content]
+    texts = (each.get("text") if isinstance(each, dict) else each for each in parts)
+    return "\n".join(each for each in texts if isinstance(each, str))
+
+
+def _paused(call: Call) -> Happenings:
+    answer = text(call.payload, "prompt_response", most=MESSAGE_CHARS)
+    return (Paused(last_message=None if answer == _NO_ANSWER else answer),)
+
+
+def _compacting(call: Call) -> Happenings:
+    """Return that a compaction may come: it is announced before every request to the model."""
+    trigger = text(call.payload, "trigger") or "auto"
+    return (Compacting(trigger=trigger, certain=trigger == "manual"),)
+
+
+def _notified(call: Call) -> Happenings:
+    kind = text(call.payload, "notification_type") or "notification"
+    return (Noted(what=kind, message=text(call.payload, "message", most=MESSAGE_CHARS)),)
+
+
+def _session_ended(call: Call) -> Happenings:
+    return (SessionEnded(reason=text(call.payload, "reason")),)
+
+
+_TOLD: dict[str, Callable[[Call], Happenings]] = {
+    "SessionStart": _session_started,
+    "BeforeAgent": _prompted,
+    "BeforeTool": _tool_started,
+    "AfterTool": _tool_finished,
+    "AfterAgent": _paused,
+    "PreCompress": _compacting,
+    "Notification": _notified,
+    "SessionEnd": _session_ended,
+}
+
+adapter = Gemini()
