@@ -5,6 +5,8 @@ It is put into Claude's words and read as Claude's. Source: hooks, rule 5.
 
 from typing import Any
 
+import msgspec
+
 from .claude import Claude
 from .fields import text, whole
 from .report import Answer, AnyHappening, Report, Unfit
@@ -37,7 +39,8 @@ class Antigravity:
             if event is None or event not in _EVENTS:
                 raise Unfit(f"it has none of {', '.join(_MARKS)}")
             named = event
-        return self._reader.read(_in_claudes_words(payload, named), None)
+        report = self._reader.read(_in_claudes_words(payload, named), None)
+        return msgspec.structs.replace(report, event=named)
 
     def reply(self, report: Report, answer: Answer) -> str:
         """Return nothing: it honours no text."""

@@ -44,4 +44,6 @@ def _plain(literal: str) -> str:
             return str(json.loads(f'"{found[0]}"'))
         return _ESCAPED.get(mark, mark)
 
-    return _ESCAPE.sub(character, literal[1:-1])
+    said = _ESCAPE.sub(character, literal[1:-1])
+    # A character beyond the first 65,536 is written as two halves.
+    return said.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")

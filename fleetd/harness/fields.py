@@ -16,7 +16,9 @@ PROMPT_CHARS = 60_000
 PATH_CHARS = 4_096
 WORD_CHARS = 200
 
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+# Half a character of two, as JSON and JavaScript can write it: nothing can be kept that has one.
+_HALF = re.compile(r"[\ud800-\udfff]")
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
 def text(payload: dict[str, Any], *names: str, most: int = WORD_CHARS) -> str | None:
@@ -52,7 +54,9 @@ def whole(payload: dict[str, Any], name: str) -> int | None:
 
 def path(given: Any, cwd: str | None) -> str | None:
     """Return a file's path made absolute against ``cwd``; None for what is no usable path."""
-    if not isinstance(given, str) or not given.strip() or "\0" in given or len(given) > PATH_CHARS:
+    if not isinstance(given, str) or not given.strip() or len(given) > PATH_CHARS:
+        return None
+    if "\0" in given or _HALF.search(given):
         return None
     if given.startswith("/"):
         return os.path.normpath(given)

@@ -1,0 +1,549 @@
+"""What Claude Code tells with each of its events, and what it is told in return."""
+
+import json
+from typing import Any
+
+import pytest
+
+from fleetd.harness.claude import adapter, droid, kimi, qwen
+from fleetd.harness.report import (
+    Answer,
+    AnyHappening,
+    Compacted,
+    Compacting,
+    Failed,
+    Noted,
+    Paused,
+    PlanItem,
+    Planned,
+    PromptSubmitted,
+    Report,
+    SessionEnded,
+    SessionStarted,
+    SubagentEnded,
+    SubagentStarted,
+    ToolFinished,
+    ToolStarted,
+    Unfit,
+)
+
+from .recorded import names, only, recorded
+
+STEPS = (
+    "Do these steps in order with tools, one tool call per step, never two in parallel: 1) Bash:"
+    " true  2) Bash: false  3) Bash: grep -c zzz /dev/null  4) Edit tool: in .leopold/PLAN.md"
+    " replace 'item one' with 'item one (edited)'  5) Edit tool: in PLAN.md (project root) replace"
+    " 'root item' with 'root item (edited)'  6) Bash: sleep 6  7) Bash: cat .leopold/PLAN.md  8)"
+    " Bash: cd sub && pwd. Then reply with the single word DONE."
+)
+PROJECT = "/private/tmp/leopold-hookprobe.gjQnXe/claude-project"
+TRANSCRIPTS = "/Users/user/.claude/projects/-private-tmp-leopold-hookprobe-gjQnXe-claude-project"
+WORK = "777e68b4-1ad1-4f6c-9d81-64d0cae95a84"
+SQUEEZED = "8696992c-e252-4b26-aa6e-0f09b973a8fc"
+RESUMED = "ea4f4119-202c-4931-9721-72c83db1f7af"
+PARENT = "049615d1-d898-4fdb-ac17-53e8749b4b97"
+INJECTS: dict[str, Any] = {"injects": True}
+
+# The payload, its session, what it tells, and what else the report says.
+TOLD: list[tuple[str, str, tuple[AnyHappening, ...], dict[str, Any]]] = [
+    ("SessionStart.startup", WORK, (SessionStarted("startup"),), INJECTS),
+    ("SessionStart.resume", RESUMED, (SessionStarted("resume"),), INJECTS),
+    ("SessionStart.compact", SQUEEZED, (SessionStarted("compact"),), INJECTS),
+    ("UserPromptSubmit", WORK, (PromptSubmitted(STEPS),), INJECTS),
+    (
+        "PreToolUse.Bash",
+        WORK,
+        (ToolStarted("Bash", call_id="toolu_01QTAduNmuev93E45QX6sgsE", command="false"),),
+        {},
+    ),
+    (
+        "PostToolUse.Bash.reinterpreted_exit1",
+        WORK,
+        (
+            ToolFinished(
+                "Bash",
+                call_id="toolu_01BkUCMD3BxMCBKacum25xQg",
+                command="grep -c zzz /dev/null",
+                passed=True,
+                duration_ms=17,
+            ),
+        ),
+        INJECTS,
+    ),
+    (
+        "PostToolUse.Edit",
+        WORK,
+        (
+            ToolFinished(
+                "Edit",
+                call_id="toolu_01F3Ro7STSqrLt9kMqMwtkZK",
+                edited=(f"{PROJECT}/.leopold/PLAN.md",),
+                passed=True,
+                duration_ms=3,
+            ),
+        ),
+        INJECTS,
+    ),
+    (
+        "PostToolUseFailure.Bash",
+        WORK,
+        (
+            ToolFinished(
+                "Bash",
+                call_id="toolu_01QTAduNmuev93E45QX6sgsE",
+                command="false",
+                passed=False,
+                error="Exit code 1",
+                duration_ms=11,
+            ),
+        ),
+        INJECTS,
+    ),
+    ("PostToolBatch", WORK, (), {}),
+    ("PreCompact.auto", SQUEEZED, (Compacting("auto"),), {}),
+    ("PreCompact.manual", RESUMED, (Compacting("manual"),), {}),
+    # The source cut the summary within its analysis: nothing is left.
+    ("PostCompact.auto", SQUEEZED, (Compacted(None),), {}),
+    (
+        "PermissionRequest.Bash",
+        "12f459b8-ddba-474a-8dbb-05427ec73267",
+        (Noted("permission_request", "Bash: touch probe-allow.txt && echo PROBE_ALLOWED"),),
+        {},
+    ),
+    (
+        "SubagentStart",
+        PARENT,
+        (SubagentStarted("general-purpose"),),
+        {"subagent": "acb594f61d1631b05", **INJECTS},
+    ),
+    ("SubagentStop", PARENT, (SubagentEnded("PONG"),), {"subagent": "acb594f61d1631b05"}),
+    (
+        "TaskCompleted",
+        "24a348d1-5aa2-479f-aefe-51d20940d6cf",
+        (Planned((PlanItem("probe task", "completed", "1"),), whole=False),),
+        {},
+    ),
+    ("SessionEnd.other", WORK, (SessionEnded("other"),), {"cwd": f"{PROJECT}/sub"}),
+]
+SILENT = [
+    *("PreToolUse", "PostToolBatch", "PreCompact", "PostCompact", "Stop", "SubagentStop"),
+    *("StopFailure", "Interrupt", "TaskCreated", "TaskCompleted", "Notification", "TeammateIdle"),
+    *("PermissionRequest", "PermissionDenied", "SessionEnd", "ConfigChange", "MessageDisplay"),
+    *("UserPromptExpansion", "WorktreeCreate", "Elicitation", "WhateverComesNext"),
+]
+EVERYTHING = Answer(context="Mission: x", deny="held by another")
+
+
+def said(event: str, **fields: Any) -> Report:
+    payload = {"session_id": "s-1", "cwd": "/p", "hook_event_name": event, **fields}
+    return adapter.read(payload, None)
+
+
+def tool(name: str, given: Any = None, result: Any = None, **fields: Any) -> Report:
+    return said("PostToolUse", tool_name=name, tool_input=given, tool_response=result, **fields)
+
+
+@pytest.mark.parametrize(("name", "session", "happenings", "more"), TOLD)
+def test_a_recorded_payload_gives_this_report(
+    name: str, session: str, happenings: tuple[AnyHappening, ...], more: dict[str, Any]
+) -> None:
+    expected = {
+        "harness": "claude",
+        "event": name.split(".")[0],
+        "session_id": session,
+        "happenings": happenings,
+        "cwd": PROJECT,
+        "transcript_path": f"{TRANSCRIPTS}/{session}.jsonl",
+    }
+    assert adapter.read(recorded("claude", name), None) == Report(**{**expected, **more})
+
+
+def test_no_recorded_payload_is_left_out() -> None:
+    assert names("claude") == sorted([*(told[0] for told in TOLD), "PreCompact.auto.2025"])
+
+
+def test_a_payload_of_2025_gives_the_same_report() -> None:
+    given = recorded("claude", "PreCompact.auto.2025")
+    assert adapter.read(given, None) == Report(
+        harness="claude",
+        event="PreCompact",
+        session_id=given["session_id"],
+        happenings=(Compacting("auto"),),
+        cwd="/Users/user/GDrive/Projects/attio-mcp-server",
+        transcript_path=given["transcript_path"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "meant"),
+    [
+        ("fork", "startup"),
+        ("clear", "clear"),
+        ("next", "startup"),
+        (None, "startup"),
+        (3, "startup"),
+    ],
+)
+def test_a_session_that_starts_in_another_way_starts_anew(source: Any, meant: Any) -> None:
+    assert only(said("SessionStart", source=source)) == SessionStarted(meant)
+
+
+@pytest.mark.parametrize("source", [None, "user", "sdk"])
+def test_what_a_person_wrote_is_a_prompt(source: str | None) -> None:
+    report = said("UserPromptSubmit", prompt=" Fix <b>it</b>,\n\tplease ", source=source)
+    assert only(report) == PromptSubmitted("Fix <b>it</b>,\n\tplease")
+
+
+@pytest.mark.parametrize("source", ["system", "loop_wakeup", "schedule_wakeup", "poll_event"])
+def test_what_a_machine_put_in_is_none(source: str) -> None:
+    report = said("UserPromptSubmit", prompt="Agent b is done", source=source)
+    assert only(report) == Noted("machine_prompt", "Agent b is done")
+    assert report.injects
+
+
+def test_what_stands_before_a_prompt_is_taken_out() -> None:
+    before = "<system-reminder>\nToday is\n</system-reminder>\n<system-reminder>b</system-reminder>"
+    report = said("UserPromptSubmit", prompt=f"{before}\n Go on <system-reminder>x")
+    assert only(report) == PromptSubmitted("Go on <system-reminder>x")
+    alone = "<task-notification>shell 3 ended</task-notification>"
+    assert only(said("UserPromptSubmit", prompt=alone)) == Noted("machine_prompt", alone)
+    unclosed = "<system-reminder> is a word of yours?"
+    assert only(said("UserPromptSubmit", prompt=unclosed)) == PromptSubmitted(unclosed)
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("Edit", "file_path"),
+        ("MultiEdit", "file_path"),
+        ("Write", "file_path"),
+        ("NotebookEdit", "notebook_path"),
+    ],
+)
+def test_editing_tools_name_their_file_before_and_after(name: str, field: str) -> None:
+    given = {field: "src/../src/a.py", "content": "x" * 500_000}
+    before = said("PreToolUse", tool_name=name, tool_input=given, tool_use_id="t-1")
+    assert only(before) == ToolStarted(name, call_id="t-1", edits=("/p/src/a.py",))
+    assert before.denies
+    after = only(tool(name, given, {"filePath": "/p/src/a.py"}))
+    assert after == ToolFinished(name, edited=("/p/src/a.py",), passed=True)
+
+
+def test_a_file_that_only_the_result_names_is_found() -> None:
+    after = only(tool("Write", {}, {"filePath": "/p/b.py"}))
+    assert after == ToolFinished("Write", edited=("/p/b.py",), passed=True)
+
+
+@pytest.mark.parametrize("name", ["Read", "mcp__files__write", "mcp__shell__bash", "Task"])
+def test_other_tools_edit_nothing_and_run_no_command(name: str) -> None:
+    given = {"file_path": "/p/a.py", "command": "rm -rf /"}
+    assert only(tool(name, given)) == ToolFinished(name, passed=True)
+    before = said("PreToolUse", tool_name=name, tool_input=given)
+    assert only(before) == ToolStarted(name)
+    assert not before.denies
+
+
+@pytest.mark.parametrize(
+    ("result", "passed", "error"),
+    [
+        ({"stdout": "", "interrupted": False}, True, None),
+        ({"interrupted": True}, False, "interrupted before it ended"),
+        ({"backgroundTaskId": "b1"}, None, None),
+        ({"exit_code": 0}, True, None),
+        ({"exit_code": 2}, False, "Exit code 2"),
+        ({"exit_code": 1, "returnCodeInterpretation": "No matches found"}, True, None),
+        ("(Bash completed with no output)", True, None),
+        (None, True, None),
+    ],
+)
+def test_how_a_command_went_is_told_by_its_result(
+    result: Any, passed: bool | None, error: str | None
+) -> None:
+    told = only(tool("Bash", {"command": "make"}, result))
+    assert told == ToolFinished("Bash", command="make", passed=passed, error=error)
+
+
+def test_a_command_of_which_claude_saw_the_changes_edits_files() -> None:
+    seen = {"changedFiles": ["/p/a.py", 3, "b.py", "/p/a.py"], "files": []}
+    told = only(tool("Bash", {"command": "sed -i s/a/b/ *.py"}, {"bashEditDiff": seen}))
+    assert isinstance(told, ToolFinished)
+    assert told.edited == ("/p/a.py", "/p/b.py")
+    shared = {"bashEditDiff": {**seen, "shared": True}}
+    assert only(tool("Bash", {"command": "make"}, shared)) == ToolFinished(
+        "Bash", command="make", passed=True
+    )
+
+
+def test_a_tool_that_the_user_stopped_says_so() -> None:
+    report = said(
+        "PostToolUseFailure", tool_name="Bash", tool_input={"command": "sleep 9"},
+        error="Request interrupted", is_interrupt=True,
+    )  # fmt: skip
+    assert only(report) == ToolFinished(
+        "Bash", command="sleep 9", passed=False, error="stopped by the user: Request interrupted"
+    )
+
+
+def test_a_failure_without_a_reason_is_a_failure() -> None:
+    told = only(said("PostToolUseFailure", tool_name="Write", tool_input={"file_path": "/p/a"}))
+    assert told == ToolFinished("Write", passed=False, error="it failed and did not say why")
+
+
+def test_a_tool_without_a_name_is_still_a_call() -> None:
+    assert only(said("PostToolUse")) == ToolFinished("unknown", passed=True)
+
+
+def test_todo_lists_are_whole_plans() -> None:
+    todos = [
+        {"content": "Read", "status": "completed", "activeForm": "Reading"},
+        {"content": "Write", "status": "in_progress", "activeForm": "Writing"},
+        {"content": "Test", "status": "pending", "activeForm": "Testing"},
+        {"content": "", "status": "pending"},
+        "Rest",
+    ]
+    finished, plan = tool("TodoWrite", {"todos": todos}, {"newTodos": todos}).happenings
+    assert finished == ToolFinished("TodoWrite", passed=True)
+    items = (
+        PlanItem("Read", "completed"),
+        PlanItem("Write", "in_progress"),
+        PlanItem("Test", "pending"),
+    )
+    assert plan == Planned(items, whole=True)
+
+
+def test_an_emptied_todo_list_is_an_empty_plan() -> None:
+    assert tool("TodoWrite", {"todos": []}).happenings[1:] == (Planned((), whole=True),)
+    assert tool("TodoWrite", {"todos": None}).happenings[1:] == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "result", "item"),
+    [
+        (
+            "TaskCreate",
+            {"subject": "Parse", "description": "long"},
+            {"task": {"id": "7", "subject": "Parse"}},
+            PlanItem("Parse", "pending", "7"),
+        ),
+        (
+            "TaskCreate",
+            {"subject": "Parse"},
+            {"task": {"id": 7}},
+            PlanItem("Parse", "pending", "7"),
+        ),
+        ("TaskCreate", {"subject": "Parse"}, "Task #7 created", PlanItem("Parse", "pending")),
+        (
+            "TaskUpdate",
+            {"taskId": "7", "status": "in_progress"},
+            {"success": True, "statusChange": {"from": "pending", "to": "in_progress"}},
+            PlanItem("", "in_progress", "7"),
+        ),
+        (
+            "TaskUpdate",
+            {"taskId": "7", "status": "completed", "subject": "Parse it"},
+            {"success": True},
+            PlanItem("Parse it", "completed", "7"),
+        ),
+        ("TaskUpdate", {"taskId": "7", "status": "deleted"}, {}, PlanItem("", "dropped", "7")),
+    ],
+)
+def test_task_tools_change_one_item(name: str, given: Any, result: Any, item: PlanItem) -> None:
+    assert tool(name, given, result).happenings[1:] == (Planned((item,), whole=False),)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "result"),
+    [
+        ("TaskUpdate", {"taskId": "7", "owner": "b"}, {"success": True}),
+        ("TaskUpdate", {"taskId": "7", "status": "completed"}, {"success": False}),
+        ("TaskUpdate", {"status": "completed"}, {}),
+        ("TaskCreate", {}, {"task": {"id": "7"}}),
+        ("TaskList", {}, {"tasks": []}),
+    ],
+)
+def test_a_task_tool_that_changed_nothing_tells_no_plan(name: str, given: Any, result: Any) -> None:
+    assert tool(name, given, result).happenings[1:] == ()
+
+
+def test_the_events_about_tasks_say_what_the_tools_say() -> None:
+    created = only(said("TaskCreated", task_id="7", task_subject="Parse"))
+    assert (created,) == tool("TaskCreate", {"subject": "Parse"}, {"task": {"id": "7"}}).happenings[
+        1:
+    ]
+    assert said("TaskCreated").happenings == ()
+
+
+def test_the_fork_that_writes_the_summary_is_no_subagent() -> None:
+    report = said("SubagentStop", agent_id="a1", agent_type="", last_assistant_message="<summary>")
+    assert report.happenings == ()
+    assert report.subagent is None
+
+
+def test_a_subagent_without_an_id_is_nobody() -> None:
+    assert said("SubagentStop", last_assistant_message="PONG").happenings == ()
+    assert said("SubagentStart", agent_type="Explore").happenings == ()
+
+
+def test_what_a_subagent_does_is_its_own() -> None:
+    report = said("PostToolUse", tool_name="Read", agent_id="a1", agent_type="Explore")
+    assert report.subagent == "a1"
+    assert said("PreCompact", agent_id="a1", agent_type="Explore").subagent == "a1"
+    assert said("PostToolUse", tool_name="Read", agent_type="reviewer").subagent is None
+
+
+def test_of_a_summary_the_analysis_is_left_out() -> None:
+    raw = "<analysis>\nfirst\n</analysis>\n\n<summary>\n1. Intent\n</summary>"
+    assert only(said("PostCompact", compact_summary=raw)) == Compacted("1. Intent")
+    assert only(said("PostCompact", compact_summary="Plain")) == Compacted("Plain")
+    assert only(said("PostCompact", compact_summary=None)) == Compacted(None)
+
+
+def test_the_end_of_a_turn_keeps_the_answer() -> None:
+    assert only(said("Stop", last_assistant_message="DONE")) == Paused("DONE")
+    assert only(said("Stop", stop_hook_active=True)) == Paused(None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"error": "rate_limit", "error_details": "try later"}, "rate_limit: try later"),
+        ({"error": "overloaded"}, "overloaded"),
+        ({}, "unknown"),
+    ],
+)
+def test_a_turn_that_broke_off_says_why(fields: dict[str, str], message: str) -> None:
+    assert only(said("StopFailure", **fields)) == Failed(message)
+
+
+def test_who_waits_for_the_user_pauses_and_other_notifications_are_noted() -> None:
+    waiting = "Claude is waiting for your input"
+    assert only(said("Notification", notification_type="idle_prompt", message=waiting)) == Paused()
+    assert only(said("Notification", message=waiting)) == Paused()
+    asks = "Claude needs your permission to use Bash"
+    assert only(said("Notification", notification_type="permission_prompt", message=asks)) == Noted(
+        "permission_prompt", asks
+    )
+    assert only(said("Notification")) == Noted("notification")
+    assert only(said("TeammateIdle", teammate_name="b")) == Noted("teammate_idle", "b")
+    assert only(said("PermissionDenied", tool_name="Bash", reason="no")) == Noted(
+        "permission_denied", "Bash: no"
+    )
+
+
+@pytest.mark.parametrize("event", ["ConfigChange", "CwdChanged", "WhateverComesNext"])
+def test_events_that_tell_nothing_are_no_error(event: str) -> None:
+    assert said(event).happenings == ()
+
+
+@pytest.mark.parametrize("missing", ["session_id", "hook_event_name"])
+def test_only_the_session_and_the_event_are_needed(missing: str) -> None:
+    payload = {"session_id": "s-1", "hook_event_name": "Stop"}
+    assert only(adapter.read(payload, None)) == Paused()
+    del payload[missing]
+    with pytest.raises(Unfit, match=missing):
+        adapter.read(payload, None)
+
+
+def test_a_directory_that_is_not_absolute_is_none() -> None:
+    report = said("PostToolUse", cwd="p", tool_name="Edit", tool_input={"file_path": "a.py"})
+    assert report.cwd is None
+    assert only(report) == ToolFinished("Edit", passed=True)
+
+
+@pytest.mark.parametrize(
+    "event",
+    ["SessionStart", "UserPromptSubmit", "PostToolUse", "PostToolUseFailure", "SubagentStart"],
+)
+def test_context_goes_where_it_reaches_the_model(event: str) -> None:
+    report = said(event, agent_id="a1")
+    assert json.loads(adapter.reply(report, Answer(context='Grüße\n"x"'))) == {
+        "hookSpecificOutput": {"hookEventName": event, "additionalContext": 'Grüße\n"x"'}
+    }
+    assert adapter.reply(report, Answer()) == ""
+    assert adapter.reply(report, Answer(deny="no")) == ""
+
+
+@pytest.mark.parametrize("event", SILENT)
+def test_everywhere_else_is_silence(event: str) -> None:
+    report = said(event, tool_name="Read", agent_id="a1", agent_type="x", prompt="p")
+    assert not report.injects
+    assert not report.denies
+    assert adapter.reply(report, EVERYTHING) == ""
+
+
+def test_an_edit_can_be_denied_before_it_is_made_only() -> None:
+    given = {"tool_name": "Edit", "tool_input": {"file_path": "/p/a.py"}}
+    before = said("PreToolUse", **given)
+    assert json.loads(adapter.reply(before, EVERYTHING)) == {
+        "hookSpecificOutput": {
+            "hookEventName": "PreToolUse",
+            "permissionDecision": "deny",
+            "permissionDecisionReason": "held by another",
+        }
+    }
+    assert adapter.reply(before, Answer(context="Mission: x")) == ""
+    assert "permission" not in adapter.reply(said("PostToolUse", **given), EVERYTHING)
+
+
+def test_qwen_speaks_as_claude_does_in_words_of_its_own_for_tools() -> None:
+    fields = {"session_id": "s", "hook_event_name": "PostToolUse", "cwd": "/p"}
+    shell = {"tool_name": "run_shell_command", "tool_input": {"command": "make"}}
+    assert only(qwen.read(fields | shell, None)) == ToolFinished(
+        "run_shell_command", command="make", passed=True
+    )
+    write = {"tool_name": "write_file", "tool_input": {"file_path": "a.py"}}
+    assert only(qwen.read(fields | write, None)) == ToolFinished(
+        "write_file", edited=("/p/a.py",), passed=True
+    )
+    todos = [{"id": "2", "content": "Parse", "status": "pending"}]
+    listed = {"tool_name": "todo_write", "tool_input": {"todos": todos}}
+    plan = Planned((PlanItem("Parse", "pending", "2"),), whole=True)
+    assert qwen.read(fields | listed, None).happenings[1:] == (plan,)
+
+
+def test_droids_compaction_is_a_new_session_that_names_the_old_one() -> None:
+    report = droid.read(
+        {
+            "session_id": "new",
+            "previous_session_id": "old",
+            "hook_event_name": "SessionStart",
+            "source": "compact",
+        },
+        None,
+    )
+    assert (report.harness, report.session_id, report.previous_session_id) == (
+        "droid",
+        "new",
+        "old",
+    )
+    assert only(report) == SessionStarted("compact")
+
+
+def test_droid_has_no_event_for_failures_so_nobody_knows_how_a_command_went() -> None:
+    fields = {"session_id": "s", "hook_event_name": "PostToolUse", "cwd": "/p"}
+    shell = {"tool_name": "Execute", "tool_input": {"command": "make"}}
+    assert only(droid.read(fields | shell, None)) == ToolFinished("Execute", command="make")
+
+
+def test_droids_plan_is_a_text() -> None:
+    fields = {"session_id": "s", "hook_event_name": "PostToolUse", "tool_name": "TodoWrite"}
+    listed = "1. [completed] Read\n2. [in_progress] Write the parser\nand more\n3. [odd] Test"
+    plan = droid.read({**fields, "tool_input": {"todos": listed}}, None).happenings[1:]
+    items = (
+        PlanItem("Read", "completed"),
+        PlanItem("Write the parser", "in_progress"),
+        PlanItem("Test", "pending"),
+    )
+    assert plan == (Planned(items, whole=True),)
+
+
+def test_kimi_reads_a_message_with_the_prompt_only() -> None:
+    fields = {"session_id": "s", "client_type": "kimi_code_cli"}
+    parts = [{"type": "text", "text": "Fix"}, {"type": "image"}, {"type": "text", "text": "it"}]
+    prompt = kimi.read({**fields, "hook_event_name": "UserPromptSubmit", "prompt": parts}, None)
+    assert only(prompt) == PromptSubmitted("Fix\nit")
+    assert json.loads(kimi.reply(prompt, Answer(context="Mission: x"))) == {
+        "hookSpecificOutput": {"hookEventName": "UserPromptSubmit", "message": "Mission: x"}
+    }
+    start = kimi.read({**fields, "hook_event_name": "SessionStart", "source": "resume"}, None)
+    assert kimi.reply(start, EVERYTHING) == ""
