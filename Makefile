@@ -41,7 +41,7 @@ test: $(VENV)/.installed-dev
 	@$(BIN)/python .ci/coverage_floor.py .coverage.json
 
 test-agents: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest tests/agents $(ARGS)
+	$(BIN)/python -m pytest -rfE tests/agents $(ARGS)
 
 check: lint types test
 

@@ -21,6 +21,13 @@ from tests.agents.server import serving
 from tests.processes import Daemon, fleetctl
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in one line why tests were skipped, rather than once for each."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    for reason in sorted({report.longrepr[2] for report in skipped}):
+        terminalreporter.write_line(reason)
+
+
 @dataclass
 class Desk(Generic[M]):
     """Where one CLI works."""

@@ -96,14 +96,15 @@ def converse(
     with _running(argv, proxy, settings, subprocess.PIPE) as (process, ended):
         assert process.stdin is not None
         heard: list[str] = []
-        for line in lines:
-            process.stdin.write(line + "\n")
-            process.stdin.flush()
-            for said in _read(process):
-                heard.append(said)
-                if is_answer(said):
-                    break
-        process.stdin.close()
+        with suppress(BrokenPipeError):
+            for line in lines:
+                process.stdin.write(line + "\n")
+                process.stdin.flush()
+                for said in _read(process):
+                    heard.append(said)
+                    if is_answer(said):
+                        break
+            process.stdin.close()
         return ended("".join(heard) + _read(process).read())
 
 
@@ -123,7 +124,7 @@ def _running(
             text=True,
             start_new_session=True,
         )
-        watchdog = threading.Timer(LIMIT_S, os.killpg, (process.pid, signal.SIGKILL))
+        watchdog = threading.Timer(LIMIT_S, _end, (process, mark))
         watchdog.start()
 
         def ended(out: str) -> Run:
@@ -139,7 +140,7 @@ def _running(
             watchdog.cancel()
             watchdog.join()
             if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
+                _end(process, mark)
             with suppress(BrokenPipeError), process:
                 pass  # closes its pipes, waits for it
             left = _ended(mark)
@@ -159,13 +160,23 @@ def _environment(proxy: Outside, settings: Mapping[str, str]) -> dict[str, str]:
     return kept | dict(settings)
 
 
+def _end(process: subprocess.Popen[str], mark: str) -> None:
+    """End a run, also those of its processes that left the group and may hold its output."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    for pid in _marked(mark):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
 def _ended(mark: str) -> list[str]:
     """Wait until no process of a run is left; end those that stay and return their commands."""
     deadline = time.monotonic() + LEAVING_S
     while (left := _marked(mark)) and time.monotonic() < deadline:
         time.sleep(0.05)
     for pid in left:
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     return list(left.values())
 
 
