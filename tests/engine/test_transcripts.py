@@ -1,55 +1,33 @@
 """Marks of transcripts: what shows that a conversation begins with something else than before."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from fleetd import transcripts
 from fleetd.transcripts import mark_of
-
-CONTEXT = {"id": "ctx", "content": [{"text": 'the context, with "id":"quoted" in it'}]}
-
-
-def says(name: str) -> dict[str, object]:
-    return {"id": name, "timestamp": "2026-11-22T04:40:29.694Z", "content": [{"text": name}]}
+from tests.gemini_log import Log, replaced, says
 
 
-def replaced(*names: str) -> dict[str, object]:
-    return {"$set": {"messages": [CONTEXT, *map(says, names)]}}
-
-
-class Log:
-    """A log as Gemini CLI writes it: a line is added for whatever happens."""
-
-    def __init__(self, directory: Path) -> None:
-        self.path = directory / "session.jsonl"
-        self.add({"sessionId": "s", "kind": "main"})
-
-    def add(self, *lines: dict[str, object]) -> None:
-        with self.path.open("a") as file:
-            file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
-
-    @property
-    def head(self) -> str | None:
-        mark = mark_of(str(self.path))
-        assert mark is not None
-        return mark.head
+def head(log: Log) -> str | None:
+    mark = mark_of(str(log.path))
+    assert mark is not None
+    return mark.head
 
 
 def test_a_log_begins_with_what_was_said_first_until_a_compaction(tmp_path: Path) -> None:
     log = Log(tmp_path)
-    assert log.head is None
+    assert head(log) is None
     log.add(replaced())
-    assert log.head is None
+    assert head(log) is None
     log.add(says("first"), {"$set": {"lastUpdated": "now"}}, says("second"))
-    assert log.head == "first"
+    assert head(log) == "first"
     log.add(replaced())
-    assert log.head is None
+    assert head(log) is None
     log.add({"$set": {"sessionId": "s"}}, replaced("first", "second"), says("third"))
-    assert log.head == "first"
+    assert head(log) == "first"
     log.add(replaced("summary", "thanks", "third"), says("fourth"))
-    assert log.head == "summary"
+    assert head(log) == "summary"
 
 
 def test_a_log_that_goes_on_in_another_file_is_not_shorter_than_before(tmp_path: Path) -> None:
@@ -67,9 +45,9 @@ def test_of_a_long_log_only_the_end_is_read(
     monkeypatch.setattr(transcripts, "LOG_BYTES", 2_000)
     log = Log(tmp_path)
     log.add(replaced("first"), *(says(f"message-{n}") for n in range(100)))
-    assert log.head is None
+    assert head(log) is None
     log.add(replaced("summary", "thanks"))
-    assert log.head == "summary"
+    assert head(log) == "summary"
 
 
 def test_other_transcripts_begin_with_their_first_line(tmp_path: Path) -> None:

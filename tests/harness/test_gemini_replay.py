@@ -1,0 +1,173 @@
+"""Gemini CLI, whose compactions show in its log only, through the real client and daemon.
+
+The recorded payloads come in the order of a session, while the log grows as the CLI lets it grow.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleetctl.client import Client
+from fleetd.wire.requests.event import EventList
+from fleetd.wire.requests.hook import HookStatusGet
+from fleetd.wire.requests.lock import LockAcquire
+from tests.gemini_log import Log, replaced, says
+from tests.hook_client import hook
+
+from .recorded import names, recorded
+
+PROMPT = "Create hello.txt"
+HEADING = "## Recovery Context"
+# What happens from prompt to answer, and between the calls of the model.
+TURN = (
+    "BeforeAgent",
+    "PreCompress",
+    "BeforeTool.write_file",
+    "AfterTool.write_file",
+    "PreCompress",
+    "BeforeTool.run_shell_command",
+    "AfterTool.run_shell_command",
+    "PreCompress",
+    "AfterAgent",
+)
+TOOL = "AfterTool.run_shell_command"
+
+
+class Session:
+    """One session; every event has a moment of its own, as the CLI's have."""
+
+    def __init__(self, directory: Path) -> None:
+        self.log = Log(directory)
+        self.log.add(replaced())
+        self.told = 0
+
+    def tell(self, name: str, *words: str, **fields: Any) -> str:
+        """Run the hook for a recorded payload and return what it printed."""
+        self.told += 1
+        given = {
+            **recorded("gemini", name),
+            "cwd": str(Path.cwd()),
+            "transcript_path": str(self.log.path),
+            "timestamp": f"2026-11-21T20:14:22.{self.told:03}Z",
+            **fields,
+        }
+        if name.endswith("write_file"):
+            written = {"filePath": str(Path.cwd() / "hello.txt"), "isNewFile": True}
+            given["tool_response"] = {"llmContent": "Written.", "returnDisplay": written}
+        ran = hook(json.dumps(given), "gemini", *words)
+        assert (ran.status, ran.err) == (0, b"")
+        return ran.out.decode()
+
+    def turn(self, first: str) -> None:
+        """Play a whole turn in which nobody is told anything; its prompt gets this id."""
+        for name in TURN:
+            assert self.tell(name) == ""
+            if name == "BeforeAgent":
+                self.log.add(says(first))
+        self.log.add(says(f"{first}, answered"))
+
+    def briefed(self, name: str, **fields: Any) -> bool:
+        """Tell an event, and return whether the answer is a briefing and nothing else."""
+        said = self.tell(name, **fields)
+        if not said:
+            return False
+        [(channel, output)] = json.loads(said).items()
+        assert channel == "hookSpecificOutput"
+        assert sorted(output) == ["additionalContext", "hookEventName"]
+        assert output["hookEventName"] == name.partition(".")[0]
+        assert output["additionalContext"].count(HEADING) == 1
+        for known in (PROMPT, str(Path.cwd() / "hello.txt"), "false: FAIL"):
+            assert known in output["additionalContext"]
+        return True
+
+
+@pytest.fixture
+def session(connect: Callable[[], Client], tmp_path: Path) -> Iterator[Session]:
+    """Return a session that has gone through its first turn."""
+    begun = Session(tmp_path)
+    assert begun.tell("SessionStart") == ""
+    begun.turn("first")
+    yield begun
+    [status] = [each for each in connect().call(HookStatusGet()).harnesses if each.deliveries]
+    assert (status.harness, status.unfit) == ("gemini", 0)
+    assert status.deliveries == begun.told
+
+
+def kinds(client: Client) -> list[str]:
+    return [each.type for each in client.call(EventList(limit=1_000)).events]
+
+
+def test_each_compaction_is_briefed_once_with_the_next_tool(
+    session: Session, connect: Callable[[], Client]
+) -> None:
+    assert not session.briefed("BeforeAgent")
+    for number in range(2):
+        assert session.tell("PreCompress") == ""
+        session.log.add(replaced(f"summary {number}", "thanks", "second"))
+        assert session.tell("BeforeTool.run_shell_command") == ""
+        assert session.briefed(TOOL)
+        session.log.add(says("and on"))
+        assert not session.briefed(TOOL)
+    assert session.tell("AfterAgent") == ""
+    assert not session.briefed("BeforeAgent")
+    assert session.tell("SessionEnd") == ""
+    assert kinds(connect()).count("window_compacted") == 2
+
+
+def test_a_compaction_after_the_last_tool_is_briefed_with_the_next_prompt(
+    session: Session,
+) -> None:
+    session.log.add(replaced("summary", "thanks"), says("answered"))
+    assert session.briefed("BeforeAgent")
+    assert not session.briefed(TOOL)
+    assert not session.briefed("BeforeAgent")
+
+
+def test_a_session_that_goes_on_in_a_new_process_is_not_compacted(
+    session: Session, tmp_path: Path, connect: Callable[[], Client]
+) -> None:
+    assert session.tell("SessionEnd") == ""
+    session.log = Log(tmp_path, "later")
+    assert session.tell("SessionStart", source="resume") == ""
+    session.log.add(replaced("first", "first, answered"))
+    session.turn("second")
+    assert kinds(connect()).count("window_compacted") == 0
+
+
+@pytest.mark.parametrize("shows", [True, False])
+def test_a_compaction_that_a_person_asked_for_is_briefed_with_the_next_prompt(
+    session: Session, shows: bool
+) -> None:
+    assert session.tell("PreCompress", trigger="manual") == ""
+    if shows:
+        session.log.add(replaced("summary", "thanks"))
+    assert session.briefed("BeforeAgent")
+    assert not session.briefed(TOOL)
+    assert not session.briefed("BeforeAgent")
+
+
+def test_an_edit_of_what_another_agent_holds_is_refused(
+    session: Session, connect: Callable[[], Client]
+) -> None:
+    held = str(Path.cwd() / "hello.txt")
+    assert session.tell("BeforeTool.write_file", "enforce-locks") == ""
+    connect().call(LockAcquire(held, "rival"))
+    assert session.tell("BeforeTool.write_file") == ""
+    said = json.loads(session.tell("BeforeTool.write_file", "enforce-locks"))
+    assert sorted(said) == ["decision", "reason"]
+    assert said["decision"] == "deny"
+    assert said["reason"].startswith(f"{held} is locked by rival since")
+    assert session.tell("BeforeTool.run_shell_command", "enforce-locks") == ""
+
+
+def test_every_recorded_payload_passes_also_when_claudes_settings_sent_it(
+    connect: Callable[[], Client],
+) -> None:
+    for name in names("gemini"):
+        assert hook(json.dumps(recorded("gemini", name)), "claude").silent
+    [status] = [each for each in connect().call(HookStatusGet()).harnesses if each.deliveries]
+    assert (status.harness, status.deliveries) == ("gemini", len(names("gemini")))
+    assert status.unfit == 0
