@@ -27,33 +27,52 @@ from fleetd.harness.report import (
 
 from .recorded import names, only, recorded, texts_of
 
-SESSION = "eb033a1e-15e1-4200-ad1c-c64f50f429e0"
-HOME = "/home/user/gm/home/.gemini/tmp/proj/chats"
-PROJECT = "/home/user/gm/proj"
-WRITTEN = f"{PROJECT}/hello.txt"
-RECORDED: dict[str, AnyHappening] = {
-    "SessionStart": SessionStarted("startup"),
-    "BeforeAgent": PromptSubmitted("Create hello.txt"),
-    "PreCompress": Compacting("auto", certain=False),
-    "BeforeTool.write_file": ToolStarted("write_file", edits=(WRITTEN,)),
-    "AfterTool.write_file": ToolFinished("write_file", edited=(WRITTEN,), passed=True),
-    "BeforeTool.run_shell_command": ToolStarted("run_shell_command", command="false"),
-    "AfterTool.run_shell_command": ToolFinished(
-        "run_shell_command", command="false", passed=False, error="Exit code 1"
+# The two runs that were recorded.
+FIRST, SECOND = "/home/user/gm/proj", "/home/user/project"
+SHELL = "run_shell_command"
+TODOS = (PlanItem("one", "completed"), PlanItem("two", "in_progress"))
+NO_MATCH = (
+    "Could not find an exact match for 'old_string' in 'hello.py'. If previous edits modified the"
+    " file or you are modifying lines outside your recent read window, please use ReadFile to"
+    " inspect the target lines before retrying with an exact 'old_string'."
+)
+RECORDED: dict[str, tuple[AnyHappening, ...]] = {
+    "SessionStart": (SessionStarted("startup"),),
+    "BeforeAgent": (PromptSubmitted("Create hello.txt"),),
+    "BeforeAgent.files": (PromptSubmitted("Look at @notes.txt please"),),
+    "PreCompress": (Compacting("auto", certain=False),),
+    "BeforeTool.write_file": (ToolStarted("write_file", edits=(f"{FIRST}/hello.txt",)),),
+    "AfterTool.write_file": (
+        ToolFinished("write_file", edited=(f"{FIRST}/hello.txt",), passed=True),
     ),
-    "AfterAgent": Paused("done"),
-    "SessionEnd": SessionEnded("exit"),
-}
-MOMENTS = {
-    "SessionStart": "21.939",
-    "BeforeAgent": "22.058",
-    "PreCompress": "22.166",
-    "BeforeTool.write_file": "22.496",
-    "AfterTool.write_file": "22.629",
-    "BeforeTool.run_shell_command": "23.009",
-    "AfterTool.run_shell_command": "23.151",
-    "AfterAgent": "23.815",
-    "SessionEnd": "24.028",
+    "BeforeTool.replace": (ToolStarted("replace", edits=(f"{SECOND}/hello.py",)),),
+    "AfterTool.replace": (ToolFinished("replace", edited=(f"{SECOND}/hello.py",), passed=True),),
+    "AfterTool.replace.failed": (ToolFinished("replace", passed=False, error=NO_MATCH),),
+    "AfterTool.read_file.failed": (
+        ToolFinished("read_file", passed=False, error=f"File not found: {SECOND}/nothere.py"),
+    ),
+    "BeforeTool.run_shell_command": (ToolStarted(SHELL, command="false"),),
+    "AfterTool.run_shell_command": (
+        ToolFinished(SHELL, command="false", passed=False, error="Exit code 1"),
+    ),
+    "AfterTool.run_shell_command.4": (
+        ToolFinished(
+            SHELL,
+            command="echo out; echo 'Exit Code: 3'; exit 4",
+            passed=False,
+            error="Exit code 4",
+        ),
+    ),
+    "AfterTool.run_shell_command.killed": (
+        ToolFinished(SHELL, command="kill -9 $$", passed=False, error="Signal 9"),
+    ),
+    "AfterTool.run_shell_command.background": (ToolFinished(SHELL, command="sleep 3"),),
+    "AfterTool.write_todos": (
+        ToolFinished("write_todos", passed=True),
+        Planned(TODOS, whole=True),
+    ),
+    "AfterAgent": (Paused("done"),),
+    "SessionEnd": (SessionEnded("exit"),),
 }
 
 
@@ -87,17 +106,19 @@ def test_every_recorded_payload_becomes_exactly_this_report(name: str) -> None:
     given = recorded("gemini", name)
     event = name.partition(".")[0]
     for argument in ("gemini", "claude"):
-        assert recognise(argument, given, {"CLAUDE_PROJECT_DIR": PROJECT}) is adapter
+        assert recognise(argument, given, {"CLAUDE_PROJECT_DIR": FIRST}) is adapter
+    assert given["cwd"] in (FIRST, SECOND)
+    assert given["transcript_path"].endswith(f"{given['session_id'][:8]}.jsonl")
     assert adapter.read(given, None) == Report(
         harness="gemini",
         event=event,
-        session_id=SESSION,
-        happenings=(RECORDED[name],),
-        cwd=PROJECT,
-        transcript_path=f"{HOME}/session-2026-11-21T20-14-eb033a1e.jsonl",
-        moment=f"2026-11-21T20:14:{MOMENTS[name]}Z",
+        session_id=given["session_id"],
+        happenings=RECORDED[name],
+        cwd=given["cwd"],
+        transcript_path=given["transcript_path"],
+        moment=given["timestamp"],
         injects=event in ("SessionStart", "BeforeAgent", "AfterTool"),
-        denies=name == "BeforeTool.write_file",
+        denies=name in ("BeforeTool.write_file", "BeforeTool.replace"),
         tells_compaction=event in ("BeforeAgent", "AfterTool"),
     )
 
