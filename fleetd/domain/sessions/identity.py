@@ -15,6 +15,7 @@ from ..tx import Row, Tx
 
 _AGENT_ID = re.compile(AGENT_ID)
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._-]+")
+_KIND = re.compile(r"^[a-z]{2,8}_(?=.)")
 SHOWN = 8
 LONGEST_ID = 64
 
@@ -95,8 +96,11 @@ def _derived(harness: str, session_id: str) -> str:
 
 
 def _short(name: str) -> str:
-    """Return the first characters of a harness's own id, as far as an agent's id may hold them."""
-    return _NOT_IN_IDS.sub("", name)[:SHOWN] or "unnamed"
+    """Return the first characters of a harness's own id, as far as an agent's id may hold them.
+
+    Where ids begin with a word for their kind (``ses_…``), it tells nothing.
+    """
+    return _NOT_IN_IDS.sub("", _KIND.sub("", name))[:SHOWN] or "unnamed"
 
 
 def _free(tx: Tx, base: str, key: Key, *, unless_ended: bool = False) -> str:
