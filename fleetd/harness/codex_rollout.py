@@ -73,7 +73,8 @@ class _Seen:
             return
         self._calls[call_id] = call
         if plan is not None:
-            self._before[call_id] = self.plan
+            # A script that breaks off may have planned before it did: then nobody knows.
+            self._before[call_id] = self.plan if text(call, "name") == "update_plan" else ()
             self.plan = plan
 
     def _put_out(self, output: Payload) -> None:
