@@ -1,4 +1,4 @@
-"""Every recorded payload through the real client and daemon: silence or what is honoured, once each."""
+"""Every recorded payload through the real client and daemon: taken once, answered or not."""
 
 import json
 from collections.abc import Callable
