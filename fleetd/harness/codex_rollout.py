@@ -31,7 +31,7 @@ _WORTH = re.compile(
 def told_by(tail: str) -> tuple[AnyHappening, ...]:
     """Return the last plan, how this turn's calls ended, and the last answer; oldest first."""
     seen = _Seen()
-    for line in tail.splitlines():
+    for line in tail.split("\n"):  # in a text there may be any other separator of lines
         if _WORTH.search(line, 0, 400) is not None:
             seen.take(line)
     answer = [] if seen.answer is None else [Paused(last_message=seen.answer)]
@@ -178,9 +178,9 @@ def _shell(call_id: str, line: str | None, code: int, output: Any) -> ToolFinish
 
 def _line(command: Any) -> str | None:
     """Return a command line, without the shell that Codex put before it."""
-    if isinstance(command, list) and command:
-        shown = command[-1] if len(command) == 3 else " ".join(map(str, command[:50]))
-        return _line(shown)
+    if isinstance(command, list):
+        words = [word for word in command[:50] if isinstance(word, str)]
+        command = words[-1] if len(words) == 3 else " ".join(words)
     return text({"line": command}, "line", most=COMMAND_CHARS)
 
 

@@ -3,7 +3,6 @@
 Models that call tools from JavaScript call ``tools.update_plan({plan: [...]})`` there.
 """
 
-import json
 import re
 
 from .report import Planned
@@ -14,7 +13,8 @@ _FIELD = rf"[\"']?(step|status)[\"']?\s*:\s*({_STRING})"
 _ITEM = re.compile(rf"[\s,]*\{{\s*{_FIELD}\s*,\s*{_FIELD}\s*,?\s*\}}")
 _LIST = re.compile(r"[\"']?\bplan[\"']?\s*:\s*\[")
 _END = re.compile(r"[\s,]*\]")
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_HEX = "([0-9a-fA-F]"
+_ESCAPE = re.compile(rf"\\(?:u{_HEX}{{4}})|u\{{{_HEX}{{1,5}})\}}|x{_HEX}{{2}})|(.))", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": ""}
 
 
@@ -39,10 +39,8 @@ def _plain(literal: str) -> str:
     """Return what a string literal stands for."""
 
     def character(found: re.Match[str]) -> str:
-        mark = found[1]
-        if len(mark) > 1:
-            return str(json.loads(f'"{found[0]}"'))
-        return _ESCAPED.get(mark, mark)
+        code = found[1] or found[2] or found[3]
+        return chr(int(code, 16)) if code else _ESCAPED.get(found[4], found[4])
 
     said = _ESCAPE.sub(character, literal[1:-1])
     # A character beyond the first 65,536 is written as two halves.

@@ -164,6 +164,25 @@ async def test_a_transcript_tells_how_calls_ended_once_and_only_what_no_event_to
     assert (await _types(fleet)).count("tool_failed") == 1
 
 
+async def test_what_a_transcript_told_is_known_however_much_other_work_follows(
+    fleet: Fleet,
+) -> None:
+    window = Window(fleet)
+    calls = [
+        ToolFinished("Bash", f"call-{number}", command="make", passed=False, error="Exit code 2")
+        for number in range(100)
+    ]
+    await window.tell(*(ToolFinished("Bash", each.call_id, command="make") for each in calls))
+    await window.tell(Compacting("auto"), earlier=tuple(calls))
+    await window.tell(*(ToolFinished("Fetch", f"fetch-{number}") for number in range(500)))
+    before = await _types(fleet)
+    await window.tell(Paused("Done"), earlier=tuple(calls))
+    told = (await _types(fleet))[len(before) :]
+    assert told[:2] == ["agent_answered", "agent_paused"]
+    assert not {"command_finished", "tool_failed"} & {*told}
+    assert before.count("tool_failed") == 100
+
+
 async def test_a_compaction_is_kept_briefed_once_and_confirmed(fleet: Fleet) -> None:
     window = Window(fleet)
     await window.tell(PromptSubmitted("Add login"))

@@ -3,7 +3,7 @@
 Must not know any harness, nor decide what the agent is told in return.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -36,8 +36,8 @@ from ..tx import Tx
 from . import membership, plans
 from .identity import key_of
 
-# A transcript's tail tells of some hundred calls at most.
-REMEMBERED_CALLS = 200
+# A transcript's tail tells of some hundred calls at most, with others between them.
+REMEMBERED_ENDS = 2_000
 _ENDS = "('command_finished', 'tool_finished', 'tool_failed')"
 _data = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -76,29 +76,35 @@ def follow(scene: Scene, happening: AnyHappening) -> None:
         act(scene, happening)
 
 
-def look_back(scene: Scene, told: AnyHappening) -> None:
+def look_back(scene: Scene, told: Iterable[AnyHappening]) -> None:
     """Do what a transcript tells beside the events; it tells the same again each time.
 
     A plan that has not changed changes nothing. How a call ended is told once more only when it
     was not known.
     """
-    if isinstance(told, ToolFinished) and _outcome_known(scene, told):
-        return
-    follow(scene, told)
+    known: frozenset[str] | None = None
+    for each in told:
+        if isinstance(each, ToolFinished):
+            known = _outcomes_known(scene) if known is None else known
+            if each.passed is None or each.call_id in known:
+                continue
+        follow(scene, each)
 
 
-def _outcome_known(scene: Scene, told: ToolFinished) -> bool:
-    """Whether it was told how a call ended; of a command that it ended is not enough."""
+def _outcomes_known(scene: Scene) -> frozenset[str]:
+    """Return the calls of which it is known how they ended; that a command ended is not enough."""
     rows = scene.tx.all(
         "SELECT type, data_json FROM events WHERE agent_id = :agent"
         f" AND type IN {_ENDS} ORDER BY seq DESC LIMIT :most",
         agent=scene.agent_id,
-        most=REMEMBERED_CALLS,
+        most=REMEMBERED_ENDS,
     )
     known = ((row["type"], _data(row["data_json"])) for row in rows)
-    return told.passed is None or any(
-        data.get("call_id") == told.call_id and (kind != "command_finished" or data.get("result"))
+    return frozenset(
+        call_id
         for kind, data in known
+        if isinstance(call_id := data.get("call_id"), str)
+        and (kind != "command_finished" or data.get("result"))
     )
 
 

@@ -107,9 +107,7 @@ def _follow(tx: Tx, ctx: Context, request: HookRecord) -> Recorded:
     agent_id = str(session["agent_id"])
     missed = membership.attend(tx, ctx, report, agent_id, request.cwd, request.wanted_mission)
     scene = following.Scene(tx=tx, ctx=ctx, report=report, agent_id=agent_id, cwd=request.cwd)
-    for happening in request.earlier:
-        if isinstance(happening, LOOKED_BACK):
-            following.look_back(scene, happening)
+    following.look_back(scene, (each for each in request.earlier if isinstance(each, LOOKED_BACK)))
     state = _shrunk(scene, session)
     for happening in report.happenings:
         following.follow(scene, happening)
