@@ -524,6 +524,21 @@ async def test_the_end_of_a_session_that_nobody_saw_begin_leaves_nothing(fleet: 
     assert (await fleet.do(AgentList())).agents == []
 
 
+async def test_a_session_ends_once_however_often_that_is_told(fleet: Fleet) -> None:
+    window = Window(fleet)
+    await window.tell(PromptSubmitted("Go"))
+    await window.tell(SessionEnded("exit"))
+    ended = await _types(fleet)
+    for moment in ("1", "2"):
+        window.report["moment"] = moment
+        await window.tell(SessionEnded("exit"))
+    assert await _types(fleet) == ended
+    window.report["moment"] = "3"
+    await window.tell(SessionStarted("resume"))
+    await window.tell(SessionEnded("exit"))
+    assert (await _types(fleet)).count("agent_deregistered") == 2
+
+
 async def test_secrets_in_reports_are_left_behind(fleet: Fleet) -> None:
     window = Window(fleet)
     token = "ghp_" + "a1B2" * 9

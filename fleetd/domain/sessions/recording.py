@@ -94,9 +94,15 @@ def record(tx: Tx, request: HookRecord, ctx: Context) -> Recorded:
 
 
 def _says_nothing(tx: Tx, report: Report) -> bool:
-    """Whether there is nothing to keep: no happening, or the end of what nobody saw begin."""
+    """Whether there is nothing to keep: no happening, or the end of what is not under way.
+
+    Gemini CLI says goodbye three times when its user quits.
+    """
     kinds = {type(happening) for happening in report.happenings}
-    return not kinds or (kinds == {SessionEnded} and session_row(tx, key_of(report)) is None)
+    if kinds != {SessionEnded}:
+        return not kinds
+    known = session_row(tx, key_of(report))
+    return known is None or known["ended_at"] is not None
 
 
 def _follow(tx: Tx, ctx: Context, request: HookRecord) -> Recorded:
