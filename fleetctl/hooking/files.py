@@ -59,10 +59,9 @@ class SettingsFile:
 def read(path: Path) -> SettingsFile:
     """Read a file; raises InvalidState for what is no readable regular file of sensible size."""
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_at_once) as file:
             info = os.fstat(file.fileno())
-            if info.st_size > LARGEST:
-                raise InvalidState(f"{path} has {info.st_size} bytes; that is no settings file.")
+            _check_kind(path, info)
             return SettingsFile(path, file.read(), stat.S_IMODE(info.st_mode))
     except (FileNotFoundError, NotADirectoryError):
         return SettingsFile(path, None, None)
@@ -70,6 +69,26 @@ def read(path: Path) -> SettingsFile:
         raise InvalidState(
             f"{path} cannot be read: {error.strerror}.", hint="Look at what stands there."
         ) from error
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open without waiting: a pipe would wait for somebody who writes into it."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _check_kind(path: Path, info: os.stat_result) -> None:
+    if not stat.S_ISREG(info.st_mode):
+        # A new file in its place would end a pipe, or a device such as /dev/null for everybody.
+        place = os.path.realpath(path)
+        raise InvalidState(
+            f"{path} is no regular file, and would be replaced by one.",
+            hint=f"Look at what stands there, then move it away: ls -l {path} {place}",
+        )
+    if info.st_size > LARGEST:
+        raise InvalidState(
+            f"{path} has {info.st_size} bytes; that is no settings file.",
+            hint=f"At most {LARGEST} are read. Look at what stands there. Nothing was changed.",
+        )
 
 
 def check_writable(file: SettingsFile) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from fleetctl.hooking import files, plugin
 from fleetctl.hooking.harnesses import HARNESSES
+from fleetd.wire.errors import InvalidState
 from tests.processes import Result
 
 VARIABLES = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "COPILOT_HOME")
@@ -333,6 +334,20 @@ def test_what_is_no_file_is_refused(settings: Path, run: Callable[..., Result]) 
     settings.parent.rmdir()
     settings.parent.write_text("in the way")
     assert "is no directory that you may write" in run("hooks", "install", "claude", "--yes").err
+
+
+def test_pipes_and_devices_are_neither_waited_for_nor_replaced(
+    settings: Path, run: Callable[..., Result]
+) -> None:
+    with pytest.raises(InvalidState, match="no regular file"):
+        files.read(Path(os.devnull))
+    settings.unlink()
+    os.mkfifo(settings)
+    for verb in ("install", "uninstall"):
+        refused = run("hooks", verb, "claude", "--yes")
+        assert refused.status == 1
+        assert "is no regular file" in refused.err
+    assert settings.is_fifo()
 
 
 def test_a_change_that_somebody_makes_meanwhile_is_not_lost(
