@@ -7,7 +7,7 @@ from fleetd.wire.model import Finding
 from fleetd.wire.requests.hook import HarnessStatus, HookStatusGet, SpoolStatus
 
 from .. import render
-from ..client import connect
+from ..client import TooSlow, connect
 
 HEADERS = ("LAST EVENT", "AT", "EVENTS", "P50", "P95")
 
@@ -40,7 +40,8 @@ class Heard:
     def tell(self) -> None:
         """Print what there is to say besides the table."""
         if self.complaint:
-            render.warn(f"{self.complaint} What hooks tell meanwhile waits in the spool.")
+            complaint = self.complaint.removesuffix(".")
+            render.warn(f"{complaint}. What hooks tell meanwhile waits in the spool.")
         elif self.spool is not None and self.spool.files:
             waiting = render.plural(self.spool.files, "file")
             told = f"{waiting} ({render.size(self.spool.size_bytes)})"
@@ -57,12 +58,14 @@ def _ms(value: float | None) -> str:
 
 
 def ask() -> Heard:
-    """Ask the daemon; one that is away, or too old to know, is told as such."""
+    """Ask the daemon; one that is away, hangs, or is too old to know, is told as such."""
     try:
         with connect() as client:
             status = client.call(HookStatusGet())
     except Unavailable as error:
         return Heard(complaint=error.message)
+    except TooSlow as error:
+        return Heard(complaint=f"{error.message} Look at its log, or restart it.")
     except MethodNotFound:
         return Heard(complaint="fleetd is of an older version; restart it.")
     return Heard(status.harnesses, status.spool)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -70,6 +71,24 @@ def test_status_without_a_daemon_says_what_is_installed(
     hooks = document["harnesses"][0]["hooks"]
     assert (hooks["installed"], hooks["current"], hooks["missing"]) == ("yes", True, [])
     assert hooks["commands"][0].endswith(" claude 2>/dev/null || true")
+
+
+def test_a_daemon_that_hangs_keeps_nobody_from_seeing_the_rest(
+    daemon: Daemon, settings: Path, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fleetctl.client.READ_S", 0.1)
+    assert daemon.process is not None
+    daemon.process.send_signal(signal.SIGSTOP)
+    try:
+        seen, checked = run("hooks", "status"), run("hooks", "doctor", "--json")
+    finally:
+        daemon.process.send_signal(signal.SIGCONT)
+    assert seen.status == 0
+    assert f"File: {settings}\n" in seen.out
+    assert "fleetd did not answer in time." in seen.err
+    told = findings(checked)
+    assert told["daemon"].startswith("WRONG: fleetd did not answer in time.")
+    assert told["run"].startswith("it ended in order and kept its payload for fleetd")
 
 
 def test_status_tells_what_the_daemon_heard(
