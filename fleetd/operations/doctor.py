@@ -1,6 +1,7 @@
 """The daemon examines its store: damage, copies that differ, permissions, leftovers, room."""
 
 import contextlib
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -73,7 +74,7 @@ def _permissions(places: Iterable[housekeeping.Place], fix: bool) -> list[Findin
         if found := housekeeping.trouble(place):
             detail, mendable = found
             fixed = fix and mendable and housekeeping.mend(place)
-            subject = str(place.path)
+            subject = _named(place.path)
             wrong.append(
                 Finding(check="permissions", ok=False, subject=subject, detail=detail, fixed=fixed)
             )
@@ -81,6 +82,11 @@ def _permissions(places: Iterable[housekeeping.Place], fix: bool) -> list[Findin
         return _shortened(wrong)
     detail = f"{looked_at} files and directories, none open to others"
     return [Finding(check="permissions", ok=True, detail=detail)]
+
+
+def _named(path: Path) -> str:
+    """Return a path as text; a name in bytes that are no UTF-8 could not be told or stored."""
+    return os.fsencode(path).decode(errors="replace")
 
 
 def _shortened(wrong: list[Finding]) -> list[Finding]:
@@ -104,7 +110,7 @@ def _leftovers(left: list[Path], fix: bool) -> list[Finding]:
             Finding(
                 check="leftovers",
                 ok=False,
-                subject=str(path),
+                subject=_named(path),
                 detail="a temporary file that a crash left",
                 fixed=not path.exists(),
             )

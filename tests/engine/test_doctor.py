@@ -77,6 +77,15 @@ async def test_very_many_findings_are_counted(fleet: Fleet) -> None:
     assert all(f.fixed for f in found)
 
 
+async def test_a_name_that_is_no_text_is_named_all_the_same(fleet: Fleet) -> None:
+    taken = await fleet.checkpoint(await fleet.mission())
+    mission = fleet.file_of(taken).parent
+    os.close(os.open(os.fsencode(mission) + b"/\xff.txt", os.O_CREAT | os.O_WRONLY, 0o644))
+    (found,) = await wrong(fleet, fix=True)
+    assert (found.subject, found.fixed) == (str(mission / "\ufffd.txt"), True)
+    assert await wrong(fleet) == []
+
+
 async def test_a_symlink_is_not_followed(fleet: Fleet, tmp_path: Path) -> None:
     await fleet.checkpoint(await fleet.mission())
     outside = tmp_path / "outside"
