@@ -17,6 +17,7 @@ from fleetd.wire.requests.agent import AgentGet, AgentList
 from fleetd.wire.requests.checkpoint import CheckpointList
 from fleetd.wire.requests.event import EventList
 from fleetd.wire.requests.hook import HookStatusGet
+from fleetd.wire.requests.lock import LockAcquire
 from fleetd.wire.requests.mission import MissionList
 from fleetd.wire.requests.recovery import RecoveryList
 from fleetd.wire.requests.sortie import SortieList
@@ -47,7 +48,7 @@ class Session:
         self.client = connect()
         self.deliveries = 0
 
-    def tell(self, name: str, **fields: Any) -> str:
+    def tell(self, name: str, *words: str, **fields: Any) -> str:
         """Run the hook for a recorded payload and return what it printed."""
         project = str(Path.cwd())
         place = {"session_id": SESSION, "cwd": project, "transcript_path": f"{project}/none.jsonl"}
@@ -55,7 +56,7 @@ class Session:
         if "file_path" in given.get("tool_input", {}):
             given["tool_input"]["file_path"] = f"{project}/PLAN.md"
         self.deliveries += 1
-        ran = hook(json.dumps(given), "claude")
+        ran = hook(json.dumps(given), "claude", *words)
         assert (ran.status, ran.err) == (0, b"")
         return ran.out.decode()
 
@@ -184,3 +185,51 @@ def test_a_session_that_is_resumed_goes_on_with_its_mission(connect: Callable[[]
     assert (session.mission.id, session.mission.status) == (mission.id, "in_progress")
     session.quiet("PermissionRequest.Bash")
     assert session.told("hook_noted", "what") == ["permission_request"]
+
+
+def test_two_compactions_of_one_turn_are_briefed_once_each(connect: Callable[[], Client]) -> None:
+    session = Session(connect)
+    session.quiet("SessionStart.startup", *WORK)
+    for number in range(2):
+        session.quiet("PreCompact.auto")
+        session.briefed("SessionStart.compact")
+        session.quiet("PostCompact.auto", "PreToolUse.Bash", tool_use_id=f"toolu_{number}")
+
+
+def test_a_window_that_a_person_cleared_is_not_briefed(connect: Callable[[], Client]) -> None:
+    session = Session(connect)
+    session.quiet("SessionStart.startup", *WORK)
+    session.quiet("SessionEnd.other", reason="clear")
+    session.quiet("SessionStart.startup", source="clear")
+    session.quiet("UserPromptSubmit", prompt="Something else")
+
+
+def test_what_comes_twice_at_once_counts_once(connect: Callable[[], Client]) -> None:
+    session = Session(connect)
+    for name in WORK:
+        session.quiet(name, name)
+    assert len(session.told("prompt_submitted", "prompt")) == 1
+    assert session.told("command_finished", "result") == ["FAIL", "PASS"]
+    assert len(session.told("file_modified", "file")) == 1
+
+
+def test_an_edit_of_what_another_agent_holds_is_refused_where_that_was_asked_for(
+    connect: Callable[[], Client],
+) -> None:
+    session = Session(connect)
+    file = f"{Path.cwd()}/PLAN.md"
+
+    def edit(number: int, *words: str) -> str:
+        before = {"hook_event_name": "PreToolUse", "tool_use_id": f"toolu_{number}"}
+        return session.tell("PostToolUse.Edit", *words, **before)
+
+    assert edit(1, "enforce-locks") == ""
+    session.client.call(LockAcquire(file, "rival"))
+    assert edit(2) == ""
+    said = json.loads(edit(3, "enforce-locks"))
+    allowed = json.loads((SCHEMAS / "pre-tool-use.command.output.json").read_text("utf-8"))
+    Draft7Validator(allowed).validate(said)
+    assert said["hookSpecificOutput"]["permissionDecision"] == "deny"
+    reason = said["hookSpecificOutput"]["permissionDecisionReason"]
+    assert reason.startswith(f"{file} is locked by rival since")
+    assert session.tell("PreToolUse.Bash", "enforce-locks") == ""

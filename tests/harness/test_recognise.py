@@ -1,5 +1,6 @@
 """The true sender is told from what arrives, whatever the settings file said."""
 
+import ast
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from fleetd.harness.recognise import ADAPTERS, ENVIRONMENT, recognise
 from fleetd.harness.report import Unfit
+from tests.hook_client import HOOK
 
 from .recorded import PAYLOADS, names, recorded
 
@@ -77,6 +79,13 @@ def test_camel_case_without_an_event_is_copilots() -> None:
 def test_a_payload_without_marks_is_told_by_the_environment(variable: str, harness: str) -> None:
     assert sender("claude", CLAUDES, {variable: "1"}) == harness
     assert sender("claude", CLAUDES, {variable: ""}) == "claude"
+
+
+def test_the_client_passes_on_every_variable_that_tells_a_sender() -> None:
+    passed_on = ast.parse(HOOK.read_text("utf-8"))
+    texts = [node.value for node in ast.walk(passed_on) if isinstance(node, ast.Constant)]
+    words = {word for text in texts if isinstance(text, str) for word in text.split()}
+    assert {*ENVIRONMENT, "FLEET_AGENT_ID", "FLEET_MISSION_ID"} <= words
 
 
 def test_what_everybody_sets_says_nothing() -> None:
