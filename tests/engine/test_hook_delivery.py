@@ -101,6 +101,12 @@ async def test_a_payload_that_fits_no_shape_is_told_once_and_answered_with_silen
     assert (row.deliveries, row.unfit) == (3, 3)
 
 
+async def test_half_a_character_costs_nothing_but_itself(fleet: Fleet) -> None:
+    await deliver(fleet, "UserPromptSubmit", prompt="Add a login \ud83d")
+    [event] = (await fleet.do(EventList(type="prompt_submitted"))).events
+    assert event.data["prompt"].strip() == "Add a login"
+
+
 async def test_secrets_in_a_payload_that_fits_no_shape_are_not_logged(
     fleet: Fleet, caplog: pytest.LogCaptureFixture
 ) -> None:
