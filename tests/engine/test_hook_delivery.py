@@ -152,6 +152,7 @@ async def test_prompts_are_left_out_where_they_are_not_to_be_kept(
     loaded = msgspec.structs.replace(fleet.engine.loaded, config=kept)
     monkeypatch.setattr(fleet.engine, "loaded", loaded)
     await deliver(fleet, "UserPromptSubmit", prompt="A secret plan")
+    await deliver(fleet, "PostCompact", compact_summary="The user said: A secret plan")
     [event] = (await fleet.do(EventList(type="prompt_submitted"))).events
     assert event.data == {}
     [mission] = (await fleet.do(MissionList())).missions

@@ -172,7 +172,9 @@ def keep_state(scene: Scene, mission_id: str, details: str, *, always: bool) -> 
 
 
 def _compacted(scene: Scene, told: Compacted) -> None:
-    scene.note(WindowCompacted(summary=told.summary))
+    # A summary repeats what the user said, mostly word for word.
+    kept = scene.ctx.config.keep_prompts
+    scene.note(WindowCompacted(summary=told.summary if kept else None))
 
 
 def _paused(scene: Scene, told: Paused) -> None:
