@@ -412,7 +412,52 @@ async def test_a_mission_closes_with_its_session_and_opens_when_it_is_resumed(
     assert (await _only_mission(fleet)).status == "in_progress"
     assert not resumed.brief
     agent = await fleet.do(AgentGet("claude-12f459b8"))
-    assert (agent.status, agent.mission_id) == ("active", mission.id)
+    assert (agent.status, agent.mission_id) == ("waiting", mission.id)
+
+
+async def _is_silent(fleet: Fleet) -> bool:
+    fleet.clock.pass_by(6 * MINUTE)
+    await fleet.do(ActivityScan())
+    return "context_compacted" in await _types(fleet)
+
+
+async def test_a_resumed_session_whose_user_has_not_said_anything_yet_is_not_silent(
+    fleet: Fleet,
+) -> None:
+    window = Window(fleet)
+    await window.tell(PromptSubmitted("Go"))
+    await window.tell(SessionEnded("exit"))
+    fleet.clock.pass_by(MINUTE)
+    window.process = (4_711, "then")
+    await window.tell(SessionStarted("resume"))
+    assert (await _only_mission(fleet)).status == "in_progress"
+    assert not await _is_silent(fleet)
+    await window.tell(PromptSubmitted("Go on"))
+    assert await _is_silent(fleet)
+
+
+async def test_a_session_that_only_opens_makes_nobody_silent_who_waits(fleet: Fleet) -> None:
+    await fleet.do(MissionCreate("Shop", project_dir=PROJECT))
+    one, other = Window(fleet, "aaaaaaaa-1"), Window(fleet, "bbbbbbbb-1")
+    one.process, other.process = (4_711, "then"), (4_712, "then")
+    await one.tell(PromptSubmitted("Go"))
+    await one.tell(Paused("Done."))
+    await other.tell(SessionStarted("startup"))
+    assert (await fleet.do(AgentGet("claude-bbbbbbbb"))).mission_id is not None
+    assert not await _is_silent(fleet)
+
+
+async def test_the_silence_after_a_loss_is_noticed_though_a_session_opens_beside_it(
+    fleet: Fleet,
+) -> None:
+    await fleet.do(MissionCreate("Shop", project_dir=PROJECT))
+    one, other = Window(fleet), Window(fleet, "bbbbbbbb-1")
+    one.process, other.process = (4_711, "then"), (4_712, "then")
+    await one.tell(PromptSubmitted("Go"))
+    await _end_process(fleet)
+    fleet.clock.pass_by(MINUTE)
+    await other.tell(SessionStarted("startup"))
+    assert await _is_silent(fleet)
 
 
 async def _end_process(fleet: Fleet) -> None:

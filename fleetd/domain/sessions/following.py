@@ -111,6 +111,8 @@ def _outcomes_known(scene: Scene) -> frozenset[str]:
 def _started(scene: Scene, told: SessionStarted) -> None:
     if told.source in ("resume", "compact"):
         membership.resume_mission(scene.tx, scene.ctx, scene.agent_id)
+    if told.source != "compact":
+        membership.await_user(scene.tx, scene.agent_id)
 
 
 def _prompted(scene: Scene, told: PromptSubmitted) -> None:

@@ -125,6 +125,19 @@ def resume_mission(tx: Tx, ctx: Context, agent_id: str) -> None:
         automatic.reopen(tx, ctx, mission_id)
 
 
+def await_user(tx: Tx, agent_id: str) -> None:
+    """Let an agent wait for the first prompt of its session, however long that takes.
+
+    Not where an agent was lost: there nobody waits, and the mission's silence is to be noticed.
+    """
+    tx.run(
+        "UPDATE agents SET status = 'waiting' WHERE id = :id AND status = 'active' AND NOT EXISTS"
+        " (SELECT 1 FROM agents other WHERE other.mission_id = agents.mission_id"
+        " AND other.status = 'lost' AND other.succeeded_by IS NULL)",
+        id=agent_id,
+    )
+
+
 def subagents_of(tx: Tx, report: Report) -> list[str]:
     """Return the active subagents of a session, none for a subagent's own report."""
     if report.subagent:
