@@ -38,7 +38,7 @@ def current_row(tx: Tx, cwd: str | None, agent_id: str | None = None) -> Row | N
             return row
     if cwd is not None:
         for row in rows:
-            if row["project_dir"] and _contains(row["project_dir"], cwd):
+            if belongs(row, cwd):
                 return row
     rows = [row for row in rows if not is_automatic(row)] or rows
     if len(rows) > 1:
@@ -61,7 +61,7 @@ def of_directory(tx: Tx, cwd: str | None) -> str | None:
         "SELECT id, project_dir, metadata_json FROM missions WHERE status = 'in_progress'"
         " AND project_dir IS NOT NULL ORDER BY last_activity_seq DESC"
     )
-    there = (row for row in rows if _contains(row["project_dir"], cwd))
+    there = (row for row in rows if belongs(row, cwd))
     return next((row["id"] for row in there if not is_automatic(row)), None)
 
 
@@ -76,7 +76,7 @@ def to_join(tx: Tx, cwd: str | None) -> Row | None:
         "SELECT * FROM missions WHERE status IN ('pending', 'in_progress')"
         " AND project_dir IS NOT NULL ORDER BY last_activity_seq DESC, created_at DESC"
     )
-    there = (row for row in rows if _contains(row["project_dir"], cwd))
+    there = (row for row in rows if belongs(row, cwd))
     return next((row for row in there if not is_automatic(row)), None)
 
 
@@ -89,6 +89,10 @@ def is_automatic(mission: Row) -> bool:
     return msgspec.json.decode(mission["metadata_json"]).get("automatic") is True
 
 
-def _contains(directory: str, path: str) -> bool:
-    path = os.path.normpath(path)
-    return path == directory or path.startswith(directory.rstrip("/") + "/")
+def belongs(mission: Row, cwd: str | None) -> bool:
+    """Whether a directory is the mission's, or below it."""
+    place = mission["project_dir"]
+    if not place or not cwd:
+        return False
+    path = os.path.normpath(cwd)
+    return path == place or path.startswith(place.rstrip("/") + "/")

@@ -415,6 +415,41 @@ async def test_a_mission_closes_with_its_session_and_opens_when_it_is_resumed(
     assert (agent.status, agent.mission_id) == ("waiting", mission.id)
 
 
+async def test_a_name_that_is_used_again_takes_no_earlier_sessions_mission_along(
+    fleet: Fleet,
+) -> None:
+    alice: dict[str, str | None] = {"wanted_agent": "alice"}
+    first, second = Window(fleet, "aaaaaaaa-1"), Window(fleet, "bbbbbbbb-1")
+    first.env = second.env = alice
+    await first.tell(PromptSubmitted("Write the shop"))
+    await first.tell(SessionEnded("exit"))
+    await second.tell(SessionStarted("startup"))
+    await second.tell(PromptSubmitted("Write the till"))
+    missions = (await fleet.do(MissionList())).missions
+    assert {(each.title, each.status) for each in missions} == {
+        ("Write the shop", "completed"),
+        ("Write the till", "in_progress"),
+    }
+    shop = await fleet.do(MissionCreate("Theirs", project_dir="/srv/other"))
+    third = Window(fleet, "cccccccc-1", cwd="/srv/other")
+    third.env = alice
+    await second.tell(SessionEnded("exit"))
+    await third.tell(PromptSubmitted("Look at the other one"))
+    assert (await fleet.do(AgentGet("alice"))).mission_id == shop.id
+
+
+async def test_a_name_that_is_used_again_after_a_crash_goes_on_where_it_was(fleet: Fleet) -> None:
+    first, second = Window(fleet, "aaaaaaaa-1"), Window(fleet, "bbbbbbbb-1")
+    elsewhere = Window(fleet, "cccccccc-1", cwd="/srv/other")
+    first.env = second.env = elsewhere.env = {"wanted_agent": "alice"}
+    first.process, second.process = (4_711, "then"), (4_712, "then")
+    begun = await first.tell(PromptSubmitted("Write the shop"))
+    await fleet.engine.perform(ProcessEnded("alice", 4_711, "then"), SOMEBODY)
+    assert (await second.tell(PromptSubmitted("Go on"))).mission_id == begun.mission_id
+    await fleet.engine.perform(ProcessEnded("alice", 4_712, "then"), SOMEBODY)
+    assert (await elsewhere.tell(PromptSubmitted("Go"))).mission_id != begun.mission_id
+
+
 async def _is_silent(fleet: Fleet) -> bool:
     fleet.clock.pass_by(6 * MINUTE)
     await fleet.do(ActivityScan())

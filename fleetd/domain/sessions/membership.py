@@ -4,13 +4,13 @@ Source: hooks, rules 8 to 10. A session joins what somebody created for its dire
 was created for another session. Must not know what a hook told.
 """
 
-from ...harness.report import Report
+from ...harness.report import Report, SessionStarted
 from ...wire.requests.agent import AgentDeregister, AgentRegister, Registration
 from ...wire.types import OPEN_MISSION, Role
 from .. import agents
 from ..activity import LIVING
 from ..context import Context
-from ..current import to_join
+from ..current import belongs, is_automatic, to_join
 from ..ids import find
 from ..milestones import begin_mission
 from ..tx import Row, Tx
@@ -29,6 +29,9 @@ def attend(
     row = _agent(tx, agent_id)
     if row is not None and _present(row, ctx, report):
         return None
+    if row is not None and _was_another_sessions(tx, row, report, cwd):
+        tx.run("UPDATE agents SET mission_id = NULL WHERE id = :id", id=agent_id)
+        row = {**row, "mission_id": None}
     joined = _mission_to_join(tx, report, row, cwd, wanted)
     first: Role = "specialist" if joined or report.subagent else "dispatch"
     request = AgentRegister(
@@ -53,6 +56,24 @@ def _present(row: Row, ctx: Context, report: Report) -> bool:
         return False
     pid = ctx.facts.agent_pid
     return pid is None or (row["pid"], row["pid_started"]) == (pid, ctx.facts.pid_started)
+
+
+def _was_another_sessions(tx: Tx, row: Row, report: Report, cwd: str | None) -> bool:
+    """Whether an agent's mission was made for an earlier session under its name.
+
+    A new session goes on with it only where it is, and while it is open. Where a session is resumed
+    under a new id, it is still its own.
+    """
+    resumed = any(
+        isinstance(each, SessionStarted) and each.source in ("resume", "compact")
+        for each in report.happenings
+    )
+    if resumed or row["session_id"] in (None, report.session_id):
+        return False
+    mission = tx.one("SELECT * FROM missions WHERE id = :id", id=row["mission_id"])
+    if mission is None or not is_automatic(mission):
+        return False
+    return mission["status"] not in OPEN_MISSION or not belongs(mission, cwd)
 
 
 def _mission_to_join(

@@ -7,6 +7,7 @@ import msgspec
 
 from ...wire.requests.agent import Registration
 from ..context import TranscriptMark
+from ..current import belongs
 from ..tx import Tx
 from ..wording import quote, short
 from .identity import WHERE_KEY, Key
@@ -55,8 +56,8 @@ def waiting_nearby(missed: Registration | None, cwd: str | None, tx: Tx) -> list
     if missed is None or cwd is None:
         return []
     for each in missed.recovery.candidates:
-        place = tx.value("SELECT project_dir FROM missions WHERE id = :id", id=each.mission_id)
-        if place and (cwd == place or cwd.startswith(place.rstrip("/") + "/")):
+        mission = tx.one("SELECT project_dir FROM missions WHERE id = :id", id=each.mission_id)
+        if mission is not None and belongs(mission, cwd):
             title = short(each.mission_title, TITLE_CHARS)
             what = f"Mission {each.mission_id} ({title}) of this project"
             since = f"has been silent since {each.last_activity_at} and waits for recovery"
