@@ -29,7 +29,7 @@ from fleetd.wire.model import Mission
 from fleetd.wire.requests.agent import AgentGet, AgentList
 from fleetd.wire.requests.checkpoint import CheckpointList
 from fleetd.wire.requests.event import EventList
-from fleetd.wire.requests.mission import MissionCreate, MissionGet, MissionList
+from fleetd.wire.requests.mission import MissionCancel, MissionCreate, MissionGet, MissionList
 from fleetd.wire.requests.recovery import RecoveryDetect, RecoveryList, RecoveryRestore
 from tests.fleet import MINUTE, SECOND, Fleet, opened
 
@@ -448,6 +448,21 @@ async def test_a_name_that_is_used_again_after_a_crash_goes_on_where_it_was(flee
     assert (await second.tell(PromptSubmitted("Go on"))).mission_id == begun.mission_id
     await fleet.engine.perform(ProcessEnded("alice", 4_712, "then"), SOMEBODY)
     assert (await elsewhere.tell(PromptSubmitted("Go"))).mission_id != begun.mission_id
+
+
+async def test_a_subagent_never_gets_a_mission_of_its_own(fleet: Fleet) -> None:
+    window, within = Window(fleet), Window(fleet, subagent="a1b2c3")
+    await within.tell(SubagentStarted("Explore"))
+    await within.tell(ToolStarted("Bash", "call-1", command="ls"))
+    begun = await _only_mission(fleet)
+    await fleet.do(MissionCancel(begun.id, "enough"))
+    await within.tell(ToolFinished("Bash", "call-1", command="ls", passed=True))
+    again = await window.tell(PromptSubmitted("Go"))
+    assert len((await fleet.do(MissionList())).missions) == 2
+    assert (await fleet.do(AgentGet("claude-12f459b8.a1b2c3"))).mission_id == again.mission_id
+    await window.tell(SessionEnded("exit"))
+    statuses = {each.id: each.status for each in (await fleet.do(MissionList())).missions}
+    assert statuses == {begun.id: "cancelled", again.mission_id: "completed"}
 
 
 async def _is_silent(fleet: Fleet) -> bool:

@@ -65,7 +65,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     def mission(self, title: str | None = None) -> str | None:
         """Return the open mission that the agent works in, a new one if need be."""
         return membership.ensure_mission(
-            self.tx, self.ctx, self.agent_id, self.cwd, title, self.report.harness
+            self.tx, self.ctx, self.report, self.agent_id, self.cwd, title
         )
 
 

@@ -30,7 +30,7 @@ def attend(
     if row is not None and _present(row, ctx, report):
         return None
     if row is not None and _was_another_sessions(tx, row, report, cwd):
-        tx.run("UPDATE agents SET mission_id = NULL WHERE id = :id", id=agent_id)
+        _put_into(tx, agent_id, None)
         row = {**row, "mission_id": None}
     joined = _mission_to_join(tx, report, row, cwd, wanted)
     first: Role = "specialist" if joined or report.subagent else "dispatch"
@@ -108,12 +108,30 @@ def mission_of(tx: Tx, agent_id: str) -> str | None:
 
 
 def ensure_mission(
-    tx: Tx, ctx: Context, agent_id: str, cwd: str | None, title: str | None, harness: str
+    tx: Tx, ctx: Context, report: Report, agent_id: str, cwd: str | None, title: str | None
 ) -> str | None:
     """Return the open mission that an agent works in; None where none is to be made by itself.
 
-    ``title`` is what a new one is called: the user's first words.
+    ``title`` is what a new one is called: the user's first words. A subagent works where its
+    session does, and is never what a mission is made for: nobody would close it.
     """
+    if not report.subagent:
+        return _ensure(tx, ctx, report, agent_id, cwd, title)
+    mission_id = _ensure(tx, ctx, report, _parent(tx, report), cwd, title)
+    if mission_id != mission_of(tx, agent_id):
+        _put_into(tx, agent_id, mission_id)
+    return mission_id
+
+
+def _put_into(tx: Tx, agent_id: str, mission_id: str | None) -> None:
+    tx.run(
+        "UPDATE agents SET mission_id = :mission WHERE id = :id", mission=mission_id, id=agent_id
+    )
+
+
+def _ensure(
+    tx: Tx, ctx: Context, report: Report, agent_id: str, cwd: str | None, title: str | None
+) -> str | None:
     agent = find(tx, "agent", agent_id)
     if agent["mission_id"] is not None:
         mission = find(tx, "mission", agent["mission_id"])
@@ -129,13 +147,11 @@ def ensure_mission(
     elif ctx.config.hooks.auto_missions:
         place = ctx.facts.project_root or cwd
         mission_id = automatic.begin(
-            tx, ctx, agent_id=agent_id, project_dir=place, title=title, harness=harness
+            tx, ctx, agent_id=agent_id, project_dir=place, title=title, harness=report.harness
         )
     else:
         return None
-    tx.run(
-        "UPDATE agents SET mission_id = :mission WHERE id = :id", mission=mission_id, id=agent_id
-    )
+    _put_into(tx, agent_id, mission_id)
     return mission_id
 
 

@@ -5,6 +5,7 @@ Must not look at payloads, files or processes: what comes from outside is in the
 
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta, field
 
 from ...harness.report import (
@@ -108,7 +109,7 @@ def _says_nothing(tx: Tx, report: Report) -> bool:
 def _follow(tx: Tx, ctx: Context, request: HookRecord) -> Recorded:
     report, key = request.report, key_of(request.report)
     if report.subagent and session_row(tx, Key(key.harness, key.session_id)) is None:
-        open_session(tx, ctx, Key(key.harness, key.session_id), request.wanted_agent)
+        _meet_parent(tx, ctx, request)
     session = open_session(tx, ctx, key, request.wanted_agent)
     agent_id = str(session["agent_id"])
     missed = membership.attend(tx, ctx, report, agent_id, request.cwd, request.wanted_mission)
@@ -122,6 +123,14 @@ def _follow(tx: Tx, ctx: Context, request: HookRecord) -> Recorded:
         state = "lost"
     window.set_context(tx, key, state)
     return _due(scene, request, state, missed)
+
+
+def _meet_parent(tx: Tx, ctx: Context, request: HookRecord) -> None:
+    """Take in a session of which only a subagent was heard so far."""
+    above = msgspec.structs.replace(request.report, subagent=None, happenings=())
+    session = open_session(tx, ctx, key_of(above), request.wanted_agent)
+    agent_id = str(session["agent_id"])
+    membership.attend(tx, ctx, above, agent_id, request.cwd, request.wanted_mission)
 
 
 def _shrunk(scene: following.Scene, session: Row) -> str:
