@@ -15,6 +15,7 @@ from .context import Context
 from .failures import keep_error
 from .registry import handler
 from .sessions import membership
+from .turns import LONGEST_CALL_MS
 from .tx import Row, Tx
 from .upkeep import Done
 
@@ -62,17 +63,29 @@ def ended(tx: Tx, request: AgentEnded, ctx: Context) -> Done:
 @handler
 def unheard(tx: Tx, request: AgentUnheard, ctx: Context) -> Done:
     """Lose an agent that nobody can watch and that has not said for long that it lives."""
-    row = tx.one(
-        "SELECT * FROM agents WHERE id = :id AND pid IS NULL AND status = 'active'"
-        " AND seen_awake_ms < :before",
-        id=request.agent_id,
-        before=ctx.awake_ms - UNHEARD_MS,
-    )
+    row = next(iter(unheard_rows(tx, ctx, request.agent_id)), None)
     if row is None:
         return Done(done=False)
     silent = duration(ctx.awake_ms - row["seen_awake_ms"])
     mark_lost(tx, ctx, row, f"not heard of for {silent}")
     return Done(done=True)
+
+
+def unheard_rows(tx: Tx, ctx: Context, agent_id: str | None = None) -> list[Row]:
+    """Return the agents, or the one, of which nobody has heard for too long.
+
+    While its tool runs, nobody can say for an agent CLI that it lives: only its hooks speak.
+    """
+    return tx.all(
+        "SELECT * FROM agents a WHERE a.pid IS NULL AND a.status = 'active'"
+        " AND a.seen_awake_ms < :before AND NOT EXISTS (SELECT 1 FROM tool_calls c"
+        " JOIN sessions s ON s.agent_id = c.agent_id"
+        " WHERE c.agent_id = a.id AND c.started_awake_ms >= :forgotten)"
+        + (" AND a.id = :id" if agent_id else ""),
+        id=agent_id,
+        before=ctx.awake_ms - UNHEARD_MS,
+        forgotten=ctx.awake_ms - LONGEST_CALL_MS,
+    )
 
 
 def _keep_state(tx: Tx, ctx: Context, row: Row, reason: str) -> None:

@@ -7,7 +7,7 @@ from ..wire.base import Query
 from ..wire.model import Record
 from .activity import silent_rows
 from .context import Context
-from .losing import UNHEARD_MS
+from .losing import UNHEARD_MS, unheard_rows
 from .registry import handler
 from .turns import LONGEST_CALL_MS
 from .tx import Row, Tx
@@ -65,11 +65,7 @@ def due(tx: Tx, request: DueGet, ctx: Context) -> Due:
             before=ctx.awake_ms - limit,
         )
     if _past(ctx, oldest["seen"], UNHEARD_MS) and _past(ctx, hearing, UNHEARD_MS):
-        unheard = tx.all(
-            "SELECT id FROM agents WHERE status = 'active' AND pid IS NULL"
-            " AND seen_awake_ms < :before",
-            before=ctx.awake_ms - UNHEARD_MS,
-        )
+        unheard = unheard_rows(tx, ctx)
     return Due(
         missions=[row["id"] for row in silent],
         recoveries=[row["id"] for row in doubtful],

@@ -526,6 +526,20 @@ async def test_closing_the_terminal_of_a_session_that_waits_ends_it_in_good_orde
     assert (await _only_mission(fleet)).status == "completed"
 
 
+async def test_an_agent_that_nobody_can_watch_is_not_lost_while_its_tool_runs(
+    fleet: Fleet,
+) -> None:
+    window = Window(fleet)
+    await window.tell(PromptSubmitted("Go"))
+    fleet.clock.pass_by(6 * MINUTE)  # the daemon has been listening for that long
+    await window.tell(ToolStarted("Bash", "call-1", command="make"))
+    assert not await _is_silent(fleet)
+    assert (await fleet.do(AgentGet("claude-12f459b8"))).status == "active"
+    await window.tell(ToolFinished("Bash", "call-1", command="make", passed=True))
+    assert await _is_silent(fleet)
+    assert (await fleet.do(AgentGet("claude-12f459b8"))).status == "lost"
+
+
 async def test_a_process_that_ends_in_the_middle_of_a_turn_is_a_loss(fleet: Fleet) -> None:
     window = Window(fleet)
     window.process = (4_711, "then")
