@@ -648,6 +648,16 @@ async def test_a_session_ends_once_however_often_that_is_told(fleet: Fleet) -> N
     assert (await _types(fleet)).count("agent_deregistered") == 2
 
 
+async def test_what_is_said_in_passing_after_the_end_brings_no_session_back(fleet: Fleet) -> None:
+    window = Window(fleet)
+    await window.tell(PromptSubmitted("Go"))
+    await window.tell(SessionEnded("exit"))
+    before = await _types(fleet)
+    await window.tell(Noted("auth_success", "x"))
+    assert await _types(fleet) == before
+    assert (await fleet.do(AgentGet("claude-12f459b8"))).status == "gone"
+
+
 async def test_secrets_in_reports_are_left_behind(fleet: Fleet) -> None:
     window = Window(fleet)
     token = "ghp_" + "a1B2" * 9

@@ -11,6 +11,7 @@ from msgspec import Meta, field
 from ...harness.report import (
     AnyHappening,
     Compacted,
+    Noted,
     Planned,
     PromptSubmitted,
     Report,
@@ -97,13 +98,16 @@ def record(tx: Tx, request: HookRecord, ctx: Context) -> Recorded:
 def _says_nothing(tx: Tx, report: Report) -> bool:
     """Whether there is nothing to keep: no happening, or the end of what is not under way.
 
-    Gemini CLI says goodbye three times when its user quits.
+    Gemini CLI says goodbye three times when its user quits. What a harness says in passing when a
+    session is over brings it back no more either.
     """
     kinds = {type(happening) for happening in report.happenings}
-    if kinds != {SessionEnded}:
-        return not kinds
+    if kinds - {SessionEnded, Noted}:
+        return False
     known = session_row(tx, key_of(report))
-    return known is None or known["ended_at"] is not None
+    return not kinds or (
+        kinds == {SessionEnded} if known is None else known["ended_at"] is not None
+    )
 
 
 def _follow(tx: Tx, ctx: Context, request: HookRecord) -> Recorded:
