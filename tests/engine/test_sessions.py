@@ -637,6 +637,7 @@ async def test_a_session_ends_once_however_often_that_is_told(fleet: Fleet) -> N
     window = Window(fleet)
     await window.tell(PromptSubmitted("Go"))
     await window.tell(SessionEnded("exit"))
+    await fleet.settle()
     ended = await _types(fleet)
     for moment in ("1", "2"):
         window.report["moment"] = moment
@@ -652,6 +653,7 @@ async def test_what_is_said_in_passing_after_the_end_brings_no_session_back(flee
     window = Window(fleet)
     await window.tell(PromptSubmitted("Go"))
     await window.tell(SessionEnded("exit"))
+    await fleet.settle()
     before = await _types(fleet)
     await window.tell(Noted("auth_success", "x"))
     assert await _types(fleet) == before
