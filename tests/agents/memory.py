@@ -44,6 +44,10 @@ class Memory:
     def events(self, kind: str | None = None) -> list[Event]:
         return self._ask(EventList(None, kind, limit=1_000)).events
 
+    def log(self) -> str:
+        """Return what happened, for whoever has to find out why a test failed."""
+        return "\n".join(f"{each.timestamp} {each.type} {each.data}" for each in self.events())
+
     def told(self, kind: str, name: str) -> list[Any]:
         """Return one field of every event of a type."""
         return [event.data.get(name) for event in self.events(kind)]
