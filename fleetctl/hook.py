@@ -18,7 +18,7 @@ FRAME = """{"jsonrpc":"2.0","method":"hook.deliver","params":{"delivery_id":"%s"
 
 def main(words: list[str]) -> None:
     """Hand over what stdin says and end the process."""
-    begun_us, said = time.monotonic_ns() // 1_000, bytearray()
+    begun_us, said, words = time.monotonic_ns() // 1_000, bytearray(), words or ["generic"]
     name = f"{time.time_ns() // 1_000_000:013}-{posix.urandom(16).hex()}"
     try:
         for number in (_signal.SIGALRM, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGINT):
@@ -42,8 +42,7 @@ def frame(name: str, words: list[str], begun_us: int, said: bytearray) -> bytes:
     """Return the line for the daemon; what was said is a string in it, whatever it is."""
     known = {k: posix.environ.get(k.encode(), b"").decode(errors="replace") for k in ENV.split()}
     env = ",".join(f'"{k}":{encode_basestring(v)}' for k, v in known.items() if v)
-    harness, *args = map(encode_basestring, words or ["generic"])
-    text = encode_basestring(said.decode(errors="replace"))
+    text, harness, *args = map(encode_basestring, (said.decode(errors="replace"), *words))
     line = FRAME % (name[-32:], harness, ",".join(args), env, begun_us, text)
     return line.encode(errors="replace")
 
@@ -87,12 +86,13 @@ def spool(name: str, line: bytes) -> None:
         with open(name + ".part", "xb") as file:  # noqa: PTH123
             file.write(line)
         posix.rename(name + ".part", name + ".json")
-    finally:
-        files = size = 0
-        for each in sorted(posix.listdir("."), reverse=True):
-            files, size = files + 1, size + posix.lstat(each).st_size
-            if not each.startswith(name) and (files > SPOOL_FILES or size > SPOOL_BYTES):
-                posix.unlink(each)
+    except BaseException:  # noqa: BLE001 - half a file is of no use, and keeps room from others
+        posix.unlink(name + ".part")
+    files = size = 0
+    for each in sorted(posix.listdir("."), reverse=True):
+        files, size = files + 1, size + posix.lstat(each).st_size
+        if not each.startswith(name) and (files > SPOOL_FILES or size > SPOOL_BYTES):
+            posix.unlink(each)
 
 
 if __name__ == "__main__":

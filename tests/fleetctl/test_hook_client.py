@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import stat
@@ -458,6 +459,18 @@ def test_a_spool_that_cannot_be_written_disturbs_nobody(
     done = hook(PAYLOAD)
     assert done.silent
     assert done.seconds < AT_MOST_S
+
+
+def test_half_a_file_is_not_kept_and_costs_no_whole_one(home: Path) -> None:
+    fill(1_000, 10)
+    whole = spooled()
+
+    def no_room() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+    assert hook(PAYLOAD, preexec_fn=no_room).silent
+    assert spooled() == whole
 
 
 def test_many_first_calls_at_once_lose_nothing(home: Path) -> None:
