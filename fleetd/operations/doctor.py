@@ -22,10 +22,12 @@ SPOOL_MS = 120_000
 @operation
 async def doctor(engine: Engine, request: SystemDoctor, caller: Caller) -> Findings:
     """Look for damage and loose permissions; with ``fix`` mend what can be mended."""
-    return await engine.remembered(request, lambda: _examine(engine, request.fix))
+    if not request.fix:  # then nothing is written: what it tells of may be a disk that is full
+        return await _examine(engine, fix=False)
+    return await engine.remembered(request, lambda: _examine(engine, fix=True))
 
 
-async def _examine(engine: Engine, fix: bool) -> Findings:
+async def _examine(engine: Engine, *, fix: bool) -> Findings:
     damage = await engine.store.check()
     findings = [Finding(check="database", ok=not damage, detail="; ".join(damage) or "intact")]
     if not damage:
@@ -127,10 +129,11 @@ def _spool(engine: Engine, *, fix: bool) -> list[Finding]:
         detail = f"{heap.files} payloads of hooks wait to be taken in; the log says why"
         found.append(Finding(check="spool", ok=False, subject=subject, detail=detail))
     if heap.unreadable:
-        detail = f"{heap.unreadable} files there are none of the hook client's"
+        detail = f"{heap.unreadable} *.unreadable there, none of the hook client's"
         if fix:
             engine.spool.clear()
-        found.append(Finding(check="spool", ok=False, subject=subject, detail=detail, fixed=fix))
+        fixed = fix and not engine.spool.heap().unreadable
+        found.append(Finding(check="spool", ok=False, subject=subject, detail=detail, fixed=fixed))
     return found or [Finding(check="spool", ok=True, detail=f"{heap.files} payloads wait")]
 
 

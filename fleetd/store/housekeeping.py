@@ -53,8 +53,14 @@ def _existing(path: Path, wanted: int) -> Iterator[Place]:
 
 
 def _below(tree: Path) -> Iterator[Place]:
-    for directory, _, names in os.walk(tree):
-        yield Place(Path(directory), 0o700)
+    """Yield a directory and what is in it, directories also where they cannot be looked into."""
+    if tree.is_dir():
+        yield Place(tree, 0o700)
+    for directory, inner, names in os.walk(tree):
+        for name in inner:
+            path = Path(directory, name)
+            if not path.is_symlink():
+                yield Place(path, 0o700)
         for name in names:
             path = Path(directory, name)
             if not path.is_symlink():

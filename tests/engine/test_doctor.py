@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fleetd.store import housekeeping
+from fleetd.wire.errors import Storage
 from fleetd.wire.model import Finding
 from fleetd.wire.requests.system import SystemDoctor
 from tests.fleet import Fleet
@@ -75,6 +76,40 @@ async def test_very_many_findings_are_counted(fleet: Fleet) -> None:
     found = [f for f in await wrong(fleet, fix=True) if f.check == "permissions"]
     assert (len(found), found[-1].detail) == (51, "and 10 more like these")
     assert all(f.fixed for f in found)
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+async def test_a_directory_that_cannot_be_looked_into_is_named(
+    fleet: Fleet, depth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = await fleet.checkpoint(await fleet.mission())
+    closed, look = (fleet.checkpoints, fleet.file_of(taken).parent)[depth], os.scandir
+
+    def scandir(path: object) -> object:
+        if path == str(closed):  # as it is for everybody but root
+            raise PermissionError
+        return look(path)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    closed.chmod(0o000)
+    (found,) = [f for f in await wrong(fleet, fix=True) if f.check == "permissions"]
+    assert (found.subject, found.fixed) == (str(closed), True)
+    assert found.detail == "mode 0000, closed to fleetd itself"
+    assert stat.S_IMODE(closed.stat().st_mode) == 0o700
+
+
+async def test_the_doctor_tells_of_a_full_disk_also_when_it_is_full(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(_rule: object) -> None:
+        raise Storage("The disk is full; nothing was stored.")
+
+    monkeypatch.setattr(fleet.engine.store, "write", full)
+    monkeypatch.setattr(housekeeping, "free_bytes", lambda _: 0)
+    seen = await fleet.do(SystemDoctor(idempotency_key="a" * 16))
+    assert {(f.check, f.detail) for f in seen.findings if not f.ok} == {
+        ("disk", "0 MB free, less than 100 MB")
+    }
 
 
 async def test_a_name_that_is_no_text_is_named_all_the_same(fleet: Fleet) -> None:
