@@ -69,11 +69,13 @@ class PlanItem(msgspec.Struct, frozen=True):
 class Planned(Happening, frozen=True):
     """The plan changed: ``whole`` lists replace the plan, others change the items they name.
 
-    In a partial list an empty ``text`` means that the text stays as it is.
+    In a partial list an empty ``text`` means that the text stays as it is. ``shared`` says that a
+    session and its subagents have this plan in common.
     """
 
     items: tuple[PlanItem, ...]
     whole: bool
+    shared: bool = False
 
 
 class Compacting(Happening, frozen=True):

@@ -44,7 +44,7 @@ def task(payload: dict[str, Any], status: PlanStatus) -> tuple[Planned, ...]:
     named, subject = _id(payload, "task_id"), text(payload, "task_subject", most=ITEM_CHARS)
     if named is None and subject is None:
         return ()
-    return (Planned(items=(PlanItem(text=subject or "", status=status, id=named),), whole=False),)
+    return _one(PlanItem(text=subject or "", status=status, id=named))
 
 
 def listed(told: Any, *, whole: bool = True) -> tuple[Planned, ...]:
@@ -81,8 +81,7 @@ def _created(call: Call) -> tuple[Planned, ...]:
     words = text(call.given, "subject", most=ITEM_CHARS) or text(made, "subject", most=ITEM_CHARS)
     if words is None:
         return ()
-    item = PlanItem(text=words, status="pending", id=_id(made, "id"))
-    return (Planned(items=(item,), whole=False),)
+    return _one(PlanItem(text=words, status="pending", id=_id(made, "id")))
 
 
 def _updated(call: Call) -> tuple[Planned, ...]:
@@ -92,7 +91,12 @@ def _updated(call: Call) -> tuple[Planned, ...]:
     if named is None or status is None or call.result.get("success") is False:
         return ()
     words = text(call.given, "subject", most=ITEM_CHARS) or ""
-    return (Planned(items=(PlanItem(text=words, status=status, id=named),), whole=False),)
+    return _one(PlanItem(text=words, status=status, id=named))
+
+
+def _one(item: PlanItem) -> tuple[Planned, ...]:
+    """Return what is told of one task: Claude keeps one list of them for the whole session."""
+    return (Planned(items=(item,), whole=False, shared=True),)
 
 
 def _id(source: dict[str, Any], *names: str) -> str | None:

@@ -145,6 +145,36 @@ async def test_nothing_is_recorded_of_an_ignored_project(fleet: Fleet) -> None:
     assert (await fleet.do(HookStatusGet())).harnesses == []
 
 
+async def test_a_session_and_its_subagents_have_one_list_of_tasks(fleet: Fleet) -> None:
+    async def create(number: str, subject: str, **who: str) -> None:
+        task = {"id": number, "subject": subject}
+        await deliver(fleet, "TaskCreated", task_id=number, task_subject=subject, **who)
+        made = {"tool_input": {"subject": subject}, "tool_response": {"task": task}}
+        call = {"tool_name": "TaskCreate", "tool_use_id": f"create-{number}"}
+        await deliver(fleet, "PostToolUse", **call, **made, **who)
+
+    async def complete(number: str, subject: str, **who: str) -> None:
+        await deliver(fleet, "TaskCompleted", task_id=number, task_subject=subject, **who)
+        said = {"tool_input": {"taskId": number, "status": "completed"}}
+        call = {"tool_name": "TaskUpdate", "tool_use_id": f"complete-{number}"}
+        await deliver(fleet, "PostToolUse", **call, **said, **who)
+
+    explorer = {"agent_id": "abcdef12", "agent_type": "Explore"}
+    await deliver(fleet, "UserPromptSubmit", prompt="Add login")
+    await create("1", "Read the code")
+    await create("2", "Write the form")
+    await deliver(fleet, "SubagentStart", **explorer)
+    await complete("1", "Read the code", **explorer)
+    await create("3", "Test the form", **explorer)
+    await complete("3", "Test the form")
+    sorties = fleet.sql("SELECT title, status, assigned_to FROM sorties ORDER BY position")
+    assert [tuple(sortie.values()) for sortie in sorties] == [
+        ("Read the code", "completed", "claude-777e68b4"),
+        ("Write the form", "assigned", "claude-777e68b4"),
+        ("Test the form", "completed", "claude-777e68b4"),
+    ]
+
+
 async def test_prompts_are_left_out_where_they_are_not_to_be_kept(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:

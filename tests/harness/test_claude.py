@@ -120,7 +120,7 @@ TOLD: list[tuple[str, str, tuple[AnyHappening, ...], dict[str, Any]]] = [
     (
         "TaskCompleted",
         "24a348d1-5aa2-479f-aefe-51d20940d6cf",
-        (Planned((PlanItem("probe task", "completed", "1"),), whole=False),),
+        (Planned((PlanItem("probe task", "completed", "1"),), whole=False, shared=True),),
         {},
     ),
     ("SessionEnd.other", WORK, (SessionEnded("other"),), {"cwd": f"{PROJECT}/sub"}),
@@ -348,7 +348,8 @@ def test_an_emptied_todo_list_is_an_empty_plan() -> None:
     ],
 )
 def test_task_tools_change_one_item(name: str, given: Any, result: Any, item: PlanItem) -> None:
-    assert tool(name, given, result).happenings[1:] == (Planned((item,), whole=False),)
+    told = Planned((item,), whole=False, shared=True)
+    assert tool(name, given, result).happenings[1:] == (told,)
 
 
 @pytest.mark.parametrize(

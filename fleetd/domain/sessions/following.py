@@ -153,7 +153,8 @@ def _tool_finished(scene: Scene, told: ToolFinished) -> None:
 def _planned(scene: Scene, told: Planned) -> None:
     mission_id = scene.mission()
     if mission_id is not None:
-        plans.follow(scene.tx, scene.ctx, mission_id, scene.agent_id, told)
+        session = membership.parent_of(scene.tx, scene.report) if told.shared else ""
+        plans.follow(scene.tx, scene.ctx, mission_id, session or scene.agent_id, told)
 
 
 def _compacting(scene: Scene, told: Compacting) -> None:

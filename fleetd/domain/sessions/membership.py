@@ -80,7 +80,7 @@ def _mission_to_join(
     tx: Tx, report: Report, row: Row | None, cwd: str | None, wanted: str | None
 ) -> str | None:
     if report.subagent:
-        return mission_of(tx, _parent(tx, report))
+        return mission_of(tx, parent_of(tx, report))
     named = tx.one("SELECT * FROM missions WHERE id = :id", id=wanted) if wanted else None
     if named is not None and named["status"] in OPEN_MISSION:
         return str(named["id"])
@@ -90,7 +90,8 @@ def _mission_to_join(
     return str(found["id"]) if found else None
 
 
-def _parent(tx: Tx, report: Report) -> str:
+def parent_of(tx: Tx, report: Report) -> str:
+    """Return the agent of the session that a report comes from; empty where there is none yet."""
     key = key_of(report)
     parent = tx.value(
         "SELECT agent_id FROM sessions WHERE harness = :harness AND session_id = :session"
@@ -117,7 +118,7 @@ def ensure_mission(
     """
     if not report.subagent:
         return _ensure(tx, ctx, report, agent_id, cwd, title)
-    mission_id = _ensure(tx, ctx, report, _parent(tx, report), cwd, title)
+    mission_id = _ensure(tx, ctx, report, parent_of(tx, report), cwd, title)
     if mission_id != mission_of(tx, agent_id):
         _put_into(tx, agent_id, mission_id)
     return mission_id
