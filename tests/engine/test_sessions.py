@@ -571,6 +571,21 @@ async def test_a_new_session_is_told_of_the_mission_that_waits_nearby(fleet: Fle
     assert (await elsewhere.tell(SessionStarted("startup"))).lines == []
 
 
+async def test_a_compaction_that_makes_a_new_session_is_briefed_in_its_mission(
+    fleet: Fleet,
+) -> None:
+    before = Window(fleet, "aaaaaaaa-1", harness="droid")
+    begun = await before.tell(PromptSubmitted("Go"))
+    await before.tell(Compacting())
+    after = Window(fleet, "bbbbbbbb-1", harness="droid", previous_session_id=before.session_id)
+    due = await after.tell(SessionStarted("compact"))
+    assert (due.brief, due.agent_id, due.mission_id) == (True, begun.agent_id, begun.mission_id)
+    assert "Go" in await after.briefed(due)
+    await before.tell(SessionEnded("compacted"))
+    assert not (await after.tell(PromptSubmitted("Go on"))).brief
+    assert (await _only_mission(fleet)).status == "in_progress"
+
+
 async def test_the_same_event_by_two_ways_counts_once(fleet: Fleet) -> None:
     window = Window(fleet)
     assert not (await window.tell(PromptSubmitted("Go"))).known

@@ -76,6 +76,19 @@ def open_session(tx: Tx, ctx: Context, key: Key, wanted: str | None) -> Row:
     return row
 
 
+def go_on_as(tx: Tx, key: Key, previous_session_id: str) -> None:
+    """Let the windows of a session be those of another, which a compaction made of it."""
+    before = Key(key.harness, previous_session_id)
+    if session_row(tx, before) is None or session_row(tx, key) is not None:
+        return
+    tx.run(
+        "UPDATE sessions SET session_id = :new WHERE harness = :harness AND session_id = :old",
+        new=key.session_id,
+        harness=before.harness,
+        old=before.session_id,
+    )
+
+
 def _agent_id(tx: Tx, key: Key, wanted: str | None) -> str:
     """Choose an id that no other session goes by.
 

@@ -29,7 +29,7 @@ from ..registry import handler
 from ..tx import Row, Tx
 from ..upkeep import Done
 from . import deliveries, following, membership, telling, window
-from .identity import Key, key_of, open_session, session_row
+from .identity import Key, go_on_as, key_of, open_session, session_row
 
 LOOKED_BACK = (Planned, ToolFinished)
 
@@ -112,6 +112,8 @@ def _says_nothing(tx: Tx, report: Report) -> bool:
 
 def _follow(tx: Tx, ctx: Context, request: HookRecord) -> Recorded:
     report, key = request.report, key_of(request.report)
+    if report.previous_session_id and SessionStarted("compact") in report.happenings:
+        go_on_as(tx, key, report.previous_session_id)
     if report.subagent and session_row(tx, Key(key.harness, key.session_id)) is None:
         _meet_parent(tx, ctx, request)
     session = open_session(tx, ctx, key, request.wanted_agent)
