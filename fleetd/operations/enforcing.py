@@ -3,8 +3,11 @@
 Source: hooks, lock awareness. A daemon that cannot be reached never refuses anything.
 """
 
+import shlex
+
 from ..domain.context import Caller
 from ..domain.sessions.recording import Recorded
+from ..domain.wording import clean, quote
 from ..engine import Engine
 from ..harness.report import Report, ToolStarted
 from ..wire.model import Lock
@@ -13,6 +16,7 @@ from ..wire.requests.hook import HookDeliver
 from ..wire.requests.lock import LockList
 
 ENFORCE = "enforce-locks"
+PURPOSE_CHARS = 120
 
 
 async def denial(
@@ -35,10 +39,12 @@ async def denial(
 
 
 def _sentence(file: str, lock: Lock, agent_id: str) -> str:
+    # Whoever holds it wrote the purpose, and a file can have any name.
+    purpose, name = quote(lock.purpose, PURPOSE_CHARS), shlex.quote(clean(file))
     return (
-        f"{file} is locked by {lock.held_by} since {lock.acquired_at} (purpose: {lock.purpose},"
+        f"{clean(file)} is locked by {lock.held_by} since {lock.acquired_at} (purpose: {purpose},"
         f" until {lock.expires_at}), so it was not edited. Other work can go on meanwhile;"
-        f" fleetctl lock acquire {file} --agent {agent_id} --wait-ms 600000 waits for it,"
+        f" fleetctl lock acquire {name} --agent {agent_id} --wait-ms 600000 waits for it,"
         f" fleetctl mail send {lock.held_by} asks its holder."
     )
 
