@@ -38,6 +38,8 @@ from .watching import ActivityScan
 log = logging.getLogger("fleetd")
 # What a harness takes whole, in characters.
 MOST_CHARS = 9_500
+# Of a payload that is passed over, in characters.
+LOOKED_AT, SHOWN = 4_000, 300
 DOCTOR = "doctor"
 _WORDS = (ENFORCE, DOCTOR)
 _payload = msgspec.json.Decoder(dict[str, Any]).decode
@@ -58,16 +60,24 @@ async def take(
     except Unfit as reason:
         await _complain(engine, request, str(reason), spooled=happened_ms is not None)
         return HookReply()
+    except Exception:
+        # Whatever is wrong with it, from the spool it would come again and again.
+        if engine.reception.first_time(f"{request.harness}: a bug, told whole"):
+            log.exception("A payload of %s was not understood", request.harness)
+        await _complain(engine, request, "a bug", spooled=happened_ms is not None)
+        return HookReply()
+    what = f"A hook of {report.harness} ({report.event}) could not be recorded"
     try:
         async with engine.reception.turn(key_of(report)):
             return await _carry_out(engine, request, caller, adapter, report, happened_ms)
     except (Storage, Unavailable):
         raise
     except InvalidState as refusal:
-        if "project_ignore" not in refusal.values:
-            log.warning("A hook of %s could not be recorded: %s", report.harness, refusal.message)
+        if "project_ignore" not in refusal.values and engine.reception.first_time(what):
+            log.warning("%s: %s", what, refusal.message)
     except Exception:
-        log.exception("A hook of %s (%s) could not be recorded", report.harness, report.event)
+        if engine.reception.first_time(what):  # the next hook comes in a second
+            log.exception("%s", what)
     return HookReply()
 
 
@@ -95,9 +105,10 @@ def _read(payload: str) -> dict[str, Any]:
 async def _complain(engine: Engine, request: HookDeliver, reason: str, *, spooled: bool) -> None:
     """Say once per kind that a payload fits no shape, and count each."""
     if engine.reception.first_time(f"{request.harness}: {reason}"):
-        shown = redact(request.payload[:300])
+        # Cut afterwards: half a token would be recognised as none.
+        shown = redact(request.payload[:LOOKED_AT])[:SHOWN]
         text = "A payload of %s fits no shape that is known (%s) and was passed over: %s"
-        log.warning(text, request.harness, reason, shown)
+        log.warning(text, request.harness, redact(reason), shown)
     await engine.execute(DeliveryUnfit(request.delivery_id, request.harness, spooled))
 
 

@@ -111,9 +111,16 @@ async def test_secrets_in_a_payload_that_fits_no_shape_are_not_logged(
     fleet: Fleet, caplog: pytest.LogCaptureFixture
 ) -> None:
     token = "ghp_" + "a1B2" * 9
-    await fleet.do(HookDeliver("unfit-secret", "claude", f'{{"token": "{token}"'))
-    assert "fits no shape" in caplog.text
-    assert token not in caplog.text
+    for number, payload in enumerate(
+        (
+            f'{{"token": "{token}"',
+            f'{{"{"a" * 270}": "{token}"',
+            f'{{"event": "{token}", "session_id": "1"}}',
+        )
+    ):
+        await fleet.do(HookDeliver(f"unfit-secret-{number}", "other", payload))
+    assert caplog.text.count("fits no shape") >= 2
+    assert token[:12] not in caplog.text
 
 
 async def test_a_rule_that_fails_is_silence_for_the_agent(
@@ -121,9 +128,22 @@ async def test_a_rule_that_fails_is_silence_for_the_agent(
 ) -> None:
     monkeypatch.setattr("fleetd.domain.sessions.plans.follow", lambda *_: 1 / 0)
     todos = [{"content": "One", "status": "pending", "activeForm": "One"}]
-    reply = await deliver(fleet, "PostToolUse", tool_name="TodoWrite", tool_input={"todos": todos})
-    assert reply == HookReply()
+    for number in range(3):
+        call = {"tool_input": {"todos": todos}, "tool_use_id": f"call-{number}"}
+        reply = await deliver(fleet, "PostToolUse", tool_name="TodoWrite", **call)
+        assert reply == HookReply()
+    told = [each for each in caplog.records if "could not be recorded" in each.getMessage()]
+    assert len(told) == 1
     assert "ZeroDivisionError" in caplog.text
+
+
+async def test_a_payload_that_an_adapter_breaks_at_is_silence_and_taken(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("fleetd.operations.hooks.recognise", lambda *_: 1 / 0)
+    assert await deliver(fleet, "UserPromptSubmit", prompt="Go") == HookReply()
+    assert "ZeroDivisionError" in caplog.text
+    assert (await status(fleet)).unfit == 1
 
 
 async def test_what_the_disk_refuses_is_told_to_the_client(
