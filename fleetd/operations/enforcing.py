@@ -6,6 +6,7 @@ Source: hooks, lock awareness. A daemon that cannot be reached never refuses any
 import shlex
 
 from ..domain.context import Caller
+from ..domain.sessions.deliveries import fingerprint
 from ..domain.sessions.recording import Recorded
 from ..domain.wording import clean, quote
 from ..engine import Engine
@@ -33,7 +34,7 @@ async def denial(
             others = [lock for lock in held.locks if lock.held_by != recorded.agent_id]
             if others:
                 reason = _sentence(file, others[0], recorded.agent_id)
-                await _close(engine, call, recorded.agent_id, reason, caller)
+                await _close(engine, report, call, recorded.agent_id, reason, caller)
                 return reason
     return None
 
@@ -50,8 +51,10 @@ def _sentence(file: str, lock: Lock, agent_id: str) -> str:
 
 
 async def _close(
-    engine: Engine, call: ToolStarted, agent_id: str, reason: str, caller: Caller
+    engine: Engine, report: Report, call: ToolStarted, agent_id: str, reason: str, caller: Caller
 ) -> None:
     """Note that the tool call is over: a harness says nothing more about one that was refused."""
     data = {"name": call.tool, "error": reason, "call_id": call.call_id}
-    await engine.perform(EventAppend("tool_failed", agent_id=agent_id, data=data), caller)
+    once = fingerprint(report) if call.call_id else None
+    failed = EventAppend("tool_failed", agent_id=agent_id, data=data, idempotency_key=once)
+    await engine.perform(failed, caller)

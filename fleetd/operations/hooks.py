@@ -138,10 +138,12 @@ async def _carry_out(
     recorded = await engine.perform(record, caller, facts)
     if opens:
         await engine.perform(ActivityScan(), DAEMON)
-    if not live or recorded.known:
+    if not live:
         return HookReply()
+    # Also for a double: what came first may be of hooks that were told to enforce nothing.
     refused = await denial(engine, request, report, recorded, caller)
-    context = await _context(engine, request, report, recorded, caller)
+    told = not recorded.known
+    context = await _context(engine, request, report, recorded, caller) if told else None
     answer = Answer(context=context, deny=refused)
     silent = context is None and refused is None
     return HookReply(stdout="" if silent else adapter.reply(report, answer))

@@ -215,7 +215,7 @@ async def _held(fleet: Fleet) -> Lock:
     return await fleet.do(LockAcquire(f"{fleet.project}/auth.py", "specialist-9", purpose=purpose))
 
 
-async def edit(fleet: Fleet, *args: str, file: str = "auth.py") -> str:
+async def edit(fleet: Fleet, *args: str, file: str = "auth.py", call: str | None = None) -> str:
     """Ask to edit a file, as Claude Code asks before it does."""
     asked = {"file_path": f"{fleet.project}/{file}", "old_string": "a", "new_string": "b"}
     reply = await deliver(
@@ -223,7 +223,7 @@ async def edit(fleet: Fleet, *args: str, file: str = "auth.py") -> str:
         "PreToolUse",
         tool_name="Edit",
         tool_input=asked,
-        tool_use_id=f"t-{next(_ids)}",
+        tool_use_id=call or f"t-{next(_ids)}",
         args=list(args),
     )
     return reply.stdout
@@ -243,6 +243,16 @@ async def test_an_edit_of_a_locked_file_is_denied_only_where_that_was_asked_for(
     assert await edit(fleet, "enforce-locks", file="other.py") == ""
     [failed] = (await fleet.do(EventList(type="tool_failed"))).events
     assert "locked by specialist-9" in failed.data["error"]
+
+
+async def test_an_edit_is_denied_also_when_hooks_that_enforce_nothing_tell_it_first(
+    fleet: Fleet,
+) -> None:
+    await _held(fleet)
+    assert await edit(fleet, call="the-same") == ""
+    for _ in range(2):
+        assert "is locked by specialist-9" in await edit(fleet, "enforce-locks", call="the-same")
+    assert len((await fleet.do(EventList(type="tool_failed"))).events) == 1
 
 
 async def test_ones_own_lock_denies_nothing(fleet: Fleet) -> None:

@@ -38,7 +38,7 @@ class Recorded(Record, frozen=True, kw_only=True):
     """What a report led to.
 
     ``brief`` says that the agent is due a briefing now, ``lines`` what else it is to be told.
-    ``known`` says that all of this was recorded before.
+    ``known`` says that all of this was recorded before; of a double the agent is told all the same.
     """
 
     known: bool = False
@@ -90,8 +90,11 @@ def record(tx: Tx, request: HookRecord, ctx: Context) -> Recorded:
     deliveries.keep(
         tx, ctx, request.delivery_id, report, happened_ms=happened, spooled=request.spooled
     )
-    if doubled or _says_nothing(tx, report):
-        return Recorded(known=doubled)
+    if doubled:
+        session = session_row(tx, key_of(report))
+        return Recorded(known=True, agent_id=session["agent_id"] if session else None)
+    if _says_nothing(tx, report):
+        return Recorded()
     return _follow(tx, ctx, request)
 
 
