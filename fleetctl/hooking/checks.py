@@ -154,7 +154,13 @@ def _heard(harness: Harness, heard: HarnessStatus | None) -> Iterator[Finding]:
         told = "nothing yet; the next session of it will be heard"
         yield _finding(harness, "heard", told)
         return
-    yield _finding(harness, "heard", f"{heard.last_event} at {heard.last_event_at}")
+    understood = heard.last_event is not None
+    told = f"{heard.last_event} at {heard.last_event_at}"
+    if not understood:
+        told = f"nothing that fleetd understood, last at {heard.last_event_at}"
+    if heard.unfit:
+        told += f"; {heard.unfit} of {heard.deliveries} fit no shape: fleetd's log has one of each"
+    yield _finding(harness, "heard", told, ok=understood)
     if heard.p95_ms is not None:
         slow = heard.p95_ms >= SLOW_MS
         told = f"p50 {heard.p50_ms:.0f} ms, p95 {heard.p95_ms:.0f} ms"

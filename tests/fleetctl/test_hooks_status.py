@@ -73,6 +73,21 @@ def test_status_without_a_daemon_says_what_is_installed(
     assert hooks["commands"][0].endswith(" claude 2>/dev/null || true")
 
 
+def test_payloads_that_nobody_understands_are_told(
+    daemon: Daemon, settings: Path, run: Callable[..., Result]
+) -> None:
+    with Client(daemon.socket) as client:
+        client.call(HookDeliver(delivery_id="a" * 16, harness="claude", payload="{}"))
+        told = findings(run("hooks", "doctor", "--json"))["heard"]
+        assert told.startswith("WRONG: nothing that fleetd understood, last at 2")
+        assert told.endswith("; 1 of 1 fit no shape: fleetd's log has one of each")
+        payload = json.dumps(PAYLOAD | {"cwd": os.getcwd()})
+        client.call(HookDeliver(delivery_id="b" * 16, harness="claude", payload=payload))
+    told = findings(run("hooks", "doctor", "--json"))["heard"]
+    assert told.startswith("SessionStart at 2")
+    assert told.endswith("; 1 of 2 fit no shape: fleetd's log has one of each")
+
+
 def test_a_daemon_that_hangs_keeps_nobody_from_seeing_the_rest(
     daemon: Daemon, settings: Path, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
