@@ -34,16 +34,19 @@ class Change:
         return self.after != self.file.data
 
     def diff(self) -> Iterator[str]:
-        """Yield the lines of the change, as ``diff -u`` has them."""
-        before, after = self.file.data, self.after
+        """Yield the lines of the change, as ``diff -u`` has them.
+
+        A plugin that comes or goes as a whole takes one line: its text would hide all the others.
+        """
         name = str(self.file.path)
-        yield from difflib.unified_diff(
-            _lines(before),
-            _lines(after),
-            "/dev/null" if before is None else name,
-            "/dev/null" if after is None else name,
-            lineterm="",
-        )
+        old = "/dev/null" if self.file.data is None else name
+        new = "/dev/null" if self.after is None else name
+        before, after = _lines(self.file.data), _lines(self.after)
+        if self.harness is OPENCODE and not (before and after):
+            whole = f"the plugin, {len(before or after)} lines, as in {plugin.place()}"
+            yield from (f"--- {old}", f"+++ {new}", f"{'-' if before else '+'} {whole}")
+            return
+        yield from difflib.unified_diff(before, after, old, new, lineterm="")
 
     def install(self) -> Path | None:
         """Write the file and return where its copy is; None when there was nothing to copy."""

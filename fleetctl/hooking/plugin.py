@@ -11,9 +11,14 @@ _ARGS = b"const ARGS = []"
 _ENFORCING = b'const ARGS = ["enforce-locks"]'
 
 
+def place() -> Path:
+    """Return where this installation has the plugin."""
+    return Path(__file__).absolute().parent.parent / "plugins" / "opencode.js"
+
+
 def shipped() -> bytes:
     """Return the plugin of this installation; raises InvalidState when it is not there."""
-    path = Path(__file__).absolute().parent.parent / "plugins" / "opencode.js"
+    path = place()
     try:
         return path.read_bytes()
     except OSError as error:

@@ -428,6 +428,16 @@ def test_a_plugin_of_somebody_else_is_left_alone_and_ours_is_renewed(
     assert not file.exists()
 
 
+def test_a_plugin_is_shown_as_one_line(machine: Path, done: Callable[..., Result]) -> None:
+    shown = done("hooks", "install", "opencode", "--yes").out.splitlines()
+    count = len(plugin.shipped().splitlines())
+    line = f"the plugin, {count} lines, as in {plugin.place()}"
+    assert shown[0] == "--- /dev/null"
+    assert shown[2] == f"+ {line}"
+    assert len(shown) < 10
+    assert f"- {line}" in done("hooks", "uninstall", "opencode", "--yes").out
+
+
 def test_json_goes_without_a_word_of_text(settings: Path, done: Callable[..., Result]) -> None:
     seen: list[dict[str, Any]] = done("hooks", "install", "claude", "--yes", "--json").json
     assert seen[0]["copy"] == f"{settings}.before-fleet"
