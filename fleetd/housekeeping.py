@@ -7,7 +7,7 @@ import trio
 
 from .domain.retention import OldEventsDrop, OldEventsFind
 from .domain.sessions.deliveries import OldDeliveriesDrop
-from .domain.sessions.left_behind import LeftBehindClose, SpentFind
+from .domain.sessions.left_behind import LeftBehindClose, OldSessionsDrop, SpentFind
 from .domain.upkeep import DropOldKeys
 from .engine import DAEMON, Engine
 from .wire.errors import FleetError
@@ -80,10 +80,16 @@ async def _drop_missions(engine: Engine) -> None:
         since = found.until
 
 
+async def _drop_sessions(engine: Engine) -> None:
+    while (await engine.execute(OldSessionsDrop())).done:
+        continue
+
+
 _WORK: dict[str, Callable[[Engine], Awaitable[None]]] = {
     "sessions left behind": _close_missions,
     "checkpoints": _prune_checkpoints,
     "automatic missions": _drop_missions,
+    "sessions": _drop_sessions,
     "events": _drop_events,
     "idempotency keys": _drop_keys,
     "hook deliveries": _drop_deliveries,

@@ -211,6 +211,27 @@ async def test_an_automatic_mission_goes_with_its_last_checkpoint(
     assert (await fleet.do(AgentGet(recorded.agent_id))).mission_id == recorded.mission_id
 
 
+async def test_sessions_go_with_their_missions_and_living_ones_stay(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(left_behind, "LOOKED_AT_AT_ONCE", 2)
+    for number in range(3):
+        session, _ = await working(fleet, "> Read", session_id=f"{number}-session")
+        await session.tell(SessionEnded("logout"))
+    await Window(fleet, "3-opened-only").tell(SessionStarted("startup"))
+    living = Window(fleet, "4-sits-there")
+    living.process = (4_711, "then")
+    await living.tell(SessionStarted("startup"))
+    fleet.clock.pass_by(31 * DAY)
+    recent, _ = await working(fleet, "> Read", session_id="5-recent")
+    await recent.tell(SessionEnded("logout"))
+    for _ in range(2):  # first the checkpoints go, then what they kept
+        await tidy(fleet)
+    kept = {"claude-4-sits-t", "claude-5-recent"}
+    assert {row["agent_id"] for row in fleet.sql("SELECT agent_id FROM sessions")} == kept
+    assert {row["id"] for row in fleet.sql("SELECT id FROM agents")} == kept
+
+
 async def test_a_checkpoint_that_is_there_still_keeps_its_mission(fleet: Fleet) -> None:
     session, mission = await working(fleet, "> Read")
     await session.tell(SessionEnded("logout"))

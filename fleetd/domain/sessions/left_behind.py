@@ -1,4 +1,4 @@
-"""Automatic missions that nobody closed, and those that nobody needs any more; for the daily work.
+"""Automatic missions and sessions that nobody closed, or needs any more; for the daily work.
 
 A session is made for every conversation, so its mission must not stay for ever. Nothing here is on
 the wire, and no mission of a person's is touched.
@@ -34,6 +34,10 @@ class SpentFind(Query[Spent], frozen=True):
     """Look at the next finished missions."""
 
     since: str
+
+
+class OldSessionsDrop(Mutation[Done], frozen=True):
+    """Forget some sessions that nobody will resume; done as long as there were any."""
 
 
 @handler
@@ -78,3 +82,31 @@ def find_spent(tx: Tx, request: SpentFind, ctx: Context) -> Spent:
         if not row["kept"] and (row["completed_at"] or "") < old and is_automatic(row)
     ]
     return Spent(missions=spent, until=rows[-1]["id"] if rows else None)
+
+
+@handler
+def drop_old_sessions(tx: Tx, request: OldSessionsDrop, ctx: Context) -> Done:
+    """Forget sessions without a mission that were silent for ``retention.completed_days``.
+
+    Their agents go too, unless they declared something or go by their name elsewhere. One that is
+    resumed after all begins anew.
+    """
+    old = ctx.at(-ctx.config.retention.completed_days * DAY_MS)
+    over = f"a.mission_id IS NULL AND (a.pid IS NULL OR a.status NOT IN {LIVING})"
+    dropped = tx.all(
+        "DELETE FROM sessions WHERE (harness, session_id, subagent) IN"
+        " (SELECT s.harness, s.session_id, s.subagent FROM sessions s"
+        " LEFT JOIN agents a ON a.id = s.agent_id WHERE s.last_event_at < :old"
+        f" AND (a.id IS NULL OR ({over})) LIMIT :most) RETURNING agent_id",
+        old=old,
+        most=LOOKED_AT_AT_ONCE,
+    )
+    for row in dropped:
+        tx.run(
+            "DELETE FROM agents WHERE id IN (SELECT a.id FROM agents a WHERE a.id = :id"
+            f" AND {over} AND a.last_seen_at < :old AND a.note_json IS NULL"
+            " AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.agent_id = a.id))",
+            id=row["agent_id"],
+            old=old,
+        )
+    return Done(done=bool(dropped))
