@@ -59,6 +59,18 @@ def test_after_a_key_that_was_cut_off_the_rest_of_the_text_stays() -> None:
     assert found.endswith("Then the test failed.\n" + pem("PUBLIC"))
 
 
+def test_the_end_of_a_private_key_is_replaced_where_its_beginning_was_cut_off() -> None:
+    lines = "b3BlbnNzaC1rZXktdjEAAAAABG5vbmU/abcdef+0123456789AB=\n" * 9
+    ending = "-----END OPENSSH PRIVATE KEY-----\nfailed"
+    assert redact(f"Exit code 1: {lines}{ending}") == "Exit code 1:[redacted:private-key]\nfailed"
+    block = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{lines}{ending}"
+    assert redact(f"{lines}{ending}\n{block}") == (
+        "[redacted:private-key]\nfailed\n[redacted:private-key]\nfailed"
+    )
+    words = "Look for the line -----END PRIVATE KEY----- and stop"
+    assert redact(words) == words
+
+
 READABLE = [
     "password=$PASSWORD",
     'password="${PASSWORD}"',

@@ -1,6 +1,7 @@
 """The searches for what has a known shape, tokens and private keys; must not replace anything."""
 
 import re
+import string
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -45,6 +46,9 @@ def long_words(text: str) -> str:
 
 _BEGIN = re.compile(r"-----BEGIN[ A-Z0-9]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _END = re.compile(r"-----END[ A-Z0-9]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+# What stands in a key and between its lines, however they are quoted.
+_IN_KEYS = string.ascii_letters + string.digits + "+/=" + string.whitespace + "\"'>|,\\"
+_KEY_LINE = re.compile(r"[A-Za-z0-9+/=]{32}")
 _CUT_OFF = re.compile(
     r"(?:(?:\\[nr]|[\s\"'+>|,])*+(?:[A-Z][\w-]{2,30}: [^\r\n\\]{0,100}|[A-Za-z0-9+/=]{16,}+))*+"
     r"(?:(?:\\[nr]|[\s\"'+>|,])*+[A-Za-z0-9+/=]{1,15}(?=\Z|[\r\n\"'\\]))?"
@@ -60,6 +64,16 @@ def private_keys(text: str) -> Iterator[Found]:
         last = end or _CUT_OFF.match(text, begin.end())
         position = last.end() if last else begin.end()
         yield begin.start(), position, "private-key"
+
+
+def key_tail(text: str) -> Iterator[Found]:
+    """Find a private key whose beginning is missing: of long outputs the end is kept."""
+    end = _END.search(text)
+    if end is None or _BEGIN.search(text, 0, end.start()) is not None:
+        return
+    start = len(text[: end.start()].rstrip(_IN_KEYS))
+    if _KEY_LINE.search(text, start, end.start()) is not None:
+        yield start, end.end(), "private-key"
 
 
 def _shaped(shape: Shape) -> Search:
@@ -90,6 +104,7 @@ def discord(text: str) -> Iterator[Found]:
 
 TOKEN_SEARCHES: tuple[Search, ...] = (
     Search(("-----begin",), private_keys),
+    Search(("-----end",), key_tail),
     *map(_shaped, SHAPES),
     Search((".",), discord, DISCORD.search, in_long_words=True),
 )
