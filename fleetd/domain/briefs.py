@@ -143,7 +143,9 @@ def _newest(
         limit=limit,
         **({"agent": agent_id} if agent_id else {}),
     )
-    return [(_data(row["data_json"]), row["timestamp"]) for row in rows]
+    found = ((_data(row["data_json"]), row["timestamp"]) for row in rows)
+    # What a hook told while no daemon ran has happened before it was recorded.
+    return [(data, str(data.get("happened_at") or at)) for data, at in found]
 
 
 def _commands(tx: Tx, mission_id: str, agent_id: str | None) -> list[str]:

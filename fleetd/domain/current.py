@@ -24,8 +24,9 @@ def current_row(tx: Tx, cwd: str | None, agent_id: str | None = None) -> Row | N
 
     The mission in progress of the agent that asks; else the one whose project directory contains
     ``cwd``, the most recently active first; else the only one in progress; else None. What
-    somebody created comes before what was made by itself. Raises InvalidState when several are in
-    progress and none is this directory's.
+    somebody created comes before what was made by itself, and what was made by itself is nobody
+    else's anywhere but in its directory. Raises InvalidState when several are in progress and none
+    is this directory's.
     """
     rows = tx.all(
         "SELECT * FROM missions WHERE status = 'in_progress'"
@@ -40,7 +41,7 @@ def current_row(tx: Tx, cwd: str | None, agent_id: str | None = None) -> Row | N
         for row in rows:
             if belongs(row, cwd):
                 return row
-    rows = [row for row in rows if not is_automatic(row)] or rows
+    rows = [row for row in rows if not is_automatic(row)]
     if len(rows) > 1:
         raise InvalidState(
             f"{len(rows)} missions are in progress and none belongs to this directory: "

@@ -40,7 +40,7 @@ async def take_in(engine: Engine) -> None:
                 raise Unavailable("fleetd is shutting down.", hint="The rest waits in the spool.")
             await _take_in(engine, each)
             if number == 0:
-                log.info("Taking in %d payloads of hooks that waited in the spool", len(waiting))
+                log.info("Taking in what waited in the spool: payloads of hooks, %d", len(waiting))
 
 
 async def tidy(engine: Engine) -> None:

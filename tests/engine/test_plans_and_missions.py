@@ -149,7 +149,7 @@ async def test_a_session_that_ended_without_a_word_is_closed_after_a_week(fleet:
     assert (await fleet.again(mission)).status == "cancelled"
     (ended,) = await fleet.events(mission, "mission_cancelled")
     assert ended.data["reason"].startswith(
-        "Closed with its session: nobody came back to it for 7 days; 2 of 2 sorties are open"
+        "Closed with its session (nobody came back to it for 7 days), 2 of 2 sorties open"
     )
     await session.tell(SessionStarted("resume"), planned("x Read", "> Write"))
     assert (await fleet.again(mission)).status == "in_progress"

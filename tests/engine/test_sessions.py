@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fleetd.domain.context import Caller, Facts, TranscriptMark
 from fleetd.domain.sessions.recording import HookBriefed, HookRecord, Recorded
 from fleetd.harness.report import (
@@ -31,7 +33,8 @@ from fleetd.wire.requests.checkpoint import CheckpointList
 from fleetd.wire.requests.event import EventList
 from fleetd.wire.requests.mission import MissionCancel, MissionCreate, MissionGet, MissionList
 from fleetd.wire.requests.recovery import RecoveryDetect, RecoveryList, RecoveryRestore
-from tests.fleet import MINUTE, SECOND, Fleet, opened
+from fleetd.wire.times import iso
+from tests.fleet import HOUR, MINUTE, SECOND, Fleet, opened
 
 PROJECT = "/home/user/project"
 SOMEBODY = Caller(kind="client", uid=os.getuid())
@@ -620,6 +623,34 @@ async def test_what_waited_in_the_spool_is_compared_by_its_own_time(fleet: Fleet
         at = fleet.clock() - minutes * MINUTE
         assert not (await window.tell(PromptSubmitted("Go"), happened_ms=at)).known
     assert (await _types(fleet)).count("prompt_submitted") == 3
+
+
+async def test_what_waited_in_the_spool_tells_when_it_happened(fleet: Fleet) -> None:
+    window = Window(fleet)
+    last_night = fleet.clock() - 9 * HOUR
+    await window.tell(PromptSubmitted("Go"), happened_ms=last_night)
+    done = ToolFinished("Bash", "c-1", command="make", passed=True)
+    await window.tell(done, happened_ms=last_night + MINUTE)
+    [prompt] = await fleet.events(kind="prompt_submitted")
+    assert (prompt.timestamp, prompt.data["happened_at"]) == (fleet.clock.now, iso(last_night))
+    await window.tell(Compacting("auto"))
+    briefing = await window.briefed(await window.tell(SessionStarted("compact")))
+    assert f"make: PASS, {iso(last_night + MINUTE)}" in briefing
+
+
+async def test_what_the_environment_names_and_is_not_there_is_said_once(
+    fleet: Fleet, caplog: pytest.LogCaptureFixture
+) -> None:
+    window = Window(fleet)
+    window.env = {"wanted_agent": "no such/name", "wanted_mission": "msn-00000000"}
+    await window.tell(SessionStarted("startup"))
+    await window.tell(PromptSubmitted("Go"))
+    assert [
+        record.getMessage() for record in caplog.records if "FLEET_" in record.getMessage()
+    ] == [
+        "FLEET_AGENT_ID of session 12f459b8-ddba is 'no such/name', which names no agent",
+        "FLEET_MISSION_ID of session 12f459b8-ddba is 'msn-00000000', which is unknown",
+    ]
 
 
 async def test_a_failed_turn_is_an_error_and_a_pause(fleet: Fleet) -> None:

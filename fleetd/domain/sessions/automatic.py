@@ -96,8 +96,8 @@ def close(tx: Tx, ctx: Context, row: Row, reason: str) -> None:
         id=row["id"],
     )
     if undone:
-        what = f"{undone} of {row['total_sorties']} sorties are open"
-        told = f"Closed with its session: {reason}; {what} and go on when it is resumed"
+        what = f"{undone} of {row['total_sorties']} sorties open"
+        told = f"Closed with its session ({reason}), {what}; it goes on when that is resumed"
         payload = MissionCancelled(reason=told)
         missions.call_off(tx, ctx, row["id"], "cancelled", payload, activity=False)
         # After the end, so that the file brings no open mission back that was closed.

@@ -43,17 +43,22 @@ _data = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that following one report needs."""
+    """Everything that following one report needs.
+
+    ``happened_at`` is when its hook ran, for a report that waited in the spool.
+    """
 
     tx: Tx
     ctx: Context
     report: Report
     agent_id: str
     cwd: str | None
+    happened_at: str | None = None
 
     def tell(self, kind: str, **data: Any) -> None:
         """Append an event that the agent reports; what is not said is left out."""
-        said = {name: value for name, value in data.items() if value not in (None, (), "")}
+        told = data | {"happened_at": self.happened_at}
+        said = {name: value for name, value in told.items() if value not in (None, (), "")}
         request = EventAppend(kind, agent_id=self.agent_id, data=said)
         streams.append(self.tx, request, self.ctx)
 

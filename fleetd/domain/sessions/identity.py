@@ -11,7 +11,7 @@ from ...harness.report import Report
 from ...wire.types import AGENT_ID
 from ..activity import LIVING
 from ..context import Context
-from ..tx import Row, Tx
+from ..tx import LogLine, Row, Tx
 
 _AGENT_ID = re.compile(AGENT_ID)
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._-]+")
@@ -101,6 +101,9 @@ def _agent_id(tx: Tx, key: Key, wanted: str | None) -> str:
         return _free(tx, f"{above[: LONGEST_ID - SHOWN - 4]}.{_short(key.subagent)}", key)
     if wanted is not None and _AGENT_ID.match(wanted):
         return _free(tx, wanted[: LONGEST_ID - 4], key, unless_ended=True)
+    if wanted:
+        text = f"FLEET_AGENT_ID of session {key.session_id} is {wanted!a}, which names no agent"
+        tx.after_commit(LogLine("WARNING", text))
     return _free(tx, _derived(key.harness, key.session_id), key)
 
 

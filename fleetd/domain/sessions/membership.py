@@ -13,7 +13,7 @@ from ..context import Context
 from ..current import belongs, is_automatic, to_join
 from ..ids import find
 from ..milestones import begin_mission
-from ..tx import Row, Tx
+from ..tx import LogLine, Row, Tx
 from . import automatic
 from .identity import WHERE_KEY, Key, key_of
 
@@ -82,6 +82,10 @@ def _mission_to_join(
     if report.subagent:
         return mission_of(tx, parent_of(tx, report))
     named = tx.one("SELECT * FROM missions WHERE id = :id", id=wanted) if wanted else None
+    if wanted and (named is None or named["status"] not in OPEN_MISSION):
+        what = "is over" if named else "is unknown"
+        text = f"FLEET_MISSION_ID of session {report.session_id} is {wanted!a}, which {what}"
+        tx.after_commit(LogLine("WARNING", text))
     if named is not None and named["status"] in OPEN_MISSION:
         return str(named["id"])
     if row is not None and row["mission_id"] is not None:

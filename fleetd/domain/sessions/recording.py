@@ -23,6 +23,7 @@ from ...wire.base import Mutation
 from ...wire.model import Record
 from ...wire.requests.agent import Registration
 from ...wire.requests.hook import DeliveryId
+from ...wire.times import iso
 from ...wire.types import Path
 from ..context import Context
 from ..registry import handler
@@ -122,7 +123,14 @@ def _follow(tx: Tx, ctx: Context, request: HookRecord) -> Recorded:
     session = open_session(tx, ctx, key, request.wanted_agent)
     agent_id = str(session["agent_id"])
     missed = membership.attend(tx, ctx, report, agent_id, request.cwd, request.wanted_mission)
-    scene = following.Scene(tx=tx, ctx=ctx, report=report, agent_id=agent_id, cwd=request.cwd)
+    scene = following.Scene(
+        tx=tx,
+        ctx=ctx,
+        report=report,
+        agent_id=agent_id,
+        cwd=request.cwd,
+        happened_at=None if request.happened_ms is None else iso(request.happened_ms),
+    )
     following.look_back(scene, (each for each in request.earlier if isinstance(each, LOOKED_BACK)))
     state = _shrunk(scene, session)
     for happening in report.happenings:
