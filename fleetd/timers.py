@@ -45,6 +45,8 @@ async def watch_processes(engine: Engine) -> None:
     """Notice when the process of an agent ends, also one that ended while no daemon ran."""
 
     async def ended(process: WatchProcess) -> None:
+        # What its hooks left while we could not answer it said before it ended.
+        await tidy(engine)
         await _insist(engine, ProcessEnded(process.agent_id, process.pid, process.started))
 
     known = await engine.execute(SurroundingsGet())

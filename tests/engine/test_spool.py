@@ -3,6 +3,8 @@
 import json
 import logging
 import os
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from fleetd.operations import delivering
 from fleetd.operations.spool import take_in, tidy
 from fleetd.store.spool import MOST_BYTES
 from fleetd.wire.errors import Storage, Unavailable
+from fleetd.wire.requests.agent import AgentGet, AgentRegister
 from fleetd.wire.requests.event import EventList
 from fleetd.wire.requests.hook import HookDeliver, HookStatusGet
 from fleetd.wire.requests.mission import MissionList
@@ -297,3 +300,25 @@ async def test_a_spool_that_others_may_read_is_found_and_closed(
     mended = {each.subject for each in report.findings if each.check == "permissions"}
     assert mended == {str(leaver.directory), str(file)}
     assert (leaver.directory.stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o600)
+
+
+async def test_what_a_session_said_before_its_process_ended_comes_first(
+    fleet: Fleet,
+    leaver: Leaver,
+    mortal: Callable[[], subprocess.Popen[bytes]],
+    nursery: trio.Nursery,
+) -> None:
+    process = mortal()
+    await fleet.do(HookDeliver("live-0001", "claude", prompt("go")))
+    await fleet.do(AgentRegister("claude-s-1", "dispatch", session_id="s-1", pid=process.pid))
+    over = json.loads(prompt("")) | {"hook_event_name": "SessionEnd", "reason": "exit"}
+    leaver.leave(json.dumps(over), fleet.clock())
+    nursery.start_soon(timers.watch_processes, fleet.engine)
+    process.kill()
+    process.wait()
+    with trio.fail_after(30):
+        while (await fleet.do(AgentGet("claude-s-1"))).status not in ("gone", "lost"):  # noqa: ASYNC110
+            await trio.sleep(0.01)
+    assert (await fleet.do(AgentGet("claude-s-1"))).status == "gone"
+    assert await fleet.events(kind="agent_lost") == []
+    nursery.cancel_scope.cancel()
