@@ -32,6 +32,7 @@ def main(words: list[str]) -> None:
                 _signal.setitimer(_signal.ITIMER_REAL, COMPACTION_WAIT_S)
         exchange(frame(name, words, begun_us, said))
     except BaseException:  # noqa: BLE001 - too late, told to end, nobody there: all the same
+        _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals() - {_signal.SIGALRM})
         _signal.setitimer(_signal.ITIMER_REAL, LAST_S)
         spool(name, frame(name, words, begun_us, said))
     finally:
@@ -43,8 +44,8 @@ def frame(name: str, words: list[str], begun_us: int, said: bytearray) -> bytes:
     known = {k: posix.environ.get(k.encode(), b"").decode(errors="replace") for k in ENV.split()}
     env = ",".join(f'"{k}":{encode_basestring(v)}' for k, v in known.items() if v)
     text, harness, *args = map(encode_basestring, (said.decode(errors="replace"), *words))
-    line = FRAME % (name[-32:], harness, ",".join(args), env, begun_us, text)
-    return line.encode(errors="replace")
+    told = name[-32:], harness, ",".join(args), env, begun_us, text
+    return (FRAME % told).encode(errors="replace")
 
 
 def exchange(line: bytes) -> None:
@@ -56,7 +57,7 @@ def exchange(line: bytes) -> None:
     sock.sendall(line)
     sock.shutdown(_socket.SHUT_WR)  # so that the daemon closes when it has answered
     reply = sock.recv(1 << 20, _socket.MSG_WAITALL).decode()
-    answer, _ = scanstring(reply, reply.index('"stdout":"') + 10)
+    answer = scanstring(reply, reply.index('"stdout":"') + 10)[0]
     if answer and sys.stdout:  # without one, descriptor 1 is the socket
         posix.write(1, answer.encode(errors="replace"))
 
@@ -75,8 +76,7 @@ def places() -> tuple[bytes, bytes]:
 def spool(name: str, line: bytes) -> None:
     """Leave the line for later, not synced: a power cut ends agents too, and nobody waits."""
     posix.umask(0o077)
-    posix.chdir("/")
-    for part in filter(None, places()[1].split(b"/")):
+    for part in (b"/", *filter(None, places()[1].split(b"/"))):
         try:  # noqa: SIM105
             posix.mkdir(part)
         except OSError:  # it is there already, as a rule
