@@ -233,7 +233,8 @@ def test_the_work_grows_with_the_length_and_no_faster(seed: str) -> None:
     """Eight times the text takes about eight times the work; looking back would take 64 times."""
     short, long = ((seed * size)[:size] + EVERYTHING for size in (12_500, 100_000))
     floor = 0.004
-    assert cost(long) < 24 * max(floor, min(cost(short) for _ in range(3)))
+    least = [min(cost(text) for _ in range(3)) for text in (short, long)]
+    assert least[1] < 24 * max(floor, least[0])
 
 
 def test_a_megabyte_costs_little_more_than_a_pass_in_python() -> None:
@@ -241,7 +242,7 @@ def test_a_megabyte_costs_little_more_than_a_pass_in_python() -> None:
     begun = time.process_time()
     assert sum(character == "q" for character in text)
     one_pass = time.process_time() - begun
-    assert cost(text + EVERYTHING) < 10 * one_pass
+    assert min(cost(text + EVERYTHING) for _ in range(2)) < 10 * one_pass
 
 
 def test_a_flood_of_secrets_is_cut_short_and_keeps_none() -> None:
