@@ -7,7 +7,7 @@ from fleetd.wire.requests.recovery import RecoveryContextGet
 from .. import render
 from ..client import connect
 from ..options import Subparsers, command, mission_option, whole
-from ..target import mission_id
+from ..target import current_mission, cwd
 
 EXAMPLES = "  fleetctl context\n  fleetctl context --agent specialist-2 --max-chars 4000"
 
@@ -27,15 +27,15 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: Namespace) -> int:
     """Fetch the briefing and print it."""
+    named = args.mission or args.checkpoint
     with connect() as client:
-        mission = args.mission
-        if not args.checkpoint:
-            mission = mission_id(client, args.mission)
+        current = None if named else current_mission(client)
         briefing = client.call(
             RecoveryContextGet(
-                mission_id=mission,
+                mission_id=current.id if current else args.mission,
                 agent_id=args.agent,
                 checkpoint_id=args.checkpoint,
+                cwd=None if named else cwd(),
                 max_chars=args.max_chars,
             )
         )

@@ -10,7 +10,7 @@ from .bounds import LIVE
 from .case import Ledger
 from .content import from_row
 from .context import Context
-from .current import current_row
+from .current import current_row, session_before
 from .ids import find
 from .registry import handler
 from .tx import Row, Tx
@@ -41,7 +41,11 @@ def target(tx: Tx, request: TargetGet, ctx: Context) -> Target:
 
 
 def mission_to_brief(tx: Tx, request: RecoveryContextGet) -> Row:
-    """Return the mission to brief about: named, the agent's, or the current one."""
+    """Return the mission to brief about: named, the agent's, or the current one.
+
+    Where nothing is going on, that of the session that was here last: a person who cleared the
+    window, or closed it, may ask for what was in it.
+    """
     if request.mission_id:
         return find(tx, "mission", request.mission_id)
     if request.agent_id:
@@ -51,7 +55,7 @@ def mission_to_brief(tx: Tx, request: RecoveryContextGet) -> Row:
         )
         if row is not None:
             return row
-    row = current_row(tx, request.cwd)
+    row = current_row(tx, request.cwd) or session_before(tx, request.cwd)
     if row is None:
         raise InvalidState(
             "No active mission found. Use --mission <id> to specify.",

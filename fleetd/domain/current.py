@@ -81,6 +81,17 @@ def to_join(tx: Tx, cwd: str | None) -> Row | None:
     return next((row for row in there if not is_automatic(row)), None)
 
 
+def session_before(tx: Tx, cwd: str | None) -> Row | None:
+    """Return the mission that was closed last with a session in a directory around ``cwd``."""
+    if cwd is None:
+        return None
+    rows = tx.all(
+        "SELECT * FROM missions WHERE status IN ('completed', 'cancelled')"
+        " AND project_dir IS NOT NULL ORDER BY completed_at DESC, id LIMIT 1000"
+    )
+    return next((row for row in rows if belongs(row, cwd) and is_automatic(row)), None)
+
+
 # The metadata of a mission that was made by itself.
 AUTOMATIC = '{"automatic":true}'
 

@@ -20,6 +20,7 @@ from .case import Case, Ledger, check, refuse_stranger
 from .choosing import choose, mission_to_brief
 from .content import from_row
 from .context import Context
+from .current import is_automatic, session_before
 from .events import emit
 from .ids import find
 from .progress import rearm
@@ -33,6 +34,7 @@ from .restore_mail import restore_mail
 from .restore_sorties import restore_sorties
 from .reversal import become_newest, done_before, keep_undo, reopen
 from .tx import Row, Tx
+from .wording import short
 
 
 @handler
@@ -167,7 +169,18 @@ def context(tx: Tx, request: RecoveryContextGet, ctx: Context) -> Briefing:
         recovery_context=told,
         prompt=render(brief, request.max_chars or ctx.config.prompt.max_chars),
         checkpoint_id=checkpoint.id if checkpoint else None,
+        warnings=_before(tx, mission, request.cwd),
     )
+
+
+def _before(tx: Tx, mission: Row, cwd: str | None) -> list[str]:
+    """Name the session before, for a person who cleared its window and wants it back after all."""
+    before = session_before(tx, cwd) if is_automatic(mission) else None
+    if before is None or before["id"] == mission["id"]:
+        return []
+    what = f"{before['id']} ({short(before['title'], 80)})"
+    how = f"fleetctl context --mission {before['id']}"
+    return [f"the session before this one worked on {what}: {how}"]
 
 
 @handler

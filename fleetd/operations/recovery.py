@@ -42,7 +42,7 @@ async def restore(engine: Engine, request: RecoveryRestore, caller: Caller) -> R
 async def context(engine: Engine, request: RecoveryContextGet, caller: Caller) -> Briefing:
     """Brief without restoring, with what Git says about the project."""
     briefing, warnings = await _from_good_copies(engine, request, caller)
-    return msgspec.structs.replace(briefing, warnings=warnings)
+    return msgspec.structs.replace(briefing, warnings=[*warnings, *briefing.warnings])
 
 
 async def _from_good_copies(

@@ -27,12 +27,18 @@ from fleetd.harness.report import (
     ToolStarted,
 )
 from fleetd.operations.watching import ActivityScan, ProcessEnded
+from fleetd.wire.errors import InvalidState
 from fleetd.wire.model import Mission
 from fleetd.wire.requests.agent import AgentGet, AgentList
 from fleetd.wire.requests.checkpoint import CheckpointList
 from fleetd.wire.requests.event import EventList
 from fleetd.wire.requests.mission import MissionCancel, MissionCreate, MissionGet, MissionList
-from fleetd.wire.requests.recovery import RecoveryDetect, RecoveryList, RecoveryRestore
+from fleetd.wire.requests.recovery import (
+    RecoveryContextGet,
+    RecoveryDetect,
+    RecoveryList,
+    RecoveryRestore,
+)
 from fleetd.wire.times import iso
 from tests.fleet import HOUR, MINUTE, SECOND, Fleet, opened
 
@@ -240,6 +246,29 @@ async def test_clearing_is_no_compaction(fleet: Fleet) -> None:
     await window.tell(Compacting("manual"))
     assert not (await window.tell(SessionStarted("clear"))).brief
     assert not (await window.tell(PromptSubmitted("Something else"))).brief
+
+
+async def test_what_was_cleared_can_be_asked_for(fleet: Fleet) -> None:
+    window = Window(fleet)
+    await window.tell(PromptSubmitted("Add login"))
+    await window.tell(Planned((PlanItem("Write the form", "in_progress"),), True))
+    await window.tell(SessionEnded("clear"))
+    cleared = (await _only_mission(fleet)).id
+    later = Window(fleet, "bbbbbbbb-1")
+    await later.tell(SessionStarted("clear"))
+    asked = RecoveryContextGet(cwd=PROJECT)
+    briefing = await fleet.do(asked)
+    assert "Write the form" in briefing.prompt
+    assert briefing.warnings == []
+    await later.tell(PromptSubmitted("Something else"))
+    briefing = await fleet.do(asked)
+    assert "Something else" in briefing.prompt
+    how = f"fleetctl context --mission {cleared}"
+    assert briefing.warnings == [
+        f"the session before this one worked on {cleared} (Add login): {how}"
+    ]
+    with pytest.raises(InvalidState, match="No active mission"):
+        await fleet.do(RecoveryContextGet(cwd="/elsewhere"))
 
 
 async def test_a_briefing_whose_reply_was_never_read_is_given_again(fleet: Fleet) -> None:
