@@ -5,6 +5,7 @@ import platform
 import shlex
 import shutil
 import subprocess
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,9 +76,16 @@ def installed(package: Package) -> Package:
         pytest.skip("npm and node are needed to install agent CLIs")
     if not package.root.exists():
         _install(package)
-    said = subprocess.run(
-        [*package.argv, "--version"], capture_output=True, text=True, timeout=60, check=True
-    )
+    # Even to say its version Gemini CLI makes itself a directory at home.
+    with tempfile.TemporaryDirectory() as home:
+        said = subprocess.run(
+            [*package.argv, "--version"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+            env={**os.environ, "HOME": home},
+        )
     assert package.version in said.stdout.split(), said.stdout
     return package
 
