@@ -14,11 +14,19 @@ from typing import Any
 
 import msgspec
 
-from .calls import Call, failed, finished, started
+from .calls import Call
+from .events import (
+    Happenings,
+    compacting_unfollowed,
+    plain_prompt,
+    session_ended,
+    tool_failed,
+    tool_finished,
+    tool_started,
+)
 from .fields import (
     ERROR_CHARS,
     MESSAGE_CHARS,
-    PROMPT_CHARS,
     WORD_CHARS,
     cut,
     need,
@@ -29,24 +37,17 @@ from .fields import (
 )
 from .report import (
     Answer,
-    AnyHappening,
-    Compacted,
-    Compacting,
     Failed,
     Noted,
     Paused,
-    PromptSubmitted,
     Report,
-    SessionEnded,
     SessionStarted,
     SubagentEnded,
     SubagentStarted,
     Unfit,
 )
-from .todo import planned
 
 Payload = dict[str, Any]
-Happenings = tuple[AnyHappening, ...]
 
 # The texts of all hooks together are capped at 10 KB.
 CONTEXT_BYTES = 10_000
@@ -181,29 +182,12 @@ def _session_started(call: Call) -> Happenings:
     return (SessionStarted(source="resume" if resumed else "startup"),)
 
 
-def _prompted(call: Call) -> Happenings:
-    prompt = text(call.payload, "prompt", most=PROMPT_CHARS)
-    return (Noted(what="empty_prompt"),) if prompt is None else (PromptSubmitted(prompt=prompt),)
-
-
-def _tool_started(call: Call) -> Happenings:
-    return (started(call),)
-
-
 def _tool_finished(call: Call) -> Happenings:
     kind = text(table(call.payload, "toolResult"), "resultType", "result_type")
     if kind not in (None, "success"):
         shown = cut(_result(call.payload), ERROR_CHARS) or kind
-        return (failed(Call({**call.payload, "error": shown}, call.cwd)),)
-    return (finished(call), *planned(call))
-
-
-def _tool_failed(call: Call) -> Happenings:
-    return (failed(call),)
-
-
-def _compacting(call: Call) -> Happenings:
-    return (Compacting(trigger=text(call.payload, "trigger") or "auto"), Compacted())
+        return tool_failed(Call({**call.payload, "error": shown}, call.cwd))
+    return tool_finished(call)
 
 
 def _subagent_started(call: Call) -> Happenings:
@@ -229,23 +213,19 @@ def _notified(call: Call) -> Happenings:
     return (Noted(what=text(call.payload, "notification_type") or "notification", message=message),)
 
 
-def _ended(call: Call) -> Happenings:
-    return (SessionEnded(reason=text(call.payload, "reason")),)
-
-
 _TOLD: dict[str, Callable[[Call], Happenings]] = {
     "sessionStart": _session_started,
-    "userPromptSubmitted": _prompted,
-    "preToolUse": _tool_started,
+    "userPromptSubmitted": plain_prompt,
+    "preToolUse": tool_started,
     "postToolUse": _tool_finished,
-    "postToolUseFailure": _tool_failed,
-    "preCompact": _compacting,
+    "postToolUseFailure": tool_failed,
+    "preCompact": compacting_unfollowed,
     "agentStop": lambda _: (Paused(),),
     "subagentStart": _subagent_started,
     "subagentStop": _subagent_ended,
     "errorOccurred": _error_occurred,
     "notification": _notified,
-    "sessionEnd": _ended,
+    "sessionEnd": session_ended,
 }
 
 adapter = Copilot()

@@ -10,27 +10,28 @@ from typing import Any
 
 import msgspec
 
-from .calls import Call, failed, finished, started
-from .fields import ERROR_CHARS, MESSAGE_CHARS, PROMPT_CHARS, WORD_CHARS, cut, need, path, text
+from .calls import Call
+from .events import (
+    Happenings,
+    compacting_unfollowed,
+    plain_prompt,
+    tool_failed,
+    tool_finished,
+    tool_started,
+)
+from .fields import ERROR_CHARS, MESSAGE_CHARS, WORD_CHARS, cut, need, path, text
 from .report import (
     Answer,
-    AnyHappening,
-    Compacted,
-    Compacting,
     Failed,
-    Noted,
     Paused,
-    PromptSubmitted,
     Report,
     SessionEnded,
     SessionStarted,
     SubagentEnded,
     SubagentStarted,
 )
-from .todo import planned
 
 Payload = dict[str, Any]
-Happenings = tuple[AnyHappening, ...]
 
 # A longer text is dropped whole; Cursor counts as JavaScript does, in units of UTF-16.
 CONTEXT_UNITS = 10_000
@@ -135,28 +136,6 @@ def _decoded(output: Any) -> Any:
         return None
 
 
-def _prompted(call: Call) -> Happenings:
-    prompt = text(call.payload, "prompt", most=PROMPT_CHARS)
-    return (Noted(what="empty_prompt"),) if prompt is None else (PromptSubmitted(prompt=prompt),)
-
-
-def _tool_started(call: Call) -> Happenings:
-    return (started(call),)
-
-
-def _tool_finished(call: Call) -> Happenings:
-    return (finished(call), *planned(call))
-
-
-def _tool_failed(call: Call) -> Happenings:
-    return (failed(call),)
-
-
-def _compacting(call: Call) -> Happenings:
-    trigger = text(call.payload, "trigger") or "auto"
-    return (Compacting(trigger=trigger), Compacted())
-
-
 def _stopped(call: Call) -> Happenings:
     if text(call.payload, "status") != "error":
         return (Paused(),)
@@ -181,14 +160,14 @@ def _ended(call: Call) -> Happenings:
 
 _TOLD: dict[str, Callable[[Call], Happenings]] = {
     "sessionStart": lambda _: (SessionStarted(source="startup"),),
-    "beforeSubmitPrompt": _prompted,
-    "preToolUse": _tool_started,
-    "postToolUse": _tool_finished,
-    "postToolUseFailure": _tool_failed,
-    "beforeShellExecution": _tool_started,
-    "afterShellExecution": _tool_finished,
-    "afterFileEdit": _tool_finished,
-    "preCompact": _compacting,
+    "beforeSubmitPrompt": plain_prompt,
+    "preToolUse": tool_started,
+    "postToolUse": tool_finished,
+    "postToolUseFailure": tool_failed,
+    "beforeShellExecution": tool_started,
+    "afterShellExecution": tool_finished,
+    "afterFileEdit": tool_finished,
+    "preCompact": compacting_unfollowed,
     "stop": _stopped,
     "subagentStart": _subagent_started,
     "subagentStop": _subagent_ended,

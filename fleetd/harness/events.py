@@ -1,5 +1,7 @@
 """What each of Claude's events tells; must not know which harness sent it, nor what it honours.
 
+What others tell in the same way is public here: tools, the end, a compaction that nothing follows.
+
 Source: hooks, "Claude Code"; the types of Claude Code 2.1.330.
 """
 
@@ -70,20 +72,34 @@ def _prompt(payload: Payload) -> str:
     return "\n".join(filter(None, texts))
 
 
-def _tool_started(call: Call) -> Happenings:
+def tool_started(call: Call) -> Happenings:
+    """Tell that a tool call begins."""
     return (started(call),)
 
 
-def _tool_finished(call: Call) -> Happenings:
+def tool_finished(call: Call) -> Happenings:
+    """Tell that a tool call is over, and the plan that it made."""
     return (finished(call), *planned(call))
 
 
-def _tool_failed(call: Call) -> Happenings:
+def tool_failed(call: Call) -> Happenings:
+    """Tell that a tool call failed."""
     return (failed(call),)
 
 
 def _compacting(call: Call) -> Happenings:
     return (Compacting(trigger=text(call.payload, "trigger") or "auto"),)
+
+
+def compacting_unfollowed(call: Call) -> Happenings:
+    """Tell of a compaction in the one event that there is of it: no other says that it is done."""
+    return (*_compacting(call), Compacted())
+
+
+def plain_prompt(call: Call) -> Happenings:
+    """Tell of a prompt that comes as the person wrote it."""
+    prompt = text(call.payload, "prompt", most=PROMPT_CHARS)
+    return (Noted(what="empty_prompt"),) if prompt is None else (PromptSubmitted(prompt=prompt),)
 
 
 def _compacted(call: Call) -> Happenings:
@@ -151,16 +167,17 @@ def _task_completed(call: Call) -> Happenings:
     return task(call.payload, "completed")
 
 
-def _ended(call: Call) -> Happenings:
+def session_ended(call: Call) -> Happenings:
+    """Tell that the session is over."""
     return (SessionEnded(reason=text(call.payload, "reason")),)
 
 
 TOLD: dict[str, Callable[[Call], Happenings]] = {
     "SessionStart": _session_started,
     "UserPromptSubmit": _prompted,
-    "PreToolUse": _tool_started,
-    "PostToolUse": _tool_finished,
-    "PostToolUseFailure": _tool_failed,
+    "PreToolUse": tool_started,
+    "PostToolUse": tool_finished,
+    "PostToolUseFailure": tool_failed,
     "PreCompact": _compacting,
     "PostCompact": _compacted,
     "Stop": _paused,
@@ -174,7 +191,7 @@ TOLD: dict[str, Callable[[Call], Happenings]] = {
     "PermissionRequest": _asked,
     "PermissionDenied": _denied,
     "TeammateIdle": _teammate_idle,
-    "SessionEnd": _ended,
+    "SessionEnd": session_ended,
 }
 
 

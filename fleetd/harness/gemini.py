@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from .calls import Call, started
+from .calls import Call
+from .events import Happenings, session_ended, tool_started
 from .fields import (
     ERROR_CHARS,
     MESSAGE_CHARS,
@@ -23,20 +24,17 @@ from .fields import (
 )
 from .report import (
     Answer,
-    AnyHappening,
     Compacting,
     Noted,
     Paused,
     PromptSubmitted,
     Report,
-    SessionEnded,
     SessionStarted,
     Source,
     ToolFinished,
 )
 from .todo import planned
 
-Happenings = tuple[AnyHappening, ...]
 Outcome = tuple[bool | None, str | None]
 
 INJECTING = frozenset(("SessionStart", "BeforeAgent", "AfterTool"))
@@ -118,10 +116,6 @@ def _prompted(call: Call) -> Happenings:
     return (PromptSubmitted(prompt=prompt) if prompt.strip() else Noted(what="empty_prompt"),)
 
 
-def _tool_started(call: Call) -> Happenings:
-    return (started(call),)
-
-
 def _tool_finished(call: Call) -> Happenings:
     passed, error = _outcome(call)
     finished = ToolFinished(
@@ -190,19 +184,15 @@ def _notified(call: Call) -> Happenings:
     return (Noted(what=kind, message=text(call.payload, "message", most=MESSAGE_CHARS)),)
 
 
-def _session_ended(call: Call) -> Happenings:
-    return (SessionEnded(reason=text(call.payload, "reason")),)
-
-
 _TOLD: dict[str, Callable[[Call], Happenings]] = {
     "SessionStart": _session_started,
     "BeforeAgent": _prompted,
-    "BeforeTool": _tool_started,
+    "BeforeTool": tool_started,
     "AfterTool": _tool_finished,
     "AfterAgent": _paused,
     "PreCompress": _compacting,
     "Notification": _notified,
-    "SessionEnd": _session_ended,
+    "SessionEnd": session_ended,
 }
 
 adapter = Gemini()

@@ -10,11 +10,11 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from .calls import Call, failed, finished, started
+from .calls import Call, finished
+from .events import Happenings, tool_failed, tool_started
 from .fields import ERROR_CHARS, MESSAGE_CHARS, PROMPT_CHARS, need, path, table, text, whole
 from .report import (
     Answer,
-    AnyHappening,
     Compacted,
     Compacting,
     Failed,
@@ -30,7 +30,6 @@ from .report import (
 from .todo import listed
 
 Payload = dict[str, Any]
-Happenings = tuple[AnyHappening, ...]
 
 
 class OpenCode:
@@ -112,16 +111,8 @@ def _prompted(call: Call) -> Happenings:
     return (SessionStarted(source="resume"), told) if resumed else (told,)
 
 
-def _tool_started(call: Call) -> Happenings:
-    return (started(call),)
-
-
 def _tool_finished(call: Call) -> Happenings:
     return (finished(call),)
-
-
-def _tool_failed(call: Call) -> Happenings:
-    return (failed(call),)
 
 
 def _planned(call: Call) -> Happenings:
@@ -157,9 +148,9 @@ def _failed(call: Call) -> Happenings:
 _TOLD: dict[str, Callable[[Call], Happenings]] = {
     "session.created": _session_started,
     "chat.message": _prompted,
-    "tool.execute.before": _tool_started,
+    "tool.execute.before": tool_started,
     "tool.execute.after": _tool_finished,
-    "tool.failed": _tool_failed,
+    "tool.failed": tool_failed,
     "todo.updated": _planned,
     "session.compacting": _compacting,
     "session.compacted": _compacted,

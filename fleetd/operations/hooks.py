@@ -129,8 +129,8 @@ async def _carry_out(
         report=report,
         earlier=earlier,
         cwd=report.cwd,
-        wanted_agent=request.env.get("FLEET_AGENT_ID"),
-        wanted_mission=request.env.get("FLEET_MISSION_ID"),
+        wanted_agent_id=request.env.get("FLEET_AGENT_ID"),
+        wanted_mission_id=request.env.get("FLEET_MISSION_ID"),
         happened_ms=happened_ms,
     )
     if opens := any(isinstance(each, SessionStarted) for each in report.happenings):

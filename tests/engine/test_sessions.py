@@ -371,11 +371,11 @@ async def test_ids_are_taken_from_the_environment_the_session_and_never_twice(
     fleet: Fleet,
 ) -> None:
     named = Window(fleet, "aaaaaaaa-1")
-    named.env = {"wanted_agent": "specialist-1"}
+    named.env = {"wanted_agent_id": "specialist-1"}
     nested = Window(fleet, "bbbbbbbb-1")
-    nested.env = {"wanted_agent": "specialist-1"}
+    nested.env = {"wanted_agent_id": "specialist-1"}
     odd = Window(fleet, "cccccccc-1")
-    odd.env = {"wanted_agent": "no such/name"}
+    odd.env = {"wanted_agent_id": "no such/name"}
     same_start = Window(fleet, "cccccccc-2")
     for window in (named, nested, odd, same_start):
         await window.tell(PromptSubmitted(f"Go {window.session_id}"))
@@ -383,7 +383,7 @@ async def test_ids_are_taken_from_the_environment_the_session_and_never_twice(
     assert ids == ["claude-cccccccc", "claude-cccccccc.2", "specialist-1", "specialist-1.2"]
     await named.tell(SessionEnded("exit"))
     later = Window(fleet, "dddddddd-1")
-    later.env = {"wanted_agent": "specialist-1"}
+    later.env = {"wanted_agent_id": "specialist-1"}
     recorded = await later.tell(PromptSubmitted("Back"))
     assert recorded.agent_id == "specialist-1"
 
@@ -423,10 +423,10 @@ async def test_a_mission_made_for_a_session_stays_that_when_the_database_is_lost
 async def test_the_environment_names_the_mission_to_join(fleet: Fleet) -> None:
     there = await fleet.do(MissionCreate("Elsewhere", project_dir="/srv/other"))
     window = Window(fleet)
-    window.env = {"wanted_mission": there.id}
+    window.env = {"wanted_mission_id": there.id}
     assert (await window.tell(PromptSubmitted("Go"))).mission_id == there.id
     lost = Window(fleet, "bbbbbbbb-1")
-    lost.env = {"wanted_mission": "msn-00000000"}
+    lost.env = {"wanted_mission_id": "msn-00000000"}
     assert (await lost.tell(PromptSubmitted("Go"))).mission_id not in (None, there.id)
 
 
@@ -450,7 +450,7 @@ async def test_a_mission_closes_with_its_session_and_opens_when_it_is_resumed(
 async def test_a_name_that_is_used_again_takes_no_earlier_sessions_mission_along(
     fleet: Fleet,
 ) -> None:
-    alice: dict[str, str | None] = {"wanted_agent": "alice"}
+    alice: dict[str, str | None] = {"wanted_agent_id": "alice"}
     first, second = Window(fleet, "aaaaaaaa-1"), Window(fleet, "bbbbbbbb-1")
     first.env = second.env = alice
     await first.tell(PromptSubmitted("Write the shop"))
@@ -473,7 +473,7 @@ async def test_a_name_that_is_used_again_takes_no_earlier_sessions_mission_along
 async def test_a_name_that_is_used_again_after_a_crash_goes_on_where_it_was(fleet: Fleet) -> None:
     first, second = Window(fleet, "aaaaaaaa-1"), Window(fleet, "bbbbbbbb-1")
     elsewhere = Window(fleet, "cccccccc-1", cwd="/srv/other")
-    first.env = second.env = elsewhere.env = {"wanted_agent": "alice"}
+    first.env = second.env = elsewhere.env = {"wanted_agent_id": "alice"}
     first.process, second.process = (4_711, "then"), (4_712, "then")
     begun = await first.tell(PromptSubmitted("Write the shop"))
     await fleet.engine.perform(ProcessEnded("alice", 4_711, "then"), SOMEBODY)
@@ -671,7 +671,7 @@ async def test_what_the_environment_names_and_is_not_there_is_said_once(
     fleet: Fleet, caplog: pytest.LogCaptureFixture
 ) -> None:
     window = Window(fleet)
-    window.env = {"wanted_agent": "no such/name", "wanted_mission": "msn-00000000"}
+    window.env = {"wanted_agent_id": "no such/name", "wanted_mission_id": "msn-00000000"}
     await window.tell(SessionStarted("startup"))
     await window.tell(PromptSubmitted("Go"))
     assert [

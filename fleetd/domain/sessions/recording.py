@@ -3,10 +3,8 @@
 Must not look at payloads, files or processes: what comes from outside is in the facts.
 """
 
-from typing import Annotated
-
 import msgspec
-from msgspec import Meta, field
+from msgspec import field
 
 from ...harness.report import (
     AnyHappening,
@@ -53,7 +51,7 @@ class HookRecord(Mutation[Recorded], frozen=True, kw_only=True):
     """Record what a hook told; not on the wire.
 
     ``earlier`` are things that the transcript tells beside the events, ``cwd`` is the report's
-    directory, ``wanted_agent`` and ``wanted_mission`` come from the session's environment.
+    directory, ``wanted_agent_id`` and ``wanted_mission_id`` come from the session's environment.
     ``happened_ms`` is when the hook ran, in ms since the Unix epoch, for one from the spool.
     """
 
@@ -61,8 +59,8 @@ class HookRecord(Mutation[Recorded], frozen=True, kw_only=True):
     report: Report
     earlier: tuple[AnyHappening, ...] = ()
     cwd: Path | None = None
-    wanted_agent: Annotated[str, Meta(pattern=r"")] | None = None
-    wanted_mission: Annotated[str, Meta(pattern=r"")] | None = None
+    wanted_agent_id: str | None = None
+    wanted_mission_id: str | None = None
     happened_ms: int | None = None
 
     @property
@@ -120,9 +118,9 @@ def _follow(tx: Tx, ctx: Context, request: HookRecord) -> Recorded:
         go_on_as(tx, key, report.previous_session_id)
     if report.subagent and session_row(tx, Key(key.harness, key.session_id)) is None:
         _meet_parent(tx, ctx, request)
-    session = open_session(tx, ctx, key, request.wanted_agent)
+    session = open_session(tx, ctx, key, request.wanted_agent_id)
     agent_id = str(session["agent_id"])
-    missed = membership.attend(tx, ctx, report, agent_id, request.cwd, request.wanted_mission)
+    missed = membership.attend(tx, ctx, report, agent_id, request.cwd, request.wanted_mission_id)
     scene = following.Scene(
         tx=tx,
         ctx=ctx,
@@ -145,9 +143,9 @@ def _follow(tx: Tx, ctx: Context, request: HookRecord) -> Recorded:
 def _meet_parent(tx: Tx, ctx: Context, request: HookRecord) -> None:
     """Take in a session of which only a subagent was heard so far."""
     above = msgspec.structs.replace(request.report, subagent=None, happenings=())
-    session = open_session(tx, ctx, key_of(above), request.wanted_agent)
+    session = open_session(tx, ctx, key_of(above), request.wanted_agent_id)
     agent_id = str(session["agent_id"])
-    membership.attend(tx, ctx, above, agent_id, request.cwd, request.wanted_mission)
+    membership.attend(tx, ctx, above, agent_id, request.cwd, request.wanted_mission_id)
 
 
 def _shrunk(scene: following.Scene, session: Row) -> str:
