@@ -59,6 +59,11 @@ class Retention(Section, frozen=True, kw_only=True):
     keep: Positive = 3
     completed_days: Days = 30
     event_days: Days = 30
+    # Of run snapshots: how many of each run, for how many days, and when they are compressed (0:
+    # never). The latest failed and the latest completed one of a run stay.
+    snapshots_per_run: Annotated[int, Meta(ge=1, le=10_000)] = 50
+    snapshot_days: Days = 14
+    snapshot_gzip_hours: Annotated[int, Meta(ge=0, le=24 * 36_500)] = 24
 
 
 class Detection(Section, frozen=True, kw_only=True):

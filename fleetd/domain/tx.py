@@ -6,6 +6,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from ..wire.types import Noun
+
 Row = dict[str, Any]
 
 
@@ -14,15 +16,17 @@ class Effect(msgspec.Struct, frozen=True):
 
 
 class WriteBackup(Effect, frozen=True):
-    """Write the backup file of a checkpoint."""
+    """Write the backup file of a checkpoint or a snapshot."""
 
-    checkpoint_id: str
+    noun: Noun
+    record_id: str
 
 
 class RemoveBackup(Effect, frozen=True):
-    """Remove the file of a checkpoint that is marked deleted, then its row."""
+    """Remove the file of what is marked deleted, then its row."""
 
-    checkpoint_id: str
+    noun: Noun
+    record_id: str
 
 
 class WatchProcess(Effect, frozen=True):

@@ -312,6 +312,9 @@ CREATE TABLE sessions (
     started_at TEXT NOT NULL,
     last_event_at TEXT NOT NULL,
     ended_at TEXT,
+    -- How full the window is, as its harness told last.
+    window_tokens INTEGER,
+    window_size INTEGER,
     PRIMARY KEY (harness, session_id, subagent)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idx_sessions_agent ON sessions (agent_id);
@@ -340,3 +343,56 @@ CREATE TABLE hook_counts (
     last_event TEXT,
     last_event_at TEXT
 ) STRICT, WITHOUT ROWID;
+
+-- One run: one session of one agent, or whatever a tool calls so. Its row is as old as its first
+-- snapshot and goes with its last.
+CREATE TABLE runs (
+    id TEXT PRIMARY KEY,
+    agent_id TEXT,
+    -- Of the newest snapshot: its status, and a digest of what makes another one differ from it.
+    status TEXT NOT NULL CHECK (status IN ('in_progress', 'failed', 'completed', 'paused')),
+    material TEXT NOT NULL DEFAULT '',
+    snapshot_awake_ms INTEGER NOT NULL DEFAULT 0,
+    -- The log up to here stands in a snapshot already.
+    events_seq INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE INDEX idx_runs_agent ON runs (agent_id);
+-- The timer asks for runs that are under way, the one that was recorded longest ago first.
+CREATE INDEX idx_runs_due ON runs (snapshot_awake_ms) WHERE status = 'in_progress';
+
+-- What a list shows stands before the document, as with checkpoints.
+CREATE TABLE snapshots (
+    id TEXT PRIMARY KEY,
+    run_id TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+    timestamp TEXT NOT NULL,
+    source TEXT NOT NULL CHECK (source IN ('step_boundary', 'error_boundary', 'timer', 'manual')),
+    status TEXT NOT NULL CHECK (status IN ('in_progress', 'failed', 'completed', 'paused')),
+    seq INTEGER NOT NULL,
+    step_id TEXT,
+    step_ordinal INTEGER,
+    step_status TEXT,
+    window_pressure TEXT NOT NULL,
+    outcome_count INTEGER NOT NULL,
+    -- Whether the outcomes were gathered from the log, where they can be read as well.
+    gathered INTEGER NOT NULL,
+    size_bytes INTEGER NOT NULL,
+    digest TEXT NOT NULL,
+    version TEXT NOT NULL DEFAULT '1',
+    backed_up_at TEXT,
+    deleted_at TEXT,
+    -- The history file in both its forms: the checksum of its bytes.
+    file_digest TEXT NOT NULL,
+    compressed_at TEXT,
+    gzip_digest TEXT,
+    gzip_bytes INTEGER,
+    source_details_json TEXT NOT NULL DEFAULT '[]',
+    warnings_json TEXT NOT NULL DEFAULT '[]',
+    document_json TEXT NOT NULL
+) STRICT;
+CREATE INDEX idx_snapshots_run ON snapshots (run_id, seq DESC);
+CREATE INDEX idx_snapshots_seq ON snapshots (seq DESC);
+CREATE INDEX idx_snapshots_outbox ON snapshots (id)
+    WHERE backed_up_at IS NULL OR deleted_at IS NOT NULL;
+-- What is old enough to be compressed.
+CREATE INDEX idx_snapshots_plain ON snapshots (timestamp)
+    WHERE compressed_at IS NULL AND deleted_at IS NULL;

@@ -136,6 +136,34 @@ class Denied(FleetError):
     kind = "denied"
 
 
+class SchemaInvalid(Corrupt):
+    """A snapshot is none, or of a version that nobody knows (source: snapshot-lifecycle)."""
+
+    code = -32010
+    kind = "checkpoint_schema_invalid"
+
+
+class IntegrityMismatch(Corrupt):
+    """A snapshot does not match its checksum (source: snapshot-lifecycle)."""
+
+    code = -32011
+    kind = "checkpoint_integrity_mismatch"
+
+
+class AtomicWriteFailed(Storage):
+    """A snapshot is stored, but its file could not be written (source: snapshot-lifecycle)."""
+
+    code = -32012
+    kind = "checkpoint_atomic_write_failed"
+
+
+class RetentionPruneFailed(Storage):
+    """Files of pruned snapshots could not be removed (source: snapshot-lifecycle)."""
+
+    code = -32013
+    kind = "checkpoint_retention_prune_failed"
+
+
 KINDS: dict[int, type[FleetError]] = {
     cls.code: cls
     for cls in (
@@ -153,6 +181,10 @@ KINDS: dict[int, type[FleetError]] = {
         LimitExceeded,
         Unavailable,
         Denied,
+        SchemaInvalid,
+        IntegrityMismatch,
+        AtomicWriteFailed,
+        RetentionPruneFailed,
     )
 }
 

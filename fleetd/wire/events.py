@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from .types import StorageLocation, Trigger
+from .types import RunStatus, SnapshotSource, StorageLocation, Trigger
 
 
 class Payload(msgspec.Struct, frozen=True, kw_only=True):
@@ -297,12 +297,36 @@ class CheckpointsPruned(Payload, frozen=True, kw_only=True):
 
 
 class BackupFailed(Payload, frozen=True, kw_only=True):
-    """A checkpoint's file could not be written; the row stays and the file is tried again."""
+    """A checkpoint's or snapshot's file could not be written; it is tried again.
+
+    The row stays. ``reason_code`` is said of a snapshot.
+    """
 
     type = "backup_failed"
     activity = False
     checkpoint_id: str
     error: str
+    reason_code: str | None = None
+
+
+class SnapshotRecorded(Payload, frozen=True, kw_only=True):
+    """Where a run stands was recorded."""
+
+    type = "snapshot_recorded"
+    activity = False
+    snapshot_id: str
+    run_id: str
+    source: SnapshotSource
+    status: RunStatus
+
+
+class SnapshotsPruned(Payload, frozen=True, kw_only=True):
+    """Old snapshots went; said once for all of them."""
+
+    type = "snapshots_pruned"
+    activity = False
+    deleted: int
+    freed_bytes: int
 
 
 class FleetRecovered(Payload, frozen=True, kw_only=True):

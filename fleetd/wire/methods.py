@@ -12,11 +12,12 @@ from .requests import (
     message,
     mission,
     recovery,
+    snapshot,
     sortie,
     system,
 )
 
-_NOUNS = (system, mission, sortie, agent, lock, message, event, checkpoint, recovery, hook)
+_NOUNS = (system, mission, sortie, agent, lock, message, event, checkpoint, snapshot, recovery, hook)
 
 
 def _requests() -> dict[str, type[Request[Any]]]:

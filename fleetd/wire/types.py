@@ -16,6 +16,9 @@ STREAM = (
     r"|agent:[A-Za-z0-9][A-Za-z0-9._:@-]{0,63})$(?!\n)"
 )
 CLEAN_PATH = r"^[^\x00]+$(?!\n)"
+# A run's id names a directory beside those of the missions.
+RUN_ID = r"^(?!msn-)[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$(?!\n)"
+SNAPSHOT_ID = r"^cp_[A-Za-z0-9]{1,32}_[A-Za-z0-9]{1,32}$(?!\n)"
 
 # What a pattern means in words: an error that quotes a regular expression helps nobody.
 PATTERN_MEANINGS = {
@@ -25,6 +28,9 @@ PATTERN_MEANINGS = {
     EVENT_TYPE: "an event type of 3-64 lowercase letters, digits or _ that starts with a letter",
     STREAM: "a stream: fleet, mission:<id> or agent:<id>",
     CLEAN_PATH: "a path without NUL bytes",
+    RUN_ID: "the id of a run: 1-64 letters, digits or . _ - that begin neither with a dot nor with "
+    "msn-",
+    SNAPSHOT_ID: "the id of a snapshot such as cp_20260105T120000000Z_42",
 }
 
 # How the ids of each noun begin.
@@ -44,6 +50,10 @@ LockId = RecordId
 MessageId = RecordId
 CheckpointId = RecordId
 AgentId = Annotated[str, Meta(pattern=AGENT_ID, examples=["specialist-1"])]
+RunId = Annotated[str, Meta(pattern=RUN_ID, examples=["777e68b4-1ad1-4f6c-9d81-64d0cae95a84"])]
+SnapshotId = Annotated[
+    str, Meta(pattern=SNAPSHOT_ID, examples=["cp_20260105T120000000Z_42"])
+]
 Stream = Annotated[str, Meta(pattern=STREAM, examples=["mission:msn-1a2b3c4d"])]
 EventType = Annotated[str, Meta(pattern=EVENT_TYPE, examples=["file_modified"])]
 
@@ -76,3 +86,11 @@ ErrorKind = Literal["exception", "api_error", "lock_timeout", "delivery_failure"
 StorageLocation = Literal["sqlite", "file"]
 RecoveryState = Literal["pending", "briefed", "resumed", "unconfirmed"]
 Scope = Literal["mission", "agent"]
+# What has a row and a file.
+Noun = Literal["checkpoint", "snapshot"]
+SnapshotSource = Literal["step_boundary", "error_boundary", "timer", "manual"]
+RunStatus = Literal["in_progress", "failed", "completed", "paused"]
+StepStatus = Literal["pending", "in_progress", "done", "failed", "skipped"]
+WindowPressure = Literal["low", "medium", "high"]
+OutcomeKind = Literal["shell", "slash_command", "tool_use"]
+Verdict = Literal["PASS", "FAIL", "WARN"]

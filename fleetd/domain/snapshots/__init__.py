@@ -1,0 +1,1 @@
+"""Rules about run snapshots; must not know files."""

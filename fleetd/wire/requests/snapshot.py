@@ -1,0 +1,168 @@
+"""Requests about run snapshots; must not hold rules."""
+
+from typing import Annotated, ClassVar
+
+from msgspec import Meta, Struct
+
+from ..base import Mutation, Query
+from ..model import Record
+from ..snapshots import SUMMARY_CHARS, Count, Snapshot, SnapshotSummary
+from ..types import (
+    AgentId,
+    Limit,
+    Name,
+    OutcomeKind,
+    Path,
+    RunId,
+    RunStatus,
+    SnapshotId,
+    SnapshotSource,
+    StepStatus,
+    Title,
+    Verdict,
+    WindowPressure,
+)
+from .system import Findings
+
+Code = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,63}$(?!\n)", examples=["tool_failed"])]
+Hint = Annotated[str, Meta(min_length=1, max_length=SUMMARY_CHARS)]
+Hints = Annotated[list[Hint], Meta(max_length=100)]
+
+
+class DeclaredCompliance(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a caller found about how its plan is kept; now, if it does not say when."""
+
+    result: Verdict
+    violations: Hints = []
+    checked_at: Annotated[str, Meta(max_length=40)] | None = None
+
+
+class DeclaredHints(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a caller knows about going on; what it does not say is computed."""
+
+    eligible: bool | None = None
+    reason_code: Code | None = None
+    next_actions: Hints = []
+
+
+class DeclaredStep(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where in its plan a caller is."""
+
+    plan_path: Path | None = None
+    step_id: Name | None = None
+    step_ordinal: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    step_status: StepStatus | None = None
+    todo_compliance: DeclaredCompliance | None = None
+    resume_hints: DeclaredHints | None = None
+
+
+class DeclaredDigest(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a caller knows about its context window; what it does not say is computed."""
+
+    window_pressure: WindowPressure | None = None
+    protected_artifacts: Annotated[list[Path], Meta(max_length=200)] | None = None
+    dropped_items: Count | None = None
+    policy_profile: Name | None = None
+
+
+class DeclaredOutcome(Struct, frozen=True, forbid_unknown_fields=True):
+    """How a command or tool call of the caller ended; ``duration_ms`` is 0 where nobody knows."""
+
+    kind: OutcomeKind
+    name: Name
+    result: Verdict
+    duration_ms: Count = 0
+    reason_code: Code | None = None
+    summary: Annotated[str, Meta(max_length=SUMMARY_CHARS)] = ""
+
+
+class SnapshotRecord(Mutation[Snapshot], frozen=True):
+    """Record where a run stands, and return when its file is written, or a second later.
+
+    The run is named by ``run_id``, or it is the present session of ``agent_id``, or the only one
+    under way in ``cwd``. What is not given is taken from what is known of the run: plan, commands
+    since its last snapshot, window. Of more than 50 outcomes the last 50 are kept.
+    Within 3 s, and with nothing changed that matters, the trigger joins the last snapshot, in its
+    ``source_details``, and that one is returned. Raises ``checkpoint_atomic_write_failed`` when the
+    snapshot is stored and its file could not be written.
+    """
+
+    method: ClassVar[str] = "snapshot.record"
+    run_id: RunId | None = None
+    source: SnapshotSource = "manual"
+    status: RunStatus | None = None
+    step_state: DeclaredStep | None = None
+    context_digest: DeclaredDigest | None = None
+    command_outcomes: Annotated[list[DeclaredOutcome], Meta(max_length=1_000)] = []
+    agent_id: AgentId | None = None
+    cwd: Path | None = None
+    note: Title | None = None
+
+
+class SnapshotLatest(Query[Snapshot], frozen=True):
+    """Return the newest snapshot of a run, from its row or else from its file."""
+
+    method: ClassVar[str] = "snapshot.latest"
+    run_id: RunId | None = None
+    agent_id: AgentId | None = None
+    cwd: Path | None = None
+
+
+class SnapshotGet(Query[Snapshot], frozen=True):
+    """Return a snapshot, from its row or else from its file, compressed or not."""
+
+    method: ClassVar[str] = "snapshot.get"
+    snapshot_id: SnapshotId
+
+
+class SnapshotPage(Record, frozen=True, kw_only=True):
+    """Snapshots, newest first, and how many there are in all."""
+
+    snapshots: list[SnapshotSummary]
+    total: int
+
+
+class SnapshotList(Query[SnapshotPage], frozen=True):
+    """List snapshots, of one run or of all, newest first."""
+
+    method: ClassVar[str] = "snapshot.list"
+    run_id: RunId | None = None
+    limit: Limit = 10
+
+
+class PrunedSnapshot(Record, frozen=True, kw_only=True):
+    """A snapshot that pruning takes away."""
+
+    id: str
+    run_id: str
+    timestamp: str
+    source: SnapshotSource
+    size_bytes: int
+
+
+class PrunedSnapshots(Record, frozen=True, kw_only=True):
+    """What pruning took away, or would."""
+
+    deleted: int
+    freed_bytes: int
+    details: list[PrunedSnapshot]
+
+
+class SnapshotPrune(Mutation[PrunedSnapshots], frozen=True):
+    """Delete snapshots that are past their retention.
+
+    Raises ``checkpoint_retention_prune_failed`` when files could not be removed.
+    """
+
+    method: ClassVar[str] = "snapshot.prune"
+    run_id: RunId | None = None
+    dry_run: bool = False
+
+
+class SnapshotVerify(Mutation[Findings], frozen=True):
+    """Check rows and files against their checksums; ``repair`` heals one copy from the other."""
+
+    method: ClassVar[str] = "snapshot.verify"
+    run_id: RunId | None = None
+    snapshot_id: SnapshotId | None = None
+    repair: bool = False
