@@ -26,11 +26,13 @@ from .outbox import Outbox
 from .places import with_real_paths
 from .reception import Reception
 from .store.backups import Backups
+from .store.layouts import LAYOUTS
 from .store.spool import Spool
 from .store.sqlite import Store
 from .watcher import Watcher
 from .wire.base import Mutation, Request
 from .wire.errors import FleetError, MethodNotFound, Storage
+from .wire.types import Noun
 
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
@@ -66,7 +68,8 @@ class Engine:
     ) -> None:
         self.loaded = loaded
         self.bell = Bell()
-        self.backups = Backups(loaded.config.checkpoints)
+        root = loaded.config.checkpoints
+        self.backups: dict[Noun, Backups] = {noun: Backups(root, noun) for noun in LAYOUTS}
         self.store = Store(loaded.config.database, self._committed, inline=inline, vfs=vfs)
         self.outbox = Outbox(self.execute, self.backups, inline=inline)
         self.watcher = Watcher()

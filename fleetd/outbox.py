@@ -1,4 +1,4 @@
-"""Brings the checkpoint files up to date after commits; the rows are its list of work.
+"""Brings the files of records up to date after commits; the rows are its list of work.
 
 Automatic checkpoints never wait for this. What fails is tried again with growing pauses; what a
 crash left undone is found in the rows at start-up.
@@ -6,15 +6,16 @@ crash left undone is found in the rows at start-up.
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
+import msgspec
 import trio
 
-from .domain.content import to_file
 from .domain.copies import BackupGet, BackupNotWritten, BackupWritten, OutboxGet
 from .domain.removal import Purge, Removal, RemovalsGet
 from .domain.tx import RemoveBackup, WriteBackup
+from .wire.types import Noun
 from .store.backups import Backups
 from .wire.errors import FleetError, NotFound, Storage, Unavailable
 
@@ -27,15 +28,26 @@ FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 300.0
 
 
+class Failure(msgspec.Struct, frozen=True):
+    """A piece of work that could not be done, and why."""
+
+    work: Work
+    why: str
+
+
 class Outbox:
     """Writes files one by one and removes them many at a time.
 
     What is to be written comes first: somebody may wait for it, and nobody for a removal. Once a
-    checkpoint is marked deleted nothing is written for it, so their order does not matter.
+    record is marked deleted nothing is written for it, so their order does not matter.
     """
 
     def __init__(
-        self, execute: Callable[[Any], Awaitable[Any]], backups: Backups, *, inline: bool
+        self,
+        execute: Callable[[Any], Awaitable[Any]],
+        backups: Mapping[Noun, Backups],
+        *,
+        inline: bool,
     ) -> None:
         self._execute = execute
         self._backups = backups
@@ -44,23 +56,23 @@ class Outbox:
         self._removals: deque[RemoveBackup] = deque()
         self._posted = trio.Event()
         self._attempted: dict[str, trio.Event] = {}
-        self._failed: dict[str, Work] = {}
+        self._failed: dict[str, Failure] = {}
         self._trouble = trio.Event()
         self.at_work = trio.Lock()
         """Held while a file is written or removed; who holds it finds all of them at rest."""
 
     def post(self, work: Work) -> None:
         """Take on a piece of work; called right after its commit."""
-        self._attempted.setdefault(work.checkpoint_id, trio.Event())
+        self._attempted.setdefault(work.record_id, trio.Event())
         if isinstance(work, WriteBackup):
             self._writes.append(work)
         else:
             self._removals.append(work)
         self._posted.set()
 
-    async def attempted(self, checkpoint_id: str) -> None:
-        """Wait until the file of a checkpoint was written or removed, or could not be."""
-        event = self._attempted.get(checkpoint_id)
+    async def attempted(self, record_id: str) -> None:
+        """Wait until the file of a record was written or removed, or could not be."""
+        event = self._attempted.get(record_id)
         if event is not None:
             await event.wait()
 
@@ -71,14 +83,12 @@ class Outbox:
 
     async def catch_up(self) -> None:
         """Take on what is still to do according to the rows."""
-        removed = await self.in_thread(self._backups.sweep)
+        every = self._backups.values()
+        removed = await self.in_thread(lambda: sum(backups.sweep() for backups in every))
         if removed:
             log.info("Removed %d temporary files that a crash had left", removed)
-        todo = await self._execute(OutboxGet())
-        for checkpoint_id in todo.unwritten:
-            self.post(WriteBackup(checkpoint_id))
-        for checkpoint_id in todo.deleted:
-            self.post(RemoveBackup(checkpoint_id))
+        for work in (await self._execute(OutboxGet())).all:
+            self.post(work)
 
     async def run(self) -> None:
         """Work until cancelled; a piece of work that was begun is finished."""
@@ -101,8 +111,12 @@ class Outbox:
         """Take the next piece of work off the queue: a file to write, or files to remove."""
         if self._writes:
             return [self._writes.popleft()]
-        number = min(len(self._removals), REMOVED_AT_ONCE)
-        return [self._removals.popleft() for _ in range(number)]
+        found: list[Work] = []
+        while self._removals and len(found) < REMOVED_AT_ONCE:
+            if found and self._removals[0].noun != found[0].noun:
+                break
+            found.append(self._removals.popleft())
+        return found
 
     async def _do(self, works: list[Work]) -> None:
         try:
@@ -110,64 +124,64 @@ class Outbox:
                 if isinstance(works[0], WriteBackup):
                     await self._write(works[0])
                 else:
-                    await self._remove([work.checkpoint_id for work in works])
+                    await self._remove(works[0].noun, [work.record_id for work in works])
         except NotFound:
-            self._failed.pop(works[0].checkpoint_id, None)
-            log.debug("Nothing left to do for %s", works[0].checkpoint_id)
+            self._failed.pop(works[0].record_id, None)
+            log.debug("Nothing left to do for %s", works[0].record_id)
         except FleetError as error:
             log.warning("The files are behind the database: %s", error.message)
             if isinstance(error, Storage | Unavailable):
-                self._try_again(*works)
+                self._try_again(*(Failure(work, error.message) for work in works))
         finally:
             for work in works:
-                event = self._attempted.pop(work.checkpoint_id, None)
+                event = self._attempted.pop(work.record_id, None)
                 if event is not None:
                     event.set()
 
     async def _write(self, work: WriteBackup) -> None:
-        backup = await self._execute(BackupGet(work.checkpoint_id))
-        checkpoint = backup.checkpoint
-        if checkpoint is None:
+        backup = await self._execute(BackupGet(work.noun, work.record_id))
+        data, owner, latest = backup.data, backup.owner_id, backup.latest
+        if data is None:
             return
-        data, backups = to_file(checkpoint), self._backups
+        backups = self._backups[work.noun]
         try:
             await self.in_thread(
-                lambda: backups.write(backup.mission_id, checkpoint.id, data, backup.latest_id)
+                lambda: backups.write(owner, work.record_id, data, latest.id, latest.data)
             )
         except OSError as error:
             await self._not_written(work, error)
             return
-        self._failed.pop(checkpoint.id, None)
-        await self._execute(BackupWritten(checkpoint.id))
-        log.info("Written to %s", backups.path_of(backup.mission_id, checkpoint.id))
+        self._failed.pop(work.record_id, None)
+        await self._execute(BackupWritten(work.noun, work.record_id))
+        log.info("Written to %s", backups.path_of(owner, work.record_id))
 
     async def _not_written(self, work: WriteBackup, error: OSError) -> None:
-        first = work.checkpoint_id not in self._failed
-        self._try_again(work)
-        log.warning("Failed to write checkpoint file of %s: %s", work.checkpoint_id, error)
+        first = work.record_id not in self._failed
+        self._try_again(Failure(work, str(error)))
+        log.warning("Failed to write %s file of %s: %s", work.noun, work.record_id, error)
         await self._execute(
-            BackupNotWritten(checkpoint_id=work.checkpoint_id, error=str(error), first=first)
+            BackupNotWritten(noun=work.noun, record_id=work.record_id, error=str(error), first=first)
         )
 
-    async def _remove(self, checkpoint_ids: list[str]) -> None:
+    async def _remove(self, noun: Noun, record_ids: list[str]) -> None:
         """Remove files, then the rows of those that are gone; the others keep their mark."""
-        removals = await self._execute(RemovalsGet(checkpoint_ids))
+        removals = await self._execute(RemovalsGet(noun, record_ids))
         stuck: set[str] = set()
         gone: list[str] = []
-        for removal in removals.missions:
-            stuck |= await self._unlink(removal)
-            gone += [each for each in removal.checkpoint_ids if each not in stuck]
+        for removal in removals.owners:
+            stuck |= await self._unlink(noun, removal)
+            gone += [each for each in removal.record_ids if each not in stuck]
         if gone:
-            await self._execute(Purge(gone))
-        for checkpoint_id in set(checkpoint_ids) - stuck:
-            self._failed.pop(checkpoint_id, None)
+            await self._execute(Purge(noun, gone))
+        for record_id in set(record_ids) - stuck:
+            self._failed.pop(record_id, None)
 
-    async def _unlink(self, removal: Removal) -> set[str]:
-        """Remove files of one mission; returns whose files could not be removed."""
-        ids, backups = removal.checkpoint_ids, self._backups
+    async def _unlink(self, noun: Noun, removal: Removal) -> set[str]:
+        """Remove files of one owner; returns whose files could not be removed."""
+        ids, latest, backups = removal.record_ids, removal.latest, self._backups[noun]
         try:
             stuck = await self.in_thread(
-                lambda: backups.remove(removal.mission_id, ids, removal.latest_id)
+                lambda: backups.remove(removal.owner_id, ids, latest.id, latest.data)
             )
         except OSError as trouble:
             stuck = dict.fromkeys(ids, trouble)
@@ -175,12 +189,17 @@ class Outbox:
             first, error = next(iter(stuck.items()))
             others = f" and of {len(stuck) - 1} more" if len(stuck) > 1 else ""
             log.warning("Failed to remove the file of %s%s: %s", first, others, error)
-            self._try_again(*map(RemoveBackup, stuck))
+            self._try_again(*(Failure(RemoveBackup(noun, i), str(e)) for i, e in stuck.items()))
         return set(stuck)
 
-    def _try_again(self, *works: Work) -> None:
-        for work in works:
-            self._failed[work.checkpoint_id] = work
+    def failure(self, record_id: str) -> str | None:
+        """Return why the file of a record could not be written or removed, None if nothing did."""
+        failure = self._failed.get(record_id)
+        return failure.why if failure else None
+
+    def _try_again(self, *failures: Failure) -> None:
+        for failure in failures:
+            self._failed[failure.work.record_id] = failure
         self._trouble.set()
 
     async def _retry(self) -> None:
@@ -191,8 +210,8 @@ class Outbox:
             while self._failed:
                 await trio.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE_S)
-                for work in list(self._failed.values()):
-                    self.post(work)
+                for failure in list(self._failed.values()):
+                    self.post(failure.work)
                 await self.settled()
             self._trouble = trio.Event()
 

@@ -1,7 +1,7 @@
-"""Rows and checkpoint files brought together, in both directions; must not serve anybody.
+"""Rows and files brought together, in both directions; must not serve anybody.
 
 Names alone are compared; a file is read only when it has no row. Runs at the start, and for one
-mission when a row turns out to be missing.
+mission or run when a row turns out to be missing.
 """
 
 import logging
@@ -11,9 +11,9 @@ from functools import partial
 import msgspec
 
 from .domain.catching_up import CatchUp, ImportEnd
-from .domain.comparing import CheckpointedMissions, NamesGet, NewestFiled, RowNames
-from .domain.content import from_file, is_migrated
+from .domain.comparing import NamesGet, NewestFiled, OwnersGet, RowNames
 from .domain.healing import Heal
+from .domain.policy import POLICIES, Kept, id_of, noun_of, owner_of
 from .domain.taking_in import ImportFiles
 from .domain.tx import WriteBackup
 from .engine import Engine
@@ -21,14 +21,15 @@ from .store.backups import LATEST, BackupFile, Backups, Listing
 from .wire.errors import Corrupt, FleetError, InvalidState
 from .wire.model import Checkpoint
 from .wire.requests.checkpoint import CheckpointGet
+from .wire.types import Noun
 
 log = logging.getLogger("fleetd")
-# Missions that are compared at a time, and files that are taken in by one transaction.
-MISSIONS, FILES = 100, 100
+# Owners that are compared at a time, and files that are taken in by one transaction.
+OWNERS, FILES = 100, 100
 
 
 class TakenIn(msgspec.Struct, frozen=True):
-    """What came of a mission's files without a row.
+    """What came of an owner's files without a row.
 
     ``ids`` have a row now, newest first; ``refused`` says why the others have none, ``told`` what
     is unusual about those that have.
@@ -46,25 +47,25 @@ async def reconcile(engine: Engine) -> None:
     warning.
     """
     try:
-        await _reconcile(engine)
+        for noun in POLICIES:
+            await _reconcile(engine, noun)
+        await _catch_up(engine)
     except FleetError as error:
         log.warning("Rows and files could not be compared: %s", error.message)
 
 
-async def _reconcile(engine: Engine) -> None:
-    backups = engine.backups
+async def _reconcile(engine: Engine, noun: Noun) -> None:
     try:
-        known = await engine.outbox.in_thread(backups.missions)
+        known = await engine.outbox.in_thread(engine.backups[noun].owners)
     except OSError as error:
-        log.warning("The checkpoint files cannot be read, they are not compared: %s", error)
+        log.warning("The %s files cannot be read, they are not compared: %s", noun, error)
         return
-    rows = (await engine.execute(CheckpointedMissions())).ids
+    rows = (await engine.execute(OwnersGet(noun))).ids
     taken_in = 0
-    for page in _some(sorted({*known, *rows}), MISSIONS):
-        taken_in += await _reconcile_page(engine, page)
+    for page in _some(sorted({*known, *rows}), OWNERS):
+        taken_in += await _reconcile_page(engine, noun, page)
     if taken_in:
-        log.warning("%d checkpoints had lost their rows and came back from files", taken_in)
-    await _catch_up(engine)
+        log.warning("%d %ss had lost their rows and came back from files", taken_in, noun)
 
 
 def _some(names: list[str], size: int) -> Iterator[list[str]]:
@@ -73,43 +74,47 @@ def _some(names: list[str], size: int) -> Iterator[list[str]]:
         yield names[start : start + size]
 
 
-async def _reconcile_page(engine: Engine, mission_ids: list[str]) -> int:
-    listings = await engine.outbox.in_thread(lambda: _listings(engine.backups, mission_ids))
-    names = (await engine.execute(NamesGet(list(listings)))).missions
+async def _reconcile_page(engine: Engine, noun: Noun, owner_ids: list[str]) -> int:
+    backups = engine.backups[noun]
+    listings = await engine.outbox.in_thread(lambda: _listings(backups, owner_ids))
+    names = (await engine.execute(NamesGet(noun, list(listings)))).owners
     taken_in = 0
     for rows in names:
-        listing = listings[rows.mission_id]
-        _write_missing(engine, rows, listing)
-        for checkpoint_id in rows.old:
-            await _bring_up_to_date(engine, checkpoint_id)
+        listing = listings[rows.owner_id]
+        _write_missing(engine, noun, rows, listing)
+        for record_id in rows.old:
+            await _bring_up_to_date(engine, record_id)
         strangers = (listing.files | listing.blocked) - rows.rows
         if strangers:
-            taken_in += len((await _take_in(engine, rows.mission_id, sorted(strangers))).ids)
+            taken = await _take_in(engine, noun, rows.owner_id, sorted(strangers))
+            taken_in += len(taken.ids)
         if rows.rows or strangers:
-            await mend_latest(engine, rows.mission_id, listing, rows.newest)
+            await mend_latest(engine, noun, listing, rows)
     return taken_in
 
 
-def _listings(backups: Backups, mission_ids: list[str]) -> dict[str, Listing]:
-    """Look at the names of some missions' files; one that cannot be looked at is left alone."""
+def _listings(backups: Backups, owner_ids: list[str]) -> dict[str, Listing]:
+    """Look at the names of some owners' files; one that cannot be looked at is left alone."""
     found = {}
-    for mission_id in mission_ids:
+    for owner_id in owner_ids:
         try:
-            found[mission_id] = backups.list(mission_id)
+            found[owner_id] = backups.list(owner_id)
         except OSError as error:
-            log.warning("The checkpoint files of %s cannot be read: %s", mission_id, error)
+            noun = backups.layout.noun
+            log.warning("The %s files of %s cannot be read: %s", noun, owner_id, error)
     return found
 
 
-def _write_missing(engine: Engine, rows: RowNames, listing: Listing) -> None:
+def _write_missing(engine: Engine, noun: Noun, rows: RowNames, listing: Listing) -> None:
     missing = rows.filed - listing.files
     if missing:
-        log.warning("%d files of %s are missing; they are written", len(missing), rows.mission_id)
-    for checkpoint_id in sorted(missing):
-        engine.outbox.post(WriteBackup(checkpoint_id))
+        log.warning("%d files of %s are missing; they are written", len(missing), rows.owner_id)
+    for record_id in sorted(missing):
+        engine.outbox.post(WriteBackup(noun, record_id))
 
 
 async def _bring_up_to_date(engine: Engine, checkpoint_id: str) -> None:
+    """Bring a checkpoint to the present version; snapshots have had one version only."""
     try:
         checkpoint = await engine.execute(CheckpointGet(checkpoint_id))
     except FleetError as error:  # a newer version, or damaged: told when somebody wants it
@@ -125,98 +130,95 @@ async def rewrite(engine: Engine, checkpoint: Checkpoint) -> None:
     except InvalidState:  # deleted meanwhile
         return
     log.info("Checkpoint %s: %s", checkpoint.id, checkpoint.warnings[-1])
-    engine.outbox.post(WriteBackup(checkpoint.id))
+    engine.outbox.post(WriteBackup("checkpoint", checkpoint.id))
 
 
-async def take_in(engine: Engine, mission_id: str) -> TakenIn:
-    """Give rows to the files of one mission that have none, and catch the mission up if need be.
+async def take_in(engine: Engine, noun: Noun, owner_id: str) -> TakenIn:
+    """Give rows to the files of one owner that have none, and catch a mission up if need be.
 
     Raises FleetError when the store refuses; a directory that cannot be read holds nothing.
     """
+    backups = engine.backups[noun]
     try:
-        listing = await engine.outbox.in_thread(lambda: engine.backups.list(mission_id))
+        listing = await engine.outbox.in_thread(lambda: backups.list(owner_id))
     except OSError as error:
-        log.warning("The checkpoint files of %s cannot be read: %s", mission_id, error)
+        log.warning("The %s files of %s cannot be read: %s", noun, owner_id, error)
         return TakenIn()
-    (rows,) = (await engine.execute(NamesGet([mission_id]))).missions
+    (rows,) = (await engine.execute(NamesGet(noun, [owner_id]))).owners
     strangers = (listing.files | listing.blocked) - rows.rows
     if not strangers:
         return TakenIn()
-    taken = await _take_in(engine, mission_id, sorted(strangers))
+    taken = await _take_in(engine, noun, owner_id, sorted(strangers))
     if taken.ids:
         await _catch_up(engine)
     return taken
 
 
-async def _take_in(engine: Engine, mission_id: str, strangers: list[str]) -> TakenIn:
+async def _take_in(engine: Engine, noun: Noun, owner_id: str, strangers: list[str]) -> TakenIn:
     """Read files that have no row and write their rows, some at a time."""
     ids: list[str] = []
     refused: dict[str, FleetError] = {}
     told: dict[str, list[str]] = {}
     for some in _some(strangers, FILES):
-        files = [BackupFile(mission_id, checkpoint_id) for checkpoint_id in some]
-        read = await engine.outbox.in_thread(partial(_read_all, engine.backups, files))
-        good = [each for each in read.values() if isinstance(each, Checkpoint)]
+        files = [BackupFile(owner_id, record_id) for record_id in some]
+        read = await engine.outbox.in_thread(partial(_read_all, engine.backups[noun], files))
+        good = [each for each in read.values() if each and not isinstance(each, FleetError)]
         bad = {name: each for name, each in read.items() if isinstance(each, FleetError)}
         for error in bad.values():
             log.warning("A file without a row is left where it is: %s", error.message)
         refused |= bad
         ids += await _import(engine, good)
-        for checkpoint in filter(is_migrated, good):
-            told[checkpoint.id] = checkpoint.warnings
-            engine.outbox.post(WriteBackup(checkpoint.id))
+        for record in filter(POLICIES[noun].is_migrated, good):
+            told[id_of(record)] = record.warnings
+            engine.outbox.post(WriteBackup(noun, id_of(record)))
     return TakenIn(ids, refused, told)
 
 
-async def _import(engine: Engine, checkpoints: list[Checkpoint]) -> list[str]:
+async def _import(engine: Engine, records: list[Kept]) -> list[str]:
     """Write rows in one transaction, or one by one when one of them will not go in."""
-    if not checkpoints:
+    if not records:
         return []
     try:
-        return (await engine.execute(ImportFiles(checkpoints=checkpoints))).ids
+        return (await engine.execute(ImportFiles(records=records))).ids
     except FleetError:
         raise
     except Exception:  # sealed by its checksum, and yet nothing that the tables would hold
-        if len(checkpoints) == 1:
-            log.exception("Checkpoint %s cannot be taken in", checkpoints[0].id)
+        if len(records) == 1:
+            noun = noun_of(records[0]).capitalize()
+            log.exception("%s %s cannot be taken in", noun, id_of(records[0]))
             return []
-    return [name for each in checkpoints for name in await _import(engine, [each])]
+    return [name for each in records for name in await _import(engine, [each])]
 
 
-def _read_all(
-    backups: Backups, files: list[BackupFile]
-) -> dict[str, Checkpoint | FleetError | None]:
-    return {file.checkpoint_id: _read_or_refuse(backups, file) for file in files}
+def _read_all(backups: Backups, files: list[BackupFile]) -> dict[str, Kept | FleetError | None]:
+    return {file.record_id: _read_or_refuse(backups, file) for file in files}
 
 
-def _read_or_refuse(backups: Backups, file: BackupFile) -> Checkpoint | FleetError | None:
+def _read_or_refuse(backups: Backups, file: BackupFile) -> Kept | FleetError | None:
     try:
         return verified(backups, file)
     except FleetError as error:
         return error
     except OSError as error:
-        path = backups.path_of(file.mission_id, file.checkpoint_id)
+        path = backups.path_of(file.owner_id, file.record_id)
         return Corrupt(f"{path} cannot be read: {error}.", path=str(path))
 
 
-def verified(backups: Backups, file: BackupFile) -> Checkpoint | None:
-    """Return the checkpoint of a file after all checks, None when it is gone.
+def verified(backups: Backups, file: BackupFile) -> Kept | None:
+    """Return the record of a file after all checks, None when it is gone.
 
-    Raises Corrupt, also when the file holds another checkpoint than its name says, Incompatible
-    and OSError.
+    Raises Corrupt, also when the file holds another record than its name says, Incompatible and
+    OSError.
     """
-    data = backups.read(file.mission_id, file.checkpoint_id)
-    if data is None:
+    stored = backups.stored(file.owner_id, file.record_id)
+    if stored is None:
         return None
-    path = str(backups.path_of(file.mission_id, file.checkpoint_id))
-    checkpoint = from_file(data, path)
-    if (checkpoint.mission_id, checkpoint.id) != (file.mission_id, file.checkpoint_id):
-        raise Corrupt(
-            f"Corrupted checkpoint file: {path} holds {checkpoint.id} of {checkpoint.mission_id}.",
-            hint="fleetctl checkpoints verify --all --repair writes it again from the database.",
-            path=path,
-        )
-    return checkpoint
+    layout, path = backups.layout, str(stored.path)
+    policy = POLICIES[layout.noun]
+    record: Kept = policy.from_file(backups.plain(stored), path)
+    if (owner_of(record), id_of(record)) != (file.owner_id, file.record_id):
+        raise layout.damaged(path, f"it holds {id_of(record)} of {owner_of(record)}")
+    return record
 
 
 async def _catch_up(engine: Engine) -> None:
@@ -231,24 +233,25 @@ async def _catch_up(engine: Engine) -> None:
             log.exception("Mission %s could not be brought to its newest checkpoint", mission_id)
 
 
-async def mend_latest(engine: Engine, mission_id: str, listing: Listing, newest: str | None) -> str:
-    """Point a wrong ``latest.json`` at the newest checkpoint that has a file.
+async def mend_latest(engine: Engine, noun: Noun, listing: Listing, rows: RowNames) -> str:
+    """Let a wrong ``latest.json`` be the newest record that has a file.
 
-    ``newest`` is the newest row, if the caller knows it: nothing is asked when all is well.
-    Returns what was wrong, with what it names now; empty when nothing was.
+    Nothing is asked when all is well by the names. Returns what was wrong, with what it is now;
+    empty when nothing was.
     """
-    if newest in listing.files and not listing.latest_trouble(newest):
+    if rows.newest in listing.files and not listing.latest_trouble(rows.newest):
         return ""
-    wanted = (await engine.execute(NewestFiled(mission_id, listing.files))).checkpoint_id
-    trouble = listing.latest_trouble(wanted)
+    owner_id, backups = rows.owner_id, engine.backups[noun]
+    wanted = await engine.execute(NewestFiled(noun, owner_id, listing.files))
+    trouble = listing.latest_trouble(wanted.id)
     if not trouble:
         return ""
-    path = engine.backups.root / mission_id / LATEST
+    path = backups.root / owner_id / LATEST
     try:
-        await engine.outbox.in_thread(lambda: engine.backups.point_latest(mission_id, wanted))
+        await engine.outbox.in_thread(lambda: backups.set_latest(owner_id, wanted.id, wanted.data))
     except OSError as error:
         log.warning("%s %s; it cannot be changed: %s", path, trouble, error)
         return ""
-    done = f"it names {wanted} now" if wanted else "it was removed"
+    done = f"it names {wanted.id} now" if wanted.id else "it was removed"
     log.warning("%s %s; %s", path, trouble, done)
     return f"{path} {trouble}; {done}"

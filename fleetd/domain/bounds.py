@@ -1,4 +1,4 @@
-"""What keeps checkpoints small and few: size, number per mission, deletion marks.
+"""What keeps checkpoints small and few: size, number per mission.
 
 Source: behaviour, Checkpoints.
 """
@@ -9,13 +9,13 @@ from ..wire.events import CheckpointDeleted
 from ..wire.model import CheckpointContent, RecoveryContext
 from .context import Context
 from .events import emit
-from .tx import RemoveBackup, Row, Tx
+from .marks import LIVE, mark_deleted
+from .tx import Row, Tx
 
 MANY_SORTIES = 100
 FILES_KEPT = 200
 NEVER_DROPPED = 3
 DROPPED_AT_ONCE = 20
-LIVE = "deleted_at IS NULL"
 # What the final checkpoint of a completed mission says of itself.
 COMPLETED = "Mission completed"
 
@@ -66,7 +66,7 @@ def make_room(tx: Tx, ctx: Context, mission_id: str, spare: str | None = None) -
     )
     # A limit that was lowered is reached step by step: a checkpoint must not wait for it.
     for checkpoint_id in _superfluous(rows, spare)[: min(excess, DROPPED_AT_ONCE)]:
-        mark_deleted(tx, ctx, checkpoint_id)
+        mark_deleted(tx, ctx, "checkpoint", checkpoint_id)
         emit(tx, ctx, CheckpointDeleted(checkpoint_id=checkpoint_id), mission_id=mission_id)
 
 
@@ -79,18 +79,3 @@ def _superfluous(rows: list[Row], spare: str | None) -> list[str]:
     # Sorting keeps the order among equals.
     oldest_first.sort(key=lambda row: row["trigger"] != "error")
     return [row["id"] for row in oldest_first]
-
-
-def mark_deleted(tx: Tx, ctx: Context, checkpoint_id: str) -> None:
-    """Mark a checkpoint deleted; after COMMIT its file goes, then its row.
-
-    The mark is what keeps a deleted checkpoint from coming back out of its file after a crash. The
-    content goes with the mark: a large row would have to be written anew to hold it.
-    """
-    tx.run(
-        "UPDATE checkpoints SET deleted_at = :now, sorties_json = '', locks_json = '',"
-        " messages_json = '', recovery_context_json = '' WHERE id = :id",
-        now=ctx.now,
-        id=checkpoint_id,
-    )
-    tx.after_commit(RemoveBackup(checkpoint_id))

@@ -16,6 +16,7 @@ from .checkpoints import latest_row
 from .content import from_row
 from .context import Context
 from .ids import find
+from .policy import POLICIES
 from .progress import rearm
 from .recovery_states import make_pending
 from .registry import handler
@@ -53,8 +54,9 @@ def import_end(tx: Tx, request: ImportEnd, ctx: Context) -> Behind:
     """Give a store that lies behind its files a new epoch, and counters above all in them."""
     end = end_import(tx)
     drop_marks_of_nothing(tx)
-    top = tx.value("SELECT max(seq) AS seq FROM checkpoints") or 0
-    # A checkpoint is always followed by its own event, so a log that ends where a file was taken
+    tops = (tx.value(f"SELECT max(seq) AS seq FROM {p.table}") or 0 for p in POLICIES.values())
+    top = max(tops)
+    # A record is always followed by its own event, so a log that ends where a file was taken
     # has lost at least that one. A document of old may have no place in a log: then top is 0.
     if end is not None and top >= max(end, 1):
         _raise(tx, ctx, end, top)

@@ -19,7 +19,8 @@ from ..wire.requests.checkpoint import (
     DeclaredContext,
 )
 from ..wire.types import Trigger
-from .bounds import LIVE, bounded, make_room
+from .marks import LIVE
+from .bounds import bounded, make_room
 from .briefing import derive
 from .capture import State, capture
 from .content import as_taken, from_row, to_columns
@@ -76,7 +77,7 @@ def take(
     for warning in warnings:
         tx.after_commit(LogLine("WARNING", f"Checkpoint {content.id}: {warning}"))
     tx.after_commit(LogLine("INFO", f"Checkpoint created: {content.id} ({content.trigger})"))
-    tx.after_commit(WriteBackup(content.id))
+    tx.after_commit(WriteBackup("checkpoint", content.id))
     make_room(tx, ctx, content.mission_id, reason.spare)
     return as_taken(content, digest, warnings)
 
@@ -114,21 +115,9 @@ def _insert(tx: Tx, content: CheckpointContent, state: State, warnings: list[str
     return str(columns["digest"])
 
 
-def find_row(tx: Tx, checkpoint_id: str) -> Row:
-    """Return the row of a checkpoint that is not deleted; raises NotFound.
-
-    ``deleted`` in the error says that its file, while it is still there, must not be used either.
-    """
-    row = find(tx, "checkpoint", checkpoint_id)
-    if row["deleted_at"] is not None:
-        gone = missing("checkpoint", checkpoint_id)
-        raise NotFound(gone.message, hint=gone.hint, **gone.values, deleted=True)
-    return row
-
-
 def load(tx: Tx, checkpoint_id: str) -> Checkpoint:
     """Return a checkpoint from its row; raises NotFound, Corrupt or Incompatible."""
-    return from_row(find_row(tx, checkpoint_id))
+    return from_row(find_live(tx, "checkpoint", checkpoint_id))
 
 
 def latest_row(

@@ -6,7 +6,7 @@ from ..wire.model import Checkpoint, Record
 from ..wire.requests.recovery import RecoveryContextGet, RecoveryRestore
 from . import checkpoints
 from .activity import detect
-from .bounds import LIVE
+from .marks import LIVE
 from .case import Ledger
 from .content import from_row
 from .context import Context

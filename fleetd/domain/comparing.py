@@ -1,34 +1,39 @@
-"""Which checkpoints have rows, by names alone; must not read a row where an index will do.
+"""Which records have rows, by names alone; must not read a row where an index will do.
 
 Nothing here is on the wire; comparing rows with files asks for it.
 """
 
 from ..wire.base import Query
-from ..wire.model import CHECKPOINT_VERSION, Record
-from .bounds import LIVE
+from ..wire.model import Record
+from ..wire.types import Noun
+from .marks import LIVE
 from .context import Context
+from .policy import POLICIES, Policy
 from .registry import handler
+from .removal import Latest, latest_of
 from .tx import Tx
 
 
-class Missions(Record, frozen=True, kw_only=True):
-    """Missions that have checkpoints."""
+class Owners(Record, frozen=True, kw_only=True):
+    """Missions that have checkpoints, or runs that have snapshots."""
 
     ids: list[str]
 
 
-class CheckpointedMissions(Query[Missions], frozen=True):
-    """Ask which missions have rows of checkpoints."""
+class OwnersGet(Query[Owners], frozen=True):
+    """Ask who has rows of a noun."""
+
+    noun: Noun
 
 
 class RowNames(Record, frozen=True, kw_only=True):
-    """The checkpoints of a mission that have a row.
+    """The records of an owner that have a row.
 
     ``rows`` are all of them, ``filed`` those that must have a file, ``live`` those that are not
-    deleted, ``old`` those of an older version; ``newest`` is what ``latest.json`` should name.
+    deleted, ``old`` those of an older version; ``newest`` is what ``latest.json`` should be.
     """
 
-    mission_id: str
+    owner_id: str
     rows: frozenset[str]
     filed: frozenset[str]
     live: frozenset[str]
@@ -37,75 +42,73 @@ class RowNames(Record, frozen=True, kw_only=True):
 
 
 class Names(Record, frozen=True, kw_only=True):
-    """The names of several missions."""
+    """The names of several owners."""
 
-    missions: list[RowNames]
+    owners: list[RowNames]
 
 
 class NamesGet(Query[Names], frozen=True):
-    """Ask for the names of some missions' checkpoints."""
+    """Ask for the names of some owners' records."""
 
-    mission_ids: list[str]
-
-
-class Newest(Record, frozen=True, kw_only=True):
-    """The newest checkpoint that has a file, if any has."""
-
-    checkpoint_id: str | None
+    noun: Noun
+    owner_ids: list[str]
 
 
-class NewestFiled(Query[Newest], frozen=True):
-    """Ask which of the checkpoints with a file is the newest that ``latest.json`` may name."""
+class NewestFiled(Query[Latest], frozen=True):
+    """Ask which of the records with a file is the newest that ``latest.json`` may be."""
 
-    mission_id: str
+    noun: Noun
+    owner_id: str
     files: frozenset[str]
 
 
 @handler
-def checkpointed(tx: Tx, request: CheckpointedMissions, ctx: Context) -> Missions:
-    """Return the missions that have checkpoints."""
-    rows = tx.all("SELECT DISTINCT mission_id FROM checkpoints")
-    return Missions(ids=[row["mission_id"] for row in rows])
+def owners(tx: Tx, request: OwnersGet, ctx: Context) -> Owners:
+    """Return whose records there are."""
+    policy = POLICIES[request.noun]
+    rows = tx.all(f"SELECT DISTINCT {policy.owner} AS id FROM {policy.table}")
+    return Owners(ids=[row["id"] for row in rows])
 
 
 @handler
 def names(tx: Tx, request: NamesGet, ctx: Context) -> Names:
-    """Return the names of some missions' checkpoints."""
-    return Names(missions=[_names_of(tx, mission_id) for mission_id in request.mission_ids])
+    """Return the names of some owners' records."""
+    policy = POLICIES[request.noun]
+    return Names(owners=[_names_of(tx, policy, owner_id) for owner_id in request.owner_ids])
 
 
-def _names_of(tx: Tx, mission_id: str) -> RowNames:
-    rows = tx.all("SELECT id, version FROM checkpoints WHERE mission_id = :id", id=mission_id)
+def _names_of(tx: Tx, policy: Policy, owner_id: str) -> RowNames:
+    mine = f"FROM {policy.table} WHERE {policy.owner} = :owner"
+    rows = tx.all(f"SELECT id, version {mine}", owner=owner_id)
     # Read from the index of what is still to be done, which is nearly always empty.
     owed = tx.all(
-        "SELECT id, deleted_at FROM checkpoints WHERE mission_id = :id"
-        " AND (backed_up_at IS NULL OR deleted_at IS NOT NULL)",
-        id=mission_id,
+        f"SELECT id, deleted_at {mine} AND (backed_up_at IS NULL OR deleted_at IS NOT NULL)",
+        owner=owner_id,
     )
     newest = tx.one(
-        f"SELECT id FROM checkpoints WHERE mission_id = :id AND {LIVE} AND undo = 0"
-        " ORDER BY seq DESC LIMIT 1",
-        id=mission_id,
+        f"SELECT id {mine} AND {LIVE} AND {policy.nameable} ORDER BY seq DESC LIMIT 1",
+        owner=owner_id,
     )
     every = frozenset(row["id"] for row in rows)
     live = every - {row["id"] for row in owed if row["deleted_at"] is not None}
     return RowNames(
-        mission_id=mission_id,
+        owner_id=owner_id,
         rows=every,
         filed=every - {row["id"] for row in owed},
         live=live,
-        old=[r["id"] for r in rows if r["version"] != CHECKPOINT_VERSION and r["id"] in live],
+        old=[r["id"] for r in rows if r["version"] != policy.version and r["id"] in live],
         newest=newest["id"] if newest else None,
     )
 
 
 @handler
-def newest_filed(tx: Tx, request: NewestFiled, ctx: Context) -> Newest:
-    """Return the newest checkpoint that is no undo checkpoint and has a file."""
+def newest_filed(tx: Tx, request: NewestFiled, ctx: Context) -> Latest:
+    """Return the newest record that undoes nothing and has a file."""
+    policy = POLICIES[request.noun]
     rows = tx.all(
-        f"SELECT id FROM checkpoints WHERE mission_id = :id AND {LIVE} AND undo = 0"
-        " ORDER BY seq DESC",
-        id=request.mission_id,
+        f"SELECT id FROM {policy.table} WHERE {policy.owner} = :owner AND {LIVE}"
+        f" AND {policy.nameable} ORDER BY seq DESC",
+        owner=request.owner_id,
     )
-    found = (row["id"] for row in rows if row["id"] in request.files)
-    return Newest(checkpoint_id=next(found, None))
+    found = next((row["id"] for row in rows if row["id"] in request.files), None)
+    return latest_of(tx, policy, found)

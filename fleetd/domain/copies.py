@@ -1,4 +1,4 @@
-"""The two copies of a checkpoint, seen from its row: the outbox, backups done.
+"""The two copies of a record, seen from its row: the outbox, backups done.
 
 Nothing here is on the wire; the daemon's own tasks ask for it.
 """
@@ -7,22 +7,28 @@ import msgspec
 
 from ..wire.base import Mutation, Query
 from ..wire.events import BackupFailed, CheckpointCreated
-from ..wire.model import Checkpoint, Record
-from .content import from_row
+from ..wire.model import Record
+from ..wire.types import Noun
 from .context import Context
 from .events import emit
 from .ids import find
+from .policy import POLICIES
 from .registry import handler
-from .removal import newest_with_file
-from .tx import Row, Tx
+from .removal import Latest, latest_of, newest_with_file
+from .tx import Effect, RemoveBackup, Row, Tx, WriteBackup
 from .upkeep import Done
 
 
 class Outbox(Record, frozen=True, kw_only=True):
-    """Checkpoints whose file must be written, and those that must go."""
+    """Records whose file must be written, and those that must go."""
 
-    unwritten: list[str]
-    deleted: list[str]
+    unwritten: list[WriteBackup]
+    deleted: list[RemoveBackup]
+
+    @property
+    def all(self) -> list[Effect]:
+        """Return all that is to be done."""
+        return [*self.unwritten, *self.deleted]
 
 
 class OutboxGet(Query[Outbox], frozen=True):
@@ -30,29 +36,32 @@ class OutboxGet(Query[Outbox], frozen=True):
 
 
 class Backup(Record, frozen=True, kw_only=True):
-    """What a backup file needs: the checkpoint, and where latest.json must point afterwards."""
+    """What a file must hold, and what latest.json must be afterwards."""
 
-    checkpoint: Checkpoint | None
-    mission_id: str
-    latest_id: str | None
+    data: bytes | None
+    owner_id: str
+    latest: Latest
 
 
 class BackupGet(Query[Backup], frozen=True):
-    """Read a checkpoint for its file; a marked or missing one is None."""
+    """Read a record for its file; of one that is marked or missing there is no data."""
 
-    checkpoint_id: str
+    noun: Noun
+    record_id: str
 
 
 class BackupWritten(Mutation[Done], frozen=True):
-    """Note that a checkpoint's file is on disk."""
+    """Note that a record's file is on disk."""
 
-    checkpoint_id: str
+    noun: Noun
+    record_id: str
 
 
 class BackupNotWritten(Mutation[Done], frozen=True):
-    """Note that a checkpoint's file could not be written; only the first failure is announced."""
+    """Note that a record's file could not be written; only the first failure is announced."""
 
-    checkpoint_id: str
+    noun: Noun
+    record_id: str
     error: str
     first: bool
 
@@ -60,53 +69,69 @@ class BackupNotWritten(Mutation[Done], frozen=True):
 @handler
 def outbox(tx: Tx, request: OutboxGet, ctx: Context) -> Outbox:
     """Return the work that a crash or a full disk left behind, oldest first."""
-    rows = tx.all(
-        "SELECT id, deleted_at FROM checkpoints WHERE backed_up_at IS NULL"
-        " OR deleted_at IS NOT NULL ORDER BY seq"
-    )
+    rows = [
+        (noun, row["id"], row["deleted_at"])
+        for noun, policy in POLICIES.items()
+        for row in tx.all(
+            f"SELECT id, deleted_at FROM {policy.table} WHERE backed_up_at IS NULL"
+            " OR deleted_at IS NOT NULL ORDER BY seq"
+        )
+    ]
     return Outbox(
-        unwritten=[row["id"] for row in rows if row["deleted_at"] is None],
-        deleted=[row["id"] for row in rows if row["deleted_at"] is not None],
+        unwritten=[WriteBackup(noun, each) for noun, each, gone in rows if gone is None],
+        deleted=[RemoveBackup(noun, each) for noun, each, gone in rows if gone is not None],
     )
 
 
 @handler
 def backup(tx: Tx, request: BackupGet, ctx: Context) -> Backup:
-    """Return what the file of a checkpoint must hold; raises NotFound when the row is gone."""
-    row = find(tx, "checkpoint", request.checkpoint_id)
-    gone = row["deleted_at"] is not None
+    """Return what the file of a record must hold; raises NotFound when the row is gone."""
+    policy = POLICIES[request.noun]
+    row = find(tx, request.noun, request.record_id)
+    owner_id, gone = row[policy.owner], row["deleted_at"] is not None
+    newest = newest_with_file(tx, policy, owner_id, coming=row["id"])
     return Backup(
-        checkpoint=None if gone else from_row(row),
-        mission_id=row["mission_id"],
-        latest_id=newest_with_file(tx, row["mission_id"], coming=row["id"]),
+        data=None if gone else policy.to_file(policy.from_row(row)),
+        owner_id=owner_id,
+        latest=latest_of(tx, policy, newest),
     )
 
 
 @handler
 def backup_written(tx: Tx, request: BackupWritten, ctx: Context) -> Done:
-    """Note where a checkpoint now lies; said once per checkpoint."""
+    """Note where a record now lies; of a checkpoint it is said, once."""
+    policy = POLICIES[request.noun]
+    if policy.compressible:  # what was compressed lies there in its plain form again
+        tx.run(
+            f"UPDATE {policy.table} SET compressed_at = NULL, gzip_digest = NULL,"
+            " gzip_bytes = NULL WHERE id = :id AND compressed_at IS NOT NULL",
+            id=request.record_id,
+        )
     row = tx.one(
-        "UPDATE checkpoints SET backed_up_at = :now WHERE id = :id AND backed_up_at IS NULL"
-        " RETURNING *",
+        f"UPDATE {policy.table} SET backed_up_at = :now"
+        " WHERE id = :id AND backed_up_at IS NULL RETURNING *",
         now=ctx.now,
-        id=request.checkpoint_id,
+        id=request.record_id,
     )
     if row is None:
         return Done(done=False)
-    if not _announced(tx, row):
+    if request.noun == "checkpoint" and not _announced(tx, row):
         _announce(tx, ctx, row, written=True)
     return Done(done=True)
 
 
 @handler
 def backup_not_written(tx: Tx, request: BackupNotWritten, ctx: Context) -> Done:
-    """Note that a checkpoint lies in the database only, for now."""
-    row = tx.one("SELECT * FROM checkpoints WHERE id = :id", id=request.checkpoint_id)
+    """Note that a record lies in the database only, for now."""
+    policy = POLICIES[request.noun]
+    row = tx.one(f"SELECT * FROM {policy.table} WHERE id = :id", id=request.record_id)
     if row is None or not request.first:
         return Done(done=False)
-    payload = BackupFailed(checkpoint_id=row["id"], error=request.error)
-    emit(tx, ctx, payload, mission_id=row["mission_id"])
-    if not _announced(tx, row):
+    payload = BackupFailed(
+        checkpoint_id=row["id"], error=request.error, reason_code=policy.write_failed
+    )
+    emit(tx, ctx, payload, mission_id=row.get("mission_id"))
+    if request.noun == "checkpoint" and not _announced(tx, row):
         _announce(tx, ctx, row, written=False)
     return Done(done=True)
 

@@ -5,7 +5,7 @@ from ..wire.events import CheckpointDeleted, MissionDeleted
 from ..wire.requests.checkpoint import CheckpointDelete
 from ..wire.requests.mission import Deleted
 from ..wire.types import OPEN_MISSION
-from . import bounds, checkpoints, leases
+from . import leases, marks
 from .context import Context
 from .erasing import free_locks
 from .events import emit
@@ -17,8 +17,8 @@ from .tx import Row, Tx
 @handler
 def delete_checkpoint(tx: Tx, request: CheckpointDelete, ctx: Context) -> Deleted:
     """Mark a checkpoint deleted; its file and then its row go after COMMIT."""
-    row = checkpoints.find_row(tx, request.checkpoint_id)
-    bounds.mark_deleted(tx, ctx, row["id"])
+    row = marks.find_live(tx, "checkpoint", request.checkpoint_id)
+    marks.mark_deleted(tx, ctx, "checkpoint", row["id"])
     emit(tx, ctx, CheckpointDeleted(checkpoint_id=row["id"]), mission_id=row["mission_id"])
     return Deleted(deleted=True)
 

@@ -81,14 +81,15 @@ def _drop_results(tx: Tx, scope: Scope) -> None:
             )
 
 
-def was_forgotten(tx: Tx, mission_id: str) -> bool:
-    """Whether a mission was forgotten, so that no file may bring it back."""
+def was_forgotten(tx: Tx, noun: str, owner_id: str) -> bool:
+    """Whether a mission or a run was forgotten, so that no file may bring it back."""
     found = tx.one(
-        "SELECT 1 AS there FROM forgotten WHERE noun = 'mission' AND digest = :digest",
-        digest=_digest(mission_id),
+        "SELECT 1 AS there FROM forgotten WHERE noun = :noun AND digest = :digest",
+        noun=noun,
+        digest=_digest(owner_id),
     )
     return found is not None
 
 
-def _digest(mission_id: str) -> str:
-    return hashlib.sha256(mission_id.encode()).hexdigest()
+def _digest(owner_id: str) -> str:
+    return hashlib.sha256(owner_id.encode()).hexdigest()

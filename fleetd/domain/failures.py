@@ -8,7 +8,7 @@ from ..wire.model import SourceDetail
 from ..wire.requests.checkpoint import ErrorCheckpoint, ErrorReport
 from ..wire.times import to_ms
 from ..wire.types import OPEN_MISSION
-from .bounds import LIVE
+from .marks import LIVE
 from .capture import State, capture
 from .checkpoints import Reason, take
 from .context import Context

@@ -11,7 +11,7 @@ from ..wire.errors import InvalidState
 from ..wire.events import RecordsForgotten
 from ..wire.model import Record
 from ..wire.requests.system import Forgotten, ForgottenMission
-from . import bounds, deletion, owing
+from . import deletion, marks, owing
 from .context import Context
 from .erasing import erase
 from .events import emit, position
@@ -200,6 +200,6 @@ def _mark(tx: Tx, ctx: Context, target: Target, scope: Scope, missions: list[str
             f"SELECT id FROM checkpoints WHERE mission_id = :id AND {bounds.LIVE}", id=mission_id
         )
         for row in rows:
-            bounds.mark_deleted(tx, ctx, row["id"])
+            marks.mark_deleted(tx, ctx, "checkpoint", row["id"])
         marked += len(rows)
     return marked

@@ -1,4 +1,4 @@
-"""Writing a checkpoint's row again from its verified file; must not know where the file lies.
+"""Writing a record's row again from its verified file; must not know where the file lies.
 
 Nothing here is on the wire; the daemon's own work asks for it.
 """
@@ -8,8 +8,8 @@ import msgspec
 from ..wire.base import Mutation
 from ..wire.errors import InvalidState
 from ..wire.model import Checkpoint, Sortie
+from ..wire.snapshots import Snapshot
 from ..wire.types import OPEN_MISSION
-from . import checkpoints
 from .capture import State
 from .content import to_columns
 from .context import Context
@@ -17,54 +17,68 @@ from .current import AUTOMATIC
 from .erasing import was_forgotten
 from .ids import find
 from .leases import raise_tokens
+from .policy import POLICIES, Kept, id_of, noun_of, owner_of
 from .registry import handler
+from .snapshots.returning import insert_snapshot
 from .tx import Row, Tx
+from .upkeep import Done
 
 
-class Heal(Mutation[Checkpoint], frozen=True):
-    """Write the row of a checkpoint again from its verified file."""
+class Heal(Mutation[Done], frozen=True):
+    """Write the row of a record again from its verified file."""
 
-    checkpoint: Checkpoint
+    record: Checkpoint | Snapshot
 
 
 @handler
-def heal(tx: Tx, request: Heal, ctx: Context) -> Checkpoint:
-    """Bring a checkpoint's row back; one that was deleted does not come back."""
-    content = request.checkpoint
-    old = tx.one("SELECT deleted_at FROM checkpoints WHERE id = :id", id=content.id)
+def heal(tx: Tx, request: Heal, ctx: Context) -> Done:
+    """Bring a row back; one that was deleted does not come back. Raises InvalidState."""
+    record = request.record
+    noun, record_id = noun_of(record), id_of(record)
+    policy = POLICIES[noun]
+    old = tx.one(f"SELECT deleted_at FROM {policy.table} WHERE id = :id", id=record_id)
     if old is not None and old["deleted_at"] is not None:
         raise InvalidState(
-            f"Checkpoint {content.id} was deleted and does not come back.",
-            hint="Use another checkpoint of its mission.",
+            f"{noun.capitalize()} {record_id} was deleted and does not come back.",
+            hint=f"Use another {noun}.",
         )
-    if was_forgotten(tx, content.mission_id):
+    if was_forgotten(tx, policy.whose, owner_of(record)):
         raise InvalidState(
-            f"The mission of checkpoint {content.id} was forgotten and does not come back.",
+            f"The {policy.whose} of {noun} {record_id} was forgotten and does not come back.",
             hint="Remove the file; nothing else is left of it.",
         )
     if old is None:
-        insert(tx, ctx, content)
+        insert(tx, ctx, record)
     else:
-        _overwrite(tx, ctx, content)
-    return checkpoints.load(tx, content.id)
+        _overwrite(tx, ctx, record)
+    return Done(done=True)
 
 
-def _overwrite(tx: Tx, ctx: Context, content: Checkpoint) -> None:
-    columns = to_columns(content)
+def _overwrite(tx: Tx, ctx: Context, record: Kept) -> None:
+    policy = POLICIES[noun_of(record)]
+    columns = policy.to_columns(record)
     names = ", ".join(f"{name} = :{name}" for name in columns if name != "id")
     tx.run(
-        f"UPDATE checkpoints SET {names}, backed_up_at = coalesce(backed_up_at, :now)"
+        f"UPDATE {policy.table} SET {names}, backed_up_at = coalesce(backed_up_at, :now)"
         " WHERE id = :id",
         **columns,
         now=ctx.now,
     )
 
 
-def insert(tx: Tx, ctx: Context, content: Checkpoint) -> bool:
-    """Write the row of a checkpoint that has none, and its mission's if that is missing too.
+def insert(tx: Tx, ctx: Context, record: Kept) -> bool:
+    """Write the row of a record that has none, and its owner's if that is missing too.
 
-    Returns whether the mission had to be made. Tokens go on above those of its locks.
+    Returns whether a mission had to be made: it is to be caught up then.
     """
+    if isinstance(record, Checkpoint):
+        return _insert_checkpoint(tx, ctx, record)
+    insert_snapshot(tx, ctx, record)
+    return False
+
+
+def _insert_checkpoint(tx: Tx, ctx: Context, content: Checkpoint) -> bool:
+    """Write the row of a checkpoint; tokens go on above those of its locks."""
     mission = tx.one("SELECT * FROM missions WHERE id = :id", id=content.mission_id)
     made = mission is None
     mission = mission or _make_mission(tx, ctx, content)

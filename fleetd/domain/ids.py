@@ -12,6 +12,7 @@ _TABLES = {
     "mission": "missions",
     "sortie": "sorties",
     "checkpoint": "checkpoints",
+    "snapshot": "snapshots",
     "lock": "locks",
     "message": "messages",
     "agent": "agents",
@@ -65,7 +66,7 @@ def _find_by_prefix(tx: Tx, noun: str, prefix: str) -> Row:
 
 def missing(noun: str, record_id: str) -> NotFound:
     """Return the error for an id that does not exist."""
-    lists = {"checkpoint": "checkpoints list", "message": "mail list", "recovery": "status"}.get(
+    lists = {"checkpoint": "checkpoints list", "snapshot": "snapshot list", "message": "mail list", "recovery": "status"}.get(
         noun, f"{noun} list"
     )
     return NotFound(

@@ -15,7 +15,8 @@ from ..wire.model import Record
 from ..wire.requests.checkpoint import PrunedCheckpoint
 from ..wire.types import OPEN_MISSION
 from .activity import detect
-from .bounds import COMPLETED, LIVE, mark_deleted
+from .marks import LIVE
+from .bounds import COMPLETED
 from .context import Context
 from .events import emit
 from .ids import find

@@ -1,34 +1,48 @@
-"""What goes once a checkpoint is marked deleted: its file, then its row; must not mark any.
+"""What goes once a record is marked deleted: its file, then its row; must not mark any.
 
-Nothing here is on the wire; the outbox asks for it, for many checkpoints at a time.
+Nothing here is on the wire; the outbox asks for it, for many records at a time.
 """
 
 from ..wire.base import Mutation, Query
+from ..wire.errors import Corrupt, Incompatible
 from ..wire.model import Record
-from .bounds import LIVE
+from ..wire.types import Noun
+from .marks import LIVE
 from .context import Context
+from .policy import POLICIES, Policy
 from .registry import handler
 from .tx import Tx
 
 
-class Removal(Record, frozen=True, kw_only=True):
-    """Files of one mission that must go, and where latest.json must point afterwards."""
+class Latest(Record, frozen=True, kw_only=True):
+    """What latest.json must be: the record it names, and the bytes where it is a copy.
 
-    mission_id: str
-    checkpoint_ids: list[str]
-    latest_id: str | None
+    No bytes for a copy that nobody can make now, as its row is damaged: what is there stays.
+    """
+
+    id: str | None = None
+    data: bytes | None = None
+
+
+class Removal(Record, frozen=True, kw_only=True):
+    """Files of one owner that must go, and what latest.json must be afterwards."""
+
+    owner_id: str
+    record_ids: list[str]
+    latest: Latest
 
 
 class Removals(Record, frozen=True, kw_only=True):
-    """Files that must go, mission by mission."""
+    """Files that must go, owner by owner."""
 
-    missions: list[Removal]
+    owners: list[Removal]
 
 
 class RemovalsGet(Query[Removals], frozen=True):
-    """Ask where the files of these checkpoints lie; those that are not marked are passed over."""
+    """Ask where the files of these records lie; those that are not marked are passed over."""
 
-    checkpoint_ids: list[str]
+    noun: Noun
+    record_ids: list[str]
 
 
 class Purged(Record, frozen=True, kw_only=True):
@@ -38,43 +52,61 @@ class Purged(Record, frozen=True, kw_only=True):
 
 
 class Purge(Mutation[Purged], frozen=True):
-    """Remove the rows of checkpoints that are marked deleted and whose files are gone."""
+    """Remove the rows of records that are marked deleted and whose files are gone."""
 
-    checkpoint_ids: list[str]
+    noun: Noun
+    record_ids: list[str]
 
 
 @handler
 def removals(tx: Tx, request: RemovalsGet, ctx: Context) -> Removals:
     """Return the files to remove, grouped so that each directory is opened and synced once."""
+    policy = POLICIES[request.noun]
     ids: dict[str, list[str]] = {}
-    for checkpoint_id in request.checkpoint_ids:
+    for record_id in request.record_ids:
         row = tx.one(
-            "SELECT mission_id FROM checkpoints WHERE id = :id AND deleted_at IS NOT NULL",
-            id=checkpoint_id,
+            f"SELECT {policy.owner} AS owner FROM {policy.table}"
+            " WHERE id = :id AND deleted_at IS NOT NULL",
+            id=record_id,
         )
         if row is not None:
-            ids.setdefault(row["mission_id"], []).append(checkpoint_id)
+            ids.setdefault(row["owner"], []).append(record_id)
     return Removals(
-        missions=[
+        owners=[
             Removal(
-                mission_id=mission_id,
-                checkpoint_ids=going,
-                latest_id=newest_with_file(tx, mission_id),
+                owner_id=owner,
+                record_ids=going,
+                latest=latest_of(tx, policy, newest_with_file(tx, policy, owner)),
             )
-            for mission_id, going in ids.items()
+            for owner, going in ids.items()
         ]
     )
 
 
-def newest_with_file(tx: Tx, mission_id: str, coming: str | None = None) -> str | None:
-    """Return the checkpoint that latest.json must name: the newest whose file is there.
+def latest_of(tx: Tx, policy: Policy, newest: str | None) -> Latest:
+    """Return what latest.json must be when a record is the newest, None when there is none."""
+    if newest is None or not policy.copies:
+        return Latest(id=newest)
+    row = tx.one(f"SELECT * FROM {policy.table} WHERE id = :id", id=newest)
+    try:
+        data = policy.to_file(policy.from_row(row)) if row else None
+    except (Corrupt, Incompatible):
+        data = None
+    return Latest(id=newest, data=data)
 
-    ``coming`` is one whose file is just being written. Undo checkpoints are passed over.
+
+def newest_with_file(
+    tx: Tx, policy: Policy, owner_id: str, coming: str | None = None
+) -> str | None:
+    """Return the newest record whose file is there, passing over what undoes something.
+
+    ``coming`` is one whose file is just being written.
     """
     row = tx.one(
-        f"SELECT id FROM checkpoints WHERE mission_id = :mission AND {LIVE}"
-        " AND undo = 0 AND (backed_up_at IS NOT NULL OR id = :coming) ORDER BY seq DESC LIMIT 1",
-        mission=mission_id,
+        f"SELECT id FROM {policy.table} WHERE {policy.owner} = :owner AND {LIVE}"
+        f" AND {policy.nameable} AND (backed_up_at IS NOT NULL OR id = :coming)"
+        " ORDER BY seq DESC LIMIT 1",
+        owner=owner_id,
         coming=coming,
     )
     return row["id"] if row else None
@@ -83,11 +115,12 @@ def newest_with_file(tx: Tx, mission_id: str, coming: str | None = None) -> str 
 @handler
 def purge(tx: Tx, request: Purge, ctx: Context) -> Purged:
     """Remove marked rows; one that is not marked stays."""
+    policy = POLICIES[request.noun]
     gone = [
         tx.one(
-            "DELETE FROM checkpoints WHERE id = :id AND deleted_at IS NOT NULL RETURNING id",
-            id=checkpoint_id,
+            f"DELETE FROM {policy.table} WHERE id = :id AND deleted_at IS NOT NULL RETURNING id",
+            id=record_id,
         )
-        for checkpoint_id in request.checkpoint_ids
+        for record_id in request.record_ids
     ]
     return Purged(purged=sum(row is not None for row in gone))

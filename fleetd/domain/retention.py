@@ -11,7 +11,7 @@ future does not end it: a clock that was wrong wrote that one. It stays until it
 
 from ..wire.base import Mutation, Query
 from ..wire.model import Record
-from .bounds import LIVE
+from .marks import LIVE
 from .context import Context
 from .pruning import DAY_MS
 from .registry import handler

@@ -90,7 +90,7 @@ def keep_undo(case: Case, mission: Row) -> str | None:
     state = capture(case.tx, case.ctx, mission)
     digest = state.digest()
     ended = mission["status"] not in OPEN_MISSION
-    if checkpoints.find_row(case.tx, case.checkpoint.id)["state_digest"] == digest and not ended:
+    if find_live(case.tx, "checkpoint", case.checkpoint.id)["state_digest"] == digest and not ended:
         return None
     newest = checkpoints.latest_row(case.tx, mission["id"], undo=True)
     # A mission that was reopened has changed, also when it was reopened from its own end.

@@ -11,6 +11,7 @@ from . import healing
 from .context import Context
 from .erasing import was_forgotten
 from .events import position
+from .policy import POLICIES, Kept, id_of, noun_of, owner_of, seq_of
 from .registry import handler
 from .tx import LogLine, Tx
 
@@ -19,7 +20,7 @@ _WAITING = "catch_up:"
 
 
 class Imported(Record, frozen=True, kw_only=True):
-    """Checkpoints that have a row now, newest first."""
+    """Records that have a row now, newest first."""
 
     ids: list[str]
 
@@ -27,26 +28,28 @@ class Imported(Record, frozen=True, kw_only=True):
 class ImportFiles(Mutation[Imported], frozen=True):
     """Write rows for verified files that have none."""
 
-    checkpoints: list[Checkpoint]
+    records: list[Kept]
 
 
 @handler
 def import_files(tx: Tx, request: ImportFiles, ctx: Context) -> Imported:
-    """Write the rows; a checkpoint that has one, also a deleted one, is left as it is."""
+    """Write the rows; a record that has one, also a deleted one, is left as it is."""
     end = _end_of_log(tx)
     taken = []
     # A mission that is missing is made from the newest.
-    for content in sorted(request.checkpoints, key=lambda each: each.seq, reverse=True):
-        if tx.one("SELECT id FROM checkpoints WHERE id = :id", id=content.id) is not None:
+    for record in sorted(request.records, key=seq_of, reverse=True):
+        noun, record_id = noun_of(record), id_of(record)
+        policy = POLICIES[noun]
+        if tx.one(f"SELECT id FROM {policy.table} WHERE id = :id", id=record_id) is not None:
             continue
-        if was_forgotten(tx, content.mission_id):
-            text = f"The file of checkpoint {content.id} belongs to what was forgotten; remove it"
+        if was_forgotten(tx, policy.whose, owner_of(record)):
+            text = f"The file of {noun} {record_id} belongs to what was forgotten; remove it"
             tx.after_commit(LogLine("WARNING", text))
             continue
-        made = healing.insert(tx, ctx, content)
-        if made or (content.seq > end and not content.undo):
-            _mark(tx, content.mission_id, made=made)
-        taken.append(content.id)
+        made = healing.insert(tx, ctx, record)
+        if isinstance(record, Checkpoint) and (made or (record.seq > end and not record.undo)):
+            _mark(tx, record.mission_id, made=made)
+        taken.append(record_id)
     return Imported(ids=taken)
 
 

@@ -15,7 +15,7 @@ from ..wire.requests.checkpoint import (
     CheckpointGet,
     CheckpointLatest,
 )
-from ..wire.requests.mission import Deleted, MissionCurrent
+from ..wire.requests.mission import Deleted, MissionCurrent, MissionGet
 from .reading import read, read_latest
 
 log = logging.getLogger("fleetd")
@@ -62,13 +62,22 @@ async def _with_locations(engine: Engine, checkpoint: Checkpoint) -> Checkpoint:
 @operation
 async def get(engine: Engine, request: CheckpointGet, caller: Caller) -> Checkpoint:
     """Return a checkpoint from its row, else from its file, with a warning."""
-    return await read(engine, request, caller)
+    return await read(engine, "checkpoint", request, caller)
 
 
 @operation
 async def latest(engine: Engine, request: CheckpointLatest, caller: Caller) -> Checkpoint:
     """Return a mission's newest checkpoint, from either copy; also one that lost its row."""
-    return await read_latest(engine, request, caller)
+    mission_id = await _mission_id(engine, request.mission_id)
+    return await read_latest(engine, "checkpoint", mission_id, request, caller)
+
+
+async def _mission_id(engine: Engine, given: str) -> str:
+    """Return a mission's whole id; one that has no row may still have files."""
+    try:
+        return (await engine.execute(MissionGet(given))).id
+    except NotFound:
+        return given
 
 
 @operation

@@ -67,7 +67,7 @@ async def _from_good_copies(
             if damaged is None or damaged in unreadable:
                 raise _as_told(error, list(unreadable.values())) from error
             try:
-                checkpoint = await heal(engine, damaged, error)
+                checkpoint = await heal(engine, "checkpoint", damaged, error)
             except (Corrupt, Incompatible, NotFound) as hopeless:
                 if named:
                     raise
@@ -79,7 +79,7 @@ async def _from_good_copies(
 async def _look_for_files(engine: Engine, request: Any) -> list[str]:
     """Take in the files of the mission that a request means and that have lost their rows."""
     mission_id = (await engine.execute(TargetGet(request))).mission_id
-    return noticed(await take_in(engine, mission_id)) if mission_id else []
+    return noticed(await take_in(engine, "checkpoint", mission_id)) if mission_id else []
 
 
 def _as_told(error: FleetError, unreadable: list[FleetError]) -> FleetError:
@@ -94,13 +94,13 @@ async def _missing_file(engine: Engine, request: RecoveryRestore, checkpoint_id:
     checkpoint = await engine.execute(CheckpointGet(checkpoint_id))
     if checkpoint.backed_up_at is None:  # not written yet: nothing is missing
         return []
-    path = engine.backups.path_of(checkpoint.mission_id, checkpoint.id)
+    path = engine.backups["checkpoint"].path_of(checkpoint.mission_id, checkpoint.id)
     if await engine.outbox.in_thread(path.is_file):
         return []
     warning = f"the file of {checkpoint.id} was missing; its database row was used"
     log.warning("%s", warning)
     if not request.dry_run:
-        engine.outbox.post(WriteBackup(checkpoint.id))
+        engine.outbox.post(WriteBackup("checkpoint", checkpoint.id))
     return [warning]
 
 

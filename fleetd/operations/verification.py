@@ -76,7 +76,7 @@ async def _check_one(engine: Engine, checkpoint_id: str, *, repair: bool) -> Fin
             file = await engine.outbox.in_thread(lambda: engine.backups.find(checkpoint_id))
     except OSError as error:
         return _unreadable(engine.backups.root, error)
-    return await _check(engine, checkpoint_id, file.mission_id if file else None, repair=repair)
+    return await _check(engine, checkpoint_id, file.owner_id if file else None, repair=repair)
 
 
 async def _whole_id(engine: Engine, given: str) -> str:

@@ -135,12 +135,12 @@ def _swap(plan: Plan, backups: Backups, part: Path) -> Aside:
 def _move_checkpoints(plan: Plan, backups: Backups, aside: Path, moves: Moves) -> None:
     missions: dict[str, list[BackupFile]] = {}
     for file in plan.newer:
-        missions.setdefault(file.mission_id, []).append(file)
+        missions.setdefault(file.owner_id, []).append(file)
     for mission_id, files in missions.items():
         moves.make_directory(aside / mission_id)
         _point(plan, backups, mission_id, moves)
         for file in files:
-            path = backups.path_of(mission_id, file.checkpoint_id)
+            path = backups.path_of(mission_id, file.record_id)
             moves.move(path, aside / mission_id)
         sync(path.parent)
         with contextlib.suppress(OSError):  # something is left in it
@@ -152,5 +152,5 @@ def _point(plan: Plan, backups: Backups, mission_id: str, moves: Moves) -> None:
     link = backups.root / mission_id / LATEST
     with contextlib.suppress(OSError):
         before = link.readlink().name.removesuffix(".json")
-        moves.then(lambda: backups.point_latest(mission_id, before))
-        backups.point_latest(mission_id, plan.latest_of(mission_id))
+        moves.then(lambda: backups.set_latest(mission_id, before))
+        backups.set_latest(mission_id, plan.latest_of(mission_id))

@@ -84,7 +84,7 @@ def _report(config: Config, plan: Plan, aside: Aside, *, restored: bool) -> Repo
         last_event_at=plan.copy.last_event_at,
         replaced=str(replaced) if replaced else None,
         moved=[
-            str(config.checkpoints / file.mission_id / f"{file.checkpoint_id}.json")
+            str(config.checkpoints / file.owner_id / f"{file.record_id}.json")
             for file in plan.newer
         ],
         moved_to=str(aside.checkpoints) if aside.checkpoints else None,

@@ -97,18 +97,18 @@ def _look_at_files(plan: Plan, backups: Backups) -> None:
     _check_readable(backups.root)
     known = {each.id for each in plan.copy.checkpoints}
     for file in backups.files():
-        where = str(backups.path_of(file.mission_id, file.checkpoint_id))
+        where = str(backups.path_of(file.owner_id, file.record_id))
         try:
-            data = backups.read(file.mission_id, file.checkpoint_id)
+            data = backups.read(file.owner_id, file.record_id)
             content = from_file(data or b"", where)
         except (FleetError, OSError) as error:
-            becomes = "is written again" if file.checkpoint_id in known else "stays where it is"
+            becomes = "is written again" if file.record_id in known else "stays where it is"
             plan.warnings.append(f"{error} It {becomes}.")
             continue
         plan.seq = max(plan.seq, content.seq)
         plan.token = max([plan.token, *(lock.fencing_token for lock in content.active_locks)])
-        if file.checkpoint_id in known:
-            plan.present.add(file.checkpoint_id)
+        if file.record_id in known:
+            plan.present.add(file.record_id)
         elif _is_newer(content, plan.copy):
             plan.newer.append(file)
 

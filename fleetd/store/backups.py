@@ -1,272 +1,298 @@
-"""Checkpoint files: written whole or not at all, found again, removed; must not read a clock.
+"""The files of checkpoints or snapshots: whole or not there, found again, removed; reads no clock.
 
-Layout: ``<root>/<mission_id>/<checkpoint_id>.json`` and ``latest.json``, a relative symlink to the
-newest. Everything is opened relative to a directory descriptor and without following symlinks.
+Where they lie is the layout's word. Everything is opened relative to a directory descriptor and
+without following symlinks.
 """
 
 import contextlib
 import os
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
-from ..wire.types import RECORD_ID
-from .clearing import Cleared, remove_all, weigh
+from ..wire.errors import Corrupt
+from ..wire.types import Noun
+from . import clearing
+from .clearing import Cleared
 from .directory import (
     FILE_MAX,
-    TEMP,
     Directory,
+    NotAFile,
     point,
     read_file,
     remove_file,
     remove_temp,
     write_file,
 )
+from .layouts import GZIP, LATEST, LAYOUTS, PLAIN
+from .listing import Listing, listing_of
+from .packing import unpacked
+from .rooms import Rooms, opened
 
-__all__ = ["FILE_MAX", "LATEST", "BackupFile", "Backups", "Cleared", "Listing"]
-LATEST = "latest.json"
-_ID = re.compile(RECORD_ID)
+__all__ = ["FILE_MAX", "LATEST", "BackupFile", "Backups", "Cleared", "Listing", "Stored"]
 
 
 class BackupFile(msgspec.Struct, frozen=True):
-    """A file that looks like a checkpoint's."""
+    """A file that looks like a checkpoint's or a snapshot's."""
 
-    mission_id: str
-    checkpoint_id: str
+    owner_id: str
+    record_id: str
 
 
-class Listing(msgspec.Struct, frozen=True, kw_only=True):
-    """What lies in a mission's directory, by names alone.
+class Stored(msgspec.Struct, frozen=True):
+    """The bytes of a file as they lie on the disk."""
 
-    ``files`` are ids of checkpoints with a regular file, ``blocked`` those with something else in
-    its place, ``foreign`` the names that are none of ours. ``latest`` is what ``latest.json``
-    points at, None when it is not a symlink; ``latest_kind`` says what it is instead.
-    """
+    path: Path
+    raw: bytes
 
-    files: frozenset[str] = frozenset()
-    blocked: frozenset[str] = frozenset()
-    foreign: list[str] = []
-    latest: str | None = None
-    latest_kind: str = "missing"
-
-    def latest_trouble(self, wanted: str | None) -> str:
-        """Say what is wrong with ``latest.json`` if it has to name ``wanted``; empty if nothing."""
-        if wanted is None:  # a link to nothing is wrong; a file of somebody else's is not ours
-            return f"points at {self.latest}, but no checkpoint has a file" if self.latest else ""
-        if self.latest is None:
-            return f"is {self.latest_kind}"
-        if self.latest == f"{wanted}.json":
-            return ""
-        if self.latest == LATEST:
-            return "points at itself"
-        gone = "" if self.latest.removesuffix(".json") in self.files else ", which is not there"
-        return f"points at {self.latest}{gone}"
+    @property
+    def compressed(self) -> bool:
+        """Whether these are the bytes of the compressed form."""
+        return self.path.name.endswith(GZIP)
 
 
 class Backups:
-    """The directory of checkpoint files. Methods raise OSError when the disk refuses."""
+    """The files of one noun below a root. Methods raise OSError when the disk refuses."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, noun: Noun = "checkpoint") -> None:
         self.root = root
+        self.layout = LAYOUTS[noun]
 
-    def path_of(self, mission_id: str, checkpoint_id: str) -> Path:
-        """Return where a checkpoint's file lies; raises ValueError for ids that are paths."""
-        return self.root / _checked(mission_id) / f"{_checked(checkpoint_id)}.json"
+    def path_of(self, owner_id: str, record_id: str) -> Path:
+        """Return where a file lies that is not compressed; raises ValueError for ids like paths."""
+        return self._place(owner_id) / f"{self.layout.record(record_id)}{PLAIN}"
+
+    def _place(self, owner_id: str) -> Path:
+        return self.root / self.layout.owner(owner_id) / (self.layout.inside or "")
 
     def write(
-        self, mission_id: str, checkpoint_id: str, data: bytes, latest_id: str | None
+        self,
+        owner_id: str,
+        record_id: str,
+        data: bytes,
+        latest_id: str | None,
+        latest_data: bytes | None = None,
     ) -> None:
-        """Write a checkpoint's file and point ``latest.json`` at the newest checkpoint.
+        """Write a file, then let ``latest.json`` be the newest.
 
         Temp file, fsync, rename, fsync of the directory: after a crash the file is whole or it is
-        not there.
+        not there. ``latest_data`` is what the newest one's file holds, for a layout of copies;
+        None leaves a copy that is there as it is.
         """
-        with self._mission_dir(mission_id, make=True) as directory:
-            write_file(directory, f"{_checked(checkpoint_id)}.json", data)
-            _point_latest(directory, latest_id)
+        with self._rooms(owner_id, make=True) as rooms:
+            files = rooms.files or rooms.top
+            write_file(files, f"{self.layout.record(record_id)}{PLAIN}", data)
+            for ending in self.layout.endings[1:]:
+                remove_file(files, f"{record_id}{ending}")
+            self._set_latest(rooms.top, latest_id, latest_data)
 
-    def read(self, mission_id: str, checkpoint_id: str) -> bytes | None:
-        """Return the bytes of a checkpoint's file, None when there is none.
+    def compress(self, owner_id: str, record_id: str, data: bytes) -> None:
+        """Put the compressed form ``data`` of a file in its place."""
+        with self._rooms(owner_id, make=True) as rooms:
+            files = rooms.files or rooms.top
+            write_file(files, f"{self.layout.record(record_id)}{GZIP}", data)
+            remove_file(files, f"{record_id}{PLAIN}")
+            os.fsync(files.descriptor)
 
-        Raises Corrupt when something else than a regular file of sane size stands in its place.
+    def read(self, owner_id: str, record_id: str) -> bytes | None:
+        """Return what a file holds, in whichever form, None when there is none.
+
+        Raises Corrupt when something else than a regular file of sane size stands in its place, or
+        its compressed form is not whole.
         """
-        name = f"{_checked(checkpoint_id)}.json"
+        stored = self.stored(owner_id, record_id)
+        return self.plain(stored) if stored else None
+
+    def plain(self, stored: Stored) -> bytes:
+        """Return the bytes that were compressed, if they were; raises Corrupt as ``read`` does."""
+        if not stored.compressed:
+            return stored.raw
         try:
-            with self._mission_dir(mission_id) as directory:
-                return read_file(directory, name)
+            return unpacked(stored.raw)
+        except ValueError as error:
+            raise self.layout.damaged(stored.path, str(error)) from error
+
+    def stored(self, owner_id: str, record_id: str) -> Stored | None:
+        """Return the bytes that lie on the disk, of the plain form if both are there.
+
+        Raises Corrupt as ``read`` does.
+        """
+        names = [f"{self.layout.record(record_id)}{ending}" for ending in self.layout.endings]
+        refused: Corrupt | None = None
+        for name in names:
+            try:
+                found = self._bytes(owner_id, name)
+            except NotAFile as error:
+                refused = refused or self.layout.not_a_file(
+                    self._place(owner_id) / name, str(error)
+                )
+                continue
+            if found is not None:
+                return Stored(self._place(owner_id) / name, found)
+        if refused is not None:
+            raise refused
+        return None
+
+    def _bytes(self, owner_id: str, name: str) -> bytes | None:
+        try:
+            with self._rooms(owner_id) as rooms:
+                return read_file(rooms.files, name) if rooms.files else None
         except FileNotFoundError:
             return None
 
-    def find(self, checkpoint_id: str) -> BackupFile | None:
-        """Return the file of a checkpoint whose mission is not known."""
-        for mission in self.missions():
-            if os.path.lexists(self.path_of(mission, checkpoint_id)):
-                return BackupFile(mission, checkpoint_id)
+    def latest_bytes(self, owner_id: str) -> bytes | None:
+        """Return what ``latest.json`` holds, None when it is no file; for a layout of copies."""
+        with contextlib.suppress(OSError), self._rooms(owner_id) as rooms:
+            return _held(rooms.top)
+        return None
+
+    def find(self, record_id: str) -> BackupFile | None:
+        """Return the file of a record whose owner is not known."""
+        for owner_id in self.owners():
+            place = self._place(owner_id)
+            if any(os.path.lexists(place / f"{record_id}{e}") for e in self.layout.endings):
+                return BackupFile(owner_id, record_id)
         return None
 
     def files(self) -> Iterator[BackupFile]:
-        """Yield everything that is named like a checkpoint's file, ordered by name."""
-        for mission in self._readable():
+        """Yield everything that is named like one of these files, ordered by name."""
+        for owner_id in self._readable():
             with contextlib.suppress(OSError):  # no directory of ours, or gone meanwhile
-                listing = self.list(mission)
-                for checkpoint_id in sorted(listing.files | listing.blocked):
-                    yield BackupFile(mission, checkpoint_id)
+                listing = self.list(owner_id)
+                for record_id in sorted(listing.files | listing.blocked):
+                    yield BackupFile(owner_id, record_id)
 
-    def missions(self) -> list[str]:
-        """Return what is named like a mission's directory, ordered; nothing without a root."""
+    def owners(self) -> list[str]:
+        """Return what is named like an owner's directory, ordered; nothing without a root."""
         try:
-            return sorted(filter(_ID.match, os.listdir(self.root)))  # noqa: PTH208 - names wanted
+            names = os.listdir(self.root)  # noqa: PTH208 - names wanted
         except FileNotFoundError:
             return []
+        return sorted(filter(self.layout.owners.fullmatch, names))
 
     def _readable(self) -> Sequence[str]:
         with contextlib.suppress(OSError):  # no directory of ours: there is nothing to find in it
-            return self.missions()
+            return self.owners()
         return ()
 
-    def list(self, mission_id: str) -> Listing:
-        """Look at the names in a mission's directory; an empty listing when there is none.
+    def list(self, owner_id: str) -> Listing:
+        """Look at the names in an owner's directory; an empty listing when there is none.
 
         Raises OSError for a directory that is no directory, or that may not be read.
         """
-        found: dict[bool, set[str]] = {True: set(), False: set()}
-        foreign: list[str] = []
-        latest, kind = None, "missing"
         try:
-            with (
-                self._mission_dir(mission_id) as directory,
-                os.scandir(directory.descriptor) as entries,
-            ):
-                for entry in entries:
-                    if entry.name == LATEST:
-                        latest, kind = _latest(directory, entry)
-                    elif (checkpoint_id := _id_in(entry.name)) is not None:
-                        found[entry.is_file(follow_symlinks=False)].add(checkpoint_id)
-                    elif not entry.name.startswith(TEMP):
-                        foreign.append(entry.name)
+            with self._rooms(owner_id) as rooms:
+                return listing_of(self.layout, rooms.top, rooms.files)
         except FileNotFoundError:
-            return Listing()
-        return Listing(
-            files=frozenset(found[True]),
-            blocked=frozenset(found[False]),
-            foreign=sorted(foreign),
-            latest=latest,
-            latest_kind=kind,
-        )
+            return Listing(copies=self.layout.copies)
 
-    def point_latest(self, mission_id: str, latest_id: str | None) -> None:
-        """Make ``latest.json`` name a checkpoint, or remove the link."""
-        with self._mission_dir(mission_id) as directory:
-            _point_latest(directory, latest_id)
+    def set_latest(
+        self, owner_id: str, latest_id: str | None, latest_data: bytes | None = None
+    ) -> None:
+        """Let ``latest.json`` be the newest, or remove it; see ``write``."""
+        with self._rooms(owner_id) as rooms:
+            self._set_latest(rooms.top, latest_id, latest_data)
+
+    def _set_latest(self, top: Directory, latest_id: str | None, data: bytes | None) -> None:
+        if not self.layout.copies:
+            target = None if latest_id is None else f"{self.layout.record(latest_id)}{PLAIN}"
+            point(top, LATEST, target)
+        elif latest_id is None:
+            remove_file(top, LATEST)
+        elif data is not None and _held(top) != data:
+            write_file(top, LATEST, data)
 
     def remove(
-        self, mission_id: str, checkpoint_ids: Iterable[str], latest_id: str | None
+        self,
+        owner_id: str,
+        record_ids: Iterable[str],
+        latest_id: str | None,
+        latest_data: bytes | None = None,
     ) -> dict[str, OSError]:
-        """Remove files of a mission and point ``latest.json`` at what is newest now.
+        """Remove files of an owner and let ``latest.json`` be what is newest now.
 
         Returns those that could not be removed, each with its error; raises OSError when it is not
         certain that any of them is gone.
         """
         stuck: dict[str, OSError] = {}
         try:
-            with self._mission_dir(mission_id) as directory:
-                for checkpoint_id in checkpoint_ids:
+            with self._rooms(owner_id) as rooms:
+                for record_id in record_ids if rooms.files else ():
                     try:
-                        remove_file(directory, f"{_checked(checkpoint_id)}.json")
+                        self._remove(rooms.files or rooms.top, record_id)
                     except OSError as error:
-                        stuck[checkpoint_id] = error
-                _point_latest(directory, latest_id)
-                os.fsync(directory.descriptor)
+                        stuck[record_id] = error
+                self._set_latest(rooms.top, latest_id, latest_data)
+                for room in rooms.all:
+                    os.fsync(room.descriptor)
         except FileNotFoundError:
             return stuck
         if latest_id is None:
-            self._remove_empty(mission_id)
+            self._remove_empty(owner_id)
         return stuck
 
-    def weigh(self, mission_id: str) -> Cleared:
+    def _remove(self, files: Directory, record_id: str) -> None:
+        for ending in self.layout.endings:
+            remove_file(files, f"{self.layout.record(record_id)}{ending}")
+
+    def weigh(self, owner_id: str) -> Cleared:
         """Say what ``clear`` would remove and leave."""
         try:
-            with self._mission_dir(mission_id) as directory:
-                return weigh(directory, _is_ours)
+            with self._rooms(owner_id) as rooms:
+                return clearing.joined(self._weighed(rooms))
         except FileNotFoundError:
             return Cleared()
 
-    def clear(self, mission_id: str) -> Cleared:
-        """Remove every file that was ever written for a mission, and its directory if empty.
+    def _weighed(self, rooms: Rooms) -> dict[Directory, Cleared]:
+        return {room: clearing.weigh(room, self._ours(rooms, room)) for room in rooms.all}
+
+    def _ours(self, rooms: Rooms, room: Directory) -> clearing.Ours:
+        def ours(name: str) -> bool:
+            latest = name == LATEST and room == rooms.top
+            return latest or (room == rooms.files and self.layout.record_in(name) is not None)
+
+        return ours
+
+    def clear(self, owner_id: str) -> Cleared:
+        """Remove every file that was ever written for an owner, and its directories if empty.
 
         What is nobody's of ours stays and is named in the result. Raises OSError, with the path
         that could not be removed.
         """
         try:
-            with self._mission_dir(mission_id) as directory:
-                found = weigh(directory, _is_ours)
-                remove_all(directory, found.names)
+            with self._rooms(owner_id) as rooms:
+                found = self._weighed(rooms)
+                for room, cleared in found.items():
+                    clearing.remove_all(room, cleared.names)
         except FileNotFoundError:
             return Cleared()
-        self._remove_empty(mission_id)
-        return found
+        self._remove_empty(owner_id)
+        return clearing.joined(found)
 
-    def _remove_empty(self, mission_id: str) -> None:
-        with contextlib.suppress(OSError):
-            (self.root / _checked(mission_id)).rmdir()
+    def _remove_empty(self, owner_id: str) -> None:
+        for directory in dict.fromkeys((self._place(owner_id), self.root / owner_id)):
+            with contextlib.suppress(OSError):
+                directory.rmdir()
 
     def sweep(self) -> int:
         """Remove the temp files that a crash left, and nothing else; returns how many."""
         removed = 0
-        for mission in self._readable():
-            with contextlib.suppress(OSError), self._mission_dir(mission) as directory:
-                names = os.listdir(directory.descriptor)  # noqa: PTH208 - it takes the descriptor
-                removed += sum(remove_temp(directory, name) for name in names)
+        for owner_id in self._readable():
+            with contextlib.suppress(OSError), self._rooms(owner_id) as rooms:
+                for room in rooms.all:
+                    names = os.listdir(room.descriptor)  # noqa: PTH208 - it takes the descriptor
+                    removed += sum(remove_temp(room, name) for name in names)
         return removed
 
-    @contextlib.contextmanager
-    def _mission_dir(self, mission_id: str, *, make: bool = False) -> Iterator[Directory]:
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-        if make:
-            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        root = os.open(self.root, flags)
-        try:
-            if make:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(_checked(mission_id), 0o700, dir_fd=root)
-                    os.fsync(root)
-            directory = os.open(_checked(mission_id), flags | os.O_NOFOLLOW, dir_fd=root)
-        finally:
-            os.close(root)
-        try:
-            yield Directory(directory, self.root / mission_id)
-        finally:
-            os.close(directory)
+    def _rooms(
+        self, owner_id: str, *, make: bool = False
+    ) -> contextlib.AbstractContextManager[Rooms]:
+        return opened(self.root, self.layout.owner(owner_id), self.layout.inside, make=make)
 
 
-def _checked(record_id: str) -> str:
-    """Return an id that may become a file name; raises ValueError for any other text."""
-    if not _ID.fullmatch(record_id):
-        raise ValueError(f"not an id: {record_id!r}")
-    return record_id
-
-
-def _is_ours(name: str) -> bool:
-    return name == LATEST or _id_in(name) is not None
-
-
-def _id_in(name: str) -> str | None:
-    """Return the id in a name that looks like a checkpoint file's."""
-    checkpoint_id, dot, ending = name.rpartition(".")
-    return checkpoint_id if dot and ending == "json" and _ID.match(checkpoint_id) else None
-
-
-def _latest(directory: Directory, entry: os.DirEntry[str]) -> tuple[str | None, str]:
-    """Return what ``latest.json`` points at, and what it is."""
-    if entry.is_symlink():
-        return os.readlink(LATEST, dir_fd=directory.descriptor), "a symlink"
-    if entry.is_dir(follow_symlinks=False):
-        return None, "a directory"
-    return None, "a file" if entry.is_file(follow_symlinks=False) else "no file"
-
-
-def _point_latest(directory: Directory, latest_id: str | None) -> None:
-    target = None if latest_id is None else f"{_checked(latest_id)}.json"
-    point(directory, LATEST, target)
+def _held(top: Directory) -> bytes | None:
+    """Return what ``latest.json`` holds now, None for whatever is no readable file."""
+    with contextlib.suppress(OSError, NotAFile):
+        return read_file(top, LATEST)
+    return None

@@ -2,11 +2,13 @@
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from .directory import ASIDE, TEMP, Directory
+
+Ours = Callable[[str], bool]
 
 
 class Cleared(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,7 +19,7 @@ class Cleared(msgspec.Struct, frozen=True, kw_only=True):
     left: list[str] = []
 
 
-def weigh(directory: Directory, ours: Callable[[str], bool]) -> Cleared:
+def weigh(directory: Directory, ours: Ours) -> Cleared:
     """Tell what is ours, also what a crash left or was moved aside, from what is not."""
     names, size, left = [], 0, []
     with os.scandir(directory.descriptor) as entries:
@@ -29,6 +31,16 @@ def weigh(directory: Directory, ours: Callable[[str], bool]) -> Cleared:
                 names.append(entry.name)
                 size += entry.stat(follow_symlinks=False).st_size
     return Cleared(names=names, bytes=size, left=left)
+
+
+def joined(found: Mapping[Directory, Cleared]) -> Cleared:
+    """Return what is ours in several directories, and what is not but for themselves."""
+    themselves = {str(directory.path) for directory in found}
+    return Cleared(
+        names=[name for each in found.values() for name in each.names],
+        bytes=sum(each.bytes for each in found.values()),
+        left=[path for each in found.values() for path in each.left if path not in themselves],
+    )
 
 
 def remove_all(directory: Directory, names: list[str]) -> None:

@@ -14,13 +14,15 @@ from pathlib import Path
 
 import msgspec
 
-from ..wire.errors import Corrupt
-
 FILE_MAX = 64 * 1024 * 1024
 TEMP = ".tmp-"
 ASIDE = ".aside-"
 Kind = Callable[[int], bool]
 log = logging.getLogger("fleetd")
+
+
+class NotAFile(Exception):
+    """Something else stands in the place of a file; the text says what."""
 
 
 class Directory(msgspec.Struct, frozen=True):
@@ -109,20 +111,19 @@ def remove_temp(directory: Directory, name: str) -> bool:
 
 
 def read_file(directory: Directory, name: str) -> bytes:
-    """Return a file's bytes; raises OSError, and Corrupt for anything but a file of sane size."""
+    """Return a file's bytes; raises OSError, and NotAFile for anything but one of sane size."""
     # Non-blocking: a FIFO in the file's place must not hang whoever reads.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    where = directory.path / name
     try:
         descriptor = os.open(name, flags, dir_fd=directory.descriptor)
     except (FileNotFoundError, PermissionError):
         raise
     except OSError as error:
-        raise _not_a_file(where, str(error)) from error
+        raise NotAFile(str(error)) from error
     try:
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode) or info.st_size > FILE_MAX:
-            raise _not_a_file(where, "not a regular file of a checkpoint's size")
+            raise NotAFile("not a regular file of a sane size")
         with open(descriptor, "rb", closefd=False) as file:
             return file.read()
     finally:
@@ -140,11 +141,3 @@ def _kind(directory: Directory, name: str, kind: Kind) -> bool | None:
 
 def _rename(directory: Directory, old: str, new: str) -> None:
     os.rename(old, new, src_dir_fd=directory.descriptor, dst_dir_fd=directory.descriptor)
-
-
-def _not_a_file(where: Path, why: str) -> Corrupt:
-    return Corrupt(
-        f"Corrupted checkpoint file: {where} ({why}).",
-        hint="Move it away; fleetctl checkpoints verify --all --repair writes it again.",
-        path=str(where),
-    )

@@ -291,7 +291,7 @@ CREATE TABLE forgetting (
 
 -- What must not come back out of a file, by the digest of its id: the id is forgotten too.
 CREATE TABLE forgotten (
-    noun TEXT NOT NULL CHECK (noun IN ('mission')),
+    noun TEXT NOT NULL CHECK (noun IN ('mission', 'run')),
     digest TEXT NOT NULL,
     PRIMARY KEY (noun, digest)
 ) STRICT, WITHOUT ROWID;

@@ -17,7 +17,19 @@ from .requests import (
     system,
 )
 
-_NOUNS = (system, mission, sortie, agent, lock, message, event, checkpoint, snapshot, recovery, hook)
+_NOUNS = (
+    system,
+    mission,
+    sortie,
+    agent,
+    lock,
+    message,
+    event,
+    checkpoint,
+    snapshot,
+    recovery,
+    hook,
+)
 
 
 def _requests() -> dict[str, type[Request[Any]]]:

@@ -51,9 +51,7 @@ MessageId = RecordId
 CheckpointId = RecordId
 AgentId = Annotated[str, Meta(pattern=AGENT_ID, examples=["specialist-1"])]
 RunId = Annotated[str, Meta(pattern=RUN_ID, examples=["777e68b4-1ad1-4f6c-9d81-64d0cae95a84"])]
-SnapshotId = Annotated[
-    str, Meta(pattern=SNAPSHOT_ID, examples=["cp_20260105T120000000Z_42"])
-]
+SnapshotId = Annotated[str, Meta(pattern=SNAPSHOT_ID, examples=["cp_20260105T120000000Z_42"])]
 Stream = Annotated[str, Meta(pattern=STREAM, examples=["mission:msn-1a2b3c4d"])]
 EventType = Annotated[str, Meta(pattern=EVENT_TYPE, examples=["file_modified"])]
 

@@ -384,10 +384,10 @@ def test_a_directory_in_the_place_does_not_stop_a_removal(backups: Backups) -> N
 
 def test_without_a_checkpoint_only_a_link_is_removed(backups: Backups) -> None:
     backups.write(MISSION, FIRST, b"one", FIRST)
-    backups.point_latest(MISSION, None)
+    backups.set_latest(MISSION, None)
     assert files(backups) == {f"{MISSION}/{FIRST}.json"}
     put_file(backups.root / MISSION / "latest.json")
-    backups.point_latest(MISSION, None)
+    backups.set_latest(MISSION, None)
     assert (backups.root / MISSION / "latest.json").read_text() == "a person's"
 
 

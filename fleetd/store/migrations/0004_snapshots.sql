@@ -56,3 +56,13 @@ CREATE INDEX idx_snapshots_plain ON snapshots (timestamp)
 -- How full the window is, as its harness told last.
 ALTER TABLE sessions ADD COLUMN window_tokens INTEGER;
 ALTER TABLE sessions ADD COLUMN window_size INTEGER;
+
+-- Runs are forgotten as missions are.
+CREATE TABLE forgotten_new (
+    noun TEXT NOT NULL CHECK (noun IN ('mission', 'run')),
+    digest TEXT NOT NULL,
+    PRIMARY KEY (noun, digest)
+) STRICT, WITHOUT ROWID;
+INSERT INTO forgotten_new (noun, digest) SELECT noun, digest FROM forgotten;
+DROP TABLE forgotten;
+ALTER TABLE forgotten_new RENAME TO forgotten;

@@ -1,0 +1,41 @@
+"""Deletion marks: a record that is marked is gone for everybody, and its file and row follow.
+
+The mark is what keeps what was deleted from coming back out of its file after a crash. Must not
+decide what goes.
+"""
+
+from ..wire.errors import NotFound
+from ..wire.types import Noun
+from .context import Context
+from .ids import find, missing
+from .policy import POLICIES
+from .tx import RemoveBackup, Row, Tx
+
+LIVE = "deleted_at IS NULL"
+
+
+def mark_deleted(tx: Tx, ctx: Context, noun: Noun, record_id: str) -> None:
+    """Mark a record deleted; after COMMIT its file goes, then its row.
+
+    The content goes with the mark: a large row would have to be written anew to hold it.
+    """
+    policy = POLICIES[noun]
+    emptied = "".join(f", {column} = ''" for column in policy.emptied)
+    tx.run(
+        f"UPDATE {policy.table} SET deleted_at = :now{emptied} WHERE id = :id",
+        now=ctx.now,
+        id=record_id,
+    )
+    tx.after_commit(RemoveBackup(noun, record_id))
+
+
+def find_live(tx: Tx, noun: Noun, record_id: str) -> Row:
+    """Return the row of a record that is not deleted; raises NotFound.
+
+    ``deleted`` in the error says that its file, while it is still there, must not be used either.
+    """
+    row = find(tx, noun, record_id)
+    if row["deleted_at"] is not None:
+        gone = missing(noun, record_id)
+        raise NotFound(gone.message, hint=gone.hint, **gone.values, deleted=True)
+    return row

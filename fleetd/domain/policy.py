@@ -1,0 +1,111 @@
+"""The two kinds of record that have a row and a file, and in what they differ; holds no rules.
+
+Everything that keeps such a record safe (writing and removing its file, comparing the copies,
+healing one from the other, pruning) goes by its policy and is written once.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+
+from ..wire.errors import AtomicWriteFailed, RetentionPruneFailed
+from ..wire.model import CHECKPOINT_VERSION, Checkpoint
+from ..wire.snapshots import Snapshot
+from ..wire.types import Noun
+from . import content
+from .snapshots import document
+from .tx import Row
+
+Kept = Checkpoint | Snapshot
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """How the records of one noun are kept.
+
+    ``table`` has their rows, ``owner`` is the column that says whose they are, ``whose`` what
+    kind that is. ``nameable`` is the condition, in SQL, on those that ``latest.json`` may be;
+    ``copies`` says that it holds a copy and no link, ``compressible`` that old files are
+    compressed. ``emptied`` are the columns that a deletion
+    mark empties. ``write_failed`` and ``prune_failed`` are the reason codes that a document gives.
+    """
+
+    noun: Noun
+    table: str
+    owner: str
+    whose: Literal["mission", "run"]
+    version: str
+    nameable: str
+    copies: bool
+    compressible: bool
+    emptied: tuple[str, ...]
+    from_row: Callable[[Row], Any]
+    from_file: Callable[[bytes, str], Any]
+    to_file: Callable[[Any], bytes]
+    to_columns: Callable[[Any], Row]
+    is_migrated: Callable[[Any], bool] = lambda record: False
+    verify: str
+    list: str
+    write_failed: str | None = None
+    prune_failed: str | None = None
+
+
+POLICIES: dict[Noun, Policy] = {
+    "checkpoint": Policy(
+        noun="checkpoint",
+        table="checkpoints",
+        owner="mission_id",
+        whose="mission",
+        version=CHECKPOINT_VERSION,
+        nameable="undo = 0",
+        copies=False,
+        compressible=False,
+        emptied=("sorties_json", "locks_json", "messages_json", "recovery_context_json"),
+        from_row=content.from_row,
+        from_file=content.from_file,
+        to_file=content.to_file,
+        to_columns=content.to_columns,
+        is_migrated=content.is_migrated,
+        verify="fleetctl checkpoints verify",
+        list="fleetctl checkpoints list",
+    ),
+    "snapshot": Policy(
+        noun="snapshot",
+        table="snapshots",
+        owner="run_id",
+        whose="run",
+        version=document.VERSION,
+        nameable="1 = 1",
+        copies=True,
+        compressible=True,
+        emptied=("document_json",),
+        from_row=document.from_row,
+        from_file=document.from_file,
+        to_file=document.to_file,
+        to_columns=document.to_columns,
+        verify="fleetctl snapshot verify",
+        list="fleetctl snapshot list",
+        write_failed=AtomicWriteFailed.kind,
+        prune_failed=RetentionPruneFailed.kind,
+    ),
+}
+
+
+def id_of(record: Kept) -> str:
+    """Return the id of a record."""
+    return record.id if isinstance(record, Checkpoint) else record.snapshot_id
+
+
+def owner_of(record: Kept) -> str:
+    """Return the mission or the run that a record belongs to."""
+    return record.mission_id if isinstance(record, Checkpoint) else record.run_id
+
+
+def seq_of(record: Kept) -> int:
+    """Return where in the log a record was taken: the order of records of one owner."""
+    return record.seq if isinstance(record, Checkpoint) else document.seq_of(record.snapshot_id)
+
+
+def noun_of(record: Kept) -> Noun:
+    """Return what a record is."""
+    return "checkpoint" if isinstance(record, Checkpoint) else "snapshot"
