@@ -10,6 +10,7 @@ from ..wire.model import (
     Checkpoint,
     CheckpointContent,
     Integrity,
+    Record,
     SourceDetail,
 )
 from .tx import Row
@@ -24,7 +25,7 @@ _details = msgspec.json.Decoder(list[SourceDetail]).decode
 _strings = msgspec.json.Decoder(list[str]).decode
 
 
-def canonical(content: CheckpointContent | dict[str, Any]) -> bytes:
+def canonical(content: Record | dict[str, Any]) -> bytes:
     """Return the content as canonical JSON: keys sorted, no white space, UTF-8 unescaped."""
     return _canonical(content)
 

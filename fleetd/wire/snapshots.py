@@ -109,10 +109,12 @@ class Snapshot(SnapshotDocument, frozen=True, kw_only=True):
     """A run's snapshot, with what is known about the snapshot itself.
 
     The fields named here stand in no file; the row in the store is the truth for them.
-    ``window_tokens`` of ``window_size`` were used when the harness told so last.
+    ``window_tokens`` of ``window_size`` were used when the harness told so last, ``note`` is what
+    whoever asked for it said. Paths of ``artifacts`` start in the directory of the run.
     """
 
     agent_id: str | None = None
+    note: str | None = None
     window_tokens: int | None = None
     window_size: int | None = None
     source_details: list[SourceDetail] = []

@@ -30,7 +30,7 @@ CREATE TABLE snapshots (
     window_pressure TEXT NOT NULL,
     outcome_count INTEGER NOT NULL,
     -- Whether the outcomes were gathered from the log, where they can be read as well.
-    gathered INTEGER NOT NULL,
+    gathered INTEGER NOT NULL DEFAULT 0,
     size_bytes INTEGER NOT NULL,
     digest TEXT NOT NULL,
     version TEXT NOT NULL DEFAULT '1',
@@ -41,6 +41,11 @@ CREATE TABLE snapshots (
     compressed_at TEXT,
     gzip_digest TEXT,
     gzip_bytes INTEGER,
+    -- Beside the document: whose run it was, how full its window was, what whoever asked noted.
+    agent_id TEXT,
+    window_tokens INTEGER,
+    window_size INTEGER,
+    note TEXT,
     source_details_json TEXT NOT NULL DEFAULT '[]',
     warnings_json TEXT NOT NULL DEFAULT '[]',
     document_json TEXT NOT NULL

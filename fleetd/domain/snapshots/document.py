@@ -1,0 +1,195 @@
+"""A snapshot's document and its checksum, as bytes and as a row; must not decide what to record.
+
+Source: snapshot-lifecycle, Snapshot schema. The nine fields stand in the order of that document. A
+snapshot is never served before its checksum was compared.
+"""
+
+import hashlib
+from typing import Any, NoReturn
+
+import msgspec
+
+from ...wire.errors import Corrupt, IntegrityMismatch, SchemaInvalid
+from ...wire.model import Integrity, SourceDetail
+from ...wire.snapshots import Artifact, Snapshot, SnapshotContent, SnapshotDocument
+from ...wire.times import iso, to_ms
+from ...wire.types import RunId, SnapshotId, StorageLocation
+from ..content import canonical, digest_of
+from ..tx import Row
+
+_SEAL = Integrity(digest="")
+VERSION = str(_SEAL.format_version)
+CONTENT_FIELDS = SnapshotContent.__struct_fields__
+# Digits of a `seq` that a row can hold.
+_SEQ_DIGITS = 18
+_in_order = msgspec.json.Encoder().encode
+_whole = msgspec.json.Decoder(dict[str, Any]).decode
+_details = msgspec.json.Decoder(list[SourceDetail]).decode
+_strings = msgspec.json.Decoder(list[str]).decode
+
+
+class _Names(msgspec.Struct, frozen=True):
+    """What becomes the name of a file or a directory, so that it must be an id."""
+
+    snapshot_id: SnapshotId
+    run_id: RunId
+
+
+def to_file(snapshot: SnapshotDocument) -> bytes:
+    """Return the bytes of a snapshot's file: its nine fields in order, one line."""
+    fields = {name: getattr(snapshot, name) for name in CONTENT_FIELDS}
+    return _in_order(SnapshotDocument(**fields, integrity=snapshot.integrity)) + b"\n"
+
+
+def sealed(content: SnapshotContent) -> SnapshotDocument:
+    """Return the content with the checksum of it beside it."""
+    fields = {name: getattr(content, name) for name in CONTENT_FIELDS}
+    digest = digest_of(canonical(SnapshotContent(**fields)))
+    return SnapshotDocument(**fields, integrity=msgspec.structs.replace(_SEAL, digest=digest))
+
+
+def seq_of(snapshot_id: str) -> int:
+    """Return the end of the log when a snapshot was taken, as its id tells; 0 for other ids."""
+    suffix = snapshot_id.rpartition("_")[2]
+    counted = suffix.isascii() and suffix.isdecimal() and len(suffix) <= _SEQ_DIGITS
+    return int(suffix) if counted else 0
+
+
+def to_columns(content: SnapshotContent) -> Row:
+    """Return the columns of the row that hold the document or follow from it."""
+    document = sealed(content)
+    data = to_file(document)
+    return {
+        "id": content.snapshot_id,
+        "run_id": content.run_id,
+        "timestamp": content.created_at,
+        "source": content.source,
+        "status": content.status,
+        "seq": seq_of(content.snapshot_id),
+        "step_id": content.step_state.step_id,
+        "step_ordinal": content.step_state.step_ordinal,
+        "step_status": content.step_state.step_status,
+        "window_pressure": content.context_digest.window_pressure,
+        "outcome_count": len(content.command_outcomes),
+        "size_bytes": len(data),
+        "digest": document.integrity.digest,
+        "version": VERSION,
+        "file_digest": hashlib.sha256(data).hexdigest(),
+        "document_json": data.decode().rstrip("\n"),
+    }
+
+
+def from_file(data: bytes, where: str) -> Snapshot:
+    """Read a snapshot's file, uncompressed. ``where`` names it in errors.
+
+    Raises SchemaInvalid for bytes that are no snapshot, or one of a version that nobody knows,
+    IntegrityMismatch for one that does not match its checksum.
+    """
+    try:
+        return _read(data)
+    except _UNREADABLE as error:
+        _refuse(
+            error,
+            f"The snapshot file {where}",
+            hint="fleetctl snapshot verify --repair writes it again from the database.",
+            path=where,
+        )
+
+
+def from_row(row: Row) -> Snapshot:
+    """Build a Snapshot from its row and check it.
+
+    The other columns must say what the document says. Raises as ``from_file`` does.
+    """
+    try:
+        snapshot = _read(row["document_json"].encode())
+        if any(row[name] != told for name, told in to_columns(snapshot).items()):
+            raise _ChecksumError
+        return msgspec.structs.replace(
+            snapshot,
+            agent_id=row["agent_id"],
+            window_tokens=row["window_tokens"],
+            window_size=row["window_size"],
+            note=row["note"],
+            source_details=_details(row["source_details_json"]),
+            backed_up_at=row["backed_up_at"],
+            compressed_at=row["compressed_at"],
+            storage_locations=_locations(row),
+            artifacts=_artifacts(row),
+            warnings=_strings(row["warnings_json"]),
+        )
+    except _UNREADABLE as error:
+        _refuse(
+            error,
+            f"The database row of snapshot {row['id']}",
+            hint=f"fleetctl snapshot verify {row['id']} --repair heals it from its file.",
+            snapshot_id=row["id"],
+        )
+
+
+def _locations(row: Row) -> list[StorageLocation]:
+    return ["sqlite", "file"] if row["backed_up_at"] else ["sqlite"]
+
+
+def _artifacts(row: Row) -> list[Artifact]:
+    """Return the forms of the history file; their paths start in the directory of the run."""
+    compressed = row["compressed_at"] is not None
+    plain = Artifact(
+        path=f"history/{row['id']}.json",
+        compressed=False,
+        present=row["backed_up_at"] is not None and not compressed,
+        size_bytes=row["size_bytes"],
+        digest=row["file_digest"],
+    )
+    if row["gzip_digest"] is None:
+        return [plain]
+    packed = Artifact(
+        path=f"history/{row['id']}.json.gz",
+        compressed=True,
+        present=compressed,
+        size_bytes=row["gzip_bytes"],
+        digest=row["gzip_digest"],
+    )
+    return [plain, packed]
+
+
+class _ChecksumError(ValueError):
+    """The content is not the one that the checksum was taken of."""
+
+
+_UNREADABLE = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
+
+
+def _read(data: bytes) -> Snapshot:
+    whole = _whole(data)
+    integrity = _integrity(whole.pop("integrity", None))
+    if digest_of(canonical(whole)) != integrity.digest:
+        raise _ChecksumError
+    content = msgspec.convert(whole, SnapshotContent)
+    msgspec.convert(whole, _Names)
+    if iso(to_ms(content.created_at)) != content.created_at:
+        raise ValueError(f"created_at is {content.created_at!r}")
+    if digest_of(canonical(content)) != integrity.digest:
+        raise ValueError("it has fields or values that no snapshot has")
+    fields = {name: getattr(content, name) for name in CONTENT_FIELDS}
+    return Snapshot(**fields, integrity=integrity)
+
+
+def _integrity(stated: object) -> Integrity:
+    """Return the checksum that a document states; raises ValueError for one nobody can compare."""
+    # A default must not stand in for what was damaged.
+    if not isinstance(stated, dict) or set(stated) != set(Integrity.__struct_fields__):
+        raise ValueError(f"it has no integrity of {', '.join(Integrity.__struct_fields__)}")
+    integrity = msgspec.convert(stated, Integrity)
+    if (integrity.algorithm, integrity.format_version) != (_SEAL.algorithm, _SEAL.format_version):
+        told = f"{integrity.format_version} with {integrity.algorithm}"
+        raise ValueError(f"its format version is {told}; {VERSION} with {_SEAL.algorithm} is read")
+    return integrity
+
+
+def _refuse(error: Exception, what: str, *, hint: str, **values: str) -> NoReturn:
+    refusal: type[Corrupt] = SchemaInvalid
+    why = f"is not a snapshot that can be read ({error})"
+    if isinstance(error, _ChecksumError):
+        refusal, why = IntegrityMismatch, "does not match its checksum"
+    raise refusal(f"{what} {why}.", hint=hint, reason=why, **values) from error
