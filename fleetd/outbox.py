@@ -15,9 +15,9 @@ import trio
 from .domain.copies import BackupGet, BackupNotWritten, BackupWritten, OutboxGet
 from .domain.removal import Purge, Removal, RemovalsGet
 from .domain.tx import RemoveBackup, WriteBackup
-from .wire.types import Noun
 from .store.backups import Backups
 from .wire.errors import FleetError, NotFound, Storage, Unavailable
+from .wire.types import Noun
 
 T = TypeVar("T")
 Work = WriteBackup | RemoveBackup
@@ -160,7 +160,9 @@ class Outbox:
         self._try_again(Failure(work, str(error)))
         log.warning("Failed to write %s file of %s: %s", work.noun, work.record_id, error)
         await self._execute(
-            BackupNotWritten(noun=work.noun, record_id=work.record_id, error=str(error), first=first)
+            BackupNotWritten(
+                noun=work.noun, record_id=work.record_id, error=str(error), first=first
+            )
         )
 
     async def _remove(self, noun: Noun, record_ids: list[str]) -> None:

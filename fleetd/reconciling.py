@@ -14,6 +14,7 @@ from .domain.catching_up import CatchUp, ImportEnd
 from .domain.comparing import NamesGet, NewestFiled, OwnersGet, RowNames
 from .domain.healing import Heal
 from .domain.policy import POLICIES, Kept, id_of, noun_of, owner_of
+from .domain.snapshots.returning import from_compressed
 from .domain.taking_in import ImportFiles
 from .domain.tx import WriteBackup
 from .engine import Engine
@@ -21,6 +22,7 @@ from .store.backups import LATEST, BackupFile, Backups, Listing
 from .wire.errors import Corrupt, FleetError, InvalidState
 from .wire.model import Checkpoint
 from .wire.requests.checkpoint import CheckpointGet
+from .wire.snapshots import Snapshot
 from .wire.types import Noun
 
 log = logging.getLogger("fleetd")
@@ -218,6 +220,8 @@ def verified(backups: Backups, file: BackupFile) -> Kept | None:
     record: Kept = policy.from_file(backups.plain(stored), path)
     if (owner_of(record), id_of(record)) != (file.owner_id, file.record_id):
         raise layout.damaged(path, f"it holds {id_of(record)} of {owner_of(record)}")
+    if stored.compressed and isinstance(record, Snapshot):
+        return from_compressed(record, stored.raw)
     return record
 
 
@@ -233,17 +237,19 @@ async def _catch_up(engine: Engine) -> None:
             log.exception("Mission %s could not be brought to its newest checkpoint", mission_id)
 
 
-async def mend_latest(engine: Engine, noun: Noun, listing: Listing, rows: RowNames) -> str:
+async def mend_latest(
+    engine: Engine, noun: Noun, listing: Listing, rows: RowNames, known: str = ""
+) -> str:
     """Let a wrong ``latest.json`` be the newest record that has a file.
 
-    Nothing is asked when all is well by the names. Returns what was wrong, with what it is now;
-    empty when nothing was.
+    Nothing is asked when all is well by the names, and no other trouble is ``known``. Returns what
+    was wrong, with what it is now; empty when nothing was.
     """
-    if rows.newest in listing.files and not listing.latest_trouble(rows.newest):
+    if not known and rows.newest in listing.files and not listing.latest_trouble(rows.newest):
         return ""
     owner_id, backups = rows.owner_id, engine.backups[noun]
     wanted = await engine.execute(NewestFiled(noun, owner_id, listing.files))
-    trouble = listing.latest_trouble(wanted.id)
+    trouble = listing.latest_trouble(wanted.id) or known
     if not trouble:
         return ""
     path = backups.root / owner_id / LATEST

@@ -19,14 +19,14 @@ from ..wire.requests.checkpoint import (
     DeclaredContext,
 )
 from ..wire.types import Trigger
-from .marks import LIVE
 from .bounds import bounded, make_room
 from .briefing import derive
 from .capture import State, capture
 from .content import as_taken, from_row, to_columns
 from .context import Context
 from .events import emit, position
-from .ids import find, fresh_id, missing
+from .ids import find, fresh_id
+from .marks import LIVE, find_live
 from .progress import percent
 from .records import summary_of
 from .registry import handler

@@ -6,12 +6,12 @@ from ..wire.model import Checkpoint, Record
 from ..wire.requests.recovery import RecoveryContextGet, RecoveryRestore
 from . import checkpoints
 from .activity import detect
-from .marks import LIVE
 from .case import Ledger
 from .content import from_row
 from .context import Context
 from .current import current_row, session_before
 from .ids import find
+from .marks import LIVE
 from .registry import handler
 from .tx import Row, Tx
 

@@ -6,8 +6,8 @@ Nothing here is on the wire; comparing rows with files asks for it.
 from ..wire.base import Query
 from ..wire.model import Record
 from ..wire.types import Noun
-from .marks import LIVE
 from .context import Context
+from .marks import LIVE
 from .policy import POLICIES, Policy
 from .registry import handler
 from .removal import Latest, latest_of

@@ -8,12 +8,12 @@ from ..wire.model import SourceDetail
 from ..wire.requests.checkpoint import ErrorCheckpoint, ErrorReport
 from ..wire.times import to_ms
 from ..wire.types import OPEN_MISSION
-from .marks import LIVE
 from .capture import State, capture
 from .checkpoints import Reason, take
 from .context import Context
 from .events import emit
 from .ids import find
+from .marks import LIVE
 from .registry import handler
 from .tx import LogLine, Row, Tx
 

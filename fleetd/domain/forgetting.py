@@ -19,7 +19,7 @@ from .forget_scope import Scope, Target, counts, scope_of
 from .registry import handler
 from .tx import LogLine, Tx
 
-_COUNTED = {"checkpoints": bounds.LIVE}
+_COUNTED = {"checkpoints": marks.LIVE}
 
 
 class ForgetPreview(Query[Forgotten], frozen=True):
@@ -197,7 +197,7 @@ def _mark(tx: Tx, ctx: Context, target: Target, scope: Scope, missions: list[str
     owing.owe(tx, target.kind, target.name, msgspec.json.encode(scope).decode())
     for mission_id in missions:
         rows = tx.all(
-            f"SELECT id FROM checkpoints WHERE mission_id = :id AND {bounds.LIVE}", id=mission_id
+            f"SELECT id FROM checkpoints WHERE mission_id = :id AND {marks.LIVE}", id=mission_id
         )
         for row in rows:
             marks.mark_deleted(tx, ctx, "checkpoint", row["id"])

@@ -66,9 +66,12 @@ def _find_by_prefix(tx: Tx, noun: str, prefix: str) -> Row:
 
 def missing(noun: str, record_id: str) -> NotFound:
     """Return the error for an id that does not exist."""
-    lists = {"checkpoint": "checkpoints list", "snapshot": "snapshot list", "message": "mail list", "recovery": "status"}.get(
-        noun, f"{noun} list"
-    )
+    lists = {
+        "checkpoint": "checkpoints list",
+        "snapshot": "snapshot list",
+        "message": "mail list",
+        "recovery": "status",
+    }.get(noun, f"{noun} list")
     return NotFound(
         f"{noun.capitalize()} not found: {record_id}",
         hint=f"fleetctl {lists} shows the ones that exist.",

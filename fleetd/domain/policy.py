@@ -43,9 +43,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     from_file: Callable[[bytes, str], Any]
     to_file: Callable[[Any], bytes]
     to_columns: Callable[[Any], Row]
-    is_migrated: Callable[[Any], bool] = lambda record: False
+    is_migrated: Callable[[Any], bool]
     verify: str
     list: str
+    way_out: Callable[[str], str]
     write_failed: str | None = None
     prune_failed: str | None = None
 
@@ -68,6 +69,7 @@ POLICIES: dict[Noun, Policy] = {
         is_migrated=content.is_migrated,
         verify="fleetctl checkpoints verify",
         list="fleetctl checkpoints list",
+        way_out=lambda record_id: f"delete it: fleetctl checkpoints delete {record_id}",
     ),
     "snapshot": Policy(
         noun="snapshot",
@@ -83,8 +85,10 @@ POLICIES: dict[Noun, Policy] = {
         from_file=document.from_file,
         to_file=document.to_file,
         to_columns=document.to_columns,
+        is_migrated=lambda record: False,
         verify="fleetctl snapshot verify",
         list="fleetctl snapshot list",
+        way_out=lambda record_id: "it goes when its time has come: fleetctl snapshot prune",
         write_failed=AtomicWriteFailed.kind,
         prune_failed=RetentionPruneFailed.kind,
     ),

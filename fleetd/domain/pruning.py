@@ -15,11 +15,12 @@ from ..wire.model import Record
 from ..wire.requests.checkpoint import PrunedCheckpoint
 from ..wire.types import OPEN_MISSION
 from .activity import detect
-from .marks import LIVE
 from .bounds import COMPLETED
 from .context import Context
 from .events import emit
 from .ids import find
+from .marks import LIVE, mark_deleted
+from .policy import POLICIES
 from .registry import handler
 from .removal import newest_with_file
 from .tx import Row, Tx
@@ -174,7 +175,7 @@ def _doomed_of_open(
     if oldest_kept is None:  # there are fewer than that
         return []
     # The two differ while the newest one's file cannot be written.
-    needed = {_newest(tx, mission_id), newest_with_file(tx, mission_id)}
+    needed = {_newest(tx, mission_id), newest_with_file(tx, POLICIES["checkpoint"], mission_id)}
     doomed = [
         row
         for row in rows
@@ -234,7 +235,7 @@ def mark(tx: Tx, request: PruneMark, ctx: Context) -> Marked:
     for _, candidates in groupby(request.candidates, key=lambda candidate: candidate.mission_id):
         rows = [row for each in candidates if (row := _live(tx, each.id)) is not None]
         for row in _doomed(tx, ctx, request.terms, rows) if rows else ():
-            mark_deleted(tx, ctx, row["id"])
+            mark_deleted(tx, ctx, "checkpoint", row["id"])
             marked.append(_pruned(row))
     return Marked(checkpoints=marked)
 

@@ -7,8 +7,8 @@ from ..wire.base import Mutation, Query
 from ..wire.errors import Corrupt, Incompatible
 from ..wire.model import Record
 from ..wire.types import Noun
-from .marks import LIVE
 from .context import Context
+from .marks import LIVE
 from .policy import POLICIES, Policy
 from .registry import handler
 from .tx import Tx

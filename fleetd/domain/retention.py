@@ -11,8 +11,8 @@ future does not end it: a clock that was wrong wrote that one. It stays until it
 
 from ..wire.base import Mutation, Query
 from ..wire.model import Record
-from .marks import LIVE
 from .context import Context
+from .marks import LIVE
 from .pruning import DAY_MS
 from .registry import handler
 from .tx import Tx

@@ -11,6 +11,7 @@ from .capture import capture
 from .case import Case
 from .checkpoints import Reason
 from .ids import find
+from .marks import find_live
 from .tx import Row
 
 

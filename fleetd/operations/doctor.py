@@ -10,9 +10,8 @@ from ..engine import Engine, operation
 from ..store import housekeeping
 from ..wire.errors import Corrupt
 from ..wire.model import Finding
-from ..wire.requests.checkpoint import CheckpointVerify
 from ..wire.requests.system import Findings, SystemDoctor
-from .verification import checked
+from .verification import What, checked
 
 LOW_BYTES = 100_000_000
 SHOWN = 50
@@ -42,7 +41,7 @@ async def _copies(engine: Engine, fix: bool) -> list[Finding]:
     """Compare the two copies of every checkpoint; what is in order takes one line."""
     intact, broken = 0, list[Finding]()
     try:
-        async for _, found in checked(engine, CheckpointVerify(repair=fix)):
+        async for _, found in checked(engine, What(noun="checkpoint", repair=fix)):
             intact += sum(each.ok and each.check == "checkpoint" for each in found)
             broken += [each for each in found if not each.ok]
     except Corrupt as error:  # the database itself is in the way

@@ -82,11 +82,11 @@ async def _preview(engine: Engine, target: Target) -> Forgotten:
 
 
 async def _weigh(engine: Engine, mission_id: str) -> Cleared:
-    backups = engine.backups
+    backups = engine.backups["checkpoint"]
     try:
         return await engine.outbox.in_thread(lambda: backups.weigh(mission_id))
     except OSError as error:
-        raise _not_removed(error, engine.backups.root / mission_id) from error
+        raise _not_removed(error, backups.root / mission_id) from error
 
 
 async def _forget(engine: Engine, request: SystemForget) -> Forgotten:
@@ -191,11 +191,11 @@ async def _copies(engine: Engine) -> list[str]:
 
 async def _clear(engine: Engine, mission_id: str) -> Cleared:
     """Remove every file of a mission; raises Storage that names the one which stays, and why."""
-    backups = engine.backups
+    backups = engine.backups["checkpoint"]
     try:
         return await engine.outbox.in_thread(lambda: backups.clear(mission_id))
     except OSError as error:
-        raise _not_removed(error, engine.backups.root / mission_id) from error
+        raise _not_removed(error, backups.root / mission_id) from error
 
 
 def _not_removed(error: OSError, place: Path) -> Storage:

@@ -4,7 +4,7 @@ Source: behaviour, Backups. The row is read first; its file when the row is miss
 """
 
 import logging
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -20,11 +20,10 @@ from ..wire.errors import Corrupt, FleetError, Incompatible, InvalidState, NotFo
 from ..wire.model import Checkpoint
 from ..wire.requests.checkpoint import CheckpointGet
 from ..wire.requests.snapshot import SnapshotGet
-from ..wire.snapshots import Snapshot
 from ..wire.types import Noun
 
 log = logging.getLogger("fleetd")
-K = TypeVar("K", Checkpoint, Snapshot)
+R = TypeVar("R")
 # Warnings that name one record each; more than that is said with a number.
 NAMED = 3
 
@@ -36,7 +35,7 @@ async def get(engine: Engine, noun: Noun, record_id: str) -> Kept:
     return await engine.execute(SnapshotGet(record_id))
 
 
-async def read(engine: Engine, noun: Noun, request: Request[K], caller: Caller) -> K:
+async def read(engine: Engine, noun: Noun, request: Request[R], caller: Caller) -> R:
     """Read a record; a row that is missing or damaged is healed from its file."""
     try:
         record = await engine.execute(request, caller)
@@ -45,22 +44,27 @@ async def read(engine: Engine, noun: Noun, request: Request[K], caller: Caller) 
         named = error.values.get(name) or getattr(request, name, None)
         if named is None:
             raise
-        return await heal(engine, noun, str(named), error)  # type: ignore[return-value]
+        return cast("R", await heal(engine, noun, str(named), error))
     if isinstance(record, Checkpoint) and POLICIES[noun].is_migrated(record):
         await rewrite(engine, record)
     return record
 
 
 async def read_latest(
-    engine: Engine, noun: Noun, owner_id: str, request: Request[K], caller: Caller
-) -> K:
+    engine: Engine, noun: Noun, owner_id: str, request: Request[R], caller: Caller
+) -> R:
     """Read an owner's newest record after looking for files that lost their row."""
     taken = await take_in(engine, noun, owner_id)
     try:
         record = await read(engine, noun, request, caller)
     except NotFound as error:
         raise next(iter(taken.refused.values()), error) from error
-    return msgspec.structs.replace(record, warnings=[*record.warnings, *noticed(taken)])
+    return _also_warning(record, noticed(taken))
+
+
+def _also_warning(record: R, more: list[str]) -> R:
+    kept = cast("Any", record)
+    return cast("R", msgspec.structs.replace(kept, warnings=[*kept.warnings, *more]))
 
 
 def noticed(taken: TakenIn) -> list[str]:
@@ -141,7 +145,7 @@ async def _heal_missing(engine: Engine, noun: Noun, record_id: str, error: Fleet
 def _with_warning(healed: Kept, more: list[str], what: str) -> Kept:
     warning = _restored(id_of(healed), what)
     log.warning("%s", warning)
-    return msgspec.structs.replace(healed, warnings=[*healed.warnings, *more, warning])
+    return _also_warning(healed, [*more, warning])
 
 
 def _both(noun: Noun, record_id: str, row: FleetError, file: FleetError) -> FleetError:
@@ -151,7 +155,7 @@ def _both(noun: Noun, record_id: str, row: FleetError, file: FleetError) -> Flee
         f"{noun.capitalize()} {record_id} is damaged in both copies: its row"
         f" {row.values.get('reason')}; {_clause(file)}",
         hint=f"{POLICIES[noun].list} shows the others.",
-        **{f"{noun}_id": record_id},
+        **cast("dict[str, Any]", {f"{noun}_id": record_id}),
     )
 
 

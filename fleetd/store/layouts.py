@@ -23,7 +23,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     ``owners`` matches the names of directories, ``records`` the ids of files; ``inside`` is the
     directory within an owner's that holds them, None for the owner's own. ``endings`` are the forms
     a file may have, the plain one first. ``copies`` says that ``latest.json`` is a file with the
-    newest one's bytes and no symlink. ``unfit`` is the error for what is no such file at all, ``mismatch`` for one that was changed.
+    newest one's bytes and no symlink. ``unfit`` is the error for what is no such file at all,
+    ``mismatch`` for one that was changed.
     """
 
     noun: Noun

@@ -290,7 +290,7 @@ CREATE TABLE forgetting (
 ) STRICT, WITHOUT ROWID;
 
 -- What must not come back out of a file, by the digest of its id: the id is forgotten too.
-CREATE TABLE forgotten (
+CREATE TABLE "forgotten" (
     noun TEXT NOT NULL CHECK (noun IN ('mission', 'run')),
     digest TEXT NOT NULL,
     PRIMARY KEY (noun, digest)
@@ -298,7 +298,7 @@ CREATE TABLE forgotten (
 
 -- One window of one harness. "context" says what its agent still has in it: 'whole', about to be
 -- compacted ('compacting'), compacted and not briefed ('lost'), or briefed since ('briefed').
-CREATE TABLE sessions (
+CREATE TABLE "sessions" (
     harness TEXT NOT NULL,
     session_id TEXT NOT NULL,
     -- A subagent works inside its parent's session with a window of its own; '' is the parent.

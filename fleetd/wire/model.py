@@ -352,10 +352,14 @@ class Event(Record, frozen=True, kw_only=True):
 
 
 class Finding(Record, frozen=True, kw_only=True):
-    """Something a check found; ``fixed`` says whether it was mended on the spot."""
+    """Something a check found; ``fixed`` says whether it was mended on the spot.
+
+    ``reason_code`` is said of a snapshot that is not as it should be (source: snapshot-lifecycle).
+    """
 
     check: str
     ok: bool
     detail: str
     subject: str | None = None
     fixed: bool = False
+    reason_code: str | None = None

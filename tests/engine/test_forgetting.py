@@ -238,18 +238,18 @@ async def test_a_file_that_cannot_be_removed_is_named_and_a_later_attempt_goes_o
 ) -> None:
     mission = await fleet.mission(1)
     taken = await fleet.checkpoint(mission)
-    real = fleet.engine.backups.clear
+    real = fleet.engine.backups["checkpoint"].clear
 
     def refuse(mission_id: str) -> None:
         raise PermissionError(1, "Operation not permitted", str(fleet.file_of(taken)))
 
-    monkeypatch.setattr(fleet.engine.backups, "clear", refuse)
+    monkeypatch.setattr(fleet.engine.backups["checkpoint"], "clear", refuse)
     with pytest.raises(Storage, match=f"{taken.id}.json could not be removed .Operation not"):
         await fleet.do(SystemForget(mission.id))
     assert (await fleet.again(mission)).status == "in_progress"
     assert fleet.sql("SELECT * FROM forgetting") == []
 
-    monkeypatch.setattr(fleet.engine.backups, "clear", real)
+    monkeypatch.setattr(fleet.engine.backups["checkpoint"], "clear", real)
     assert (await fleet.do(SystemForget(mission.id))).missions == 1
     assert fleet.files() == {}
 
@@ -380,7 +380,7 @@ async def marked(fleet: Fleet, mission_id: str) -> None:
 
 async def without_files(fleet: Fleet, mission_id: str) -> None:
     await step(fleet, mission_id, cleared=False)
-    fleet.engine.backups.clear(mission_id)
+    fleet.engine.backups["checkpoint"].clear(mission_id)
 
 
 async def without_rows(fleet: Fleet, mission_id: str) -> None:
@@ -475,4 +475,4 @@ async def test_a_pending_mission_can_be_forgotten_too(fleet: Fleet) -> None:
     assert (await fleet.do(SystemForget(mission.id))).missions == 1
     with pytest.raises(NotFound):
         await fleet.do(MissionStart(mission.id))
-    assert (await fleet.engine.execute(Purge(["chk-1a2b3c4d"]))).purged == 0
+    assert (await fleet.engine.execute(Purge("checkpoint", ["chk-1a2b3c4d"]))).purged == 0

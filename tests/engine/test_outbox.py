@@ -79,13 +79,13 @@ async def test_it_is_tried_again_after_growing_pauses_until_it_succeeds(
     mission = await fleet.mission()
     obstacle = obstruct(fleet, mission)
     attempts: list[float] = []
-    write = fleet.engine.backups.write
+    write = fleet.engine.backups["checkpoint"].write
 
     def watched(*args: Any) -> None:
         attempts.append(trio.current_time())
         write(*args)
 
-    fleet.engine.backups.write = watched  # type: ignore[method-assign]
+    fleet.engine.backups["checkpoint"].write = watched  # type: ignore[method-assign]
     taken = await fleet.checkpoint(mission)
     await trio.sleep(2_000)
     pauses = [round(late - early, 3) for early, late in itertools.pairwise(attempts)]
@@ -152,7 +152,7 @@ async def test_a_directory_in_the_place_is_moved_aside_and_the_file_written(
     blocked.unlink()
     blocked.mkdir()
     (blocked / "notes.txt").write_text("a person's")
-    fleet.engine.outbox.post(WriteBackup(taken.id))
+    fleet.engine.outbox.post(WriteBackup("checkpoint", taken.id))
     await fleet.engine.outbox.settled()
     assert from_file(fleet.file_of(taken).read_bytes(), "").id == taken.id
     assert os.readlink(fleet.file_of(taken).with_name("latest.json")) == f"{taken.id}.json"
@@ -255,7 +255,7 @@ async def stuck_deletion(fleet: Fleet, mission: Mission) -> Checkpoint:
     def refuse(*_: object) -> None:
         raise OSError(5, "Input/output error")
 
-    fleet.engine.backups.remove = refuse  # type: ignore[method-assign]
+    fleet.engine.backups["checkpoint"].remove = refuse  # type: ignore[method-assign]
     await fleet.do(CheckpointDelete(taken.id))
     return taken
 
@@ -290,7 +290,7 @@ async def test_a_file_that_cannot_be_removed_is_tried_again(
 ) -> None:
     mission = await fleet.mission()
     taken = await stuck_deletion(fleet, mission)
-    del fleet.engine.backups.remove
+    del fleet.engine.backups["checkpoint"].remove
     await trio.sleep(FIRST_PAUSE_S + 0.1)
     assert not fleet.file_of(taken).exists()
     assert fleet.sql("SELECT id FROM checkpoints") == []

@@ -233,7 +233,7 @@ async def test_what_was_deleted_is_not_found_however_damaged_its_copies_are(flee
     def refuse(*_: object) -> None:
         raise OSError(5, "Input/output error")
 
-    fleet.engine.backups.remove = refuse  # type: ignore[method-assign]
+    fleet.engine.backups["checkpoint"].remove = refuse  # type: ignore[method-assign]
     await fleet.do(CheckpointDelete(taken.id))
     fleet.file_of(taken).write_text("damaged")
     fleet.sql("UPDATE checkpoints SET sorties_json = '['")

@@ -318,7 +318,7 @@ async def test_PRN_006_others_are_answered_between_the_portions(
         if isinstance(request, PruneMark):
             assert len(request.candidates) <= PORTION
         if isinstance(request, RemovalsGet | Purge):
-            assert len(request.checkpoint_ids) <= PORTION
+            assert len(request.record_ids) <= PORTION
 
     intercept(fleet.engine, monkeypatch, note)
 
@@ -621,7 +621,7 @@ async def stuck(fleet: Fleet) -> Any:
     def refuse(*_: object) -> None:
         raise OSError(5, "Input/output error")
 
-    fleet.engine.backups.remove = refuse  # type: ignore[assignment, method-assign]
+    fleet.engine.backups["checkpoint"].remove = refuse  # type: ignore[assignment, method-assign]
     return await fleet.do(ALL_BUT_ONE)
 
 

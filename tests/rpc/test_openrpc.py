@@ -28,7 +28,7 @@ def references(value: Any) -> Iterator[str]:
 async def test_it_lists_every_method_once(document: dict[str, Any]) -> None:
     names = [method["name"] for method in document["methods"]]
     assert sorted(names) == sorted(METHODS)
-    assert len(names) == 67
+    assert len(names) == 73
 
 
 async def test_it_has_the_shape_of_openrpc(document: dict[str, Any]) -> None:
@@ -74,5 +74,5 @@ async def test_parameters_stand_in_their_order_by_position(document: dict[str, A
 async def test_every_kind_of_error_is_described(document: dict[str, Any]) -> None:
     errors = document["components"]["errors"]
     assert errors["lock_conflict"]["code"] == -32003
-    assert len(errors) == 14
+    assert len(errors) == 18
     assert json.dumps(document["methods"][0]["errors"])

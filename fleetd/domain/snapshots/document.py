@@ -187,7 +187,7 @@ def _integrity(stated: object) -> Integrity:
     return integrity
 
 
-def _refuse(error: Exception, what: str, *, hint: str, **values: str) -> NoReturn:
+def _refuse(error: Exception, what: str, *, hint: str, **values: Any) -> NoReturn:
     refusal: type[Corrupt] = SchemaInvalid
     why = f"is not a snapshot that can be read ({error})"
     if isinstance(error, _ChecksumError):

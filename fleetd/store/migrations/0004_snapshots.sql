@@ -58,9 +58,30 @@ CREATE INDEX idx_snapshots_outbox ON snapshots (id)
 CREATE INDEX idx_snapshots_plain ON snapshots (timestamp)
     WHERE compressed_at IS NULL AND deleted_at IS NULL;
 
--- How full the window is, as its harness told last.
-ALTER TABLE sessions ADD COLUMN window_tokens INTEGER;
-ALTER TABLE sessions ADD COLUMN window_size INTEGER;
+-- Sessions know how full their window is. A column cannot be added behind a table's own key.
+CREATE TABLE sessions_new (
+    harness TEXT NOT NULL,
+    session_id TEXT NOT NULL,
+    subagent TEXT NOT NULL DEFAULT '',
+    agent_id TEXT NOT NULL,
+    context TEXT NOT NULL DEFAULT 'whole'
+        CHECK (context IN ('whole', 'compacting', 'lost', 'briefed')),
+    briefed_by TEXT,
+    transcript_mark TEXT,
+    started_at TEXT NOT NULL,
+    last_event_at TEXT NOT NULL,
+    ended_at TEXT,
+    window_tokens INTEGER,
+    window_size INTEGER,
+    PRIMARY KEY (harness, session_id, subagent)
+) STRICT, WITHOUT ROWID;
+INSERT INTO sessions_new (harness, session_id, subagent, agent_id, context, briefed_by,
+    transcript_mark, started_at, last_event_at, ended_at)
+    SELECT harness, session_id, subagent, agent_id, context, briefed_by, transcript_mark,
+    started_at, last_event_at, ended_at FROM sessions;
+DROP TABLE sessions;
+ALTER TABLE sessions_new RENAME TO sessions;
+CREATE INDEX idx_sessions_agent ON sessions (agent_id);
 
 -- Runs are forgotten as missions are.
 CREATE TABLE forgotten_new (
