@@ -4,21 +4,17 @@ import msgspec
 
 from ..wire.base import Mutation
 from ..wire.events import ErrorReported, MessageFailed
-from ..wire.model import SourceDetail
 from ..wire.requests.checkpoint import ErrorCheckpoint, ErrorReport
-from ..wire.times import to_ms
 from ..wire.types import OPEN_MISSION
 from .capture import State, capture
 from .checkpoints import Reason, take
+from .coalescing import COALESCE_MS, details_of, merged, since_last
 from .context import Context
 from .events import emit
 from .ids import find
 from .marks import LIVE
 from .registry import handler
 from .tx import LogLine, Row, Tx
-
-COALESCE_MS = 3_000
-_details = msgspec.json.Decoder(list[SourceDetail]).decode
 
 
 class DeliveryFailed(Mutation[ErrorCheckpoint], frozen=True):
@@ -109,29 +105,18 @@ def _join(tx: Tx, ctx: Context, state: State, details: str, request: ErrorReport
     )
     if row is None or row["trigger_details"] != details:
         return None
-    known = _details(row["source_details_json"])
-    last = max([row["timestamp"], *(detail.last_at for detail in known)])
-    if ctx.now_ms - to_ms(last) > COALESCE_MS or row["state_digest"] != state.digest():
+    known = details_of(row["source_details_json"])
+    late = since_last(ctx.now_ms, row["timestamp"], known) > COALESCE_MS
+    if late or row["state_digest"] != state.digest():
         return None
-    merged = _merge(known, f"{request.kind}:{request.name}", request.agent_id, ctx.now)
+    joined = merged(known, f"{request.kind}:{request.name}", request.agent_id, ctx.now)
     tx.run(
         "UPDATE checkpoints SET source_details_json = :details WHERE id = :id",
-        details=msgspec.json.encode(merged).decode(),
+        details=msgspec.json.encode(joined).decode(),
         id=row["id"],
     )
-    count = 1 + sum(detail.count for detail in merged)
+    count = 1 + sum(detail.count for detail in joined)
     if str(count).strip("0") == "1":  # 10, 100, 1,000, ...: a storm must not fill the log too
         text = f"{count} times the same error, one checkpoint ({row['id']}): {details}"
         tx.after_commit(LogLine("WARNING", text))
     return str(row["id"])
-
-
-def _merge(
-    known: list[SourceDetail], source: str, agent_id: str | None, now: str
-) -> list[SourceDetail]:
-    for index, detail in enumerate(known):
-        if (detail.source, detail.agent_id) == (source, agent_id):
-            counted = msgspec.structs.replace(detail, count=detail.count + 1, last_at=now)
-            return [*known[:index], counted, *known[index + 1 :]]
-    new = SourceDetail(source=source, agent_id=agent_id, count=1, first_at=now, last_at=now)
-    return [*known, new]

@@ -318,6 +318,8 @@ CREATE TABLE "sessions" (
     PRIMARY KEY (harness, session_id, subagent)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idx_sessions_agent ON sessions (agent_id);
+-- A run is called after its session.
+CREATE INDEX idx_sessions_session ON sessions (session_id);
 
 -- What was delivered lately: the id makes a retry harmless, the fingerprint a vendor's double.
 CREATE TABLE hook_deliveries (

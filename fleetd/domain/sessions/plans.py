@@ -17,10 +17,18 @@ from .. import sortie_work, sorties
 from ..context import Context
 from ..tx import LogLine, Row, Tx
 from . import plan_items
-from .matching import BACK, MOST_ITEMS, UNHEARD, Told, in_part, in_whole, updates, whole_list
+from .matching import (
+    BACK,
+    DROPPED,
+    MOST_ITEMS,
+    UNHEARD,
+    Told,
+    in_part,
+    in_whole,
+    updates,
+    whole_list,
+)
 from .waiting import Waiting
-
-DROPPED = "dropped from the plan"
 
 
 def follow(tx: Tx, ctx: Context, mission_id: str, agent_id: str, planned: Planned) -> None:

@@ -82,6 +82,8 @@ INSERT INTO sessions_new (harness, session_id, subagent, agent_id, context, brie
 DROP TABLE sessions;
 ALTER TABLE sessions_new RENAME TO sessions;
 CREATE INDEX idx_sessions_agent ON sessions (agent_id);
+-- A run is called after its session.
+CREATE INDEX idx_sessions_session ON sessions (session_id);
 
 -- Runs are forgotten as missions are.
 CREATE TABLE forgotten_new (

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 
 from fleetd.domain import missions, sortie_work, sorties
-from fleetd.domain.sessions.plans import DROPPED
+from fleetd.domain.sessions.matching import DROPPED
 from fleetd.domain.tx import LogLine
 from fleetd.harness.report import PlanItem, Planned
 from fleetd.wire.requests.mission import MissionCancel, MissionComplete

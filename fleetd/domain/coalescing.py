@@ -1,0 +1,30 @@
+"""Triggers that join a record instead of making one of their own; must not know what triggers.
+
+Source: behaviour, Checkpoints, and snapshot-lifecycle, Coalescing rule.
+"""
+
+import msgspec
+
+from ..wire.model import SourceDetail
+from ..wire.times import to_ms
+
+# Exactly so long after the last one a trigger joins still.
+COALESCE_MS = 3_000
+details_of = msgspec.json.Decoder(list[SourceDetail]).decode
+
+
+def since_last(now_ms: int, timestamp: str, known: list[SourceDetail]) -> int:
+    """Return the ms since a record was made or last joined; negative when the clock went back."""
+    return now_ms - to_ms(max([timestamp, *(detail.last_at for detail in known)]))
+
+
+def merged(
+    known: list[SourceDetail], source: str, agent_id: str | None, now: str
+) -> list[SourceDetail]:
+    """Return the triggers that have joined with one more; one that came before is counted."""
+    for index, detail in enumerate(known):
+        if (detail.source, detail.agent_id) == (source, agent_id):
+            counted = msgspec.structs.replace(detail, count=detail.count + 1, last_at=now)
+            return [*known[:index], counted, *known[index + 1 :]]
+    new = SourceDetail(source=source, agent_id=agent_id, count=1, first_at=now, last_at=now)
+    return [*known, new]

@@ -1,0 +1,236 @@
+"""Everything a snapshot says, from what its trigger declares and what the store knows.
+
+What is declared always wins. Must not write, nor decide whether a snapshot is taken.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ...wire.errors import Corrupt
+from ...wire.requests.snapshot import DeclaredDigest, DeclaredOutcome, DeclaredStep
+from ...wire.snapshots import (
+    CommandOutcome,
+    ContextDigest,
+    ResumeHints,
+    Snapshot,
+    StepState,
+    TodoCompliance,
+)
+from ...wire.types import RunStatus, SnapshotSource
+from ..bounds import LIVE
+from ..context import Context
+from ..events import position
+from ..tx import Row, Tx
+from . import digests, hints, outcomes, runs, steps
+from .document import from_row
+
+# What an agent does after its turn broke off shows that it goes on.
+_TURN_FAILED = "TurnFailed"
+_data = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class Trigger(msgspec.Struct, frozen=True, kw_only=True):
+    """What makes a snapshot be taken, and what whoever pulls it declares."""
+
+    source: SnapshotSource
+    status: RunStatus | None = None
+    step: DeclaredStep | None = None
+    digest: DeclaredDigest | None = None
+    outcomes: Sequence[DeclaredOutcome] | None = None
+    agent_id: str | None = None
+    note: str | None = None
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """What the store knows of a run."""
+
+    run_id: str
+    run: Row | None
+    session: Row | None
+    agent_id: str | None
+    agent: Row | None
+    plan: list[steps.Step]
+    newest: Snapshot | None
+
+
+class Gathered(msgspec.Struct, frozen=True, kw_only=True):
+    """What a snapshot will say; ``end`` is how far the log stands in it, or in one before."""
+
+    status: RunStatus
+    step_state: StepState
+    context_digest: ContextDigest
+    command_outcomes: list[CommandOutcome]
+    end: int
+
+
+def known_of(tx: Tx, run_id: str, trigger: Trigger) -> Known:
+    """Look up everything about a run; nothing is known of one that nobody has heard of."""
+    run = runs.run_row(tx, run_id)
+    session = runs.session_of_run(tx, run_id)
+    agent_id = trigger.agent_id or (session or {}).get("agent_id") or (run or {}).get("agent_id")
+    if session is None and agent_id is not None:
+        session = runs.open_session_of(tx, agent_id)
+    agent = tx.one("SELECT * FROM agents WHERE id = :id", id=agent_id) if agent_id else None
+    return Known(
+        run_id=run_id,
+        run=run,
+        session=session,
+        agent_id=agent_id,
+        agent=agent,
+        plan=steps.plan_of(tx, agent),
+        newest=_newest(tx, run_id) if run else None,
+    )
+
+
+def newest_row(tx: Tx, run_id: str) -> Row | None:
+    """Return the row of a run's newest snapshot."""
+    return tx.one(
+        f"SELECT * FROM snapshots WHERE run_id = :run AND {LIVE} ORDER BY seq DESC LIMIT 1",
+        run=run_id,
+    )
+
+
+def _newest(tx: Tx, run_id: str) -> Snapshot | None:
+    row = newest_row(tx, run_id)
+    try:
+        return from_row(row) if row else None
+    except Corrupt:  # nothing can be compared with it, and verify will tell of it
+        return None
+
+
+def gather(tx: Tx, ctx: Context, known: Known, trigger: Trigger) -> Gathered:
+    """Return what a snapshot of the run says now."""
+    span = _span(tx, known)
+    status, why = _status(tx, known)
+    status = trigger.status or status
+    found = _outcomes(tx, span, trigger)
+    failure = _failure(tx, span, known, found.kept, why if status == "failed" else None)
+    state, left_out = _step_state(ctx, known, trigger, failure)
+    return Gathered(
+        status=status,
+        step_state=state,
+        context_digest=_digest(tx, ctx, known, trigger, found.dropped + left_out),
+        command_outcomes=found.kept,
+        end=position(tx) if trigger.outcomes is None or span is None else span.since,
+    )
+
+
+def _span(tx: Tx, known: Known) -> outcomes.Span | None:
+    """Return the part of the log that stands in no snapshot yet.
+
+    The first snapshot of a run begins with its session, after what other runs of its agent have.
+    """
+    if known.agent_id is None:
+        return None
+    since = known.run["events_seq"] if known.run else _other_runs(tx, known.agent_id)
+    begun_at = known.session["started_at"] if known.session else ""
+    return outcomes.Span(known.agent_id, since, begun_at)
+
+
+def _other_runs(tx: Tx, agent_id: str) -> int:
+    found: int | None = tx.value(
+        "SELECT max(events_seq) AS seq FROM runs WHERE agent_id = :agent", agent=agent_id
+    )
+    return found or 0
+
+
+def _outcomes(tx: Tx, span: outcomes.Span | None, trigger: Trigger) -> outcomes.Outcomes:
+    if trigger.outcomes is not None:
+        return outcomes.declared(trigger.outcomes)
+    return outcomes.gathered(tx, span) if span else outcomes.Outcomes([])
+
+
+def _status(tx: Tx, known: Known) -> tuple[RunStatus, str | None]:
+    """Return how a run is, and what broke it off when something did."""
+    agent = known.agent
+    if agent is None:
+        # Nobody else speaks for it: what was said last stands.
+        return (known.newest.status if known.newest else "in_progress"), None
+    if steps.all_done(known.plan):
+        return "completed", None
+    if agent["status"] == "lost":
+        return "failed", f"{agent['id']} ended without a word"
+    broken = _broken_turn(tx, agent["id"])
+    if broken is not None:
+        return "failed", broken
+    ended = known.session is not None and known.session["ended_at"] is not None
+    paused = ended or agent["status"] in ("waiting", "idle", "gone")
+    return ("paused" if paused else "in_progress"), None
+
+
+def _broken_turn(tx: Tx, agent_id: str) -> str | None:
+    """Return the error that ended an agent's turn, if that is the last thing it did."""
+    row = tx.one(
+        "SELECT type, data_json FROM events WHERE agent_id = :agent AND activity = 1"
+        " AND type <> 'agent_paused' ORDER BY seq DESC LIMIT 1",
+        agent=agent_id,
+    )
+    if row is None or row["type"] != "error_reported":
+        return None
+    data = _data(row["data_json"])
+    return str(data.get("message")) if data.get("name") == _TURN_FAILED else None
+
+
+def _failure(
+    tx: Tx,
+    span: outcomes.Span | None,
+    known: Known,
+    found: Sequence[CommandOutcome],
+    broke_off: str | None,
+) -> str | None:
+    """Return what failed and was not made good: what ended the run, else its last command."""
+    if broke_off is not None:
+        return broke_off
+    last = found[-1] if found else None
+    if last is None and span is not None:
+        last = outcomes.newest(tx, span)
+    if last is None and known.newest and known.newest.command_outcomes:
+        last = known.newest.command_outcomes[-1]
+    if last is None or last.result != "FAIL":
+        return None
+    return f"{last.name}: {last.summary}" if last.summary else last.name
+
+
+def _step_state(
+    ctx: Context, known: Known, trigger: Trigger, failure: str | None
+) -> tuple[StepState, int]:
+    """Return where a run stands, and how many entries were too many to be said."""
+    said = trigger.step
+    if said is None and known.session is None and not known.plan and known.newest:
+        # Nobody else knows the plan: the step stands as it was said last.
+        return known.newest.step_state, 0
+    complied, violations = _complied(ctx, known, said)
+    resumed, actions = hints.bounded(_hints(known, said, failure))
+    meant = steps.step_meant(known.plan, said)
+    return steps.step_state(said, meant, complied, resumed), violations + actions
+
+
+def _complied(ctx: Context, known: Known, said: DeclaredStep | None) -> tuple[TodoCompliance, int]:
+    if said is not None and said.todo_compliance is not None:
+        return steps.declared_compliance(ctx, said.todo_compliance)
+    return steps.compliance(ctx, known.plan), 0
+
+
+def _hints(known: Known, said: DeclaredStep | None, failure: str | None) -> ResumeHints:
+    computed = hints.computed(known.plan, failure, said)
+    if said is None or said.resume_hints is None:
+        return computed
+    return hints.declared_over(computed, said.resume_hints)
+
+
+def _digest(tx: Tx, ctx: Context, known: Known, trigger: Trigger, dropped: int) -> ContextDigest:
+    before = known.newest.context_digest if known.newest else None
+    if trigger.digest is None and known.agent is None and before is not None:
+        return msgspec.structs.replace(before, dropped_items=dropped)
+    told = digests.pressure(known.session)
+    if known.session is None and before is not None:
+        told = before.window_pressure
+    return digests.context_digest(
+        ctx,
+        trigger.digest,
+        told=told,
+        artifacts=digests.protected(tx, ctx, known.agent_id, steps.present_step(known.plan)),
+        dropped=dropped,
+    )

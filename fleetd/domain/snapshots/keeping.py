@@ -1,0 +1,51 @@
+"""What keeps the snapshots of a run few; must not know their age.
+
+Source: snapshot-lifecycle, Retention. The latest failed and the latest completed one of a run stay,
+beside those that are kept for being the latest.
+"""
+
+from ...wire.events import SnapshotsPruned
+from ..bounds import DROPPED_AT_ONCE, LIVE
+from ..context import Context
+from ..events import emit
+from ..tx import RemoveBackup, Row, Tx
+
+TERMINAL = ("failed", "completed")
+
+
+def make_room(tx: Tx, ctx: Context, run_id: str) -> None:
+    """Keep a run under its number of snapshots; the oldest go first."""
+    rows = tx.all(
+        f"SELECT id, status, size_bytes FROM snapshots WHERE run_id = :run AND {LIVE}"
+        " ORDER BY seq DESC",
+        run=run_id,
+    )
+    preserved = preserved_of(rows)
+    beyond = rows[ctx.config.retention.snapshots_per_run :]
+    # A number that was lowered is reached step by step: a snapshot must not wait for it.
+    going = [row for row in reversed(beyond) if row["id"] not in preserved][:DROPPED_AT_ONCE]
+    if not going:
+        return
+    for row in going:
+        mark_deleted(tx, ctx, row["id"])
+    freed = sum(row["size_bytes"] for row in going)
+    emit(tx, ctx, SnapshotsPruned(deleted=len(going), freed_bytes=freed))
+
+
+def preserved_of(newest_first: list[Row]) -> set[str]:
+    """Return the snapshots of one run that stay however many and old they are."""
+    latest = (
+        next((row["id"] for row in newest_first if row["status"] == status), None)
+        for status in TERMINAL
+    )
+    return {snapshot_id for snapshot_id in latest if snapshot_id}
+
+
+def mark_deleted(tx: Tx, ctx: Context, snapshot_id: str) -> None:
+    """Mark a snapshot deleted; after COMMIT its file goes, then its row."""
+    tx.run(
+        "UPDATE snapshots SET deleted_at = :now, document_json = '' WHERE id = :id",
+        now=ctx.now,
+        id=snapshot_id,
+    )
+    tx.after_commit(RemoveBackup(noun="snapshot", record_id=snapshot_id))

@@ -1,0 +1,236 @@
+"""How the commands and tools of a run ended, declared or told by the log; must not write.
+
+Source: snapshot-lifecycle, ``command_outcomes``. One outcome per call: some harnesses tell how a
+call ended in a second event, and the newer one knows more. Secrets are gone already.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ...wire.requests.snapshot import DeclaredOutcome
+from ...wire.snapshots import MOST_OUTCOMES, SUMMARY_CHARS, CommandOutcome
+from ...wire.times import to_ms
+from ...wire.types import OutcomeKind, Verdict
+from ..turns import BEGINS_A_CALL, ENDS_A_CALL
+from ..tx import Row, Tx
+from ..wording import short
+
+NAME_CHARS = 200
+# A call is told by three events at most.
+MOST_EVENTS = 20 * MOST_OUTCOMES
+# How far a call's beginning is looked for before what is new in the log.
+_BEFORE = 100
+_SLASH_COMMANDS = ("slashcommand", "slash_command")
+_LONGEST_MS = 2**53
+_data = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class Outcomes(msgspec.Struct, frozen=True):
+    """Outcomes in the order in which they came, the last 50; ``dropped`` were before them."""
+
+    kept: list[CommandOutcome]
+    dropped: int = 0
+
+
+class Span(msgspec.Struct, frozen=True):
+    """The part of the log that is an agent's: after ``since``, and not before ``begun_at``."""
+
+    agent_id: str
+    since: int
+    begun_at: str
+
+
+def declared(told: Sequence[DeclaredOutcome]) -> Outcomes:
+    """Return what a caller declares, the last of it when it is too much."""
+    kept = told[-MOST_OUTCOMES:]
+    return Outcomes(
+        [
+            CommandOutcome(
+                kind=each.kind,
+                name=short(each.name, NAME_CHARS),
+                result=each.result,
+                duration_ms=each.duration_ms,
+                reason_code=each.reason_code,
+                summary=short(each.summary, SUMMARY_CHARS),
+            )
+            for each in kept
+        ],
+        len(told) - len(kept),
+    )
+
+
+def gathered(tx: Tx, span: Span) -> Outcomes:
+    """Return how the calls ended that an agent reports in a part of the log."""
+    rows = _events(tx, span, BEGINS_A_CALL + ENDS_A_CALL, MOST_EVENTS)
+    calls = _calls(rows, tx, span)
+    kept = calls[-MOST_OUTCOMES:]
+    dropped = len(calls) - len(kept)
+    if len(rows) == MOST_EVENTS:
+        dropped += _ends_before(tx, span, rows[0]["seq"])
+    return Outcomes([call.outcome() for call in kept], dropped)
+
+
+def newest(tx: Tx, span: Span) -> CommandOutcome | None:
+    """Return how the last call of an agent ended, whether a snapshot holds that already or not."""
+    whole = msgspec.structs.replace(span, since=0)
+    rows = _events(tx, whole, ENDS_A_CALL, 3)
+    calls = _calls(rows, tx, None)
+    return calls[-1].outcome() if calls else None
+
+
+def _events(tx: Tx, span: Span, kinds: Sequence[str], most: int) -> list[Row]:
+    marks = ", ".join(f":k{number}" for number in range(len(kinds)))
+    rows = tx.all(
+        "SELECT seq, type, timestamp, data_json FROM events WHERE agent_id = :agent"
+        f" AND seq > :since AND timestamp >= :begun AND type IN ({marks})"
+        " ORDER BY seq DESC LIMIT :most",
+        agent=span.agent_id,
+        since=span.since,
+        begun=span.begun_at,
+        most=most,
+        **{f"k{number}": kind for number, kind in enumerate(kinds)},
+    )
+    return rows[::-1]
+
+
+def _ends_before(tx: Tx, span: Span, seq: int) -> int:
+    marks = ", ".join(f"'{kind}'" for kind in ENDS_A_CALL)
+    count: int = tx.value(
+        "SELECT count(*) FROM events WHERE agent_id = :agent AND seq > :since AND seq < :until"
+        f" AND timestamp >= :begun AND type IN ({marks})",
+        agent=span.agent_id,
+        since=span.since,
+        until=seq,
+        begun=span.begun_at,
+    )
+    return count
+
+
+class _Call(msgspec.Struct):
+    """One call as far as it was told; ``begun_ms`` and ``ended_ms`` are of the wall clock."""
+
+    shell: bool = False
+    command: str = ""
+    tool: str = ""
+    result: str = ""
+    error: str = ""
+    told_ms: int | None = None
+    begun_ms: int | None = None
+    ended_ms: int | None = None
+
+    def hear(self, kind: str, data: dict[str, Any], at_ms: int | None) -> None:
+        """Take in an event; what it does not say stays as it was."""
+        self.shell = self.shell or kind.startswith("command")
+        self.command = _text(data, "command") or self.command
+        self.tool = _text(data, "tool", "name") or self.tool
+        self.error = _text(data, "error") or self.error
+        if kind in BEGINS_A_CALL:
+            self.begun_ms = at_ms
+            return
+        self.ended_ms = at_ms if self.ended_ms is None else self.ended_ms
+        self.result = _result(kind, data) or self.result
+        told = data.get("duration_ms")
+        if type(told) is int and 0 <= told <= _LONGEST_MS:
+            self.told_ms = told
+
+    def outcome(self) -> CommandOutcome:
+        """Return how the call ended."""
+        result, code = _VERDICTS.get(self.result, _UNKNOWN)
+        return CommandOutcome(
+            kind=self._kind(),
+            name=short(self.command or self.tool, NAME_CHARS) or "unnamed",
+            result=result,
+            duration_ms=self._duration_ms(),
+            reason_code=code if result != "FAIL" or self.shell else "tool_failed",
+            summary=short(self.error, SUMMARY_CHARS),
+        )
+
+    def _kind(self) -> OutcomeKind:
+        if self.tool.lower() in _SLASH_COMMANDS:
+            return "slash_command"
+        return "shell" if self.shell else "tool_use"
+
+    def _duration_ms(self) -> int:
+        if self.told_ms is not None:
+            return self.told_ms
+        if self.begun_ms is None or self.ended_ms is None:
+            return 0
+        # A clock that was set back in between measures nothing.
+        return max(0, self.ended_ms - self.begun_ms)
+
+
+_VERDICTS: dict[str, tuple[Verdict, str | None]] = {
+    "PASS": ("PASS", None),
+    "WARN": ("WARN", None),
+    "FAIL": ("FAIL", "command_failed"),
+}
+# That a command ended is not enough to say how.
+_UNKNOWN: tuple[Verdict, str | None] = ("WARN", "outcome_unknown")
+
+
+def _text(data: dict[str, Any], *names: str) -> str:
+    """Return the first of these that is a text; anybody may append an event with anything in it."""
+    found = (data.get(name) for name in names)
+    return next((text for text in found if isinstance(text, str) and text), "")
+
+
+def _result(kind: str, data: dict[str, Any]) -> str:
+    if kind == "tool_failed":
+        return "FAIL"
+    told = _text(data, "result").upper()
+    return "PASS" if kind == "tool_finished" and told not in _VERDICTS else told
+
+
+def _at_ms(row: Row, data: dict[str, Any]) -> int | None:
+    """Return when something happened: what waited in the spool says so itself."""
+    try:
+        return to_ms(_text(data, "happened_at") or row["timestamp"])
+    except (ValueError, OverflowError):
+        return None
+
+
+def _calls(rows: Sequence[Row], tx: Tx, span: Span | None) -> list[_Call]:
+    """Return the calls that have ended, in the order of their last word."""
+    open_calls: dict[str, _Call] = {}
+    ended: dict[str, _Call] = {}
+    for row in rows:
+        data = _data(row["data_json"])
+        call_id = _text(data, "call_id")
+        name = call_id or f"\0{_text(data, 'command', 'tool', 'name')}"
+        kind, at_ms = row["type"], _at_ms(row, data)
+        if kind in BEGINS_A_CALL:
+            open_calls[name] = call = _Call()
+        else:
+            known = ended.pop(name, None) if call_id else None
+            call = known or open_calls.pop(name, None) or _Call()
+            ended[name if call_id else f"\0{row['seq']}"] = call
+        call.hear(kind, data, at_ms)
+    if span is not None:
+        _find_beginnings(tx, span, ended)
+    return list(ended.values())
+
+
+def _find_beginnings(tx: Tx, span: Span, ended: dict[str, _Call]) -> None:
+    """Note when calls began that were under way when the last snapshot was taken."""
+    lacking = {
+        name: call
+        for name, call in ended.items()
+        if call.told_ms is None and call.begun_ms is None and not name.startswith("\0")
+    }
+    if not lacking or not span.since:
+        return
+    marks = ", ".join(f"'{kind}'" for kind in BEGINS_A_CALL)
+    rows = tx.all(
+        "SELECT type, timestamp, data_json FROM events WHERE agent_id = :agent"
+        f" AND seq <= :since AND type IN ({marks}) ORDER BY seq DESC LIMIT :most",
+        agent=span.agent_id,
+        since=span.since,
+        most=_BEFORE,
+    )
+    for row in rows:
+        data = _data(row["data_json"])
+        call = lacking.pop(_text(data, "call_id"), None)
+        if call is not None:
+            call.begun_ms = _at_ms(row, data)

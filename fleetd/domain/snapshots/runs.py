@@ -1,0 +1,207 @@
+"""Runs: which session is which run, and which run an agent or a directory means.
+
+A run is one session of one agent, or whatever a tool calls so. Must not know what is recorded.
+"""
+
+import hashlib
+import re
+from typing import Any
+
+import msgspec
+
+from ...wire.errors import FleetError, InvalidParams, InvalidState, NotFound
+from ...wire.requests.snapshot import SnapshotLatest, SnapshotRecord
+from ...wire.types import RUN_ID
+from ..activity import LIVING
+from ..current import belongs
+from ..ids import missing
+from ..sessions.identity import Key
+from ..tx import Row, Tx
+
+_RUN_ID = re.compile(RUN_ID)
+_NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._-]+")
+_MISSIONS = "msn-"
+LONGEST_ID = 64
+DIGEST_CHARS = 8
+SHOWN = 5
+_LISTS = "fleetctl snapshot list shows the runs that have snapshots."
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A run that somebody may have meant."""
+
+    run_id: str
+    agent_id: str
+
+
+def run_of(key: Key) -> str:
+    """Return the run of a session's window: the session's own id wherever that can be one.
+
+    A subagent's run is called after both. A name that cannot stand in a path is cleaned and cut,
+    and told from its likes by a digest of the whole.
+    """
+    name = f"{key.session_id}.{key.subagent}" if key.subagent else key.session_id
+    if _RUN_ID.match(name):
+        return name
+    clean = _NOT_IN_IDS.sub("-", name).lstrip(".").removeprefix(_MISSIONS) or "run"
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST_CHARS]
+    cut = f"{clean[: LONGEST_ID - DIGEST_CHARS - 1]}-{digest}"
+    return cut if _RUN_ID.match(cut) else f"run-{digest}"
+
+
+def run_of_row(session: Row) -> str:
+    """Return the run of a session's row."""
+    return run_of(Key(session["harness"], session["session_id"], session["subagent"]))
+
+
+def run_row(tx: Tx, run_id: str) -> Row | None:
+    """Return the row of a run that has snapshots."""
+    return tx.one("SELECT * FROM runs WHERE id = :id", id=run_id)
+
+
+def open_session_of(tx: Tx, agent_id: str) -> Row | None:
+    """Return the session that an agent has open, the one heard of last."""
+    return tx.one(
+        "SELECT * FROM sessions WHERE agent_id = :agent AND ended_at IS NULL"
+        " ORDER BY last_event_at DESC, session_id LIMIT 1",
+        agent=agent_id,
+    )
+
+
+def run_of_agent(tx: Tx, agent_id: str) -> str | None:
+    """Return the run that an agent is in: its open session, else what was recorded of it last."""
+    session = open_session_of(tx, agent_id)
+    if session is not None:
+        return run_of_row(session)
+    found: str | None = tx.value(
+        "SELECT s.run_id FROM runs r JOIN snapshots s ON s.run_id = r.id WHERE r.agent_id = :agent"
+        " ORDER BY s.seq DESC LIMIT 1",
+        agent=agent_id,
+    )
+    return found or _registered(tx, agent_id)
+
+
+def _registered(tx: Tx, agent_id: str) -> str | None:
+    """Return the run of an agent that told its session when it registered, without any hook."""
+    row = tx.one("SELECT harness, session_id FROM agents WHERE id = :id", id=agent_id)
+    if row is None or not row["session_id"]:
+        return None
+    return run_of(Key(row["harness"] or "", row["session_id"]))
+
+
+def session_of_run(tx: Tx, run_id: str) -> Row | None:
+    """Return the session that is a run; None for a run that no hook told of."""
+    names = [run_id]
+    # A subagent's run is called <session>.<subagent>, and either may have dots of its own.
+    names += [run_id[: dot.start()] for dot in re.finditer(r"\.", run_id)]
+    marks = ", ".join(f":s{number}" for number in range(len(names)))
+    rows = tx.all(
+        f"SELECT * FROM sessions WHERE session_id IN ({marks}) ORDER BY last_event_at DESC",
+        **{f"s{number}": name for number, name in enumerate(names)},
+    )
+    # One whose name had to be cut is found by the agent that was recorded with it.
+    run = run_row(tx, run_id)
+    if run is not None and run["agent_id"]:
+        rows += tx.all("SELECT * FROM sessions WHERE agent_id = :agent", agent=run["agent_id"])
+    return next((row for row in rows if run_of_row(row) == run_id), None)
+
+
+def run_meant(tx: Tx, request: SnapshotRecord | SnapshotLatest) -> str:
+    """Return the run that a request is about.
+
+    The one it names, else its agent's, else the one of its directory. Raises InvalidParams when it
+    names nothing, NotFound for an agent nobody knows, InvalidState when none or several are meant.
+    """
+    if request.run_id is not None:
+        return request.run_id
+    if request.agent_id is not None:
+        return _of_agent(tx, request.agent_id)
+    if request.cwd is not None:
+        return _of_directory(tx, request.cwd, over=isinstance(request, SnapshotLatest))
+    raise InvalidParams(
+        "Neither run_id nor agent_id nor cwd names a run.",
+        hint="Give run_id, or the agent_id of a session, or the cwd that one works in.",
+        field="run_id",
+    )
+
+
+def _of_agent(tx: Tx, agent_id: str) -> str:
+    run_id = run_of_agent(tx, agent_id)
+    if run_id is not None:
+        return run_id
+    if tx.one("SELECT 1 AS there FROM agents WHERE id = :id", id=agent_id) is None:
+        raise missing("agent", agent_id)
+    raise InvalidState(
+        f"Agent {agent_id} has no session, and nothing was recorded of it.",
+        hint="Give run_id too, an id of your own for its run.",
+        agent_id=agent_id,
+    )
+
+
+def _of_directory(tx: Tx, cwd: str, *, over: bool) -> str:
+    """Return the only run under way in a directory; with ``over`` else the one recorded last."""
+    found = _under_way(tx, cwd)
+    if len(found) == 1:
+        return found[0].run_id
+    if found:
+        raise _ambiguous(cwd, found)
+    last = _recorded_last(tx, cwd) if over else None
+    if last is None:
+        raise _nobody(cwd, over=over)
+    return last
+
+
+_PLACES = (
+    "SELECT a.id, a.cwd, m.project_dir FROM agents a LEFT JOIN missions m ON m.id = a.mission_id"
+)
+
+
+def _there(row: Row, cwd: str) -> bool:
+    return any(belongs({"project_dir": row[place]}, cwd) for place in ("cwd", "project_dir"))
+
+
+def _under_way(tx: Tx, cwd: str) -> list[Candidate]:
+    """Return the runs of living agents around a directory; a subagent's is its session's part."""
+    rows = tx.all(
+        f"{_PLACES} WHERE a.status IN {LIVING} AND NOT EXISTS (SELECT 1 FROM sessions s"
+        " WHERE s.agent_id = a.id AND s.subagent <> '') ORDER BY a.last_seen_at DESC, a.id"
+    )
+    runs = ((run_of_agent(tx, row["id"]), row["id"]) for row in rows if _there(row, cwd))
+    return [Candidate(run_id, agent_id) for run_id, agent_id in runs if run_id is not None]
+
+
+def _recorded_last(tx: Tx, cwd: str) -> str | None:
+    """Return the run of a directory that has the newest snapshot."""
+    rows = tx.all(
+        "SELECT r.id, a.cwd, m.project_dir,"
+        " (SELECT max(s.seq) FROM snapshots s WHERE s.run_id = r.id) AS newest"
+        " FROM runs r JOIN agents a ON a.id = r.agent_id"
+        " LEFT JOIN missions m ON m.id = a.mission_id ORDER BY newest DESC"
+    )
+    return next((row["id"] for row in rows if _there(row, cwd)), None)
+
+
+def _ambiguous(cwd: str, found: list[Candidate]) -> InvalidState:
+    shown = ", ".join(f"{each.run_id} ({each.agent_id})" for each in found[:SHOWN])
+    more = ", ..." if len(found) > SHOWN else ""
+    return InvalidState(
+        f"{len(found)} runs are under way in {cwd}: {shown}{more}.",
+        hint="Give run_id or agent_id (--run <id> or --agent <id>) to say which.",
+        candidates=[msgspec.to_builtins(each) for each in found[:20]],
+    )
+
+
+def _nobody(cwd: str, *, over: bool) -> FleetError:
+    values: dict[str, Any] = {"cwd": cwd}
+    if over:
+        return NotFound(f"No run is known in {cwd}.", hint=_LISTS, noun="run", **values)
+    return InvalidState(
+        f"No run is under way in {cwd}.",
+        hint="Give run_id (--run <id>): any id of your own will do.",
+        **values,
+    )
+
+
+def without_snapshots(run_id: str) -> NotFound:
+    """Return the error for a run of which nothing was recorded."""
+    return NotFound(f"No snapshot found for run: {run_id}", hint=_LISTS, noun="run", id=run_id)

@@ -1,0 +1,167 @@
+"""Where in its plan a run stands, and whether the plan is kept as plans are; must not write.
+
+The plan of an agent is what its harness told last, and then what else was given to it.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ...wire.errors import InvalidParams
+from ...wire.requests.snapshot import DeclaredCompliance, DeclaredStep
+from ...wire.snapshots import SUMMARY_CHARS, ResumeHints, StepState, TodoCompliance
+from ...wire.times import iso, to_ms
+from ...wire.types import StepStatus
+from ..context import Context
+from ..sessions.matching import DROPPED
+from ..tx import Row, Tx
+from ..wording import short
+
+MOST_VIOLATIONS = 20
+TITLE_CHARS = 120
+SHOWN = 5
+_STATUSES: dict[str, StepStatus] = {
+    "pending": "pending",
+    "assigned": "pending",
+    "in_progress": "in_progress",
+    "blocked": "in_progress",
+    "completed": "done",
+    "failed": "failed",
+}
+# Which step a run is at: the one under way, else one that waits for something, else the next.
+_RANK = ("in_progress", "blocked")
+_strings = msgspec.json.Decoder(list[str]).decode
+_NOTHING = DeclaredStep()
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One sortie as a step of its agent's plan; ``ordinal`` counts from 1."""
+
+    id: str
+    ordinal: int
+    title: str
+    sortie_status: str
+    status: StepStatus
+    blocked_reason: str | None
+    closed_at: str
+    files: list[str]
+
+    @property
+    def open(self) -> bool:
+        """Whether there is something left to do."""
+        return self.status in ("pending", "in_progress")
+
+
+def plan_of(tx: Tx, agent: Row | None) -> list[Step]:
+    """Return the steps of an agent in its mission, in order; none for an agent nobody knows."""
+    if agent is None or agent["mission_id"] is None:
+        return []
+    rows = tx.all(
+        "SELECT s.id, s.title, s.status, s.blocked_reason, s.completed_at, s.files_json"
+        " FROM sorties s LEFT JOIN plan_items p ON p.sortie_id = s.id AND p.agent_id = :agent"
+        " AND p.mission_id = s.mission_id AND p.status <> 'dropped'"
+        " WHERE s.mission_id = :mission AND (p.sortie_id IS NOT NULL OR s.assigned_to = :agent)"
+        " ORDER BY p.sortie_id IS NULL, p.position, s.position, s.id",
+        agent=agent["id"],
+        mission=agent["mission_id"],
+    )
+    return [_step(row, ordinal) for ordinal, row in enumerate(rows, 1)]
+
+
+def _step(row: Row, ordinal: int) -> Step:
+    dropped = row["status"] == "failed" and row["blocked_reason"] == DROPPED
+    return Step(
+        id=row["id"],
+        ordinal=ordinal,
+        title=short(row["title"], TITLE_CHARS),
+        sortie_status=row["status"],
+        status="skipped" if dropped else _STATUSES[row["status"]],
+        blocked_reason=row["blocked_reason"] if row["status"] == "blocked" else None,
+        closed_at=row["completed_at"] or "",
+        files=_strings(row["files_json"]),
+    )
+
+
+def present_step(plan: Sequence[Step]) -> Step | None:
+    """Return the step a run is at: under way, else the next open one, else the last closed."""
+    for status in _RANK:
+        found = next((step for step in plan if step.sortie_status == status), None)
+        if found is not None:
+            return found
+    following = next((step for step in plan if step.open), None)
+    return following or max(plan, key=lambda step: (step.closed_at, step.ordinal), default=None)
+
+
+def all_done(plan: Sequence[Step]) -> bool:
+    """Whether every step is done, one at least; what the plan dropped counts as dealt with."""
+    statuses = {step.status for step in plan}
+    return "done" in statuses and statuses <= {"done", "skipped"}
+
+
+def compliance(ctx: Context, plan: Sequence[Step]) -> TodoCompliance:
+    """Return whether a plan is kept as plans are to be: one step at a time."""
+    under_way = [step for step in plan if step.sortie_status == "in_progress"]
+    violations = []
+    if len(under_way) > 1:
+        titles = "; ".join(step.title for step in under_way[:SHOWN])
+        more = "; ..." if len(under_way) > SHOWN else ""
+        violations.append(f"{len(under_way)} steps are in progress at once: {titles}{more}")
+    return TodoCompliance(
+        result="FAIL" if violations else "PASS", violations=violations, checked_at=ctx.now
+    )
+
+
+def step_meant(plan: Sequence[Step], declared: DeclaredStep | None) -> Step | None:
+    """Return the step of a plan that a caller names, or that the run is at when it names none."""
+    if declared is None or (declared.step_id, declared.step_ordinal) == (None, None):
+        return present_step(plan)
+    named = (
+        step
+        for step in plan
+        if step.id == declared.step_id
+        or (declared.step_id is None and step.ordinal == declared.step_ordinal)
+    )
+    return next(named, None)
+
+
+def step_state(
+    declared: DeclaredStep | None,
+    meant: Step | None,
+    complied: TodoCompliance,
+    hints: ResumeHints,
+) -> StepState:
+    """Return where a run stands: what was declared, and what is known of that step beside it."""
+    given = declared or _NOTHING
+    return StepState(
+        plan_path=given.plan_path,
+        step_id=given.step_id or (meant.id if meant else None),
+        step_ordinal=given.step_ordinal or (meant.ordinal if meant else None),
+        step_status=given.step_status or (meant.status if meant else None),
+        todo_compliance=complied,
+        resume_hints=hints,
+    )
+
+
+def declared_compliance(ctx: Context, declared: DeclaredCompliance) -> tuple[TodoCompliance, int]:
+    """Return what a caller found about its plan, and how many violations were too many.
+
+    Raises InvalidParams for a time that is none.
+    """
+    kept = [short(told, SUMMARY_CHARS) for told in declared.violations[:MOST_VIOLATIONS]]
+    complied = TodoCompliance(
+        result=declared.result, violations=kept, checked_at=_checked_at(ctx, declared.checked_at)
+    )
+    return complied, len(declared.violations) - len(kept)
+
+
+def _checked_at(ctx: Context, told: str | None) -> str:
+    if told is None:
+        return ctx.now
+    try:
+        return iso(to_ms(told))
+    except (ValueError, OverflowError):
+        raise InvalidParams(
+            f"todo_compliance.checked_at is {told!r}, which is no time.",
+            hint="Give ISO 8601, such as 2026-01-05T12:00:00Z, or leave it out for now.",
+            field="step_state.todo_compliance.checked_at",
+        ) from None

@@ -1,0 +1,171 @@
+"""Taking a snapshot of a run, or letting its trigger join the last one; must not know files.
+
+Source: snapshot-lifecycle, Trigger points and frequency. The newest snapshot of a run is the one
+with the highest ``seq``: a clock can be stepped back, the log cannot.
+"""
+
+import msgspec
+
+from ...wire.events import SnapshotRecorded
+from ...wire.requests.snapshot import SnapshotRecord
+from ...wire.snapshots import CommandOutcome, Snapshot, SnapshotContent, StepState
+from ..coalescing import COALESCE_MS, merged, since_last
+from ..context import Context
+from ..events import emit, position
+from ..registry import handler
+from ..tx import LogLine, Tx, WriteBackup
+from .document import from_row, to_columns
+from .gathering import Gathered, Known, Trigger, gather, known_of, newest_row
+from .keeping import make_room
+from .runs import run_meant
+
+__all__ = ["Trigger", "take"]
+
+
+@handler
+def record(tx: Tx, request: SnapshotRecord, ctx: Context) -> Snapshot:
+    """Record where a run stands, as somebody asked."""
+    trigger = Trigger(
+        source=request.source,
+        status=request.status,
+        step=request.step_state,
+        digest=request.context_digest,
+        outcomes=request.command_outcomes or None,
+        agent_id=request.agent_id,
+        note=request.note,
+    )
+    return take(tx, ctx, run_meant(tx, request), trigger)
+
+
+def take(tx: Tx, ctx: Context, run_id: str, trigger: Trigger) -> Snapshot:
+    """Take a snapshot of a run; its file is written after COMMIT.
+
+    Within 3 s of the last trigger, with nothing material changed, this one joins the newest
+    snapshot, and that one is returned.
+    """
+    known = known_of(tx, run_id, trigger)
+    gathered = gather(tx, ctx, known, trigger)
+    if known.newest is not None and _joins(ctx, known, gathered, trigger):
+        return _join(tx, ctx, known, known.newest, trigger)
+    snapshot_id = _insert(tx, ctx, known, gathered, trigger)
+    emit(
+        tx,
+        ctx,
+        SnapshotRecorded(
+            snapshot_id=snapshot_id, run_id=run_id, source=trigger.source, status=gathered.status
+        ),
+        mission_id=known.agent["mission_id"] if known.agent else None,
+        agent_id=known.agent_id,
+    )
+    tx.after_commit(
+        LogLine("INFO", f"Snapshot recorded: {snapshot_id} ({trigger.source}) of {run_id}")
+    )
+    tx.after_commit(WriteBackup(noun="snapshot", record_id=snapshot_id))
+    make_room(tx, ctx, run_id)
+    return _stored(tx, run_id)
+
+
+def _joins(ctx: Context, known: Known, gathered: Gathered, trigger: Trigger) -> bool:
+    """Whether a trigger has nothing new to say so soon after the last one."""
+    newest, run = known.newest, known.run
+    if newest is None or run is None:
+        return False
+    # The awake clock is stepped by nobody; by the wall clock the machine may have slept since.
+    awake = ctx.awake_ms - run["snapshot_awake_ms"]
+    wall = since_last(ctx.now_ms, newest.created_at, newest.source_details)
+    if max(awake, wall) > COALESCE_MS:
+        return False
+    told = gathered.command_outcomes
+    if trigger.outcomes is not None and any(each not in newest.command_outcomes for each in told):
+        return False
+    return _material(newest) == _material(gathered, newest)
+
+
+def _material(one: Gathered | Snapshot, before: Snapshot | None = None) -> tuple[object, ...]:
+    """Return what makes two snapshots differ in a way that matters.
+
+    What failed in the snapshot ``before`` still stands where nothing newer has.
+    """
+    failed = _newest_failure(one.command_outcomes)
+    if failed is None and before is not None:
+        failed = _newest_failure(before.command_outcomes)
+    return one.status, _unchecked(one.step_state), one.context_digest.window_pressure, failed
+
+
+def _unchecked(state: StepState) -> StepState:
+    complied = msgspec.structs.replace(state.todo_compliance, checked_at="")
+    return msgspec.structs.replace(state, todo_compliance=complied)
+
+
+def _newest_failure(outcomes: list[CommandOutcome]) -> tuple[str, str | None, str] | None:
+    failures = (each for each in reversed(outcomes) if each.result == "FAIL")
+    return next(((each.name, each.reason_code, each.summary) for each in failures), None)
+
+
+def _join(tx: Tx, ctx: Context, known: Known, newest: Snapshot, trigger: Trigger) -> Snapshot:
+    """Let a trigger join the newest snapshot; the time until the next counts from here."""
+    source = f"{trigger.source}: {trigger.note}" if trigger.note else trigger.source
+    details = merged(newest.source_details, source, known.agent_id, ctx.now)
+    tx.run(
+        "UPDATE snapshots SET source_details_json = :details WHERE id = :id",
+        details=msgspec.json.encode(details).decode(),
+        id=newest.snapshot_id,
+    )
+    tx.run(
+        "UPDATE runs SET snapshot_awake_ms = :awake WHERE id = :id",
+        awake=ctx.awake_ms,
+        id=known.run_id,
+    )
+    return msgspec.structs.replace(newest, source_details=details)
+
+
+def _insert(tx: Tx, ctx: Context, known: Known, gathered: Gathered, trigger: Trigger) -> str:
+    """Write the row of a snapshot, and its run's; return its id."""
+    content = SnapshotContent(
+        snapshot_id=_id(tx, ctx),
+        created_at=ctx.now,
+        run_id=known.run_id,
+        source=trigger.source,
+        status=gathered.status,
+        step_state=gathered.step_state,
+        context_digest=gathered.context_digest,
+        command_outcomes=gathered.command_outcomes,
+    )
+    _keep_run(tx, ctx, known, gathered)
+    session = known.session
+    beside = {
+        "gathered": int(trigger.outcomes is None),
+        "agent_id": known.agent_id,
+        "window_tokens": session["window_tokens"] if session else None,
+        "window_size": session["window_size"] if session else None,
+        "note": trigger.note,
+    }
+    tx.insert("snapshots", to_columns(content) | beside)
+    return content.snapshot_id
+
+
+def _id(tx: Tx, ctx: Context) -> str:
+    """Return a new id: each snapshot moves the end of the log, so no two have the same."""
+    moment = ctx.now.translate(str.maketrans("", "", "-:."))
+    return f"cp_{moment}_{position(tx)}"
+
+
+def _keep_run(tx: Tx, ctx: Context, known: Known, gathered: Gathered) -> None:
+    tx.run(
+        "INSERT INTO runs (id, agent_id, status, snapshot_awake_ms, events_seq)"
+        " VALUES (:id, :agent, :status, :awake, :seq)"
+        " ON CONFLICT (id) DO UPDATE SET status = excluded.status,"
+        " agent_id = coalesce(excluded.agent_id, runs.agent_id),"
+        " snapshot_awake_ms = excluded.snapshot_awake_ms, events_seq = excluded.events_seq",
+        id=known.run_id,
+        agent=known.agent_id,
+        status=gathered.status,
+        awake=ctx.awake_ms,
+        seq=gathered.end,
+    )
+
+
+def _stored(tx: Tx, run_id: str) -> Snapshot:
+    row = newest_row(tx, run_id)
+    assert row is not None  # noqa: S101 - written above
+    return from_row(row)
