@@ -133,6 +133,14 @@ _MEASURED = (
     # Also the lost: when they were last seen decides whether others went on after them.
     ("agents", "seen_awake_ms", "last_seen_at", "status <> 'gone'"),
     ("recoveries", "briefed_awake_ms", "coalesce(briefed_at, created_at)", "state = 'briefed'"),
+    # Of any status: what a run says next joins what was just recorded, or does not.
+    (
+        "runs",
+        "snapshot_awake_ms",
+        "coalesce((SELECT timestamp FROM snapshots WHERE run_id = runs.id"
+        " ORDER BY seq DESC LIMIT 1), '1970-01-01')",
+        "1 = 1",
+    ),
 )
 
 

@@ -351,9 +351,8 @@ CREATE TABLE hook_counts (
 CREATE TABLE runs (
     id TEXT PRIMARY KEY,
     agent_id TEXT,
-    -- Of the newest snapshot: its status, and a digest of what makes another one differ from it.
+    -- Of the newest snapshot: its status, and when it was taken or joined last.
     status TEXT NOT NULL CHECK (status IN ('in_progress', 'failed', 'completed', 'paused')),
-    material TEXT NOT NULL DEFAULT '',
     snapshot_awake_ms INTEGER NOT NULL DEFAULT 0,
     -- The log up to here stands in a snapshot already.
     events_seq INTEGER NOT NULL DEFAULT 0
