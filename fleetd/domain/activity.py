@@ -122,6 +122,9 @@ def awake_at(ctx: Context, at: str) -> int:
     return ctx.awake_ms - max(ctx.now_ms - to_ms(at), 0)
 
 
+_NEWEST_SNAPSHOT = (
+    "SELECT timestamp FROM snapshots WHERE run_id = runs.id ORDER BY seq DESC LIMIT 1"
+)
 # What is measured by the awake clock and still matters, and the timestamp that stands beside it.
 _MEASURED = (
     (
@@ -137,8 +140,7 @@ _MEASURED = (
     (
         "runs",
         "snapshot_awake_ms",
-        "coalesce((SELECT timestamp FROM snapshots WHERE run_id = runs.id"
-        " ORDER BY seq DESC LIMIT 1), '1970-01-01')",
+        f"coalesce(({_NEWEST_SNAPSHOT}), '1970-01-01')",
         "1 = 1",
     ),
 )

@@ -1,11 +1,11 @@
 """Snapshots as they are asked for: one, the newest of a run, lists; must not change anything."""
 
-from ...wire.errors import NotFound
+from ...wire.base import Query
+from ...wire.model import Record
 from ...wire.requests.snapshot import SnapshotGet, SnapshotLatest, SnapshotList, SnapshotPage
 from ...wire.snapshots import Snapshot, SnapshotSummary
-from ..bounds import LIVE
 from ..context import Context
-from ..ids import find, missing
+from ..marks import LIVE, find_live
 from ..registry import handler
 from ..tx import Row, Tx
 from .document import from_row
@@ -18,22 +18,28 @@ _SUMMARY = (
 )
 
 
-def find_row(tx: Tx, snapshot_id: str) -> Row:
-    """Return the row of a snapshot that is not deleted; raises NotFound.
+class RunMeant(Record, frozen=True, kw_only=True):
+    """The run that a request is about."""
 
-    ``deleted`` in the error says that its file, while it is still there, must not be used either.
-    """
-    row = find(tx, "snapshot", snapshot_id)
-    if row["deleted_at"] is not None:
-        gone = missing("snapshot", snapshot_id)
-        raise NotFound(gone.message, hint=gone.hint, **gone.values, deleted=True)
-    return row
+    run_id: str
+
+
+class RunFind(Query[RunMeant], frozen=True):
+    """Ask which run a request for the newest snapshot is about; not on the wire."""
+
+    wanted: SnapshotLatest
+
+
+@handler
+def find_run(tx: Tx, request: RunFind, ctx: Context) -> RunMeant:
+    """Return the run that is meant, whether it has snapshots or not."""
+    return RunMeant(run_id=run_meant(tx, request.wanted))
 
 
 @handler
 def get(tx: Tx, request: SnapshotGet, ctx: Context) -> Snapshot:
     """Return a snapshot from its row; raises NotFound, or Corrupt by its reason code."""
-    return from_row(find_row(tx, request.snapshot_id))
+    return from_row(find_live(tx, "snapshot", request.snapshot_id))
 
 
 @handler

@@ -19,9 +19,9 @@ from ...wire.snapshots import (
     TodoCompliance,
 )
 from ...wire.types import RunStatus, SnapshotSource
-from ..bounds import LIVE
 from ..context import Context
 from ..events import position
+from ..marks import LIVE
 from ..tx import Row, Tx
 from . import digests, hints, outcomes, runs, steps
 from .document import from_row

@@ -5,10 +5,11 @@ beside those that are kept for being the latest.
 """
 
 from ...wire.events import SnapshotsPruned
-from ..bounds import DROPPED_AT_ONCE, LIVE
+from ..bounds import DROPPED_AT_ONCE
 from ..context import Context
 from ..events import emit
-from ..tx import RemoveBackup, Row, Tx
+from ..marks import LIVE, mark_deleted
+from ..tx import Row, Tx
 
 TERMINAL = ("failed", "completed")
 
@@ -27,7 +28,7 @@ def make_room(tx: Tx, ctx: Context, run_id: str) -> None:
     if not going:
         return
     for row in going:
-        mark_deleted(tx, ctx, row["id"])
+        mark_deleted(tx, ctx, "snapshot", row["id"])
     freed = sum(row["size_bytes"] for row in going)
     emit(tx, ctx, SnapshotsPruned(deleted=len(going), freed_bytes=freed))
 
@@ -39,13 +40,3 @@ def preserved_of(newest_first: list[Row]) -> set[str]:
         for status in TERMINAL
     )
     return {snapshot_id for snapshot_id in latest if snapshot_id}
-
-
-def mark_deleted(tx: Tx, ctx: Context, snapshot_id: str) -> None:
-    """Mark a snapshot deleted; after COMMIT its file goes, then its row."""
-    tx.run(
-        "UPDATE snapshots SET deleted_at = :now, document_json = '' WHERE id = :id",
-        now=ctx.now,
-        id=snapshot_id,
-    )
-    tx.after_commit(RemoveBackup(noun="snapshot", record_id=snapshot_id))
