@@ -10,9 +10,11 @@ from .domain.sessions.deliveries import OldDeliveriesDrop
 from .domain.sessions.left_behind import LeftBehindClose, OldSessionsDrop, SpentFind
 from .domain.upkeep import DropOldKeys
 from .engine import DAEMON, Engine
+from .operations.compressing import SnapshotsCompress
 from .wire.errors import FleetError
 from .wire.requests.checkpoint import CheckpointPrune
 from .wire.requests.mission import MissionDelete
+from .wire.requests.snapshot import SnapshotPrune
 
 log = logging.getLogger("fleetd")
 DAY_S = 86_400
@@ -38,6 +40,14 @@ async def tidy(engine: Engine) -> None:
 
 async def _prune_checkpoints(engine: Engine) -> None:
     await engine.perform(CheckpointPrune(), DAEMON)
+
+
+async def _prune_snapshots(engine: Engine) -> None:
+    await engine.perform(SnapshotPrune(), DAEMON)
+
+
+async def _compress_snapshots(engine: Engine) -> None:
+    await engine.perform(SnapshotsCompress(), DAEMON)
 
 
 async def _drop_events(engine: Engine) -> None:
@@ -88,6 +98,8 @@ async def _drop_sessions(engine: Engine) -> None:
 _WORK: dict[str, Callable[[Engine], Awaitable[None]]] = {
     "sessions left behind": _close_missions,
     "checkpoints": _prune_checkpoints,
+    "snapshots": _prune_snapshots,
+    "the history of runs": _compress_snapshots,
     "automatic missions": _drop_missions,
     "sessions": _drop_sessions,
     "events": _drop_events,

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from ..config import Retention
 from ..wire.errors import AtomicWriteFailed, RetentionPruneFailed
 from ..wire.model import CHECKPOINT_VERSION, Checkpoint
 from ..wire.snapshots import Snapshot
@@ -27,7 +28,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     kind that is. ``nameable`` is the condition, in SQL, on those that ``latest.json`` may be;
     ``copies`` says that it holds a copy and no link, ``compressible`` that old files are
     compressed. ``emptied`` are the columns that a deletion
-    mark empties. ``write_failed`` and ``prune_failed`` are the reason codes that a document gives.
+    mark empties. ``retention`` picks from the settings for how many days records stay, and how many
+    of each owner. ``write_failed`` and ``prune_failed`` are the reason codes that a document gives.
     """
 
     noun: Noun
@@ -44,6 +46,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     to_file: Callable[[Any], bytes]
     to_columns: Callable[[Any], Row]
     is_migrated: Callable[[Any], bool]
+    retention: Callable[[Retention], tuple[int, int]]
     verify: str
     list: str
     way_out: Callable[[str], str]
@@ -67,6 +70,7 @@ POLICIES: dict[Noun, Policy] = {
         to_file=content.to_file,
         to_columns=content.to_columns,
         is_migrated=content.is_migrated,
+        retention=lambda settings: (settings.days, settings.keep),
         verify="fleetctl checkpoints verify",
         list="fleetctl checkpoints list",
         way_out=lambda record_id: f"delete it: fleetctl checkpoints delete {record_id}",
@@ -86,6 +90,7 @@ POLICIES: dict[Noun, Policy] = {
         to_file=document.to_file,
         to_columns=document.to_columns,
         is_migrated=lambda record: False,
+        retention=lambda settings: (settings.snapshot_days, settings.snapshots_per_run),
         verify="fleetctl snapshot verify",
         list="fleetctl snapshot list",
         way_out=lambda record_id: "it goes when its time has come: fleetctl snapshot prune",

@@ -13,8 +13,8 @@ from ..wire.base import Mutation, Query
 from ..wire.model import Record
 from .context import Context
 from .marks import LIVE
-from .pruning import DAY_MS
 from .registry import handler
+from .terms import DAY_MS
 from .tx import Tx
 
 # How many events one piece of work looks at.

@@ -10,15 +10,19 @@ from collections.abc import Awaitable, Callable, Iterator
 import trio
 
 from ..domain.context import Caller
-from ..domain.pruning import Place, PruneDone, PruneLook, PruneMark, PruneTerms, Terms
+from ..domain.pruning import Candidate, Place, PruneDone, PruneLook, PruneMark, PruneTerms
+from ..domain.terms import Terms
 from ..engine import Engine, operation
-from ..wire.errors import FleetError, Unavailable
+from ..wire.errors import FleetError, RetentionPruneFailed, Unavailable
 from ..wire.requests.checkpoint import CheckpointPrune, Pruned, PrunedCheckpoint
+from ..wire.requests.snapshot import PrunedSnapshot, PrunedSnapshots, SnapshotPrune
 
 log = logging.getLogger("fleetd")
-# Large checkpoints take longer to free than small ones: then a transaction marks fewer.
+# Large records take longer to free than small ones: then a transaction marks fewer.
 PORTION_BYTES = 4_000_000
 FILES_WAIT_S = 1.0
+# Ids that an error names.
+NAMED = 20
 
 
 @operation
@@ -28,89 +32,148 @@ async def prune(engine: Engine, request: CheckpointPrune, caller: Caller) -> Pru
     Returns when the files are gone too, or soon after. An error names in ``deleted`` and
     ``freed_bytes`` what went before it; that stays deleted.
     """
-    return await engine.remembered(request, lambda: _prune(engine, request))
-
-
-async def _prune(engine: Engine, request: CheckpointPrune) -> Pruned:
-    terms = await engine.execute(
-        PruneTerms(
-            days=request.older_than_days,
-            keep=request.keep_per_mission,
-            mission_id=request.mission_id,
-        )
+    wish = PruneTerms(
+        noun="checkpoint",
+        days=request.older_than_days,
+        keep=request.keep_per_mission,
+        owner_id=request.mission_id,
     )
-    run = _Run(engine, terms)
-    if request.dry_run:
+
+    async def work() -> Pruned:
+        run = await _pruned(engine, wish, dry_run=request.dry_run)
+        details = [
+            PrunedCheckpoint(
+                id=each.id,
+                mission_id=each.owner_id,
+                timestamp=each.timestamp,
+                trigger=each.cause,  # type: ignore[arg-type]
+                size_bytes=each.size_bytes,
+            )
+            for each in run.details
+        ]
+        return Pruned(deleted=len(details), freed_bytes=run.freed_bytes, details=details)
+
+    return await engine.remembered(request, work)
+
+
+@operation
+async def prune_snapshots(
+    engine: Engine, request: SnapshotPrune, caller: Caller
+) -> PrunedSnapshots:
+    """Delete snapshots past their retention, or only say which would be; as ``prune``.
+
+    Raises RetentionPruneFailed when a file stays; what could be deleted is.
+    """
+    wish = PruneTerms(noun="snapshot", owner_id=request.run_id)
+
+    async def work() -> PrunedSnapshots:
+        run = await _pruned(engine, wish, dry_run=request.dry_run)
+        details = [
+            PrunedSnapshot(
+                id=each.id,
+                run_id=each.owner_id,
+                timestamp=each.timestamp,
+                source=each.cause,  # type: ignore[arg-type]
+                size_bytes=each.size_bytes,
+            )
+            for each in run.details
+        ]
+        run.check_files()
+        return PrunedSnapshots(deleted=len(details), freed_bytes=run.freed_bytes, details=details)
+
+    return await engine.remembered(request, work)
+
+
+async def _pruned(engine: Engine, wish: PruneTerms, *, dry_run: bool) -> "_Run":
+    """Go through everything that is past its time; raises FleetError that says how far it came."""
+    run = _Run(engine, wish, await engine.execute(wish))
+    if dry_run:
         await run.through(run.count)
-        return run.result()
+        return run
     try:
         await run.through(run.delete)
     except FleetError as error:
         raise run.told_by(error) from error
     finally:
         await run.announce()
-    return run.result()
+    return run
 
 
 class _Run:
     """One pruning, and what it has found or deleted so far."""
 
-    def __init__(self, engine: Engine, terms: Terms) -> None:
+    def __init__(self, engine: Engine, wish: PruneTerms, terms: Terms) -> None:
         self._engine = engine
+        self._noun = wish.noun
         self._terms = terms
-        self._details: list[PrunedCheckpoint] = []
-        self._freed_bytes = 0
+        self.details: list[Candidate] = []
+        self.freed_bytes = 0
 
-    def result(self) -> Pruned:
-        details = self._details
-        return Pruned(deleted=len(details), freed_bytes=self._freed_bytes, details=details)
-
-    async def through(self, take: Callable[[list[PrunedCheckpoint]], Awaitable[None]]) -> None:
+    async def through(self, take: Callable[[list[Candidate]], Awaitable[None]]) -> None:
         """Have everything that is past its time taken, in portions for one short transaction."""
         place: Place | None = Place()
         while place is not None:
             if self._engine.closing:
                 raise Unavailable("fleetd is shutting down.", hint="Prune again when it runs.")
-            found = await self._engine.execute(PruneLook(terms=self._terms, place=place))
+            look = PruneLook(noun=self._noun, terms=self._terms, place=place)
+            found = await self._engine.execute(look)
             for portion in _portions(found.candidates):
                 await take(portion)
             place = found.place
 
-    async def count(self, portion: list[PrunedCheckpoint]) -> None:
+    async def count(self, portion: list[Candidate]) -> None:
         """Note what is there to be deleted."""
-        self._details += portion
-        self._freed_bytes += sum(each.size_bytes for each in portion)
+        self.details += portion
+        self.freed_bytes += sum(each.size_bytes for each in portion)
 
-    async def delete(self, portion: list[PrunedCheckpoint]) -> None:
+    async def delete(self, portion: list[Candidate]) -> None:
         """Mark a portion, as far as it is still past its time, and see its files off."""
-        marked = await self._engine.execute(PruneMark(terms=self._terms, candidates=portion))
-        if marked.checkpoints:
-            await self.count(marked.checkpoints)
+        mark = PruneMark(noun=self._noun, terms=self._terms, candidates=portion)
+        marked = await self._engine.execute(mark)
+        if marked.records:
+            await self.count(marked.records)
             with trio.move_on_after(FILES_WAIT_S):
                 await self._engine.outbox.settled()
 
     async def announce(self) -> None:
         """Say what was deleted, however it ended; nothing when that is nothing."""
-        deleted, freed = len(self._details), self._freed_bytes
+        deleted, freed = len(self.details), self.freed_bytes
         if not deleted:
             return
-        log.info("Pruned %d checkpoints, %d bytes", deleted, freed)
+        log.info("Pruned %d %ss, %d bytes", deleted, self._noun, freed)
         with trio.CancelScope(shield=True):
             try:
-                await self._engine.execute(PruneDone(deleted=deleted, freed_bytes=freed))
+                told = PruneDone(noun=self._noun, deleted=deleted, freed_bytes=freed)
+                await self._engine.execute(told)
             except FleetError as error:
                 log.warning("No event tells of the pruning: %s", error.message)
 
+    def check_files(self) -> None:
+        """Raise RetentionPruneFailed when a file of what was deleted could not be removed."""
+        failure = self._engine.outbox.failure
+        stuck = {each.id: why for each in self.details if (why := failure(each.id)) is not None}
+        if not stuck:
+            return
+        first, why = next(iter(stuck.items()))
+        raise RetentionPruneFailed(
+            f"{len(self.details)} {self._noun}s were deleted, but {len(stuck)} of their files could"
+            f" not be removed: {first} ({why}).",
+            hint="fleetd goes on trying; remove the cause, and they go.",
+            stuck=list(stuck)[:NAMED],
+            deleted=len(self.details),
+            freed_bytes=self.freed_bytes,
+        )
+
     def told_by(self, error: FleetError) -> FleetError:
         """Return an error that also says how far the pruning had come."""
-        deleted = len(self._details)
-        before = f" {deleted} checkpoints were pruned before that." if deleted else ""
-        values = {**error.values, "deleted": deleted, "freed_bytes": self._freed_bytes}
+        deleted = len(self.details)
+        before = f" {deleted} {self._noun}s were pruned before that." if deleted else ""
+        values = {**error.values, "deleted": deleted, "freed_bytes": self.freed_bytes}
         return type(error)(error.message + before, hint=error.hint, **values)
 
 
-def _portions(candidates: list[PrunedCheckpoint]) -> Iterator[list[PrunedCheckpoint]]:
-    portion: list[PrunedCheckpoint] = []
+def _portions(candidates: list[Candidate]) -> Iterator[list[Candidate]]:
+    portion: list[Candidate] = []
     size = 0
     for each in candidates:
         if portion and size + each.size_bytes > PORTION_BYTES:

@@ -389,7 +389,7 @@ async def test_nothing_to_prune_is_nothing_to_tell(fleet: Fleet) -> None:
 
 
 async def test_every_mission_is_looked_at_however_many_there_are(fleet: Fleet) -> None:
-    missions = [await fleet.mission(1) for _ in range(2 * rules.MISSIONS_AT_ONCE + 1)]
+    missions = [await fleet.mission(1) for _ in range(2 * rules.OWNERS_AT_ONCE + 1)]
     for mission in missions:
         await taken(fleet, mission, 2, apart=0)
     shown = await fleet.do(msgspec.structs.replace(ALL_BUT_ONE, dry_run=True))

@@ -9,8 +9,8 @@ from ...wire.model import Record
 from ..activity import LIVING
 from ..context import Context
 from ..current import is_automatic
-from ..pruning import DAY_MS
 from ..registry import handler
+from ..terms import DAY_MS
 from ..tx import Tx
 from ..upkeep import Done
 from . import automatic
