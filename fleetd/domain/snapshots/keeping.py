@@ -8,35 +8,21 @@ from ...wire.events import SnapshotsPruned
 from ..bounds import DROPPED_AT_ONCE
 from ..context import Context
 from ..events import emit
-from ..marks import LIVE, mark_deleted
-from ..tx import Row, Tx
-
-TERMINAL = ("failed", "completed")
+from ..marks import mark_deleted
+from ..tx import Tx
+from .outdated import newest_first, preserved
 
 
 def make_room(tx: Tx, ctx: Context, run_id: str) -> None:
     """Keep a run under its number of snapshots; the oldest go first."""
-    rows = tx.all(
-        f"SELECT id, status, size_bytes FROM snapshots WHERE run_id = :run AND {LIVE}"
-        " ORDER BY seq DESC",
-        run=run_id,
-    )
-    preserved = preserved_of(rows)
+    rows = newest_first(tx, run_id)
+    kept = preserved(rows)
     beyond = rows[ctx.config.retention.snapshots_per_run :]
     # A number that was lowered is reached step by step: a snapshot must not wait for it.
-    going = [row for row in reversed(beyond) if row["id"] not in preserved][:DROPPED_AT_ONCE]
+    going = [row for row in reversed(beyond) if row["id"] not in kept][:DROPPED_AT_ONCE]
     if not going:
         return
     for row in going:
         mark_deleted(tx, ctx, "snapshot", row["id"])
     freed = sum(row["size_bytes"] for row in going)
     emit(tx, ctx, SnapshotsPruned(deleted=len(going), freed_bytes=freed))
-
-
-def preserved_of(newest_first: list[Row]) -> set[str]:
-    """Return the snapshots of one run that stay however many and old they are."""
-    latest = (
-        next((row["id"] for row in newest_first if row["status"] == status), None)
-        for status in TERMINAL
-    )
-    return {snapshot_id for snapshot_id in latest if snapshot_id}

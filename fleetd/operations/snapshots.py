@@ -1,0 +1,67 @@
+"""Run snapshots with their files: recording them, and reading them from both copies."""
+
+import msgspec
+import trio
+
+from ..domain.context import Caller
+from ..domain.snapshots.finding import RunFind
+from ..engine import Engine, operation
+from ..wire.errors import AtomicWriteFailed, NotFound
+from ..wire.requests.snapshot import SnapshotGet, SnapshotLatest, SnapshotRecord
+from ..wire.snapshots import Snapshot
+from .checkpoints import BACKUP_WAIT_S
+from .reading import read, read_latest
+
+
+@operation
+async def record(engine: Engine, request: SnapshotRecord, caller: Caller) -> Snapshot:
+    """Record where a run stands and wait until its file is written, for a second at most.
+
+    Raises AtomicWriteFailed when the file could not be written; the row is there all the same, and
+    the file is tried again.
+    """
+    snapshot = await engine.recalled(request)
+    if snapshot is None:
+        snapshot = await engine.execute(request, caller)
+    with trio.move_on_after(BACKUP_WAIT_S):
+        await engine.outbox.attempted(snapshot.snapshot_id)
+    failure = engine.outbox.failure(snapshot.snapshot_id)
+    if failure is not None:
+        raise _not_written(engine, snapshot, failure)
+    return await _as_kept(engine, snapshot)
+
+
+def _not_written(engine: Engine, snapshot: Snapshot, why: str) -> AtomicWriteFailed:
+    path = engine.backups["snapshot"].path_of(snapshot.run_id, snapshot.snapshot_id)
+    return AtomicWriteFailed(
+        f"Snapshot {snapshot.snapshot_id} is stored, but its file {path} could not be written:"
+        f" {why}.",
+        hint="Nothing is lost: it is in the database, and fleetd goes on trying to write the file.",
+        snapshot_id=snapshot.snapshot_id,
+        path=str(path),
+    )
+
+
+async def _as_kept(engine: Engine, snapshot: Snapshot) -> Snapshot:
+    try:
+        now = await engine.execute(SnapshotGet(snapshot.snapshot_id))
+    except NotFound:  # pruned or forgotten by somebody else while we waited
+        return snapshot
+    if now.backed_up_at is not None:
+        return now
+    late = "its file is not written yet; fleetd goes on trying"
+    return msgspec.structs.replace(now, warnings=[*now.warnings, late])
+
+
+@operation
+async def get(engine: Engine, request: SnapshotGet, caller: Caller) -> Snapshot:
+    """Return a snapshot from its row, else from its file, with a warning."""
+    return await read(engine, "snapshot", request, caller)
+
+
+@operation
+async def latest(engine: Engine, request: SnapshotLatest, caller: Caller) -> Snapshot:
+    """Return a run's newest snapshot, from either copy; also one that lost its row."""
+    run_id = (await engine.execute(RunFind(request), caller)).run_id
+    named = SnapshotLatest(run_id=run_id)
+    return await read_latest(engine, "snapshot", run_id, named, caller)
