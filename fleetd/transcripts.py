@@ -5,7 +5,8 @@ import os
 import stat
 
 from .domain.context import TranscriptMark
-from .harness.gemini_chat import first_message
+from .harness.gemini_chat import first_message, last_count
+from .harness.report import WindowUsed
 
 HEAD_BYTES = 4_096
 TAIL_BYTES = 1_048_576
@@ -13,8 +14,8 @@ TAIL_BYTES = 1_048_576
 LOG_BYTES = 8 * TAIL_BYTES
 
 
-def mark_of(path: str | None) -> TranscriptMark | None:
-    """Return what would show that a transcript was written anew; None where there is none.
+def log_of(path: str | None) -> tuple[TranscriptMark | None, tuple[WindowUsed, ...]]:
+    """Return what would show that a transcript was written anew, and how full its window is.
 
     A log of what happened is never written anew: there a later line says what it begins with. Its
     size says nothing, since a session that is resumed may go on in a file of another name.
@@ -22,11 +23,12 @@ def mark_of(path: str | None) -> TranscriptMark | None:
     log = path is not None and path.endswith(".jsonl")
     found = _read(path, LOG_BYTES if log else HEAD_BYTES, from_end=log)
     if found is None:
-        return None
+        return None, ()
     size, some = found
     if log:
-        return TranscriptMark(0, first_message(some, whole=size <= LOG_BYTES))
-    return TranscriptMark(size, hashlib.sha256(some.partition(b"\n")[0]).hexdigest())
+        mark = TranscriptMark(0, first_message(some, whole=size <= LOG_BYTES))
+        return mark, last_count(some)
+    return TranscriptMark(size, hashlib.sha256(some.partition(b"\n")[0]).hexdigest()), ()
 
 
 def tail_of(path: str | None) -> str:

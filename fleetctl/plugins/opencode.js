@@ -166,6 +166,7 @@ const quietly = (hook) => async (input, output) => {
 
 export const Fleet = async ({ directory } = {}) => {
   const sessions = new Map()
+  const windows = new Map()
   let transforms = false
 
   // "covered": the daemon knows of the newest compaction and had its chance to brief after it.
@@ -177,12 +178,19 @@ export const Fleet = async ({ directory } = {}) => {
     return sessions.get(id)
   }
 
-  const say = (about, event, said = {}, ms = WAIT_MS) =>
-    tell({ event, session_id: about.id, parent_id: about.parent, cwd: about.cwd, ...said }, ms)
+  function say({ id: session_id, parent: parent_id, cwd, window }, event, said = {}, ms = WAIT_MS) {
+    return tell({ event, session_id, parent_id, cwd, window, ...said }, ms)
+  }
 
   function compacted(about, asks) {
     about.untold = false
     return say(about, "session.compacted", { asks, summary: about.summary })
+  }
+
+  // How full the window is goes with whatever is told; a message without a count says nothing.
+  function used({ tokens: { input, output, reasoning, cache }, providerID, modelID }) {
+    const tokens = input + output + reasoning + cache.read + cache.write
+    return tokens > 0 ? { tokens, size: windows.get(`${providerID}/${modelID}`) } : undefined
   }
 
   function note(about, message, reply) {
@@ -200,7 +208,7 @@ export const Fleet = async ({ directory } = {}) => {
     "session.compacted"({ sessionID }) {
       const about = session(sessionID)
       // The messages that an earlier briefing was put into are gone, or soon will be.
-      Object.assign(about, { compacting: false, covered: false, untold: true, notes: [] })
+      Object.assign(about, { compacting: false, covered: false, untold: true, notes: [], window: undefined })
     },
     "session.idle"({ sessionID }) {
       const about = session(sessionID)
@@ -225,6 +233,7 @@ export const Fleet = async ({ directory } = {}) => {
       const about = session(info.sessionID)
       if (info.summary === true) about.summarizing = info.id
       else if (about.answer.message !== info.id) about.answer = { message: info.id, text: about.answer.text }
+      if (info.summary !== true) about.window = used(info) ?? about.window
     },
     "message.part.updated"({ part }) {
       const about = session(part.sessionID)
@@ -257,6 +266,10 @@ export const Fleet = async ({ directory } = {}) => {
       const reply = await say(about, "chat.message", { prompt, resumed, message_id: message?.id })
       if (reply && !resumed && !about.parent) about.covered = true
       note(about, message?.id, reply)
+    }),
+
+    "chat.params": quietly(async ({ model }) => {
+      if (model?.limit?.context > 0) windows.set(`${model.providerID}/${model.id}`, model.limit.context)
     }),
 
     "tool.execute.before": quietly(async ({ tool, sessionID, callID }, { args }) => {

@@ -9,8 +9,17 @@ import re
 from typing import Any
 
 from .codex_script import script_plan
-from .fields import COMMAND_CHARS, ERROR_CHARS, MESSAGE_CHARS, cut, path, table, text
-from .report import AnyHappening, Paused, Planned, ToolFinished
+from .fields import (
+    COMMAND_CHARS,
+    ERROR_CHARS,
+    MESSAGE_CHARS,
+    cut,
+    path,
+    table,
+    text,
+    window_used,
+)
+from .report import AnyHappening, Paused, Planned, ToolFinished, WindowUsed
 from .todo import listed
 
 Payload = dict[str, Any]
@@ -23,19 +32,22 @@ _UNFIT_PATCH = "apply_patch verification failed"
 _SHELLS = frozenset(("exec_command", "shell_command", "shell", "local_shell", "container.exec"))
 # Told only when a line can hold what is looked for, so that most lines are never parsed.
 _WORTH = re.compile(
-    r'"type":\s*"(?:item_completed|task_started|turn_started|message'
+    r'"type":\s*"(?:item_completed|task_started|turn_started|message|token_count|compacted'
     r'|(?:function|custom_tool)_call(?:_output)?)"'
 )
 
 
 def told_by(tail: str) -> tuple[AnyHappening, ...]:
-    """Return the last plan, how this turn's calls ended, and the last answer; oldest first."""
+    """Return the last plan, how this turn's calls ended, the last answer, and the window's use.
+
+    Calls stand oldest first.
+    """
     seen = _Seen()
     for line in tail.split("\n"):  # in a text there may be any other separator of lines
         if _WORTH.search(line, 0, 400) is not None:
             seen.take(line)
     answer = [] if seen.answer is None else [Paused(last_message=seen.answer)]
-    return (*seen.plan, *list(seen.ended.values())[-CALLS:], *answer)
+    return (*seen.plan, *list(seen.ended.values())[-CALLS:], *answer, *seen.used)
 
 
 class _Seen:
@@ -45,6 +57,7 @@ class _Seen:
         self.plan: tuple[Planned, ...] = ()
         self.ended: dict[str, ToolFinished] = {}
         self.answer: str | None = None
+        self.used: tuple[WindowUsed, ...] = ()
         self._calls: dict[str, Payload] = {}
         # The plan before each call that changed it, for a call that turns out to be refused.
         self._before: dict[str, tuple[Planned, ...]] = {}
@@ -52,11 +65,16 @@ class _Seen:
     def take(self, line: str) -> None:
         """Take in one line; one that is cut or odd says nothing."""
         try:
-            payload = table(json.loads(line), "payload")
+            entry = json.loads(line)
+            payload = table(entry, "payload")
         except (ValueError, RecursionError, AttributeError):
             return
         kind = text(payload, "type")
-        if kind in ("task_started", "turn_started"):
+        if text(entry, "type") == "compacted":
+            self.used = ()
+        elif kind == "token_count":
+            self.used = _used(payload) or self.used
+        elif kind in ("task_started", "turn_started"):
             self.ended, self.answer = {}, None
         elif kind == "message" and payload.get("role") == "assistant":
             self.answer = _written(payload) or self.answer
@@ -97,6 +115,13 @@ class _Seen:
             ended = _change(call_id, item)
         if ended is not None and call_id is not None:
             self.ended[call_id] = ended
+
+
+def _used(count: Payload) -> tuple[WindowUsed, ...]:
+    """Return how full the window was after the last request; the totals are of the session."""
+    info = table(count, "info")
+    size = {"size": info.get("model_context_window")}
+    return window_used(table(info, "last_token_usage") | size, "total_tokens", "size")
 
 
 def _plan(call: Payload) -> tuple[Planned, ...] | None:

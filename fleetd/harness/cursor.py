@@ -19,7 +19,16 @@ from .events import (
     tool_finished,
     tool_started,
 )
-from .fields import ERROR_CHARS, MESSAGE_CHARS, WORD_CHARS, cut, need, path, text
+from .fields import (
+    ERROR_CHARS,
+    MESSAGE_CHARS,
+    WORD_CHARS,
+    cut,
+    need,
+    path,
+    text,
+    window_used,
+)
 from .report import (
     Answer,
     Failed,
@@ -136,6 +145,12 @@ def _decoded(output: Any) -> Any:
         return None
 
 
+def _compacting(call: Call) -> Happenings:
+    """Tell how full the window was before all of it is told to be compacted."""
+    used = window_used(call.payload, "context_tokens", "context_window_size")
+    return (*used, *compacting_unfollowed(call))
+
+
 def _stopped(call: Call) -> Happenings:
     if text(call.payload, "status") != "error":
         return (Paused(),)
@@ -167,7 +182,7 @@ _TOLD: dict[str, Callable[[Call], Happenings]] = {
     "beforeShellExecution": tool_started,
     "afterShellExecution": tool_finished,
     "afterFileEdit": tool_finished,
-    "preCompact": compacting_unfollowed,
+    "preCompact": _compacting,
     "stop": _stopped,
     "subagentStart": _subagent_started,
     "subagentStop": _subagent_ended,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .calls import Call, failed, finished, started
-from .fields import ERROR_CHARS, MESSAGE_CHARS, PROMPT_CHARS, cut, text
+from .fields import ERROR_CHARS, MESSAGE_CHARS, PROMPT_CHARS, cut, text, window_used
 from .report import (
     AnyHappening,
     Compacted,
@@ -39,7 +39,14 @@ _SUMMARY = re.compile(r"</?summary>")
 
 
 def _session_started(call: Call) -> Happenings:
-    return (SessionStarted(source=_SOURCES.get(text(call.payload, "source") or "", "startup")),)
+    """Tell of a start; what a resumed session had in its window is told where that is known.
+
+    A model's name says how large its window is where it was chosen by that only.
+    """
+    started = SessionStarted(source=_SOURCES.get(text(call.payload, "source") or "", "startup"))
+    million = (text(call.payload, "model") or "").endswith("[1m]")
+    told = {**call.payload, "size": 1_000_000 if million else None}
+    return (started, *window_used(told, "context_tokens", "size"))
 
 
 def _prompted(call: Call) -> Happenings:

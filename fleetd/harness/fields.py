@@ -7,7 +7,7 @@ import os.path
 import re
 from typing import Any
 
-from .report import Unfit
+from .report import Unfit, WindowUsed
 
 COMMAND_CHARS = 2_000
 ERROR_CHARS = 2_000
@@ -15,6 +15,8 @@ MESSAGE_CHARS = 4_000
 PROMPT_CHARS = 60_000
 PATH_CHARS = 4_096
 WORD_CHARS = 200
+# No window is larger, whatever a payload says.
+MOST_TOKENS = 1_000_000_000
 
 # Half a character of two, as JSON and JavaScript can write it: nothing can be kept that has one.
 _HALF = re.compile(r"[\ud800-\udfff]")
@@ -50,6 +52,15 @@ def whole(payload: dict[str, Any], name: str) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**53:
         return None
     return round(value)
+
+
+def window_used(source: dict[str, Any], tokens: str, size: str) -> tuple[WindowUsed, ...]:
+    """Return how full a window is by the fields of these names, empty where they say nothing."""
+    used, room = (whole(source, name) for name in (tokens, size))
+    if used is None or used > MOST_TOKENS:
+        return ()
+    known = room is not None and 0 < room <= MOST_TOKENS
+    return (WindowUsed(tokens=used, size=room if known else None),)
 
 
 def path(given: Any, cwd: str | None) -> str | None:

@@ -12,7 +12,17 @@ from typing import Any
 
 from .calls import Call, finished
 from .events import Happenings, tool_failed, tool_started
-from .fields import ERROR_CHARS, MESSAGE_CHARS, PROMPT_CHARS, need, path, table, text, whole
+from .fields import (
+    ERROR_CHARS,
+    MESSAGE_CHARS,
+    PROMPT_CHARS,
+    need,
+    path,
+    table,
+    text,
+    whole,
+    window_used,
+)
 from .report import (
     Answer,
     Compacted,
@@ -49,7 +59,7 @@ class OpenCode:
             event=named,
             # A subagent has a session of its own, below the one that it works for.
             session_id=above or own,
-            happenings=() if tell is None else tell(call),
+            happenings=_with_window(named, () if tell is None else tell(call), payload),
             subagent=own if above and above != own else None,
             cwd=cwd,
             moment=text(payload, "message_id"),
@@ -68,6 +78,15 @@ class OpenCode:
     def look_back(self, tail: str) -> Happenings:
         """Return nothing: the events tell everything."""
         return ()
+
+
+def _with_window(named: str, told: Happenings, payload: Payload) -> Happenings:
+    """Put what the plugin knows of the window to what an event tells.
+
+    It is of before the event, but for a compaction, of which the plugin tells later.
+    """
+    used = window_used(table(payload, "window"), "tokens", "size")
+    return (*told, *used) if named == "session.compacted" else (*used, *told)
 
 
 def _injects(payload: Payload, named: str) -> bool:

@@ -91,6 +91,17 @@ class Compacted(Happening, frozen=True):
     summary: str | None = None
 
 
+class WindowUsed(Happening, frozen=True):
+    """How full the context window is: ``tokens`` of the ``size`` that fit, both counted in tokens.
+
+    ``tokens`` are those of the last request to the model and of its answer. ``size`` is None where
+    the harness does not say it.
+    """
+
+    tokens: int
+    size: int | None = None
+
+
 class Paused(Happening, frozen=True):
     """The turn is over and the agent waits for its user; ``last_message`` is its answer."""
 
@@ -136,6 +147,7 @@ AnyHappening = (
     | Planned
     | Compacting
     | Compacted
+    | WindowUsed
     | Paused
     | SubagentStarted
     | SubagentEnded

@@ -155,7 +155,8 @@ def _look_around(
     """Gather what the rules may not look at; ``caller`` only when the client still runs."""
     agent = processes.agent_behind(caller.pid) if caller and caller.pid else None
     pid, started = agent or (None, None)
-    mark = transcripts.mark_of(report.transcript_path) if report.tells_compaction else None
+    log = transcripts.log_of(report.transcript_path) if report.tells_compaction else (None, ())
+    mark, used = log
     tail = transcripts.tail_of(report.transcript_path) if report.looks_back else ""
     facts = Facts(
         agent_pid=pid,
@@ -163,7 +164,7 @@ def _look_around(
         project_root=places.project_root(report.cwd),
         transcript_mark=mark,
     )
-    return facts, adapter.look_back(tail) if tail else ()
+    return facts, (*used, *(adapter.look_back(tail) if tail else ()))
 
 
 async def _context(

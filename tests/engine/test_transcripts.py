@@ -5,8 +5,13 @@ from pathlib import Path
 import pytest
 
 from fleetd import transcripts
-from fleetd.transcripts import mark_of
+from fleetd.domain.context import TranscriptMark
+from fleetd.transcripts import log_of
 from tests.gemini_log import Log, replaced, says
+
+
+def mark_of(path: str | None) -> TranscriptMark | None:
+    return log_of(path)[0]
 
 
 def head(log: Log) -> str | None:

@@ -25,6 +25,7 @@ from fleetd.harness.report import (
     ToolFinished,
     ToolStarted,
     Unfit,
+    WindowUsed,
 )
 
 from .recorded import names, only, recorded
@@ -47,7 +48,7 @@ INJECTS: dict[str, Any] = {"injects": True}
 # The payload, its session, what it tells, and what else the report says.
 TOLD: list[tuple[str, str, tuple[AnyHappening, ...], dict[str, Any]]] = [
     ("SessionStart.startup", WORK, (SessionStarted("startup"),), INJECTS),
-    ("SessionStart.resume", RESUMED, (SessionStarted("resume"),), INJECTS),
+    ("SessionStart.resume", RESUMED, (SessionStarted("resume"), WindowUsed(42_637)), INJECTS),
     ("SessionStart.compact", SQUEEZED, (SessionStarted("compact"),), INJECTS),
     ("UserPromptSubmit", WORK, (PromptSubmitted(STEPS),), INJECTS),
     (
@@ -156,6 +157,16 @@ def test_a_recorded_payload_gives_this_report(
         "transcript_path": f"{TRANSCRIPTS}/{session}.jsonl",
     }
     assert adapter.read(recorded("claude", name), None) == Report(**{**expected, **more})
+
+
+def test_what_a_resumed_session_holds_is_told_with_its_start() -> None:
+    def used(**fields: Any) -> tuple[AnyHappening, ...]:
+        return said("SessionStart", source="resume", **fields).happenings[1:]
+
+    assert used(context_tokens=7, model="claude-opus-4-6") == (WindowUsed(7),)
+    assert used(context_tokens=7, model="claude-opus-4-6[1m]") == (WindowUsed(7, 1_000_000),)
+    for odd in (-1, "7", None, True, 10**12, 10**400, {}):
+        assert used(context_tokens=odd) == ()
 
 
 def test_no_recorded_payload_is_left_out() -> None:

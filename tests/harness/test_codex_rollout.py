@@ -12,7 +12,14 @@ from hypothesis import given, settings
 from fleetd.harness.codex import adapter
 from fleetd.harness.codex_rollout import CALLS
 from fleetd.harness.codex_script import script_plan
-from fleetd.harness.report import AnyHappening, Paused, PlanItem, Planned, ToolFinished
+from fleetd.harness.report import (
+    AnyHappening,
+    Paused,
+    PlanItem,
+    Planned,
+    ToolFinished,
+    WindowUsed,
+)
 from fleetd.transcripts import TAIL_BYTES, tail_of
 
 from .recorded import PAYLOADS
@@ -72,6 +79,7 @@ RECORDED: dict[str, tuple[AnyHappening, ...]] = {
         ToolFinished("Bash", "call_4", "sleep 1; exit 3", passed=False, error="Exit code 3"),
         Paused("DONE"),
     ),
+    "counts": (WindowUsed(1_010, 258_400),),
 }
 
 
@@ -297,6 +305,37 @@ def test_of_many_calls_the_last_are_told_and_of_answers_the_last() -> None:
     assert told({**answer("x"), "role": "user"}) == ()
 
 
+def count(tokens: Any, size: Any = 258_400, **total: Any) -> dict[str, Any]:
+    info = {"last_token_usage": {"total_tokens": tokens}, "model_context_window": size}
+    return {"type": "token_count", "info": {**info, "total_token_usage": total}}
+
+
+def test_how_full_the_window_is_shows_before_and_after_a_compaction() -> None:
+    lines = rollout("counts").splitlines(keepends=True)
+    [compacted] = [place for place, line in enumerate(lines) if '"type":"compacted"' in line]
+
+    def used(end: int) -> tuple[AnyHappening, ...]:
+        return adapter.look_back("".join(lines[:end]))
+
+    assert used(compacted - 1) == (WindowUsed(250_010, 258_400),)
+    # The request for the summary is counted as well; what it says is of no window that goes on.
+    assert used(compacted + 1) == ()
+    assert used(compacted + 2) == (WindowUsed(6_859, 258_400),)
+
+
+def test_the_count_of_the_last_request_counts_and_not_that_of_the_session() -> None:
+    assert told(count(7, total_tokens=90)) == (WindowUsed(7, 258_400),)
+    assert told(count(7), count(9), STARTED) == (WindowUsed(9, 258_400),)
+    assert told(count(7), {"type": "token_count", "info": None}) == (WindowUsed(7, 258_400),)
+
+
+@pytest.mark.parametrize("tokens", [-1, "7", True, 10**12, 10**400, None, [7], 1e300])
+def test_a_count_that_is_none_is_not_told(tokens: Any) -> None:
+    assert told(count(tokens)) == ()
+    expected = 10**9 if tokens == 10**9 else None
+    assert told(count(7, tokens)) == (WindowUsed(7, expected),)
+
+
 def test_a_line_may_hold_any_separator_but_its_own() -> None:
     lines = "a\u2028b\x85c"
     assert told(answer(lines)) == (Paused(lines),)
@@ -369,7 +408,7 @@ def mutilated(draw: st.DrawFn) -> str:
 @given(mutilated())
 def test_whatever_a_rollout_holds_can_be_told(tail: str) -> None:
     for happening in adapter.look_back(tail):
-        assert isinstance(happening, Planned | ToolFinished | Paused)
+        assert isinstance(happening, Planned | ToolFinished | Paused | WindowUsed)
         assert msgspec.json.decode(msgspec.json.encode(happening), type=type(happening))
 
 

@@ -26,6 +26,7 @@ from fleetd.harness.report import (
     ToolFinished,
     ToolStarted,
     Unfit,
+    WindowUsed,
 )
 
 from .recorded import only, recorded
@@ -62,7 +63,7 @@ def told(event: str, **fields: Any) -> tuple[AnyHappening, ...]:
     [
         ("sessionStart", (SessionStarted("startup"),), True),
         ("postToolUse.Write", (WRITTEN,), True),
-        ("preCompact", (Compacting("auto"), Compacted()), False),
+        ("preCompact", (WindowUsed(120_000, 128_000), Compacting("auto"), Compacted()), False),
     ],
 )
 def test_every_recorded_payload_becomes_exactly_this_report(
@@ -107,6 +108,14 @@ def test_an_event_tells_one_thing(
     event: str, fields: dict[str, Any], happening: AnyHappening
 ) -> None:
     assert told(event, **fields) == (happening,)
+
+
+@pytest.mark.parametrize("odd", [-1, "7", None, True, 10**12, 10**400, {}])
+def test_how_full_the_window_is_comes_before_the_compaction(odd: Any) -> None:
+    compacted = (Compacting("auto"), Compacted())
+    assert told("preCompact", context_tokens=odd, context_window_size=9) == compacted
+    told_of = told("preCompact", context_tokens=7, context_window_size=odd)
+    assert told_of == (WindowUsed(7), *compacted)
 
 
 def test_a_command_passed_when_its_exit_code_says_so() -> None:

@@ -26,6 +26,7 @@ from fleetd.harness.report import (
     ToolFinished,
     ToolStarted,
     Unfit,
+    WindowUsed,
 )
 
 from .recorded import names, only, recorded
@@ -111,6 +112,28 @@ RECORDED: dict[str, tuple[tuple[AnyHappening, ...], dict[str, Any]]] = {
 
 def payload(event: str, **fields: Any) -> dict[str, Any]:
     return {"event": event, "session_id": "ses_1", "cwd": "/p", **fields}
+
+
+def test_how_full_the_window_is_goes_with_any_event() -> None:
+    window = {"tokens": 7, "size": 10}
+
+    def told(event: str, **fields: Any) -> tuple[AnyHappening, ...]:
+        return adapter.read(payload(event, window=window, **fields), None).happenings
+
+    used = WindowUsed(7, 10)
+    assert told("session.idle") == (used, Paused())
+    assert told("session.compacting") == (used, Compacting())
+    assert told("session.compacting", transforms=False) == (used, Compacting(), Compacted())
+    # OpenCode's plugin tells of a compaction when its next window is at work already.
+    assert told("session.compacted") == (Compacted(), used)
+
+
+@pytest.mark.parametrize("odd", [-1, "7", None, True, 10**12, 10**400, {}])
+def test_what_is_no_count_of_tokens_is_not_told(odd: Any) -> None:
+    for window in (odd, {"tokens": odd, "size": 10}):
+        assert adapter.read(payload("session.idle", window=window), None).happenings == (Paused(),)
+    said = adapter.read(payload("session.idle", window={"tokens": 7, "size": odd}), None)
+    assert said.happenings == (WindowUsed(7), Paused())
 
 
 def test_every_payload_that_was_recorded_is_looked_at() -> None:

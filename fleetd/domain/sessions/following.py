@@ -23,6 +23,7 @@ from ...harness.report import (
     SubagentEnded,
     ToolFinished,
     ToolStarted,
+    WindowUsed,
 )
 from ...wire.events import HookNoted, Payload, WindowCompacted
 from ...wire.requests.checkpoint import ErrorReport
@@ -33,7 +34,7 @@ from ..checkpoints import Reason, latest_row, take
 from ..context import Context
 from ..ids import find
 from ..tx import Tx
-from . import membership, plans
+from . import membership, plans, window
 from .identity import key_of
 
 # A transcript's tail tells of some hundred calls at most, with others between them.
@@ -118,6 +119,8 @@ def _started(scene: Scene, told: SessionStarted) -> None:
         membership.resume_mission(scene.tx, scene.ctx, scene.agent_id)
     if told.source != "compact":
         membership.await_user(scene.tx, scene.agent_id)
+    if told.source != "resume":
+        window.keep_used(scene.tx, key_of(scene.report), None)
 
 
 def _prompted(scene: Scene, told: PromptSubmitted) -> None:
@@ -183,6 +186,12 @@ def _compacted(scene: Scene, told: Compacted) -> None:
     # A summary repeats what the user said, mostly word for word.
     kept = scene.ctx.config.keep_prompts
     scene.note(WindowCompacted(summary=told.summary if kept else None))
+    window.keep_used(scene.tx, key_of(scene.report), None)
+
+
+def _window_used(scene: Scene, told: WindowUsed) -> None:
+    # No event: there is a count after every answer, and only the newest matters.
+    window.keep_used(scene.tx, key_of(scene.report), told)
 
 
 def _paused(scene: Scene, told: Paused) -> None:
@@ -225,6 +234,7 @@ _ACTS: dict[type, Callable[[Scene, Any], None]] = {
     Planned: _planned,
     Compacting: _compacting,
     Compacted: _compacted,
+    WindowUsed: _window_used,
     Paused: _paused,
     SubagentEnded: _subagent_ended,
     Failed: _failed,

@@ -16,6 +16,7 @@ from ...harness.report import (
     SessionEnded,
     SessionStarted,
     ToolFinished,
+    WindowUsed,
 )
 from ...wire.base import Mutation
 from ...wire.model import Record
@@ -30,7 +31,8 @@ from ..upkeep import Done
 from . import deliveries, following, membership, telling, window
 from .identity import Key, go_on_as, key_of, open_session, session_row
 
-LOOKED_BACK = (Planned, ToolFinished)
+LOOKED_BACK = (Planned, ToolFinished, WindowUsed)
+IN_PASSING = frozenset((SessionEnded, Noted, WindowUsed))
 
 
 class Recorded(Record, frozen=True, kw_only=True):
@@ -104,12 +106,10 @@ def _says_nothing(tx: Tx, report: Report) -> bool:
     session is over brings it back no more either.
     """
     kinds = {type(happening) for happening in report.happenings}
-    if kinds - {SessionEnded, Noted}:
+    if kinds - IN_PASSING:
         return False
     known = session_row(tx, key_of(report))
-    return not kinds or (
-        kinds == {SessionEnded} if known is None else known["ended_at"] is not None
-    )
+    return not kinds or (Noted not in kinds if known is None else known["ended_at"] is not None)
 
 
 def _follow(tx: Tx, ctx: Context, request: HookRecord) -> Recorded:
@@ -129,8 +129,9 @@ def _follow(tx: Tx, ctx: Context, request: HookRecord) -> Recorded:
         cwd=request.cwd,
         happened_at=None if request.happened_ms is None else iso(request.happened_ms),
     )
-    following.look_back(scene, (each for each in request.earlier if isinstance(each, LOOKED_BACK)))
+    # How full the window is counts for what the compaction left of it.
     state = _shrunk(scene, session)
+    following.look_back(scene, (each for each in request.earlier if isinstance(each, LOOKED_BACK)))
     for happening in report.happenings:
         following.follow(scene, happening)
         state = window.after(state, happening)

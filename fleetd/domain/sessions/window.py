@@ -14,6 +14,7 @@ from ...harness.report import (
     SessionStarted,
     ToolFinished,
     ToolStarted,
+    WindowUsed,
 )
 from ..tx import Tx
 from .identity import WHERE_KEY, Key
@@ -53,6 +54,16 @@ def set_context(tx: Tx, key: Key, state: str) -> None:
         f"UPDATE sessions SET context = :state WHERE {WHERE_KEY} AND context <> :state",
         **key.params,
         state=state,
+    )
+
+
+def keep_used(tx: Tx, key: Key, told: WindowUsed | None) -> None:
+    """Keep how full a window is, as its harness told last; None forgets it."""
+    tx.run(
+        f"UPDATE sessions SET window_tokens = :tokens, window_size = :size WHERE {WHERE_KEY}",
+        **key.params,
+        tokens=None if told is None else told.tokens,
+        size=None if told is None else told.size,
     )
 
 
