@@ -1,5 +1,6 @@
 """Gathers what a recovery prompt says about an agent or a whole mission; must not write."""
 
+import heapq
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,8 @@ from .context import Context
 from .progress import percent
 from .prompt import Brief
 from .records import sorties_of
+from .snapshots import telling
+from .snapshots.newest import Reader, reader_of
 from .tx import Row, Tx
 from .wording import quote, short, verbatim
 
@@ -36,25 +39,31 @@ def gather(
     agent_id: str | None,
     progress_note: str = "",
     taken_over_from: str | None = None,
+    back_to: int | None = None,
     errors: Sequence[str] = (),
     warnings: Sequence[str] = (),
 ) -> Brief:
-    """Collect the parts of a prompt for an agent, or for whoever looks after the mission."""
+    """Collect the parts of a prompt for an agent, or for whoever looks after the mission.
+
+    ``back_to`` is the position in the log that a rewind goes back to.
+    """
     done, total = mission["completed_sorties"], mission["total_sorties"]
     progress = f"{percent(done, total)}% ({done}/{total} sorties complete)"
     narrow = None if speaks_for_all(tx, agent_id) else agent_id
     sorties = sorties_of(tx, mission["id"])
+    reader = reader_of(tx, mission, agent_id, back_to) if agent_id else None
     return Brief(
         context=context,
         progress=progress + progress_note,
         mission_id=mission["id"],
         taken_over_from=taken_over_from,
+        run=telling.line(tx, reader, sorties) if reader else "",
         own_sorties=_own(sorties, agent_id),
         fleet=_fleet(sorties, narrow) if narrow else "",
         place=_place(mission) if agent_id else "",
         locks=_locks(tx, ctx, mission["id"], agent_id),
         messages=_messages(tx, mission["id"], agent_id),
-        commands=_commands(tx, mission["id"], narrow),
+        commands=_commands(tx, mission["id"], narrow, reader),
         prompts=_prompts(tx, mission["id"], narrow),
         repository=list(ctx.facts.repository),
         errors=list(errors),
@@ -148,13 +157,17 @@ def _newest(
     return [(data, str(data.get("happened_at") or at)) for data, at in found]
 
 
-def _commands(tx: Tx, mission_id: str, agent_id: str | None) -> list[str]:
+def _commands(tx: Tx, mission_id: str, agent_id: str | None, reader: Reader | None) -> list[str]:
+    """Tell how commands ended, newest first: by the log, and what only a client declared."""
     # Some harnesses tell how a command ended in a second event; the newer one knows more.
     found = _newest(tx, mission_id, "command_finished", agent_id, 2 * COMMANDS)
     once: dict[Any, tuple[dict[str, Any], str]] = {}
     for number, (data, at) in enumerate(found):
         once.setdefault(data.get("call_id") or number, (data, at))
-    return [_command(data, at) for data, at in list(once.values())[:COMMANDS]]
+    told = [(at, _command(data, at)) for data, at in list(once.values())[:COMMANDS]]
+    declared = telling.outcomes(tx, reader, COMMANDS) if reader else []
+    both = heapq.merge(told, declared, key=lambda each: each[0], reverse=True)
+    return [line for _, line in both][:COMMANDS]
 
 
 def _command(data: dict[str, Any], at: str) -> str:

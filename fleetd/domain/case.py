@@ -49,6 +49,11 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         """Return the only agent whose part is restored, if it is only one's."""
         return self.request.agent_id if self.request.scope == "agent" else None
 
+    @property
+    def back_to(self) -> int | None:
+        """Return the position in the log that everything goes back to, None without a rewind."""
+        return self.checkpoint.seq if self.request.rewind else None
+
     def holder(self, name: str) -> str:
         """Return who gets what an agent of the checkpoint had: itself, or its successor."""
         if self.request.agent_id and name == self.request.take_over_from:

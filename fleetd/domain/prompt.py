@@ -52,6 +52,7 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
     progress: str
     mission_id: str
     taken_over_from: str | None = None
+    run: str = ""
     own_sorties: list[str] = []
     fleet: str = ""
     place: str = ""
@@ -127,7 +128,8 @@ def _sections(brief: Brief) -> list[Section]:
         f"- Elapsed: {duration(context.elapsed_time_ms)}",
         f"- Last activity: {context.last_activity_at or 'unknown'}",
     ]
-    own = list(brief.own_sorties)
+    own = [f"- {brief.run}"] if brief.run else []
+    own += brief.own_sorties
     own += [f"- {line}" for line in (brief.fleet, brief.place) if line]
     return [
         Section("Next Steps", _items(context.next_steps), sorties, always=True, needed=True),

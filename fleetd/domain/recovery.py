@@ -112,6 +112,7 @@ def _result(case: Case, recovery_id: str, undo_id: str | None, restored: Restore
         agent_id=request.agent_id,
         progress_note=f", {restored.sorties} sorties restored",
         taken_over_from=request.take_over_from,
+        back_to=case.back_to,
         errors=ledger.errors,
         warnings=ledger.warnings,
     )

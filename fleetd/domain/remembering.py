@@ -9,6 +9,8 @@ from .case import Case
 from .context import Context
 from .narrate import obstacle, step
 from .records import sorties_of
+from .snapshots.newest import reader_of
+from .snapshots.telling import sharpened
 from .tx import Row, Tx
 
 _OPEN = ("pending", "assigned", "in_progress", "blocked")
@@ -25,10 +27,11 @@ def remember(
     """Return what is needed to go on, for the mission or for one specialist.
 
     What somebody declared for the checkpoint comes first; what was derived then is derived anew.
+    For an agent, whatever its role, its newest snapshot makes that sharper.
     ``case`` is the recovery that just took place, if one did: what it met blocks the work.
     """
     narrow = None if briefs.speaks_for_all(tx, agent_id) else agent_id
-    live = derive(tx, ctx, mission, sorties_of(tx, mission["id"]), agent_id=narrow)
+    live = _live(tx, ctx, mission, agent_id, narrow, case)
     met = _blockers_met(case, narrow)
     if checkpoint is None or narrow:
         return msgspec.structs.replace(live, blockers=_joined(met, live.blockers))
@@ -51,10 +54,30 @@ def remember(
 
 def part_of(case: Case, mission: Row, agent_id: str) -> RecoveryContext:
     """Return one agent's own part after a recovery, whatever its role."""
-    sorties = sorties_of(case.tx, mission["id"])
-    live = derive(case.tx, case.ctx, mission, sorties, agent_id=agent_id)
+    live = _live(case.tx, case.ctx, mission, agent_id, agent_id, case)
     blockers = _joined(_blockers_met(case, agent_id), live.blockers)
     return msgspec.structs.replace(live, blockers=blockers)
+
+
+def _live(
+    tx: Tx,
+    ctx: Context,
+    mission: Row,
+    agent_id: str | None,
+    narrow: str | None,
+    case: Case | None,
+) -> RecoveryContext:
+    """Return what the store knows now: of the mission, or of the part of ``narrow``.
+
+    A checkpoint keeps nothing of this but what ``derive`` tells: it is of the whole mission, and
+    what a snapshot says is sharp between two of them only.
+    """
+    sorties = sorties_of(tx, mission["id"])
+    live = derive(tx, ctx, mission, sorties, agent_id=narrow)
+    if agent_id is None:
+        return live
+    reader = reader_of(tx, mission, agent_id, case.back_to if case else None)
+    return sharpened(tx, reader, sorties, live)
 
 
 def _blockers_met(case: Case | None, narrow: str | None) -> list[str]:

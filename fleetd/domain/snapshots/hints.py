@@ -13,6 +13,8 @@ from ..wording import short
 from .steps import Step, present_step
 
 MOST_ACTIONS = 20
+# Behind it stands what a command put out: nobody's words.
+FAILED_FIRST = "Look into what failed: "
 READY, AFTER_FAILURE = "resume_ready", "resume_after_failure"
 NOTHING_LEFT, NO_PLAN = "resume_nothing_left", "resume_no_plan"
 # Said when a caller decides otherwise than the plan and gives no reason.
@@ -32,7 +34,7 @@ def computed(plan: Sequence[Step], failure: str | None, said: DeclaredStep | Non
     actions = [f"{word}: {what}" for word, what in zip(_words(len(ahead)), ahead, strict=True)]
     if failure is None:
         return ResumeHints(eligible=True, reason_code=READY, next_actions=actions)
-    first = short(f"Look into what failed: {failure}", SUMMARY_CHARS)
+    first = short(f"{FAILED_FIRST}{failure}", SUMMARY_CHARS)
     return ResumeHints(eligible=True, reason_code=AFTER_FAILURE, next_actions=[first, *actions])
 
 

@@ -1,0 +1,150 @@
+"""What an agent's newest snapshot adds to its briefing; must not write.
+
+Between two checkpoints it knows best where the agent stands. Texts that are not the agent's own
+are in quotes, as everywhere in a briefing.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ...wire.model import RecoveryContext, Sortie
+from ...wire.snapshots import CommandOutcome, Snapshot
+from ...wire.types import CLOSED_SORTIE
+from ..narrate import step
+from ..tx import Tx
+from ..wording import quote, short
+from .document import seq_of
+from .hints import FAILED_FIRST
+from .newest import Reader, declared_outcomes, newest_of_agent
+
+NAME_CHARS = 120
+# What makes a plan another one than that which a snapshot saw.
+_MOVES = "('sortie_started', 'sortie_completed', 'sortie_failed', 'sortie_reopened')"
+_MOST_CALLS = 1_000
+_CLOSED = ("done", "failed", "skipped")
+_PASSES = "('command_finished', 'tool_finished')"
+# How hints say a step of the plan; the rest is the step's title.
+_OF_A_STEP = re.compile(r"(?:Continue|Then): (.*?)(?: \(blocked: .*\))?")
+_data = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def sharpened(
+    tx: Tx, reader: Reader, sorties: Sequence[Sortie], live: RecoveryContext
+) -> RecoveryContext:
+    """Return a recovery context with the next actions of its agent's newest snapshot first.
+
+    A step that has a line of its own already, or is over, is not said again.
+    """
+    snapshot = newest_of_agent(tx, reader)
+    hints = snapshot.step_state.resume_hints if snapshot else None
+    if snapshot is None or hints is None or not hints.eligible:
+        return live
+    if _plan_moved(tx, reader, snapshot, sorties):
+        return live
+    said = {s.title: s for s in sorties if s.status in CLOSED_SORTIE or step(s) in live.next_steps}
+    actions = [
+        _in_whose_words(reader, snapshot, action)
+        for action in hints.next_actions
+        if not _names(action, said) and not _made_good(tx, reader, snapshot, action)
+    ]
+    return msgspec.structs.replace(
+        live, next_steps=list(dict.fromkeys([*actions, *live.next_steps]))
+    )
+
+
+def line(tx: Tx, reader: Reader, sorties: Sequence[Sortie]) -> str:
+    """Tell where in its plan an agent stands and how full its window was; empty for nothing."""
+    snapshot = newest_of_agent(tx, reader)
+    if snapshot is None:
+        return ""
+    pressure = f"window pressure {snapshot.context_digest.window_pressure}"
+    parts = [pressure]
+    if not _plan_moved(tx, reader, snapshot, sorties):
+        hints = snapshot.step_state.resume_hints
+        held = [] if hints.eligible else [f"nothing to resume: {hints.reason_code}"]
+        parts = [*_step(snapshot), pressure, *held]
+    whose = "" if snapshot.agent_id == reader.agent_id else f" of {snapshot.agent_id}"
+    told = "; ".join(parts)
+    return f"{told[:1].upper()}{told[1:]} ({snapshot.snapshot_id}{whose})"
+
+
+def outcomes(tx: Tx, reader: Reader, most: int) -> list[tuple[str, str]]:
+    """Return when the outcomes were recorded that an agent declared, and what they were."""
+    return [(at, _outcome(each, at)) for at, each in declared_outcomes(tx, reader, most)]
+
+
+def _step(snapshot: Snapshot) -> list[str]:
+    state = snapshot.step_state
+    if state.step_id is None and state.step_ordinal is None:
+        return []
+    place = f" {state.step_ordinal}" if state.step_ordinal else ""
+    named = f" ({short(state.step_id, NAME_CHARS)})" if state.step_id else ""
+    return [f"plan step{place}{named}" + (f": {state.step_status}" if state.step_status else "")]
+
+
+def _outcome(outcome: CommandOutcome, at: str) -> str:
+    about = outcome.summary or outcome.reason_code or ""
+    error = f" — {quote(about, NAME_CHARS)}" if about and outcome.result != "PASS" else ""
+    return f"- {short(outcome.name, NAME_CHARS)}: {outcome.result}, {at}{error}"
+
+
+def _in_whose_words(reader: Reader, snapshot: Snapshot, action: str) -> str:
+    """Return an action as its reader may see it: one's own words as they are, others' in quotes.
+
+    What a command put out when it failed is nobody's words.
+    """
+    if snapshot.agent_id != reader.agent_id:
+        return f"{snapshot.agent_id}: {quote(action)}"
+    if action.startswith(FAILED_FIRST):
+        return f"{FAILED_FIRST}{quote(action.removeprefix(FAILED_FIRST))}"
+    return action
+
+
+def _names(action: str, sorties: dict[str, Sortie]) -> bool:
+    """Whether an action only names one of these sorties, whose title may have been cut."""
+    found = _OF_A_STEP.fullmatch(action)
+    told = _plain(found[1] if found else action)
+    return any(told == _plain(short(title, NAME_CHARS)) for title in sorties)
+
+
+def _plain(text: str) -> str:
+    return text.strip(" .").casefold()
+
+
+def _plan_moved(tx: Tx, reader: Reader, snapshot: Snapshot, sorties: Sequence[Sortie]) -> bool:
+    """Whether the agent's plan is another one by now: a step was begun or closed since.
+
+    A rewind opens steps again that a snapshot saw closed.
+    """
+    state = snapshot.step_state
+    present = next((s for s in sorties if s.id == state.step_id), None)
+    if present is not None and (present.status in CLOSED_SORTIE) != (state.step_status in _CLOSED):
+        return True
+    # Whoever changes a sortie's status does so in the name of the agent that has it.
+    return any(
+        tx.one(
+            "SELECT 1 AS moved FROM events WHERE agent_id = :agent AND seq > :seq"
+            f" AND seq <= :until AND type IN {_MOVES} LIMIT 1",
+            agent=author,
+            seq=seq_of(snapshot.snapshot_id),
+            until=reader.until,
+        )
+        for author in reader.whose
+    )
+
+
+def _made_good(tx: Tx, reader: Reader, snapshot: Snapshot, action: str) -> bool:
+    """Whether an action looks back at a failure after which something went well."""
+    if not action.startswith(FAILED_FIRST):
+        return False
+    rows = tx.all(
+        "SELECT data_json FROM events WHERE agent_id = :agent AND seq > :seq"
+        f" AND type IN {_PASSES} ORDER BY seq DESC LIMIT :most",
+        agent=snapshot.agent_id,
+        seq=seq_of(snapshot.snapshot_id),
+        most=_MOST_CALLS,
+    )
+    return any(_data(row["data_json"]).get("result", "PASS") == "PASS" for row in rows)
