@@ -11,7 +11,14 @@ from io import TextIOWrapper
 from pathlib import Path
 
 from fleetd import __version__
-from fleetd.wire.errors import FleetError, MethodNotFound
+from fleetd.wire.errors import (
+    AtomicWriteFailed,
+    FleetError,
+    IntegrityMismatch,
+    MethodNotFound,
+    RetentionPruneFailed,
+    SchemaInvalid,
+)
 
 from . import render
 from .options import Parser, UsageError, add_commands
@@ -28,6 +35,7 @@ COMMANDS = {
     "checkpoint": "take a checkpoint of a mission",
     "checkpoints": "list, show, prune, delete and verify checkpoints",
     "resume": "bring a mission back from a checkpoint",
+    "snapshot": "record, list, show, verify and prune snapshots of runs",
     "context": "print the briefing of a mission, changing nothing",
     "forget": "take back what is remembered of a mission, a session, a project",
     "hooks": "let agent CLIs tell fleetd what they do",
@@ -48,6 +56,8 @@ examples:
 
 Exit status: 0 done, 1 failed, 2 usage, 3 cancelled, 4 not found.
 """
+# Their kinds are the reason codes of the snapshot lifecycle: scripts and people look for them.
+WITH_REASON_CODE = (SchemaInvalid, IntegrityMismatch, AtomicWriteFailed, RetentionPruneFailed)
 FAILED = 1
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -146,6 +156,8 @@ def _report_text(error: FleetError) -> None:
     message = render.clean(error.message).removeprefix("Invalid params: ")
     if isinstance(error, MethodNotFound):
         message = f"{message}: {error.values.get('method')}"
+    if isinstance(error, WITH_REASON_CODE):
+        message = f"{message} [{error.kind}]"
     print(label, message, file=sys.stderr)
     for candidate in error.values.get("candidates") or ():
         shown = candidate.values() if isinstance(candidate, dict) else (candidate,)

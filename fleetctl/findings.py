@@ -10,14 +10,15 @@ from . import render
 def show(args: Namespace, found: Findings) -> int:
     """Print findings as JSON or line by line; the status is 1 when something is wrong and stays so.
 
-    A line is a verdict, the check, its subject and what was seen.
+    A line is a verdict, the check, its subject, what was seen, and its reason code if it has one.
     """
     if args.json:
         render.print_json(found)
         return 0 if found.ok else 1
     for finding in found.findings:
         verdict = "fixed" if finding.fixed else "ok" if finding.ok else "WRONG"
-        told = "  ".join(filter(None, (finding.check, finding.subject, finding.detail)))
+        code = f"[{finding.reason_code}]" if finding.reason_code else None
+        told = "  ".join(filter(None, (finding.check, finding.subject, finding.detail, code)))
         render.line(f"{verdict:<6} {told}")
     render.line("Everything is in order." if found.ok else "Something is wrong.")
     return 0 if found.ok else 1

@@ -38,9 +38,13 @@ def absolute(path: str) -> str:
 
 def current_mission(client: Client) -> Mission | None:
     """Return the mission in progress of the agent in whose shell this is, else of the directory."""
+    return client.call(MissionCurrent(cwd=cwd(), agent_id=this_agent())).mission
+
+
+def this_agent() -> str | None:
+    """Return the agent in whose shell this is, as ``FLEET_AGENT_ID`` names it."""
     agent = os.environ.get("FLEET_AGENT_ID", "")
-    known = agent if re.match(AGENT_ID, agent) else None
-    return client.call(MissionCurrent(cwd=cwd(), agent_id=known)).mission
+    return agent if re.match(AGENT_ID, agent) else None
 
 
 def mission_id(client: Client, given: str | None) -> str:

@@ -1,6 +1,5 @@
 """``fleetctl checkpoints``: list, show, prune, delete and verify checkpoints."""
 
-import sys
 from argparse import Namespace
 
 from fleetd.wire.errors import InvalidState
@@ -12,7 +11,7 @@ from fleetd.wire.requests.checkpoint import (
     CheckpointPage,
     CheckpointPrune,
     CheckpointVerify,
-    Pruned,
+    PrunedCheckpoint,
 )
 
 from .. import render
@@ -27,13 +26,10 @@ from ..options import (
     limit_option,
     mission_option,
     whole,
-    yes_option,
 )
-from ..prompts import Cancelled, confirm
+from ..pruning import Pruning, options
 from ..target import mission_id
 
-# Pruning everything of years may take a while; nobody else waits for it.
-PRUNE_S = 3_600.0
 LIST_COLUMNS = "{:<15} {:<25} {:<10} {:<8} {}"
 
 
@@ -87,8 +83,7 @@ def _register_prune(actions: Subparsers) -> None:
         metavar="N",
         help="keep at least the newest N of each mission (default: the daemon's setting, 3)",
     )
-    pruning.add_argument("--dry-run", action="store_true", help="show what would be deleted")
-    yes_option(pruning)
+    options(pruning)
 
 
 def run_list(args: Namespace) -> int:
@@ -137,59 +132,21 @@ def run_show(args: Namespace) -> int:
 
 def run_prune(args: Namespace) -> int:
     """Show what would go, ask, and delete it."""
-    with connect() as client:
-        if args.dry_run or not args.yes:
-            found = client.call(_prune_request(args, dry_run=True), reply_s=PRUNE_S)
-            if args.dry_run or not found.details:
-                return _show_pruned(args, found)
-            stream = sys.stderr if args.json else sys.stdout
-            print("\n".join(_found_lines(found)), end="\n\n", file=stream)
-            if not confirm("Proceed?"):
-                raise Cancelled("Prune cancelled.")
-        pruned = client.call(_prune_request(args, dry_run=False), reply_s=PRUNE_S)
-    if args.json:
-        render.print_json(pruned)
-        return 0
-    if args.yes and pruned.details:
-        render.lines(_found_lines(pruned))
-    if pruned.deleted:
-        print()
-    return render.result(args, pruned, _deleted_line(pruned))
+
+    def request(dry_run: bool) -> CheckpointPrune:
+        return CheckpointPrune(
+            older_than_days=args.older_than,
+            keep_per_mission=args.keep,
+            mission_id=args.mission,
+            dry_run=dry_run,
+        )
+
+    return Pruning("checkpoints", request, _pruned_line).run(args)
 
 
-def _prune_request(args: Namespace, *, dry_run: bool) -> CheckpointPrune:
-    return CheckpointPrune(
-        older_than_days=args.older_than,
-        keep_per_mission=args.keep,
-        mission_id=args.mission,
-        dry_run=dry_run,
-    )
-
-
-def _show_pruned(args: Namespace, found: Pruned) -> int:
-    if not found.details:
-        return render.result(args, found, _deleted_line(found))
-    return render.result(
-        args, found, *_found_lines(found), "", "[DRY RUN] No checkpoints were deleted."
-    )
-
-
-def _found_lines(found: Pruned) -> list[str]:
-    return [
-        f"Found {len(found.details)} checkpoints to prune:",
-        *(
-            f"  {each.id}  {each.mission_id}  {each.timestamp}  {each.trigger}"
-            f"  {render.size(each.size_bytes)}"
-            for each in found.details
-        ),
-        f"Total: {found.deleted} checkpoints, {render.size(found.freed_bytes)}",
-    ]
-
-
-def _deleted_line(pruned: Pruned) -> str:
-    return (
-        f"Deleted {pruned.deleted} checkpoints." if pruned.details else "No checkpoints to prune."
-    )
+def _pruned_line(each: PrunedCheckpoint) -> str:
+    size = render.size(each.size_bytes)
+    return f"{each.id}  {each.mission_id}  {each.timestamp}  {each.trigger}  {size}"
 
 
 def run_delete(args: Namespace) -> int:

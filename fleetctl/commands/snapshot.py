@@ -1,0 +1,203 @@
+"""``fleetctl snapshot``: record, list, show, verify and prune snapshots of runs."""
+
+from argparse import Namespace
+
+import msgspec
+
+from fleetd.wire.base import Query
+from fleetd.wire.requests.snapshot import (
+    PrunedSnapshot,
+    SnapshotGet,
+    SnapshotLatest,
+    SnapshotList,
+    SnapshotPage,
+    SnapshotPrune,
+    SnapshotRecord,
+    SnapshotVerify,
+)
+from fleetd.wire.snapshots import Snapshot, SnapshotSummary
+
+from .. import declaring, render
+from ..client import Client, connect
+from ..findings import show
+from ..options import Parser, Subparsers, command, group, limit_option
+from ..pruning import Pruning, options
+from ..snapshot_page import joined, show_snapshot, step_told
+
+EXAMPLES = """\
+  fleetctl snapshot record --note "Before the refactoring"
+  fleetctl snapshot record --run build-42 --plan PLAN.md --ordinal 2 --step-status done \\
+      --outcome 'shell:make test:PASS:1200' --next "Write the docs"
+  echo '{"run_id": "build-42", "status": "completed"}' | fleetctl snapshot record --json-in -"""
+VERIFY_EXAMPLES = """\
+  fleetctl snapshot verify
+  fleetctl snapshot verify cp_20260105T120000000Z_42 --repair"""
+PRUNE_EXAMPLES = """\
+  fleetctl snapshot prune --dry-run
+  fleetctl snapshot prune build-42 --yes"""
+# As a snapshot's id begins; a run that is called so is reached by its snapshots' ids.
+SNAPSHOT = "cp_"
+MINE = "the run of FLEET_AGENT_ID if that is set, else the one under way in this directory"
+COLUMNS = ("ID", "TIME", "SOURCE", "STATUS", "STEP", "PRESSURE", "COMMANDS", "SIZE", "GZ")
+# Every snapshot is read twice.
+VERIFY_S = 3_600.0
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the group."""
+    actions = group(
+        subparsers, "snapshot", "Record, list, show, verify and prune snapshots of runs."
+    )
+    recording = command(actions, "record", run_record, "Record where a run stands.", EXAMPLES)
+    _run_options(recording)
+    declaring.options(recording)
+
+    listing = command(actions, "list", run_list, "List snapshots, newest first.")
+    listing.add_argument("run_id", metavar="RUN", nargs="?", help="of one run (default: of all)")
+    limit_option(listing, 10)
+
+    shown = command(actions, "show", run_show, "Show what a snapshot holds.")
+    shown.add_argument(
+        "which",
+        metavar="SNAPSHOT|RUN",
+        nargs="?",
+        help=f"a snapshot, or a run for its newest (default: {MINE})",
+    )
+    shown.add_argument("--agent", metavar="ID", help="the newest of this agent's run")
+    _register_upkeep(actions)
+
+
+def _run_options(parser: Parser) -> None:
+    parser.add_argument("--run", dest="run_id", metavar="ID", help=f"the run (default: {MINE})")
+    parser.add_argument(
+        "--agent", metavar="ID", help="whose run it is; its present one, unless --run names one"
+    )
+
+
+def _register_upkeep(actions: Subparsers) -> None:
+    verifying = command(
+        actions,
+        "verify",
+        run_verify,
+        "Check rows and files against their checksums; exit status 1 when something wrong is left.",
+        VERIFY_EXAMPLES,
+    )
+    verifying.add_argument(
+        "which", metavar="RUN|SNAPSHOT", nargs="?", help="only this one (default: every run)"
+    )
+    verifying.add_argument("--repair", action="store_true", help="heal one copy from the other")
+
+    pruning = command(
+        actions, "prune", run_prune, "Delete snapshots past their retention.", PRUNE_EXAMPLES
+    )
+    pruning.add_argument("run_id", metavar="RUN", nargs="?", help="only its (default: of all)")
+    options(pruning)
+
+
+def run_record(args: Namespace) -> int:
+    """Record where a run stands, and say where that is kept."""
+    request = declaring.request(args)
+    with connect() as client:
+        snapshot = _record(client, request)
+    for warning in snapshot.warnings:
+        render.warn(warning)
+    return render.result(args, snapshot, *_recorded(snapshot))
+
+
+def _record(client: Client, request: SnapshotRecord | dict[str, object]) -> Snapshot:
+    if isinstance(request, SnapshotRecord):
+        return client.call(request)
+    return msgspec.convert(client.call_raw(SnapshotRecord.method, request), Snapshot)
+
+
+def _recorded(snapshot: Snapshot) -> list[str]:
+    what = f"{snapshot.snapshot_id} of run {snapshot.run_id}"
+    how = f"({snapshot.source}, {snapshot.status})"
+    written = [each.path for each in snapshot.artifacts if each.present]
+    return [
+        f"Joined snapshot {what} {how}: nothing that matters has changed since."
+        if snapshot.source_details
+        else f"Snapshot {what} recorded {how}.",
+        *(f"Joined by: {joined(each)}" for each in snapshot.source_details),
+        *(f"File: {path}" for path in written or ["not written yet"]),
+    ]
+
+
+def run_list(args: Namespace) -> int:
+    """Print the snapshots of a run, or of all."""
+    with connect() as client:
+        page = client.call(SnapshotList(run_id=args.run_id, limit=args.limit))
+    if args.json:
+        render.print_json(page.snapshots)
+    elif page.snapshots:
+        _print_list(page, of_all=args.run_id is None)
+    else:
+        render.line("No snapshots found.")
+    return 0
+
+
+def _print_list(page: SnapshotPage, *, of_all: bool) -> None:
+    columns = [*COLUMNS, *(["RUN"] if of_all else [])]
+    render.table(columns, [_row(each)[: len(columns)] for each in page.snapshots])
+    print(f"\nTotal: {render.plural(page.total, 'snapshot')}")
+    if page.total > len(page.snapshots):
+        print(f"Showing the newest {len(page.snapshots)}; --limit N shows more.")
+
+
+def _row(each: SnapshotSummary) -> tuple[str, ...]:
+    return (
+        each.snapshot_id,
+        each.created_at,
+        each.source,
+        each.status,
+        step_told(each.step_ordinal, each.step_status),
+        each.window_pressure,
+        str(each.outcome_count),
+        render.size(each.size_bytes),
+        "gz" if each.compressed_at else "",
+        each.run_id,
+    )
+
+
+def run_show(args: Namespace) -> int:
+    """Print one snapshot."""
+    request = _named(args)
+    with connect() as client:
+        snapshot = client.call(request)
+    for warning in snapshot.warnings:
+        render.warn(warning)
+    if args.json:
+        render.print_json(snapshot)
+    else:
+        show_snapshot(snapshot)
+    return 0
+
+
+def _named(args: Namespace) -> Query[Snapshot]:
+    if args.which is not None and args.agent is not None:
+        args.parser.error("argument --agent: not allowed with a snapshot or a run")
+    if (args.which or "").startswith(SNAPSHOT):
+        return SnapshotGet(snapshot_id=args.which)
+    return SnapshotLatest(**declaring.run_of(args.which, args.agent))
+
+
+def run_verify(args: Namespace) -> int:
+    """Check snapshots and say what is wrong."""
+    noun = "snapshot_id" if (args.which or "").startswith(SNAPSHOT) else "run_id"
+    request = SnapshotVerify(**{noun: args.which}, repair=args.repair)
+    with connect() as client:
+        return show(args, client.call(request, reply_s=VERIFY_S))
+
+
+def run_prune(args: Namespace) -> int:
+    """Show what would go, ask, and delete it."""
+
+    def request(dry_run: bool) -> SnapshotPrune:
+        return SnapshotPrune(run_id=args.run_id, dry_run=dry_run)
+
+    return Pruning("snapshots", request, _pruned_line).run(args)
+
+
+def _pruned_line(each: PrunedSnapshot) -> str:
+    size = render.size(each.size_bytes)
+    return f"{each.id}  {each.run_id}  {each.timestamp}  {each.source}  {size}"

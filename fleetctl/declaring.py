@@ -1,0 +1,190 @@
+"""What a command line says of a run becomes a request to record it; must not talk to the daemon."""
+
+import re
+import sys
+from argparse import ArgumentTypeError, Namespace
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+
+from fleetd.wire.requests.snapshot import (
+    DeclaredCompliance,
+    DeclaredDigest,
+    DeclaredHints,
+    DeclaredOutcome,
+    DeclaredStep,
+    SnapshotRecord,
+)
+from fleetd.wire.types import OutcomeKind, RunStatus, SnapshotSource, StepStatus, WindowPressure
+
+from .options import Parser, UsageError, whole
+from .target import absolute, cwd, this_agent
+
+# No line that the daemon takes is longer.
+MOST_BYTES = 1024 * 1024
+# A name may have colons: it ends where the first verdict stands between two.
+OUTCOME = re.compile(
+    rf"({'|'.join(get_args(OutcomeKind))})"
+    r":((?:(?!:(?:PASS|FAIL|WARN)(?::|$)).)+):(PASS|FAIL|WARN)"
+    r"(?::([0-9]{0,16})(?::(.*))?)?",
+    re.DOTALL,
+)
+OUTCOME_SHAPE = "KIND:NAME:RESULT[:MS[:SUMMARY]]"
+# What --json-in says instead.
+DESCRIBING = (
+    *("source", "status", "plan", "step", "ordinal", "step_status", "next", "violation"),
+    *("pressure", "protect", "outcome", "note"),
+)
+
+
+def options(parser: Parser) -> None:
+    """Add the options that describe a run."""
+    parser.add_argument(
+        "--source", choices=get_args(SnapshotSource), help="what made you record (default: manual)"
+    )
+    parser.add_argument("--status", choices=get_args(RunStatus), help="how the run is")
+    _step_options(parser)
+    parser.add_argument(
+        "--pressure", choices=get_args(WindowPressure), help="how full the context window is"
+    )
+    parser.add_argument(
+        "--protect",
+        action="append",
+        metavar="PATH",
+        help="a path or an id that must not be lost; may be repeated",
+    )
+    parser.add_argument(
+        "--outcome",
+        action="append",
+        type=outcome,
+        metavar=OUTCOME_SHAPE,
+        help="how a command ended, such as 'shell:make test:FAIL:1200:2 tests failed'; KIND is "
+        f"{_either(OutcomeKind)}, RESULT is PASS, FAIL or WARN; may be repeated",
+    )
+    parser.add_argument("--note", metavar="TEXT", help="say what the snapshot is for")
+    parser.add_argument(
+        "--json-in",
+        metavar="FILE",
+        help="the parameters of snapshot.record as a JSON object, instead of the options above "
+        "but --run and --agent; - reads them from stdin",
+    )
+
+
+def _step_options(parser: Parser) -> None:
+    parser.add_argument("--plan", metavar="PATH", help="the file the plan stands in")
+    parser.add_argument("--step", metavar="ID", help="the step of the plan")
+    parser.add_argument(
+        "--ordinal", type=whole(1, 1_000_000), metavar="N", help="its place in the plan, from 1"
+    )
+    parser.add_argument("--step-status", choices=get_args(StepStatus), help="how the step is")
+    parser.add_argument(
+        "--next", action="append", metavar="TEXT", help="what comes next; may be repeated"
+    )
+    parser.add_argument(
+        "--violation",
+        action="append",
+        metavar="TEXT",
+        help="how the plan is not kept as plans are to be; may be repeated",
+    )
+
+
+def _either(literal: Any) -> str:
+    *names, last = get_args(literal)
+    return f"{', '.join(names)} or {last}"
+
+
+def outcome(text: str) -> DeclaredOutcome:
+    """Return the outcome that an argument tells of; raises ArgumentTypeError."""
+    if (match := OUTCOME.fullmatch(text)) is None:
+        raise ArgumentTypeError(
+            f"expected {OUTCOME_SHAPE} with a KIND of {_either(OutcomeKind)}, a RESULT of PASS, "
+            f"FAIL or WARN, and whole milliseconds; got {text!r}"
+        )
+    kind, name, result, ms, summary = match.groups()
+    told = {"kind": kind, "name": name, "result": result, "duration_ms": int(ms or 0)}
+    try:
+        return msgspec.convert({**told, "summary": summary or ""}, DeclaredOutcome)
+    except msgspec.ValidationError as error:
+        raise ArgumentTypeError(f"{error} of the outcome; got {text[:80]!r}") from error
+
+
+def request(args: Namespace) -> SnapshotRecord | dict[str, Any]:
+    """Return the request, or with ``--json-in`` its parameters as they were given.
+
+    Those the daemon checks, which says best what is wrong with them.
+    """
+    if args.json_in is None:
+        return SnapshotRecord(
+            **run_of(args.run_id, args.agent),
+            source=args.source or "manual",
+            status=args.status,
+            step_state=_step(args),
+            context_digest=_digest(args),
+            command_outcomes=args.outcome or [],
+            note=args.note,
+        )
+    for name in DESCRIBING:
+        if getattr(args, name) is not None:
+            option = "--" + name.replace("_", "-")
+            raise UsageError(f"argument {option}: not allowed with --json-in, which says it all")
+    return _completed(_read(args.json_in), args)
+
+
+def run_of(run_id: str | None, agent: str | None) -> dict[str, str]:
+    """Return what names the run: the words given, else this shell's agent, else the directory."""
+    named = {"run_id": run_id, "agent_id": agent}
+    given = {name: value for name, value in named.items() if value is not None}
+    if given:
+        return given
+    return {"agent_id": known} if (known := this_agent()) else {"cwd": cwd()}
+
+
+def _step(args: Namespace) -> DeclaredStep | None:
+    step = DeclaredStep(
+        plan_path=absolute(args.plan) if args.plan else args.plan,
+        step_id=args.step,
+        step_ordinal=args.ordinal,
+        step_status=args.step_status,
+        todo_compliance=_compliance(args.violation),
+        resume_hints=DeclaredHints(next_actions=args.next) if args.next else None,
+    )
+    return None if step == DeclaredStep() else step
+
+
+def _compliance(violations: list[str] | None) -> DeclaredCompliance | None:
+    return DeclaredCompliance(result="FAIL", violations=violations) if violations else None
+
+
+def _digest(args: Namespace) -> DeclaredDigest | None:
+    digest = DeclaredDigest(window_pressure=args.pressure, protected_artifacts=args.protect)
+    return None if digest == DeclaredDigest() else digest
+
+
+def _read(name: str) -> dict[str, Any]:
+    try:
+        if name == "-":
+            data = sys.stdin.buffer.read(MOST_BYTES + 1)
+        else:
+            with Path(name).open("rb") as file:
+                data = file.read(MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"argument --json-in: cannot read {name}: {reason}") from error
+    if len(data) > MOST_BYTES:
+        raise UsageError(f"argument --json-in: {name} is longer than {MOST_BYTES} bytes")
+    try:
+        return msgspec.json.decode(data, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"argument --json-in: not a JSON object: {error}") from error
+
+
+def _completed(parameters: dict[str, Any], args: Namespace) -> dict[str, Any]:
+    """Return the parameters with what names the run, unless they do so themselves."""
+    for name, value in (("run_id", args.run_id), ("agent_id", args.agent)):
+        if value is not None and name in parameters:
+            raise UsageError(f"argument --json-in: {name} is given twice, there and here")
+    named = {"run_id", "agent_id", "cwd"} & parameters.keys()
+    if args.run_id is None and args.agent is None and named:
+        return parameters
+    return {**parameters, **run_of(args.run_id, args.agent)}

@@ -1,0 +1,89 @@
+"""Show what pruning would take, ask, and take it; must not know what is pruned."""
+
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from fleetd.wire.base import Mutation
+
+from . import render
+from .client import connect
+from .options import Parser, yes_option
+from .prompts import Cancelled, confirm
+
+# Pruning everything of years may take a while; nobody else waits for it.
+PRUNE_S = 3_600.0
+
+
+class Pruned(Protocol):
+    """What a prune took away, or would."""
+
+    @property
+    def deleted(self) -> int:
+        """Return how many records."""
+
+    @property
+    def freed_bytes(self) -> int:
+        """Return how many bytes of the disk."""
+
+    @property
+    def details(self) -> Sequence[Any]:
+        """Return a record about each."""
+
+
+class Pruning:
+    """How one sort of record is pruned: its plural, its request, and a line about each.
+
+    ``request`` gets whether it is a dry run.
+    """
+
+    def __init__(
+        self, noun: str, request: Callable[[bool], Mutation[Any]], describe: Callable[[Any], str]
+    ) -> None:
+        self._noun = noun
+        self._request = request
+        self._describe = describe
+
+    def run(self, args: Namespace) -> int:
+        """Prune as asked; raises Cancelled on a no, InvalidParams without a terminal."""
+        with connect() as client:
+            if args.dry_run or not args.yes:
+                found: Pruned = client.call(self._request(True), reply_s=PRUNE_S)
+                if args.dry_run or not found.details:
+                    return self._show_found(args, found)
+                stream = sys.stderr if args.json else sys.stdout
+                print("\n".join(self._found_lines(found)), end="\n\n", file=stream)
+                if not confirm("Proceed?"):
+                    raise Cancelled("Prune cancelled.")
+            pruned: Pruned = client.call(self._request(False), reply_s=PRUNE_S)
+        return self._show_pruned(args, pruned)
+
+    def _show_found(self, args: Namespace, found: Pruned) -> int:
+        if not found.details:
+            return render.result(args, found, self._closing(found))
+        lines = self._found_lines(found)
+        return render.result(args, found, *lines, "", f"[DRY RUN] No {self._noun} were deleted.")
+
+    def _show_pruned(self, args: Namespace, pruned: Pruned) -> int:
+        told = self._found_lines(pruned) if args.yes and pruned.details else []
+        gap = [""] if pruned.deleted else []
+        return render.result(args, pruned, *told, *gap, self._closing(pruned))
+
+    def _found_lines(self, found: Pruned) -> list[str]:
+        return [
+            f"Found {len(found.details)} {self._noun} to prune:",
+            *(f"  {render.clean(self._describe(each))}" for each in found.details),
+            f"Total: {found.deleted} {self._noun}, {render.size(found.freed_bytes)}",
+        ]
+
+    def _closing(self, pruned: Pruned) -> str:
+        if not pruned.details:
+            return f"No {self._noun} to prune."
+        return f"Deleted {pruned.deleted} {self._noun}."
+
+
+def options(parser: Parser) -> None:
+    """Add the options that every prune has."""
+    parser.add_argument("--dry-run", action="store_true", help="show what would be deleted")
+    yes_option(parser)

@@ -1,0 +1,123 @@
+"""The page that ``fleetctl snapshot show`` prints; must not talk to the daemon."""
+
+from collections.abc import Iterator, Sequence
+
+from fleetd.wire.model import SourceDetail
+from fleetd.wire.snapshots import Artifact, CommandOutcome, ContextDigest, Snapshot, StepState
+from fleetd.wire.times import duration
+
+from . import render
+
+
+def show_snapshot(snapshot: Snapshot) -> None:
+    """Print everything a person wants to know about a snapshot."""
+    render.lines(_head(snapshot))
+    render.lines(_step(snapshot.step_state))
+    render.lines(_resume(snapshot.step_state))
+    render.lines(_context(snapshot))
+    render.lines(_commands(snapshot.command_outcomes))
+    render.lines(_files(snapshot))
+
+
+def _head(snapshot: Snapshot) -> Iterator[str]:
+    yield f"Snapshot: {snapshot.snapshot_id}"
+    yield f"Run: {snapshot.run_id}"
+    if snapshot.agent_id:
+        yield f"Agent: {snapshot.agent_id}"
+    yield f"Created: {snapshot.created_at}"
+    yield f"Source: {snapshot.source}"
+    for each in snapshot.source_details:
+        yield f"Joined by: {joined(each)}"
+    yield f"Status: {snapshot.status}"
+
+
+def joined(detail: SourceDetail) -> str:
+    """Return who joined a snapshot, how often, and when last: ``timer, 2 times, last at …``."""
+    who = f" of {detail.agent_id}" if detail.agent_id else ""
+    times = render.plural(detail.count, "time")
+    return f"{detail.source}{who}, {times}, last at {detail.last_at}"
+
+
+def step_told(ordinal: int | None, status: str | None) -> str:
+    """Return where in its plan a run is: ``2 in_progress``; nothing where nobody said."""
+    return " ".join(filter(None, (str(ordinal or ""), status)))
+
+
+def _step(step: StepState) -> Iterator[str]:
+    kept = step.todo_compliance
+    yield ""
+    yield "Step:"
+    yield f"  Plan: {step.plan_path or 'None'}"
+    told = step_told(step.step_ordinal, step.step_status)
+    yield f"  Step: {'  '.join(filter(None, (told, step.step_id))) or 'None'}"
+    yield f"  Plan kept: {kept.result} (checked {kept.checked_at})"
+    for violation in kept.violations:
+        yield f"    - {violation}"
+
+
+def _resume(step: StepState) -> Iterator[str]:
+    hints = step.resume_hints
+    yield ""
+    yield "Resume:"
+    yield f"  Eligible: {'yes' if hints.eligible else 'no'} ({hints.reason_code})"
+    yield "  Next Actions:"
+    for action in hints.next_actions or ["None"]:
+        yield f"    - {action}"
+
+
+def _context(snapshot: Snapshot) -> Iterator[str]:
+    digest = snapshot.context_digest
+    yield ""
+    yield "Context:"
+    yield f"  Window Pressure: {digest.window_pressure}{_filled(snapshot)}"
+    yield f"  Dropped Items: {digest.dropped_items}"
+    yield f"  Policy Profile: {digest.policy_profile}"
+    yield from _protected(digest)
+
+
+def _filled(snapshot: Snapshot) -> str:
+    used, size = snapshot.window_tokens, snapshot.window_size
+    if used is None:
+        return ""
+    return f" ({used} of {size} tokens, {used * 100 // size}%)" if size else f" ({used} tokens)"
+
+
+def _protected(digest: ContextDigest) -> Iterator[str]:
+    yield f"  Protected Artifacts ({len(digest.protected_artifacts)}):"
+    for each in digest.protected_artifacts:
+        yield f"    - {each}"
+
+
+def _commands(outcomes: Sequence[CommandOutcome]) -> Iterator[str]:
+    yield ""
+    yield f"Commands ({len(outcomes)}):"
+    for each in outcomes:
+        code = f"  [{each.reason_code}]" if each.reason_code else ""
+        time = took(each.duration_ms)
+        yield f"  {each.result:<4}  {each.kind:<13}  {time:>8}  {each.name}{code}"
+        if each.summary:
+            yield f"        {each.summary}"
+
+
+def took(ms: int) -> str:
+    """Return how long a command took, as people say it; a dash where nobody measured."""
+    if ms < 1_000:
+        return f"{ms} ms" if ms else "-"
+    return f"{ms / 1_000:.1f} s" if ms < 60_000 else duration(ms)
+
+
+def _files(snapshot: Snapshot) -> Iterator[str]:
+    integrity = snapshot.integrity
+    yield ""
+    yield f"Integrity: {integrity.algorithm} {integrity.digest} (format {integrity.format_version})"
+    yield f"Stored In: {', '.join(snapshot.storage_locations) or 'None'}"
+    yield f"Files ({len(snapshot.artifacts)}):"
+    for artifact in snapshot.artifacts:
+        yield f"  {_form(artifact)}"
+        yield f"    sha256 {artifact.digest}"
+
+
+def _form(artifact: Artifact) -> str:
+    # Of a file that was compressed, the checksum of its first form is kept.
+    gone = "" if artifact.present else "  (compressed since)"
+    return f"{artifact.path}  {render.size(artifact.size_bytes)}{gone}"
