@@ -9,14 +9,14 @@ from fleetd.wire.times import duration
 from . import render
 
 
-def show_snapshot(snapshot: Snapshot) -> None:
-    """Print everything a person wants to know about a snapshot."""
+def show_snapshot(snapshot: Snapshot, folder: str) -> None:
+    """Print everything a person wants to know about a snapshot; ``folder`` is its run's."""
     render.lines(_head(snapshot))
     render.lines(_step(snapshot.step_state))
     render.lines(_resume(snapshot.step_state))
     render.lines(_context(snapshot))
     render.lines(_commands(snapshot.command_outcomes))
-    render.lines(_files(snapshot))
+    render.lines(_files(snapshot, folder))
 
 
 def _head(snapshot: Snapshot) -> Iterator[str]:
@@ -24,6 +24,8 @@ def _head(snapshot: Snapshot) -> Iterator[str]:
     yield f"Run: {snapshot.run_id}"
     if snapshot.agent_id:
         yield f"Agent: {snapshot.agent_id}"
+    if snapshot.note:
+        yield f"Note: {snapshot.note}"
     yield f"Created: {snapshot.created_at}"
     yield f"Source: {snapshot.source}"
     for each in snapshot.source_details:
@@ -106,12 +108,12 @@ def took(ms: int) -> str:
     return f"{ms / 1_000:.1f} s" if ms < 60_000 else duration(ms)
 
 
-def _files(snapshot: Snapshot) -> Iterator[str]:
+def _files(snapshot: Snapshot, folder: str) -> Iterator[str]:
     integrity = snapshot.integrity
     yield ""
     yield f"Integrity: {integrity.algorithm} {integrity.digest} (format {integrity.format_version})"
     yield f"Stored In: {', '.join(snapshot.storage_locations) or 'None'}"
-    yield f"Files ({len(snapshot.artifacts)}):"
+    yield f"Files ({len(snapshot.artifacts)}) in {folder}:"
     for artifact in snapshot.artifacts:
         yield f"  {_form(artifact)}"
         yield f"    sha256 {artifact.digest}"

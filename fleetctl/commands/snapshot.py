@@ -15,6 +15,7 @@ from fleetd.wire.requests.snapshot import (
     SnapshotRecord,
     SnapshotVerify,
 )
+from fleetd.wire.requests.system import SystemConfig
 from fleetd.wire.snapshots import Snapshot, SnapshotSummary
 
 from .. import declaring, render
@@ -99,9 +100,10 @@ def run_record(args: Namespace) -> int:
     request = declaring.request(args)
     with connect() as client:
         snapshot = _record(client, request)
+        folder = "" if args.json else _folder(client, snapshot)
     for warning in snapshot.warnings:
         render.warn(warning)
-    return render.result(args, snapshot, *_recorded(snapshot))
+    return render.result(args, snapshot, *_recorded(snapshot, folder))
 
 
 def _record(client: Client, request: SnapshotRecord | dict[str, object]) -> Snapshot:
@@ -110,10 +112,16 @@ def _record(client: Client, request: SnapshotRecord | dict[str, object]) -> Snap
     return msgspec.convert(client.call_raw(SnapshotRecord.method, request), Snapshot)
 
 
-def _recorded(snapshot: Snapshot) -> list[str]:
+def _folder(client: Client, snapshot: Snapshot) -> str:
+    """Return the directory of a run as the daemon sees it."""
+    settings = {each.key: each.value for each in client.call(SystemConfig()).settings}
+    return f"{settings.get('paths.checkpoints')}/{snapshot.run_id}"
+
+
+def _recorded(snapshot: Snapshot, folder: str) -> list[str]:
     what = f"{snapshot.snapshot_id} of run {snapshot.run_id}"
     how = f"({snapshot.source}, {snapshot.status})"
-    written = [each.path for each in snapshot.artifacts if each.present]
+    written = [f"{folder}/{each.path}" for each in snapshot.artifacts if each.present]
     return [
         f"Joined snapshot {what} {how}: nothing that matters has changed since."
         if snapshot.source_details
@@ -164,12 +172,13 @@ def run_show(args: Namespace) -> int:
     request = _named(args)
     with connect() as client:
         snapshot = client.call(request)
+        folder = "" if args.json else _folder(client, snapshot)
     for warning in snapshot.warnings:
         render.warn(warning)
     if args.json:
         render.print_json(snapshot)
     else:
-        show_snapshot(snapshot)
+        show_snapshot(snapshot, folder)
     return 0
 
 

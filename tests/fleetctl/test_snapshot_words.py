@@ -67,6 +67,7 @@ COMPLETE: dict[str, Any] = {
     ],
     "integrity": {"algorithm": "sha256", "digest": DIGEST, "format_version": 1},
     "agent_id": "alice",
+    "note": "before lunch",
     "window_tokens": 120_000,
     "window_size": 200_000,
     "source_details": [
@@ -81,14 +82,14 @@ COMPLETE: dict[str, Any] = {
     "storage_locations": ["sqlite", "file"],
     "artifacts": [
         {
-            "path": "/f/cp.json",
+            "path": "history/cp.json",
             "compressed": False,
             "present": False,
             "size_bytes": 1_800,
             "digest": "1" * 64,
         },
         {
-            "path": "/f/cp.json.gz",
+            "path": "history/cp.json.gz",
             "compressed": True,
             "present": True,
             "size_bytes": 812,
@@ -100,6 +101,7 @@ PAGE = """\
 Snapshot: cp_20260105T120000000Z_42
 Run: build-42
 Agent: alice
+Note: before lunch
 Created: 2026-01-05T12:00:00.000Z
 Source: timer
 Joined by: manual of bob, 2 times, last at 2026-01-05T12:00:02.000Z
@@ -131,10 +133,10 @@ Commands (2):
 
 Integrity: sha256 {digest} (format 1)
 Stored In: sqlite, file
-Files (2):
-  /f/cp.json  1.8 kB  (compressed since)
+Files (2) in /f/build-42:
+  history/cp.json  1.8 kB  (compressed since)
     sha256 {one}
-  /f/cp.json.gz  812 B
+  history/cp.json.gz  812 B
     sha256 {two}
 """.format(digest=DIGEST, one="1" * 64, two="2" * 64)
 
@@ -207,7 +209,7 @@ def test_an_outcome_that_is_refused_cannot_steer_the_terminal(run, home):
 
 
 def test_the_page_says_everything(capsys):
-    show_snapshot(msgspec.convert(COMPLETE, Snapshot))
+    show_snapshot(msgspec.convert(COMPLETE, Snapshot), "/f/build-42")
 
     assert capsys.readouterr().out == PAGE
 
@@ -227,12 +229,13 @@ def test_the_page_of_a_run_of_which_nothing_is_known(capsys):
         "command_outcomes": [],
         "window_tokens": None,
         "agent_id": None,
+        "note": None,
         "artifacts": [],
         "source_details": [],
         "storage_locations": [],
     }
 
-    show_snapshot(msgspec.convert(bare, Snapshot))
+    show_snapshot(msgspec.convert(bare, Snapshot), "/f/build-42")
 
     lines = capsys.readouterr().out.splitlines()
     assert "  Plan: None" in lines
@@ -242,11 +245,11 @@ def test_the_page_of_a_run_of_which_nothing_is_known(capsys):
     assert "  Window Pressure: medium" in lines
     assert "Commands (0):" in lines
     assert "Stored In: None" in lines
-    assert not any(line.startswith(("Agent:", "Joined by:")) for line in lines)
+    assert not any(line.startswith(("Agent:", "Note:", "Joined by:")) for line in lines)
 
 
 def test_nothing_in_a_snapshot_steers_the_terminal(capsys):
-    show_snapshot(msgspec.convert(evil(COMPLETE), Snapshot))
+    show_snapshot(msgspec.convert(evil(COMPLETE), Snapshot), EVIL)
 
     assert not controls(capsys.readouterr().out)
 
