@@ -129,6 +129,10 @@ def test_a_socket_path_that_is_too_long_is_refused_with_its_length(run, home, mo
         (("checkpoints", "show"), "ID"),
         (("lock", "acquire", "a.py"), "--agent"),
         (("mission", "list", "--status", "odd"), "--status"),
+        (("snapshot",), "COMMAND"),
+        (("snapshot", "record", "--source", "hunch"), "--source"),
+        (("snapshot", "record", "--ordinal", "0"), "--ordinal"),
+        (("snapshot", "list", "--limit", "0"), "--limit"),
     ],
 )
 def test_a_wrong_command_line_names_what_is_wrong_and_shows_the_usage(run, home, command, named):

@@ -32,7 +32,14 @@ def imported(*command: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "command", [("status",), ("checkpoint",), ("checkpoints", "list"), ("sortie", "list")]
+    "command",
+    [
+        ("status",),
+        ("checkpoint",),
+        ("checkpoints", "list"),
+        ("sortie", "list"),
+        ("snapshot", "list"),
+    ],
 )
 def test_a_command_imports_nothing_heavy(mission, command):
     modules = imported(*command)
