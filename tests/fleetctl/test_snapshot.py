@@ -72,6 +72,7 @@ def test_record_takes_everything_from_options(done, home: Path):
     assert (step["step_id"], step["step_ordinal"], step["step_status"]) == ("s-2", 2, "failed")
     assert step["todo_compliance"]["result"] == "FAIL"
     assert step["todo_compliance"]["violations"] == ["two at once"]
+    assert step["resume_hints"]["eligible"] is True
     assert step["resume_hints"]["next_actions"] == ["Mend the build", "Go on"]
     digest = found["context_digest"]
     assert digest["window_pressure"] == "high"
@@ -240,6 +241,7 @@ def test_list_of_all_runs_names_them(done, three):
 def test_a_run_without_snapshots(run, done):
     assert done("snapshot", "list").out == "No snapshots found.\n"
     assert done("snapshot", "list", "--json").json == []
+    assert run("snapshot", "list", "nobody").status == 4
     assert run("snapshot", "show", "nobody").status == 4
     assert run("snapshot", "show", "cp_20260105T120000000Z_42").status == 4
 
