@@ -115,11 +115,12 @@ def _files(snapshot: Snapshot, folder: str) -> Iterator[str]:
     yield f"Stored In: {', '.join(snapshot.storage_locations) or 'None'}"
     yield f"Files ({len(snapshot.artifacts)}) in {folder}:"
     for artifact in snapshot.artifacts:
-        yield f"  {_form(artifact)}"
+        yield f"  {_form(artifact, snapshot.compressed_at)}"
         yield f"    sha256 {artifact.digest}"
 
 
-def _form(artifact: Artifact) -> str:
+def _form(artifact: Artifact, compressed_at: str | None) -> str:
     # Of a file that was compressed, the checksum of its first form is kept.
-    gone = "" if artifact.present else "  (compressed since)"
-    return f"{artifact.path}  {render.size(artifact.size_bytes)}{gone}"
+    absent = "compressed since" if compressed_at else "not written yet"
+    told = f"{artifact.path}  {render.size(artifact.size_bytes)}"
+    return told if artifact.present else f"{told}  ({absent})"

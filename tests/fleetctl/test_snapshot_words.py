@@ -79,6 +79,7 @@ COMPLETE: dict[str, Any] = {
             "last_at": "2026-01-05T12:00:02.000Z",
         }
     ],
+    "compressed_at": "2026-01-06T12:00:00.000Z",
     "storage_locations": ["sqlite", "file"],
     "artifacts": [
         {
@@ -151,7 +152,15 @@ def evil(value: Any) -> Any:
 
 
 FIXED = (
-    *("source_details", "storage_locations", "source", "status", "step_status", "result"),
+    *(
+        "source_details",
+        "storage_locations",
+        "source",
+        "compressed_at",
+        "status",
+        "step_status",
+        "result",
+    ),
     *("kind", "window_pressure"),
 )
 
@@ -252,6 +261,14 @@ def test_nothing_in_a_snapshot_steers_the_terminal(capsys):
     show_snapshot(msgspec.convert(evil(COMPLETE), Snapshot), EVIL)
 
     assert not controls(capsys.readouterr().out)
+
+
+def test_a_file_that_is_not_written_yet_is_not_called_compressed(capsys):
+    fresh = {**COMPLETE, "compressed_at": None, "artifacts": COMPLETE["artifacts"][:1]}
+
+    show_snapshot(msgspec.convert(fresh, Snapshot), "/f/build-42")
+
+    assert "  history/cp.json  1.8 kB  (not written yet)\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
