@@ -3,14 +3,16 @@
 import io
 import json
 import re
+import sqlite3
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.processes import Daemon, Result
+from tests.processes import Result
 
 from .test_render import EVIL, controls
 
@@ -312,23 +314,28 @@ def test_verify_finds_a_damaged_file_by_its_reason_code_and_mends_it(run, done, 
     done("snapshot", "verify")
 
 
-def keep_no_day(home: Path, daemon: Daemon) -> None:
-    """Have the daemon keep snapshots for no time at all."""
-    daemon.stop()
-    (home / "config" / "fleet").mkdir()
-    (home / "config" / "fleet" / "config.toml").write_text("[retention]\nsnapshot_days = 0\n")
-    daemon.start()
+def age(home: Path, *snapshot_ids: str) -> None:
+    """Have snapshots be of long ago, as far as pruning looks."""
+    with closing(sqlite3.connect(home / "data" / "squawk.db")) as database, database:
+        for snapshot_id in snapshot_ids:
+            database.execute(
+                "UPDATE snapshots SET timestamp = '2020-01-01T00:00:00.000Z' WHERE id = ?",
+                (snapshot_id,),
+            )
 
 
-def test_prune_shows_asks_and_deletes(run, done, three, home: Path, daemon, answer):
-    keep_no_day(home, daemon)
+def test_prune_shows_asks_and_deletes(run, done, three, home: Path, answer):
+    failed = record(done, "--status", "failed")
+    age(home, *three[:2], failed)
 
     dry = done("snapshot", "prune", "--dry-run").out.splitlines()
     assert dry[0] == "Found 2 snapshots to prune:"
-    assert [line.split()[:2] for line in dry[1:3]] == [[each, "build-42"] for each in three[:2]]
+    assert [line.split()[:4] for line in dry[1:3]] == [
+        [each, "build-42", "2020-01-01T00:00:00.000Z", "manual"] for each in three[:2]
+    ]
     assert re.fullmatch(r"Total: 2 snapshots, \S+ k?B", dry[3])
     assert dry[4:] == ["", "[DRY RUN] No snapshots were deleted."]
-    assert len(done("snapshot", "list", "--json").json) == 3
+    assert len(done("snapshot", "list", "--json").json) == 4
 
     refused = run("snapshot", "prune")
     assert refused.status == 2
@@ -340,18 +347,19 @@ def test_prune_shows_asks_and_deletes(run, done, three, home: Path, daemon, answ
     answer("y")
     pruned = done("snapshot", "prune", "build-42")
     assert pruned.out.endswith("\nDeleted 2 snapshots.\n")
-    assert [each["snapshot_id"] for each in done("snapshot", "list", "--json").json] == [three[2]]
-    assert [path.stem for path in (folder(home) / "history").iterdir()] == [three[2]]
+    left = [each["snapshot_id"] for each in done("snapshot", "list", "--json").json]
+    assert left == [failed, three[2]]
+    assert {path.stem for path in (folder(home) / "history").iterdir()} == set(left)
 
 
-def test_prune_of_one_run_leaves_the_others(done, three, home: Path, daemon):
-    for status in ("paused", "in_progress"):
-        record(done, "--status", status, run_id="build-43")
-    keep_no_day(home, daemon)
+def test_prune_of_one_run_leaves_the_others(done, three, home: Path):
+    other = record(done, run_id="build-43")
+    age(home, *three, other)
 
     assert done("snapshot", "prune", "build-43", "--yes", "--json").json["deleted"] == 1
     assert len(done("snapshot", "list", "build-42", "--json").json) == 3
-    assert done("snapshot", "prune", "build-43", "--yes").out == "No snapshots to prune.\n"
+    assert done("snapshot", "prune", "--yes").out.endswith("\nDeleted 3 snapshots.\n")
+    assert done("snapshot", "prune", "--yes").out == "No snapshots to prune.\n"
 
 
 def test_config_shows_how_long_snapshots_stay(done):
