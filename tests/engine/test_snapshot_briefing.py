@@ -131,7 +131,19 @@ async def test_what_was_finished_since_is_no_next_action(fleet: Fleet, mission: 
     await fleet.do(SortieStart(second.id, WORKER))
     prompt = await briefing(fleet, mission)
     assert "Finish the form" not in prompt
-    assert "Plan step" not in prompt
+    assert "Plan step 1" not in prompt
+
+
+async def test_what_was_declared_stands_until_the_plan_moves(
+    fleet: Fleet, mission: Mission
+) -> None:
+    await record(fleet, step_state=actions("Wire the form to the store"))
+    await record(fleet, source="timer")
+    assert "- Wire the form to the store" in section(await briefing(fleet, mission), "Next Steps")
+    await record(fleet, step_state=actions("Test the form"))
+    steps = section(await briefing(fleet, mission), "Next Steps")
+    assert "- Test the form" in steps
+    assert "- Wire the form to the store" not in steps
 
 
 async def test_what_another_agent_finished_leaves_the_plan_as_it_was(

@@ -16,7 +16,7 @@ from ..tx import Row, Tx
 from .document import from_row
 
 # How far back something readable is looked for: runs of the agent, and snapshots of each.
-RUNS, TRIED = 5, 10
+RUNS, TRIED = 5, 20
 
 
 class Reader(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,8 +46,13 @@ def reader_of(tx: Tx, mission: Row, agent_id: str, until: int | None = None) -> 
 
 def newest_of_agent(tx: Tx, reader: Reader) -> Snapshot | None:
     """Return the newest snapshot that can be read and speaks for an agent, None without one."""
+    return next(snapshots_of_agent(tx, reader), None)
+
+
+def snapshots_of_agent(tx: Tx, reader: Reader) -> Iterator[Snapshot]:
+    """Yield the snapshots that can be read and speak for an agent, run by run, newest first."""
     rows = (row for run_id in _runs(tx, reader) for row in _rows(tx, reader, run_id))
-    return next(_readable(tx, reader, rows), None)
+    return _readable(tx, reader, rows)
 
 
 def declared_outcomes(tx: Tx, reader: Reader, most: int) -> list[tuple[str, CommandOutcome]]:

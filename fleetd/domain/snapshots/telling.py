@@ -18,7 +18,7 @@ from ..tx import Tx
 from ..wording import quote, short
 from .document import seq_of
 from .hints import FAILED_FIRST
-from .newest import Reader, declared_outcomes, newest_of_agent
+from .newest import Reader, declared_outcomes, newest_of_agent, snapshots_of_agent
 
 NAME_CHARS = 120
 # What makes a plan another one than that which a snapshot saw.
@@ -38,21 +38,31 @@ def sharpened(
 
     A step that has a line of its own already, or is over, is not said again.
     """
-    snapshot = newest_of_agent(tx, reader)
-    hints = snapshot.step_state.resume_hints if snapshot else None
-    if snapshot is None or hints is None or not hints.eligible:
-        return live
-    if _plan_moved(tx, reader, snapshot, sorties):
-        return live
-    said = {s.title: s for s in sorties if s.status in CLOSED_SORTIE or step(s) in live.next_steps}
-    actions = [
-        _in_whose_words(reader, snapshot, action)
-        for action in hints.next_actions
-        if not _names(action, said) and not _made_good(tx, reader, snapshot, action)
-    ]
+    said = [s.title for s in sorties if s.status in CLOSED_SORTIE or step(s) in live.next_steps]
+    actions = _actions(tx, reader, sorties, said)
     return msgspec.structs.replace(
         live, next_steps=list(dict.fromkeys([*actions, *live.next_steps]))
     )
+
+
+def _actions(tx: Tx, reader: Reader, sorties: Sequence[Sortie], said: list[str]) -> list[str]:
+    """Return the next actions that say more than the plan; ``said`` are titles of its steps.
+
+    A snapshot that was taken by itself repeats the plan. What a client declared before it stands
+    until the plan moves.
+    """
+    for snapshot in snapshots_of_agent(tx, reader):
+        hints = snapshot.step_state.resume_hints
+        if not hints.eligible or _plan_moved(tx, reader, snapshot, sorties):
+            break
+        actions = [
+            _in_whose_words(reader, snapshot, action)
+            for action in hints.next_actions
+            if not _names(action, said) and not _made_good(tx, reader, snapshot, action)
+        ]
+        if actions:
+            return actions
+    return []
 
 
 def line(tx: Tx, reader: Reader, sorties: Sequence[Sortie]) -> str:
@@ -103,11 +113,11 @@ def _in_whose_words(reader: Reader, snapshot: Snapshot, action: str) -> str:
     return action
 
 
-def _names(action: str, sorties: dict[str, Sortie]) -> bool:
-    """Whether an action only names one of these sorties, whose title may have been cut."""
+def _names(action: str, titles: list[str]) -> bool:
+    """Whether an action only names one of these sorties; there its title may have been cut."""
     found = _OF_A_STEP.fullmatch(action)
     told = _plain(found[1] if found else action)
-    return any(told == _plain(short(title, NAME_CHARS)) for title in sorties)
+    return any(told == _plain(short(title, NAME_CHARS)) for title in titles)
 
 
 def _plain(text: str) -> str:
