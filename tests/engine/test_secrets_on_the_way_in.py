@@ -179,9 +179,15 @@ def sample(kind: msgspec.inspect.Type) -> object:
     if isinstance(kind, msgspec.inspect.DictType):
         return {"text": TEXT}
     if isinstance(kind, msgspec.inspect.StructType):
-        texts = {f.name: TEXT for f in kind.fields if f.required}
-        return kind.cls(**texts)
+        given = {f.name: sample(f.type) for f in kind.fields if f.required or _is_text(f.type)}
+        return kind.cls(**given)
+    if isinstance(kind, msgspec.inspect.LiteralType):
+        return kind.values[0]
     return TEXT
+
+
+def _is_text(kind: msgspec.inspect.Type) -> bool:
+    return isinstance(kind, msgspec.inspect.StrType) and kind.pattern is None
 
 
 def blank(kind: type[Mutation[object]]) -> Mutation[object]:
