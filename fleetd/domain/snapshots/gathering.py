@@ -26,7 +26,6 @@ from ..tx import Row, Tx
 from . import digests, hints, outcomes, runs, steps
 from .document import from_row
 
-# What an agent does after its turn broke off shows that it goes on.
 _TURN_FAILED = "TurnFailed"
 _data = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -106,7 +105,9 @@ def gather(tx: Tx, ctx: Context, known: Known, trigger: Trigger) -> Gathered:
     status, why = _status(tx, known)
     status = trigger.status or status
     found = _outcomes(tx, span, trigger)
-    failure = _failure(tx, span, known, found.kept, why if status == "failed" else None)
+    failure = _failed_last(tx, span, known, found.kept)
+    if status == "failed":
+        failure = why or failure or "the run broke off"
     state, left_out = _step_state(ctx, known, trigger, failure)
     return Gathered(
         status=status,
@@ -161,7 +162,7 @@ def _status(tx: Tx, known: Known) -> tuple[RunStatus, str | None]:
 
 
 def _broken_turn(tx: Tx, agent_id: str) -> str | None:
-    """Return the error that ended an agent's turn, if that is the last thing it did."""
+    """Return the error that ended an agent's turn, unless it has done anything since."""
     row = tx.one(
         "SELECT type, data_json FROM events WHERE agent_id = :agent AND activity = 1"
         " AND type <> 'agent_paused' ORDER BY seq DESC LIMIT 1",
@@ -173,16 +174,10 @@ def _broken_turn(tx: Tx, agent_id: str) -> str | None:
     return str(data.get("message")) if data.get("name") == _TURN_FAILED else None
 
 
-def _failure(
-    tx: Tx,
-    span: outcomes.Span | None,
-    known: Known,
-    found: Sequence[CommandOutcome],
-    broke_off: str | None,
+def _failed_last(
+    tx: Tx, span: outcomes.Span | None, known: Known, found: Sequence[CommandOutcome]
 ) -> str | None:
-    """Return what failed and was not made good: what ended the run, else its last command."""
-    if broke_off is not None:
-        return broke_off
+    """Return the last command if it failed: nothing has made that good."""
     last = found[-1] if found else None
     if last is None and span is not None:
         last = outcomes.newest(tx, span)

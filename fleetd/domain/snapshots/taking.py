@@ -75,10 +75,15 @@ def _joins(ctx: Context, known: Known, gathered: Gathered, trigger: Trigger) -> 
     wall = since_last(ctx.now_ms, newest.created_at, newest.source_details)
     if max(awake, wall) > COALESCE_MS:
         return False
-    told = gathered.command_outcomes
-    if trigger.outcomes is not None and any(each not in newest.command_outcomes for each in told):
-        return False
-    return _material(newest) == _material(gathered, newest)
+    return not _adds(trigger, gathered, newest) and _material(newest) == _material(gathered, newest)
+
+
+def _adds(trigger: Trigger, gathered: Gathered, newest: Snapshot) -> bool:
+    """Whether a caller declares what the newest snapshot does not say: it must not get lost."""
+    if trigger.digest is not None and gathered.context_digest != newest.context_digest:
+        return True
+    told = gathered.command_outcomes if trigger.outcomes is not None else []
+    return any(each not in newest.command_outcomes for each in told)
 
 
 def _material(one: Gathered | Snapshot, before: Snapshot | None = None) -> tuple[object, ...]:
