@@ -357,9 +357,7 @@ async def test_two_steps_in_progress_at_once_are_a_violation(fleet: Fleet) -> No
 async def test_todo_compliance_that_is_declared_wins(fleet: Fleet) -> None:
     await working(fleet)
     said = DeclaredCompliance("WARN", ["no tests"], "2026-01-05T13:00:00+02:00")
-    snapshot = await record(
-        fleet, agent_id="spec-1", step_state=DeclaredStep(todo_compliance=said)
-    )
+    snapshot = await record(fleet, agent_id="spec-1", step_state=DeclaredStep(todo_compliance=said))
     complied = snapshot.step_state.todo_compliance
     assert (complied.result, complied.violations) == ("WARN", ["no tests"])
     assert complied.checked_at == "2026-01-05T11:00:00.000Z"

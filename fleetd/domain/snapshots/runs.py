@@ -28,10 +28,10 @@ _LISTS = "fleetctl snapshot list shows the runs that have snapshots."
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A run that somebody may have meant."""
+    """A run that somebody means, or may mean, and whose it is, where that is known."""
 
     run_id: str
-    agent_id: str
+    agent_id: str | None
 
 
 def run_of(key: Key) -> str:
@@ -106,16 +106,16 @@ def session_of_run(tx: Tx, run_id: str) -> Row | None:
     return next((row for row in rows if run_of_row(row) == run_id), None)
 
 
-def run_meant(tx: Tx, request: SnapshotRecord | SnapshotLatest) -> str:
+def run_meant(tx: Tx, request: SnapshotRecord | SnapshotLatest) -> Candidate:
     """Return the run that a request is about.
 
     The one it names, else its agent's, else the one of its directory. Raises InvalidParams when it
     names nothing, NotFound for an agent nobody knows, InvalidState when none or several are meant.
     """
     if request.run_id is not None:
-        return request.run_id
+        return Candidate(request.run_id, request.agent_id)
     if request.agent_id is not None:
-        return _of_agent(tx, request.agent_id)
+        return Candidate(_of_agent(tx, request.agent_id), request.agent_id)
     if request.cwd is not None:
         return _of_directory(tx, request.cwd, over=isinstance(request, SnapshotLatest))
     raise InvalidParams(
@@ -138,17 +138,17 @@ def _of_agent(tx: Tx, agent_id: str) -> str:
     )
 
 
-def _of_directory(tx: Tx, cwd: str, *, over: bool) -> str:
+def _of_directory(tx: Tx, cwd: str, *, over: bool) -> Candidate:
     """Return the only run under way in a directory; with ``over`` else the one recorded last."""
     found = _under_way(tx, cwd)
     if len(found) == 1:
-        return found[0].run_id
+        return found[0]
     if found:
         raise _ambiguous(cwd, found)
     last = _recorded_last(tx, cwd) if over else None
     if last is None:
         raise _nobody(cwd, over=over)
-    return last
+    return Candidate(last, None)
 
 
 _PLACES = (

@@ -25,16 +25,17 @@ __all__ = ["Trigger", "take"]
 @handler
 def record(tx: Tx, request: SnapshotRecord, ctx: Context) -> Snapshot:
     """Record where a run stands, as somebody asked."""
+    meant = run_meant(tx, request)
     trigger = Trigger(
         source=request.source,
         status=request.status,
         step=request.step_state,
         digest=request.context_digest,
         outcomes=request.command_outcomes or None,
-        agent_id=request.agent_id,
+        agent_id=meant.agent_id,
         note=request.note,
     )
-    return take(tx, ctx, run_meant(tx, request), trigger)
+    return take(tx, ctx, meant.run_id, trigger)
 
 
 def take(tx: Tx, ctx: Context, run_id: str, trigger: Trigger) -> Snapshot:
