@@ -68,6 +68,7 @@ def _rows(bench: Bench) -> Iterator[Row]:
             if row.name.startswith("event.append"):
                 yield crowd.over_the_socket(bench, fleet, row)
         yield from paths.checkpoints(bench, fleet)
+        yield from paths.snapshots(bench, fleet)
         yield from paths.recovery(bench, fleet)
         if shutil.which("git"):
             yield from paths.recovery_with_git(bench, fleet)

@@ -38,6 +38,17 @@ def _taking(fleet: Fleet, mission_id: str, *, wait: bool) -> Operation:
     return lambda: fleet.checkpoint(mission_id, wait=wait)
 
 
+def snapshots(bench: Bench, fleet: Fleet) -> Iterator[Row]:
+    """Measure recording where a run stands, which waits for the history file and latest.json."""
+    steps = itertools.count(1)
+
+    def record() -> None:
+        step = {"step_ordinal": next(steps), "step_status": "in_progress"}  # else it would join
+        fleet.call("snapshot.record", run_id="bench", source="step_boundary", step_state=step)
+
+    yield bench.beside_fsync("snapshot.record, with its files", record, runs=100)
+
+
 def recovery(bench: Bench, fleet: Fleet) -> Iterator[Row]:
     """Measure recoveries that change each of 100 sorties and keep an undo checkpoint."""
     restore = _restoring(fleet, missions=1 if bench.quick else 4)

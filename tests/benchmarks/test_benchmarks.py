@@ -27,6 +27,7 @@ PATHS = (
     "checkpoint.create, 1,000 sorties",
     "PERF-301",
     "PERF-302",
+    "snapshot.record, with its files",
     "recovery.restore, 100 sorties, none changed",
     "checkpoint.list, 10 of",
     "backup file, 4 sorties",
