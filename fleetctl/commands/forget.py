@@ -19,7 +19,7 @@ EXAMPLES = """\
 # What is counted, in the order of the report.
 COUNTED = (
     *("missions", "sorties", "agents", "locks", "messages", "events"),
-    *("checkpoints", "recoveries", "cursors", "files"),
+    *("checkpoints", "runs", "snapshots", "recoveries", "cursors", "files"),
 )
 SINGULAR = {"recoveries": "recovery"}
 
@@ -34,9 +34,11 @@ def register(subparsers: Subparsers) -> None:
     summary = "Forget a mission, also one in progress."
     mission = _register(actions, "mission", run_mission, summary)
     mission.add_argument("name", metavar="ID")
-    summary = "Forget the agents of a session, and the missions that only they worked on."
+    summary = "Forget the agents and runs of a session, and the missions that only they worked on."
     session = _register(actions, "session", run_session, summary)
-    session.add_argument("name", metavar="ID", help="as the agent's CLI calls it")
+    session.add_argument(
+        "name", metavar="ID", help="as the agent's CLI calls it, or the id of a run"
+    )
     summary = "Forget everything about a directory and what is below it."
     project = _register(actions, "project", run_project, summary)
     default = "default: the git repository here, else this directory"
@@ -95,6 +97,11 @@ def _preview(found: Forgotten) -> list[str]:
         *(
             f"  {each.mission_id}  {each.status}  {render.size(each.bytes)}  {each.title}"
             for each in found.details
+        ),
+        *(
+            f"  {each.run_id}  {each.status}  {render.size(each.bytes)}"
+            f"  {render.plural(each.snapshots, 'snapshot')}"
+            for each in found.run_details
         ),
         *([f"Not finished: {render.plural(len(unfinished), 'mission')}."] if unfinished else []),
         *([f"Still at work: {', '.join(found.living_agents)}."] if found.living_agents else []),

@@ -2,10 +2,12 @@
 
 import hashlib
 import re
+from collections.abc import Set
 
 from . import leases
 from .context import Context
-from .forget_scope import Scope
+from .events import position
+from .forget_clauses import Scope
 from .tx import Row, Tx
 
 _STRINGS = re.compile(r'"((?:[^"\\]|\\.)*)"')
@@ -22,12 +24,13 @@ def erase(tx: Tx, ctx: Context, scope: Scope, since: int) -> None:
     freed = free_locks(tx, clauses["locks"], params)
     for table, where in clauses.items():
         tx.run(f"DELETE FROM {table} WHERE {where}", **params)
+    if scope.agents:  # of a run that others recorded too
+        agents = ", ".join(scope.named[1])
+        tx.run(f"UPDATE runs SET agent_id = NULL WHERE agent_id IN ({agents})", **params)
     for mission_id in scope.missions:
-        tx.run(
-            "INSERT INTO forgotten (noun, digest) VALUES ('mission', :digest)"
-            " ON CONFLICT (noun, digest) DO NOTHING",
-            digest=_digest(mission_id),
-        )
+        _note(tx, "mission", mission_id, None)
+    for run_id in scope.runs:
+        _note(tx, "run", run_id, position(tx))
     for path in freed:
         leases.serve(tx, ctx, path)
 
@@ -64,16 +67,21 @@ def clear_notes(tx: Tx, scope: Scope, events: str, params: Row) -> None:
 
 
 def _drop_results(tx: Tx, scope: Scope) -> None:
-    """Drop kept answers that mention what goes: they would say it again to whoever repeats."""
     # Missions and places stand inside sentences too; an agent's name may be any short word.
     inside = [re.escape(mission_id) for mission_id in scope.missions]
     if scope.directory is not None:
         inside.append(re.escape(scope.params["quoted"][1:-1]) + r"(?![\w.-])")
-    named = re.compile("|".join(inside) or r"(?!)")
-    agents = set(scope.agents)
+    drop_answers(tx, re.compile("|".join(inside) or r"(?!)"), {*scope.agents, *scope.runs})
+
+
+def drop_answers(tx: Tx, named: re.Pattern[str], names: Set[str]) -> None:
+    """Drop kept answers that mention what goes: they would say it again to whoever repeats.
+
+    ``named`` is looked for within texts, ``names`` are whole ones.
+    """
     for row in tx.all("SELECT method, key, result_json FROM idempotency_keys"):
         result = row["result_json"]
-        if named.search(result) or agents & set(_STRINGS.findall(result)):
+        if named.search(result) or names & set(_STRINGS.findall(result)):
             tx.run(
                 "DELETE FROM idempotency_keys WHERE method = :method AND key = :key",
                 method=row["method"],
@@ -81,14 +89,29 @@ def _drop_results(tx: Tx, scope: Scope) -> None:
             )
 
 
-def was_forgotten(tx: Tx, noun: str, owner_id: str) -> bool:
-    """Whether a mission or a run was forgotten, so that no file may bring it back."""
+def was_forgotten(tx: Tx, noun: str, owner_id: str, seq: int) -> bool:
+    """Whether a mission or a run was forgotten, so that no file of before may bring it back.
+
+    ``seq`` is where in the log a record of it was taken.
+    """
     found = tx.one(
-        "SELECT 1 AS there FROM forgotten WHERE noun = :noun AND digest = :digest",
+        "SELECT 1 AS there FROM forgotten WHERE noun = :noun AND digest = :digest"
+        " AND (until_seq IS NULL OR until_seq >= :seq)",
         noun=noun,
         digest=_digest(owner_id),
+        seq=seq,
     )
     return found is not None
+
+
+def _note(tx: Tx, noun: str, owner_id: str, until_seq: int | None) -> None:
+    tx.run(
+        "INSERT INTO forgotten (noun, digest, until_seq) VALUES (:noun, :digest, :until)"
+        " ON CONFLICT (noun, digest) DO UPDATE SET until_seq = excluded.until_seq",
+        noun=noun,
+        digest=_digest(owner_id),
+        until=until_seq,
+    )
 
 
 def _digest(owner_id: str) -> str:

@@ -10,16 +10,17 @@ from ..wire.base import Mutation, Query
 from ..wire.errors import InvalidState
 from ..wire.events import RecordsForgotten
 from ..wire.model import Record
-from ..wire.requests.system import Forgotten, ForgottenMission
-from . import deletion, marks, owing
+from ..wire.requests.system import Forgotten, ForgottenMission, ForgottenRun
+from . import deletion, forget_marks, marks, owing
 from .context import Context
 from .erasing import erase
 from .events import emit, position
-from .forget_scope import Scope, Target, counts, scope_of
+from .forget_clauses import Scope
+from .forget_scope import Target, counts, scope_of
 from .registry import handler
 from .tx import LogLine, Tx
 
-_COUNTED = {"checkpoints": marks.LIVE}
+_COUNTED = dict.fromkeys(("checkpoints", "snapshots"), marks.LIVE)
 
 
 class ForgetPreview(Query[Forgotten], frozen=True):
@@ -34,13 +35,13 @@ class ForgetPreview(Query[Forgotten], frozen=True):
 class Found(Record, frozen=True, kw_only=True):
     """What goes, and the event ``before`` which large tables are looked through in pieces.
 
-    ``marked`` counts the checkpoints that were marked only now: marked rows go by themselves.
+    ``marked`` counts the records that were marked only now: marked rows go by themselves.
     ``owed`` is what was begun at an earlier attempt.
     """
 
     scope: Scope
     before: int
-    marked: int = 0
+    marked: dict[str, int] = msgspec.field(default_factory=dict)
     owed: bool = False
 
 
@@ -51,22 +52,24 @@ class ForgetFind(Query[Found], frozen=True):
 
 
 class ForgetBegin(Mutation[Found], frozen=True):
-    """Write down what is meant to go, as it was ``found``, and mark its checkpoints."""
+    """Write down what is meant to go, as it was ``found``, and mark its records."""
 
     target: Target
     found: Scope
 
 
 class Step(Record, frozen=True, kw_only=True):
-    """Missions whose files must go next; when there are none, what was forgotten."""
+    """Whose files must go next, runs whole or in part; when nobody's, what was forgotten."""
 
-    missions: list[str]
-    marked: int = 0
+    scope: Scope
+    missions: list[str] = msgspec.field(default_factory=list)
+    runs: list[str] = msgspec.field(default_factory=list)
+    marked: dict[str, int] = msgspec.field(default_factory=dict)
     forgotten: Forgotten | None = None
 
 
 class ForgetStep(Mutation[Step], frozen=True):
-    """Mark what goes; once the files of all its missions are ``cleared``, delete the rows.
+    """Mark what goes; once the files of its missions and runs are ``cleared``, delete the rows.
 
     ``dropped`` says how many rows went in pieces already, from ``before`` the event of that seq.
     """
@@ -99,8 +102,13 @@ def begin(tx: Tx, request: ForgetBegin, ctx: Context) -> Found:
         deletion.find_finished(tx, request.target.name)
     earlier = owing.recorded(tx, request.target)
     scope = earlier.joined(request.found) if earlier else request.found
-    marked = _mark(tx, ctx, request.target, scope, scope.missions)
+    _owe(tx, request.target, scope)
+    marked = forget_marks.mark(tx, ctx, scope, scope.missions)
     return Found(scope=scope, before=position(tx), marked=marked, owed=earlier is not None)
+
+
+def _owe(tx: Tx, target: Target, scope: Scope) -> None:
+    owing.owe(tx, target.kind, target.name, msgspec.json.encode(scope).decode())
 
 
 def _sum(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
@@ -125,11 +133,14 @@ def _result(
         messages=found["messages"],
         events=found["events"],
         checkpoints=found["checkpoints"],
+        runs=found["runs"],
+        snapshots=found["snapshots"],
         recoveries=found["recoveries"],
         cursors=found["cursors"],
         shared_missions=len(scope.shared),
         shared=scope.shared,
         details=_missions(tx, scope) if dry_run else [],
+        run_details=_runs(tx, scope) if dry_run else [],
         living_agents=_living(tx, scope) if dry_run else [],
     )
 
@@ -146,6 +157,20 @@ def _missions(tx: Tx, scope: Scope) -> list[ForgottenMission]:
     ]
 
 
+def _runs(tx: Tx, scope: Scope) -> list[ForgottenRun]:
+    """Return the runs that lose snapshots, also those that stay."""
+    rows = tx.all(
+        "SELECT r.id, r.status, count(*) AS number FROM snapshots s JOIN runs r ON r.id = s.run_id"
+        f" WHERE s.id IN (SELECT id FROM snapshots WHERE {scope.clauses()['snapshots']})"
+        f" AND s.{marks.LIVE} GROUP BY r.id, r.status ORDER BY r.id",
+        **scope.params,
+    )
+    return [
+        ForgottenRun(run_id=row["id"], status=row["status"], snapshots=row["number"], bytes=0)
+        for row in rows
+    ]
+
+
 def _living(tx: Tx, scope: Scope) -> list[str]:
     """Return who is at work and loses something: agents that go, and others of the missions."""
     rows = tx.all(
@@ -158,7 +183,7 @@ def _living(tx: Tx, scope: Scope) -> list[str]:
 
 @handler
 def step(tx: Tx, request: ForgetStep, ctx: Context) -> Step:
-    """Mark the checkpoints of missions whose files lie there still, or delete everything.
+    """Mark the records whose files lie there still, or delete everything.
 
     The scope is found anew each time: agents go on working between the steps.
     """
@@ -166,20 +191,23 @@ def step(tx: Tx, request: ForgetStep, ctx: Context) -> Step:
     recorded = owing.recorded(tx, request.target)
     if recorded is not None:
         scope = recorded.joined(scope)
-    waiting = sorted(set(scope.missions) - set(request.cleared))
-    if waiting:
-        marked = _mark(tx, ctx, request.target, recorded or scope, waiting)
-        return Step(missions=waiting, marked=marked)
+    missions = sorted(set(scope.missions) - set(request.cleared))
+    runs = sorted(set(forget_marks.lying(tx, scope)) - set(request.cleared))
+    if missions or runs:
+        _owe(tx, request.target, recorded or scope)
+        marked = forget_marks.mark(tx, ctx, scope, missions)
+        return Step(scope=scope, missions=missions, runs=runs, marked=marked)
     # Whoever came into the scope since then was not looked for in pieces.
     since = request.before if scope == recorded else 0
     found = _sum(counts(tx, scope, since, _COUNTED), request.dropped)
     result = _result(tx, request.target, scope, found, dry_run=False)
     owing.drop_target(tx, request.target)
     if request.target.kind == "deletion":
+        tx.run(f"DELETE FROM snapshots WHERE {scope.clauses()['snapshots']}", **scope.params)
         deletion.delete_mission(tx, ctx, request.target.name)
     else:
         _erase(tx, ctx, scope, since, result)
-    return Step(missions=[], forgotten=result)
+    return Step(scope=scope, forgotten=result)
 
 
 def _erase(tx: Tx, ctx: Context, scope: Scope, since: int, result: Forgotten) -> None:
@@ -189,17 +217,3 @@ def _erase(tx: Tx, ctx: Context, scope: Scope, since: int, result: Forgotten) ->
     tx.after_commit(
         LogLine("INFO", f"Forgot {result.missions} missions and {result.agents} agents")
     )
-
-
-def _mark(tx: Tx, ctx: Context, target: Target, scope: Scope, missions: list[str]) -> int:
-    """Write down what is meant to go, and mark its checkpoints: a file brings none of them back."""
-    marked = 0
-    owing.owe(tx, target.kind, target.name, msgspec.json.encode(scope).decode())
-    for mission_id in missions:
-        rows = tx.all(
-            f"SELECT id FROM checkpoints WHERE mission_id = :id AND {marks.LIVE}", id=mission_id
-        )
-        for row in rows:
-            marks.mark_deleted(tx, ctx, "checkpoint", row["id"])
-        marked += len(rows)
-    return marked

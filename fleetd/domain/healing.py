@@ -17,7 +17,7 @@ from .current import AUTOMATIC
 from .erasing import was_forgotten
 from .ids import find
 from .leases import raise_tokens
-from .policy import POLICIES, Kept, id_of, noun_of, owner_of
+from .policy import POLICIES, Kept, id_of, noun_of, owner_of, seq_of
 from .registry import handler
 from .snapshots.returning import insert_snapshot
 from .tx import Row, Tx
@@ -42,7 +42,7 @@ def heal(tx: Tx, request: Heal, ctx: Context) -> Done:
             f"{noun.capitalize()} {record_id} was deleted and does not come back.",
             hint=f"Use another {noun}.",
         )
-    if was_forgotten(tx, policy.whose, owner_of(record)):
+    if was_forgotten(tx, policy.whose, owner_of(record), seq_of(record)):
         raise InvalidState(
             f"The {policy.whose} of {noun} {record_id} was forgotten and does not come back.",
             hint="Remove the file; nothing else is left of it.",

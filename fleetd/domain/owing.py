@@ -8,7 +8,8 @@ import msgspec
 from ..wire.base import Mutation, Query
 from ..wire.model import Record
 from .context import Context
-from .forget_scope import Scope, Target
+from .forget_clauses import Scope
+from .forget_scope import Target
 from .registry import handler
 from .tx import Tx
 from .upkeep import Done

@@ -11,7 +11,7 @@ from ..wire.base import Mutation, Query
 from ..wire.model import Record
 from .context import Context
 from .erasing import clear_notes, free_locks
-from .forget_scope import Scope
+from .forget_clauses import NAMING_RUNS, Scope
 from .registry import handler
 from .tx import Row, Tx
 
@@ -78,6 +78,9 @@ def strands(scope: Scope, before: int) -> list[Strand]:
     others = f"NOT coalesce(agent_id IN ({', '.join(agents) or 'NULL'}), 1 = 0)"
     ways = [(f"mission_id = {each}", "1 = 1") for each in missions]
     ways += [(f"agent_id = {each}", elsewhere) for each in agents]
+    if scope.called:
+        unmet = f"{elsewhere} AND {others} AND ({scope.names_runs})"
+        ways += [(f"type = '{kind}'", unmet) for kind in NAMING_RUNS]
     if scope.directory:
         ways.append(("1 = 1", f"{elsewhere} AND {others} AND ({clauses['events']})"))
     found = [

@@ -42,7 +42,7 @@ def import_files(tx: Tx, request: ImportFiles, ctx: Context) -> Imported:
         policy = POLICIES[noun]
         if tx.one(f"SELECT id FROM {policy.table} WHERE id = :id", id=record_id) is not None:
             continue
-        if was_forgotten(tx, policy.whose, owner_of(record)):
+        if was_forgotten(tx, policy.whose, owner_of(record), seq_of(record)):
             text = f"The file of {noun} {record_id} belongs to what was forgotten; remove it"
             tx.after_commit(LogLine("WARNING", text))
             continue

@@ -1,6 +1,6 @@
 """Forgetting: files, then rows, then bytes; what a crash interrupts is finished at the next start.
 
-Whatever else keeps something outside the database joins ``_clear``.
+Whatever else keeps something outside the database joins ``forgotten_files``.
 """
 
 import contextlib
@@ -16,11 +16,11 @@ from ..domain.forgetting import ForgetBegin, ForgetFind, ForgetPreview, ForgetSt
 from ..domain.owing import BytesScrubbed, ForgetWithdraw, OwedGet
 from ..domain.portions import PieceDrop, PieceLook, Place
 from ..engine import Engine, operation
-from ..store.backups import Cleared
 from ..store.housekeeping import replaced
-from ..wire.errors import FleetError, InvalidParams, InvalidState, NotFound, Storage, Unavailable
+from ..wire.errors import FleetError, InvalidParams, InvalidState, NotFound, Unavailable
 from ..wire.requests.mission import MissionGet
 from ..wire.requests.system import Forgotten, SystemForget
+from .forgotten_files import Lying, clear, size_of, weigh, with_files
 from .legacy import NAME
 from .spool import leave_nothing
 
@@ -68,25 +68,21 @@ async def _preview(engine: Engine, target: Target) -> Forgotten:
     counted: dict[str, int] = {}
     await _through(engine, found, counted, drop=False)
     seen = await engine.execute(ForgetPreview(target, found.scope, found.before, counted))
-    files, details, left = 0, [], []
-    for mission in seen.details:
-        lying = await _weigh(engine, mission.mission_id)
-        files += len(lying.names)
-        left += lying.left
-        details.append(msgspec.structs.replace(mission, bytes=lying.bytes))
-    size = sum(each.bytes for each in details)
-    warnings = [*_foreign(left), *await _copies(engine)]
+    missions = [each.mission_id for each in seen.details]
+    lying = await weigh(engine, found.scope, missions)
+    seen = with_files(seen, [lying])
     return msgspec.structs.replace(
-        seen, files=files, bytes=size, details=details, warnings=warnings
+        seen,
+        details=[
+            msgspec.structs.replace(each, bytes=size_of(lying, "checkpoint", each.mission_id))
+            for each in seen.details
+        ],
+        run_details=[
+            msgspec.structs.replace(each, bytes=size_of(lying, "snapshot", each.run_id))
+            for each in seen.run_details
+        ],
+        warnings=[*seen.warnings, *await _copies(engine)],
     )
-
-
-async def _weigh(engine: Engine, mission_id: str) -> Cleared:
-    backups = engine.backups["checkpoint"]
-    try:
-        return await engine.outbox.in_thread(lambda: backups.weigh(mission_id))
-    except OSError as error:
-        raise _not_removed(error, backups.root / mission_id) from error
 
 
 async def _forget(engine: Engine, request: SystemForget) -> Forgotten:
@@ -110,12 +106,13 @@ async def erase(engine: Engine, target: Target) -> Forgotten:
     async with engine.outbox.at_work:
         begun = await engine.execute(ForgetBegin(target, found.scope))
         try:
-            files = [await _clear(engine, each) for each in begun.scope.missions]
+            scope = begun.scope
+            files = [await clear(engine, scope, scope.missions, scope.runs)]
         except FleetError:  # somebody is told so, and may go on working
             if not begun.owed:
                 await engine.execute(ForgetWithdraw(target))
             raise
-    dropped = {"checkpoints": begun.marked}
+    dropped = dict(begun.marked)
     try:
         await _through(engine, begun, dropped, drop=True)
         return await _last_step(engine, target, begun.before, dropped, files)
@@ -147,7 +144,7 @@ async def _through(engine: Engine, found: Found, rows: dict[str, int], *, drop: 
 
 
 async def _last_step(
-    engine: Engine, target: Target, before: int, dropped: dict[str, int], files: list[Cleared]
+    engine: Engine, target: Target, before: int, dropped: dict[str, int], files: list[Lying]
 ) -> Forgotten:
     """Delete the rest while nobody else touches a checkpoint file, and what came meanwhile."""
     cleared: set[str] = set()
@@ -155,24 +152,11 @@ async def _last_step(
         while True:
             step = await engine.execute(ForgetStep(target, sorted(cleared), before, dropped))
             if step.forgotten is not None:
-                return _with_files(step.forgotten, files)
-            dropped["checkpoints"] += step.marked
-            for mission_id in step.missions:
-                files.append(await _clear(engine, mission_id))
-                cleared.add(mission_id)
-
-
-def _with_files(forgotten: Forgotten, cleared: list[Cleared]) -> Forgotten:
-    return msgspec.structs.replace(
-        forgotten,
-        files=sum(len(each.names) for each in cleared),
-        bytes=sum(each.bytes for each in cleared),
-        warnings=_foreign([*dict.fromkeys(path for each in cleared for path in each.left)]),
-    )
-
-
-def _foreign(left: list[str]) -> list[str]:
-    return [f"{path} is not fleetd's and stays; remove it yourself." for path in left]
+                return with_files(step.forgotten, files)
+            for table, number in step.marked.items():
+                dropped[table] += number
+            files.append(await clear(engine, step.scope, step.missions, step.runs))
+            cleared.update(step.missions, step.runs)
 
 
 async def _copies(engine: Engine) -> list[str]:
@@ -187,24 +171,6 @@ async def _copies(engine: Engine) -> list[str]:
         found = await engine.outbox.in_thread(look)
         return [f"{path} may still hold it; remove it when you need it no more." for path in found]
     return []
-
-
-async def _clear(engine: Engine, mission_id: str) -> Cleared:
-    """Remove every file of a mission; raises Storage that names the one which stays, and why."""
-    backups = engine.backups["checkpoint"]
-    try:
-        return await engine.outbox.in_thread(lambda: backups.clear(mission_id))
-    except OSError as error:
-        raise _not_removed(error, backups.root / mission_id) from error
-
-
-def _not_removed(error: OSError, place: Path) -> Storage:
-    path = str(error.filename) if str(error.filename).startswith("/") else str(place)
-    return Storage(
-        f"{path} could not be removed ({error.strerror}); the mission stays.",
-        hint="Remove the cause, then try again: it goes on where it stopped.",
-        path=path,
-    )
 
 
 async def _scrub(engine: Engine) -> list[str]:

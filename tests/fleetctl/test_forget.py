@@ -1,6 +1,7 @@
 """fleetctl forget: what it shows, asks and reports; and a daemon killed in the middle of it."""
 
 import json
+import re
 import socket
 import threading
 import time
@@ -28,15 +29,17 @@ def secret(daemon: Daemon, done) -> str:
     done("agent", "start", "alice", "--mission", mission)
     done("agent", "note", "alice", "--last-action", SECRET)
     done("checkpoint", "--mission", mission, "--note", SECRET)
+    done("snapshot", "record", "--run", "run-1", "--agent", "alice", "--note", SECRET)
     return mission
 
 
 def test_forget_shows_what_goes_asks_and_leaves_not_a_byte(run, done, secret, answer, home):
     dry = done("forget", "mission", secret[:8], "--dry-run").out
     assert dry.startswith("This will be forgotten: 1 mission, 1 sortie, 1 agent, ")
-    assert "1 checkpoint, 2 files (" in dry
+    assert "1 checkpoint, 1 run, 1 snapshot, 4 files (" in dry
     assert f"  {secret}  in_progress  " in dry
-    assert dry.splitlines()[2:4] == ["Not finished: 1 mission.", "Still at work: alice."]
+    assert re.search(r"^  run-1  in_progress  [\d.]+ kB  1 snapshot$", dry, re.MULTILINE)
+    assert dry.splitlines()[3:5] == ["Not finished: 1 mission.", "Still at work: alice."]
     assert dry.endswith("[DRY RUN] Nothing was forgotten.\n")
 
     answer("n")

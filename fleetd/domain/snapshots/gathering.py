@@ -101,7 +101,7 @@ def _newest(tx: Tx, run_id: str) -> Snapshot | None:
 
 def gather(tx: Tx, ctx: Context, known: Known, trigger: Trigger) -> Gathered:
     """Return what a snapshot of the run says now."""
-    span = _span(tx, known)
+    span = span_of(tx, known)
     status, why = _status(tx, known)
     status = trigger.status or status
     found = _outcomes(tx, span, trigger)
@@ -118,7 +118,7 @@ def gather(tx: Tx, ctx: Context, known: Known, trigger: Trigger) -> Gathered:
     )
 
 
-def _span(tx: Tx, known: Known) -> outcomes.Span | None:
+def span_of(tx: Tx, known: Known) -> outcomes.Span | None:
     """Return the part of the log that stands in no snapshot yet.
 
     The first snapshot of a run begins with its session, after what other runs of its agent have.

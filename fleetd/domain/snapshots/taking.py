@@ -14,6 +14,7 @@ from ..context import Context
 from ..events import emit, position
 from ..registry import handler
 from ..tx import LogLine, Tx, WriteBackup
+from .belonging import missions_of, tie
 from .document import from_row, to_columns
 from .gathering import Gathered, Known, Trigger, gather, known_of, newest_row
 from .keeping import make_room
@@ -69,7 +70,8 @@ def take(tx: Tx, ctx: Context, run_id: str, trigger: Trigger) -> Snapshot:
 def _joins(ctx: Context, known: Known, gathered: Gathered, trigger: Trigger) -> bool:
     """Whether a trigger has nothing new to say so soon after the last one."""
     newest, run = known.newest, known.run
-    if newest is None or run is None:
+    # What somebody else had to say goes with that one when it is forgotten.
+    if newest is None or run is None or newest.agent_id != known.agent_id:
         return False
     # The awake clock is stepped by nobody; by the wall clock the machine may have slept since.
     awake = ctx.awake_ms - run["snapshot_awake_ms"]
@@ -122,6 +124,8 @@ def _join(tx: Tx, ctx: Context, known: Known, newest: Snapshot, trigger: Trigger
         awake=ctx.awake_ms,
         id=known.run_id,
     )
+    if known.agent and known.agent["mission_id"]:
+        tie(tx, newest.snapshot_id, [known.agent["mission_id"]])
     return msgspec.structs.replace(newest, source_details=details)
 
 
@@ -137,6 +141,8 @@ def _insert(tx: Tx, ctx: Context, known: Known, gathered: Gathered, trigger: Tri
         context_digest=gathered.context_digest,
         command_outcomes=gathered.command_outcomes,
     )
+    # Asked before the run's row says that the log stands in a snapshot.
+    missions = missions_of(tx, known, trigger, content.step_state)
     _keep_run(tx, ctx, known, gathered)
     session = known.session
     beside = {
@@ -147,6 +153,7 @@ def _insert(tx: Tx, ctx: Context, known: Known, gathered: Gathered, trigger: Tri
         "note": trigger.note,
     }
     tx.insert("snapshots", to_columns(content) | beside)
+    tie(tx, content.snapshot_id, missions)
     return content.snapshot_id
 
 

@@ -56,6 +56,18 @@ CREATE INDEX idx_snapshots_outbox ON snapshots (id)
 -- What is old enough to be compressed.
 CREATE INDEX idx_snapshots_plain ON snapshots (timestamp)
     WHERE compressed_at IS NULL AND deleted_at IS NULL;
+-- Forgetting asks whose it was; of one that came back from its file only the step tells.
+CREATE INDEX idx_snapshots_agent ON snapshots (agent_id) WHERE agent_id IS NOT NULL;
+CREATE INDEX idx_snapshots_step ON snapshots (step_id) WHERE step_id IS NOT NULL;
+
+-- Which missions a snapshot holds something of: it goes with each of them. An agent that goes from
+-- one mission to the next takes its last commands and its locks along.
+CREATE TABLE snapshot_missions (
+    mission_id TEXT NOT NULL,
+    snapshot_id TEXT NOT NULL REFERENCES snapshots (id) ON DELETE CASCADE,
+    PRIMARY KEY (mission_id, snapshot_id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX idx_snapshot_missions_snapshot ON snapshot_missions (snapshot_id);
 
 -- Sessions know how full their window is. A column cannot be added behind a table's own key.
 CREATE TABLE sessions_new (
@@ -88,6 +100,8 @@ CREATE INDEX idx_sessions_session ON sessions (session_id);
 CREATE TABLE forgotten_new (
     noun TEXT NOT NULL CHECK (noun IN ('mission', 'run')),
     digest TEXT NOT NULL,
+    -- Null is for ever. A session may go on: what its run records after this position is new.
+    until_seq INTEGER,
     PRIMARY KEY (noun, digest)
 ) STRICT, WITHOUT ROWID;
 INSERT INTO forgotten_new (noun, digest) SELECT noun, digest FROM forgotten;

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from ..base import Mutation, Query
 from ..model import Finding, Record, Recovery, RecoveryCandidate
-from ..types import MissionId, MissionStatus, Name, Path
+from ..types import MissionId, MissionStatus, Name, Path, RunStatus
 
 
 class Paths(Record, frozen=True, kw_only=True):
@@ -168,12 +168,23 @@ class ForgottenMission(Record, frozen=True, kw_only=True):
     bytes: int
 
 
+class ForgottenRun(Record, frozen=True, kw_only=True):
+    """A run that would lose snapshots, all of them or some, and the bytes of their files."""
+
+    run_id: str
+    status: RunStatus
+    snapshots: int
+    bytes: int
+
+
 class Forgotten(Record, frozen=True, kw_only=True):
     """How many of each go, or went; ``bytes`` are those of the files.
 
+    ``runs`` are those of which nothing stays; ``snapshots`` are theirs and those of other runs that
+    hold something of the missions.
     ``shared`` are the ``shared_missions`` in which others worked too: they stay, and still mention
-    what was forgotten. ``details`` and ``living_agents`` are filled for a ``dry_run`` only: an
-    answer must not keep what was forgotten.
+    what was forgotten. ``details``, ``run_details`` and ``living_agents`` are filled for a
+    ``dry_run`` only: an answer must not keep what was forgotten.
     """
 
     dry_run: bool
@@ -186,11 +197,14 @@ class Forgotten(Record, frozen=True, kw_only=True):
     checkpoints: int
     recoveries: int
     cursors: int
+    runs: int = 0
+    snapshots: int = 0
     files: int = 0
     bytes: int = 0
     shared_missions: int = 0
     shared: list[MissionId] = []
     details: list[ForgottenMission] = []
+    run_details: list[ForgottenRun] = []
     living_agents: list[str] = []
     warnings: list[str] = []
 

@@ -1,0 +1,175 @@
+"""Which rows of each table a forgetting takes, as conditions; must not look into the store.
+
+Counting and deleting both read these.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from .tx import Row
+
+# Events that name a run, whoever's it is.
+NAMING_RUNS = ("snapshot_recorded", "backup_failed")
+_RUN_EVENTS = ", ".join(f"'{kind}'" for kind in NAMING_RUNS)
+
+
+class Scope(msgspec.Struct, frozen=True, kw_only=True):
+    """The missions, agents and runs that go, and the directory whose files nobody shall mention.
+
+    Of other runs those snapshots go that hold something of the missions. ``called`` are runs that
+    somebody named, so that no event may name them either.
+    ``shared`` are missions that stay although the agents worked in them: others did too. ``spared``
+    are agents that stay although they belong to the missions: they worked elsewhere too.
+    """
+
+    missions: list[str]
+    agents: list[str]
+    directory: str | None = None
+    shared: list[str] = []
+    spared: list[str] = []
+    runs: list[str] = []
+    called: list[str] = []
+    keeps_agents: bool = False
+
+    @property
+    def params(self) -> Row:
+        """Return the values that the clauses refer to."""
+        return (
+            named_params("m", self.missions)
+            | named_params("a", self.agents)
+            | named_params("r", self.runs)
+            | _spoken(self.called)
+            | place_params(self.directory)
+        )
+
+    @property
+    def named(self) -> tuple[list[str], list[str]]:
+        """Return the parameters that stand for the missions, and those for the agents."""
+        names = named_params("m", self.missions), named_params("a", self.agents)
+        return [f":{name}" for name in names[0]], [f":{name}" for name in names[1]]
+
+    @property
+    def names_runs(self) -> str:
+        """Return the condition that an event of ``NAMING_RUNS`` names one of the called runs."""
+        return _says("data_json", _spoken(self.called)) if self.called else "1 = 0"
+
+    def joined(self, later: "Scope") -> "Scope":
+        """Return what goes after agents went on working; who was to stay stays.
+
+        What is gone already says no longer who worked where: the first finding counts.
+        """
+        missions = sorted({*self.missions, *(set(later.missions) - set(self.shared))})
+        agents = sorted({*self.agents, *(set(later.agents) - set(self.spared))})
+        shared = sorted({*self.shared, *later.shared} - set(missions))
+        runs = sorted({*self.runs, *later.runs})
+        called = sorted({*self.called, *later.called})
+        return msgspec.structs.replace(
+            self, missions=missions, agents=agents, shared=shared, runs=runs, called=called
+        )
+
+    def clauses(self, since: int = 0) -> dict[str, str]:
+        """Return which rows of each table go, in an order in which they can.
+
+        A table that keeps what somebody said belongs here.
+        Events and messages that no index finds are looked for from ``since`` on only.
+        """
+        m, a = inside_of("m", self.missions), inside_of("a", self.agents)
+        r = inside_of("r", self.runs)
+        told_to_them = (
+            "EXISTS (SELECT 1 FROM deliveries d WHERE d.message_id = messages.id"
+            f" AND d.agent_id IN ({a})) AND NOT EXISTS"
+            " (SELECT 1 FROM deliveries d WHERE d.message_id = messages.id"
+            f" AND d.agent_id NOT IN ({a}))"
+        )
+        streams = ", ".join(
+            f"'{noun}:' || {each}"
+            for noun, ids in (("mission", m), ("agent", a))
+            for each in ids.split(", ")
+        )
+        files = f"{below('normalized_path')} OR {below('file')}" if self.directory else "1 = 0"
+        said = _says("data_json", ("quoted", "quoted_below")) if self.directory else "1 = 0"
+        return {
+            "lock_waits": f"mission_id IN ({m}) OR agent_id IN ({a}) OR {files}",
+            "messages": f"seq >= {since:d}"
+            f" AND (mission_id IN ({m}) OR sender IN ({a}) OR ({told_to_them}))",
+            "deliveries": f"agent_id IN ({a})",
+            "events": f"mission_id IN ({m}) OR agent_id IN ({a})"
+            f" OR (seq >= {since:d} AND ({said}))"
+            f" OR (seq >= {since:d} AND type IN ({_RUN_EVENTS}) AND ({self.names_runs}))",
+            "locks": f"mission_id IN ({m}) OR held_by IN ({a}) OR {files}",
+            "cursors": f"consumer IN ({a}) OR stream IN ({streams})",
+            "snapshots": self._snapshots(),
+            "runs": f"id IN ({r})",
+            "recoveries": f"mission_id IN ({m})",
+            "checkpoints": f"mission_id IN ({m})",
+            "episodes": f"mission_id IN ({m})",
+            "plan_items": f"mission_id IN ({m}) OR agent_id IN ({a})",
+            "sorties": f"mission_id IN ({m})",
+            "tool_calls": f"agent_id IN ({a})",
+            "hook_deliveries": f"session_id IN (SELECT session_id FROM sessions"
+            f" WHERE agent_id IN ({a}))",
+            "sessions": f"agent_id IN ({a})",
+            "agents": f"id IN ({a})",
+            "missions": f"id IN ({m})",
+        }
+
+    def _snapshots(self) -> str:
+        """Return which snapshots go; what nobody asked for is left out, so that indexes serve."""
+        m, found = inside_of("m", self.missions), []
+        if self.runs:
+            found.append(f"run_id IN ({inside_of('r', self.runs)})")
+        if self.agents:
+            found.append(f"agent_id IN ({inside_of('a', self.agents)})")
+        if self.missions:
+            tied = f"SELECT snapshot_id FROM snapshot_missions WHERE mission_id IN ({m})"
+            # Of one that came back from its file nothing else tells the mission.
+            steps = f"SELECT id FROM sorties WHERE mission_id IN ({m})"
+            found += [f"id IN ({tied})", f"step_id IN ({steps})"]
+        if self.directory:
+            # One that is marked has nothing left to say, and is on its way out anyway.
+            found.append(_says("document_json", ("quoted", "quoted_below")))
+            found.append("deleted_at IS NOT NULL")
+        return " OR ".join(found) or "1 = 0"
+
+
+def _says(column: str, names: Iterable[str]) -> str:
+    """Return the condition that a text says one of several parameters."""
+    # Case counts, so not LIKE: a text that has something taken out is another text.
+    return " OR ".join(f"replace({column}, :{name}, '') <> {column}" for name in names)
+
+
+def _spoken(runs: Sequence[str]) -> Row:
+    """Return how events name runs: as a value, and within the path of a file."""
+    return named_params("v", [f'"run_id":"{run}"' for run in runs]) | named_params(
+        "p", [f"/{run}/" for run in runs]
+    )
+
+
+def named_params(prefix: str, values: Sequence[str]) -> Row:
+    """Return parameters for values: the prefix, counted."""
+    return {f"{prefix}{number}": value for number, value in enumerate(values)}
+
+
+def inside_of(prefix: str, values: Sequence[str]) -> str:
+    """Return the inside of ``IN (...)``; an empty list matches nothing."""
+    return ", ".join(f":{name}" for name in named_params(prefix, values)) or "NULL"
+
+
+def place_params(directory: str | None) -> Row:
+    """Return the parameters of the conditions on a directory."""
+    if directory is None:
+        return {}
+    below = directory.rstrip("/") + "/"
+    quoted = msgspec.json.encode(directory).decode()
+    return {
+        "directory": directory,
+        "below": below,
+        "quoted": quoted,
+        "quoted_below": msgspec.json.encode(below).decode()[:-1],
+    }
+
+
+def below(column: str) -> str:
+    """Return the condition that a path is the directory, or lies in it."""
+    return f"{column} = :directory OR substr({column}, 1, length(:below)) = :below"
