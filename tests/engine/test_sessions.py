@@ -1,15 +1,11 @@
 """Sessions of agent CLIs: who they are, what they join, and when their agents are briefed."""
 
-import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from fleetd.domain.context import Caller, Facts, TranscriptMark
-from fleetd.domain.sessions.recording import HookBriefed, HookRecord, Recorded
+from fleetd.domain.context import TranscriptMark
 from fleetd.harness.report import (
-    AnyHappening,
     Compacted,
     Compacting,
     Failed,
@@ -18,7 +14,6 @@ from fleetd.harness.report import (
     PlanItem,
     Planned,
     PromptSubmitted,
-    Report,
     SessionEnded,
     SessionStarted,
     SubagentEnded,
@@ -37,62 +32,10 @@ from fleetd.wire.requests.recovery import (
     RecoveryContextGet,
     RecoveryDetect,
     RecoveryList,
-    RecoveryRestore,
 )
 from fleetd.wire.times import iso
 from tests.fleet import HOUR, MINUTE, SECOND, Fleet, opened
-
-PROJECT = "/home/user/project"
-SOMEBODY = Caller(kind="client", uid=os.getuid())
-
-
-class Window:
-    """One session that reports by hand, as the adapters' reports come in."""
-
-    def __init__(self, fleet: Fleet, session_id: str = "12f459b8-ddba", **report: Any) -> None:
-        self.fleet = fleet
-        self.report = {
-            "harness": "claude",
-            "event": "Test",
-            "cwd": PROJECT,
-            "injects": True,
-        } | report
-        self.session_id = session_id
-        self.told = 0
-        self.mark: TranscriptMark | None = None
-        self.process: tuple[int | None, str | None] = (None, None)
-        self.env: dict[str, str | None] = {}
-
-    async def tell(self, *happenings: AnyHappening, **request: Any) -> Recorded:
-        self.told += 1
-        report = Report(session_id=self.session_id, happenings=happenings, **self.report)
-        kept = {"delivery_id": f"{self.session_id}-{self.report.get('subagent')}-{self.told:08}"}
-        asked = HookRecord(
-            report=report, **(kept | {"cwd": self.report["cwd"]} | self.env | request)
-        )
-        pid, started = self.process
-        facts = Facts(
-            project_root=PROJECT,
-            transcript_mark=self.mark,
-            agent_pid=pid,
-            pid_started=started,
-        )
-        return await self.fleet.engine.perform(asked, SOMEBODY, facts)
-
-    async def briefed(self, recorded: Recorded) -> str:
-        """Do what the operation does when a briefing is due."""
-        report = Report(session_id=self.session_id, happenings=(), **self.report)
-        restored = await self.fleet.do(
-            RecoveryRestore(
-                mission_id=recorded.mission_id,
-                agent_id=recorded.agent_id,
-                requested_by=recorded.agent_id or "",
-                scope="agent",
-            )
-        )
-        delivery = f"{self.session_id}-{self.report.get('subagent')}-{self.told:08}"
-        await self.fleet.engine.execute(HookBriefed(delivery_id=delivery, report=report))
-        return restored.prompt
+from tests.windows import PROJECT, SOMEBODY, Window
 
 
 async def _types(fleet: Fleet) -> list[str]:
@@ -135,7 +78,8 @@ async def test_tools_become_events(fleet: Fleet) -> None:
     await window.tell(ToolFinished("Bash", "call-1", command="make test", passed=False, error="2"))
     await window.tell(ToolFinished("Edit", "call-2", edited=(f"{PROJECT}/a.py",), passed=True))
     await window.tell(ToolFinished("Bash", "call-3", command="true", passed=True, duration_ms=3))
-    found = (await fleet.do(EventList(since=start))).events
+    every = (await fleet.do(EventList(since=start))).events
+    found = [event for event in every if event.type != "snapshot_recorded"]
     assert [(event.type, event.data) for event in found] == [
         ("command_started", {"tool": "Bash", "command": "make test", "call_id": "call-1"}),
         (
