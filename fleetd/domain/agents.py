@@ -23,6 +23,7 @@ from .ids import find
 from .leases import release_all
 from .records import agent_of
 from .registry import handler
+from .snapshots import boundaries
 from .turns import end_turn
 from .tx import LogLine, Row, Tx, WatchProcess
 
@@ -168,6 +169,7 @@ def deregister(tx: Tx, request: AgentDeregister, ctx: Context) -> Agent:
     """Let an agent leave: its locks are released, and its process is watched no longer."""
     row = find(tx, "agent", request.agent_id)
     if row["status"] != "gone":
+        boundaries.left(tx, ctx, row["id"], request.reason)
         release_all(tx, ctx, row["id"])
         end_turn(tx, row["id"])
         emit(
@@ -185,7 +187,9 @@ def deregister(tx: Tx, request: AgentDeregister, ctx: Context) -> Agent:
 
 
 def mark_lost(tx: Tx, ctx: Context, row: Row, reason: str) -> None:
-    """Note that an agent ended without a word."""
+    """Note that an agent ended without a word; of one without a process nobody knows that."""
+    if row["pid"] is not None:
+        boundaries.died(tx, ctx, row["id"], reason)
     tx.run("UPDATE agents SET status = 'lost' WHERE id = :id", id=row["id"])
     end_turn(tx, row["id"])
     emit(tx, ctx, AgentLost(reason=reason), mission_id=row["mission_id"], agent_id=row["id"])

@@ -14,6 +14,7 @@ from .events import emit
 from .ids import find
 from .marks import LIVE
 from .registry import handler
+from .snapshots import boundaries
 from .tx import LogLine, Row, Tx
 
 
@@ -28,6 +29,12 @@ class DeliveryFailed(Mutation[ErrorCheckpoint], frozen=True):
 
 @handler
 def report(tx: Tx, request: ErrorReport, ctx: Context) -> ErrorCheckpoint:
+    """Note an error of an agent: its run is snapshot first, then all that ``note`` does."""
+    boundaries.error_met(tx, ctx, request.agent_id, f"{request.name}: {request.message}")
+    return note(tx, request, ctx)
+
+
+def note(tx: Tx, request: ErrorReport, ctx: Context) -> ErrorCheckpoint:
     """Note an error; one of a mission takes a checkpoint before anybody handles the error."""
     mission = _mission(tx, request)
     emit(
@@ -80,7 +87,8 @@ def delivery_failed(tx: Tx, request: DeliveryFailed, ctx: Context) -> ErrorCheck
         message=f"message to {who} could not be delivered: {request.subject}",
         mission_id=request.mission_id,
     )
-    return report(tx, error, ctx)
+    # Whoever wrote the letter met no error: what it does goes on.
+    return note(tx, error, ctx)
 
 
 def _mission(tx: Tx, request: ErrorReport) -> Row | None:

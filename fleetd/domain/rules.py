@@ -28,7 +28,7 @@ from . import (
     recovery,
     recovery_states,
     returning,
-    sortie_work,
+    sortie_reports,
     sorties,
     streams,
     takeover,

@@ -1,4 +1,4 @@
-"""Work on a sortie: starting, reporting, blocking, completing, failing."""
+"""Work on a sortie: starting, reporting, blocking, completing, failing; must not know runs."""
 
 from typing import Any
 
@@ -31,10 +31,9 @@ from .events import emit
 from .ids import find
 from .milestones import begin_mission, reach_milestones
 from .records import sortie_of
-from .registry import handler
 from .tx import Row, Tx
 
-_Work = SortieStart | SortieProgress | SortieBlock | SortieUnblock | SortieComplete | SortieFail
+Work = SortieStart | SortieProgress | SortieBlock | SortieUnblock | SortieComplete | SortieFail
 
 
 def open_row(tx: Tx, sortie_id: str, verb: str) -> Row:
@@ -69,14 +68,14 @@ def _allow(row: Row, agent_id: str | None) -> None:
         )
 
 
-def _own_row(tx: Tx, request: _Work, verb: str) -> Row:
+def _own_row(tx: Tx, request: Work, verb: str) -> Row:
     """Return the row of an open sortie that the reporting agent may change."""
     row = open_row(tx, request.sortie_id, verb)
     _allow(row, request.agent_id)
     return row
 
 
-def _to_work_on(tx: Tx, ctx: Context, request: _Work, verb: str) -> Row:
+def _to_work_on(tx: Tx, ctx: Context, request: Work, verb: str) -> Row:
     """Return the row of a sortie that somebody works on, which begins its mission too."""
     row = _own_row(tx, request, verb)
     begin_mission(tx, ctx, find(tx, "mission", row["mission_id"]))
@@ -101,7 +100,6 @@ def _change(
     return sortie_of(find(tx, "sortie", row["id"]))
 
 
-@handler
 def start(tx: Tx, request: SortieStart, ctx: Context) -> Sortie:
     """Begin a sortie, or go on with one's own."""
     row = _to_work_on(tx, ctx, request, "started")
@@ -124,7 +122,6 @@ def start(tx: Tx, request: SortieStart, ctx: Context) -> Sortie:
     )
 
 
-@handler
 def progress(tx: Tx, request: SortieProgress, ctx: Context) -> Sortie:
     """Report progress; it ends what a recovery left as the sortie's briefing."""
     row = _to_work_on(tx, ctx, request, "changed")
@@ -146,7 +143,6 @@ def progress(tx: Tx, request: SortieProgress, ctx: Context) -> Sortie:
     return _change(tx, ctx, row, payload, request.agent_id, **changes)
 
 
-@handler
 def block(tx: Tx, request: SortieBlock, ctx: Context) -> Sortie:
     """Note that a sortie cannot go on."""
     row = _own_row(tx, request, "blocked")
@@ -155,7 +151,6 @@ def block(tx: Tx, request: SortieBlock, ctx: Context) -> Sortie:
     return _change(tx, ctx, row, payload, request.agent_id, **changes)
 
 
-@handler
 def unblock(tx: Tx, request: SortieUnblock, ctx: Context) -> Sortie:
     """Let a blocked sortie go on from where it was."""
     row = _own_row(tx, request, "unblocked")
@@ -173,7 +168,6 @@ def unblock(tx: Tx, request: SortieUnblock, ctx: Context) -> Sortie:
     return _change(tx, ctx, row, payload, request.agent_id, **changes)
 
 
-@handler
 def complete(tx: Tx, request: SortieComplete, ctx: Context) -> Sortie:
     """Complete a sortie; of two that try, the second learns who did."""
     row = _to_work_on(tx, ctx, request, "completed")
@@ -194,7 +188,6 @@ def complete(tx: Tx, request: SortieComplete, ctx: Context) -> Sortie:
     )
 
 
-@handler
 def fail(tx: Tx, request: SortieFail, ctx: Context) -> Sortie:
     """Give a sortie up; it blocks its mission's completion no longer."""
     row = _own_row(tx, request, "failed")

@@ -11,7 +11,8 @@ from . import events
 from .context import Context
 from .ids import find
 from .registry import handler
-from .turns import follow_turn
+from .snapshots.beats import go_on
+from .turns import BEGINS_WORK, follow_turn
 from .tx import Tx
 
 
@@ -43,6 +44,8 @@ def append(tx: Tx, request: EventAppend, ctx: Context) -> Event:
     )
     if agent_id is not None:
         follow_turn(tx, ctx, agent_id, event)
+        if event.type in BEGINS_WORK:
+            go_on(tx, ctx, agent_id)
     return event
 
 

@@ -13,6 +13,7 @@ from .tx import Tx
 # A build or a test run may take its time; what is open longer than this was forgotten.
 LONGEST_CALL_MS = 3_600_000
 BEGINS_A_CALL = ("command_started", "tool_started")
+BEGINS_WORK = ("prompt_submitted", *BEGINS_A_CALL)
 ENDS_A_CALL = ("command_finished", "tool_finished", "tool_failed")
 ENDS_THE_TURN = ("agent_paused", "prompt_submitted")
 

@@ -1,6 +1,7 @@
 """What has come due by itself, and when to look again; must not act on it.
 
-The longest wait is the silence threshold: nothing that happens after a look can come due sooner.
+The longest wait is the silence threshold, or the heartbeat of runs if that is shorter: nothing that
+happens after a look can come due sooner.
 """
 
 from ..wire.base import Query
@@ -9,6 +10,7 @@ from .activity import silent_rows
 from .context import Context
 from .losing import UNHEARD_MS, unheard_rows
 from .registry import handler
+from .snapshots.beats import BEAT_MS, due_rows
 from .turns import LONGEST_CALL_MS
 from .tx import Row, Tx
 
@@ -19,6 +21,7 @@ class Due(Record, frozen=True, kw_only=True):
     missions: list[str]
     recoveries: list[str]
     agents: list[str]
+    runs: list[str]
     look_again_ms: int
 
 
@@ -42,21 +45,23 @@ _OLDEST = (
     " AS called,"
     " (SELECT min(briefed_awake_ms) FROM recoveries WHERE state <> 'resumed'"
     " AND state = 'briefed') AS briefed,"
-    " (SELECT min(seen_awake_ms) FROM agents WHERE status = 'active' AND pid IS NULL) AS seen"
+    " (SELECT min(seen_awake_ms) FROM agents WHERE status = 'active' AND pid IS NULL) AS seen,"
+    " (SELECT min(snapshot_awake_ms) FROM runs WHERE status = 'in_progress'"
+    " AND snapshot_awake_ms > :recorded_from) AS recorded"
 )
 
 
 @handler
 def due(tx: Tx, request: DueGet, ctx: Context) -> Due:
-    """Return missions fallen silent, briefed agents and heartbeats that did not come."""
+    """Return missions fallen silent, briefed agents, heartbeats that did not come, runs' own."""
     limit = ctx.config.detection.threshold_ms
-    oldest = _oldest(tx, ctx, LONG_AGO)
-    silent, doubtful, unheard = [], [], []
+    oldest = _oldest(tx, ctx, LONG_AGO, LONG_AGO)
+    silent, doubtful, unheard, unrecorded = [], [], [], []
     hearing = request.hearing_since_ms
-    if _past(ctx, oldest["active"], limit):
+    silent_at_all = _past(ctx, oldest["active"], limit)
+    beats = _past(ctx, oldest["recorded"], BEAT_MS - 1)
+    if silent_at_all:
         silent = silent_rows(tx, ctx, limit, " AND m.silent = 0")
-        # Those that are excused stay behind; the next to come due is younger.
-        oldest = _oldest(tx, ctx, ctx.awake_ms - limit)
     if _past(ctx, oldest["briefed"], limit):
         doubtful = tx.all(
             "SELECT r.id FROM recoveries r JOIN missions m ON m.id = r.mission_id"
@@ -66,16 +71,27 @@ def due(tx: Tx, request: DueGet, ctx: Context) -> Due:
         )
     if _past(ctx, oldest["seen"], UNHEARD_MS) and _past(ctx, hearing, UNHEARD_MS):
         unheard = unheard_rows(tx, ctx)
+    if beats:
+        unrecorded = due_rows(tx, ctx)
+    if silent_at_all or beats:
+        # Those that are excused stay behind; the next to come due is younger.
+        oldest = _oldest(tx, ctx, ctx.awake_ms - limit, ctx.awake_ms - BEAT_MS)
     return Due(
         missions=[row["id"] for row in silent],
         recoveries=[row["id"] for row in doubtful],
         agents=[row["id"] for row in unheard],
+        runs=[row["id"] for row in unrecorded],
         look_again_ms=_look_again(ctx, oldest, hearing),
     )
 
 
-def _oldest(tx: Tx, ctx: Context, active_from: int) -> Row:
-    row = tx.one(_OLDEST, active_from=active_from, called_from=ctx.awake_ms - LONGEST_CALL_MS)
+def _oldest(tx: Tx, ctx: Context, active_from: int, recorded_from: int) -> Row:
+    row = tx.one(
+        _OLDEST,
+        active_from=active_from,
+        called_from=ctx.awake_ms - LONGEST_CALL_MS,
+        recorded_from=recorded_from,
+    )
     return row or {}
 
 
@@ -85,7 +101,10 @@ def _past(ctx: Context, since: int | None, limit_ms: int) -> bool:
 
 
 def _look_again(ctx: Context, oldest: Row, hearing_since_ms: int) -> int:
-    """Return in how many ms the next thing can come due; it is due one past its limit."""
+    """Return in how many ms the next thing can come due; it is due one past its limit.
+
+    A heartbeat is due exactly there.
+    """
     limit, seen = ctx.config.detection.threshold_ms, oldest["seen"]
     ends: list[int] = [
         since + length + 1 - ctx.awake_ms
@@ -94,7 +113,8 @@ def _look_again(ctx: Context, oldest: Row, hearing_since_ms: int) -> int:
             (oldest["called"], LONGEST_CALL_MS),
             (oldest["briefed"], limit),
             (seen and max(seen, hearing_since_ms), UNHEARD_MS),
+            (oldest["recorded"], BEAT_MS - 1),
         )
         if since is not None
     ]
-    return min([limit, *(end for end in ends if end > 0)])
+    return min([limit, BEAT_MS, *(end for end in ends if end > 0)])

@@ -1,4 +1,4 @@
-"""Acting on what comes due by itself: silence, loss, recoveries that nobody confirmed."""
+"""Acting on what comes due by itself: silence, loss, recoveries nobody confirmed, beats."""
 
 import logging
 from collections.abc import Iterable
@@ -8,6 +8,7 @@ from ..domain.context import Caller
 from ..domain.episodes import EpisodeBegin
 from ..domain.losing import AgentEnded, AgentUnheard
 from ..domain.recovery_states import RecoveryDoubt
+from ..domain.snapshots.beats import SnapshotBeat
 from ..domain.watching import DueGet
 from ..engine import Engine, operation
 from ..wire.base import Mutation
@@ -49,6 +50,7 @@ async def scan(engine: Engine, request: ActivityScan, caller: Caller) -> Looked:
         due = await engine.execute(look)
     await _act(engine, map(EpisodeBegin, due.missions))
     await _act(engine, map(RecoveryDoubt, due.recoveries))
+    await _act(engine, map(SnapshotBeat, due.runs))
     return Looked(look_again_ms=due.look_again_ms)
 
 

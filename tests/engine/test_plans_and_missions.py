@@ -203,7 +203,7 @@ async def test_an_automatic_mission_goes_with_its_last_checkpoint(
     await tidy(fleet)
     left = {mission.id for mission in (await fleet.do(MissionList())).missions}
     assert left == {kept.id, open_one.id}
-    assert {path.split("/")[0] for path in fleet.files()} <= left
+    assert {path.split("/")[0] for path in fleet.files() if path.startswith("msn-")} <= left
     # Whoever resumes such a session begins anew, under the agent's name of before.
     recorded = await sessions[0][0].tell(SessionStarted("resume"), planned("Read"))
     assert recorded.mission_id not in {*left, None}

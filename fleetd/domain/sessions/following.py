@@ -33,6 +33,7 @@ from ..capture import capture
 from ..checkpoints import Reason, latest_row, take
 from ..context import Context
 from ..ids import find
+from ..snapshots import boundaries
 from ..tx import Tx
 from . import membership, plans, window
 from .identity import key_of
@@ -156,6 +157,8 @@ def _tool_finished(scene: Scene, told: ToolFinished) -> None:
         scene.tell(
             "tool_finished", tool=told.tool, call_id=told.call_id, duration_ms=told.duration_ms
         )
+    if failed:
+        boundaries.error_met(scene.tx, scene.ctx, scene.agent_id)
 
 
 def _planned(scene: Scene, told: Planned) -> None:
@@ -170,6 +173,8 @@ def _compacting(scene: Scene, told: Compacting) -> None:
     if mission_id is not None:
         details = f"Before the {told.trigger} compaction of {scene.agent_id}"
         keep_state(scene, mission_id, details, always=told.certain)
+    if told.certain:
+        boundaries.compacting(scene.tx, scene.ctx, scene.agent_id, told.trigger)
 
 
 def keep_state(scene: Scene, mission_id: str, details: str, *, always: bool) -> None:
@@ -209,10 +214,11 @@ def _subagent_ended(scene: Scene, told: SubagentEnded) -> None:
 
 
 def _failed(scene: Scene, told: Failed) -> None:
+    boundaries.broke_off(scene.tx, scene.ctx, scene.agent_id, told.message)
     error = ErrorReport(
         agent_id=scene.agent_id, kind="api_error", name="TurnFailed", message=told.message
     )
-    failures.report(scene.tx, error, scene.ctx)
+    failures.note(scene.tx, error, scene.ctx)
     # The turn is over, though nobody answered.
     scene.tell("agent_paused")
 

@@ -213,14 +213,19 @@ def leave(tx: Tx, ctx: Context, key: Key, reason: str) -> None:
     where = WHERE_KEY if key.subagent else "harness = :harness AND session_id = :session"
     params = {name: value for name, value in key.params.items() if f":{name}" in where}
     rows = tx.all(
-        f"UPDATE sessions SET ended_at = :now WHERE {where} AND ended_at IS NULL"
-        " RETURNING agent_id, subagent",
-        now=ctx.now,
+        f"SELECT agent_id, subagent FROM sessions WHERE {where} AND ended_at IS NULL"
+        " ORDER BY subagent DESC",
         **params,
     )
-    for row in sorted(rows, key=lambda row: row["subagent"], reverse=True):
+    for row in rows:
         mission_id = mission_of(tx, row["agent_id"])
         if _agent(tx, row["agent_id"]) is not None:
             agents.deregister(tx, AgentDeregister(row["agent_id"], reason=reason), ctx)
         if mission_id is not None and not row["subagent"]:
             automatic.end(tx, ctx, mission_id, reason)
+    # Last, so that whatever is told of an agent that leaves is told of this session.
+    tx.run(
+        f"UPDATE sessions SET ended_at = :now WHERE {where} AND ended_at IS NULL",
+        now=ctx.now,
+        **params,
+    )

@@ -15,6 +15,7 @@ from ...wire.requests.sortie import SortieAssign, SortieComplete, SortieFail, So
 from ...wire.types import CLOSED_SORTIE, OPEN_MISSION
 from .. import sortie_work, sorties
 from ..context import Context
+from ..snapshots import boundaries
 from ..tx import LogLine, Row, Tx
 from . import plan_items
 from .matching import (
@@ -70,6 +71,11 @@ class _Step(msgspec.Struct):
     def moves(self) -> bool:
         """Whether the plan says something new of how far the sortie is."""
         return self.fresh or self.was.told != self.now.told
+
+    @property
+    def changed(self) -> bool:
+        """Whether the plan says anything new of the item."""
+        return self.fresh or self.was != self.now
 
 
 class _Plan:
@@ -128,11 +134,20 @@ class _Plan:
     def bring_in_line(self, steps: Sequence[_Step], gone: Sequence[Told]) -> bool:
         """Change what the plan says is different; returns whether anything was."""
         moving = [step for step in steps if step.moves]
+        told = [*(step.now.sortie_id for step in moving), *(each.sortie_id for each in gone)]
+        before = boundaries.standing(self._tx, self._agent_id, told)
+        self._carry_out(steps, moving, gone)
+        boundaries.steps_moved(self._tx, self._ctx, self._agent_id, before)
+        return bool(gone or any(step.changed for step in steps))
+
+    def _carry_out(
+        self, steps: Sequence[_Step], moving: Sequence[_Step], gone: Sequence[Told]
+    ) -> None:
         for step in moving:
             self._go_back(step)
         for told in gone:
             self._drop(told)
-        changed = [step for step in steps if step.fresh or step.was != step.now]
+        changed = [step for step in steps if step.changed]
         for step in changed:
             if step.was.text != step.now.text:
                 self._reword(step.now)
@@ -147,7 +162,6 @@ class _Plan:
             self._start(step.now)
         for step in moving:
             self._complete(step.now)
-        return bool(changed or gone)
 
     def _go_back(self, step: _Step) -> None:
         """Open again what the plan had over or under way and has to do now.

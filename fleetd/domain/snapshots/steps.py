@@ -68,14 +68,19 @@ def plan_of(tx: Tx, agent: Row | None) -> list[Step]:
     return [_step(row, ordinal) for ordinal, row in enumerate(rows, 1)]
 
 
+def step_status(sortie: Row) -> StepStatus:
+    """Return how far a sortie is, as a step."""
+    dropped = sortie["status"] == "failed" and sortie["blocked_reason"] == DROPPED
+    return "skipped" if dropped else _STATUSES[sortie["status"]]
+
+
 def _step(row: Row, ordinal: int) -> Step:
-    dropped = row["status"] == "failed" and row["blocked_reason"] == DROPPED
     return Step(
         id=row["id"],
         ordinal=ordinal,
         title=short(row["title"], TITLE_CHARS),
         sortie_status=row["status"],
-        status="skipped" if dropped else _STATUSES[row["status"]],
+        status=step_status(row),
         blocked_reason=row["blocked_reason"] if row["status"] == "blocked" else None,
         closed_at=row["completed_at"] or "",
         files=_strings(row["files_json"]),

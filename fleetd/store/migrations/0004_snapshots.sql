@@ -5,8 +5,9 @@
 CREATE TABLE runs (
     id TEXT PRIMARY KEY,
     agent_id TEXT,
-    -- Of the newest snapshot: its status, and when it was taken or joined last.
+    -- As the newest snapshot says, and in progress again once its agent goes on.
     status TEXT NOT NULL CHECK (status IN ('in_progress', 'failed', 'completed', 'paused')),
+    -- When the newest was taken or joined last, or its agent went on: the heartbeat counts from it.
     snapshot_awake_ms INTEGER NOT NULL DEFAULT 0,
     -- The log up to here stands in a snapshot already.
     events_seq INTEGER NOT NULL DEFAULT 0

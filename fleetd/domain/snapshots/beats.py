@@ -1,0 +1,70 @@
+"""The heartbeat of runs: which are due for the snapshot that time alone asks for.
+
+Source: snapshot-lifecycle, Timer boundary: every 120 s while a run is in progress, counted in ms
+that the machine was awake. Must not look at plans, nor decide what stands in a snapshot.
+"""
+
+from ...wire.base import Mutation
+from ..activity import LIVING
+from ..context import Context
+from ..current import belongs
+from ..registry import handler
+from ..tx import Row, Tx
+from ..upkeep import Done
+from .runs import run_of_agent
+from .taking import Trigger, take
+
+BEAT_MS = 120_000
+
+
+class SnapshotBeat(Mutation[Done], frozen=True):
+    """Take the snapshot that is due of a run, if it is; not on the wire."""
+
+    run_id: str
+
+
+@handler
+def beat(tx: Tx, request: SnapshotBeat, ctx: Context) -> Done:
+    """Record where a run stands because nothing else did for so long."""
+    due = due_rows(tx, ctx, request.run_id)
+    for row in due:
+        take(tx, ctx, row["id"], Trigger(source="timer", agent_id=row["agent_id"]))
+    return Done(done=bool(due))
+
+
+def due_rows(tx: Tx, ctx: Context, run_id: str | None = None) -> list[Row]:
+    """Return the runs, or the one, that are due: each the present one of an agent that lives.
+
+    One that waits for its user is due once more: its snapshot says ``paused``, and that ends it.
+    Where nothing is to be recorded any more, none is due.
+    """
+    rows = tx.all(
+        "SELECT r.id, r.agent_id, a.cwd FROM runs r JOIN agents a ON a.id = r.agent_id"
+        " WHERE r.status = 'in_progress' AND r.snapshot_awake_ms <= :before"
+        f" AND a.status IN {LIVING}"
+        + (" AND r.id = :id" if run_id else "")
+        + " ORDER BY r.snapshot_awake_ms",
+        id=run_id,
+        before=ctx.awake_ms - BEAT_MS,
+    )
+    ignored = [{"project_dir": place} for place in ctx.config.project_ignore]
+    return [
+        row
+        for row in rows
+        if run_of_agent(tx, row["agent_id"]) == row["id"]
+        and not any(belongs(place, row["cwd"]) for place in ignored)
+    ]
+
+
+def go_on(tx: Tx, ctx: Context, agent_id: str) -> None:
+    """Let the heart of an agent's run beat again, from now on: it works after it had stopped."""
+    stopped = tx.all(
+        "SELECT id FROM runs WHERE agent_id = :agent AND status IN ('paused', 'failed')",
+        agent=agent_id,
+    )
+    if stopped and (run_id := run_of_agent(tx, agent_id)) in {row["id"] for row in stopped}:
+        tx.run(
+            "UPDATE runs SET status = 'in_progress', snapshot_awake_ms = :awake WHERE id = :id",
+            awake=ctx.awake_ms,
+            id=run_id,
+        )

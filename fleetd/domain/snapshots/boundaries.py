@@ -1,0 +1,129 @@
+"""The boundaries at which runs get their snapshots by themselves; must not say what stands in one.
+
+Source: snapshot-lifecycle, Trigger points and frequency. Time as a boundary is in ``beats``. An
+agent that has no run gets no snapshot, and nothing is refused.
+"""
+
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from ...wire.requests.snapshot import DeclaredDigest, DeclaredStep
+from ...wire.types import RunStatus, StepStatus
+from ..context import Context
+from ..tx import Tx
+from ..wording import short
+from .runs import run_of_agent
+from .steps import plan_of, step_status
+from .taking import Trigger, take
+
+NOTE_CHARS = 500
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """How far a step is, and its place in the plan, from 1; None for one that is in no plan."""
+
+    status: StepStatus
+    ordinal: int | None
+
+
+def standing(tx: Tx, agent_id: str, sortie_ids: Collection[str]) -> dict[str, Standing]:
+    """Return how far sorties are, as steps of an agent's plan, before it says something of them."""
+    if not sortie_ids:
+        return {}
+    agent = tx.one("SELECT * FROM agents WHERE id = :id", id=agent_id)
+    places = {step.id: step.ordinal for step in plan_of(tx, agent)}
+    statuses = _statuses(tx, sortie_ids)
+    return {step: Standing(status, places.get(step)) for step, status in statuses.items()}
+
+
+def _statuses(tx: Tx, sortie_ids: Collection[str]) -> dict[str, StepStatus]:
+    """Return how far sorties are that are there, in the order in which they are named."""
+    rows = (
+        tx.one("SELECT id, status, blocked_reason FROM sorties WHERE id = :id", id=sortie_id)
+        for sortie_id in dict.fromkeys(sortie_ids)
+    )
+    return {row["id"]: step_status(row) for row in rows if row}
+
+
+def steps_moved(tx: Tx, ctx: Context, agent_id: str, before: Mapping[str, Standing]) -> None:
+    """Snapshot the run of an agent for every step that it just began or closed, by its own word.
+
+    ``before`` is how far they were. What one word closes comes before what it begins, whatever the
+    order in which it was carried out. A step that was taken out was skipped, at its old place.
+    """
+    run_id = run_of_agent(tx, agent_id) if before else None
+    if run_id is None:
+        return
+    after = _statuses(tx, list(before))
+    moved = {
+        step: now
+        for step, was in before.items()
+        if (now := after.get(step, "skipped")) not in ("pending", was.status)
+    }
+    for step in sorted(moved, key=lambda step: moved[step] == "in_progress"):
+        declared = DeclaredStep(
+            step_id=step,
+            step_ordinal=None if step in after else before[step].ordinal,
+            step_status=moved[step],
+        )
+        take(tx, ctx, run_id, Trigger(source="step_boundary", step=declared, agent_id=agent_id))
+
+
+def error_met(tx: Tx, ctx: Context, agent_id: str, note: str | None = None) -> None:
+    """Snapshot the run of an agent that met an error after which it goes on."""
+    _at_error(tx, ctx, agent_id, note, None)
+
+
+def broke_off(tx: Tx, ctx: Context, agent_id: str, note: str) -> None:
+    """Snapshot the run of an agent that an error stops, before anything is done about it."""
+    _at_error(tx, ctx, agent_id, note, "failed")
+
+
+def _at_error(
+    tx: Tx, ctx: Context, agent_id: str, note: str | None, status: RunStatus | None
+) -> None:
+    run_id = run_of_agent(tx, agent_id)
+    if run_id is not None:
+        kept = short(note, NOTE_CHARS) if note else None
+        why = Trigger(source="error_boundary", status=status, agent_id=agent_id, note=kept)
+        take(tx, ctx, run_id, why)
+
+
+def compacting(tx: Tx, ctx: Context, agent_id: str, trigger: str) -> None:
+    """Snapshot the run of an agent whose window is full, and about to be compacted."""
+    run_id = run_of_agent(tx, agent_id)
+    if run_id is not None:
+        why = Trigger(
+            source="manual" if trigger == "manual" else "timer",
+            digest=DeclaredDigest(window_pressure="high"),
+            agent_id=agent_id,
+            note=short(f"before the {trigger} compaction", NOTE_CHARS),
+        )
+        take(tx, ctx, run_id, why)
+
+
+def died(tx: Tx, ctx: Context, agent_id: str, reason: str) -> None:
+    """Close the run of an agent whose process ended without a word, if it was under way."""
+    if _under_way(tx, agent_id):
+        broke_off(tx, ctx, agent_id, reason)
+
+
+def left(tx: Tx, ctx: Context, agent_id: str, reason: str | None) -> None:
+    """Close the run of an agent that leaves, if its newest snapshot says that it is under way.
+
+    That is its last heartbeat: a plan that is done was told when its last step was.
+    """
+    run_id = _under_way(tx, agent_id)
+    if run_id is not None:
+        note = short(reason, NOTE_CHARS) if reason else None
+        take(
+            tx, ctx, run_id, Trigger(source="timer", status="paused", agent_id=agent_id, note=note)
+        )
+
+
+def _under_way(tx: Tx, agent_id: str) -> str | None:
+    """Return the run of an agent if its snapshots say that it is under way."""
+    run_id = run_of_agent(tx, agent_id)
+    status = tx.value("SELECT status FROM runs WHERE id = :id", id=run_id) if run_id else None
+    return run_id if status == "in_progress" else None

@@ -1,0 +1,75 @@
+"""What agents report of their sorties, one by one; a plan speaks in ``sessions.plans``.
+
+Must not change sorties itself: that is ``sortie_work``. Here the agent's run gets its snapshot.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from ..wire.model import Sortie
+from ..wire.requests.sortie import (
+    SortieBlock,
+    SortieComplete,
+    SortieFail,
+    SortieProgress,
+    SortieStart,
+    SortieUnblock,
+)
+from . import sortie_work
+from .context import Context
+from .ids import find
+from .registry import handler
+from .snapshots import boundaries
+from .tx import Tx
+
+
+@handler
+def start(tx: Tx, request: SortieStart, ctx: Context) -> Sortie:
+    """Begin a sortie, or go on with one's own."""
+    return _follow(tx, ctx, request, sortie_work.start)
+
+
+@handler
+def progress(tx: Tx, request: SortieProgress, ctx: Context) -> Sortie:
+    """Report progress; the first report begins a sortie."""
+    return _follow(tx, ctx, request, sortie_work.progress)
+
+
+@handler
+def block(tx: Tx, request: SortieBlock, ctx: Context) -> Sortie:
+    """Note that a sortie cannot go on."""
+    return _follow(tx, ctx, request, sortie_work.block)
+
+
+@handler
+def unblock(tx: Tx, request: SortieUnblock, ctx: Context) -> Sortie:
+    """Let a blocked sortie go on from where it was."""
+    return _follow(tx, ctx, request, sortie_work.unblock)
+
+
+@handler
+def complete(tx: Tx, request: SortieComplete, ctx: Context) -> Sortie:
+    """Complete a sortie."""
+    return _follow(tx, ctx, request, sortie_work.complete)
+
+
+@handler
+def fail(tx: Tx, request: SortieFail, ctx: Context) -> Sortie:
+    """Give a sortie up."""
+    return _follow(tx, ctx, request, sortie_work.fail)
+
+
+def _follow(
+    tx: Tx,
+    ctx: Context,
+    request: sortie_work.Work,
+    rule: Callable[[Tx, Any, Context], Sortie],
+) -> Sortie:
+    """Do what is reported, and snapshot the run of whoever the sortie is with."""
+    row = find(tx, "sortie", request.sortie_id)
+    agent_id = request.agent_id or row["assigned_to"]
+    before = boundaries.standing(tx, agent_id, [row["id"]]) if agent_id else {}
+    sortie = rule(tx, request, ctx)
+    if agent_id:
+        boundaries.steps_moved(tx, ctx, agent_id, before)
+    return sortie
