@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from fleetd import places
+from fleetd.config import Retention
 from fleetd.engine import DAEMON
 from fleetd.harness.report import (
     Compacted,
@@ -157,9 +158,9 @@ async def test_after_a_step_reaches_a_terminal_state_skipped(fleet: Fleet, windo
         "skipped",
         "in_progress",
     ]
-    # What was begun is given up; what nobody began is gone, and was skipped at the place it had.
+    # What was begun is given up, what nobody began is gone; both at the place they had.
     assert lines(fleet)[1:] == [
-        "step_boundary in_progress | 2 skipped | low",
+        "step_boundary in_progress | 1 skipped | low",
         "step_boundary in_progress | 2 skipped | low",
         "step_boundary in_progress | 1 in_progress | low",
     ]
@@ -170,6 +171,18 @@ async def test_a_step_that_is_told_once_it_is_done_has_one_snapshot(
 ) -> None:
     await window.tell(plan("cpp"))
     assert lines(fleet) == ["step_boundary in_progress | 1 done | low"]
+
+
+async def test_of_more_steps_than_a_run_may_keep_snapshots_the_last_are_told(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path, retention=Retention(snapshots_per_run=2)) as fleet:
+        await Window(fleet, RUN).tell(plan("ccci", of=("Model", "Form", "Mail", "Tests")))
+        assert lines(fleet) == [
+            "step_boundary in_progress | 3 done | low",
+            "step_boundary in_progress | 4 in_progress | low",
+        ]
+        assert await fleet.events(kind="snapshots_pruned") == []
 
 
 async def test_a_step_that_is_opened_again_begins_again(fleet: Fleet, window: Window) -> None:
@@ -262,6 +275,25 @@ async def test_immediately_after_a_recoverable_error_is_classified(
         "error_boundary in_progress | 1 in_progress | low | Edit PASS 4 ms",
     ]
     assert notes(fleet)[1:] == [None, None, "ValueError: not a number"]
+
+
+async def test_what_a_transcript_tells_of_failures_is_one_boundary(
+    fleet: Fleet, window: Window
+) -> None:
+    await window.tell(ToolStarted("Bash", "call-1", command="make test"))
+    fleet.clock.pass_by(2 * SECOND)
+    await window.tell(ToolFinished("Bash", "call-1", command="make test"))
+    await window.tell(plan("i", of=("Model",)))
+    fleet.clock.pass_by(MINUTE)
+    late = [
+        ToolFinished("Bash", "call-1", command="make test", passed=False, error="Exit code 2"),
+        ToolFinished("Edit", "call-2", passed=False, error="no such text"),
+    ]
+    await window.tell(Paused(), earlier=tuple(late))
+    assert lines(fleet) == [
+        "step_boundary in_progress | 1 in_progress | low | make test WARN 2000 ms",
+        "error_boundary in_progress | 1 in_progress | low | make test FAIL 2000 ms | Edit FAIL",
+    ]
 
 
 async def test_immediately_before_a_forced_stop_due_to_unrecoverable_error(

@@ -3,7 +3,7 @@
 Must not know any harness, nor decide what the agent is told in return.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -37,11 +37,6 @@ from ..snapshots import boundaries
 from ..tx import Tx
 from . import membership, plans, window
 from .identity import key_of
-
-# A transcript's tail tells of some hundred calls at most, with others between them.
-REMEMBERED_ENDS = 2_000
-_ENDS = "('command_finished', 'tool_finished', 'tool_failed')"
-_data = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,42 +72,22 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def follow(scene: Scene, happening: AnyHappening) -> None:
-    """Do what one thing that was told means."""
+    """Do what one thing that was told means; what failed is a boundary of the run."""
+    carry_out(scene, happening)
+    if is_failure(happening):
+        boundaries.error_met(scene.tx, scene.ctx, scene.agent_id)
+
+
+def carry_out(scene: Scene, happening: AnyHappening) -> None:
+    """Do what one thing means for the log, the mission and the agent."""
     act = _ACTS.get(type(happening))
     if act is not None:
         act(scene, happening)
 
 
-def look_back(scene: Scene, told: Iterable[AnyHappening]) -> None:
-    """Do what a transcript tells beside the events; it tells the same again each time.
-
-    A plan that has not changed changes nothing. How a call ended is told once more only when it
-    was not known.
-    """
-    known: frozenset[str] | None = None
-    for each in told:
-        if isinstance(each, ToolFinished):
-            known = _outcomes_known(scene) if known is None else known
-            if each.passed is None or each.call_id in known:
-                continue
-        follow(scene, each)
-
-
-def _outcomes_known(scene: Scene) -> frozenset[str]:
-    """Return the calls of which it is known how they ended; that a command ended is not enough."""
-    rows = scene.tx.all(
-        "SELECT type, data_json FROM events WHERE agent_id = :agent"
-        f" AND type IN {_ENDS} ORDER BY seq DESC LIMIT :most",
-        agent=scene.agent_id,
-        most=REMEMBERED_ENDS,
-    )
-    known = ((row["type"], _data(row["data_json"])) for row in rows)
-    return frozenset(
-        call_id
-        for kind, data in known
-        if isinstance(call_id := data.get("call_id"), str)
-        and (kind != "command_finished" or data.get("result"))
-    )
+def is_failure(happening: AnyHappening) -> bool:
+    """Whether a tool or command is told to have failed."""
+    return isinstance(happening, ToolFinished) and happening.passed is False
 
 
 def _started(scene: Scene, told: SessionStarted) -> None:
@@ -157,8 +132,6 @@ def _tool_finished(scene: Scene, told: ToolFinished) -> None:
         scene.tell(
             "tool_finished", tool=told.tool, call_id=told.call_id, duration_ms=told.duration_ms
         )
-    if failed:
-        boundaries.error_met(scene.tx, scene.ctx, scene.agent_id)
 
 
 def _planned(scene: Scene, told: Planned) -> None:

@@ -30,6 +30,7 @@ from ..tx import Row, Tx
 from ..upkeep import Done
 from . import deliveries, following, membership, telling, window
 from .identity import Key, go_on_as, key_of, open_session, session_row
+from .looking_back import look_back
 
 LOOKED_BACK = (Planned, ToolFinished, WindowUsed)
 IN_PASSING = frozenset((SessionEnded, Noted, WindowUsed))
@@ -131,7 +132,7 @@ def _follow(tx: Tx, ctx: Context, request: HookRecord) -> Recorded:
     )
     # How full the window is counts for what the compaction left of it.
     state = _shrunk(scene, session)
-    following.look_back(scene, (each for each in request.earlier if isinstance(each, LOOKED_BACK)))
+    look_back(scene, (each for each in request.earlier if isinstance(each, LOOKED_BACK)))
     for happening in report.happenings:
         following.follow(scene, happening)
         state = window.after(state, happening)

@@ -50,7 +50,8 @@ def steps_moved(tx: Tx, ctx: Context, agent_id: str, before: Mapping[str, Standi
     """Snapshot the run of an agent for every step that it just began or closed, by its own word.
 
     ``before`` is how far they were. What one word closes comes before what it begins, whatever the
-    order in which it was carried out. A step that was taken out was skipped, at its old place.
+    order in which it was carried out. A step that left the plan was skipped, at its old place. Of
+    more than a run may keep, the last are taken.
     """
     run_id = run_of_agent(tx, agent_id) if before else None
     if run_id is None:
@@ -61,10 +62,11 @@ def steps_moved(tx: Tx, ctx: Context, agent_id: str, before: Mapping[str, Standi
         for step, was in before.items()
         if (now := after.get(step, "skipped")) not in ("pending", was.status)
     }
-    for step in sorted(moved, key=lambda step: moved[step] == "in_progress"):
+    in_turn = sorted(moved, key=lambda step: moved[step] == "in_progress")
+    for step in in_turn[-ctx.config.retention.snapshots_per_run :]:
         declared = DeclaredStep(
             step_id=step,
-            step_ordinal=None if step in after else before[step].ordinal,
+            step_ordinal=before[step].ordinal if moved[step] == "skipped" else None,
             step_status=moved[step],
         )
         take(tx, ctx, run_id, Trigger(source="step_boundary", step=declared, agent_id=agent_id))

@@ -20,8 +20,8 @@ from ..wording import short
 NAME_CHARS = 200
 # A call is told by three events at most.
 MOST_EVENTS = 20 * MOST_OUTCOMES
-# How far a call's beginning is looked for before what is new in the log.
-_BEFORE = 100
+# How many events are looked through for a call's beginning before what is new in the log.
+_BEFORE = 200
 _SLASH_COMMANDS = ("slashcommand", "slash_command")
 _LONGEST_MS = 2**53
 _data = msgspec.json.Decoder(dict[str, Any]).decode
@@ -213,7 +213,10 @@ def _calls(rows: Sequence[Row], tx: Tx, span: Span | None) -> list[_Call]:
 
 
 def _find_beginnings(tx: Tx, span: Span, ended: dict[str, _Call]) -> None:
-    """Note when calls began that were under way when the last snapshot was taken."""
+    """Note when calls began that were under way when the last snapshot was taken.
+
+    Of one that had ended by then, and of which more is known now, when it ended as well.
+    """
     lacking = {
         name: call
         for name, call in ended.items()
@@ -221,7 +224,7 @@ def _find_beginnings(tx: Tx, span: Span, ended: dict[str, _Call]) -> None:
     }
     if not lacking or not span.since:
         return
-    marks = ", ".join(f"'{kind}'" for kind in BEGINS_A_CALL)
+    marks = ", ".join(f"'{kind}'" for kind in BEGINS_A_CALL + ENDS_A_CALL)
     rows = tx.all(
         "SELECT type, timestamp, data_json FROM events WHERE agent_id = :agent"
         f" AND seq <= :since AND type IN ({marks}) ORDER BY seq DESC LIMIT :most",
@@ -231,6 +234,9 @@ def _find_beginnings(tx: Tx, span: Span, ended: dict[str, _Call]) -> None:
     )
     for row in rows:
         data = _data(row["data_json"])
-        call = lacking.pop(_text(data, "call_id"), None)
-        if call is not None:
+        call = lacking.get(_text(data, "call_id"))
+        if call is not None and row["type"] in ENDS_A_CALL:
+            call.ended_ms = _at_ms(row, data)
+        elif call is not None:
             call.begun_ms = _at_ms(row, data)
+            lacking.pop(_text(data, "call_id"))
