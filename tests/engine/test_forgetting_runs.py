@@ -93,13 +93,14 @@ async def test_a_forgotten_session_leaves_not_a_byte_of_its_runs(
 
     foreseen = await forgotten(fleet, SystemForget(session_id="s-1234567890"))
 
-    assert (foreseen.runs, foreseen.snapshots) == (2, 4)
+    # A step that begins and a command that fails have snapshots of their own.
+    assert (foreseen.runs, foreseen.snapshots) == (2, 6)
     assert [(each.run_id, each.snapshots) for each in foreseen.run_details] == [
-        ("s-1234567890", 2),
-        ("s-1234567890.sub-1", 2),
+        ("s-1234567890", 3),
+        ("s-1234567890.sub-1", 3),
     ]
     assert all(each.bytes > 1_000 for each in foreseen.run_details)
-    assert foreseen.files == 6
+    assert foreseen.files == 8
     assert await runs(fleet) == ["s-other"]
     assert places_of(tmp_path, SECRET, "s-1234567890") == []
     assert sorted(path.name for path in fleet.checkpoints.iterdir()) == ["s-other"]
@@ -163,8 +164,9 @@ async def test_of_an_agent_that_stays_what_it_recorded_for_the_mission_goes_and_
 
     foreseen = await forgotten(fleet, SystemForget(second.id))
 
-    assert (foreseen.agents, foreseen.runs, foreseen.snapshots) == (0, 0, 2)
-    assert [(each.run_id, each.snapshots) for each in foreseen.run_details] == [("run-a", 2)]
+    # The third is of the step that began.
+    assert (foreseen.agents, foreseen.runs, foreseen.snapshots) == (0, 0, 3)
+    assert [(each.run_id, each.snapshots) for each in foreseen.run_details] == [("run-a", 3)]
     assert places_of(tmp_path, SECRET, second.id) == []
     page = await fleet.do(SnapshotList("run-a"))
     ids = [each.snapshot_id for each in page.snapshots]
