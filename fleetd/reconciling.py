@@ -13,16 +13,16 @@ import msgspec
 from .domain.catching_up import CatchUp, ImportEnd
 from .domain.comparing import NamesGet, NewestFiled, OwnersGet, RowNames
 from .domain.healing import Heal
-from .domain.policy import POLICIES, Kept, id_of, noun_of, owner_of
-from .domain.snapshots.returning import from_compressed
+from .domain.policy import POLICIES, Kept, id_of, noun_of
+from .domain.removal import Latest
 from .domain.taking_in import ImportFiles
 from .domain.tx import WriteBackup
 from .engine import Engine
+from .filed import verified
 from .store.backups import LATEST, BackupFile, Backups, Listing
 from .wire.errors import Corrupt, FleetError, InvalidState
 from .wire.model import Checkpoint
 from .wire.requests.checkpoint import CheckpointGet
-from .wire.snapshots import Snapshot
 from .wire.types import Noun
 
 log = logging.getLogger("fleetd")
@@ -170,7 +170,7 @@ async def _take_in(engine: Engine, noun: Noun, owner_id: str, strangers: list[st
             log.warning("A file without a row is left where it is: %s", error.message)
         refused |= bad
         ids += await _import(engine, good)
-        for record in filter(POLICIES[noun].is_migrated, good):
+        for record in filter(POLICIES[noun].to_rewrite, good):
             told[id_of(record)] = record.warnings
             engine.outbox.post(WriteBackup(noun, id_of(record)))
     return TakenIn(ids, refused, told)
@@ -206,25 +206,6 @@ def _read_or_refuse(backups: Backups, file: BackupFile) -> Kept | FleetError | N
         return Corrupt(f"{path} cannot be read: {error}.", path=str(path))
 
 
-def verified(backups: Backups, file: BackupFile) -> Kept | None:
-    """Return the record of a file after all checks, None when it is gone.
-
-    Raises Corrupt, also when the file holds another record than its name says, Incompatible and
-    OSError.
-    """
-    stored = backups.stored(file.owner_id, file.record_id)
-    if stored is None:
-        return None
-    layout, path = backups.layout, str(stored.path)
-    policy = POLICIES[layout.noun]
-    record: Kept = policy.from_file(backups.plain(stored), path)
-    if (owner_of(record), id_of(record)) != (file.owner_id, file.record_id):
-        raise layout.damaged(path, f"it holds {id_of(record)} of {owner_of(record)}")
-    if stored.compressed and isinstance(record, Snapshot):
-        return from_compressed(record, stored.raw)
-    return record
-
-
 async def _catch_up(engine: Engine) -> None:
     """Finish an import, also one that a crash cut short: counters first, then each mission."""
     behind = await engine.execute(ImportEnd())
@@ -235,6 +216,18 @@ async def _catch_up(engine: Engine) -> None:
             raise
         except Exception:  # a file can hold what no rule expects; the others must come back
             log.exception("Mission %s could not be brought to its newest checkpoint", mission_id)
+
+
+async def _latest_data(engine: Engine, noun: Noun, owner_id: str, wanted: Latest) -> bytes | None:
+    """Return what the newest one's copy must hold, from its file when its row is damaged."""
+    if wanted.id is None or wanted.data is not None:
+        return wanted.data
+    file = BackupFile(owner_id, wanted.id)
+    try:
+        record = await engine.outbox.in_thread(lambda: verified(engine.backups[noun], file))
+    except FleetError:
+        return None
+    return POLICIES[noun].to_file(record) if record else None
 
 
 async def mend_latest(
@@ -250,11 +243,15 @@ async def mend_latest(
     owner_id, backups = rows.owner_id, engine.backups[noun]
     wanted = await engine.execute(NewestFiled(noun, owner_id, listing.files))
     trouble = listing.latest_trouble(wanted.id) or known
-    if not trouble:
-        return ""
+    if not trouble or (listing.copies and wanted.id is None and rows.live):
+        return ""  # a copy may be all that is left, until a file is written again
     path = backups.root / owner_id / LATEST
     try:
-        await engine.outbox.in_thread(lambda: backups.set_latest(owner_id, wanted.id, wanted.data))
+        data = await _latest_data(engine, noun, owner_id, wanted) if listing.copies else None
+        if listing.copies and wanted.id is not None and data is None:
+            log.warning("%s %s; nothing whole is left to write it from", path, trouble)
+            return ""
+        await engine.outbox.in_thread(lambda: backups.set_latest(owner_id, wanted.id, data))
     except OSError as error:
         log.warning("%s %s; it cannot be changed: %s", path, trouble, error)
         return ""

@@ -25,6 +25,7 @@ FLOORS = {
             "transcripts",
             "ignoring",
             "engine",
+            "filed",
             "reconciling",
             "operations",
             "service",

@@ -15,7 +15,7 @@ from ..wire.model import CHECKPOINT_VERSION, Checkpoint
 from ..wire.snapshots import Snapshot
 from ..wire.types import Noun
 from . import content
-from .snapshots import document
+from .snapshots import document, returning
 from .tx import Row
 
 Kept = Checkpoint | Snapshot
@@ -27,9 +27,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     ``table`` has their rows, ``owner`` is the column that says whose they are, ``whose`` what
     kind that is. ``nameable`` is the condition, in SQL, on those that ``latest.json`` may be;
     ``copies`` says that it holds a copy and no link, ``compressible`` that old files are
-    compressed. ``emptied`` are the columns that a deletion
-    mark empties. ``retention`` picks from the settings for how many days records stay, and how many
-    of each owner. ``write_failed`` and ``prune_failed`` are the reason codes that a document gives.
+    compressed. ``emptied`` are the columns that a deletion mark empties. ``to_rewrite`` says that
+    the file of a record is not what it should be: of an older version, or another copy stood in.
+    ``retention`` picks from the settings for how many days records stay, and how many of each
+    owner. ``write_failed`` and ``prune_failed`` are the reason codes that a document gives.
     """
 
     noun: Noun
@@ -45,7 +46,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     from_file: Callable[[bytes, str], Any]
     to_file: Callable[[Any], bytes]
     to_columns: Callable[[Any], Row]
-    is_migrated: Callable[[Any], bool]
+    to_rewrite: Callable[[Any], bool]
     retention: Callable[[Retention], tuple[int, int]]
     verify: str
     list: str
@@ -69,7 +70,7 @@ POLICIES: dict[Noun, Policy] = {
         from_file=content.from_file,
         to_file=content.to_file,
         to_columns=content.to_columns,
-        is_migrated=content.is_migrated,
+        to_rewrite=content.is_migrated,
         retention=lambda settings: (settings.days, settings.keep),
         verify="fleetctl checkpoints verify",
         list="fleetctl checkpoints list",
@@ -89,7 +90,7 @@ POLICIES: dict[Noun, Policy] = {
         from_file=document.from_file,
         to_file=document.to_file,
         to_columns=document.to_columns,
-        is_migrated=lambda record: False,
+        to_rewrite=returning.stands_in,
         retention=lambda settings: (settings.snapshot_days, settings.snapshots_per_run),
         verify="fleetctl snapshot verify",
         list="fleetctl snapshot list",

@@ -4,19 +4,24 @@ Must not choose which records are looked at.
 """
 
 import msgspec
+import trio
 
 from ..domain.comparing import NamesGet
 from ..domain.healing import Heal
 from ..domain.policy import POLICIES, Kept, owner_of
 from ..domain.tx import WriteBackup
 from ..engine import Engine
+from ..filed import Examined, examined
 from ..reconciling import rewrite, take_in
 from ..store.backups import BackupFile
 from ..wire.errors import Corrupt, FleetError, IntegrityMismatch, InvalidState
 from ..wire.model import Checkpoint, Finding
 from ..wire.snapshots import Snapshot
 from ..wire.types import Noun
-from .reading import get, read_file
+from .reading import get, owner_in
+
+# What a file that is just being written is waited for.
+FILE_WAIT_S = 1.0
 
 
 class Copies(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +43,7 @@ class Copies(msgspec.Struct, frozen=True, kw_only=True):
 async def check(
     engine: Engine, noun: Noun, record_id: str, owner_id: str | None, *, repair: bool
 ) -> Finding:
-    """Check one record; ``owner_id`` is where a file of it lies, None when there is none."""
+    """Check one record; ``owner_id`` is where a file of it lies, None for where its row says."""
     copies = await _copies(engine, noun, record_id, owner_id)
     troubles = [text for text in (copies.row_trouble, copies.file_trouble) if text]
     if not troubles:
@@ -58,24 +63,24 @@ async def check(
 
 
 async def _copies(engine: Engine, noun: Noun, record_id: str, owner_id: str | None) -> Copies:
-    row, row_error = None, None
-    file, file_error, file_trouble = None, None, ""
-    try:
-        row = await get(engine, noun, record_id)
-    except FleetError as error:
-        row_error = error
-    try:
-        if owner_id is not None:
-            file = await read_file(engine, noun, BackupFile(owner_id, record_id))
-        if file is None:
-            file_trouble = "the file is missing"
-        elif row:
-            file_trouble = _difference(row, file)
-    except (FleetError, OSError) as error:
-        file_error, file_trouble = error, str(error)
+    row, row_error = await _row(engine, noun, record_id)
+    if row is not None and row.backed_up_at is None:  # its file may just be on the way
+        with trio.move_on_after(FILE_WAIT_S):
+            await engine.outbox.attempted(record_id)
+        row, row_error = await _row(engine, noun, record_id)
+    if owner_id is None and row_error is not None:
+        owner_id = owner_in(noun, row_error)
+    owner_id = owner_id or (owner_of(row) if row else None)
+    found = await _examined(engine, noun, owner_id, record_id)
+    file, trouble = found.record, found.trouble
+    file_trouble = str(trouble or "")
+    if not found.there and trouble is None:
+        file_trouble = "the file is missing"
+    elif file is not None and row is not None:
+        file_trouble = file_trouble or _difference(row, file)
     row_trouble = row_error.message if row_error else ""
     for copy in filter(None, (row, file)):
-        if isinstance(copy, Checkpoint) and POLICIES[noun].is_migrated(copy):
+        if isinstance(copy, Checkpoint) and POLICIES[noun].to_rewrite(copy):
             row_trouble = row_trouble or copy.warnings[-1]
     return Copies(
         row=row,
@@ -84,19 +89,39 @@ async def _copies(engine: Engine, noun: Noun, record_id: str, owner_id: str | No
         row_spoilt=isinstance(row_error, Corrupt) and f"{noun}_id" in row_error.values,
         file=file,
         file_trouble=file_trouble,
-        file_spoilt=isinstance(file_error, Corrupt) or (file is None and file_error is None),
-        reason_code=_reason(noun, row, row_error or file_error, file_trouble),
+        file_spoilt=file is None and (isinstance(trouble, Corrupt) or trouble is None),
+        reason_code=_reason(noun, row, row_error or trouble, file_trouble),
     )
+
+
+async def _row(engine: Engine, noun: Noun, record_id: str) -> tuple[Kept | None, FleetError | None]:
+    try:
+        return await get(engine, noun, record_id), None
+    except FleetError as error:
+        return None, error
+
+
+async def _examined(engine: Engine, noun: Noun, owner_id: str | None, record_id: str) -> Examined:
+    if owner_id is None:
+        return Examined(record=None, trouble=None, there=False)
+    file = BackupFile(owner_id, record_id)
+    try:
+        return await engine.outbox.in_thread(lambda: examined(engine.backups[noun], file))
+    except OSError as error:
+        return Examined(record=None, trouble=error, there=False)
 
 
 def _difference(row: Kept, file: Kept) -> str:
     """Say in what a file is not the one that the row describes; empty when it is."""
     if row.integrity != file.integrity:
         return "the file is not the one that the database row describes"
-    if isinstance(row, Snapshot) and isinstance(file, Snapshot) and row.compressed_at:
-        packed = [{a.digest for a in each.artifacts if a.compressed} for each in (row, file)]
-        if packed[1] and packed[0] != packed[1]:
-            return "the compressed file does not match its own checksum"
+    if isinstance(row, Snapshot) and isinstance(file, Snapshot):
+        known = {each.compressed: each.digest for each in row.artifacts}
+        for form in file.artifacts:
+            # What was compressed a moment ago has no checksum yet.
+            if known.get(form.compressed, form.digest) != form.digest:
+                which = "compressed file" if form.compressed else "file"
+                return f"the {which} does not match its own checksum"
     return ""
 
 
@@ -129,18 +154,23 @@ async def _mend(
     engine: Engine, noun: Noun, record_id: str, owner_id: str | None, copies: Copies
 ) -> bool:
     if copies.row is not None:
-        if isinstance(copies.row, Checkpoint) and POLICIES[noun].is_migrated(copies.row):
+        if isinstance(copies.row, Checkpoint) and POLICIES[noun].to_rewrite(copies.row):
             await rewrite(engine, copies.row)
-        engine.outbox.post(WriteBackup(noun, record_id))
-        await engine.outbox.attempted(record_id)
-        # The place that was bad: a file among another owner's is not mended by one elsewhere.
-        again = await _copies(engine, noun, record_id, owner_id or owner_of(copies.row))
-        return not again.row_trouble and not again.file_trouble
-    if copies.file is None or owner_id is None:
+        return await _mend_file(engine, noun, record_id, owner_id or owner_of(copies.row))
+    if copies.file is None:
         return False
+    owner_id = owner_id or owner_of(copies.file)
     try:
         if record_id not in (await take_in(engine, noun, owner_id)).ids:
             await engine.execute(Heal(copies.file))
     except InvalidState:  # it was deleted, or forgotten; the file is on the way out
         return False
-    return True
+    return not copies.file_trouble or await _mend_file(engine, noun, record_id, owner_id)
+
+
+async def _mend_file(engine: Engine, noun: Noun, record_id: str, owner_id: str) -> bool:
+    """Write a file again; one among another owner's is not mended by one elsewhere."""
+    engine.outbox.post(WriteBackup(noun, record_id))
+    await engine.outbox.attempted(record_id)
+    again = await _copies(engine, noun, record_id, owner_id)
+    return not again.row_trouble and not again.file_trouble

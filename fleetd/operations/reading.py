@@ -13,7 +13,8 @@ from ..domain.healing import Heal
 from ..domain.policy import POLICIES, Kept, id_of
 from ..domain.tx import WriteBackup
 from ..engine import Engine
-from ..reconciling import TakenIn, rewrite, take_in, verified
+from ..filed import verified
+from ..reconciling import TakenIn, rewrite, take_in
 from ..store.backups import BackupFile
 from ..wire.base import Request
 from ..wire.errors import Corrupt, FleetError, Incompatible, InvalidState, NotFound
@@ -45,7 +46,7 @@ async def read(engine: Engine, noun: Noun, request: Request[R], caller: Caller) 
         if named is None:
             raise
         return cast("R", await heal(engine, noun, str(named), error))
-    if isinstance(record, Checkpoint) and POLICIES[noun].is_migrated(record):
+    if isinstance(record, Checkpoint) and POLICIES[noun].to_rewrite(record):
         await rewrite(engine, record)
     return record
 
@@ -105,7 +106,7 @@ async def heal(engine: Engine, noun: Noun, record_id: str, error: FleetError) ->
     if isinstance(error, NotFound):
         return await _heal_missing(engine, noun, record_id, error)
     try:
-        record = await _from_backup(engine, noun, record_id)
+        record = await _from_backup(engine, noun, record_id, owner_in(noun, error))
     except (Corrupt, Incompatible) as trouble:
         log.warning("%s", trouble.message)
         raise _both(noun, record_id, error, trouble) from error
@@ -115,7 +116,7 @@ async def heal(engine: Engine, noun: Noun, record_id: str, error: FleetError) ->
         await engine.execute(Heal(record))
     except InvalidState:  # deleted on purpose; its file is on the way out
         raise error from None
-    if POLICIES[noun].is_migrated(record):
+    if POLICIES[noun].to_rewrite(record):
         engine.outbox.post(WriteBackup(noun, record_id))
     healed = await get(engine, noun, record_id)
     return _with_warning(healed, record.warnings, "damaged")
@@ -172,7 +173,14 @@ def _clause(error: FleetError) -> str:
     return error.message.rstrip(".")
 
 
-async def _from_backup(engine: Engine, noun: Noun, record_id: str) -> Kept | None:
+def owner_in(noun: Noun, error: FleetError) -> str | None:
+    """Return whose record a damaged row says it is, None where it does not say."""
+    return cast("str | None", error.values.get(f"{POLICIES[noun].whose}_id"))
+
+
+async def _from_backup(
+    engine: Engine, noun: Noun, record_id: str, owner_id: str | None
+) -> Kept | None:
     """Return a record from its verified file; None when there is none, or none to be read.
 
     Raises Corrupt for a damaged file and Incompatible for one of another version.
@@ -180,12 +188,13 @@ async def _from_backup(engine: Engine, noun: Noun, record_id: str) -> Kept | Non
     backups = engine.backups[noun]
     try:
         file = await engine.outbox.in_thread(lambda: backups.find(record_id))
-        return await read_file(engine, noun, file) if file else None
+        if file is None and owner_id is not None:
+            file = BackupFile(owner_id, record_id)
+        return await _read_file(engine, noun, file) if file else None
     except OSError as error:
         log.warning("The file of %s cannot be read: %s", record_id, error)
         return None
 
 
-async def read_file(engine: Engine, noun: Noun, file: BackupFile) -> Kept | None:
-    """Return the verified record of a file, None when it is gone; raises as ``verified``."""
+async def _read_file(engine: Engine, noun: Noun, file: BackupFile) -> Kept | None:
     return await engine.outbox.in_thread(lambda: verified(engine.backups[noun], file))

@@ -25,12 +25,12 @@ from .directory import (
     remove_temp,
     write_file,
 )
+from .forms import Form, form_of
 from .layouts import GZIP, LATEST, LAYOUTS, PLAIN
 from .listing import Listing, listing_of
-from .packing import unpacked
 from .rooms import Rooms, opened
 
-__all__ = ["FILE_MAX", "LATEST", "BackupFile", "Backups", "Cleared", "Listing", "Stored"]
+__all__ = ["FILE_MAX", "LATEST", "BackupFile", "Backups", "Cleared", "Listing"]
 
 
 class BackupFile(msgspec.Struct, frozen=True):
@@ -38,18 +38,6 @@ class BackupFile(msgspec.Struct, frozen=True):
 
     owner_id: str
     record_id: str
-
-
-class Stored(msgspec.Struct, frozen=True):
-    """The bytes of a file as they lie on the disk."""
-
-    path: Path
-    raw: bytes
-
-    @property
-    def compressed(self) -> bool:
-        """Whether these are the bytes of the compressed form."""
-        return self.path.name.endswith(GZIP)
 
 
 class Backups:
@@ -60,7 +48,7 @@ class Backups:
         self.layout = LAYOUTS[noun]
 
     def path_of(self, owner_id: str, record_id: str) -> Path:
-        """Return where a file lies that is not compressed; raises ValueError for ids like paths."""
+        """Return where a file lies that is not compressed; raises NotAnId for ids like paths."""
         return self._place(owner_id) / f"{self.layout.record(record_id)}{PLAIN}"
 
     def _place(self, owner_id: str) -> Path:
@@ -96,50 +84,29 @@ class Backups:
             os.fsync(files.descriptor)
 
     def read(self, owner_id: str, record_id: str) -> bytes | None:
-        """Return what a file holds, in whichever form, None when there is none.
+        """Return what a file holds, in the first form that can be read, None when there is none.
 
         Raises Corrupt when something else than a regular file of sane size stands in its place, or
         its compressed form is not whole.
         """
-        stored = self.stored(owner_id, record_id)
-        return self.plain(stored) if stored else None
-
-    def plain(self, stored: Stored) -> bytes:
-        """Return the bytes that were compressed, if they were; raises Corrupt as ``read`` does."""
-        if not stored.compressed:
-            return stored.raw
-        try:
-            return unpacked(stored.raw)
-        except ValueError as error:
-            raise self.layout.damaged(stored.path, str(error)) from error
-
-    def stored(self, owner_id: str, record_id: str) -> Stored | None:
-        """Return the bytes that lie on the disk, of the plain form if both are there.
-
-        Raises Corrupt as ``read`` does.
-        """
-        names = [f"{self.layout.record(record_id)}{ending}" for ending in self.layout.endings]
-        refused: Corrupt | None = None
-        for name in names:
-            try:
-                found = self._bytes(owner_id, name)
-            except NotAFile as error:
-                refused = refused or self.layout.not_a_file(
-                    self._place(owner_id) / name, str(error)
-                )
-                continue
-            if found is not None:
-                return Stored(self._place(owner_id) / name, found)
+        refused: Corrupt | OSError | None = None
+        for form in self.forms(owner_id, record_id):
+            if form.trouble is None:
+                return form.data
+            refused = refused or form.trouble
         if refused is not None:
             raise refused
         return None
 
-    def _bytes(self, owner_id: str, name: str) -> bytes | None:
+    def forms(self, owner_id: str, record_id: str) -> Sequence[Form]:
+        """Return the forms of a file that are there, the plain one first; both after a crash."""
+        names = [f"{self.layout.record(record_id)}{ending}" for ending in self.layout.endings]
         try:
             with self._rooms(owner_id) as rooms:
-                return read_file(rooms.files, name) if rooms.files else None
+                found = [form_of(self.layout, rooms.files, n) for n in names if rooms.files]
         except FileNotFoundError:
-            return None
+            return ()
+        return [form for form in found if form is not None]
 
     def latest_bytes(self, owner_id: str) -> bytes | None:
         """Return what ``latest.json`` holds, None when it is no file; for a layout of copies."""

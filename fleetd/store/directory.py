@@ -1,7 +1,7 @@
-"""One directory of checkpoint files, by its descriptor: whole files, a link, things in the way.
+"""One directory of files, by its descriptor: whole files, a link, things in the way.
 
 Nothing is followed and nothing that may be a person's is removed: what is of another kind than it
-should be is moved aside. Must not know missions or ids.
+should be is moved aside. Must not know whose it is, nor ids.
 """
 
 import contextlib
@@ -93,7 +93,7 @@ def make_way(directory: Directory, name: str, kind: Kind) -> None:
     aside = f"{name}{ASIDE}{secrets.token_hex(4)}"
     _rename(directory, name, aside)
     log.warning(
-        "%s stood in the place of a checkpoint file and was moved to %s",
+        "%s stood in the place of a file of fleetd and was moved to %s",
         directory.path / name,
         aside,
     )

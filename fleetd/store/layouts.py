@@ -5,6 +5,7 @@ the newest. A snapshot's: ``<run_id>/history/<snapshot_id>.json``, or ``.json.gz
 with ``latest.json`` a file of its own (source: snapshot-lifecycle, Rotation behavior).
 """
 
+import errno
 import re
 from typing import Any
 
@@ -38,11 +39,11 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     hint: str
 
     def owner(self, owner_id: str) -> str:
-        """Return an id that may name a directory; raises ValueError for any other text."""
+        """Return an id that may name a directory; raises NotAnId for any other text."""
         return _checked(self.owners, owner_id)
 
     def record(self, record_id: str) -> str:
-        """Return an id that may name a file; raises ValueError for any other text."""
+        """Return an id that may name a file; raises NotAnId for any other text."""
         return _checked(self.records, record_id)
 
     def record_in(self, name: str) -> str | None:
@@ -66,9 +67,13 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class NotAnId(OSError, ValueError):
+    """A text that becomes no name of ours; a damaged row may hold one, so that no file has it."""
+
+
 def _checked(pattern: re.Pattern[str], name: str) -> str:
     if not pattern.fullmatch(name):
-        raise ValueError(f"not an id: {name!r}")
+        raise NotAnId(errno.EINVAL, "not an id", name)
     return name
 
 

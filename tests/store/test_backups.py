@@ -1,23 +1,43 @@
-"""Checkpoint files: whole or not there, private, and nothing else is ever touched or read."""
+"""Files of records: whole or not there, private, and nothing else is ever touched or read.
+
+What holds for both layouts is asked of both.
+"""
 
 import os
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from fleetd.store.backups import FILE_MAX, BackupFile, Backups, Listing
+from fleetd.store.backups import FILE_MAX, BackupFile, Listing
 from fleetd.wire.errors import Corrupt
+from fleetd.wire.types import Noun
+from tests.store.stages import (
+    KilledError,
+    Recorder,
+    Stage,
+    put_directory,
+    put_fifo,
+    put_file,
+    put_link,
+)
 
-MISSION, FIRST, SECOND = "msn-00000001", "chk-00000001", "chk-00000002"
-CALLS = ("open", "fsync", "rename", "symlink", "unlink", "mkdir", "close")
+
+@pytest.fixture(params=["checkpoint", "snapshot"])
+def noun(request: pytest.FixtureRequest) -> Noun:
+    found: Noun = request.param
+    return found
 
 
 @pytest.fixture
-def backups(tmp_path: Path) -> Backups:
-    return Backups(tmp_path / "flightline" / "checkpoints")
+def stage(tmp_path: Path, noun: Noun) -> Stage:
+    return Stage(tmp_path / "flightline" / "checkpoints", noun)
+
+
+@pytest.fixture
+def checkpoints(tmp_path: Path) -> Stage:
+    return Stage(tmp_path / "flightline" / "checkpoints", "checkpoint")
 
 
 @pytest.fixture
@@ -27,157 +47,132 @@ def no_umask() -> Iterator[None]:
     os.umask(before)
 
 
-class Recorder:
-    """Notes the calls that reach the disk, and can end the process, as it were, before one."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.calls: list[str] = []
-        self.fail_at: int | None = None
-        self._names: dict[int, str] = {}
-        self._real = {name: getattr(os, name) for name in CALLS}
-        for name in CALLS:
-            monkeypatch.setattr(os, name, self._watched(name))
-
-    def _watched(self, name: str) -> Callable[..., Any]:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if name in ("open", "close", "mkdir"):
-                result = self._real[name](*args, **kwargs)
-                if name == "open":
-                    self._names[result] = Path(args[0]).name
-                elif name == "mkdir":
-                    self.calls.append(f"mkdir {Path(args[0]).name}")
-                return result
-            self.calls.append(f"{name} {self._described(name, args)}")
-            if self.fail_at is not None and len(self.calls) >= self.fail_at:
-                raise KilledError
-            return self._real[name](*args, **kwargs)
-
-        return call
-
-    def _described(self, name: str, args: tuple[Any, ...]) -> str:
-        if name == "fsync":
-            return _kind(self._names[args[0]])
-        return " -> ".join(_kind(str(arg)) for arg in args if isinstance(arg, str))
-
-
-class KilledError(Exception):
-    """Stands for the end of the process at this point: nothing after it happens."""
-
-
-def _kind(name: str) -> str:
-    return "temp" if name.startswith(".tmp-") else name
-
-
-def files(backups: Backups) -> set[str]:
-    return {str(p.relative_to(backups.root)) for p in backups.root.rglob("*") if not p.is_dir()}
+ORDER: dict[Noun, list[str]] = {
+    "checkpoint": [
+        "fsync temp",
+        "rename temp -> chk-00000002.json",
+        "fsync msn-00000001",
+        "symlink chk-00000002.json -> temp",
+        "rename temp -> latest.json",
+        "fsync msn-00000001",
+    ],
+    "snapshot": [
+        "fsync temp",
+        "rename temp -> cp_20260105T120000000Z_2.json",
+        "fsync history",
+        "unlink cp_20260105T120000000Z_2.json.gz",
+        "fsync temp",
+        "rename temp -> latest.json",
+        "fsync run-1",
+    ],
+}
 
 
 def test_a_file_is_written_synced_renamed_and_only_then_is_it_the_latest(
-    backups: Backups, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    backups.write(MISSION, FIRST, b"one", FIRST)
+    stage.write(stage.first, b"one")
     recorder = Recorder(monkeypatch)
-    backups.write(MISSION, SECOND, b"two", SECOND)
-    assert recorder.calls == [
-        "fsync temp",
-        f"rename temp -> {SECOND}.json",
-        f"fsync {MISSION}",
-        f"symlink {SECOND}.json -> temp",
-        "rename temp -> latest.json",
-        f"fsync {MISSION}",
-    ]
+    stage.write(stage.second, b"two")
+    assert recorder.calls == ORDER[stage.noun]
 
 
-def test_the_first_file_of_a_mission_makes_its_directory_last(
-    backups: Backups, monkeypatch: pytest.MonkeyPatch
+def test_the_first_file_makes_its_directories_last(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    backups.root.mkdir(parents=True)
+    stage.backups.root.mkdir(parents=True)
     recorder = Recorder(monkeypatch)
-    backups.write(MISSION, FIRST, b"one", FIRST)
-    assert recorder.calls[:2] == [f"mkdir {MISSION}", "fsync checkpoints"]
+    stage.write(stage.first, b"one")
+    made = [f"mkdir {stage.owner}", "fsync checkpoints"]
+    if stage.noun == "snapshot":
+        made += ["mkdir history", f"fsync {stage.owner}"]
+    assert recorder.calls[: len(made)] == made
 
 
 @pytest.mark.usefixtures("no_umask")
-def test_nobody_else_may_read_them_whatever_the_umask(backups: Backups) -> None:
-    backups.write(MISSION, FIRST, b"one", FIRST)
+def test_nobody_else_may_read_them_whatever_the_umask(stage: Stage) -> None:
+    stage.write(stage.first, b"one")
     mode = stat.S_IMODE
-    assert mode(backups.path_of(MISSION, FIRST).stat().st_mode) == 0o600
-    assert mode((backups.root / MISSION).stat().st_mode) == 0o700
-    assert mode(backups.root.stat().st_mode) == 0o700
+    assert mode(stage.path(stage.first).stat().st_mode) == 0o600
+    assert mode(stage.latest.stat().st_mode) & 0o600 == 0o600
+    assert stage.latest.is_symlink() or mode(stage.latest.stat().st_mode) == 0o600
+    for directory in {stage.top, stage.inside, stage.backups.root}:
+        assert mode(directory.stat().st_mode) == 0o700
 
 
-def test_latest_is_a_relative_link_beside_the_file(backups: Backups) -> None:
-    backups.write(MISSION, FIRST, b"one", FIRST)
-    link = backups.root / MISSION / "latest.json"
-    assert os.readlink(link) == f"{FIRST}.json"
-    backups.write(MISSION, SECOND, b"two", SECOND)
-    assert os.readlink(link) == f"{SECOND}.json"
-    assert link.read_bytes() == b"two"
-    assert files(backups) == {f"{MISSION}/{n}.json" for n in (FIRST, SECOND, "latest")}
+def test_latest_is_the_newest(stage: Stage) -> None:
+    stage.write(stage.first, b"one")
+    assert stage.is_latest(stage.first, b"one")
+    stage.write(stage.second, b"two")
+    assert stage.is_latest(stage.second, b"two")
+    assert stage.files() == stage.whole(stage.first, stage.second)
 
 
-def test_a_link_that_dangles_or_leads_elsewhere_is_replaced(
-    backups: Backups, tmp_path: Path
-) -> None:
+def test_a_link_that_dangles_or_leads_elsewhere_is_replaced(stage: Stage, tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("keep me")
-    backups.write(MISSION, FIRST, b"one", FIRST)
-    link = backups.root / MISSION / "latest.json"
+    stage.write(stage.first, b"one")
     for target in ("nowhere.json", "latest.json", str(tmp_path / "precious")):
-        link.unlink()
-        link.symlink_to(target)
-        backups.write(MISSION, FIRST, b"one", FIRST)
-        assert os.readlink(link) == f"{FIRST}.json"
+        stage.latest.unlink()
+        stage.latest.symlink_to(target)
+        stage.write(stage.first, b"one")
+        assert stage.is_latest(stage.first, b"one")
     assert (tmp_path / "precious").read_text() == "keep me"
 
 
-def test_writing_again_replaces_the_whole_file(backups: Backups) -> None:
-    backups.write(MISSION, FIRST, b"a long one", FIRST)
-    backups.write(MISSION, FIRST, b"short", FIRST)
-    assert backups.read(MISSION, FIRST) == b"short"
+def test_writing_again_replaces_the_whole_file(stage: Stage) -> None:
+    stage.write(stage.first, b"a long one")
+    stage.write(stage.first, b"short")
+    assert stage.read(stage.first) == b"short"
+    assert stage.is_latest(stage.first, b"short")
 
 
-@pytest.mark.parametrize("step", range(1, 7))
+@pytest.mark.parametrize("step", range(1, 8))
 def test_a_kill_at_any_step_leaves_a_whole_file_or_the_one_before(
-    backups: Backups, monkeypatch: pytest.MonkeyPatch, step: int
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
-    backups.write(MISSION, FIRST, b"one", FIRST)
+    order = ORDER[stage.noun]
+    if step > len(order):
+        return
+    stage.write(stage.first, b"one")
     with monkeypatch.context() as patched:
-        recorder = Recorder(patched)
-        recorder.fail_at = step
+        recorder = Recorder(patched, fail_at=step)
         with pytest.raises(KilledError):
-            backups.write(MISSION, SECOND, b"two", SECOND)
-    assert backups.read(MISSION, FIRST) == b"one"
-    assert backups.read(MISSION, SECOND) == (None if step <= 2 else b"two")
-    link = backups.root / MISSION / "latest.json"
-    assert link.read_bytes() == (b"one" if step <= 5 else b"two")
-    backups.sweep()
-    backups.write(MISSION, SECOND, b"two", SECOND)
-    assert files(backups) == {f"{MISSION}/{n}.json" for n in (FIRST, SECOND, "latest")}
-    assert link.read_bytes() == b"two"
+            stage.write(stage.second, b"two")
+    assert recorder.calls[:step] == order[:step]
+    assert stage.read(stage.first) == b"one"
+    assert stage.read(stage.second) == (None if step <= 2 else b"two")
+    renamed = order.index("rename temp -> latest.json") + 1
+    assert stage.latest.read_bytes() == (b"one" if step <= renamed else b"two")
+    stage.backups.sweep()
+    stage.write(stage.second, b"two")
+    assert stage.files() == stage.whole(stage.first, stage.second)
+    assert stage.is_latest(stage.second, b"two")
 
 
-@pytest.mark.parametrize("step", range(1, 6))
+@pytest.mark.parametrize("step", range(1, 8))
 def test_a_kill_while_a_file_is_removed_is_finished_by_the_next_try(
-    backups: Backups, monkeypatch: pytest.MonkeyPatch, step: int
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
-    backups.write(MISSION, FIRST, b"one", FIRST)
-    backups.write(MISSION, SECOND, b"two", SECOND)
+    stage.write(stage.first, b"one")
+    stage.write(stage.second, b"two")
     with monkeypatch.context() as patched:
-        recorder = Recorder(patched)
-        recorder.fail_at = step
-        with pytest.raises(KilledError):
-            backups.remove(MISSION, [SECOND], FIRST)
-    assert backups.read(MISSION, FIRST) == b"one"
-    backups.sweep()
-    backups.remove(MISSION, [SECOND], FIRST)
-    assert files(backups) == {f"{MISSION}/{FIRST}.json", f"{MISSION}/latest.json"}
-    assert os.readlink(backups.root / MISSION / "latest.json") == f"{FIRST}.json"
+        recorder = Recorder(patched, fail_at=step)
+        if step <= (7 if stage.copies else 5):
+            with pytest.raises(KilledError):
+                stage.remove(stage.second, stage.first, b"one")
+            assert len(recorder.calls) >= step
+    assert stage.read(stage.first) == b"one"
+    assert stage.latest.is_symlink() or stage.latest.read_bytes() in (b"one", b"two")
+    stage.backups.sweep()
+    stage.remove(stage.second, stage.first, b"one")
+    assert stage.files() == stage.whole(stage.first)
+    assert stage.is_latest(stage.first, b"one")
 
 
 def test_a_disk_without_room_leaves_no_temp_file(
-    backups: Backups, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    backups.write(MISSION, FIRST, b"one", FIRST)
+    stage.write(stage.first, b"one")
 
     def full(_descriptor: int) -> None:
         raise OSError(28, "No space left on device")
@@ -185,52 +180,62 @@ def test_a_disk_without_room_leaves_no_temp_file(
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)
         with pytest.raises(OSError, match="No space left"):
-            backups.write(MISSION, SECOND, b"two", SECOND)
-    assert files(backups) == {f"{MISSION}/{FIRST}.json", f"{MISSION}/latest.json"}
+            stage.write(stage.second, b"two")
+    assert stage.files() == stage.whole(stage.first)
+    assert stage.is_latest(stage.first, b"one")
 
 
 @pytest.mark.parametrize(
-    "name", ["../escape", "chk-1/../../x", "chk-", "", ".", "chk-1\n", "CHK-1", "chk-\x00", "/etc"]
+    "name",
+    ["../escape", "chk-1/../../x", "chk-", "", ".", "..", "chk-1\n", "CHK-1", "chk-\x00", "/etc"],
 )
-def test_an_id_that_is_a_path_never_becomes_one(backups: Backups, name: str) -> None:
+def test_an_id_that_is_a_path_never_becomes_one(stage: Stage, name: str) -> None:
+    backups, owner, first = stage.backups, stage.owner, stage.first
     backups.root.mkdir(parents=True)
-    for attempt in (
-        lambda: backups.write(name, FIRST, b"x", None),
-        lambda: backups.write(MISSION, name, b"x", None),
-        lambda: backups.write(MISSION, FIRST, b"x", name),
-        lambda: backups.read(name, FIRST),
-        lambda: backups.read(MISSION, name),
-        lambda: backups.remove(MISSION, [name], None),
-        lambda: backups.remove(name, [FIRST], None),
-        lambda: backups.path_of(MISSION, name),
-    ):
+    owned = name in ("chk-", "CHK-1") and stage.noun == "snapshot"  # a run may be called so
+    attempts: list[Callable[[], object]] = [
+        lambda: backups.write(owner, name, b"x", None),
+        lambda: backups.write(owner, first, b"x", name, None),
+        lambda: backups.compress(owner, name, b"x"),
+        lambda: backups.read(owner, name),
+        lambda: stage.remove(name, None),
+        lambda: backups.path_of(owner, name),
+    ]
+    if stage.copies:
+        del attempts[1]  # a copy has nobody's name
+    if not owned:
+        attempts += [
+            lambda: backups.write(name, first, b"x", None),
+            lambda: backups.compress(name, first, b"x"),
+            lambda: backups.read(name, first),
+            lambda: backups.remove(name, [first], None),
+            lambda: backups.list(name),
+            lambda: backups.clear(name),
+        ]
+    for attempt in attempts:
         with pytest.raises(ValueError, match="not an id"):
             attempt()
-        (backups.root / MISSION).mkdir(exist_ok=True)
-    assert {p.parent.parent for p in backups.root.rglob("*.json")} <= {backups.root}
+        stage.inside.mkdir(parents=True, exist_ok=True)
+    assert {p.parent for p in backups.root.rglob("*.json")} <= {stage.inside}
 
 
-def test_a_mission_directory_that_is_a_link_is_not_followed(
-    backups: Backups, tmp_path: Path
-) -> None:
+def test_a_directory_that_is_a_link_is_not_followed(stage: Stage, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / f"{FIRST}.json").write_bytes(b"planted")
+    inside = elsewhere / "history" if stage.copies else elsewhere
+    inside.mkdir(parents=True)
+    (inside / f"{stage.first}.json").write_bytes(b"planted")
     (elsewhere / ".tmp-precious").write_bytes(b"keep me")
-    backups.root.mkdir(parents=True)
-    (backups.root / MISSION).symlink_to(elsewhere)
+    stage.backups.root.mkdir(parents=True)
+    stage.top.symlink_to(elsewhere)
+    before = {path.name for path in elsewhere.rglob("*")}
     with pytest.raises(OSError, match="Not a directory"):
-        backups.write(MISSION, SECOND, b"two", SECOND)
+        stage.write(stage.second, b"two")
     with pytest.raises(OSError, match="Not a directory"):
-        backups.read(MISSION, FIRST)
+        stage.read(stage.first)
     with pytest.raises(OSError, match="Not a directory"):
-        backups.remove(MISSION, [FIRST], None)
-    assert backups.sweep() == 0
-    assert {path.name for path in elsewhere.iterdir()} == {f"{FIRST}.json", ".tmp-precious"}
-
-
-def _fifo(path: Path) -> None:
-    os.mkfifo(path)
+        stage.remove(stage.first, None)
+    assert stage.backups.sweep() == 0
+    assert {path.name for path in elsewhere.rglob("*")} == before
 
 
 def _huge(path: Path) -> None:
@@ -239,7 +244,7 @@ def _huge(path: Path) -> None:
 
 
 def _link(path: Path) -> None:
-    target = path.with_name("chk-00000009.json")
+    target = path.with_name(path.name.replace("2", "9").replace("1", "9"))
     target.write_bytes(b"planted")
     path.symlink_to(target.name)
 
@@ -248,169 +253,164 @@ def _loop(path: Path) -> None:
     path.symlink_to(path.name)
 
 
-@pytest.mark.parametrize("put", [_fifo, _huge, _link, _loop, Path.mkdir])
+@pytest.mark.parametrize("put", [put_fifo, _huge, _link, _loop, Path.mkdir])
 def test_what_is_no_regular_file_is_corrupt_and_hangs_nobody(
-    backups: Backups, put: Callable[[Path], None]
+    stage: Stage, put: Callable[[Path], None]
 ) -> None:
-    (backups.root / MISSION).mkdir(parents=True)
-    put(backups.path_of(MISSION, FIRST))
+    stage.inside.mkdir(parents=True)
+    put(stage.path(stage.first))
     with pytest.raises(Corrupt) as error:
-        backups.read(MISSION, FIRST)
-    assert error.value.values == {"path": str(backups.path_of(MISSION, FIRST))}
-    assert "verify --all --repair" in error.value.hint
+        stage.read(stage.first)
+    assert error.value.values == {"path": str(stage.path(stage.first))}
+    assert "--repair" in error.value.hint
+    kind = "checkpoint_schema_invalid" if stage.noun == "snapshot" else "corrupt"
+    assert error.value.kind == kind
 
 
-@pytest.mark.parametrize("put", [_fifo, _link, _loop, _huge])
+@pytest.mark.parametrize("put", [put_fifo, _link, _loop, _huge])
 def test_writing_puts_a_regular_file_in_the_place_of_anything_but_a_directory(
-    backups: Backups, put: Callable[[Path], None]
+    stage: Stage, put: Callable[[Path], None]
 ) -> None:
-    (backups.root / MISSION).mkdir(parents=True)
-    put(backups.path_of(MISSION, FIRST))
-    backups.write(MISSION, FIRST, b"one", FIRST)
-    assert backups.read(MISSION, FIRST) == b"one"
+    stage.inside.mkdir(parents=True)
+    put(stage.path(stage.first))
+    stage.write(stage.first, b"one")
+    assert stage.read(stage.first) == b"one"
 
 
-def test_a_file_that_is_not_there_is_none(backups: Backups) -> None:
-    assert backups.read(MISSION, FIRST) is None
-    backups.write(MISSION, FIRST, b"one", FIRST)
-    assert backups.read(MISSION, SECOND) is None
-    assert backups.find(SECOND) is None
-    assert backups.find(FIRST) == BackupFile(MISSION, FIRST)
+def test_a_file_that_is_not_there_is_none(stage: Stage) -> None:
+    assert stage.read(stage.first) is None
+    stage.write(stage.first, b"one")
+    assert stage.read(stage.second) is None
+    assert stage.backups.find(stage.second) is None
+    assert stage.backups.find(stage.first) == BackupFile(stage.owner, stage.first)
 
 
-def test_the_sweep_removes_temp_files_and_nothing_else(backups: Backups) -> None:
-    backups.write(MISSION, FIRST, b"one", FIRST)
-    mission = backups.root / MISSION
-    (mission / ".tmp-0123").write_bytes(b"half")
-    (mission / ".tmp-link").symlink_to("chk-00000001.json")
-    (mission / ".tmp-directory").mkdir()
-    (mission / "notes.txt").write_text("a person's")
-    (backups.root / ".tmp-mine").write_text("not in a mission's directory")
-    (backups.root / "other").mkdir()
-    (backups.root / "other" / ".tmp-other").write_text("not a mission's")
-    before = files(backups)
-    assert backups.sweep() == 2
-    assert before - files(backups) == {f"{MISSION}/.tmp-0123", f"{MISSION}/.tmp-link"}
-    assert (mission / ".tmp-directory").is_dir()
+def test_the_sweep_removes_temp_files_and_nothing_else(stage: Stage) -> None:
+    stage.write(stage.first, b"one")
+    (stage.top / ".tmp-0123").write_bytes(b"half")
+    (stage.inside / ".tmp-4567").write_bytes(b"half")
+    (stage.inside / ".tmp-link").symlink_to(f"{stage.first}.json")
+    (stage.inside / ".tmp-directory").mkdir()
+    (stage.top / "notes.txt").write_text("a person's")
+    (stage.backups.root / ".tmp-mine").write_text("in no directory of ours")
+    (stage.backups.root / ".other").mkdir()
+    (stage.backups.root / ".other" / ".tmp-other").write_text("not one of ours")
+    before = stage.files()
+    assert stage.backups.sweep() == 3
+    gone = {f"{stage.owner}/.tmp-0123", stage.name(".tmp-4567"), stage.name(".tmp-link")}
+    assert before - stage.files() == gone
+    assert (stage.inside / ".tmp-directory").is_dir()
 
 
-def test_the_sweep_of_nothing_is_nothing(backups: Backups) -> None:
-    assert backups.sweep() == 0
-    assert list(backups.files()) == []
-    assert not backups.root.exists()
+def test_the_sweep_of_nothing_is_nothing(stage: Stage) -> None:
+    assert stage.backups.sweep() == 0
+    assert list(stage.backups.files()) == []
+    assert not stage.backups.root.exists()
 
 
-def test_only_what_is_named_like_a_checkpoint_is_one(backups: Backups) -> None:
-    backups.write(MISSION, SECOND, b"two", SECOND)
-    backups.write(MISSION, FIRST, b"one", SECOND)
-    for name in ("notes.json", "chk-1.txt", ".tmp-1", "CHK-1.json", "chk-00000001"):
-        (backups.root / MISSION / name).write_text("x")
-    (backups.root / "Other").mkdir()
-    (backups.root / "Other" / "chk-00000003.json").write_text("x")
-    assert list(backups.files()) == [BackupFile(MISSION, FIRST), BackupFile(MISSION, SECOND)]
+def test_only_what_is_named_like_a_record_is_one(stage: Stage) -> None:
+    stage.write(stage.second, b"two")
+    stage.write(stage.first, b"one")
+    for name in ("notes.json", f"{stage.first}.txt", ".tmp-1", "CHK-1.json", "cp_1.json", "chk-1"):
+        (stage.inside / name).write_text("x")
+    other = stage.backups.root / ".other"
+    (other / "history").mkdir(parents=True)
+    (other / "chk-00000003.json").write_text("x")
+    (other / "history" / f"{stage.first}.json").write_text("x")
+    found = [BackupFile(stage.owner, each) for each in (stage.first, stage.second)]
+    assert list(stage.backups.files()) == found
 
 
-def test_removing_the_newest_points_latest_at_the_one_before(backups: Backups) -> None:
-    backups.write(MISSION, FIRST, b"one", FIRST)
-    backups.write(MISSION, SECOND, b"two", SECOND)
-    backups.remove(MISSION, [SECOND], FIRST)
-    assert os.readlink(backups.root / MISSION / "latest.json") == f"{FIRST}.json"
-    backups.remove(MISSION, [SECOND], FIRST)
-    assert files(backups) == {f"{MISSION}/{FIRST}.json", f"{MISSION}/latest.json"}
+def test_removing_the_newest_makes_the_one_before_the_latest(stage: Stage) -> None:
+    stage.write(stage.first, b"one")
+    stage.write(stage.second, b"two")
+    stage.remove(stage.second, stage.first, b"one")
+    assert stage.is_latest(stage.first, b"one")
+    stage.remove(stage.second, stage.first, b"one")
+    assert stage.files() == stage.whole(stage.first)
 
 
-def test_removing_the_last_takes_the_link_and_the_empty_directory_too(backups: Backups) -> None:
-    backups.write(MISSION, FIRST, b"one", FIRST)
-    backups.remove(MISSION, [FIRST], None)
-    assert list(backups.root.iterdir()) == []
-    backups.remove(MISSION, [FIRST], None)
-    backups.write(MISSION, SECOND, b"two", SECOND)
-    (backups.root / MISSION / "notes.txt").write_text("a person's")
-    backups.remove(MISSION, [SECOND], None)
-    assert files(backups) == {f"{MISSION}/notes.txt"}
-
-
-def put_directory(place: Path) -> None:
-    place.mkdir()
-    (place / "notes.txt").write_text("a person's")
-
-
-def put_fifo(place: Path) -> None:
-    os.mkfifo(place)
-
-
-def put_file(place: Path) -> None:
-    place.write_text("a person's")
-
-
-def put_link(place: Path) -> None:
-    place.symlink_to("notes.txt")
+def test_removing_the_last_takes_latest_and_the_empty_directories_too(stage: Stage) -> None:
+    stage.write(stage.first, b"one")
+    stage.remove(stage.first, None)
+    assert list(stage.backups.root.iterdir()) == []
+    stage.remove(stage.first, None)
+    stage.write(stage.second, b"two")
+    (stage.top / "notes.txt").write_text("a person's")
+    stage.remove(stage.second, None)
+    assert stage.files() == {f"{stage.owner}/notes.txt"}
 
 
 @pytest.mark.parametrize(
     ("name", "put"),
     [
-        *((f"{FIRST}.json", put) for put in (put_directory, put_fifo, put_link)),
-        *(("latest.json", put) for put in (put_directory, put_fifo, put_file)),
+        *(("its own", put) for put in (put_directory, put_fifo, put_link)),
+        *(("latest.json", put) for put in (put_directory, put_fifo, put_file, put_link)),
     ],
 )
 def test_what_stands_in_the_place_is_moved_aside_and_named(
-    backups: Backups, name: str, put: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+    stage: Stage, name: str, put: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    (backups.root / MISSION).mkdir(parents=True)
-    put(backups.root / MISSION / name)
-    before = os.lstat(backups.root / MISSION / name).st_ino
+    wrong = put_file if stage.noun == "checkpoint" else put_link
+    if name == "latest.json" and put in (put_file, put_link) and put is not wrong:
+        return  # of the right kind: it is replaced in one step
+    stage.inside.mkdir(parents=True)
+    place = stage.latest if name == "latest.json" else stage.path(stage.first)
+    put(place)
+    before = os.lstat(place).st_ino
 
-    backups.write(MISSION, FIRST, b"one", FIRST)
+    stage.write(stage.first, b"one")
 
-    assert backups.read(MISSION, FIRST) == b"one"
-    assert os.readlink(backups.root / MISSION / "latest.json") == f"{FIRST}.json"
-    (aside,) = (backups.root / MISSION).glob(f"{name}.aside-*")
+    assert stage.read(stage.first) == b"one"
+    assert stage.is_latest(stage.first, b"one")
+    (aside,) = place.parent.glob(f"{place.name}.aside-*")
     assert os.lstat(aside).st_ino == before
-    assert f"{MISSION}/{name} stood in the place of a checkpoint file" in caplog.text
+    assert f"{place} stood in the place of a file" in caplog.text
     assert aside.name in caplog.text
-    assert backups.list(MISSION).files == {FIRST}
-    assert list(backups.files()) == [BackupFile(MISSION, FIRST)]
+    assert stage.backups.list(stage.owner).files == {stage.first}
+    assert list(stage.backups.files()) == [BackupFile(stage.owner, stage.first)]
 
 
-def test_a_directory_in_the_place_does_not_stop_a_removal(backups: Backups) -> None:
-    backups.write(MISSION, FIRST, b"one", FIRST)
-    backups.path_of(MISSION, FIRST).unlink()
-    put_directory(backups.path_of(MISSION, FIRST))
-    backups.remove(MISSION, [FIRST], None)
-    (aside,) = (backups.root / MISSION).iterdir()
+def test_a_directory_in_the_place_does_not_stop_a_removal(stage: Stage) -> None:
+    stage.write(stage.first, b"one")
+    stage.path(stage.first).unlink()
+    put_directory(stage.path(stage.first))
+    stage.remove(stage.first, None)
+    (aside,) = stage.inside.iterdir()
     assert (aside / "notes.txt").read_text() == "a person's"
 
 
-def test_without_a_checkpoint_only_a_link_is_removed(backups: Backups) -> None:
-    backups.write(MISSION, FIRST, b"one", FIRST)
-    backups.set_latest(MISSION, None)
-    assert files(backups) == {f"{MISSION}/{FIRST}.json"}
-    put_file(backups.root / MISSION / "latest.json")
-    backups.set_latest(MISSION, None)
-    assert (backups.root / MISSION / "latest.json").read_text() == "a person's"
+def test_without_a_checkpoint_only_a_link_is_removed(checkpoints: Stage) -> None:
+    checkpoints.write(checkpoints.first, b"one")
+    checkpoints.backups.set_latest(checkpoints.owner, None)
+    assert checkpoints.files() == {checkpoints.name(f"{checkpoints.first}.json")}
+    put_file(checkpoints.latest)
+    checkpoints.backups.set_latest(checkpoints.owner, None)
+    assert checkpoints.latest.read_text() == "a person's"
 
 
 def test_a_listing_tells_the_names_apart_without_reading_a_file(
-    backups: Backups, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert backups.list(MISSION) == Listing()
-    backups.write(MISSION, FIRST, b"one", FIRST)
-    put_directory(backups.path_of(MISSION, SECOND))
-    put_file(backups.root / MISSION / "notes.json")
-    put_file(backups.root / MISSION / ".tmp-0123")
-    put_file(backups.root / MISSION / f"{SECOND}.json.aside-0123")
+    assert stage.backups.list(stage.owner) == Listing(copies=stage.copies)
+    stage.write(stage.first, b"one")
+    put_directory(stage.path(stage.second))
+    put_file(stage.inside / "notes.json")
+    put_file(stage.inside / ".tmp-0123")
+    put_file(stage.inside / f"{stage.second}.json.aside-0123")
 
     def never(*_: object) -> bytes:
         raise AssertionError("a file was read")
 
     monkeypatch.setattr("fleetd.store.backups.read_file", never)
-    assert backups.list(MISSION) == Listing(
-        files=frozenset({FIRST}),
-        blocked=frozenset({SECOND}),
-        foreign=[f"{SECOND}.json.aside-0123", "notes.json"],
-        latest=f"{FIRST}.json",
-        latest_kind="a symlink",
+    monkeypatch.setattr("fleetd.store.forms.read_file", never)
+    assert stage.backups.list(stage.owner) == Listing(
+        files=frozenset({stage.first}),
+        blocked=frozenset({stage.second}),
+        foreign=[f"{stage.second}.json.aside-0123", "notes.json"],
+        latest=None if stage.copies else f"{stage.first}.json",
+        latest_kind="a file" if stage.copies else "a symlink",
+        copies=stage.copies,
     )
 
 
@@ -422,29 +422,30 @@ def test_a_listing_tells_the_names_apart_without_reading_a_file(
         (put_file, "is a file"),
         (put_fifo, "is no file"),
         (lambda place: place.symlink_to("latest.json"), "points at itself"),
-        (lambda place: place.symlink_to(f"{FIRST}.json"), f"points at {FIRST}.json"),
+        (lambda place: place.symlink_to("chk-00000001.json"), "points at chk-00000001.json"),
         (
             lambda place: place.symlink_to("chk-9.json"),
             "points at chk-9.json, which is not there",
         ),
-        (lambda place: place.symlink_to(f"{SECOND}.json"), ""),
+        (lambda place: place.symlink_to("chk-00000002.json"), ""),
     ],
 )
-def test_what_is_wrong_with_latest_is_said(
-    backups: Backups, put: Callable[[Path], None], trouble: str
+def test_what_is_wrong_with_a_link_is_said(
+    checkpoints: Stage, put: Callable[[Path], None], trouble: str
 ) -> None:
-    for checkpoint in (FIRST, SECOND):
-        backups.write(MISSION, checkpoint, b"x", None)
-    put(backups.root / MISSION / "latest.json")
-    assert backups.list(MISSION).latest_trouble(SECOND) == trouble
+    for each in (checkpoints.first, checkpoints.second):
+        checkpoints.backups.write(checkpoints.owner, each, b"x", None)
+    put(checkpoints.latest)
+    listing = checkpoints.backups.list(checkpoints.owner)
+    assert listing.latest_trouble(checkpoints.second) == trouble
 
 
-def test_a_mission_that_is_no_directory_cannot_be_listed(backups: Backups, tmp_path: Path) -> None:
-    backups.root.mkdir(parents=True)
-    put_file(backups.root / MISSION)
+def test_an_owner_that_is_no_directory_cannot_be_listed(stage: Stage, tmp_path: Path) -> None:
+    stage.backups.root.mkdir(parents=True)
+    put_file(stage.top)
     with pytest.raises(NotADirectoryError):
-        backups.list(MISSION)
-    (backups.root / MISSION).unlink()
-    (backups.root / MISSION).symlink_to(tmp_path)
-    with pytest.raises(OSError, match=MISSION):
-        backups.list(MISSION)
+        stage.backups.list(stage.owner)
+    stage.top.unlink()
+    stage.top.symlink_to(tmp_path)
+    with pytest.raises(OSError, match=stage.owner):
+        stage.backups.list(stage.owner)

@@ -124,6 +124,7 @@ def from_row(row: Row) -> Snapshot:
             f"The database row of snapshot {row['id']}",
             hint=f"fleetctl snapshot verify {row['id']} --repair heals it from its file.",
             snapshot_id=row["id"],
+            run_id=row["run_id"],
         )
 
 

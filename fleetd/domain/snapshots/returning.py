@@ -7,31 +7,46 @@ import msgspec
 from ...wire.snapshots import Artifact, Snapshot
 from ..context import Context
 from ..tx import Tx
-from .document import to_columns
+from .document import seq_of, to_columns
 
 
-def from_compressed(snapshot: Snapshot, raw: bytes) -> Snapshot:
-    """Return a snapshot that was read from its compressed form, the bytes of which are ``raw``."""
-    packed = Artifact(
-        path=f"history/{snapshot.snapshot_id}.json.gz",
-        compressed=True,
+def read_from(snapshot: Snapshot, raw: bytes, *, compressed: bool) -> Snapshot:
+    """Return a snapshot that was read from a form of its file, the bytes of which are ``raw``."""
+    ending = ".json.gz" if compressed else ".json"
+    form = Artifact(
+        path=f"history/{snapshot.snapshot_id}{ending}",
+        compressed=compressed,
         present=True,
         size_bytes=len(raw),
         digest=hashlib.sha256(raw).hexdigest(),
     )
-    return msgspec.structs.replace(snapshot, artifacts=[packed])
+    return msgspec.structs.replace(snapshot, artifacts=[form])
+
+
+def standing_in(snapshot: Snapshot, trouble: str) -> Snapshot:
+    """Return a snapshot that another copy held than the one that ought to."""
+    warning = f"{trouble.rstrip('.')}; it was read from another copy of it"
+    return msgspec.structs.replace(snapshot, warnings=[warning])
+
+
+def stands_in(snapshot: Snapshot) -> bool:
+    """Whether a snapshot from a file was not read from the one that it ought to lie in."""
+    return bool(snapshot.warnings)
 
 
 def insert_snapshot(tx: Tx, ctx: Context, snapshot: Snapshot) -> None:
     """Write the row of a snapshot that has none, and its run's if that is missing too.
 
     Whose run it was stands in no file. The log that its commands were gathered from may be lost, so
-    they count as declared.
+    they count as declared; what is left of that log stands in this snapshot already.
     """
     tx.run(
-        "INSERT INTO runs (id, status) VALUES (:id, :status) ON CONFLICT (id) DO NOTHING",
+        "INSERT INTO runs (id, status, events_seq) VALUES (:id, :status, :seq)"
+        " ON CONFLICT (id) DO UPDATE SET events_seq = CASE WHEN runs.events_seq < :seq"
+        " THEN :seq ELSE runs.events_seq END",
         id=snapshot.run_id,
         status=snapshot.status,
+        seq=seq_of(snapshot.snapshot_id),
     )
     packed = next((each for each in snapshot.artifacts if each.compressed), None)
     columns = to_columns(snapshot) | {

@@ -1,0 +1,84 @@
+"""The record that a file holds, after all checks; must not change anything.
+
+A snapshot's file may be there in two forms, and ``latest.json`` holds the newest one a third time:
+one that is whole stands in for one that is not.
+"""
+
+import contextlib
+
+import msgspec
+
+from .domain.policy import POLICIES, Kept, id_of, owner_of
+from .domain.snapshots.returning import read_from, standing_in
+from .store.backups import LATEST, BackupFile, Backups
+from .store.forms import Form
+from .store.layouts import Layout
+from .wire.errors import Corrupt, FleetError, Incompatible
+from .wire.snapshots import Snapshot
+
+
+class Examined(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found in the places of one file.
+
+    ``record`` is what the first whole form holds, ``trouble`` what is wrong with any of them,
+    ``there`` says whether there is any; what ``latest.json`` holds is not counted as one.
+    """
+
+    record: Kept | None
+    trouble: FleetError | OSError | None
+    there: bool
+
+
+def examined(backups: Backups, file: BackupFile) -> Examined:
+    """Look at all forms of a file; raises OSError when nothing can be looked at."""
+    record: Kept | None = None
+    trouble: FleetError | OSError | None = None
+    forms = backups.forms(file.owner_id, file.record_id)
+    for form in forms:
+        try:
+            found = _record_of(backups.layout, form, file)
+        except (Corrupt, Incompatible, OSError) as error:
+            trouble = trouble or error
+        else:
+            record = record or found
+    if record is None:
+        record = _spare(backups, file)
+    if isinstance(record, Snapshot) and (trouble is not None or not forms):
+        what = trouble.message if isinstance(trouble, FleetError) else trouble
+        record = standing_in(record, str(what or "its file is missing"))
+    return Examined(record=record, trouble=trouble, there=bool(forms))
+
+
+def verified(backups: Backups, file: BackupFile) -> Kept | None:
+    """Return the record of a file from whatever of it is whole, None when it is gone.
+
+    Raises Corrupt, also when the file holds another record than its name says, Incompatible and
+    OSError.
+    """
+    found = examined(backups, file)
+    if found.record is None and found.trouble is not None:
+        raise found.trouble
+    return found.record
+
+
+def _record_of(layout: Layout, form: Form, file: BackupFile) -> Kept:
+    path = str(form.path)
+    record: Kept = POLICIES[layout.noun].from_file(form.plain(), path)
+    if (owner_of(record), id_of(record)) != (file.owner_id, file.record_id):
+        raise layout.damaged(path, f"it holds {id_of(record)} of {owner_of(record)}")
+    if isinstance(record, Snapshot):
+        return read_from(record, form.raw, compressed=form.compressed)
+    return record
+
+
+def _spare(backups: Backups, file: BackupFile) -> Kept | None:
+    """Return the record from ``latest.json``, if that is a copy of it and whole."""
+    if not backups.layout.copies:
+        return None
+    data = backups.latest_bytes(file.owner_id)
+    if data is None:
+        return None
+    path = backups.root / file.owner_id / LATEST
+    with contextlib.suppress(Corrupt, Incompatible):
+        return _record_of(backups.layout, Form(path=path, raw=data, data=data), file)
+    return None
