@@ -6,7 +6,7 @@ Nothing here is on the wire; the daemon's own work asks for it.
 import msgspec
 
 from ..wire.base import Mutation
-from ..wire.errors import InvalidState
+from ..wire.errors import Corrupt, InvalidState
 from ..wire.model import Checkpoint, Sortie
 from ..wire.snapshots import Snapshot
 from ..wire.types import OPEN_MISSION
@@ -64,6 +64,14 @@ def _overwrite(tx: Tx, ctx: Context, record: Kept) -> None:
         **columns,
         now=ctx.now,
     )
+    try:
+        policy.from_row(find(tx, policy.noun, columns["id"]))
+    except Corrupt:  # what stands beside the content stands nowhere else: it is lost
+        tx.run(
+            f"UPDATE {policy.table} SET source_details_json = '[]', warnings_json = '[]'"
+            " WHERE id = :id",
+            id=columns["id"],
+        )
 
 
 def insert(tx: Tx, ctx: Context, record: Kept) -> bool:

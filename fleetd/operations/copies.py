@@ -3,6 +3,8 @@
 Must not choose which records are looked at.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 import trio
 
@@ -90,7 +92,7 @@ async def _copies(engine: Engine, noun: Noun, record_id: str, owner_id: str | No
         file=file,
         file_trouble=file_trouble,
         file_spoilt=file is None and (isinstance(trouble, Corrupt) or trouble is None),
-        reason_code=_reason(noun, row, row_error or trouble, file_trouble),
+        reason_code=_reason(noun, row, [row_error, trouble], file_trouble),
     )
 
 
@@ -126,13 +128,14 @@ def _difference(row: Kept, file: Kept) -> str:
 
 
 def _reason(
-    noun: Noun, row: Kept | None, error: FleetError | OSError | None, trouble: str
+    noun: Noun, row: Kept | None, errors: Sequence[FleetError | OSError | None], trouble: str
 ) -> str | None:
     """Return the reason code of what is wrong, None for a noun that has none."""
-    if POLICIES[noun].write_failed is None or not (error or trouble):
+    if POLICIES[noun].write_failed is None or not (any(errors) or trouble):
         return None
-    if isinstance(error, Corrupt):
-        return error.kind if error.kind != Corrupt.kind else IntegrityMismatch.kind
+    corrupt = next((each for each in errors if isinstance(each, Corrupt)), None)
+    if corrupt is not None:
+        return corrupt.kind if corrupt.kind != Corrupt.kind else IntegrityMismatch.kind
     if row is not None and row.backed_up_at is None:
         return POLICIES[noun].write_failed
     return IntegrityMismatch.kind

@@ -3,6 +3,7 @@
 An owner at a time, a record at a time: whoever else asks for something is served meanwhile.
 """
 
+import contextlib
 import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import msgspec
 
 from ..domain.comparing import NamesGet, NewestFiled, OwnersGet, RowNames
 from ..domain.context import Caller
-from ..domain.policy import POLICIES
+from ..domain.policy import POLICIES, id_of
 from ..domain.removal import Latest
 from ..engine import Engine, operation
 from ..reconciling import mend_latest
@@ -210,7 +211,7 @@ async def _check_latest(
         if listing.copies:
             held = await engine.outbox.in_thread(lambda: backups.latest_bytes(owner_id))
         trouble = listing.latest_trouble(wanted.id) or _copy_trouble(wanted, held)
-        named = (listing.latest or "").removesuffix(".json")
+        named = _named(noun, listing, held)
         if not trouble or (named in known and not what.repair):
             return []
         done = await mend_latest(engine, noun, listing, rows, trouble) if what.repair else ""
@@ -224,6 +225,15 @@ async def _check_latest(
             reason_code=IntegrityMismatch.kind if listing.copies else None,
         )
     ]
+
+
+def _named(noun: Noun, listing: Listing, held: bytes | None) -> str | None:
+    """Return the record that ``latest.json`` points at, or is a whole copy of."""
+    if not listing.copies:
+        return (listing.latest or "").removesuffix(".json")
+    with contextlib.suppress(Corrupt):
+        return id_of(POLICIES[noun].from_file(held or b"", LATEST))
+    return None
 
 
 def _copy_trouble(wanted: Latest, held: bytes | None) -> str:
