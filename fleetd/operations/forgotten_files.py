@@ -3,7 +3,6 @@
 Must not decide what goes.
 """
 
-import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from ..domain.forget_marks import PartsGet
 from ..domain.removal import Latest, Removal
 from ..engine import Engine
 from ..store.backups import Cleared
-from ..wire.errors import Corrupt, Storage
+from ..wire.errors import Storage
 from ..wire.requests.system import Forgotten
 from ..wire.types import Noun
 
@@ -88,11 +87,10 @@ async def _weigh_part(engine: Engine, part: Removal) -> Cleared:
     def look() -> Cleared:
         names, size = [], 0
         for record_id in part.record_ids:
-            with contextlib.suppress(Corrupt):  # no file: it is moved aside when its place is freed
-                stored = backups.stored(part.owner_id, record_id)
-                if stored is not None:
-                    names.append(stored.path.name)
-                    size += len(stored.raw)
+            for form in backups.forms(part.owner_id, record_id):
+                if not form.no_file:  # that is moved aside when its place is freed
+                    names.append(form.path.name)
+                    size += len(form.raw)
         return Cleared(names=names, bytes=size)
 
     return await _or_named(engine, backups.root / part.owner_id, look)

@@ -13,13 +13,14 @@ from .packing import unpacked
 class Form(msgspec.Struct, frozen=True, kw_only=True):
     """A file that is there: its bytes, and what they are when nothing is compressed.
 
-    ``trouble`` says why it cannot be read; then both are empty.
+    ``trouble`` says why ``data`` is not there; ``no_file`` that something else stands in its place.
     """
 
     path: Path
     raw: bytes = b""
     data: bytes = b""
     trouble: Corrupt | OSError | None = None
+    no_file: bool = False
 
     @property
     def compressed(self) -> bool:
@@ -41,11 +42,11 @@ def form_of(layout: Layout, files: Directory, name: str) -> Form | None:
     except FileNotFoundError:
         return None
     except NotAFile as error:
-        return Form(path=path, trouble=layout.not_a_file(path, str(error)))
+        return Form(path=path, trouble=layout.not_a_file(path, str(error)), no_file=True)
     except OSError as error:  # its other form may lie where the disk is whole
         return Form(path=path, trouble=error)
     try:
         data = unpacked(raw) if name.endswith(GZIP) else raw
     except ValueError as error:
-        return Form(path=path, trouble=layout.damaged(path, str(error)))
+        return Form(path=path, raw=raw, trouble=layout.damaged(path, str(error)))
     return Form(path=path, raw=raw, data=data)
