@@ -11,6 +11,7 @@ from .domain.sessions.left_behind import LeftBehindClose, OldSessionsDrop, Spent
 from .domain.upkeep import DropOldKeys
 from .engine import DAEMON, Engine
 from .operations.compressing import SnapshotsCompress
+from .operations.spent_runs import SpentRunsClear
 from .wire.errors import FleetError
 from .wire.requests.checkpoint import CheckpointPrune
 from .wire.requests.mission import MissionDelete
@@ -95,6 +96,11 @@ async def _drop_sessions(engine: Engine) -> None:
         continue
 
 
+async def _drop_runs(engine: Engine) -> None:
+    while (await engine.perform(SpentRunsClear(), DAEMON)).done:
+        continue
+
+
 _WORK: dict[str, Callable[[Engine], Awaitable[None]]] = {
     "sessions left behind": _close_missions,
     "checkpoints": _prune_checkpoints,
@@ -102,6 +108,7 @@ _WORK: dict[str, Callable[[Engine], Awaitable[None]]] = {
     "the history of runs": _compress_snapshots,
     "automatic missions": _drop_missions,
     "sessions": _drop_sessions,
+    "runs": _drop_runs,
     "events": _drop_events,
     "idempotency keys": _drop_keys,
     "hook deliveries": _drop_deliveries,

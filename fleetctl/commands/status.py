@@ -99,10 +99,11 @@ def _show_store(status: Status) -> None:
         (counts.messages, "undelivered message"),
         (counts.events, "event"),
         (counts.checkpoints, "checkpoint"),
+        (counts.snapshots, "snapshot"),
     )
     render.line("  " + ", ".join(render.plural(count, noun) for count, noun in named))
     recovered = "recovery" if counts.recoveries == 1 else "recoveries"
     render.line(f"  {counts.recoveries} {recovered} so far")
-    render.line(f"  checkpoint files still to write: {status.backup_backlog}")
+    render.line(f"  files still to write: {status.backup_backlog}")
     database, wal = render.size(status.database_bytes), render.size(status.wal_bytes)
     render.line(f"  database {database}, write-ahead log {wal}")

@@ -39,6 +39,6 @@ from . import (
 from .registry import HANDLERS
 from .sessions import deliveries, left_behind, recording
 from .sessions import overview as hook_overview
-from .snapshots import compressing, finding, taking
+from .snapshots import compressing, finding, spent, taking
 
 __all__ = ["HANDLERS"]

@@ -6,11 +6,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..domain.context import Caller
+from ..domain.policy import POLICIES
 from ..engine import Engine, operation
 from ..store import housekeeping
 from ..wire.errors import Corrupt
 from ..wire.model import Finding
 from ..wire.requests.system import Findings, SystemDoctor
+from ..wire.types import Noun
 from .verification import What, checked
 
 LOW_BYTES = 100_000_000
@@ -33,21 +35,22 @@ async def _examine(engine: Engine, *, fix: bool) -> Findings:
         version = await engine.store.read(lambda tx: tx.value("PRAGMA user_version"))
         findings.append(Finding(check="schema", ok=True, detail=f"version {version}"))
     findings += await engine.outbox.in_thread(lambda: _around(engine, fix=fix))
-    findings += await _copies(engine, fix)
+    for noun in POLICIES:
+        findings += await _copies(engine, noun, fix=fix)
     return Findings(ok=all(f.ok or f.fixed for f in findings), findings=findings)
 
 
-async def _copies(engine: Engine, fix: bool) -> list[Finding]:
-    """Compare the two copies of every checkpoint; what is in order takes one line."""
+async def _copies(engine: Engine, noun: Noun, *, fix: bool) -> list[Finding]:
+    """Compare the two copies of every record of a noun; what is in order takes one line."""
     intact, broken = 0, list[Finding]()
     try:
-        async for _, found in checked(engine, What(noun="checkpoint", repair=fix)):
-            intact += sum(each.ok and each.check == "checkpoint" for each in found)
+        async for _, found in checked(engine, What(noun=noun, repair=fix)):
+            intact += sum(each.ok and each.check == noun for each in found)
             broken += [each for each in found if not each.ok]
     except Corrupt as error:  # the database itself is in the way
-        return [Finding(check="checkpoints", ok=False, detail=error.message)]
+        return [Finding(check=f"{noun}s", ok=False, detail=error.message)]
     return [
-        Finding(check="checkpoints", ok=True, detail=f"{intact} intact in both stores"),
+        Finding(check=f"{noun}s", ok=True, detail=f"{intact} intact in both stores"),
         *broken,
     ]
 

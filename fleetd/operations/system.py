@@ -85,9 +85,7 @@ async def health(engine: Engine, request: SystemHealth, caller: Caller) -> Healt
         answer = await use(lambda tx: tx.value("SELECT 1"))
         checks.append(Check(name=name, ok=answer == 1, detail="answers"))
     backlog = len((await engine.execute(OutboxGet())).unwritten)
-    checks.append(
-        Check(name="backups", ok=True, detail=f"{backlog} checkpoints wait for their file")
-    )
+    checks.append(Check(name="backups", ok=True, detail=f"files still to write: {backlog}"))
     return Health(ok=all(check.ok for check in checks), checks=checks)
 
 

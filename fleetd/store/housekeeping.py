@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from .copying import PART
 from .directory import TEMP
+from .layouts import LAYOUTS
 
 REPLACED = "replaced-"
 # What is younger may be at work right now.
@@ -95,7 +96,9 @@ def mend(place: Place) -> bool:
 
 def leftovers(database: Path, checkpoints: Path) -> list[Path]:
     """Return the temporary files that a crash left, nothing that may be at work now."""
-    found = [*database.parent.glob(f"{PART}*"), *checkpoints.glob(f"*/{TEMP}*")]
+    found = [*database.parent.glob(f"{PART}*")]
+    for inside in dict.fromkeys(each.inside or "" for each in LAYOUTS.values()):
+        found += checkpoints.glob(str(Path("*", inside, f"{TEMP}*")))
     return [*second_names(database), *(path for path in sorted(found) if _is_old(path))]
 
 

@@ -9,7 +9,8 @@ import pytest
 from fleetd.store import housekeeping
 from fleetd.wire.errors import Storage
 from fleetd.wire.model import Finding
-from fleetd.wire.requests.system import SystemDoctor
+from fleetd.wire.requests.snapshot import SnapshotRecord
+from fleetd.wire.requests.system import Findings, SystemDoctor
 from tests.fleet import Fleet
 
 
@@ -32,7 +33,9 @@ def loosen_all(fleet: Fleet) -> list[Path]:
 
 async def test_every_file_and_directory_of_ours_is_looked_at(fleet: Fleet) -> None:
     await fleet.checkpoint(await fleet.mission())
+    taken = await fleet.do(SnapshotRecord("run-a"))
     loose = loosen_all(fleet)
+    assert fleet.checkpoints / "run-a" / "history" / f"{taken.snapshot_id}.json" in loose
     assert {fleet.database.name + ending for ending in ("", "-wal", "-shm")} <= {
         path.name for path in loose
     }
@@ -133,9 +136,12 @@ async def test_a_symlink_is_not_followed(fleet: Fleet, tmp_path: Path) -> None:
 
 async def test_what_a_crash_left_is_found_once_it_is_old(fleet: Fleet) -> None:
     taken = await fleet.checkpoint(await fleet.mission())
+    await fleet.do(SnapshotRecord("run-a"))
     left = [
         fleet.database.parent / ".fleetd-part-0123.db",
         fleet.file_of(taken).with_name(".tmp-0123"),
+        fleet.checkpoints / "run-a" / ".tmp-0123",
+        fleet.checkpoints / "run-a" / "history" / ".tmp-0123",
     ]
     for path in left:
         path.touch(mode=0o600)
@@ -145,6 +151,36 @@ async def test_what_a_crash_left_is_found_once_it_is_old(fleet: Fleet) -> None:
     assert {f.subject for f in await wrong(fleet)} == set(map(str, left))
     assert all(f.fixed for f in await wrong(fleet, fix=True))
     assert not any(path.exists() for path in left)
+
+
+async def test_snapshots_are_compared_too_and_their_damage_has_a_reason_code(
+    fleet: Fleet,
+) -> None:
+    taken = [await fleet.do(SnapshotRecord(f"run-{number}")) for number in range(3)]
+    good, changed, cut = (
+        fleet.checkpoints / each.run_id / "history" / f"{each.snapshot_id}.json" for each in taken
+    )
+    assert snapshots(await fleet.do(SystemDoctor())) == ["3 intact in both stores"]
+    whole = changed.read_bytes()
+    changed.write_bytes(whole.replace(b'"in_progress"', b'"completed"'))
+    cut.write_bytes(whole[:100])
+
+    seen = await fleet.do(SystemDoctor())
+    assert not seen.ok
+    assert snapshots(seen) == ["1 intact in both stores"]
+    assert {(f.subject, f.reason_code) for f in seen.findings if f.check == "snapshot"} == {
+        (taken[1].snapshot_id, "checkpoint_integrity_mismatch"),
+        (taken[2].snapshot_id, "checkpoint_schema_invalid"),
+    }
+
+    assert all(f.fixed for f in await wrong(fleet, fix=True))
+    assert changed.read_bytes() == whole
+    assert snapshots(await fleet.do(SystemDoctor())) == ["3 intact in both stores"]
+    assert good.exists()
+
+
+def snapshots(seen: Findings) -> list[str]:
+    return [f.detail for f in seen.findings if f.check == "snapshots"]
 
 
 async def test_a_second_name_of_the_database_is_taken_away(fleet: Fleet) -> None:

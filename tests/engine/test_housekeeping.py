@@ -15,10 +15,11 @@ from fleetd.housekeeping import DAY_S, keep_house
 from fleetd.wire.errors import Storage
 from fleetd.wire.events import CheckpointsPruned
 from fleetd.wire.model import Mission
-from fleetd.wire.requests.agent import AgentRegister
+from fleetd.wire.requests.agent import AgentDeregister, AgentHeartbeat, AgentRegister
 from fleetd.wire.requests.checkpoint import CheckpointDelete
 from fleetd.wire.requests.event import CursorAdvance, EventAppend
 from fleetd.wire.requests.mission import MissionCancel, MissionDelete
+from fleetd.wire.requests.snapshot import SnapshotLatest, SnapshotRecord
 from tests.fleet import DAY, HOUR, MINUTE, Fleet, opened
 
 PIECE = 5
@@ -243,3 +244,48 @@ async def test_keys_of_requests_that_nobody_repeats_go(fleet: Fleet) -> None:
     fleet.clock.pass_by(2 * MINUTE)
     await clean_up(fleet)
     assert fleet.sql("SELECT key FROM idempotency_keys") == [{"key": "recent"}]
+
+
+async def test_a_run_of_which_nothing_is_left_goes_unless_its_agent_lives(
+    fleet: Fleet, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    await fleet.do(AgentRegister("alice", "specialist"))
+    await fleet.do(AgentRegister("bob", "specialist"))
+    for run_id, agent_id in (("loose", None), ("alices", "alice"), ("bobs", "bob")):
+        await fleet.do(SnapshotRecord(run_id, agent_id=agent_id))
+    done = await fleet.do(SnapshotRecord("done", status="completed"))
+    await fleet.settle()
+    await fleet.do(AgentDeregister("bob"))
+    stray = fleet.checkpoints / "bobs" / "notes.txt"
+    stray.write_text("mine")
+
+    fleet.clock.pass_by(15 * DAY)
+    await fleet.do(AgentHeartbeat("alice"))
+    await clean_up(fleet)
+    await clean_up(fleet)
+
+    assert [row["id"] for row in fleet.sql("SELECT id FROM runs ORDER BY id")] == ["alices", "done"]
+    assert set(fleet.files()) == {
+        "bobs/notes.txt",
+        "done/latest.json",
+        f"done/history/{done.snapshot_id}.json.gz",
+    }
+    assert sorted(path.name for path in fleet.checkpoints.iterdir()) == ["bobs", "done"]
+
+
+async def test_an_empty_directory_of_a_spent_run_goes_and_files_without_rows_stay(
+    fleet: Fleet,
+) -> None:
+    empty = await fleet.do(SnapshotRecord("empty"))
+    full = await fleet.do(SnapshotRecord("full"))
+    await fleet.settle()
+    fleet.sql("DELETE FROM snapshots")
+    place = fleet.checkpoints / "empty"
+    (place / "history" / f"{empty.snapshot_id}.json").unlink()
+
+    await clean_up(fleet)
+
+    assert fleet.sql("SELECT id FROM runs") == []
+    assert [path.name for path in fleet.checkpoints.iterdir()] == ["full"]
+    assert (await fleet.do(SnapshotLatest("full"))).snapshot_id == full.snapshot_id

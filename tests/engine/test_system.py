@@ -15,6 +15,7 @@ from fleetd.service import open_engine
 from fleetd.store import copying
 from fleetd.wire.errors import Corrupt, InvalidParams, Storage
 from fleetd.wire.requests.mission import MissionCreate, NewSortie
+from fleetd.wire.requests.snapshot import SnapshotRecord
 from fleetd.wire.requests.system import SystemBackup, SystemDoctor, SystemHealth, SystemStatus
 from tests.fleet import Fleet, opened, settings
 
@@ -159,6 +160,7 @@ async def test_a_healthy_fleet_has_no_findings(fleet: Fleet) -> None:
         "spool",
         "disk",
         "checkpoints",
+        "snapshots",
     }
 
 
@@ -216,9 +218,14 @@ async def test_the_status_counts_what_the_store_holds(fleet: Fleet) -> None:
     await fleet.lock(mission, "a.py", "specialist-1")
     await fleet.write(mission, ["specialist-1"])
     await fleet.checkpoint(mission)
+    await fleet.engine.execute(SnapshotRecord("run-a"))
     fleet.clock.pass_by(5_000)
     status = await fleet.do(SystemStatus())
     counts = status.counts
+    assert (counts.snapshots, status.backup_backlog) == (1, 1)
+    assert "files still to write: 1" in str(await fleet.do(SystemHealth()))
+    await fleet.settle()
+    status = await fleet.do(SystemStatus())
     assert (counts.missions, counts.sorties, counts.agents, counts.checkpoints) == (1, 3, 1, 1)
     assert (counts.locks, counts.messages, status.backup_backlog) == (1, 1, 0)
     assert status.database_bytes + status.wal_bytes > 4_096

@@ -63,11 +63,15 @@ class Counts(Record, frozen=True, kw_only=True):
     messages: int
     events: int
     checkpoints: int
+    snapshots: int
     recoveries: int
 
 
 class Status(Record, frozen=True, kw_only=True):
-    """The state of the fleet at a glance; ``recoveries`` are those after which nobody went on."""
+    """The state of the fleet at a glance; ``recoveries`` are those after which nobody went on.
+
+    ``backup_backlog`` counts checkpoints and snapshots that wait for their file.
+    """
 
     version: str
     pid: int
