@@ -5,6 +5,7 @@ epoch tells subscribers so, and counters above everything seen keep an old token
 """
 
 import secrets
+from collections.abc import Collection
 from typing import Literal
 
 import msgspec
@@ -12,31 +13,38 @@ import msgspec
 from ..wire.base import Mutation
 from ..wire.events import StoreRestored, payload_data
 from ..wire.model import Record
+from ..wire.types import Noun
 from .context import Context
 from .events import position
 from .leases import next_token, raise_tokens
+from .marks import LIVE
+from .policy import POLICIES, Policy
 from .registry import handler
 from .tx import Ring, Tx
 from .upkeep import Done
 
 
-class KnownCheckpoint(Record, frozen=True, kw_only=True):
-    """A checkpoint as its row says it."""
+class KnownRecord(Record, frozen=True, kw_only=True):
+    """A record as its row says it; ``latest.json`` may be one that is nameable."""
 
     id: str
-    mission_id: str
-    undo: bool
+    owner_id: str
+    nameable: bool
     deleted: bool
 
 
 class Extent(Record, frozen=True, kw_only=True):
-    """How far a database reaches; its checkpoints stand newest first."""
+    """How far a database reaches; its records stand newest first."""
 
     end: int
     last_event_at: str | None
     token: int
     missions: int
-    checkpoints: list[KnownCheckpoint]
+    records: dict[Noun, list[KnownRecord]]
+
+    def live(self, noun: Noun) -> list[KnownRecord]:
+        """Return the records of a noun that are not deleted."""
+        return [each for each in self.records[noun] if not each.deleted]
 
 
 class RaiseFloors(Mutation[Done], frozen=True, kw_only=True):
@@ -48,32 +56,43 @@ class RaiseFloors(Mutation[Done], frozen=True, kw_only=True):
 
 
 class WriteAgain(Mutation[Done], frozen=True, kw_only=True):
-    """Have the files of checkpoints written that are not where their rows say."""
+    """Have the files of records written that are not where their rows say."""
 
-    checkpoint_ids: list[str]
+    noun: Noun
+    record_ids: list[str]
 
 
-def extent(tx: Tx) -> Extent:
-    """Read how far a database reaches; works with every schema there ever was."""
+def extent(tx: Tx, nouns: Collection[Noun]) -> Extent:
+    """Read how far a database reaches; works with every schema that has tables for ``nouns``."""
     newest = tx.one("SELECT timestamp FROM events ORDER BY seq DESC LIMIT 1")
     counted = tx.value("SELECT max(value) AS token FROM counters WHERE name = 'fencing'") or 0
     granted = tx.value("SELECT max(fencing_token) AS token FROM locks") or 0
-    rows = tx.all("SELECT id, mission_id, undo, deleted_at FROM checkpoints ORDER BY seq DESC")
     return Extent(
         end=position(tx),
         last_event_at=newest["timestamp"] if newest else None,
         token=max(counted, granted),
         missions=tx.value("SELECT count(*) AS count FROM missions"),
-        checkpoints=[
-            KnownCheckpoint(
-                id=row["id"],
-                mission_id=row["mission_id"],
-                undo=bool(row["undo"]),
-                deleted=row["deleted_at"] is not None,
-            )
-            for row in rows
-        ],
+        records={
+            noun: _known(tx, policy) if noun in nouns else [] for noun, policy in POLICIES.items()
+        },
     )
+
+
+def _known(tx: Tx, policy: Policy) -> list[KnownRecord]:
+    rows = tx.all(
+        f"SELECT id, {policy.owner} AS owner, deleted_at,"
+        f" CASE WHEN {policy.nameable} THEN 1 ELSE 0 END AS nameable"
+        f" FROM {policy.table} ORDER BY seq DESC"
+    )
+    return [
+        KnownRecord(
+            id=row["id"],
+            owner_id=row["owner"],
+            nameable=bool(row["nameable"]),
+            deleted=row["deleted_at"] is not None,
+        )
+        for row in rows
+    ]
 
 
 @handler
@@ -119,10 +138,11 @@ def _renumber_locks(tx: Tx) -> None:
 
 @handler
 def write_again(tx: Tx, request: WriteAgain, ctx: Context) -> Done:
-    """Put checkpoints back on the list of work: the row is the outbox."""
-    for checkpoint_id in request.checkpoint_ids:
+    """Put records back on the list of work: the row is the outbox."""
+    for record_id in request.record_ids:
         tx.run(
-            "UPDATE checkpoints SET backed_up_at = NULL WHERE id = :id AND deleted_at IS NULL",
-            id=checkpoint_id,
+            f"UPDATE {POLICIES[request.noun].table} SET backed_up_at = NULL"
+            f" WHERE id = :id AND {LIVE}",
+            id=record_id,
         )
-    return Done(done=bool(request.checkpoint_ids))
+    return Done(done=bool(request.record_ids))

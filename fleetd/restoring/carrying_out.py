@@ -14,15 +14,17 @@ import trio
 
 from ..clocks import wall_clock
 from ..config import Loaded
+from ..domain.policy import POLICIES
 from ..domain.returning import RaiseFloors, WriteAgain
 from ..engine import Engine
-from ..store.backups import LATEST, BackupFile, Backups
+from ..store.backups import Backups
 from ..store.copying import PART, part_of, sync
 from ..store.housekeeping import DATABASE_ENDINGS, REPLACED, second_names
 from ..store.moving import Moves
 from ..store.resting import fold, resting
 from ..wire.errors import Corrupt, Storage
 from ..wire.times import iso
+from .files import move_files
 from .plan import Plan
 
 
@@ -45,7 +47,7 @@ def carry_out(loaded: Loaded, plan: Plan) -> Aside:
             _prepare(loaded, plan, part)
             if plan.before is not None:  # what is damaged stays byte for byte what it is
                 fold(plan.database)
-            return _swap(plan, Backups(loaded.config.checkpoints), part)
+            return _swap(plan, loaded.config.checkpoints, part)
     except OSError as error:
         raise Storage(
             f"The restore failed: {error}. Everything is as it was.",
@@ -82,7 +84,8 @@ async def _renew(loaded: Loaded, plan: Plan) -> None:
     engine.store.start()
     try:
         await engine.execute(RaiseFloors(seq=plan.seq, token=plan.token, source="copy"))
-        await engine.execute(WriteAgain(checkpoint_ids=plan.missing))
+        for noun in POLICIES:
+            await engine.execute(WriteAgain(noun=noun, record_ids=plan.missing(noun)))
     finally:
         await engine.store.aclose()
 
@@ -107,11 +110,12 @@ def _trio(database: Path) -> list[Path]:
     return [path for path in names if os.path.lexists(path)]
 
 
-def _swap(plan: Plan, backups: Backups, part: Path) -> Aside:
-    aside, moves = aside_for(plan, backups.root), Moves()
+def _swap(plan: Plan, root: Path, part: Path) -> Aside:
+    aside, moves = aside_for(plan, root), Moves()
     try:
         if aside.checkpoints is not None:
-            _move_checkpoints(plan, backups, aside.checkpoints, moves)
+            for noun in plan.newer:
+                move_files(plan, Backups(root, noun), aside.checkpoints, moves)
         if aside.database is not None:
             moves.make_directory(aside.database)
             for path in _trio(plan.database):
@@ -130,27 +134,3 @@ def _swap(plan: Plan, backups: Backups, part: Path) -> Aside:
     with contextlib.suppress(OSError):  # it is done; a disk that fails now is met again
         sync(plan.database.parent)
     return aside
-
-
-def _move_checkpoints(plan: Plan, backups: Backups, aside: Path, moves: Moves) -> None:
-    missions: dict[str, list[BackupFile]] = {}
-    for file in plan.newer:
-        missions.setdefault(file.owner_id, []).append(file)
-    for mission_id, files in missions.items():
-        moves.make_directory(aside / mission_id)
-        _point(plan, backups, mission_id, moves)
-        for file in files:
-            path = backups.path_of(mission_id, file.record_id)
-            moves.move(path, aside / mission_id)
-        sync(path.parent)
-        with contextlib.suppress(OSError):  # something is left in it
-            path.parent.rmdir()
-
-
-def _point(plan: Plan, backups: Backups, mission_id: str, moves: Moves) -> None:
-    """Let ``latest.json`` name what stays; where that cannot be done, reading does without."""
-    link = backups.root / mission_id / LATEST
-    with contextlib.suppress(OSError):
-        before = link.readlink().name.removesuffix(".json")
-        moves.then(lambda: backups.set_latest(mission_id, before))
-        backups.set_latest(mission_id, plan.latest_of(mission_id))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..config import Config, Loaded
+from ..config import Loaded
 from ..domain.returning import Extent
 from ..listener import AlreadyRunning, only_instance
 from ..logs import escape
@@ -27,6 +27,7 @@ class Report(msgspec.Struct, kw_only=True):
     database: str
     missions: int
     checkpoints: int
+    snapshots: int
     end: int
     last_event_at: str | None
     replaced: str | None
@@ -62,8 +63,8 @@ def _restore(loaded: Loaded, file: Path, *, preview: bool) -> Report:
         with only_instance(config.socket):
             plan = look(config, file)
             if preview:
-                return _report(config, plan, aside_for(plan, config.checkpoints), restored=False)
-            return _report(config, plan, carry_out(loaded, plan), restored=True)
+                return _report(plan, aside_for(plan, config.checkpoints), restored=False)
+            return _report(plan, carry_out(loaded, plan), restored=True)
     except AlreadyRunning as error:
         raise InvalidState(
             f"{error}; a restore needs it to be stopped. Stop it first: {STOP}",
@@ -71,7 +72,7 @@ def _restore(loaded: Loaded, file: Path, *, preview: bool) -> Report:
         ) from None
 
 
-def _report(config: Config, plan: Plan, aside: Aside, *, restored: bool) -> Report:
+def _report(plan: Plan, aside: Aside, *, restored: bool) -> Report:
     replaced = aside.database / plan.database.name if aside.database else None
     undo = f"fleetctl restore {shlex.quote(str(replaced))}" if replaced else None
     return Report(
@@ -79,14 +80,12 @@ def _report(config: Config, plan: Plan, aside: Aside, *, restored: bool) -> Repo
         file=str(plan.source),
         database=str(plan.database),
         missions=plan.copy.missions,
-        checkpoints=sum(not each.deleted for each in plan.copy.checkpoints),
+        checkpoints=len(plan.copy.live("checkpoint")),
+        snapshots=len(plan.copy.live("snapshot")),
         end=plan.copy.end,
         last_event_at=plan.copy.last_event_at,
         replaced=str(replaced) if replaced else None,
-        moved=[
-            str(config.checkpoints / file.owner_id / f"{file.record_id}.json")
-            for file in plan.newer
-        ],
+        moved=plan.moved,
         moved_to=str(aside.checkpoints) if aside.checkpoints else None,
         warnings=plan.warnings,
         undo=undo if restored and _can_undo(plan.before) else None,
@@ -102,11 +101,14 @@ def _lines(report: Report) -> list[str]:
     lasting = f"up to event {report.end}" + (
         f" of {report.last_event_at}" if report.last_event_at else ""
     )
-    content = f"missions: {report.missions}, checkpoints: {report.checkpoints}, {lasting}"
+    counts = (
+        f"missions: {report.missions}, checkpoints: {report.checkpoints},"
+        f" snapshots: {report.snapshots}"
+    )
     done = report.restored
     lines = [
         f"{'Restored' if done else 'Would restore'} {report.database} from {report.file}:",
-        f"  {content}",
+        f"  {counts}, {lasting}",
     ]
     if report.replaced:
         lines.append(
@@ -114,7 +116,7 @@ def _lines(report: Report) -> list[str]:
         )
     if report.moved_to:
         moved = "were moved" if done else "would be moved"
-        lines.append(f"Checkpoint files newer than the copy {moved} to {report.moved_to}:")
+        lines.append(f"Files newer than the copy {moved} to {report.moved_to}:")
         lines += [f"  {path}" for path in report.moved]
     lines += [f"Warning: {text}" for text in report.warnings]
     if report.undo:

@@ -1,17 +1,20 @@
 """Looks at the copy, at the database it replaces and at the checkpoint files; changes nothing."""
 
+import os
 import stat
 from pathlib import Path
 
 import msgspec
 
 from ..config import Config
-from ..domain.content import from_file
+from ..domain.policy import POLICIES, Kept, seq_of
 from ..domain.returning import Extent, extent
 from ..store.backups import BackupFile, Backups
-from ..store.resting import resting
+from ..store.layouts import LAYOUTS
+from ..store.resting import Resting, resting
 from ..wire.errors import Corrupt, FleetError, InvalidParams, InvalidState, Storage
 from ..wire.model import Checkpoint
+from ..wire.types import Noun
 
 # What a database that cannot be read may have given out since the last thing we can read.
 UNSEEN_TOKENS = 1_000_000
@@ -24,22 +27,21 @@ class Plan(msgspec.Struct, kw_only=True):
     database: Path
     copy: Extent
     before: Extent | None = None
-    newer: list[BackupFile] = []
+    newer: dict[Noun, list[BackupFile]] = {}
+    moved: list[str] = []
     present: set[str] = set()
     seq: int = 0
     token: int = 0
     warnings: list[str] = []
 
-    @property
-    def missing(self) -> list[str]:
-        """Return the checkpoints of the copy that have no file."""
-        return [c.id for c in self.copy.checkpoints if not c.deleted and c.id not in self.present]
+    def missing(self, noun: Noun) -> list[str]:
+        """Return the records of the copy that have no file."""
+        return [each.id for each in self.copy.live(noun) if each.id not in self.present]
 
-    def latest_of(self, mission_id: str) -> str | None:
-        """Return the newest checkpoint of a mission whose file is there."""
-        for each in self.copy.checkpoints:
-            usable = not (each.deleted or each.undo) and each.id in self.present
-            if each.mission_id == mission_id and usable:
+    def latest_of(self, noun: Noun, owner_id: str) -> str | None:
+        """Return the newest record of an owner whose file is there."""
+        for each in self.copy.live(noun):
+            if each.owner_id == owner_id and each.nameable and each.id in self.present:
                 return each.id
         return None
 
@@ -53,11 +55,18 @@ def look(config: Config, source: Path) -> Plan:
             raise Corrupt(
                 f"The copy {source} is damaged: {'; '.join(damage)}.", hint="Use another copy."
             )
-        plan = Plan(source=source, database=database, copy=extent(found.tx))
+        plan = Plan(source=source, database=database, copy=_extent(found))
     plan.seq, plan.token = plan.copy.end, plan.copy.token
     _look_at_old(plan)
-    _look_at_files(plan, Backups(config.checkpoints))
+    _check_readable(config.checkpoints)
+    for noun in POLICIES:
+        _look_at_files(plan, Backups(config.checkpoints, noun))
     return plan
+
+
+def _extent(found: Resting) -> Extent:
+    """Read how far a database reaches; one from before there were snapshots has none."""
+    return extent(found.tx, [noun for noun in POLICIES if found.has(POLICIES[noun].table)])
 
 
 def _check_file(source: Path, database: Path) -> None:
@@ -81,7 +90,7 @@ def _look_at_old(plan: Plan) -> None:
     if plan.database.exists():
         try:
             with resting(plan.database) as found:
-                plan.before = extent(found.tx)
+                plan.before = _extent(found)
         except InvalidState:  # somebody uses it
             raise
         except FleetError as error:
@@ -94,31 +103,41 @@ def _look_at_old(plan: Plan) -> None:
 
 
 def _look_at_files(plan: Plan, backups: Backups) -> None:
-    _check_readable(backups.root)
-    known = {each.id for each in plan.copy.checkpoints}
+    policy = POLICIES[backups.layout.noun]
+    known = {each.id for each in plan.copy.records[policy.noun]}
     for file in backups.files():
         where = str(backups.path_of(file.owner_id, file.record_id))
         try:
             data = backups.read(file.owner_id, file.record_id)
-            content = from_file(data or b"", where)
+            record: Kept = policy.from_file(data or b"", where)
         except (FleetError, OSError) as error:
             becomes = "is written again" if file.record_id in known else "stays where it is"
             plan.warnings.append(f"{error} It {becomes}.")
             continue
-        plan.seq = max(plan.seq, content.seq)
-        plan.token = max([plan.token, *(lock.fencing_token for lock in content.active_locks)])
+        plan.seq = max(plan.seq, seq_of(record))
+        if isinstance(record, Checkpoint):
+            plan.token = max([plan.token, *(lock.fencing_token for lock in record.active_locks)])
         if file.record_id in known:
             plan.present.add(file.record_id)
-        elif _is_newer(content, plan.copy):
-            plan.newer.append(file)
+        elif _is_newer(record, plan.copy):
+            plan.newer.setdefault(policy.noun, []).append(file)
+            plan.moved += map(str, forms_of(backups, file))
+
+
+def forms_of(backups: Backups, file: BackupFile) -> list[Path]:
+    """Return where a record lies, in each form that is there."""
+    plain = backups.path_of(file.owner_id, file.record_id)
+    forms = (plain.with_name(f"{file.record_id}{each}") for each in backups.layout.endings)
+    return [path for path in forms if os.path.lexists(path)]
 
 
 def _check_readable(root: Path) -> None:
     """Raise Storage for a directory whose files would be passed over: they may be newer."""
     try:
-        for mission in root.iterdir() if root.exists() else ():
-            if mission.is_dir() and not mission.is_symlink():
-                next(mission.iterdir(), None)
+        for owner in root.iterdir() if root.exists() else ():
+            for place in dict.fromkeys(owner / (each.inside or "") for each in LAYOUTS.values()):
+                if place.is_dir() and not place.is_symlink():
+                    next(place.iterdir(), None)
     except OSError as error:
         raise Storage(
             f"The checkpoint files cannot be read: {error}.",
@@ -126,6 +145,10 @@ def _check_readable(root: Path) -> None:
         ) from error
 
 
-def _is_newer(content: Checkpoint, copy: Extent) -> bool:
-    """Whether a checkpoint that the copy does not know was taken after it."""
-    return content.seq > copy.end or content.timestamp > (copy.last_event_at or "")
+def _is_newer(record: Kept, copy: Extent) -> bool:
+    """Whether a record that the copy does not know was taken after it.
+
+    A record is always followed by its own event, so one taken where the copy ends is newer too.
+    """
+    taken_at = record.timestamp if isinstance(record, Checkpoint) else record.created_at
+    return seq_of(record) >= max(copy.end, 1) or taken_at > (copy.last_event_at or "")

@@ -74,5 +74,6 @@ def _undo_keeping(kept: Path, path: Path) -> None:
 
 
 def _undo_moving(moved: Path, path: Path) -> None:
-    path.parent.mkdir(mode=0o700, exist_ok=True)
+    for directory in (path.parent.parent, path.parent):  # they may have become empty
+        directory.mkdir(mode=0o700, exist_ok=True)
     _undo_keeping(moved, path)

@@ -22,6 +22,10 @@ class Resting:
         self._connection = connection
         self.tx = Tx(executor(connection))
 
+    def has(self, table: str) -> bool:
+        """Whether there is a table; one of an older schema may lack it."""
+        return bool(self._connection.table_exists(None, table))
+
     def damage(self) -> list[str]:
         """Return what SQLite finds wrong with it; empty when nothing is."""
         return damage_of(self._connection)

@@ -1,20 +1,31 @@
 """A restore meets a fault at every step: the old state is there whole, or the new one is."""
 
+import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 import trio
 
+from fleetd.engine import DAEMON
+from fleetd.operations.compressing import SnapshotsCompress
 from fleetd.restoring import command
 from fleetd.wire.model import Checkpoint, Mission
 from fleetd.wire.requests.checkpoint import CheckpointVerify
 from fleetd.wire.requests.mission import MissionList
+from fleetd.wire.requests.snapshot import (
+    SnapshotLatest,
+    SnapshotList,
+    SnapshotRecord,
+    SnapshotVerify,
+)
 from fleetd.wire.requests.system import SystemBackup, SystemDoctor
-from tests.fleet import opened, settings
+from fleetd.wire.snapshots import Snapshot
+from tests.fleet import HOUR, Clock, Fleet, opened, settings
 
 # What changes names or brings them to the disk; opening counts where it makes a file.
 CALLS = ("link", "rename", "unlink", "fsync", "fdatasync", "mkdir", "rmdir", "symlink", "open")
@@ -62,13 +73,19 @@ class Scene:
         self.mission: Mission
         self.kept: Checkpoint
         self.newer: Checkpoint
+        self.snapshots: list[Snapshot] = []
+        self.newer_snapshots: list[Snapshot] = []
 
     async def build(self) -> None:
         async with opened(self.root / "now") as fleet:
             self.mission = await fleet.mission(title="old")
             self.kept = await fleet.checkpoint(self.mission)
+            self.snapshots = [await fleet.do(SnapshotRecord("run-a", note="old"))]
             await fleet.do(SystemBackup(str(self.copy)))
-            fleet.clock.pass_by(1_000)
+            # In the same millisecond: only the log tells that it is newer.
+            self.newer_snapshots = [await fleet.do(SnapshotRecord("run-b", note="new"))]
+            fleet.clock.pass_by(5_000)
+            self.newer_snapshots.append(await fleet.do(SnapshotRecord("run-a", note="new")))
             await fleet.mission(title="new")
             await fleet.complete(self.mission, 0)
             self.newer = await fleet.checkpoint(self.mission)
@@ -89,20 +106,44 @@ class Scene:
         async with opened(self.root / "now") as fleet:
             await fleet.settle()
             await fleet.do(CheckpointVerify(repair=True))
+            await fleet.do(SnapshotVerify(repair=True))
             # A second name of the database may be left; it is taken away.
             assert (await fleet.do(SystemDoctor(fix=True))).ok
             assert (await fleet.do(SystemDoctor())).ok
             titles = {m.title for m in (await fleet.do(MissionList())).missions}
             ids = set(await fleet.checkpoint_ids(self.mission))
             restored = await fleet.events(kind="store_restored")
+            page = await fleet.do(SnapshotList())
+            snapshots = {each.snapshot_id for each in page.snapshots}
+            latest = self.latest()
+            assert (await fleet.do(SnapshotLatest("run-a"))).snapshot_id == latest["run-a"]
+        old, new = (
+            {each.snapshot_id for each in some} for some in (self.snapshots, self.newer_snapshots)
+        )
         if titles == {"old", "new"}:
             assert {self.kept.id, self.newer.id} <= ids
             assert restored == []
+            assert snapshots == old | new
+            assert latest == {each.run_id: each.snapshot_id for each in self.newer_snapshots}
             return "old"
         assert titles == {"old"}
         assert ids == {self.kept.id}
         assert len(restored) == 1
+        assert snapshots == old
+        assert latest == {"run-a": self.snapshots[0].snapshot_id}
+        assert not [each for each in (self.checkpoints / "run-b").rglob("*") if each.is_file()]
         return "restored"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.root / "now" / ".flightline" / "checkpoints"
+
+    def latest(self) -> dict[str, str]:
+        """Return which snapshot ``latest.json`` of each run holds."""
+        return {
+            path.parent.name: json.loads(path.read_bytes())["snapshot_id"]
+            for path in self.checkpoints.glob("run-*/latest.json")
+        }
 
     def parts(self) -> list[Path]:
         return list((self.root / "now" / "data").glob(".fleetd-part-*"))
@@ -234,4 +275,92 @@ def test_a_preview_changes_nothing(scene: Scene, capsys: pytest.CaptureFixture[s
     said = capsys.readouterr().out
     assert "Would restore" in said
     assert f"{scene.newer.id}.json" in said
+    for each in scene.newer_snapshots:
+        assert f"{each.run_id}/history/{each.snapshot_id}.json" in said
+    assert "checkpoints: 1, snapshots: 1," in said
     assert "would be moved to" in said
+
+
+async def compressed(fleet: Fleet, run_id: str) -> Snapshot:
+    """Record a run, and again when the first is old enough to be compressed."""
+    taken = await fleet.do(SnapshotRecord(run_id))
+    await fleet.settle()
+    fleet.clock.pass_by(25 * HOUR)
+    await fleet.engine.perform(SnapshotsCompress(), DAEMON)
+    return taken
+
+
+def test_compressed_snapshots_are_known_missed_and_put_aside_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, copy = tmp_path / "now", tmp_path / "copy.db"
+    root.mkdir(mode=0o700)
+    checkpoints = root / ".flightline" / "checkpoints"
+
+    async def build() -> list[Snapshot]:
+        async with opened(root, clock=clock) as fleet:
+            taken = [await compressed(fleet, "run-a"), await compressed(fleet, "run-b")]
+            await fleet.do(SystemBackup(str(copy)))
+            return [*taken, await compressed(fleet, "run-a"), await compressed(fleet, "run-c")]
+
+    async def states() -> tuple[set[str], bool]:
+        async with opened(root, clock=clock) as fleet:
+            await fleet.settle()
+            page = await fleet.do(SnapshotList())
+            sound = (await fleet.do(SystemDoctor())).ok
+            return {each.snapshot_id for each in page.snapshots}, sound
+
+    def places(*some: Snapshot, ending: str = ".json.gz") -> set[str]:
+        return {f"{each.run_id}/history/{each.snapshot_id}{ending}" for each in some}
+
+    clock = Clock()
+    kept, missing, newer, alone = trio.run(build)
+    gone = checkpoints / "run-b"
+    shutil.rmtree(gone)
+    assert set(_tree(checkpoints)) >= places(kept, newer, alone)
+
+    assert command.run(settings(root), copy, preview=False, as_json=True) == 0
+
+    report = json.loads(capsys.readouterr().out)
+    assert set(report["moved"]) == {str(checkpoints / each) for each in places(newer, alone)}
+    aside = Path(report["moved_to"])
+    assert set(_tree(aside)) >= places(newer, alone) | {"run-a/latest.json", "run-c/latest.json"}
+    assert (aside / "run-a").stat().st_mode & 0o777 == 0o700
+    there = set(_tree(checkpoints))
+    assert {each for each in there if ".json" in each} == places(kept) | {"run-a/latest.json"}
+    assert not (checkpoints / "run-c").exists()
+    latest = (checkpoints / "run-a" / "latest.json").read_bytes()
+    assert json.loads(latest)["snapshot_id"] == kept.snapshot_id
+    assert trio.run(states) == ({kept.snapshot_id, missing.snapshot_id}, True)
+    assert set(_tree(checkpoints)) >= places(missing, ending=".json") | {"run-b/latest.json"}
+
+    undo = Path(report["replaced"])
+    assert command.run(settings(root), undo, preview=False, as_json=True) == 0
+    every = {each.snapshot_id for each in (kept, missing, newer, alone)}
+    assert trio.run(states) == (every, True)
+
+
+def test_a_copy_from_before_there_were_snapshots_can_be_restored(scene: Scene) -> None:
+    connection = apsw.Connection(str(scene.copy))
+    for table in ("snapshot_missions", "snapshots", "runs"):
+        connection.execute(f"DROP TABLE {table}")
+    connection.pragma("user_version", 3)
+    connection.close()
+    assert scene.restore() == 0
+    # What was there at the time of the copy comes back from its file.
+    assert trio.run(scene.state) == "restored"
+
+
+def test_a_run_that_cannot_be_looked_into_stops_a_restore(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    closed, real = scene.checkpoints / "run-a" / "history", Path.iterdir
+
+    def refuse(path: Path) -> Iterator[Path]:
+        if path == closed:  # as it is for everybody but root
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    assert scene.restore() == 1
+    assert "files cannot be read" in capsys.readouterr().err

@@ -2,10 +2,12 @@
 
 import pytest
 
+from fleetd.domain.policy import POLICIES
 from fleetd.domain.returning import RaiseFloors, WriteAgain, extent
 from fleetd.wire.errors import Incompatible
 from fleetd.wire.requests.event import EventList, EventSubscribe
 from fleetd.wire.requests.lock import LockCheck
+from fleetd.wire.requests.snapshot import SnapshotRecord
 from tests.fleet import Fleet
 
 
@@ -56,7 +58,7 @@ async def test_files_that_are_gone_are_written_again(fleet: Fleet) -> None:
     taken = await fleet.checkpoint(await fleet.mission())
     before = fleet.files()
     fleet.file_of(taken).unlink()
-    await fleet.engine.execute(WriteAgain(checkpoint_ids=[taken.id]))
+    await fleet.engine.execute(WriteAgain(noun="checkpoint", record_ids=[taken.id]))
     await fleet.engine.outbox.catch_up()
     await fleet.settle()
     assert fleet.files() == before
@@ -66,8 +68,12 @@ async def test_the_extent_names_what_a_database_holds(fleet: Fleet) -> None:
     mission = await fleet.mission()
     taken = [await fleet.checkpoint(mission, note) for note in ("one", "two")]
     lock = await fleet.lock(mission, "a.py", "specialist-1")
-    seen = await fleet.engine.store.read(extent)
+    snapshot = await fleet.do(SnapshotRecord("run-a"))
+    seen = await fleet.engine.store.read(lambda tx: extent(tx, list(POLICIES)))
     assert seen.end == (await fleet.do(EventList())).position
     assert (seen.token, seen.missions) == (lock.fencing_token, 1)
-    assert [known.id for known in seen.checkpoints] == [taken[1].id, taken[0].id]
+    assert [known.id for known in seen.records["checkpoint"]] == [taken[1].id, taken[0].id]
+    assert [known.owner_id for known in seen.live("snapshot")] == [snapshot.run_id]
+    before = await fleet.engine.store.read(lambda tx: extent(tx, ["checkpoint"]))
+    assert before.records["snapshot"] == []
     assert seen.last_event_at == fleet.clock.now

@@ -211,6 +211,35 @@ def test_what_a_restore_replaced_can_be_restored_also_after_a_crash(
     )
 
 
+def test_snapshots_newer_than_the_copy_lie_aside_and_latest_json_holds_the_newest_of_the_rest(
+    daemon: Daemon, home: Path, stopped: Callable[[], None]
+) -> None:
+    old = call(daemon, "snapshot.record", run_id="run-1", note="old")["snapshot_id"]
+    ok("backup", str(home / "copy.db"))
+    new = call(daemon, "snapshot.record", run_id="run-1", status="paused")["snapshot_id"]
+    alone = call(daemon, "snapshot.record", run_id="run-2")["snapshot_id"]
+    run = home / "flightline" / "checkpoints" / "run-1"
+    (run / "history" / f"{old}.json").unlink()
+    stopped()
+
+    report = ok("restore", str(home / "copy.db"), "--yes", "--json").json
+    assert [Path(path).name for path in report["moved"]] == [f"{new}.json", f"{alone}.json"]
+    assert (report["checkpoints"], report["snapshots"]) == (0, 1)
+    assert os.listdir(home / "flightline" / "checkpoints") == []
+    daemon.start()
+    assert call(daemon, "snapshot.latest", run_id="run-1")["snapshot_id"] == old
+    ok("snapshot", "verify")
+    assert json.loads((run / "latest.json").read_bytes())["snapshot_id"] == old
+    assert call(daemon, "snapshot.list")["total"] == 1
+
+    stopped()
+    ok("restore", report["replaced"], "--yes")
+    daemon.start()
+    assert call(daemon, "snapshot.list")["total"] == 3
+    ok("snapshot", "verify")
+    assert json.loads((run / "latest.json").read_bytes())["snapshot_id"] == new
+
+
 def test_a_restore_into_an_empty_place_writes_the_files_again(
     daemon: Daemon, home: Path, stopped: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
