@@ -11,15 +11,15 @@ from functools import partial
 import msgspec
 
 from .domain.catching_up import CatchUp, ImportEnd
-from .domain.comparing import NamesGet, NewestFiled, OwnersGet, RowNames
+from .domain.comparing import NamesGet, OwnersGet, RowNames
 from .domain.healing import Heal
 from .domain.policy import POLICIES, Kept, id_of, noun_of
-from .domain.removal import Latest
 from .domain.taking_in import ImportFiles
 from .domain.tx import WriteBackup
 from .engine import Engine
 from .filed import verified
-from .store.backups import LATEST, BackupFile, Backups, Listing
+from .latest import mend_latest
+from .store.backups import BackupFile, Backups, Listing
 from .wire.errors import Corrupt, FleetError, InvalidState
 from .wire.model import Checkpoint
 from .wire.requests.checkpoint import CheckpointGet
@@ -216,45 +216,3 @@ async def _catch_up(engine: Engine) -> None:
             raise
         except Exception:  # a file can hold what no rule expects; the others must come back
             log.exception("Mission %s could not be brought to its newest checkpoint", mission_id)
-
-
-async def _latest_data(engine: Engine, noun: Noun, owner_id: str, wanted: Latest) -> bytes | None:
-    """Return what the newest one's copy must hold, from its file when its row is damaged."""
-    if wanted.id is None or wanted.data is not None:
-        return wanted.data
-    file = BackupFile(owner_id, wanted.id)
-    try:
-        record = await engine.outbox.in_thread(lambda: verified(engine.backups[noun], file))
-    except FleetError:
-        return None
-    return POLICIES[noun].to_file(record) if record else None
-
-
-async def mend_latest(
-    engine: Engine, noun: Noun, listing: Listing, rows: RowNames, known: str = ""
-) -> str:
-    """Let a wrong ``latest.json`` be the newest record that has a file.
-
-    Nothing is asked when all is well by the names, and no other trouble is ``known``. Returns what
-    was wrong, with what it is now; empty when nothing was.
-    """
-    if not known and rows.newest in listing.files and not listing.latest_trouble(rows.newest):
-        return ""
-    owner_id, backups = rows.owner_id, engine.backups[noun]
-    wanted = await engine.execute(NewestFiled(noun, owner_id, listing.files))
-    trouble = listing.latest_trouble(wanted.id) or known
-    if not trouble or (listing.copies and wanted.id is None and rows.live):
-        return ""  # a copy may be all that is left, until a file is written again
-    path = backups.root / owner_id / LATEST
-    try:
-        data = await _latest_data(engine, noun, owner_id, wanted) if listing.copies else None
-        if listing.copies and wanted.id is not None and data is None:
-            log.warning("%s %s; nothing whole is left to write it from", path, trouble)
-            return ""
-        await engine.outbox.in_thread(lambda: backups.set_latest(owner_id, wanted.id, data))
-    except OSError as error:
-        log.warning("%s %s; it cannot be changed: %s", path, trouble, error)
-        return ""
-    done = f"it names {wanted.id} now" if wanted.id else "it was removed"
-    log.warning("%s %s; %s", path, trouble, done)
-    return f"{path} {trouble}; {done}"

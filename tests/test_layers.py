@@ -26,6 +26,7 @@ FLOORS = {
             "ignoring",
             "engine",
             "filed",
+            "latest",
             "reconciling",
             "operations",
             "service",

@@ -3,7 +3,6 @@
 An owner at a time, a record at a time: whoever else asks for something is served meanwhile.
 """
 
-import contextlib
 import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,10 +11,9 @@ import msgspec
 
 from ..domain.comparing import NamesGet, NewestFiled, OwnersGet, RowNames
 from ..domain.context import Caller
-from ..domain.policy import POLICIES, id_of
-from ..domain.removal import Latest
+from ..domain.policy import POLICIES
 from ..engine import Engine, operation
-from ..reconciling import mend_latest
+from ..latest import copy_trouble, held_by_latest, mend_latest, named_in
 from ..store.backups import LATEST, Listing
 from ..wire.errors import Corrupt, Incompatible, IntegrityMismatch, NotFound
 from ..wire.model import Finding
@@ -117,8 +115,14 @@ async def _whole_id(engine: Engine, noun: Noun, given: str) -> str:
 
 
 def _unreadable(noun: Noun, directory: Path, error: OSError) -> Finding:
-    detail = f"the {noun} files cannot be read: {error}"
-    return Finding(check="files", ok=False, subject=str(directory), detail=detail)
+    """Tell of a directory that cannot be opened: nothing can be written there either."""
+    return Finding(
+        check="files",
+        ok=False,
+        subject=str(directory),
+        detail=f"the {noun} files cannot be read: {error}",
+        reason_code=POLICIES[noun].write_failed,
+    )
 
 
 async def _owners(engine: Engine, what: What) -> list[str]:
@@ -207,11 +211,13 @@ async def _check_latest(
     async with engine.outbox.at_work:
         listing, rows = await _look(engine, noun, owner_id)
         wanted = await engine.execute(NewestFiled(noun, owner_id, listing.files))
-        held = None
-        if listing.copies:
-            held = await engine.outbox.in_thread(lambda: backups.latest_bytes(owner_id))
-        trouble = listing.latest_trouble(wanted.id) or _copy_trouble(wanted, held)
-        named = _named(noun, listing, held)
+        held = await held_by_latest(engine, noun, owner_id)
+        trouble = listing.latest_trouble(wanted.id) or copy_trouble(wanted, held)
+        named = (
+            named_in(noun, held or b"")
+            if listing.copies
+            else (listing.latest or "").removesuffix(".json")
+        )
         if not trouble or (named in known and not what.repair):
             return []
         done = await mend_latest(engine, noun, listing, rows, trouble) if what.repair else ""
@@ -225,22 +231,6 @@ async def _check_latest(
             reason_code=IntegrityMismatch.kind if listing.copies else None,
         )
     ]
-
-
-def _named(noun: Noun, listing: Listing, held: bytes | None) -> str | None:
-    """Return the record that ``latest.json`` points at, or is a whole copy of."""
-    if not listing.copies:
-        return (listing.latest or "").removesuffix(".json")
-    with contextlib.suppress(Corrupt):
-        return id_of(POLICIES[noun].from_file(held or b"", LATEST))
-    return None
-
-
-def _copy_trouble(wanted: Latest, held: bytes | None) -> str:
-    """Say what is wrong with a ``latest.json`` that ought to hold what the newest file holds."""
-    if held is None or wanted.data is None or held == wanted.data:
-        return ""
-    return f"does not hold snapshot {wanted.id}, the newest"
 
 
 def _shortened(noun: Noun, owner_id: str, found: list[Finding]) -> list[Finding]:

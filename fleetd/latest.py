@@ -1,0 +1,83 @@
+"""What ``latest.json`` ought to be, and mending it; must not touch any other file."""
+
+import contextlib
+import logging
+
+from .domain.comparing import NewestFiled, RowNames
+from .domain.policy import POLICIES, id_of
+from .domain.removal import Latest
+from .engine import Engine
+from .filed import verified
+from .store.backups import LATEST, BackupFile, Listing
+from .wire.errors import Corrupt, FleetError
+from .wire.types import Noun
+
+log = logging.getLogger("fleetd")
+
+
+async def held_by_latest(engine: Engine, noun: Noun, owner_id: str) -> bytes | None:
+    """Return what ``latest.json`` holds, where that is a copy."""
+    backups = engine.backups[noun]
+    if not backups.layout.copies:
+        return None
+    return await engine.outbox.in_thread(lambda: backups.latest_bytes(owner_id))
+
+
+def named_in(noun: Noun, data: bytes) -> str | None:
+    """Return the record that some bytes are a whole copy of."""
+    with contextlib.suppress(Corrupt):
+        return id_of(POLICIES[noun].from_file(data, LATEST))
+    return None
+
+
+def copy_trouble(wanted: Latest, held: bytes | None) -> str:
+    """Say what is wrong with a ``latest.json`` that ought to hold what the newest file holds."""
+    if held is None or wanted.data is None or held == wanted.data:
+        return ""
+    return f"does not hold snapshot {wanted.id}, the newest"
+
+
+async def _latest_data(engine: Engine, noun: Noun, owner_id: str, wanted: Latest) -> bytes | None:
+    """Return what the newest one's copy must hold, from its file when its row is damaged."""
+    if wanted.id is None or wanted.data is not None:
+        return wanted.data
+    file = BackupFile(owner_id, wanted.id)
+    try:
+        record = await engine.outbox.in_thread(lambda: verified(engine.backups[noun], file))
+    except FleetError:
+        return None
+    return POLICIES[noun].to_file(record) if record else None
+
+
+async def mend_latest(
+    engine: Engine, noun: Noun, listing: Listing, rows: RowNames, known: str = ""
+) -> str:
+    """Let a wrong ``latest.json`` be the newest record that has a file.
+
+    Nothing is asked when all is well by the names, and no other trouble is ``known``. Returns what
+    was wrong, with what it is now; empty when nothing was.
+    """
+    if not known and rows.newest in listing.files and not listing.latest_trouble(rows.newest):
+        return ""
+    owner_id, backups = rows.owner_id, engine.backups[noun]
+    wanted = await engine.execute(NewestFiled(noun, owner_id, listing.files))
+    trouble = listing.latest_trouble(wanted.id) or known
+    if not trouble:
+        held = await held_by_latest(engine, noun, owner_id)
+        spares = held is not None and named_in(noun, held) in rows.live - listing.files
+        trouble = "" if spares else copy_trouble(wanted, held)
+    if not trouble or (listing.copies and wanted.id is None and rows.live):
+        return ""  # a copy may be all that is left, until a file is written again
+    path = backups.root / owner_id / LATEST
+    try:
+        data = await _latest_data(engine, noun, owner_id, wanted) if listing.copies else None
+        if listing.copies and wanted.id is not None and data is None:
+            log.warning("%s %s; nothing whole is left to write it from", path, trouble)
+            return ""
+        await engine.outbox.in_thread(lambda: backups.set_latest(owner_id, wanted.id, data))
+    except OSError as error:
+        log.warning("%s %s; it cannot be changed: %s", path, trouble, error)
+        return ""
+    done = f"it names {wanted.id} now" if wanted.id else "it was removed"
+    log.warning("%s %s; %s", path, trouble, done)
+    return f"{path} {trouble}; {done}"

@@ -1,0 +1,439 @@
+"""What becomes of snapshots when the disk refuses, and when the database is lost or an old one."""
+
+import errno
+import gzip
+import itertools
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from fleetd.config import Retention
+from fleetd.domain.snapshots.document import seq_of, to_file
+from fleetd.operations.compressing import SnapshotsCompress
+from fleetd.outbox import FIRST_PAUSE_S, LONGEST_PAUSE_S
+from fleetd.store import directory
+from fleetd.wire.errors import AtomicWriteFailed, NotFound, RetentionPruneFailed
+from fleetd.wire.requests.event import EventAppend, EventSubscribe
+from fleetd.wire.requests.snapshot import (
+    DeclaredOutcome,
+    SnapshotGet,
+    SnapshotLatest,
+    SnapshotList,
+    SnapshotPrune,
+    SnapshotRecord,
+    SnapshotVerify,
+)
+from fleetd.wire.snapshots import Snapshot
+from tests.fleet import DAY, HOUR, MINUTE, Clock, Fleet, opened
+
+RUN = "run-1"
+WRITE_FAILED, PRUNE_FAILED = "checkpoint_atomic_write_failed", "checkpoint_retention_prune_failed"
+
+
+async def record(fleet: Fleet, run_id: str = RUN, note: str = "n", **said: Any) -> Snapshot:
+    outcome = DeclaredOutcome(kind="shell", name="make", result="PASS", summary=note)
+    return await fleet.do(SnapshotRecord(run_id, command_outcomes=[outcome], **said))
+
+
+def history(fleet: Fleet, run_id: str = RUN) -> Path:
+    return fleet.checkpoints / run_id / "history"
+
+
+def latest(fleet: Fleet, run_id: str = RUN) -> bytes:
+    return (fleet.checkpoints / run_id / "latest.json").read_bytes()
+
+
+async def ids(fleet: Fleet, run_id: str = RUN) -> list[str]:
+    page = await fleet.do(SnapshotList(run_id, limit=1_000))
+    return [each.snapshot_id for each in page.snapshots]
+
+
+async def codes(fleet: Fleet) -> list[str | None]:
+    found = await fleet.do(SnapshotVerify())
+    return [finding.reason_code for finding in found.findings if not finding.ok]
+
+
+def block_run(fleet: Fleet) -> Path:
+    return fleet.checkpoints / RUN
+
+
+def block_history(fleet: Fleet) -> Path:
+    return history(fleet)
+
+
+def block_root(fleet: Fleet) -> Path:
+    return fleet.checkpoints
+
+
+@pytest.mark.parametrize("where", [block_run, block_history, block_root])
+async def test_a_file_that_cannot_be_written_has_its_reason_code_and_comes_later(
+    fleet: Fleet, autojump_clock: trio.testing.MockClock, where: Callable[[Fleet], Path]
+) -> None:
+    """A file stands where a directory should: nobody, not even root, can write."""
+    obstacle = where(fleet)
+    obstacle.parent.mkdir(parents=True, exist_ok=True)
+    obstacle.write_text("in the way")
+    with pytest.raises(AtomicWriteFailed, match=r"is stored, but its file .* could not") as refused:
+        await record(fleet)
+    assert refused.value.kind == WRITE_FAILED
+    snapshot_id = refused.value.values["snapshot_id"]
+    assert refused.value.values["path"] == str(history(fleet) / f"{snapshot_id}.json")
+    assert (await fleet.do(SnapshotGet(snapshot_id))).storage_locations == ["sqlite"]
+    assert (await fleet.do(SnapshotLatest(RUN))).snapshot_id == snapshot_id
+    assert WRITE_FAILED in await codes(fleet)
+    await trio.sleep(1_000)
+    (failure,) = await fleet.events(kind="backup_failed")
+    assert failure.data["checkpoint_id"] == snapshot_id
+    assert failure.data["reason_code"] == WRITE_FAILED
+
+    obstacle.unlink()
+    await trio.sleep(LONGEST_PAUSE_S)
+    now = await fleet.do(SnapshotGet(snapshot_id))
+    assert now.storage_locations == ["sqlite", "file"]
+    assert (history(fleet) / f"{snapshot_id}.json").read_bytes() == latest(fleet) == to_file(now)
+    assert await codes(fleet) == []
+    assert len(await fleet.events(kind="backup_failed")) == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "number"),
+    [("fsync", errno.ENOSPC), ("open", errno.EROFS), ("open", errno.EACCES), ("rename", errno.EIO)],
+)
+async def test_a_full_or_read_only_disk_costs_no_snapshot(
+    fleet: Fleet,
+    autojump_clock: trio.testing.MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    call: str,
+    number: int,
+) -> None:
+    before = await record(fleet, note="before")
+    attempts: list[float] = []
+
+    def refuse(*_: object, **__: object) -> int:
+        attempts.append(trio.current_time())
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(f"fleetd.store.directory.os.{call}", refuse)
+        with pytest.raises(AtomicWriteFailed, match=os.strerror(number)) as refused:
+            await record(fleet, note="meanwhile")
+        await trio.sleep(2_000)
+        assert latest(fleet) == to_file(before)
+    times = sorted(set(attempts))
+    pauses = [round(late - early, 3) for early, late in itertools.pairwise(times)]
+    assert pauses == [min(FIRST_PAUSE_S * 2**n, LONGEST_PAUSE_S) for n in range(len(pauses))]
+    assert pauses[-1] == LONGEST_PAUSE_S
+    (failure,) = await fleet.events(kind="backup_failed")
+    assert os.strerror(number) in failure.data["error"]
+
+    await trio.sleep(LONGEST_PAUSE_S)
+    now = await fleet.do(SnapshotGet(refused.value.values["snapshot_id"]))
+    assert now.storage_locations == ["sqlite", "file"]
+    assert latest(fleet) == to_file(now)
+    assert len(list(history(fleet).iterdir())) == 2
+    assert await codes(fleet) == []
+
+
+async def test_a_trigger_that_joins_a_snapshot_without_a_file_is_told_so_too(fleet: Fleet) -> None:
+    block_run(fleet).parent.mkdir(parents=True)
+    block_run(fleet).write_text("in the way")
+    refusals = []
+    for _ in range(2):
+        with pytest.raises(AtomicWriteFailed) as refused:
+            await fleet.do(SnapshotRecord(RUN))
+        refusals.append(refused.value.values["snapshot_id"])
+    assert refusals[0] == refusals[1]
+    assert len(await fleet.events(kind="snapshot_recorded")) == 1
+    assert len(await fleet.events(kind="backup_failed")) == 1
+
+
+async def test_a_key_that_is_repeated_records_nothing_twice_though_the_file_failed(
+    fleet: Fleet, autojump_clock: trio.testing.MockClock
+) -> None:
+    block_run(fleet).parent.mkdir(parents=True)
+    block_run(fleet).write_text("in the way")
+    request = SnapshotRecord(RUN, idempotency_key="once")
+    with pytest.raises(AtomicWriteFailed) as refused:
+        await fleet.do(request)
+    fleet.clock.pass_by(MINUTE)
+    with pytest.raises(AtomicWriteFailed) as again:
+        await fleet.do(request)
+    assert again.value.values == refused.value.values
+    block_run(fleet).unlink()
+    await trio.sleep(LONGEST_PAUSE_S)
+    taken = await fleet.do(request)
+    assert taken.storage_locations == ["sqlite", "file"]
+    assert await ids(fleet) == [taken.snapshot_id]
+
+
+async def test_files_without_which_the_daemon_ended_come_at_the_next_start(tmp_path: Path) -> None:
+    clock = Clock()
+    async with opened(tmp_path, clock=clock) as fleet:
+        block_run(fleet).parent.mkdir(parents=True)
+        block_run(fleet).write_text("in the way")
+        for number in range(3):
+            with pytest.raises(AtomicWriteFailed):
+                await record(fleet, note=f"n{number}")
+            clock.pass_by(MINUTE)
+        names = await ids(fleet)
+    block_run(fleet).unlink()
+    async with opened(tmp_path, clock=clock) as fleet:
+        await fleet.settle()
+        assert await ids(fleet) == names
+        assert latest(fleet) == to_file(await fleet.do(SnapshotGet(names[0])))
+        assert await codes(fleet) == []
+
+
+class Stubborn:
+    """Lets no file be removed whose name it has."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.names: set[str] = set()
+        self._real = directory.remove_file
+        monkeypatch.setattr("fleetd.store.backups.remove_file", self)
+
+    def __call__(self, where: directory.Directory, name: str) -> None:
+        if any(each in name for each in self.names):
+            raise OSError(errno.EPERM, "Operation not permitted", name)
+        self._real(where, name)
+
+
+async def test_a_file_that_cannot_be_removed_has_its_reason_code_and_goes_later(
+    fleet: Fleet, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stubborn = Stubborn(monkeypatch)
+    taken = [await record(fleet, note=f"n{number}") for number in range(4)]
+    other = await record(fleet, "run-2")
+    fleet.clock.pass_by(14 * DAY + 1)
+    newest = await record(fleet, note="newest")
+    stuck = taken[1].snapshot_id
+    stubborn.names = {stuck}
+    with pytest.raises(RetentionPruneFailed, match=r"5 snapshots were deleted, but 1") as refused:
+        await fleet.do(SnapshotPrune())
+    assert refused.value.kind == PRUNE_FAILED
+    assert refused.value.values["stuck"] == [stuck]
+    assert refused.value.values["deleted"] == 5
+    assert await ids(fleet) == [newest.snapshot_id]
+    left = {path.name for path in history(fleet).iterdir()}
+    assert left == {f"{stuck}.json", f"{newest.snapshot_id}.json"}
+    assert not (fleet.checkpoints / "run-2").exists()
+    assert latest(fleet) == to_file(newest)
+    with pytest.raises(NotFound):
+        await fleet.do(SnapshotGet(other.snapshot_id))
+    with pytest.raises(NotFound):  # also while its file lies there
+        await fleet.do(SnapshotGet(stuck))
+    assert await codes(fleet) == [PRUNE_FAILED]
+    (event,) = await fleet.events(kind="snapshots_pruned")
+    assert event.data["deleted"] == 5
+
+    stubborn.names = set()
+    await trio.sleep(LONGEST_PAUSE_S)
+    assert [path.name for path in history(fleet).iterdir()] == [f"{newest.snapshot_id}.json"]
+    assert await codes(fleet) == []
+    assert (await fleet.do(SnapshotPrune())).deleted == 0
+
+
+async def test_recording_goes_on_while_the_file_of_the_oldest_cannot_be_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stubborn = Stubborn(monkeypatch)
+    async with opened(tmp_path, retention=Retention(snapshots_per_run=3)) as fleet:
+        first = await record(fleet, note="first")
+        stubborn.names = {first.snapshot_id}
+        for number in range(5):
+            await record(fleet, note=f"n{number}")
+        await fleet.settle()
+        assert len(await ids(fleet)) == 3
+        assert len(list(history(fleet).iterdir())) == 4
+        assert await codes(fleet) == [PRUNE_FAILED]
+    stubborn.names = set()
+    async with opened(tmp_path) as fleet:
+        await fleet.settle()
+        assert len(list(history(fleet).iterdir())) == 3
+
+
+def lose_database(fleet: Fleet) -> None:
+    for ending in ("", "-wal", "-shm"):
+        Path(f"{fleet.database}{ending}").unlink(missing_ok=True)
+
+
+async def epoch(fleet: Fleet) -> str:
+    return (await fleet.do(EventSubscribe())).epoch
+
+
+async def recorded(fleet: Fleet, *steps: int) -> list[Snapshot]:
+    """Record snapshots and set the clock by so much after each."""
+    taken = []
+    for number, step in enumerate(steps):
+        taken.append(await record(fleet, note=f"n{number}"))
+        fleet.clock.step(step)
+    return taken
+
+
+STEPS = (-HOUR, 3 * MINUTE, -DAY, 10 * MINUTE, 0, -2 * MINUTE)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+async def test_a_lost_database_comes_back_from_files_in_the_order_of_the_log(
+    tmp_path: Path, compressed: bool
+) -> None:
+    """Nothing but snapshots is left; the clock went back between them, some are compressed."""
+    clock = Clock()
+    async with opened(tmp_path, clock=clock) as fleet:
+        before = await epoch(fleet)
+        taken = await recorded(fleet, *STEPS)
+        if compressed:
+            clock.pass_by(25 * HOUR)
+            assert (await fleet.do(SnapshotsCompress())).compressed
+            clock.pass_by(-25 * HOUR)
+        stale = latest(fleet)
+        last = await record(fleet, note="last", status="paused")
+    lose_database(fleet)
+    # As it is when the machine stopped right before it was replaced.
+    (fleet.checkpoints / RUN / "latest.json").write_bytes(stale)
+    clock.pass_by(MINUTE)
+    async with opened(tmp_path, clock=clock) as fleet:
+        await fleet.settle()
+        order = [each.snapshot_id for each in [*taken, last]][::-1]
+        assert await ids(fleet) == order
+        got = await fleet.do(SnapshotLatest(RUN))
+        assert to_file(got) == to_file(last) == latest(fleet)
+        for each in taken:
+            assert to_file(await fleet.do(SnapshotGet(each.snapshot_id))) == to_file(each)
+        assert await codes(fleet) == []
+        assert await epoch(fleet) != before
+        clock.step(-3 * DAY)
+        new = await record(fleet, note="new")
+        assert seq_of(new.snapshot_id) > seq_of(last.snapshot_id)
+        assert (await ids(fleet))[:2] == [new.snapshot_id, last.snapshot_id]
+        assert latest(fleet) == to_file(new)
+        if compressed:
+            named = {p.suffix for p in history(fleet).iterdir()}
+            assert named == {".gz", ".json"}
+
+
+async def test_a_lost_database_and_only_compressed_files_start_above_them_all(
+    tmp_path: Path,
+) -> None:
+    clock = Clock()
+    async with opened(tmp_path, clock=clock) as fleet:
+        taken = await recorded(fleet, 0, 0, 0)
+        clock.pass_by(25 * HOUR)
+        await fleet.do(SnapshotsCompress())
+    lose_database(fleet)
+    shutil.rmtree(fleet.database.parent)
+    async with opened(tmp_path, clock=clock) as fleet:
+        (page,) = [await fleet.do(SnapshotList(RUN))]
+        assert [bool(each.compressed_at) for each in page.snapshots] == [True] * 3
+        got = await fleet.do(SnapshotGet(taken[0].snapshot_id))
+        packed = {each.path: each.digest for each in got.artifacts if each.compressed}
+        assert len(packed) == 1
+        assert gzip.decompress(
+            (fleet.checkpoints / RUN / next(iter(packed))).read_bytes()
+        ) == to_file(taken[0])
+        assert await codes(fleet) == []
+        new = await record(fleet, note="new")
+        assert seq_of(new.snapshot_id) > max(seq_of(each.snapshot_id) for each in taken)
+
+
+async def test_with_a_damaged_file_among_them_the_others_come_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock()
+    async with opened(tmp_path, clock=clock) as fleet:
+        taken = await recorded(fleet, MINUTE, MINUTE, MINUTE)
+    lose_database(fleet)
+    bad = history(fleet) / f"{taken[1].snapshot_id}.json"
+    bad.write_bytes(bad.read_bytes()[:99])
+    (history(fleet) / "notes.txt").write_text("a person's")
+    (history(fleet) / "cp_20260105T120000000Z_9.json").mkdir()
+    async with opened(tmp_path, clock=clock) as fleet:
+        assert await ids(fleet) == [taken[2].snapshot_id, taken[0].snapshot_id]
+        assert f"left where it is: The snapshot file {bad}" in caplog.text
+        assert bad.read_bytes()
+        assert sorted(await codes(fleet)) == ["checkpoint_schema_invalid"] * 2
+        newest = await fleet.do(SnapshotLatest(RUN))
+        assert newest.snapshot_id == taken[2].snapshot_id
+        assert sum("it was left where it is" in said for said in newest.warnings) == 2
+
+
+@pytest.mark.parametrize("checkpoint_too", [False, True])
+async def test_an_older_database_that_was_put_in_place_is_brought_forward(
+    tmp_path: Path, checkpoint_too: bool
+) -> None:
+    clock = Clock()
+    copy = tmp_path / "copy.db"
+    async with opened(tmp_path, clock=clock) as fleet:
+        mission = await fleet.mission(2)
+        await fleet.checkpoint(mission)
+        early = await recorded(fleet, MINUTE, MINUTE)
+        before = await epoch(fleet)
+    shutil.copy(fleet.database, copy)
+    async with opened(tmp_path, clock=clock) as fleet:
+        late = await recorded(fleet, -HOUR, MINUTE, MINUTE)
+        if checkpoint_too:
+            await fleet.checkpoint(mission)
+            late += await recorded(fleet, MINUTE)
+    lose_database(fleet)
+    shutil.copy(copy, fleet.database)
+    async with opened(tmp_path, clock=clock) as fleet:
+        await fleet.settle()
+        assert await ids(fleet) == [each.snapshot_id for each in [*early, *late]][::-1]
+        assert await epoch(fleet) != before
+        assert (await fleet.do(SnapshotLatest(RUN))).snapshot_id == late[-1].snapshot_id
+        new = await record(fleet, note="new")
+        assert seq_of(new.snapshot_id) > seq_of(late[-1].snapshot_id)
+        assert latest(fleet) == to_file(new)
+        assert await codes(fleet) == []
+
+
+async def test_what_came_back_from_files_is_not_gathered_from_the_log_again(
+    tmp_path: Path,
+) -> None:
+    """The rows of a run are lost, the log is not: its commands stand in the snapshots."""
+    clock = Clock()
+    async with opened(tmp_path, clock=clock) as fleet:
+        mission = await fleet.mission(1)
+        await fleet.agents(mission, "spec-1")
+        for name in ("Bash", "Edit"):
+            data = {"tool": name, "call_id": name}
+            await fleet.do(EventAppend("tool_finished", agent_id="spec-1", data=data))
+        taken = await fleet.do(SnapshotRecord(RUN, agent_id="spec-1"))
+        assert [each.name for each in taken.command_outcomes] == ["Bash", "Edit"]
+        await fleet.settle()
+        fleet.sql("DELETE FROM snapshots")
+        fleet.sql("DELETE FROM runs")
+    async with opened(tmp_path, clock=clock) as fleet:
+        clock.pass_by(MINUTE)
+        data = {"tool": "Read", "call_id": "Read"}
+        await fleet.do(EventAppend("tool_finished", agent_id="spec-1", data=data))
+        again = await fleet.do(SnapshotRecord(RUN, agent_id="spec-1"))
+        assert [each.name for each in again.command_outcomes] == ["Read"]
+        assert await ids(fleet) == [again.snapshot_id, taken.snapshot_id]
+
+
+async def test_a_row_whose_run_is_no_name_costs_its_own_file_and_nothing_else(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock()
+    async with opened(tmp_path, clock=clock) as fleet:
+        taken = await recorded(fleet, MINUTE, MINUTE)
+        spoilt = taken[0].snapshot_id
+        (history(fleet) / f"{spoilt}.json").unlink()
+        fleet.sql("INSERT INTO runs (id, status) VALUES ('../x', 'paused')")
+        fleet.sql("UPDATE snapshots SET run_id = '../x' WHERE id = :id", id=spoilt)
+    async with opened(tmp_path, clock=clock) as fleet:
+        assert "snapshot files of ../x cannot be read" in caplog.text
+        assert (await fleet.do(SnapshotLatest(RUN))).snapshot_id == taken[1].snapshot_id
+        assert await codes(fleet)
+        clock.pass_by(15 * DAY)
+        with pytest.raises(RetentionPruneFailed, match="not an id"):
+            await fleet.do(SnapshotPrune())
+        await record(fleet, note="goes on")
+        assert not (fleet.checkpoints.parent / "x").exists()
