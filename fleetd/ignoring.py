@@ -8,12 +8,13 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
+from .domain.snapshots.finding import RunAgentGet
 from .places import real_path
 from .wire.base import Request
 from .wire.errors import InvalidState, NotFound
-from .wire.model import Agent
 from .wire.requests.agent import AgentGet
 from .wire.requests.event import EventAppend
+from .wire.requests.snapshot import SnapshotRecord
 from .wire.requests.system import SystemForget
 
 # How requests name the one who asks.
@@ -25,11 +26,12 @@ _PATH_MAX = 4_096
 
 
 async def refuse_ignored(
-    request: Request[Any], ignored: list[str], ask: Callable[[AgentGet], Awaitable[Agent]]
+    request: Request[Any], ignored: list[str], ask: Callable[[Request[Any]], Awaitable[Any]]
 ) -> None:
     """Raise InvalidState for a request about an ignored directory.
 
-    A request that names no directory is about the one its agent registered with. Forgetting is
+    A request that names no directory is about the one its agent registered with, as is one about a
+    run of that agent. Forgetting is
     let through: it is what one wants to do with such a directory.
     """
     if isinstance(request, SystemForget):
@@ -39,9 +41,13 @@ async def refuse_ignored(
     named = [cwd, getattr(request, "project_dir", None), file and real_path(file, cwd)]
     if isinstance(request, EventAppend):
         named += _told(request.data)
+    if isinstance(request, SnapshotRecord):
+        named += _recorded(request)
     _refuse(named, ignored)
-    who = [] if cwd else filter(None, (getattr(request, name, None) for name in _WHO))
-    for agent_id in who:
+    who = [] if cwd else [getattr(request, name, None) for name in _WHO]
+    if isinstance(request, SnapshotRecord) and request.run_id and not any([cwd, *who]):
+        who.append((await ask(RunAgentGet(request.run_id))).agent_id)
+    for agent_id in filter(None, who):
         with contextlib.suppress(NotFound):
             _refuse([(await ask(AgentGet(agent_id))).cwd], ignored)
 
@@ -54,6 +60,14 @@ def _told(data: dict[str, Any]) -> Iterator[str | None]:
             yield real_path(text[:_PATH_MAX], given.get("cwd", "")[:_PATH_MAX])
         except ValueError:  # no path of this system, as with a NUL byte in it
             yield text
+
+
+def _recorded(request: SnapshotRecord) -> Iterator[str | None]:
+    """Yield the places that a snapshot would name."""
+    step, digest = request.step_state, request.context_digest
+    told = [step.plan_path] if step else []
+    told += (digest.protected_artifacts or []) if digest else []
+    return (real_path(path, request.cwd) for path in told if path)
 
 
 def _refuse(paths: list[str | None], ignored: list[str]) -> None:

@@ -9,6 +9,7 @@ import pytest
 from fleetd.store import housekeeping
 from fleetd.wire.errors import Storage
 from fleetd.wire.model import Finding
+from fleetd.wire.requests.checkpoint import CheckpointLatest, CheckpointVerify
 from fleetd.wire.requests.snapshot import SnapshotRecord
 from fleetd.wire.requests.system import Findings, SystemDoctor
 from tests.fleet import Fleet
@@ -177,6 +178,16 @@ async def test_snapshots_are_compared_too_and_their_damage_has_a_reason_code(
     assert changed.read_bytes() == whole
     assert snapshots(await fleet.do(SystemDoctor())) == ["3 intact in both stores"]
     assert good.exists()
+
+
+async def test_a_run_whose_id_looks_like_a_missions_is_no_mission(fleet: Fleet) -> None:
+    taken = await fleet.checkpoint(await fleet.mission())
+    await fleet.do(SnapshotRecord("abc-1a2b3c4d"))
+    before = fleet.files()
+    assert await wrong(fleet, fix=True) == []
+    assert (await fleet.do(CheckpointVerify(repair=True))).ok
+    assert (await fleet.do(CheckpointLatest(taken.mission_id))).id == taken.id
+    assert fleet.files() == before
 
 
 def snapshots(seen: Findings) -> list[str]:

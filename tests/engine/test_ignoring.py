@@ -1,5 +1,6 @@
 """Nothing is recorded of a directory that project_ignore names."""
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from fleetd.harness.report import ToolStarted
 from fleetd.wire.base import Request
 from fleetd.wire.errors import InvalidState
 from fleetd.wire.requests.agent import AgentHeartbeat, AgentNote, AgentRegister
@@ -15,7 +17,14 @@ from fleetd.wire.requests.event import EventAppend
 from fleetd.wire.requests.lock import LockAcquire, LockList
 from fleetd.wire.requests.message import MessageSend
 from fleetd.wire.requests.mission import MissionCreate, MissionCurrent, MissionList
+from fleetd.wire.requests.snapshot import (
+    DeclaredDigest,
+    DeclaredStep,
+    SnapshotGet,
+    SnapshotRecord,
+)
 from fleetd.wire.requests.system import SystemForget
+from tests.engine.test_sessions import Window
 from tests.fleet import Fleet, opened
 
 PRIVATE = "private"
@@ -146,3 +155,38 @@ async def test_a_reported_event_that_names_no_place_in_there_is_recorded(
     told = {n: text.format(private) if isinstance(text, str) else text for n, text in data.items()}
     recorded = await careful.do(EventAppend("file_modified", agent_id="outsider", data=told))
     assert recorded.data == told
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"cwd": "{}/deep"},
+        {"agent_id": "insider"},
+        {"run_id": "run-x", "agent_id": "insider"},
+        {"run_id": "before"},
+        {"run_id": "session-1"},
+        {"run_id": "run-x", "step_state": DeclaredStep(plan_path="{}/plan.md")},
+        {"run_id": "run-x", "context_digest": DeclaredDigest(protected_artifacts=["x", "{}/a"])},
+    ],
+    ids=["cwd", "agent", "both", "run", "session", "plan", "artifact"],
+)
+async def test_no_snapshot_tells_of_a_run_in_there_or_of_a_file(
+    tmp_path: Path, asked: dict[str, Any]
+) -> None:
+    private = str(real(tmp_path) / PRIVATE)
+    async with opened(tmp_path) as before:
+        window = Window(before, "session-1", cwd=private)
+        await window.tell(ToolStarted("Bash"))
+        await before.do(AgentRegister("insider", "specialist", cwd=private))
+        await before.do(SnapshotRecord("before", agent_id="insider"))
+    request = msgspec.convert(
+        json.loads(msgspec.json.encode(SnapshotRecord(**asked)).decode().replace("{}", private)),
+        SnapshotRecord,
+    )
+    async with opened(tmp_path, project_ignore=[private]) as careful:
+        rows = careful.dump()
+        with pytest.raises(InvalidState, match="project_ignore names"):
+            await careful.do(request)
+        assert careful.dump() == rows
+        taken = await careful.do(SnapshotRecord("elsewhere", cwd=str(tmp_path)))
+        assert (await careful.do(SnapshotGet(taken.snapshot_id))).run_id == "elsewhere"

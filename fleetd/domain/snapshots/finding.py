@@ -30,6 +30,25 @@ class RunFind(Query[RunMeant], frozen=True):
     wanted: SnapshotLatest
 
 
+class RunAgent(Record, frozen=True, kw_only=True):
+    """Whose run it is, None where nobody knows."""
+
+    agent_id: str | None
+
+
+class RunAgentGet(Query[RunAgent], frozen=True):
+    """Ask whose run it is; not on the wire."""
+
+    run_id: str
+
+
+@handler
+def agent_of_run(tx: Tx, request: RunAgentGet, ctx: Context) -> RunAgent:
+    """Return the agent of a run: its session's, else the one that was recorded last."""
+    found = session_of_run(tx, request.run_id) or run_row(tx, request.run_id)
+    return RunAgent(agent_id=found["agent_id"] if found else None)
+
+
 @handler
 def find_run(tx: Tx, request: RunFind, ctx: Context) -> RunMeant:
     """Return the run that is meant, whether it has snapshots or not."""
