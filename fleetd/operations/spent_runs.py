@@ -29,7 +29,8 @@ async def clear(engine: Engine, request: SpentRunsClear, caller: Caller) -> Done
 def _remove_empty(backups: Backups, spent: SpentRuns) -> None:
     for run_id in spent.ids:
         try:
-            if not backups.list(run_id).files:
+            found = backups.list(run_id)
+            if not found.files and found.latest_kind == "missing":  # it may be an only copy
                 backups.remove(run_id, [], None)
         except OSError as error:
             log.warning("The directory of run %s stays: %s", run_id, error)

@@ -281,8 +281,8 @@ async def test_an_empty_directory_of_a_spent_run_goes_and_files_without_rows_sta
     full = await fleet.do(SnapshotRecord("full"))
     await fleet.settle()
     fleet.sql("DELETE FROM snapshots")
-    place = fleet.checkpoints / "empty"
-    (place / "history" / f"{empty.snapshot_id}.json").unlink()
+    for path in ("latest.json", f"history/{empty.snapshot_id}.json"):
+        (fleet.checkpoints / "empty" / path).unlink()
 
     await clean_up(fleet)
 
