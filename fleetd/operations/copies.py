@@ -22,7 +22,7 @@ from ..wire.snapshots import Snapshot
 from ..wire.types import Noun
 from .reading import get, owner_in
 
-# What a file that is just being written is waited for.
+# A file that is about to be written is not missing; nobody waits longer than this for a slow disk.
 FILE_WAIT_S = 1.0
 
 
@@ -65,11 +65,9 @@ async def check(
 
 
 async def _copies(engine: Engine, noun: Noun, record_id: str, owner_id: str | None) -> Copies:
+    with trio.move_on_after(FILE_WAIT_S):  # its file may just be on the way
+        await engine.outbox.attempted(record_id)
     row, row_error = await _row(engine, noun, record_id)
-    if row is not None and row.backed_up_at is None:  # its file may just be on the way
-        with trio.move_on_after(FILE_WAIT_S):
-            await engine.outbox.attempted(record_id)
-        row, row_error = await _row(engine, noun, record_id)
     if owner_id is None and row_error is not None:
         owner_id = owner_in(noun, row_error)
     owner_id = owner_id or (owner_of(row) if row else None)
