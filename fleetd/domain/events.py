@@ -164,6 +164,19 @@ def position(tx: Tx) -> int:
     return tx.value("SELECT max(seq) AS seq FROM events") or 0
 
 
+def position_before(tx: Tx, agent_id: str | None, number: int) -> int:
+    """Return the ``seq`` behind which an agent's last ``number`` events are; 0 if it has fewer.
+
+    Only the index is read: what looks back no further costs the same however long the log is.
+    """
+    found: int | None = tx.value(
+        "SELECT seq FROM events WHERE agent_id = :agent ORDER BY seq DESC LIMIT 1 OFFSET :number",
+        agent=agent_id,
+        number=number,
+    )
+    return found or 0
+
+
 def epoch(tx: Tx) -> str:
     """Return the epoch of the store."""
     return str(tx.value("SELECT value FROM store_meta WHERE key = 'epoch'"))

@@ -223,6 +223,26 @@ async def test_a_lock_and_a_step_tie_a_snapshot_to_their_missions(fleet: Fleet) 
     assert rows_with(fleet, SECRET) == {}
 
 
+async def test_a_failure_that_was_declared_in_a_mission_goes_with_it_wherever_it_is_said_again(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    first, second = await fleet.mission(1, title=SECRET), await fleet.mission(1)
+    await fleet.agents(first, "alice")
+    failed = [DeclaredOutcome("shell", SECRET, "FAIL", summary=SECRET)]
+    await record(fleet, "run-a", agent_id="alice", command_outcomes=failed)
+    await fleet.do(AgentRegister("alice", "specialist", mission_id=second.id))
+    fleet.sql("UPDATE sorties SET assigned_to = 'alice' WHERE mission_id = :id", id=second.id)
+    again = await record(fleet, "run-a", agent_id="alice")
+    assert SECRET in again.step_state.resume_hints.next_actions[0]
+    after = await record(fleet, "run-a", agent_id="alice")
+
+    await forgotten(fleet, SystemForget(first.id))
+
+    assert places_of(tmp_path, SECRET, first.id) == []
+    page = await fleet.do(SnapshotList("run-a"))
+    assert [each.snapshot_id for each in page.snapshots] == [after.snapshot_id]
+
+
 async def test_what_came_back_from_a_file_goes_by_its_step(fleet: Fleet) -> None:
     mission = await fleet.mission(1)
     (sortie,) = await fleet.sorties(mission)

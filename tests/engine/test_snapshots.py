@@ -10,6 +10,7 @@ import pytest
 
 from fleetd.config import Retention
 from fleetd.domain.snapshots import document
+from fleetd.domain.snapshots.outcomes import LAST_EVENTS
 from fleetd.harness.report import (
     Compacting,
     Failed,
@@ -393,6 +394,25 @@ async def test_resume_hints_put_what_failed_first_until_something_passes(fleet: 
     await told(fleet, "spec-1", "command_finished", command="make", result="PASS")
     hints = (await record(fleet, agent_id="spec-1")).step_state.resume_hints
     assert (hints.reason_code, hints.next_actions) == ("resume_ready", ["Continue: S0"])
+
+
+async def test_what_failed_a_thousand_events_ago_is_not_what_failed_last(fleet: Fleet) -> None:
+    await working(fleet)
+    await told(fleet, "spec-1", "command_finished", command="pytest", result="FAIL")
+    first = await record(fleet, agent_id="spec-1")
+    fleet.sql(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :most)"
+        " INSERT INTO events (type, timestamp, agent_id, activity, stream, data_json)"
+        " SELECT 'file_read', :at, 'spec-1', 1, 'agent:spec-1', '{}' FROM n",
+        most=LAST_EVENTS,
+        at=first.created_at,
+    )
+    codes = [
+        (await record(fleet, agent_id="spec-1")).step_state.resume_hints.reason_code
+        for _ in range(2)
+    ]
+    # What the snapshot before says is not forgotten, and said again once.
+    assert codes == ["resume_after_failure", "resume_ready"]
 
 
 async def test_a_run_with_nothing_left_to_do_is_not_eligible(fleet: Fleet) -> None:

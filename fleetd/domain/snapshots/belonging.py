@@ -7,10 +7,12 @@ it was at along. Must not decide what a snapshot says.
 from collections.abc import Iterable
 
 from ...wire.snapshots import Snapshot, StepState
+from ..events import position_before
 from ..turns import BEGINS_A_CALL, ENDS_A_CALL
 from ..tx import Tx
 from .gathering import Known, Trigger, span_of
-from .outcomes import MOST_EVENTS
+from .hints import FAILED_FIRST
+from .outcomes import LAST_EVENTS, MOST_EVENTS
 
 _CALLS = ", ".join(f"'{kind}'" for kind in (*BEGINS_A_CALL, *ENDS_A_CALL))
 
@@ -37,18 +39,28 @@ def missions_of(tx: Tx, known: Known, trigger: Trigger, state: StepState) -> set
         " UNION SELECT mission_id FROM locks WHERE held_by = :agent AND status = 'active'"
         f" UNION SELECT mission_id FROM ({mine} AND type IN ({_CALLS}) AND seq > :since"
         f" AND timestamp >= :begun {newest} :most) AS new_calls"
-        f" UNION SELECT mission_id FROM ({mine} AND type IN ({_CALLS}) {newest} 1) AS last_call"
+        f" UNION SELECT mission_id FROM ({mine} AND type IN ({_CALLS}) AND seq > :last {newest} 1)"
+        " AS last_call"
         f" UNION SELECT mission_id FROM ({mine} AND activity = 1 {newest} 1) AS last_activity",
         agent=known.agent_id,
         step=state.step_id,
         since=span.since if span else 0,
         begun=span.begun_at if span else "",
+        last=position_before(tx, known.agent_id, LAST_EVENTS),
         most=MOST_EVENTS if trigger.outcomes is None else 0,
     )
     found = {row["mission_id"] for row in rows if row["mission_id"]}
-    if known.newest is not None and state == known.newest.step_state and _says_anything(state):
+    if known.newest is not None and _repeats(state, known.newest):
         found |= _carried(tx, known.newest)
     return found
+
+
+def _repeats(state: StepState, newest: Snapshot) -> bool:
+    """Whether a snapshot says again what the one before says: its step, or what failed in it."""
+    if state == newest.step_state:
+        return _says_anything(state)
+    failed = [each.result for each in newest.command_outcomes[-1:]] == ["FAIL"]
+    return failed and any(told.startswith(FAILED_FIRST) for told in state.resume_hints.next_actions)
 
 
 def _says_anything(state: StepState) -> bool:
@@ -58,7 +70,7 @@ def _says_anything(state: StepState) -> bool:
 
 
 def _carried(tx: Tx, newest: Snapshot) -> set[str]:
-    """Return the missions of a snapshot whose step stands on, as nobody said another since."""
+    """Return the missions of a snapshot that is repeated."""
     rows = tx.all(
         "SELECT mission_id FROM snapshot_missions WHERE snapshot_id = :id",
         id=newest.snapshot_id,

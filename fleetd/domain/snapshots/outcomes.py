@@ -13,6 +13,7 @@ from ...wire.requests.snapshot import DeclaredOutcome
 from ...wire.snapshots import MOST_OUTCOMES, SUMMARY_CHARS, CommandOutcome
 from ...wire.times import to_ms
 from ...wire.types import OutcomeKind, Verdict
+from ..events import position_before
 from ..turns import BEGINS_A_CALL, ENDS_A_CALL
 from ..tx import Row, Tx
 from ..wording import short
@@ -20,8 +21,9 @@ from ..wording import short
 NAME_CHARS = 200
 # A call is told by three events at most.
 MOST_EVENTS = 20 * MOST_OUTCOMES
-# How many events are looked through for a call's beginning before what is new in the log.
-_BEFORE = 200
+# How many of its agent's last events are looked through for a call of before the last snapshot,
+# and how many calls among them.
+LAST_EVENTS, _BEFORE = 1_000, 200
 _SLASH_COMMANDS = ("slashcommand", "slash_command")
 _LONGEST_MS = 2**53
 _data = msgspec.json.Decoder(dict[str, Any]).decode
@@ -74,8 +76,8 @@ def gathered(tx: Tx, span: Span) -> Outcomes:
 
 def newest(tx: Tx, span: Span) -> CommandOutcome | None:
     """Return how the last call of an agent ended, whether a snapshot holds that already or not."""
-    whole = msgspec.structs.replace(span, since=0)
-    rows = _events(tx, whole, ENDS_A_CALL, 3)
+    since = position_before(tx, span.agent_id, LAST_EVENTS)
+    rows = _events(tx, msgspec.structs.replace(span, since=since), ENDS_A_CALL, 3)
     calls = _calls(rows, tx, None)
     return calls[-1].outcome() if calls else None
 
@@ -227,10 +229,12 @@ def _find_beginnings(tx: Tx, span: Span, ended: dict[str, _Call]) -> None:
     marks = ", ".join(f"'{kind}'" for kind in BEGINS_A_CALL + ENDS_A_CALL)
     rows = tx.all(
         "SELECT type, timestamp, data_json FROM events WHERE agent_id = :agent"
-        f" AND seq <= :since AND type IN ({marks}) ORDER BY seq DESC LIMIT :most",
+        f" AND seq <= :since AND seq > :before AND type IN ({marks}) ORDER BY seq DESC"
+        " LIMIT :most",
         agent=span.agent_id,
         since=span.since,
         most=_BEFORE,
+        before=position_before(tx, span.agent_id, LAST_EVENTS),
     )
     for row in rows:
         data = _data(row["data_json"])
