@@ -1,4 +1,4 @@
-"""Retention, rotation and compression of snapshots over time: the document, sentence by sentence."""
+"""Retention, rotation and compression of snapshots: the document, sentence by sentence."""
 
 import gzip
 import hashlib

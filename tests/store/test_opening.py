@@ -97,6 +97,32 @@ def test_the_migrations_in_order_leave_exactly_the_schema() -> None:
     assert stepwise.pragma("application_id") == APPLICATION_ID
 
 
+def test_sessions_and_what_was_forgotten_outlive_that_their_tables_are_rebuilt(
+    monkeypatch: pytest.MonkeyPatch, database: Path
+) -> None:
+    every = migrations()
+    database.parent.mkdir()
+    connection = connect(str(database))
+    monkeypatch.setattr("fleetd.store.migrate.migrations", lambda: every[:3])
+    assert migrate(connection, str(database)) == 3
+    session = ("claude", "12f459b8", "", "ann", "lost", "d-1", "mark", "10:00", "11:00", None)
+    ended = ("codex", "01a2", "sub", "bob", "whole", None, None, "10:00", "11:00", "12:00")
+    connection.executemany(f"INSERT INTO sessions VALUES ({'?, ' * 9}?)", [session, ended])
+    connection.execute("INSERT INTO forgotten VALUES ('mission', 'abc')")
+
+    monkeypatch.undo()
+    assert migrate(connection, str(database)) == every[-1][0]
+
+    nothing_known = (None, None)
+    assert connection.execute("SELECT * FROM sessions").fetchall() == [
+        session + nothing_known,
+        ended + nothing_known,
+    ]
+    assert connection.execute("SELECT * FROM forgotten").fetchall() == [("mission", "abc", None)]
+    with pytest.raises(apsw.ConstraintError):
+        connection.execute("INSERT INTO sessions SELECT * FROM sessions")
+
+
 def test_migrations_are_numbered_without_gaps() -> None:
     assert [number for number, _ in migrations()] == list(range(1, len(migrations()) + 1))
 
