@@ -16,7 +16,7 @@ from .checkpoints import latest_row
 from .content import from_row
 from .context import Context
 from .ids import find
-from .policy import POLICIES
+from .policy import POLICIES, Policy
 from .progress import rearm
 from .recovery_states import make_pending
 from .registry import handler
@@ -54,12 +54,11 @@ def import_end(tx: Tx, request: ImportEnd, ctx: Context) -> Behind:
     """Give a store that lies behind its files a new epoch, and counters above all in them."""
     end = end_import(tx)
     drop_marks_of_nothing(tx)
-    tops = (tx.value(f"SELECT max(seq) AS seq FROM {p.table}") or 0 for p in POLICIES.values())
-    top = max(tops)
+    tops = [_top(tx, policy) for policy in POLICIES.values()]
     # A record is always followed by its own event, so a log that ends where a file was taken
-    # has lost at least that one. A document of old may have no place in a log: then top is 0.
-    if end is not None and top >= max(end, 1):
-        _raise(tx, ctx, end, top)
+    # has lost at least that one.
+    if end is not None and max(tops) >= end:
+        _raise(tx, ctx, end, max(tops))
     # All of them before the first is restored: what a newer mission then takes is not dropped.
     for mission_id in waiting(tx, "behind"):
         mission, case = _case(tx, ctx, mission_id)
@@ -68,6 +67,15 @@ def import_end(tx: Tx, request: ImportEnd, ctx: Context) -> Behind:
             _drop_what_was_over(case)
         mark_settled(tx, mission_id)
     return Behind(missions=waiting(tx))
+
+
+def _top(tx: Tx, policy: Policy) -> int:
+    """Return how far the records of a noun say that the log reached; less than any if they do not.
+
+    A checkpoint of old may have no place in a log, and says 0. A snapshot says that of the first.
+    """
+    top: int | None = tx.value(f"SELECT max(seq) AS seq FROM {policy.table}")
+    return -1 if top is None or (top <= 0 and policy.noun == "checkpoint") else top
 
 
 def _raise(tx: Tx, ctx: Context, end: int, top: int) -> None:

@@ -116,6 +116,13 @@ def seq_of(record: Kept) -> int:
     return record.seq if isinstance(record, Checkpoint) else document.seq_of(record.snapshot_id)
 
 
+def figures_in(record: Kept) -> list[int]:
+    """Return the figures above which the counters go on when a record comes back."""
+    if isinstance(record, Checkpoint):
+        return [record.seq, *(lock.fencing_token for lock in record.active_locks)]
+    return [seq_of(record)]
+
+
 def noun_of(record: Kept) -> Noun:
     """Return what a record is."""
     return "checkpoint" if isinstance(record, Checkpoint) else "snapshot"

@@ -4,6 +4,7 @@ Source: behaviour, Backups. The row is read first; its file when the row is miss
 """
 
 import logging
+from collections.abc import Sequence
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -15,7 +16,7 @@ from ..domain.tx import WriteBackup
 from ..engine import Engine
 from ..filed import verified
 from ..reconciling import TakenIn, rewrite, take_in
-from ..store.backups import BackupFile
+from ..store.backups import BackupFile, Backups
 from ..wire.base import Request
 from ..wire.errors import Corrupt, FleetError, Incompatible, InvalidState, NotFound
 from ..wire.model import Checkpoint
@@ -126,21 +127,19 @@ async def _heal_missing(engine: Engine, noun: Noun, record_id: str, error: Fleet
     """Take in the files of the owner that a record without a row belongs to."""
     if error.values.get("noun") != noun:
         raise error
+    files: Sequence[BackupFile] = ()
     try:
-        file = await engine.outbox.in_thread(lambda: engine.backups[noun].find(record_id))
+        files = await engine.outbox.in_thread(lambda: engine.backups[noun].find(record_id))
     except OSError as trouble:
         log.warning("The %s files cannot be read: %s", noun, trouble)
-        file = None
-    if file is None:
-        raise nowhere(engine, noun, error) from error
-    taken = await take_in(engine, noun, file.owner_id)
-    if record_id in taken.refused:
-        raise taken.refused[record_id] from error
+    taken = [await take_in(engine, noun, file.owner_id) for file in files]
     try:
         healed = await get(engine, noun, record_id)
     except NotFound:
-        raise nowhere(engine, noun, error) from error
-    return _with_warning(healed, taken.told.get(record_id, []), "missing")
+        refused = next((t.refused[record_id] for t in taken if record_id in t.refused), None)
+        raise refused or nowhere(engine, noun, error) from error
+    told = [text for each in taken for text in each.told.get(record_id, [])]
+    return _with_warning(healed, told, "missing")
 
 
 def _with_warning(healed: Kept, more: list[str], what: str) -> Kept:
@@ -185,16 +184,29 @@ async def _from_backup(
 
     Raises Corrupt for a damaged file and Incompatible for one of another version.
     """
-    backups = engine.backups[noun]
     try:
-        file = await engine.outbox.in_thread(lambda: backups.find(record_id))
-        if file is None and owner_id is not None:
-            file = BackupFile(owner_id, record_id)
-        return await _read_file(engine, noun, file) if file else None
+        return await engine.outbox.in_thread(
+            lambda: _first_whole(engine.backups[noun], record_id, owner_id)
+        )
     except OSError as error:
         log.warning("The file of %s cannot be read: %s", record_id, error)
         return None
 
 
-async def _read_file(engine: Engine, noun: Noun, file: BackupFile) -> Kept | None:
-    return await engine.outbox.in_thread(lambda: verified(engine.backups[noun], file))
+def _first_whole(backups: Backups, record_id: str, owner_id: str | None) -> Kept | None:
+    """Return what the first whole one of the files holds that are named like a record."""
+    files = [*backups.find(record_id)]
+    if owner_id is not None and BackupFile(owner_id, record_id) not in files:
+        files.append(BackupFile(owner_id, record_id))
+    refused: FleetError | None = None
+    for file in files:
+        try:
+            record = verified(backups, file)
+        except (Corrupt, Incompatible) as error:
+            refused = refused or error
+        else:
+            if record is not None:
+                return record
+    if refused is not None:
+        raise refused
+    return None

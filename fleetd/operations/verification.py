@@ -92,13 +92,14 @@ async def checked(engine: Engine, what: What) -> AsyncIterator[tuple[str, list[F
 async def _check_one(engine: Engine, what: What, record_id: str) -> Finding:
     backups = engine.backups[what.noun]
     try:
-        file = await engine.outbox.in_thread(lambda: backups.find(record_id))
-        if file is None:  # the beginning of an id, or no file: the row says which, or that none is
+        files = await engine.outbox.in_thread(lambda: backups.find(record_id))
+        if not files:  # the beginning of an id, or no file: the row says which, or that none is
             record_id = await _whole_id(engine, what.noun, record_id)
-            file = await engine.outbox.in_thread(lambda: backups.find(record_id))
+            files = await engine.outbox.in_thread(lambda: backups.find(record_id))
     except OSError as error:
         return _unreadable(what.noun, backups.root, error)
-    owner_id = file.owner_id if file else None
+    # Of several all but one are copies that somebody made: where its row says is the one.
+    owner_id = files[0].owner_id if len(files) == 1 else None
     return await check(engine, what.noun, record_id, owner_id, repair=what.repair)
 
 

@@ -114,13 +114,17 @@ class Backups:
             return _held(rooms.top)
         return None
 
-    def find(self, record_id: str) -> BackupFile | None:
-        """Return the file of a record whose owner is not known."""
-        for owner_id in self.owners():
-            place = self._place(owner_id)
-            if any(os.path.lexists(place / f"{record_id}{e}") for e in self.layout.endings):
-                return BackupFile(owner_id, record_id)
-        return None
+    def find(self, record_id: str) -> Sequence[BackupFile]:
+        """Return the files that are named like a record whose owner is not known.
+
+        There are several when somebody copied a directory; what they hold says whose it is.
+        """
+        names = [f"{self.layout.record(record_id)}{ending}" for ending in self.layout.endings]
+        return [
+            BackupFile(owner_id, record_id)
+            for owner_id in self.owners()
+            if any(os.path.lexists(self._place(owner_id) / name) for name in names)
+        ]
 
     def files(self) -> Iterator[BackupFile]:
         """Yield everything that is named like one of these files, ordered by name."""

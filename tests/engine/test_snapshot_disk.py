@@ -9,16 +9,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 import trio.testing
 
 from fleetd.config import Retention
+from fleetd.domain.content import canonical, digest_of
 from fleetd.domain.snapshots.document import seq_of, to_file
 from fleetd.operations.compressing import SnapshotsCompress
 from fleetd.outbox import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from fleetd.store import directory
 from fleetd.wire.errors import AtomicWriteFailed, NotFound, RetentionPruneFailed
+from fleetd.wire.requests.checkpoint import CheckpointGet, CheckpointVerify
 from fleetd.wire.requests.event import EventAppend, EventSubscribe
 from fleetd.wire.requests.snapshot import (
     DeclaredOutcome,
@@ -437,3 +440,70 @@ async def test_a_row_whose_run_is_no_name_costs_its_own_file_and_nothing_else(
             await fleet.do(SnapshotPrune())
         await record(fleet, note="goes on")
         assert not (fleet.checkpoints.parent / "x").exists()
+
+
+async def test_the_very_first_snapshot_tells_of_a_lost_log_too(tmp_path: Path) -> None:
+    clock = Clock()
+    async with opened(tmp_path, clock=clock) as fleet:
+        first, before = await record(fleet), await epoch(fleet)
+        assert seq_of(first.snapshot_id) == 0
+    lose_database(fleet)
+    async with opened(tmp_path, clock=clock) as fleet:
+        assert await epoch(fleet) != before
+        new = await record(fleet, note="in the same millisecond")
+        assert seq_of(new.snapshot_id) > 0
+        assert await ids(fleet) == [new.snapshot_id, first.snapshot_id]
+
+
+def forged(path: Path, **changes: Any) -> bytes:
+    """Return the bytes of a file with other content, sealed as if we had written them."""
+    content = msgspec.json.decode(path.read_bytes()) | changes
+    seal = content.pop("integrity")
+    digest = digest_of(canonical(content))
+    return msgspec.json.encode(content | {"integrity": seal | {"digest": digest}})
+
+
+async def test_a_file_that_counts_beyond_all_measure_stops_no_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Counters that went on from there would come to the end of what a row can hold."""
+    clock = Clock()
+    async with opened(tmp_path, clock=clock) as fleet:
+        taken = await record(fleet)
+        checkpoint = await fleet.checkpoint(await fleet.mission(2))
+    lose_database(fleet)
+    far = "cp_20260105T120000000Z_999999999999999999"
+    forgery = forged(history(fleet) / f"{taken.snapshot_id}.json", snapshot_id=far)
+    (history(fleet) / f"{far}.json").write_bytes(forgery)
+    path = fleet.file_of(checkpoint)
+    path.write_bytes(forged(path, seq=2**63 - 1))
+    async with opened(tmp_path, clock=clock) as fleet:
+        assert caplog.text.count("counts further than anything can") == 2
+        assert await ids(fleet) == [taken.snapshot_id]
+        new = await record(fleet, note="new")
+        assert (await fleet.do(SnapshotLatest(RUN))).snapshot_id == new.snapshot_id
+        await fleet.mission(1)
+
+
+@pytest.mark.parametrize("lost", ["row", "damaged row"])
+async def test_a_directory_that_somebody_copied_hides_no_file(fleet: Fleet, lost: str) -> None:
+    """Not that of a run, nor that of a mission."""
+    mission = await fleet.mission(2)
+    checkpoint = await fleet.checkpoint(mission)
+    taken = await record(fleet)
+    await record(fleet, note="newer")
+    for copy, owner in (("a-copy", RUN), ("bak-1", mission.id)):
+        shutil.copytree(fleet.checkpoints / owner, fleet.checkpoints / copy, symlinks=True)
+    if lost == "row":
+        fleet.sql("DELETE FROM snapshots WHERE id = :id", id=taken.snapshot_id)
+        fleet.sql("DELETE FROM checkpoints")
+    else:
+        fleet.sql("UPDATE snapshots SET document_json = 'x' WHERE id = :id", id=taken.snapshot_id)
+        fleet.sql("UPDATE checkpoints SET sorties_json = '[{'")
+    assert to_file(await fleet.do(SnapshotGet(taken.snapshot_id))) == to_file(taken)
+    assert (await fleet.do(CheckpointGet(checkpoint.id))).integrity == checkpoint.integrity
+    for request in (
+        SnapshotVerify(snapshot_id=taken.snapshot_id),
+        CheckpointVerify(checkpoint_id=checkpoint.id),
+    ):
+        assert (await fleet.do(request)).ok

@@ -281,8 +281,8 @@ def test_a_file_that_is_not_there_is_none(stage: Stage) -> None:
     assert stage.read(stage.first) is None
     stage.write(stage.first, b"one")
     assert stage.read(stage.second) is None
-    assert stage.backups.find(stage.second) is None
-    assert stage.backups.find(stage.first) == BackupFile(stage.owner, stage.first)
+    assert stage.backups.find(stage.second) == []
+    assert stage.backups.find(stage.first) == [BackupFile(stage.owner, stage.first)]
 
 
 def test_the_sweep_removes_temp_files_and_nothing_else(stage: Stage) -> None:
