@@ -13,9 +13,9 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     """What lies in the directory of a mission or a run.
 
     ``files`` are ids with a regular file, ``blocked`` those with something else in its place,
-    ``foreign`` the names that are none of ours. ``latest`` is what ``latest.json`` points at, None
-    when it is not a symlink; ``latest_kind`` says what it is instead. With ``copies`` it ought to
-    be a file.
+    ``foreign`` the paths below it that are none of ours. ``latest`` is what ``latest.json`` points
+    at, None when it is not a symlink; ``latest_kind`` says what it is instead. With ``copies`` it
+    ought to be a file.
     """
 
     files: frozenset[str] = frozenset()
@@ -63,7 +63,7 @@ def listing_of(layout: Layout, top: Directory, files: Directory | None) -> Listi
             elif room is files and (record_id := layout.record_in(entry.name)) is not None:
                 found[entry.is_file(follow_symlinks=False)].add(record_id)
             elif not _is_ours(layout, entry, at_top=room is top):
-                foreign.append(entry.name)
+                foreign.append(entry.name if room is top else f"{layout.inside}/{entry.name}")
     return Listing(
         files=frozenset(found[True]),
         blocked=frozenset(found[False] - found[True]),

@@ -21,8 +21,9 @@ from .types import (
 
 MOST_OUTCOMES = 50
 SUMMARY_CHARS = 500
+MOST_COUNTED = 2**53
 
-Count = Annotated[int, Meta(ge=0, le=2**53)]
+Count = Annotated[int, Meta(ge=0, le=MOST_COUNTED)]
 Summary = Annotated[str, Meta(max_length=SUMMARY_CHARS)]
 
 

@@ -440,3 +440,13 @@ async def test_verify_notices_whatever_is_changed_in_either_form(fleet: Fleet) -
             assert finding.reason_code == expected, bad
         file.write_bytes(raw)
         assert (await fleet.do(request)).ok
+
+
+async def test_a_name_that_is_nobodys_is_told_with_the_path_where_it_lies(fleet: Fleet) -> None:
+    snapshot = await old(fleet)
+    path = fleet.checkpoints / "run-1" / "history" / f"{snapshot.snapshot_id}.json"
+    path.unlink()
+    path.mkdir()
+    await fleet.do(SnapshotVerify(repair=True))  # puts it aside
+    told = [f.subject for f in (await fleet.do(SnapshotVerify())).findings if f.check == "name"]
+    assert [Path(each or "").parent for each in told] == [path.parent]

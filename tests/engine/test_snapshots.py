@@ -39,7 +39,7 @@ from fleetd.wire.requests.snapshot import (
     SnapshotRecord,
 )
 from fleetd.wire.requests.sortie import SortieBlock, SortieFail, SortieStart
-from fleetd.wire.snapshots import Snapshot
+from fleetd.wire.snapshots import MOST_COUNTED, Snapshot
 from tests.engine.test_sessions import PROJECT, Window
 from tests.fleet import MINUTE, SECOND, Fleet, opened
 
@@ -532,6 +532,13 @@ async def test_dropped_items_is_a_count_only(fleet: Fleet) -> None:
         fleet, command_outcomes=many, context_digest=DeclaredDigest(dropped_items=7)
     )
     assert snapshot.context_digest.dropped_items == 17
+
+
+async def test_dropped_items_counts_no_further_than_a_count_may_be(fleet: Fleet) -> None:
+    said = DeclaredDigest(dropped_items=MOST_COUNTED)
+    many = [outcome(f"c{n}") for n in range(51)]
+    snapshot = await record(fleet, command_outcomes=many, context_digest=said)
+    assert snapshot.context_digest.dropped_items == MOST_COUNTED
 
 
 async def test_policy_profile_is_the_active_profile(fleet: Fleet) -> None:

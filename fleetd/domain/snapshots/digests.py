@@ -9,7 +9,7 @@ import msgspec
 
 from ...config import Config, Limits, Retention
 from ...wire.requests.snapshot import DeclaredDigest
-from ...wire.snapshots import ContextDigest
+from ...wire.snapshots import MOST_COUNTED, ContextDigest
 from ...wire.types import WindowPressure
 from ..content import digest_of
 from ..context import Context
@@ -76,9 +76,10 @@ def context_digest(
     given = declared or _NOTHING
     every = artifacts if given.protected_artifacts is None else given.protected_artifacts
     kept = list(every[:MOST_ARTIFACTS])
+    counted = (given.dropped_items or 0) + dropped + len(every) - len(kept)
     return ContextDigest(
         window_pressure=given.window_pressure or told,
         protected_artifacts=kept,
-        dropped_items=(given.dropped_items or 0) + dropped + len(every) - len(kept),
+        dropped_items=min(counted, MOST_COUNTED),
         policy_profile=given.policy_profile or profile(ctx.config),
     )
