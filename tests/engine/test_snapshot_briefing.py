@@ -78,7 +78,7 @@ async def test_what_a_client_recorded_of_its_run_stands_in_its_agents_briefing(
     prompt = await briefing(fleet, mission)
     assert section(prompt, "Next Steps")[0] == "- Wire the form to the store"
     assert section(prompt, "Your Sorties")[0] == (
-        f"- Plan step 2 ({first.id}): in_progress; window pressure high ({taken.snapshot_id})"
+        f"- Plan step 2 ({first.id}): in_progress; window pressure was high ({taken.snapshot_id})"
     )
     assert section(prompt, "Recent Commands") == [
         f"- make test: FAIL, {taken.created_at} — “2 failed”",
@@ -170,6 +170,24 @@ async def test_a_failure_that_was_made_good_is_nothing_to_look_into(
     assert "Look into" not in await briefing(fleet, mission)
 
 
+async def test_a_long_output_ends_with_its_quotation_mark(fleet: Fleet, mission: Mission) -> None:
+    told = {"command": "make test", "result": "FAIL", "error": "no " * 200}
+    await fleet.do(EventAppend("command_finished", mission.id, WORKER, told))
+    await record(fleet)
+    [look, *_] = section(await briefing(fleet, mission), "Next Steps")
+    assert look.startswith("- Look into what failed: “make test: no no")
+    assert look.endswith("…”")
+
+
+async def test_without_a_plan_nobody_is_told_that_nothing_is_to_be_done(fleet: Fleet) -> None:
+    made = await fleet.mission(0)
+    await fleet.agents(made, WORKER)
+    taken = await record(fleet)
+    assert section(await briefing(fleet, made), "Your Sorties")[0] == (
+        f"- Window pressure was low; no plan is known: resume_no_plan ({taken.snapshot_id})"
+    )
+
+
 async def test_a_run_that_cannot_go_on_says_why_and_gives_no_action(
     fleet: Fleet, mission: Mission
 ) -> None:
@@ -177,7 +195,7 @@ async def test_a_run_that_cannot_go_on_says_why_and_gives_no_action(
     taken = await record(fleet, step_state=DeclaredStep(step_ordinal=3, resume_hints=hints))
     prompt = await briefing(fleet, mission)
     assert section(prompt, "Your Sorties")[0] == (
-        "- Plan step 3; window pressure low; nothing to resume: waits_for_review"
+        "- Plan step 3; window pressure was low; nothing to resume: waits_for_review"
         f" ({taken.snapshot_id})"
     )
     assert "- Go" not in section(prompt, "Next Steps")
@@ -204,7 +222,7 @@ async def test_a_compacted_session_reads_where_it_stood(fleet: Fleet) -> None:
     prompt = await window.briefed(recorded)
     sorties = section(prompt, "Your Sorties")
     assert sorties[0].startswith("- Plan step 2 (srt-")
-    assert sorties[0].endswith(f"): in_progress; window pressure high ({taken.snapshot_id})")
+    assert sorties[0].endswith(f"): in_progress; window pressure was high ({taken.snapshot_id})")
     assert section(prompt, "Next Steps") == [
         "- Look into what failed: “make test: 3 failed”",
         "- Write the form (in progress by claude-12f459b8)",

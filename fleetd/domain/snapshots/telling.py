@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 
 from ...wire.model import RecoveryContext, Sortie
-from ...wire.snapshots import CommandOutcome, Snapshot
+from ...wire.snapshots import CommandOutcome, ResumeHints, Snapshot
 from ...wire.types import CLOSED_SORTIE
 from ..narrate import step
 from ..tx import Tx
-from ..wording import quote, short
+from ..wording import LINE_CHARS, quote, short
 from .document import seq_of
-from .hints import FAILED_FIRST
+from .hints import FAILED_FIRST, NO_PLAN
 from .newest import Reader, declared_outcomes, newest_of_agent, snapshots_of_agent
 
 NAME_CHARS = 120
@@ -70,12 +70,12 @@ def line(tx: Tx, reader: Reader, sorties: Sequence[Sortie]) -> str:
     snapshot = newest_of_agent(tx, reader)
     if snapshot is None:
         return ""
-    pressure = f"window pressure {snapshot.context_digest.window_pressure}"
+    # It was so when the snapshot was taken; after a compaction the window is a new one.
+    pressure = f"window pressure was {snapshot.context_digest.window_pressure}"
     parts = [pressure]
     if not _plan_moved(tx, reader, snapshot, sorties):
         hints = snapshot.step_state.resume_hints
-        held = [] if hints.eligible else [f"nothing to resume: {hints.reason_code}"]
-        parts = [*_step(snapshot), pressure, *held]
+        parts = [*_step(snapshot), pressure, *_held_back(hints)]
     whose = "" if snapshot.agent_id == reader.agent_id else f" of {snapshot.agent_id}"
     told = "; ".join(parts)
     return f"{told[:1].upper()}{told[1:]} ({snapshot.snapshot_id}{whose})"
@@ -95,6 +95,14 @@ def _step(snapshot: Snapshot) -> list[str]:
     return [f"plan step{place}{named}" + (f": {state.step_status}" if state.step_status else "")]
 
 
+def _held_back(hints: ResumeHints) -> list[str]:
+    """Say why a run cannot go on by its plan. Without a plan its work goes on all the same."""
+    if hints.eligible:
+        return []
+    why = "no plan is known" if hints.reason_code == NO_PLAN else "nothing to resume"
+    return [f"{why}: {hints.reason_code}"]
+
+
 def _outcome(outcome: CommandOutcome, at: str) -> str:
     about = outcome.summary or outcome.reason_code or ""
     error = f" — {quote(about, NAME_CHARS)}" if about and outcome.result != "PASS" else ""
@@ -107,10 +115,15 @@ def _in_whose_words(reader: Reader, snapshot: Snapshot, action: str) -> str:
     What a command put out when it failed is nobody's words.
     """
     if snapshot.agent_id != reader.agent_id:
-        return f"{snapshot.agent_id}: {quote(action)}"
+        return _quoted(f"{snapshot.agent_id}: ", action)
     if action.startswith(FAILED_FIRST):
-        return f"{FAILED_FIRST}{quote(action.removeprefix(FAILED_FIRST))}"
+        return _quoted(FAILED_FIRST, action.removeprefix(FAILED_FIRST))
     return action
+
+
+def _quoted(before: str, words: str) -> str:
+    """Return a line with words in quotes which the end of the line does not cut off."""
+    return before + quote(words, LINE_CHARS - len(before) - len("“”"))
 
 
 def _names(action: str, titles: list[str]) -> bool:
