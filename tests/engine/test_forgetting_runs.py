@@ -243,6 +243,24 @@ async def test_a_failure_that_was_declared_in_a_mission_goes_with_it_wherever_it
     assert [each.snapshot_id for each in page.snapshots] == [after.snapshot_id]
 
 
+async def test_a_failure_that_the_log_still_tells_of_ties_a_snapshot_to_its_mission(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    first, second = await fleet.mission(1, title=SECRET), await fleet.mission(1)
+    await fleet.agents(first, "alice")
+    data = {"command": SECRET, "result": "FAIL", "call_id": "1"}
+    await fleet.do(EventAppend("command_finished", agent_id="alice", data=data))
+    await record(fleet, "run-a", agent_id="alice")
+    await fleet.do(AgentRegister("alice", "specialist", mission_id=second.id))
+    await fleet.work(second, 0, "alice")
+    told = [await record(fleet, "run-a", agent_id="alice") for _ in range(2)]
+    assert all(SECRET in each.step_state.resume_hints.next_actions[0] for each in told)
+
+    await forgotten(fleet, SystemForget(first.id))
+
+    assert places_of(tmp_path, SECRET, first.id) == []
+
+
 async def test_what_came_back_from_a_file_goes_by_its_step(fleet: Fleet) -> None:
     mission = await fleet.mission(1)
     (sortie,) = await fleet.sorties(mission)
