@@ -78,6 +78,7 @@ async def mend_latest(
     except OSError as error:
         log.warning("%s %s; it cannot be changed: %s", path, trouble, error)
         return ""
-    done = f"it names {wanted.id} now" if wanted.id else "it was removed"
+    now = f"it {'holds' if listing.copies else 'names'} {wanted.id} now"
+    done = now if wanted.id else "it was removed"
     log.warning("%s %s; %s", path, trouble, done)
     return f"{path} {trouble}; {done}"

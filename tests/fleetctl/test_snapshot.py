@@ -314,6 +314,21 @@ def test_verify_finds_a_damaged_file_by_its_reason_code_and_mends_it(run, done, 
     done("snapshot", "verify")
 
 
+def test_verify_says_what_latest_json_is_and_where_something_of_a_persons_lies(
+    run, done, three, home: Path
+):
+    (folder(home) / "latest.json").write_text("{}")
+    stray = folder(home) / "history" / "notes.txt"
+    stray.write_text("mine")
+
+    wrong = run("snapshot", "verify")
+    assert wrong.status == 1
+    assert f"latest.json  does not hold snapshot {three[2]}, the newest" in wrong.out
+    mended = done("snapshot", "verify", "--repair").out
+    assert f"; it holds {three[2]} now" in mended
+    assert f"{stray}  is not a name of fleetd's and is left alone" in mended
+
+
 def age(home: Path, *snapshot_ids: str) -> None:
     """Have snapshots be of long ago, as far as pruning looks."""
     with closing(sqlite3.connect(home / "data" / "squawk.db")) as database, database:
