@@ -16,7 +16,7 @@ from ..engine import Engine
 from ..filed import Examined, examined
 from ..reconciling import rewrite, take_in
 from ..store.backups import BackupFile
-from ..wire.errors import Corrupt, FleetError, IntegrityMismatch, InvalidState
+from ..wire.errors import Corrupt, FleetError, IntegrityMismatch, InvalidState, NotFound
 from ..wire.model import Checkpoint, Finding
 from ..wire.snapshots import Snapshot
 from ..wire.types import Noun
@@ -30,9 +30,11 @@ class Copies(msgspec.Struct, frozen=True, kw_only=True):
     """What became of the two copies of one record: the content, or what is wrong with it.
 
     A copy that is ``spoilt`` no repair and no other version brings back. ``reason_code`` is that of
-    the first thing that is wrong, where the noun has such codes.
+    the first thing that is wrong, where the noun has such codes. One that is ``gone`` was deleted
+    since somebody looked for it.
     """
 
+    gone: bool
     row: Kept | None
     row_trouble: str
     row_spoilt: bool
@@ -47,6 +49,8 @@ async def check(
 ) -> Finding:
     """Check one record; ``owner_id`` is where a file of it lies, None for where its row says."""
     copies = await _copies(engine, noun, record_id, owner_id)
+    if copies.gone and engine.outbox.failure(record_id) is None:
+        return Finding(check=noun, ok=True, subject=record_id, detail="deleted meanwhile")
     troubles = [text for text in (copies.row_trouble, copies.file_trouble) if text]
     if not troubles:
         return Finding(check=noun, ok=True, subject=record_id, detail="both copies are intact")
@@ -83,6 +87,8 @@ async def _copies(engine: Engine, noun: Noun, record_id: str, owner_id: str | No
         if isinstance(copy, Checkpoint) and POLICIES[noun].to_rewrite(copy):
             row_trouble = row_trouble or copy.warnings[-1]
     return Copies(
+        gone=isinstance(row_error, NotFound)
+        and (bool(row_error.values.get("deleted")) or not (found.there or trouble)),
         row=row,
         row_trouble=row_trouble,
         # Damage of the database itself names no record.
