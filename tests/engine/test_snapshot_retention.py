@@ -627,3 +627,25 @@ async def test_one_that_becomes_the_latest_failed_meanwhile_stays(
     intercept(fleet, monkeypatch, lose_the_later)
     assert (await fleet.do(SnapshotPrune())).deleted == 0
     assert first.snapshot_id in rows(fleet)
+
+
+async def test_what_goes_while_verify_looks_is_no_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(tmp_path, retention=Retention(snapshots_per_run=4)) as fleet:
+        taken = await several(fleet, 4)
+        wanted = set(names(taken[:3]))
+
+        async def make_room(request: Any) -> None:
+            if isinstance(request, SnapshotGet) and request.snapshot_id in wanted:
+                wanted.discard(request.snapshot_id)
+                taken.append(await record(fleet))
+
+        intercept(fleet, monkeypatch, make_room)
+        found = await fleet.do(SnapshotVerify(repair=True))
+        assert found.ok, found
+        assert {each.detail for each in found.findings} == {
+            "deleted meanwhile",
+            "both copies are intact",
+        }
+        assert await left(fleet) == names(taken[-4:])
