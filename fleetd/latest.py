@@ -31,9 +31,14 @@ def named_in(noun: Noun, data: bytes) -> str | None:
 
 
 def copy_trouble(wanted: Latest, held: bytes | None) -> str:
-    """Say what is wrong with a ``latest.json`` that ought to hold what the newest file holds."""
-    if held is None or wanted.data is None or held == wanted.data:
+    """Say what is wrong with a ``latest.json`` that ought to hold what the newest file holds.
+
+    It is a file; ``held`` is None when that cannot be read.
+    """
+    if wanted.data is None or held == wanted.data:
         return ""
+    if held is None:
+        return "is a file that cannot be read, or too large for one"
     return f"does not hold snapshot {wanted.id}, the newest"
 
 

@@ -35,7 +35,7 @@ def _not_written(engine: Engine, snapshot: Snapshot, why: str) -> AtomicWriteFai
     path = engine.backups["snapshot"].path_of(snapshot.run_id, snapshot.snapshot_id)
     return AtomicWriteFailed(
         f"Snapshot {snapshot.snapshot_id} is stored, but its file {path} could not be written:"
-        f" {why}.",
+        f" {why.rstrip('.')}.",
         hint="Nothing is lost: it is in the database, and fleetd goes on trying to write the file.",
         snapshot_id=snapshot.snapshot_id,
         path=str(path),

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import itertools
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
@@ -17,7 +18,7 @@ import pytest
 from fleetd.domain.snapshots.document import to_file
 from fleetd.filed import examined
 from fleetd.operations.compressing import SnapshotsCompress
-from fleetd.store.backups import BackupFile
+from fleetd.store.backups import FILE_MAX, BackupFile
 from fleetd.store.packing import packed
 from fleetd.wire.errors import Corrupt, FleetError, NotFound
 from fleetd.wire.requests.snapshot import (
@@ -450,3 +451,17 @@ async def test_a_name_that_is_nobodys_is_told_with_the_path_where_it_lies(fleet:
     await fleet.do(SnapshotVerify(repair=True))  # puts it aside
     told = [f.subject for f in (await fleet.do(SnapshotVerify())).findings if f.check == "name"]
     assert [Path(each or "").parent for each in told] == [path.parent]
+
+
+async def test_a_latest_json_that_cannot_be_read_is_noticed_and_written_again(
+    fleet: Fleet,
+) -> None:
+    await old(fleet)
+    latest = fleet.checkpoints / "run-1" / "latest.json"
+    whole = latest.read_bytes()
+    os.truncate(latest, FILE_MAX + 1)  # also root, who reads everything, does not read that
+    (told,) = [f for f in (await fleet.do(SnapshotVerify())).findings if not f.ok]
+    assert (told.check, told.reason_code) == ("latest", MISMATCH)
+    assert "cannot be read" in told.detail
+    assert (await fleet.do(SnapshotVerify(repair=True))).ok
+    assert latest.read_bytes() == whole
