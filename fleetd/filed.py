@@ -9,6 +9,7 @@ import contextlib
 import msgspec
 
 from .domain.policy import POLICIES, Kept, figures_in, id_of, owner_of
+from .domain.removal import Latest
 from .domain.snapshots.returning import read_from, standing_in
 from .store.backups import LATEST, BackupFile, Backups
 from .store.forms import Form
@@ -63,6 +64,16 @@ def verified(backups: Backups, file: BackupFile) -> Kept | None:
     if found.record is None and found.trouble is not None:
         raise found.trouble
     return found.record
+
+
+def latest_data(backups: Backups, owner_id: str, latest: Latest) -> bytes | None:
+    """Return what a copy of the newest record must hold, from its file when its row is damaged."""
+    if latest.id is None or latest.data is not None or not backups.layout.copies:
+        return latest.data
+    with contextlib.suppress(FleetError, OSError):
+        record = verified(backups, BackupFile(owner_id, latest.id))
+        return POLICIES[backups.layout.noun].to_file(record) if record else None
+    return None
 
 
 def _record_of(layout: Layout, form: Form, file: BackupFile) -> Kept:

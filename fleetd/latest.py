@@ -7,9 +7,9 @@ from .domain.comparing import NewestFiled, RowNames
 from .domain.policy import POLICIES, id_of
 from .domain.removal import Latest
 from .engine import Engine
-from .filed import verified
-from .store.backups import LATEST, BackupFile, Listing
-from .wire.errors import Corrupt, FleetError
+from .filed import latest_data
+from .store.backups import LATEST, Listing
+from .wire.errors import Corrupt
 from .wire.types import Noun
 
 log = logging.getLogger("fleetd")
@@ -42,18 +42,6 @@ def copy_trouble(wanted: Latest, held: bytes | None) -> str:
     return f"does not hold snapshot {wanted.id}, the newest"
 
 
-async def _latest_data(engine: Engine, noun: Noun, owner_id: str, wanted: Latest) -> bytes | None:
-    """Return what the newest one's copy must hold, from its file when its row is damaged."""
-    if wanted.id is None or wanted.data is not None:
-        return wanted.data
-    file = BackupFile(owner_id, wanted.id)
-    try:
-        record = await engine.outbox.in_thread(lambda: verified(engine.backups[noun], file))
-    except FleetError:
-        return None
-    return POLICIES[noun].to_file(record) if record else None
-
-
 async def mend_latest(
     engine: Engine, noun: Noun, listing: Listing, rows: RowNames, known: str = ""
 ) -> str:
@@ -75,7 +63,7 @@ async def mend_latest(
         return ""  # a copy may be all that is left, until a file is written again
     path = backups.root / owner_id / LATEST
     try:
-        data = await _latest_data(engine, noun, owner_id, wanted) if listing.copies else None
+        data = await engine.outbox.in_thread(lambda: latest_data(backups, owner_id, wanted))
         if listing.copies and wanted.id is not None and data is None:
             log.warning("%s %s; nothing whole is left to write it from", path, trouble)
             return ""

@@ -15,6 +15,7 @@ import trio
 from .domain.copies import BackupGet, BackupNotWritten, BackupWritten, OutboxGet
 from .domain.removal import Purge, Removal, RemovalsGet
 from .domain.tx import RemoveBackup, WriteBackup
+from .filed import latest_data
 from .store.backups import Backups
 from .wire.errors import FleetError, NotFound, Storage, Unavailable
 from .wire.types import Noun
@@ -144,10 +145,13 @@ class Outbox:
         if data is None:
             return
         backups = self._backups[work.noun]
+
+        def write() -> None:
+            newest = latest_data(backups, owner, latest)
+            backups.write(owner, work.record_id, data, latest.id, newest)
+
         try:
-            await self.in_thread(
-                lambda: backups.write(owner, work.record_id, data, latest.id, latest.data)
-            )
+            await self.in_thread(write)
         except OSError as error:
             await self._not_written(work, error)
             return
@@ -181,10 +185,13 @@ class Outbox:
     async def _unlink(self, noun: Noun, removal: Removal) -> set[str]:
         """Remove files of one owner; returns whose files could not be removed."""
         ids, latest, backups = removal.record_ids, removal.latest, self._backups[noun]
+
+        def remove() -> dict[str, OSError]:
+            newest = latest_data(backups, removal.owner_id, latest)
+            return backups.remove(removal.owner_id, ids, latest.id, newest)
+
         try:
-            stuck = await self.in_thread(
-                lambda: backups.remove(removal.owner_id, ids, latest.id, latest.data)
-            )
+            stuck = await self.in_thread(remove)
         except OSError as trouble:
             stuck = dict.fromkeys(ids, trouble)
         if stuck:

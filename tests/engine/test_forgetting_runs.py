@@ -9,6 +9,7 @@ import pytest
 from fleetd.domain.forget_scope import Target
 from fleetd.domain.forgetting import ForgetStep
 from fleetd.domain.healing import Heal
+from fleetd.domain.snapshots.document import to_file
 from fleetd.domain.taking_in import ImportFiles
 from fleetd.harness.report import PlanItem, Planned, SubagentStarted, ToolFinished, ToolStarted
 from fleetd.store.backups import Backups
@@ -204,7 +205,9 @@ async def test_a_copy_of_what_was_forgotten_does_not_stay_in_latest_json(fleet: 
 
     await fleet.do(SystemForget(second.id))
 
-    assert set(fleet.files()) == {f"run-a/history/{kept.snapshot_id}.json"}
+    # The row of the one that stays is of no use, its file is.
+    names = (f"history/{kept.snapshot_id}.json", "latest.json")
+    assert fleet.files() == {f"run-a/{name}": to_file(kept) for name in names}
 
 
 async def test_a_lock_and_a_step_tie_a_snapshot_to_their_missions(fleet: Fleet) -> None:

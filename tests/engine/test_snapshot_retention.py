@@ -459,6 +459,19 @@ async def test_corrupted_snapshot_files_must_not_overwrite_latest_json(
         assert (await fleet.do(SnapshotVerify())).ok
 
 
+async def test_latest_json_holds_nothing_that_was_pruned_though_the_newest_has_no_good_row(
+    fleet: Fleet,
+) -> None:
+    """Its file has what its row lost."""
+    failed = await record(fleet, status="failed")
+    await record(fleet, status="in_progress")
+    fleet.sql("UPDATE snapshots SET document_json = '{}' WHERE id = :id", id=failed.snapshot_id)
+    fleet.clock.pass_by(15 * DAY)
+    assert (await fleet.do(SnapshotPrune())).deleted == 1
+    await fleet.settle()
+    assert latest(fleet) == to_file(failed)
+
+
 # In pieces, as checkpoints are
 
 
