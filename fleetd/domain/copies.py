@@ -115,7 +115,7 @@ def backup_written(tx: Tx, request: BackupWritten, ctx: Context) -> Done:
     )
     if row is None:
         return Done(done=False)
-    if request.noun == "checkpoint" and not _announced(tx, row):
+    if policy.announced and not _announced(tx, row):
         _announce(tx, ctx, row, written=True)
     return Done(done=True)
 
@@ -131,7 +131,7 @@ def backup_not_written(tx: Tx, request: BackupNotWritten, ctx: Context) -> Done:
         checkpoint_id=row["id"], error=request.error, reason_code=policy.write_failed
     )
     emit(tx, ctx, payload, mission_id=row.get("mission_id"))
-    if request.noun == "checkpoint" and not _announced(tx, row):
+    if policy.announced and not _announced(tx, row):
         _announce(tx, ctx, row, written=False)
     return Done(done=True)
 

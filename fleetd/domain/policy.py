@@ -10,8 +10,12 @@ from typing import Any, Literal
 import msgspec
 
 from ..config import Retention
+from ..wire.base import Request
 from ..wire.errors import AtomicWriteFailed, RetentionPruneFailed
+from ..wire.events import CheckpointsPruned, SnapshotsPruned
 from ..wire.model import CHECKPOINT_VERSION, Checkpoint
+from ..wire.requests.checkpoint import CheckpointGet
+from ..wire.requests.snapshot import SnapshotGet
 from ..wire.snapshots import Snapshot
 from ..wire.types import Noun
 from . import content
@@ -30,7 +34,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     compressed. ``emptied`` are the columns that a deletion mark empties. ``to_rewrite`` says that
     the file of a record is not what it should be: of an older version, or another copy stood in.
     ``retention`` picks from the settings for how many days records stay, and how many of each
-    owner. ``write_failed`` and ``prune_failed`` are the reason codes that a document gives.
+    owner; ``judged`` are the columns that decide it, ``pruned`` is the event that tells of it.
+    ``announced`` says that a record is told of when its file was tried and not when it was taken.
+    ``get`` makes the request that reads one, ``list`` is the command that shows the others.
+    ``write_failed`` and ``prune_failed`` are the reason codes that a document gives.
     """
 
     noun: Noun
@@ -48,7 +55,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     to_columns: Callable[[Any], Row]
     to_rewrite: Callable[[Any], bool]
     retention: Callable[[Retention], tuple[int, int]]
-    verify: str
+    judged: str
+    pruned: type[CheckpointsPruned] | type[SnapshotsPruned]
+    announced: bool
+    get: Callable[[str], Request[Any]]
     list: str
     way_out: Callable[[str], str]
     write_failed: str | None = None
@@ -72,7 +82,11 @@ POLICIES: dict[Noun, Policy] = {
         to_columns=content.to_columns,
         to_rewrite=content.is_migrated,
         retention=lambda settings: (settings.days, settings.keep),
-        verify="fleetctl checkpoints verify",
+        judged="id, mission_id AS owner_id, timestamp, trigger AS cause, seq, undo, consumed_at,"
+        " size_bytes",
+        pruned=CheckpointsPruned,
+        announced=True,
+        get=CheckpointGet,
         list="fleetctl checkpoints list",
         way_out=lambda record_id: f"delete it: fleetctl checkpoints delete {record_id}",
     ),
@@ -92,7 +106,10 @@ POLICIES: dict[Noun, Policy] = {
         to_columns=document.to_columns,
         to_rewrite=returning.stands_in,
         retention=lambda settings: (settings.snapshot_days, settings.snapshots_per_run),
-        verify="fleetctl snapshot verify",
+        judged="id, run_id AS owner_id, timestamp, source AS cause, seq, status, size_bytes",
+        pruned=SnapshotsPruned,
+        announced=False,
+        get=SnapshotGet,
         list="fleetctl snapshot list",
         way_out=lambda record_id: "it goes when its time has come: fleetctl snapshot prune",
         write_failed=AtomicWriteFailed.kind,

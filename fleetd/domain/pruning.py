@@ -10,7 +10,6 @@ from itertools import groupby
 
 from ..wire.base import Mutation, Query
 from ..wire.errors import NotFound
-from ..wire.events import CheckpointsPruned, SnapshotsPruned
 from ..wire.model import Record
 from ..wire.types import Noun
 from . import outdated
@@ -31,11 +30,6 @@ OWNERS_AT_ONCE = 20
 _DOOMED: dict[Noun, Callable[[Tx, Context, Terms, list[Row]], Iterable[Row]]] = {
     "checkpoint": outdated.doomed,
     "snapshot": outdated_snapshots.doomed,
-}
-_LOOKED_AT: dict[Noun, str] = {
-    "checkpoint": "id, mission_id AS owner_id, timestamp, trigger AS cause, seq, undo, consumed_at,"
-    " size_bytes",
-    "snapshot": "id, run_id AS owner_id, timestamp, source AS cause, seq, status, size_bytes",
 }
 
 
@@ -162,7 +156,7 @@ def _next_owner(tx: Tx, policy: Policy, terms: Terms, after: str) -> str | None:
 
 def _rows_after(tx: Tx, policy: Policy, place: Place, limit: int) -> list[Row]:
     return tx.all(
-        f"SELECT {_LOOKED_AT[policy.noun]} FROM {policy.table} WHERE {policy.owner} = :owner"
+        f"SELECT {policy.judged} FROM {policy.table} WHERE {policy.owner} = :owner"
         f" AND {LIVE} AND (seq, id) > (:seq, :id) ORDER BY seq, id LIMIT :limit",
         owner=place.owner_id,
         seq=place.seq,
@@ -188,15 +182,15 @@ def mark(tx: Tx, request: PruneMark, ctx: Context) -> Marked:
 
 
 def _live(tx: Tx, noun: Noun, record_id: str) -> Row | None:
+    policy = POLICIES[noun]
     return tx.one(
-        f"SELECT {_LOOKED_AT[noun]} FROM {POLICIES[noun].table} WHERE id = :id AND {LIVE}",
-        id=record_id,
+        f"SELECT {policy.judged} FROM {policy.table} WHERE id = :id AND {LIVE}", id=record_id
     )
 
 
 @handler
 def done(tx: Tx, request: PruneDone, ctx: Context) -> Done:
     """Say once, for all its pieces, what a pruning deleted."""
-    payload = CheckpointsPruned if request.noun == "checkpoint" else SnapshotsPruned
-    emit(tx, ctx, payload(deleted=request.deleted, freed_bytes=request.freed_bytes))
+    pruned = POLICIES[request.noun].pruned
+    emit(tx, ctx, pruned(deleted=request.deleted, freed_bytes=request.freed_bytes))
     return Done(done=True)

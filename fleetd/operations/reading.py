@@ -20,8 +20,6 @@ from ..store.backups import BackupFile, Backups
 from ..wire.base import Request
 from ..wire.errors import Corrupt, FleetError, Incompatible, InvalidState, NotFound
 from ..wire.model import Checkpoint
-from ..wire.requests.checkpoint import CheckpointGet
-from ..wire.requests.snapshot import SnapshotGet
 from ..wire.types import Noun
 
 log = logging.getLogger("fleetd")
@@ -32,9 +30,8 @@ NAMED = 3
 
 async def get(engine: Engine, noun: Noun, record_id: str) -> Kept:
     """Return a record from its row; raises NotFound, Corrupt or Incompatible."""
-    if noun == "checkpoint":
-        return await engine.execute(CheckpointGet(record_id))
-    return await engine.execute(SnapshotGet(record_id))
+    record: Kept = await engine.execute(POLICIES[noun].get(record_id))
+    return record
 
 
 async def read(engine: Engine, noun: Noun, request: Request[R], caller: Caller) -> R:

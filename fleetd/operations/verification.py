@@ -11,13 +11,13 @@ import msgspec
 
 from ..domain.comparing import NamesGet, NewestFiled, OwnersGet, RowNames
 from ..domain.context import Caller
-from ..domain.policy import POLICIES
+from ..domain.policy import POLICIES, id_of
 from ..engine import Engine, operation
 from ..latest import copy_trouble, held_by_latest, mend_latest, named_in
 from ..store.backups import LATEST, Listing
 from ..wire.errors import Corrupt, Incompatible, IntegrityMismatch, NotFound
 from ..wire.model import Finding
-from ..wire.requests.checkpoint import CheckpointGet, CheckpointVerify
+from ..wire.requests.checkpoint import CheckpointVerify
 from ..wire.requests.mission import MissionGet
 from ..wire.requests.snapshot import SnapshotVerify
 from ..wire.requests.system import Findings
@@ -106,13 +106,12 @@ async def _check_one(engine: Engine, what: What, record_id: str) -> Finding:
 async def _whole_id(engine: Engine, noun: Noun, given: str) -> str:
     """Return the id that a given one is the beginning of, also when its row cannot be read."""
     try:
-        await get(engine, noun, given)
+        return id_of(await get(engine, noun, given))
     except (Corrupt, Incompatible) as error:
         named = error.values.get(f"{noun}_id")
         if named is None:
             raise
         return str(named)
-    return given if noun == "snapshot" else (await engine.execute(CheckpointGet(given))).id
 
 
 def _unreadable(noun: Noun, directory: Path, error: OSError) -> Finding:
