@@ -2,7 +2,6 @@
 
 import logging
 
-import msgspec
 import trio
 
 from ..domain.context import Caller, Facts
@@ -17,9 +16,9 @@ from ..wire.requests.checkpoint import (
 )
 from ..wire.requests.mission import Deleted, MissionCurrent, MissionGet
 from .reading import read, read_latest
+from .written import BACKUP_WAIT_S, as_written
 
 log = logging.getLogger("fleetd")
-BACKUP_WAIT_S = 1.0
 
 
 @operation
@@ -30,9 +29,7 @@ async def create(engine: Engine, request: CheckpointCreate, caller: Caller) -> C
         checkpoint = await engine.execute(request, caller, await _facts(engine, request, caller))
     if not request.wait_for_backup:
         return checkpoint
-    with trio.move_on_after(BACKUP_WAIT_S):
-        await engine.outbox.attempted(checkpoint.id)
-    return await _with_locations(engine, checkpoint)
+    return await as_written(engine, checkpoint)
 
 
 async def _facts(engine: Engine, request: CheckpointCreate, caller: Caller) -> Facts:
@@ -46,17 +43,6 @@ async def _facts(engine: Engine, request: CheckpointCreate, caller: Caller) -> F
             hint="fleetctl mission list shows the missions there are.",
         )
     return Facts(mission_id=current.mission.id)
-
-
-async def _with_locations(engine: Engine, checkpoint: Checkpoint) -> Checkpoint:
-    try:
-        now = await engine.execute(CheckpointGet(checkpoint.id))
-    except NotFound:  # deleted by somebody else while we waited
-        return checkpoint
-    if now.backed_up_at is not None:
-        return now
-    late = "its file is not written yet; fleetd goes on trying"
-    return msgspec.structs.replace(now, warnings=[*now.warnings, late])
 
 
 @operation

@@ -1,16 +1,13 @@
 """Run snapshots with their files: recording them, and reading them from both copies."""
 
-import msgspec
-import trio
-
 from ..domain.context import Caller
 from ..domain.snapshots.finding import RunFind
 from ..engine import Engine, operation
-from ..wire.errors import AtomicWriteFailed, NotFound
+from ..wire.errors import AtomicWriteFailed
 from ..wire.requests.snapshot import SnapshotGet, SnapshotLatest, SnapshotRecord
 from ..wire.snapshots import Snapshot
-from .checkpoints import BACKUP_WAIT_S
 from .reading import read, read_latest
+from .written import as_written
 
 
 @operation
@@ -23,12 +20,11 @@ async def record(engine: Engine, request: SnapshotRecord, caller: Caller) -> Sna
     snapshot = await engine.recalled(request)
     if snapshot is None:
         snapshot = await engine.execute(request, caller)
-    with trio.move_on_after(BACKUP_WAIT_S):
-        await engine.outbox.attempted(snapshot.snapshot_id)
+    written = await as_written(engine, snapshot)
     failure = engine.outbox.failure(snapshot.snapshot_id)
     if failure is not None:
         raise _not_written(engine, snapshot, failure)
-    return await _as_kept(engine, snapshot)
+    return written
 
 
 def _not_written(engine: Engine, snapshot: Snapshot, why: str) -> AtomicWriteFailed:
@@ -40,17 +36,6 @@ def _not_written(engine: Engine, snapshot: Snapshot, why: str) -> AtomicWriteFai
         snapshot_id=snapshot.snapshot_id,
         path=str(path),
     )
-
-
-async def _as_kept(engine: Engine, snapshot: Snapshot) -> Snapshot:
-    try:
-        now = await engine.execute(SnapshotGet(snapshot.snapshot_id))
-    except NotFound:  # pruned or forgotten by somebody else while we waited
-        return snapshot
-    if now.backed_up_at is not None:
-        return now
-    late = "its file is not written yet; fleetd goes on trying"
-    return msgspec.structs.replace(now, warnings=[*now.warnings, late])
 
 
 @operation
