@@ -56,6 +56,11 @@ async def read_latest(
     taken = await take_in(engine, noun, owner_id)
     try:
         record = await read(engine, noun, request, caller)
+        told = cast("Kept", record).warnings
+        if told:  # it may have been the damage of its row that made it the newest
+            newest = await read(engine, noun, request, caller)
+            if id_of(cast("Kept", newest)) != id_of(cast("Kept", record)):
+                record = _also_warning(newest, told)
     except NotFound as error:
         raise next(iter(taken.refused.values()), error) from error
     return _also_warning(record, noticed(taken))

@@ -465,3 +465,14 @@ async def test_a_latest_json_that_cannot_be_read_is_noticed_and_written_again(
     assert "cannot be read" in told.detail
     assert (await fleet.do(SnapshotVerify(repair=True))).ok
     assert latest.read_bytes() == whole
+
+
+async def test_a_row_whose_damage_makes_it_the_newest_is_not_served_as_that(fleet: Fleet) -> None:
+    first = await old(fleet)
+    newest = await fleet.do(SnapshotLatest("run-1"))
+    fleet.sql("UPDATE snapshots SET seq = 999999 WHERE id = :id", id=first.snapshot_id)
+    got = await fleet.do(SnapshotLatest("run-1"))
+    assert got.snapshot_id == newest.snapshot_id != first.snapshot_id
+    assert got.warnings == [
+        f"the database row of {first.snapshot_id} was damaged; it was restored from its file"
+    ]
