@@ -614,6 +614,25 @@ async def test_the_first_outcomes_of_a_run_are_those_of_its_session(fleet: Fleet
     assert [each.name for each in snapshot.command_outcomes] == ["ls"]
 
 
+async def test_two_harnesses_with_one_session_id_lose_each_other_no_outcome(fleet: Fleet) -> None:
+    """They are one run; each agent's commands stand in its own snapshots."""
+    names: dict[str, list[str]] = {"claude": [], "codex": []}
+    windows = {name: Window(fleet, "same", harness=name) for name in names}
+    for name, window in windows.items():
+        await window.tell(PromptSubmitted("Add login"), delivery_id=f"{name}-begins")
+    for number in range(3):
+        for name, window in windows.items():
+            ran = f"{name}-{number}"
+            done = ToolFinished("Bash", ran, ran, passed=True)
+            await window.tell(done, delivery_id=f"delivery-{ran}")
+        # The other's snapshot comes in between.
+        for name in ("codex", "claude") if number % 2 else ("claude", "codex"):
+            fleet.clock.pass_by(SECOND)
+            snapshot = await record(fleet, "same", agent_id=f"{name}-same")
+            names[name] += [each.name for each in snapshot.command_outcomes]
+    assert names == {name: [f"{name}-{number}" for number in range(3)] for name in names}
+
+
 async def test_a_call_is_one_outcome_of_which_the_newest_word_counts(fleet: Fleet) -> None:
     window = Window(fleet)
     await window.tell(PromptSubmitted("Add login"))

@@ -125,16 +125,29 @@ def span_of(tx: Tx, known: Known) -> outcomes.Span | None:
     """
     if known.agent_id is None:
         return None
-    since = known.run["events_seq"] if known.run else _other_runs(tx, known.agent_id)
     begun_at = known.session["started_at"] if known.session else ""
-    return outcomes.Span(known.agent_id, since, begun_at)
+    return outcomes.Span(known.agent_id, _recorded_until(tx, known, known.agent_id), begun_at)
 
 
-def _other_runs(tx: Tx, agent_id: str) -> int:
-    found: int | None = tx.value(
-        "SELECT max(events_seq) AS seq FROM runs WHERE agent_id = :agent", agent=agent_id
+def _recorded_until(tx: Tx, known: Known, agent_id: str) -> int:
+    """Return how far the log stands in snapshots of an agent.
+
+    Sessions of two harnesses with one id are one run: each agent goes on from its own snapshots.
+    """
+    if known.run and known.run["agent_id"] in (None, agent_id):
+        since: int = known.run["events_seq"]
+        return since
+    return max(
+        tx.value("SELECT max(events_seq) AS seq FROM runs WHERE agent_id = :agent", agent=agent_id)
+        or 0,
+        tx.value(
+            "SELECT max(seq) AS seq FROM snapshots"
+            " WHERE run_id = :run AND agent_id = :agent AND gathered = 1",
+            run=known.run_id,
+            agent=agent_id,
+        )
+        or 0,
     )
-    return found or 0
 
 
 def _outcomes(tx: Tx, span: outcomes.Span | None, trigger: Trigger) -> outcomes.Outcomes:
