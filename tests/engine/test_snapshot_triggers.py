@@ -390,6 +390,19 @@ async def test_an_agent_that_waits_for_its_user_is_told_once_and_beats_when_it_g
     assert seconds(watched, back)[2:] == [120, 240]
 
 
+async def test_an_agent_that_waits_has_no_heartbeat_for_another_that_works(
+    watched: Fleet, window: Window, autojump_clock: Any
+) -> None:
+    other = Window(watched, "another-session")
+    for session in (window, other):
+        await session.tell(PromptSubmitted("Add login"))
+        await session.tell(plan("ipp"))
+    await other.tell(Paused())
+    await alive(watched, 9 * MINUTE)
+    assert [each.source for each in told(watched)] == ["step_boundary", *["timer"] * 4]
+    assert [each.status for each in told(watched, "another-session")] == ["in_progress", "paused"]
+
+
 async def test_an_agent_that_is_lost_or_gone_has_no_heartbeat(
     watched: Fleet, window: Window, autojump_clock: Any
 ) -> None:
