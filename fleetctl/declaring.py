@@ -147,8 +147,7 @@ def _step(args: Namespace) -> DeclaredStep | None:
         step_ordinal=args.ordinal,
         step_status=args.step_status,
         todo_compliance=_compliance(args.violation),
-        # Whoever says what comes next says that the run can go on.
-        resume_hints=DeclaredHints(eligible=True, next_actions=args.next) if args.next else None,
+        resume_hints=DeclaredHints(next_actions=args.next) if args.next else None,
     )
     return None if step == DeclaredStep() else step
 

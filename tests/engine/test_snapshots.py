@@ -453,6 +453,15 @@ async def test_resume_hints_that_are_declared_win_and_the_rest_is_computed(fleet
     assert (hints.reason_code, hints.next_actions) == ("resume_declared", ["Ask Ann"])
 
 
+async def test_who_says_what_comes_next_says_that_the_run_can_go_on(fleet: Fleet) -> None:
+    said = DeclaredStep(resume_hints=DeclaredHints(next_actions=["Write tests"]))
+    hints = (await record(fleet, step_state=said)).step_state.resume_hints
+    assert (hints.eligible, hints.reason_code) == (True, "resume_declared")
+    said = DeclaredStep(resume_hints=DeclaredHints(eligible=False, next_actions=["Write tests"]))
+    hints = (await record(fleet, step_state=said)).step_state.resume_hints
+    assert (hints.eligible, hints.reason_code) == (False, "resume_no_plan")
+
+
 async def test_actions_and_violations_are_20_at_most_and_the_rest_is_counted(fleet: Fleet) -> None:
     window = Window(fleet)
     await window.tell(PromptSubmitted("Add login"))

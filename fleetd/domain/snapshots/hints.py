@@ -61,8 +61,12 @@ def _said_ahead(said: DeclaredStep | None) -> list[str]:
 
 
 def declared_over(computed: ResumeHints, declared: DeclaredHints) -> ResumeHints:
-    """Return the hints that a caller gives, with what it does not say as computed."""
-    eligible = computed.eligible if declared.eligible is None else declared.eligible
+    """Return the hints that a caller gives, with what it does not say as computed.
+
+    Whoever says what comes next says that the run can go on, if not otherwise.
+    """
+    goes_on = computed.eligible or bool(declared.next_actions)
+    eligible = goes_on if declared.eligible is None else declared.eligible
     agreed = computed.reason_code if eligible == computed.eligible else DECLARED
     return ResumeHints(
         eligible=eligible,

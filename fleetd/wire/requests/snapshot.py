@@ -38,7 +38,10 @@ class DeclaredCompliance(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DeclaredHints(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a caller knows about going on; what it does not say is computed."""
+    """What a caller knows about going on; what it does not say is computed.
+
+    ``next_actions`` without ``eligible`` say that the run can go on.
+    """
 
     eligible: bool | None = None
     reason_code: Code | None = None
