@@ -398,7 +398,9 @@ CREATE TABLE snapshots (
     warnings_json TEXT NOT NULL DEFAULT '[]',
     document_json TEXT NOT NULL
 ) STRICT;
-CREATE INDEX idx_snapshots_run ON snapshots (run_id, seq DESC);
+-- Keeping a run's snapshots few and comparing their names reads this alone, and no document.
+CREATE INDEX idx_snapshots_run ON snapshots
+    (run_id, seq DESC, deleted_at, id, version, status, size_bytes);
 CREATE INDEX idx_snapshots_seq ON snapshots (seq DESC);
 CREATE INDEX idx_snapshots_outbox ON snapshots (id)
     WHERE backed_up_at IS NULL OR deleted_at IS NOT NULL;

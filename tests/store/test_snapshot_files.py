@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from fleetd.domain.policy import POLICIES
+from fleetd.store.layouts import LAYOUTS
 from fleetd.store.packing import MOST_BYTES, packed
 from fleetd.wire.errors import Corrupt, IntegrityMismatch, SchemaInvalid
+from fleetd.wire.types import Noun
 from tests.store.stages import KilledError, Recorder, Stage, put_directory, put_file
 
 ONE, TWO = b'{"one": 1}\n', b'{"two": 2}\n' * 40
@@ -265,3 +268,11 @@ def test_what_is_wrong_with_a_copy_is_said(
     }
     put[kind](stage.latest)
     assert stage.backups.list(stage.owner).latest_trouble(wanted) == trouble
+
+
+@pytest.mark.parametrize("noun", ["checkpoint", "snapshot"])
+def test_the_policy_and_the_layout_of_a_noun_agree(noun: Noun) -> None:
+    policy, layout = POLICIES[noun], LAYOUTS[noun]
+    assert (policy.noun, layout.noun) == (noun, noun)
+    assert policy.copies == layout.copies
+    assert policy.compressible == (len(layout.endings) > 1)

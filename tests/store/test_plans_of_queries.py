@@ -1,0 +1,49 @@
+"""What is asked at every snapshot, or of every run at the start, reads indexes and no documents."""
+
+from typing import Any
+
+import pytest
+
+from fleetd.domain.comparing import NamesGet
+from fleetd.domain.tx import Tx
+from fleetd.wire.requests.snapshot import SnapshotRecord
+from tests.fleet import Fleet
+
+FROM_INDEX = "SEARCH snapshots USING COVERING INDEX idx_snapshots_run (run_id=?)"
+
+
+def plans(fleet: Fleet, asked: list[tuple[str, dict[str, Any]]]) -> list[str]:
+    """Return how each question is answered, as far as it is about snapshots."""
+    steps = [fleet.sql(f"EXPLAIN QUERY PLAN {sql}", **values) for sql, values in asked]
+    return [row["detail"] for rows in steps for row in rows if " snapshots " in row["detail"]]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
+    """Return the questions that are asked from now on, with what is bound in them."""
+    seen: list[tuple[str, dict[str, Any]]] = []
+    ask = Tx.all
+
+    def heard(self: Tx, sql: str, **values: Any) -> Any:
+        seen.append((sql, values))
+        return ask(self, sql, **values)
+
+    monkeypatch.setattr(Tx, "all", heard)
+    return seen
+
+
+async def test_keeping_a_run_under_its_number_reads_no_document(
+    fleet: Fleet, asked: list[tuple[str, dict[str, Any]]]
+) -> None:
+    await fleet.do(SnapshotRecord("run-1"))
+    weighed = [(sql, values) for sql, values in asked if "size_bytes FROM snapshots" in sql]
+    assert plans(fleet, weighed) == [FROM_INDEX]
+
+
+async def test_comparing_names_reads_no_document(
+    fleet: Fleet, asked: list[tuple[str, dict[str, Any]]]
+) -> None:
+    await fleet.do(SnapshotRecord("run-1"))
+    asked.clear()
+    await fleet.engine.execute(NamesGet("snapshot", ["run-1"]))
+    assert plans(fleet, asked[:1]) == [FROM_INDEX]
