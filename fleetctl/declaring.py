@@ -116,7 +116,7 @@ def request(args: Namespace) -> SnapshotRecord | dict[str, Any]:
     """
     if args.json_in is None:
         return SnapshotRecord(
-            **run_of(args.run_id, args.agent),
+            **run_of(args.run_id, args.agent) | {"cwd": cwd()},
             source=args.source or "manual",
             status=args.status,
             step_state=_step(args),
@@ -185,6 +185,8 @@ def _completed(parameters: dict[str, Any], args: Namespace) -> dict[str, Any]:
         if value is not None and name in parameters:
             raise UsageError(f"argument --json-in: {name} is given twice, there and here")
     named = {"run_id", "agent_id", "cwd"} & parameters.keys()
+    # The directory goes along whatever else names the run: nothing is recorded of an ignored one.
+    parameters = {"cwd": cwd(), **parameters}
     if args.run_id is None and args.agent is None and named:
         return parameters
     return {**parameters, **run_of(args.run_id, args.agent)}

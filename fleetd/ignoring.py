@@ -30,9 +30,9 @@ async def refuse_ignored(
 ) -> None:
     """Raise InvalidState for a request about an ignored directory.
 
-    A request that names no directory is about the one its agent registered with, as is one about a
-    run of that agent. Forgetting is
-    let through: it is what one wants to do with such a directory.
+    A request that names no directory is about the one its agent registered with; a snapshot is also
+    about that of its run's agent. Forgetting is let through: it is what one wants to do with such a
+    directory.
     """
     if isinstance(request, SystemForget):
         return
@@ -44,8 +44,9 @@ async def refuse_ignored(
     if isinstance(request, SnapshotRecord):
         named += _recorded(request)
     _refuse(named, ignored)
-    who = [] if cwd else [getattr(request, name, None) for name in _WHO]
-    if isinstance(request, SnapshotRecord) and request.run_id and not any([cwd, *who]):
+    recorded = isinstance(request, SnapshotRecord)
+    who = [getattr(request, name, None) for name in _WHO] if recorded or not cwd else []
+    if isinstance(request, SnapshotRecord) and request.run_id and not any(who):
         who.append((await ask(RunAgentGet(request.run_id))).agent_id)
     for agent_id in filter(None, who):
         with contextlib.suppress(NotFound):

@@ -165,10 +165,22 @@ async def test_a_reported_event_that_names_no_place_in_there_is_recorded(
         {"run_id": "run-x", "agent_id": "insider"},
         {"run_id": "before"},
         {"run_id": "session-1"},
+        {"run_id": "run-x", "cwd": "{}"},
+        {"run_id": "session-1", "cwd": "/elsewhere"},
         {"run_id": "run-x", "step_state": DeclaredStep(plan_path="{}/plan.md")},
         {"run_id": "run-x", "context_digest": DeclaredDigest(protected_artifacts=["x", "{}/a"])},
     ],
-    ids=["cwd", "agent", "both", "run", "session", "plan", "artifact"],
+    ids=[
+        "cwd",
+        "agent",
+        "both",
+        "run",
+        "session",
+        "run within",
+        "session from elsewhere",
+        "plan",
+        "artifact",
+    ],
 )
 async def test_no_snapshot_tells_of_a_run_in_there_or_of_a_file(
     tmp_path: Path, asked: dict[str, Any]

@@ -362,6 +362,18 @@ async def test_periodic_heartbeat_every_120_seconds_while_a_plan_is_in_progress(
     assert seconds(watched, start) == [30, 150, 270, 330, 330, 330]
 
 
+async def test_a_run_without_a_plan_has_no_heartbeat(
+    watched: Fleet, window: Window, autojump_clock: Any
+) -> None:
+    start = watched.clock()
+    await window.tell(ToolFinished("Bash", "c1", "make", passed=False))
+    await alive(watched, 10 * MINUTE)
+    assert [line.split()[0] for line in lines(watched)] == ["error_boundary"]
+    await window.tell(plan("ipp"))
+    await alive(watched, 130 * SECOND)
+    assert seconds(watched, start) == [0, 600, 720]
+
+
 async def test_the_heartbeat_is_counted_from_the_newest_snapshot(
     watched: Fleet, window: Window, autojump_clock: Any
 ) -> None:

@@ -1,13 +1,14 @@
 """The heartbeat of runs: which are due for the snapshot that time alone asks for.
 
-Source: snapshot-lifecycle, Timer boundary: every 120 s while a run is in progress, counted in ms
-that the machine was awake. Must not look at plans, nor decide what stands in a snapshot.
+Source: snapshot-lifecycle, Timer boundary: every 120 s while a plan is in progress, counted in ms
+that the machine was awake. Must not decide what stands in a snapshot.
 """
 
 from ...wire.base import Mutation
 from ..activity import LIVING
 from ..context import Context
 from ..current import belongs
+from ..marks import LIVE
 from ..registry import handler
 from ..tx import Row, Tx
 from ..upkeep import Done
@@ -15,6 +16,12 @@ from .runs import run_of_agent
 from .taking import Trigger, take
 
 BEAT_MS = 120_000
+# A run that is under way without a plan, such as one that met an error, has nothing to beat for.
+_HAS_PLAN = (
+    "EXISTS (SELECT 1 FROM snapshots s WHERE s.run_id = r.id AND s.seq = (SELECT max(n.seq)"
+    f" FROM snapshots n WHERE n.run_id = r.id AND n.{LIVE})"
+    " AND coalesce(s.step_status, s.step_id, s.step_ordinal) IS NOT NULL)"
+)
 
 
 class SnapshotBeat(Mutation[Done], frozen=True):
@@ -35,13 +42,15 @@ def beat(tx: Tx, request: SnapshotBeat, ctx: Context) -> Done:
 def due_rows(tx: Tx, ctx: Context, run_id: str | None = None) -> list[Row]:
     """Return the runs, or the one, that are due: each the present one of an agent that lives.
 
+    Whether there is a plan is what the newest snapshot says.
+
     One that waits for its user is due once more: its snapshot says ``paused``, and that ends it.
     Where nothing is to be recorded any more, none is due.
     """
     rows = tx.all(
         "SELECT r.id, r.agent_id, a.cwd FROM runs r JOIN agents a ON a.id = r.agent_id"
         " WHERE r.status = 'in_progress' AND r.snapshot_awake_ms <= :before"
-        f" AND a.status IN {LIVING}"
+        f" AND a.status IN {LIVING} AND {_HAS_PLAN}"
         + (" AND r.id = :id" if run_id else "")
         + " ORDER BY r.snapshot_awake_ms",
         id=run_id,
