@@ -21,22 +21,31 @@ def main(words: list[str]) -> None:
     begun_us, said, words = time.monotonic_ns() // 1_000, bytearray(), words or ["generic"]
     name = f"{time.time_ns() // 1_000_000:013}-{posix.urandom(16).hex()}"
     try:
-        for number in (_signal.SIGALRM, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGINT):
-            _signal.signal(number, _signal.default_int_handler)  # raises, whatever is waited for
-        _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (_signal.SIGALRM,))
-        _signal.setitimer(_signal.ITIMER_REAL, WAIT_S)
-        while chunk := posix.read(0, 1 << 16):
-            said += chunk if len(said) < STDIN_BYTES else b""  # unread, it would stop its writer
-            head = {*words, *said[:4_096].decode(errors="replace").split('"')}
-            if len(said) == len(chunk) and head & {"PreCompact", "preCompact", "PreCompress"}:
-                _signal.setitimer(_signal.ITIMER_REAL, COMPACTION_WAIT_S)
-        exchange(frame(name, words, begun_us, said))
-    except BaseException:  # noqa: BLE001 - too late, told to end, nobody there: all the same
-        _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals() - {_signal.SIGALRM})
-        _signal.setitimer(_signal.ITIMER_REAL, LAST_S)
-        spool(name, frame(name, words, begun_us, said))
+        try:
+            for number in (_signal.SIGALRM, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGINT):
+                _signal.signal(number, _signal.default_int_handler)  # raises, whatever goes on
+            _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (_signal.SIGALRM,))
+            _signal.setitimer(_signal.ITIMER_REAL, WAIT_S)
+            while chunk := posix.read(0, 1 << 16):
+                # What is left unread would stop its writer.
+                said += chunk if len(said) < STDIN_BYTES else b""
+                head = {*words, *said[:4_096].decode(errors="replace").split('"')}
+                if len(said) == len(chunk) and head & {"PreCompact", "preCompact", "PreCompress"}:
+                    _signal.setitimer(_signal.ITIMER_REAL, COMPACTION_WAIT_S)
+            exchange(frame(name, words, begun_us, said))
+        except BaseException:  # noqa: BLE001 - too late, told to end, nobody there: all the same
+            leave(name, words, begun_us, said)
+    except BaseException:  # noqa: BLE001 - told once more before that could be ruled out
+        leave(name, words, begun_us, said)
     finally:
         posix._exit(0)  # noqa: SLF001
+
+
+def leave(name: str, words: list[str], begun_us: int, said: bytearray) -> None:
+    """Spool what was said, and let nothing but the last alarm interrupt it."""
+    _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals() - {_signal.SIGALRM})
+    _signal.setitimer(_signal.ITIMER_REAL, LAST_S)
+    spool(name, frame(name, words, begun_us, said))
 
 
 def frame(name: str, words: list[str], begun_us: int, said: bytearray) -> bytes:

@@ -56,6 +56,8 @@ function socketPath() {
 
 // --- one delivery: to the daemon, else to the spool ---
 
+let lastMs = 0
+
 function delivery(payload) {
   const env = {}
   for (const name of ["FLEET_AGENT_ID", "FLEET_MISSION_ID"]) {
@@ -66,7 +68,9 @@ function delivery(payload) {
   // Bun counts from the start of the process, the daemon from the start of the machine.
   if (!globalThis.Bun) params.begun_us = Number(process.hrtime.bigint() / 1_000n)
   const line = JSON.stringify({ jsonrpc: "2.0", method: "hook.deliver", params, id: 1 }) + "\n"
-  return { name: `${String(Date.now()).padStart(13, "0")}-${id}`, line }
+  // The spool is read in the order of these names, so no two have the same millisecond.
+  lastMs = Math.max(Date.now(), lastMs + 1)
+  return { name: `${String(lastMs).padStart(13, "0")}-${id}`, line }
 }
 
 function exchange(line, ms) {

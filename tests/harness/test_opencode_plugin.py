@@ -231,6 +231,21 @@ def test_where_nothing_can_be_put_into_messages_the_summary_gets_the_briefing(
     opencode.close()
 
 
+def test_what_is_told_within_one_millisecond_keeps_its_order(
+    home: Path, opencode: OpenCode
+) -> None:
+    opencode.begin()
+    told = [f"Step {number}" for number in range(40)]
+    for text in told:
+        opencode.prompt(text)
+    opencode.close()
+    names = sorted(file.name for file in (home / "state" / "fleet" / "spool").glob("*"))
+    assert len({name[:13] for name in names}) == len(names)
+    heard = [each for each in spooled(home) if each["event"] == "chat.message"]
+    assert len(heard) == len(told)
+    assert all(f'"{text}"' in json.dumps(each) for each, text in zip(heard, told, strict=True))
+
+
 def test_how_full_the_window_is_goes_with_what_is_told(home: Path, opencode: OpenCode) -> None:
     def answered(message: str, model: str = "m", **info: Any) -> None:
         tokens = {"input": 1_000, "output": 20, "reasoning": 3, "cache": {"read": 400, "write": 5}}
