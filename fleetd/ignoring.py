@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
+from .domain.current import within
 from .domain.snapshots.finding import RunAgentGet
 from .places import real_path
 from .wire.base import Request
@@ -74,7 +75,7 @@ def _recorded(request: SnapshotRecord) -> Iterator[str | None]:
 def _refuse(paths: list[str | None], ignored: list[str]) -> None:
     for path in filter(None, paths):
         for directory in ignored:
-            if path == directory or path.startswith(directory.rstrip("/") + "/"):
+            if within(directory, path):
                 raise InvalidState(
                     f"Nothing is recorded of {path}: project_ignore names {directory}.",
                     hint="To have it recorded, take the directory out of project_ignore in the "

@@ -103,8 +103,16 @@ def is_automatic(mission: Row) -> bool:
 
 def belongs(mission: Row, cwd: str | None) -> bool:
     """Whether a directory is the mission's, or below it."""
-    place = mission["project_dir"]
+    return lies_in(mission["project_dir"], cwd)
+
+
+def lies_in(place: str | None, cwd: str | None) -> bool:
+    """Whether a directory is a place, or below it; a missing one is nowhere."""
     if not place or not cwd:
         return False
-    path = os.path.normpath(cwd)
+    return within(place, os.path.normpath(cwd))
+
+
+def within(place: str, path: str) -> bool:
+    """Whether a path is a place, or below it, by their names as they stand."""
     return path == place or path.startswith(place.rstrip("/") + "/")

@@ -13,7 +13,7 @@ from .erasing import drop_answers
 from .forget_clauses import Scope, inside_of
 from .policy import POLICIES
 from .registry import handler
-from .removal import Removal, Removals, latest_of, newest_with_file
+from .removal import Removals, removals_of
 from .tx import Row, Tx
 
 _NOTHING = re.compile(r"(?!)")
@@ -53,19 +53,10 @@ def lying(tx: Tx, scope: Scope) -> list[str]:
 @handler
 def parts(tx: Tx, request: PartsGet, ctx: Context) -> Removals:
     """Return single snapshots run by run, with what latest.json must be afterwards."""
-    policy, ids = POLICIES["snapshot"], dict[str, list[str]]()
+    ids: dict[str, list[str]] = {}
     for row in _parts(tx, request.scope):
         ids.setdefault(row["run_id"], []).append(row["id"])
-    return Removals(
-        owners=[
-            Removal(
-                owner_id=run_id,
-                record_ids=going,
-                latest=latest_of(tx, policy, newest_with_file(tx, policy, run_id)),
-            )
-            for run_id, going in ids.items()
-        ]
-    )
+    return removals_of(tx, POLICIES["snapshot"], ids)
 
 
 def _parts(tx: Tx, scope: Scope) -> list[Row]:

@@ -3,6 +3,8 @@
 Nothing here is on the wire; the outbox asks for it, for many records at a time.
 """
 
+from collections.abc import Mapping
+
 from ..wire.base import Mutation, Query
 from ..wire.errors import Corrupt, Incompatible
 from ..wire.model import Record
@@ -71,14 +73,19 @@ def removals(tx: Tx, request: RemovalsGet, ctx: Context) -> Removals:
         )
         if row is not None:
             ids.setdefault(row["owner"], []).append(record_id)
+    return removals_of(tx, policy, ids)
+
+
+def removals_of(tx: Tx, policy: Policy, going: Mapping[str, list[str]]) -> Removals:
+    """Return files to remove, by owner, with what each owner's latest.json must be afterwards."""
     return Removals(
         owners=[
             Removal(
                 owner_id=owner,
-                record_ids=going,
+                record_ids=ids,
                 latest=latest_of(tx, policy, newest_with_file(tx, policy, owner)),
             )
-            for owner, going in ids.items()
+            for owner, ids in going.items()
         ]
     )
 

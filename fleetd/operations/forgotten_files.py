@@ -14,7 +14,7 @@ from ..domain.forget_clauses import Scope
 from ..domain.forget_marks import PartsGet
 from ..domain.removal import Latest, Removal
 from ..engine import Engine
-from ..store.backups import Cleared
+from ..store.backups import Backups, Cleared
 from ..wire.errors import Storage
 from ..wire.requests.system import Forgotten
 from ..wire.types import Noun
@@ -26,12 +26,9 @@ Lying = Mapping[tuple[Noun, str], Cleared]
 
 async def weigh(engine: Engine, scope: Scope, missions: Iterable[str]) -> Lying:
     """Say what ``clear`` would remove; raises Storage for a directory that cannot be read."""
-    found: dict[tuple[Noun, str], Cleared] = {}
-    for noun, owner_id in _whole(missions, scope.runs):
-        backups = engine.backups[noun]
-        found[noun, owner_id] = await _or_named(
-            engine, backups.root / owner_id, partial(backups.weigh, owner_id)
-        )
+    found = await _each(
+        engine, _whole(missions, scope.runs), lambda backups, owner_id: backups.weigh(owner_id)
+    )
     for part in (await engine.execute(PartsGet(scope))).owners:
         found["snapshot", part.owner_id] = await _weigh_part(engine, part)
     return found
@@ -44,12 +41,8 @@ async def clear(
 
     Raises Storage that names the one which stays, and why.
     """
-    found: dict[tuple[Noun, str], Cleared] = {}
-    for noun, owner_id in _whole(missions, set(runs) & set(scope.runs)):
-        backups = engine.backups[noun]
-        found[noun, owner_id] = await _or_named(
-            engine, backups.root / owner_id, partial(backups.clear, owner_id)
-        )
+    going = _whole(missions, set(runs) & set(scope.runs))
+    found = await _each(engine, going, lambda backups, owner_id: backups.clear(owner_id))
     for part in (await engine.execute(PartsGet(scope))).owners:
         found["snapshot", part.owner_id] = await _weigh_part(engine, part)
         await _clear_part(engine, part)
@@ -79,6 +72,20 @@ def _whole(missions: Iterable[str], runs: Iterable[str]) -> list[tuple[Noun, str
         *(("checkpoint", each) for each in missions),
         *(("snapshot", each) for each in sorted(runs)),
     ]
+
+
+async def _each(
+    engine: Engine,
+    owners: Iterable[tuple[Noun, str]],
+    work: Callable[[Backups, str], Cleared],
+) -> dict[tuple[Noun, str], Cleared]:
+    """Do file work for whole owners, one after the other."""
+    found: dict[tuple[Noun, str], Cleared] = {}
+    for noun, owner_id in owners:
+        backups = engine.backups[noun]
+        place = backups.root / owner_id
+        found[noun, owner_id] = await _or_named(engine, place, partial(work, backups, owner_id))
+    return found
 
 
 async def _weigh_part(engine: Engine, part: Removal) -> Cleared:

@@ -7,12 +7,12 @@ import msgspec
 
 from ...harness.report import AnyHappening, ToolFinished
 from ..snapshots import boundaries
+from ..turns import ENDS_A_CALL, in_sql
 from . import following
 from .following import Scene
 
 # A transcript's tail tells of some hundred calls at most, with others between them.
 REMEMBERED_ENDS = 2_000
-_ENDS = "('command_finished', 'tool_finished', 'tool_failed')"
 _data = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -39,7 +39,7 @@ def _outcomes_known(scene: Scene) -> frozenset[str]:
     """Return the calls of which it is known how they ended; that a command ended is not enough."""
     rows = scene.tx.all(
         "SELECT type, data_json FROM events WHERE agent_id = :agent"
-        f" AND type IN {_ENDS} ORDER BY seq DESC LIMIT :most",
+        f" AND type IN {in_sql(ENDS_A_CALL)} ORDER BY seq DESC LIMIT :most",
         agent=scene.agent_id,
         most=REMEMBERED_ENDS,
     )

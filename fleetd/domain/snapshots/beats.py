@@ -7,7 +7,7 @@ that the machine was awake. Must not decide what stands in a snapshot.
 from ...wire.base import Mutation
 from ..activity import LIVING
 from ..context import Context
-from ..current import belongs
+from ..current import lies_in
 from ..marks import LIVE
 from ..registry import handler
 from ..tx import Row, Tx
@@ -56,12 +56,11 @@ def due_rows(tx: Tx, ctx: Context, run_id: str | None = None) -> list[Row]:
         id=run_id,
         before=ctx.awake_ms - BEAT_MS,
     )
-    ignored = [{"project_dir": place} for place in ctx.config.project_ignore]
     return [
         row
         for row in rows
         if run_of_agent(tx, row["agent_id"]) == row["id"]
-        and not any(belongs(place, row["cwd"]) for place in ignored)
+        and not any(lies_in(place, row["cwd"]) for place in ctx.config.project_ignore)
     ]
 
 

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 
 from ...wire.snapshots import Snapshot, StepState
 from ..events import position_before
-from ..turns import BEGINS_A_CALL, ENDS_A_CALL
+from ..turns import BEGINS_A_CALL, ENDS_A_CALL, in_sql
 from ..tx import Tx
 from .gathering import Known, Trigger, span_of
 from .hints import FAILED_FIRST
 from .outcomes import LAST_EVENTS, MOST_EVENTS
 
-_CALLS = ", ".join(f"'{kind}'" for kind in (*BEGINS_A_CALL, *ENDS_A_CALL))
+_CALLS = in_sql(BEGINS_A_CALL + ENDS_A_CALL)
 
 
 def tie(tx: Tx, snapshot_id: str, missions: Iterable[str]) -> None:
@@ -37,9 +37,9 @@ def missions_of(tx: Tx, known: Known, trigger: Trigger, state: StepState) -> set
         "SELECT mission_id FROM agents WHERE id = :agent"
         " UNION SELECT mission_id FROM sorties WHERE id = :step"
         " UNION SELECT mission_id FROM locks WHERE held_by = :agent AND status = 'active'"
-        f" UNION SELECT mission_id FROM ({mine} AND type IN ({_CALLS}) AND seq > :since"
+        f" UNION SELECT mission_id FROM ({mine} AND type IN {_CALLS} AND seq > :since"
         f" AND timestamp >= :begun {newest} :most) AS new_calls"
-        f" UNION SELECT mission_id FROM ({mine} AND type IN ({_CALLS}) AND seq > :last {newest} 1)"
+        f" UNION SELECT mission_id FROM ({mine} AND type IN {_CALLS} AND seq > :last {newest} 1)"
         " AS last_call"
         f" UNION SELECT mission_id FROM ({mine} AND activity = 1 {newest} 1) AS last_activity",
         agent=known.agent_id,

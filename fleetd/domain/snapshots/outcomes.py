@@ -14,7 +14,7 @@ from ...wire.snapshots import MOST_OUTCOMES, SUMMARY_CHARS, CommandOutcome
 from ...wire.times import to_ms
 from ...wire.types import OutcomeKind, Verdict
 from ..events import position_before
-from ..turns import BEGINS_A_CALL, ENDS_A_CALL
+from ..turns import BEGINS_A_CALL, ENDS_A_CALL, in_sql
 from ..tx import Row, Tx
 from ..wording import short
 
@@ -83,25 +83,22 @@ def newest(tx: Tx, span: Span) -> CommandOutcome | None:
 
 
 def _events(tx: Tx, span: Span, kinds: Sequence[str], most: int) -> list[Row]:
-    marks = ", ".join(f":k{number}" for number in range(len(kinds)))
     rows = tx.all(
         "SELECT seq, type, timestamp, data_json FROM events WHERE agent_id = :agent"
-        f" AND seq > :since AND timestamp >= :begun AND type IN ({marks})"
+        f" AND seq > :since AND timestamp >= :begun AND type IN {in_sql(kinds)}"
         " ORDER BY seq DESC LIMIT :most",
         agent=span.agent_id,
         since=span.since,
         begun=span.begun_at,
         most=most,
-        **{f"k{number}": kind for number, kind in enumerate(kinds)},
     )
     return rows[::-1]
 
 
 def _ends_before(tx: Tx, span: Span, seq: int) -> int:
-    marks = ", ".join(f"'{kind}'" for kind in ENDS_A_CALL)
     count: int = tx.value(
         "SELECT count(*) FROM events WHERE agent_id = :agent AND seq > :since AND seq < :until"
-        f" AND timestamp >= :begun AND type IN ({marks})",
+        f" AND timestamp >= :begun AND type IN {in_sql(ENDS_A_CALL)}",
         agent=span.agent_id,
         since=span.since,
         until=seq,
@@ -226,10 +223,10 @@ def _find_beginnings(tx: Tx, span: Span, ended: dict[str, _Call]) -> None:
     }
     if not lacking or not span.since:
         return
-    marks = ", ".join(f"'{kind}'" for kind in BEGINS_A_CALL + ENDS_A_CALL)
+    kinds = in_sql(BEGINS_A_CALL + ENDS_A_CALL)
     rows = tx.all(
         "SELECT type, timestamp, data_json FROM events WHERE agent_id = :agent"
-        f" AND seq <= :since AND seq > :before AND type IN ({marks}) ORDER BY seq DESC"
+        f" AND seq <= :since AND seq > :before AND type IN {kinds} ORDER BY seq DESC"
         " LIMIT :most",
         agent=span.agent_id,
         since=span.since,

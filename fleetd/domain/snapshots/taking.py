@@ -12,11 +12,12 @@ from ...wire.snapshots import CommandOutcome, Snapshot, SnapshotContent, StepSta
 from ..coalescing import COALESCE_MS, merged, since_last
 from ..context import Context
 from ..events import emit, position
+from ..marks import find_live
 from ..registry import handler
 from ..tx import LogLine, Tx, WriteBackup
 from .belonging import missions_of, tie
 from .document import from_row, to_columns
-from .gathering import Gathered, Known, Trigger, gather, known_of, newest_row
+from .gathering import Gathered, Known, Trigger, gather, known_of
 from .keeping import make_room
 from .runs import run_meant
 
@@ -36,14 +37,14 @@ def record(tx: Tx, request: SnapshotRecord, ctx: Context) -> Snapshot:
         agent_id=meant.agent_id,
         note=request.note,
     )
-    return take(tx, ctx, meant.run_id, trigger)
+    return from_row(find_live(tx, "snapshot", take(tx, ctx, meant.run_id, trigger)))
 
 
-def take(tx: Tx, ctx: Context, run_id: str, trigger: Trigger) -> Snapshot:
-    """Take a snapshot of a run; its file is written after COMMIT.
+def take(tx: Tx, ctx: Context, run_id: str, trigger: Trigger) -> str:
+    """Take a snapshot of a run and return its id; its file is written after COMMIT.
 
     Within 3 s of the last trigger, with nothing material changed, this one joins the newest
-    snapshot, and that one is returned.
+    snapshot, and the id of that one is returned.
     """
     known = known_of(tx, run_id, trigger)
     gathered = gather(tx, ctx, known, trigger)
@@ -64,7 +65,7 @@ def take(tx: Tx, ctx: Context, run_id: str, trigger: Trigger) -> Snapshot:
     )
     tx.after_commit(WriteBackup(noun="snapshot", record_id=snapshot_id))
     make_room(tx, ctx, run_id)
-    return _stored(tx, run_id)
+    return snapshot_id
 
 
 def _joins(ctx: Context, known: Known, gathered: Gathered, trigger: Trigger) -> bool:
@@ -110,7 +111,7 @@ def _newest_failure(outcomes: list[CommandOutcome]) -> tuple[str, str | None, st
     return next(((each.name, each.reason_code, each.summary) for each in failures), None)
 
 
-def _join(tx: Tx, ctx: Context, known: Known, newest: Snapshot, trigger: Trigger) -> Snapshot:
+def _join(tx: Tx, ctx: Context, known: Known, newest: Snapshot, trigger: Trigger) -> str:
     """Let a trigger join the newest snapshot; the time until the next counts from here."""
     source = f"{trigger.source}: {trigger.note}" if trigger.note else trigger.source
     details = merged(newest.source_details, source, known.agent_id, ctx.now)
@@ -126,7 +127,7 @@ def _join(tx: Tx, ctx: Context, known: Known, newest: Snapshot, trigger: Trigger
     )
     if known.agent and known.agent["mission_id"]:
         tie(tx, newest.snapshot_id, [known.agent["mission_id"]])
-    return msgspec.structs.replace(newest, source_details=details)
+    return newest.snapshot_id
 
 
 def _insert(tx: Tx, ctx: Context, known: Known, gathered: Gathered, trigger: Trigger) -> str:
@@ -176,9 +177,3 @@ def _keep_run(tx: Tx, ctx: Context, known: Known, gathered: Gathered) -> None:
         awake=ctx.awake_ms,
         seq=gathered.end,
     )
-
-
-def _stored(tx: Tx, run_id: str) -> Snapshot:
-    row = newest_row(tx, run_id)
-    assert row is not None  # noqa: S101 - written above
-    return from_row(row)
