@@ -4,13 +4,14 @@
 #   make test    run the tests, with their coverage
 #   make test-agents  run agent CLIs themselves against a scripted model (needs npm)
 #   make check   format, lint, types, tests: what CI runs
+#   make campaign  try to break the promises, for minutes to hours (ARGS="kill --count 50")
 #   make bench   measure, beside an fsync of the same disk
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-agents check format lint types bench clean
+.PHONY: demo test test-agents campaign check format lint types bench clean
 .DEFAULT_GOAL := check
 
 $(VENV)/bin/python:
@@ -42,6 +43,9 @@ test: $(VENV)/.installed-dev
 
 test-agents: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -rfE tests/agents $(ARGS)
+
+campaign: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.campaigns $(or $(ARGS),all)
 
 check: lint types test
 

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-import fleetd
 from fleetctl.client import Client
 from tests.fleet import Fleet, opened
-from tests.processes import Daemon, agent_process
+from tests.processes import Daemon, agent_process, environment
 
 
 @pytest.fixture
@@ -36,22 +35,11 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def _enter(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith(("FLEET_", "FLIGHTLINE_"))]:
+    env = environment(home)
+    for name in [name for name in os.environ if name not in env]:
         monkeypatch.delenv(name)
-    for name, directory in (
-        ("HOME", "home"),
-        ("XDG_RUNTIME_DIR", "run"),
-        ("XDG_DATA_HOME", "data"),
-        ("XDG_STATE_HOME", "state"),
-        ("XDG_CONFIG_HOME", "config"),
-    ):
-        (home / directory).mkdir(mode=0o700)
-        monkeypatch.setenv(name, str(home / directory))
-    monkeypatch.setenv("FLEET_SOCKET", str(home / "run" / "d.sock"))
-    monkeypatch.setenv("FLEET_DB_PATH", str(home / "data" / "squawk.db"))
-    monkeypatch.setenv("FLIGHTLINE_DIR", str(home / "flightline"))
-    monkeypatch.setenv("PYTHONPATH", str(Path(fleetd.__file__).parents[1]))
-    (home / "project").mkdir()
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.chdir(home / "project")
 
 

@@ -1,15 +1,18 @@
 """The product as processes of its own: the daemon, and the command line; must not know rules."""
 
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import fleetd
 from fleetctl.client import Client
 from fleetd.wire.errors import Unavailable
 
@@ -37,19 +40,59 @@ class Result:
         return found[0]
 
 
+def environment(home: Path) -> dict[str, str]:
+    """Return the environment of a user whose everything lies below ``home``, which it makes.
+
+    ``home`` must have a short name: a socket's path has to fit into 107 bytes.
+    """
+    foreign = ("FLEET_", "FLIGHTLINE_", "LISTEN_", "NOTIFY_", "WATCHDOG_")
+    env = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+    for name, directory in (
+        ("HOME", "home"),
+        ("XDG_RUNTIME_DIR", "run"),
+        ("XDG_DATA_HOME", "data"),
+        ("XDG_STATE_HOME", "state"),
+        ("XDG_CONFIG_HOME", "config"),
+    ):
+        (home / directory).mkdir(mode=0o700, exist_ok=True)
+        env[name] = str(home / directory)
+    (home / "project").mkdir(exist_ok=True)
+    return env | {
+        "FLEET_SOCKET": str(home / "run" / "d.sock"),
+        "FLEET_DB_PATH": str(home / "data" / "squawk.db"),
+        "FLIGHTLINE_DIR": str(home / "flightline"),
+        "PYTHONPATH": str(Path(fleetd.__file__).parents[1]),
+    }
+
+
 @dataclass
 class Daemon:
-    """A fleetd process that a test may stop, kill and start again."""
+    """A fleetd process that a test may stop, kill and start again.
+
+    ``env`` is its whole environment, by default the test's own; ``command`` is what it is started
+    with, for one that is traced or made to misbehave.
+    """
 
     socket: Path
     log: Path
     process: subprocess.Popen[bytes] | None = field(default=None)
+    env: Mapping[str, str] | None = None
+    command: Sequence[str] = (sys.executable, "-m", "fleetd")
+
+    def spawn(self) -> subprocess.Popen[bytes]:
+        """Start the daemon and return at once."""
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(self.command, stdout=log, stderr=log, env=self.env)
+        return self.process
 
     def start(self) -> None:
         """Start the daemon and wait until it answers."""
-        with self.log.open("ab") as log:
-            command = [sys.executable, "-m", "fleetd"]
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        self.spawn()
+        self.wait_until_ready()
+
+    def wait_until_ready(self) -> None:
+        """Wait until the daemon answers; one that ends instead is an error with its log."""
+        assert self.process is not None
         deadline = time.monotonic() + READY_S
         while True:
             try:
@@ -60,6 +103,11 @@ class Daemon:
                 assert self.process.poll() is None, self.log.read_text()
                 assert time.monotonic() < deadline, self.log.read_text()
                 time.sleep(0.02)
+
+    def clean_up(self) -> None:
+        """End the daemon, if it still runs, whatever state it is in."""
+        if self.process is not None:
+            self.kill()
 
     def stop(self) -> None:
         """Stop the daemon; it must leave in good order."""

@@ -1,0 +1,42 @@
+"""Every campaign in its short form, and every defect that it plants, which must turn it red."""
+
+import pytest
+
+from tests.campaigns import table
+from tests.campaigns.campaign import Campaign, CannotRun, Outcome, carry_out
+
+# The short form looks at the same places every time; make campaign takes a new seed each time.
+SEED = 1
+CAMPAIGNS = {campaign.name: campaign for campaign in table.available()}
+PLANTED = [(name, defect) for name, each in CAMPAIGNS.items() for defect in each.planted]
+
+
+def run(campaign: Campaign, count: int, planted: str | None = None) -> Outcome:
+    try:
+        return carry_out(campaign, seed=SEED, count=count, planted=planted)
+    except CannotRun as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.mark.parametrize("name", CAMPAIGNS)
+def test_the_promise_holds(name: str) -> None:
+    campaign = CAMPAIGNS[name]
+    outcome = run(campaign, campaign.short)
+    assert outcome.red is None, outcome.red
+    assert outcome.rounds == campaign.short
+
+
+@pytest.mark.parametrize(("name", "defect"), PLANTED)
+def test_a_planted_defect_is_seen(name: str, defect: str) -> None:
+    campaign = CAMPAIGNS[name]
+    assert run(campaign, campaign.planted[defect], defect).red
+
+
+def test_every_promise_is_shown_by_something() -> None:
+    assert set(CAMPAIGNS) <= set(table.NAMES)
+    assert all(row.campaigns or row.tests for row in table.ROWS)
+    assert all(campaign.planted for campaign in CAMPAIGNS.values())
+
+
+def test_the_readme_has_the_results_that_were_recorded() -> None:
+    assert table.rendered(table.results()) in table.README.read_text()
