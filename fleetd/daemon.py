@@ -15,7 +15,8 @@ import trio
 from . import __version__
 from .config import Loaded
 from .engine import DAEMON, Engine
-from .listener import AlreadyRunning, Listening, listening
+from .instance import AlreadyRunning
+from .listener import Listening, listening
 from .paths import PathRefused
 from .sdnotify import Notifier, feed_watchdog
 from .server import Server
@@ -88,7 +89,7 @@ async def _run(loaded: Loaded, notifier: Notifier) -> None:
         async with trio.open_nursery() as watch:
             watch.start_soon(_watch_signals, signals, stop)
             watch.start_soon(_enforce_deadline, stop)
-            with listening(loaded.config.socket) as held:
+            with listening(loaded.config) as held:
                 async with open_engine(loaded) as engine:
                     await _serve(engine, held, notifier, stop)
             log.info("fleetd has stopped")

@@ -5,7 +5,6 @@ would each remove the other's fresh one.
 """
 
 import errno
-import fcntl
 import os
 import socket
 import stat
@@ -14,14 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from .activation import inherited_sockets
-from .paths import PathRefused, check_socket_length
+from .config import Config
+from .instance import AlreadyRunning, only_instance
+from .paths import PathRefused
 
 BACKLOG = 1_024
-LOCK_NAME = "fleetd.lock"
-
-
-class AlreadyRunning(Exception):
-    """Another process serves this socket; the text says which, if that is known."""
 
 
 class Listening:
@@ -42,13 +38,14 @@ class Listening:
 
 
 @contextmanager
-def listening(path: Path) -> Iterator[Listening]:
-    """Hold the single-instance lock and the listening sockets.
+def listening(config: Config) -> Iterator[Listening]:
+    """Hold the single-instance locks and the listening sockets.
 
-    Raises AlreadyRunning when another process serves ``path``, and PathRefused when the path
-    or its directory cannot be trusted or used.
+    Raises AlreadyRunning when another process serves the socket or writes in a store, and
+    PathRefused when a path or the socket's directory cannot be trusted or used.
     """
-    with only_instance(path):
+    path = config.socket
+    with only_instance(config):
         given = inherited_sockets()
         held = Listening(given, None) if given else Listening([_bind(path)], path)
         try:
@@ -57,73 +54,12 @@ def listening(path: Path) -> Iterator[Listening]:
             held.close()
 
 
-@contextmanager
-def only_instance(path: Path) -> Iterator[None]:
-    """Hold the single-instance lock of the daemon that serves ``path``, listening or not.
-
-    The lock file is never unlinked: a lock on a removed file guards nothing. Raises what
-    ``listening`` raises.
-    """
-    check_socket_length(path)
-    _claim_directory(path.parent)
-    lock = path.parent / LOCK_NAME
-    try:
-        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
-        raise PathRefused(f"The lock file {lock} cannot be opened: {error.strerror}.") from error
-    try:
-        _lock(handle)
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
-        yield
-    finally:
-        os.close(handle)
-
-
 def _inode(path: Path) -> tuple[int, int] | None:
     try:
         info = path.lstat()
     except OSError:
         return None
     return info.st_dev, info.st_ino
-
-
-def _claim_directory(directory: Path) -> None:
-    """Make the directory if it is missing; refuse it when others could act in it."""
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        info = directory.lstat()
-    except OSError as error:
-        raise PathRefused(
-            f"The socket's directory {directory} cannot be used: {error.strerror}. "
-            "Set FLEET_SOCKET to a path in a directory of your own."
-        ) from error
-    if problem := _problem(info):
-        raise PathRefused(
-            f"The socket's directory {directory} {problem}. Somebody else could put a socket "
-            "there; set FLEET_SOCKET to a path in a directory of your own with mode 0700."
-        )
-
-
-def _problem(info: os.stat_result) -> str | None:
-    if stat.S_ISLNK(info.st_mode):
-        return "is a symbolic link"
-    if not stat.S_ISDIR(info.st_mode):
-        return "is not a directory"
-    if info.st_uid != os.getuid():
-        return f"belongs to uid {info.st_uid}, not to uid {os.getuid()}"
-    if info.st_mode & 0o022:
-        return f"has mode {stat.S_IMODE(info.st_mode):04o}, so others may write to it"
-    return None
-
-
-def _lock(handle: int) -> None:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        pid = os.pread(handle, 32, 0).decode("ascii", "replace").strip()
-        who = f" (pid {pid})" if pid.isdigit() else ""
-        raise AlreadyRunning(f"fleetd is already running{who}") from None
 
 
 def _bind(path: Path) -> socket.socket:

@@ -70,16 +70,31 @@ def socket_path(env: Mapping[str, str] = os.environ) -> Path:
     """
     if value := env.get("FLEET_SOCKET"):
         return Path(value).expanduser()
-    return _runtime_dir(env) / "fleetd.sock"
+    return runtime_dir(env) / "fleetd.sock"
 
 
-def _runtime_dir(env: Mapping[str, str]) -> Path:
+def runtime_dir(env: Mapping[str, str] = os.environ) -> Path:
+    """Return the directory that is made for the socket alone where no socket is named."""
     if (value := env.get("XDG_RUNTIME_DIR")) and Path(value).is_absolute():
         return Path(value) / APP
     per_user = Path(f"/run/user/{os.getuid()}")
     if _is_ours(per_user):
         return per_user / APP
     return state_path()
+
+
+def locks_of(database: Path, checkpoints: Path, socket: Path) -> dict[str, Path]:
+    """Return the files that are locked by whoever serves the socket and writes in the stores.
+
+    The key says what each is the lock of. A store that is reached by two names has one lock. The
+    name beside the files of checkpoints is none that a run may have.
+    """
+    database, checkpoints = database.resolve(), checkpoints.resolve()
+    return {
+        f"the socket {socket}": socket.with_name("fleetd.lock"),
+        f"the database {database}": database.with_name(f"{database.name}-lock"),
+        f"the directory of checkpoints {checkpoints}": checkpoints / ".fleetd.lock",
+    }
 
 
 def _is_ours(directory: Path) -> bool:

@@ -18,6 +18,8 @@ from fleetd.wire.errors import Unavailable
 
 READY_S = 20
 EXIT_S = 20
+# What whoever serves leaves behind: see fleetd.paths.locks_of.
+LOCKS = {"fleetd.lock", "squawk.db-lock", ".fleetd.lock"}
 
 
 @dataclass

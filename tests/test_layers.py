@@ -41,6 +41,8 @@ FLOORS = {
             "lines",
             "subscriptions",
             "listener",
+            "instance",
+            "private",
             "activation",
             "peer",
             "sdnotify",

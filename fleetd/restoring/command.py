@@ -8,7 +8,7 @@ import msgspec
 
 from ..config import Loaded
 from ..domain.returning import Extent
-from ..listener import AlreadyRunning, only_instance
+from ..instance import AlreadyRunning, only_instance
 from ..logs import escape
 from ..paths import PathRefused
 from ..store import StoreRefused
@@ -60,7 +60,7 @@ def run(loaded: Loaded, file: Path, *, preview: bool, as_json: bool) -> int:
 def _restore(loaded: Loaded, file: Path, *, preview: bool) -> Report:
     config = loaded.config
     try:
-        with only_instance(config.socket):
+        with only_instance(config):
             plan = look(config, file)
             if preview:
                 return _report(plan, aside_for(plan, config.checkpoints), restored=False)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from ..paths import locks_of
 from .copying import PART
 from .directory import TEMP
 from .layouts import LAYOUTS
@@ -32,7 +33,8 @@ def places(database: Path, checkpoints: Path, socket: Path, spool: Path | None) 
     """Yield everything of fleetd's that is there; symlinks below the roots are passed over."""
     for ending in DATABASE_ENDINGS:
         yield from _existing(Path(f"{database}{ending}"), 0o600)
-    yield from _existing(socket, 0o600)
+    for path in (socket, *locks_of(database, checkpoints, socket).values()):
+        yield from _existing(path, 0o600)
     for directory in dict.fromkeys((database.parent, socket.parent)):
         # A home directory is not ours to close; that nobody else writes there is enough.
         shared = Path.home().is_relative_to(directory)

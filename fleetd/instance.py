@@ -1,0 +1,95 @@
+"""Who serves a socket and writes in the stores does so alone: three locks, one concept.
+
+The socket, the database and the directory of checkpoints each have a lock file of their own, so
+that two daemons with different settings cannot share one of them. It is never the thing itself:
+closing a descriptor of the database would drop SQLite's locks. None is ever removed, since a lock
+on a removed file guards nothing. Must not look at what is locked.
+"""
+
+import contextlib
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from . import private
+from .config import Config
+from .paths import PathRefused, check_socket_length, locks_of
+
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+class AlreadyRunning(Exception):
+    """Another process serves the socket or writes in a store; the text says which, if known."""
+
+
+@contextlib.contextmanager
+def only_instance(config: Config) -> Iterator[None]:
+    """Hold the locks of socket, database and checkpoints, listening or not.
+
+    Raises AlreadyRunning when another process holds one of them, PathRefused when one cannot be
+    had. Always in the same order, and never waiting: of many that start one gets all.
+    """
+    check_socket_length(config.socket)
+    private.claim(config.socket.parent)
+    with contextlib.ExitStack() as held:
+        locks = locks_of(config.database, config.checkpoints, config.socket)
+        for number, (what, path) in enumerate(locks.items()):
+            held.callback(os.close, _locked(path, what if number else ""))
+        yield
+
+
+def _locked(path: Path, what: str) -> int:
+    """Return the descriptor of a lock file that is locked and says who we are."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(path, _FLAGS, 0o600)
+    except OSError as error:
+        raise PathRefused(
+            f"The lock file {path} cannot be opened: {error.strerror}. Check that its directory "
+            "is yours to write, and that nothing else has its name."
+        ) from error
+    try:
+        _check(handle, path)
+        _lock(handle, path, what)
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+    except BaseException as error:
+        os.close(handle)
+        if isinstance(error, OSError):
+            raise PathRefused(
+                f"The lock file {path} cannot be written: {error.strerror}."
+            ) from error
+        raise
+    return handle
+
+
+def _check(handle: int, path: Path) -> None:
+    """Refuse what somebody else made: he could hold the lock for ever, or let two have it."""
+    info = os.fstat(handle)
+    if not stat.S_ISREG(info.st_mode):
+        raise PathRefused(f"The lock file {path} is no regular file. Move it away.")
+    if info.st_uid != os.getuid():
+        raise PathRefused(
+            f"The lock file {path} belongs to uid {info.st_uid}, not to uid {os.getuid()}. "
+            "Use a directory of your own."
+        )
+    if stat.S_IMODE(info.st_mode) & 0o077:
+        os.fchmod(handle, 0o600)
+
+
+def _lock(handle: int, path: Path, what: str) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pid = os.pread(handle, 32, 0).decode("ascii", "replace").strip()
+        who = f" (pid {pid})" if pid.isdigit() else ""
+        used = f" and uses {what}" if what else ""
+        raise AlreadyRunning(f"fleetd is already running{who}{used}") from None
+    except OSError as error:
+        raise PathRefused(
+            f"The lock file {path} cannot be locked: {error.strerror}. Its file system (NFS "
+            "without its lock service, some of FUSE) knows no locks, and without them two fleetd "
+            "could write there at once. Use a place on a local disk."
+        ) from error
