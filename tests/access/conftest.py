@@ -65,9 +65,7 @@ def stranger(home: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     def run(before: str, after: str, *words: object) -> subprocess.Popen[bytes]:
         become = f"import os; os.setgroups([]); os.setgid({STRANGER}); os.setuid({STRANGER})"
         command = [sys.executable, "-c", f"{before}\n{become}\n{after}", *map(str, words)]
-        processes.append(
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        )
+        processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
         return processes[-1]
 
     for directory in (home, home / "run"):

@@ -145,7 +145,7 @@ class Daemon:
 
     @property
     def serves(self) -> bool:
-        return self.status is None and "listens on" in self.log
+        return self.status is None and f"listens on {self.socket} (pid" in self.log
 
     def client(self) -> Client:
         return Client(self.socket)
