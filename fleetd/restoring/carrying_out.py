@@ -18,7 +18,8 @@ from ..domain.policy import POLICIES
 from ..domain.returning import RaiseFloors, WriteAgain
 from ..engine import Engine
 from ..store.backups import Backups
-from ..store.copying import PART, part_of, sync
+from ..store.copying import PART, part_of
+from ..store.directory import make_directories, sync
 from ..store.housekeeping import DATABASE_ENDINGS, REPLACED, second_names
 from ..store.moving import Moves
 from ..store.resting import fold, resting
@@ -40,7 +41,7 @@ def carry_out(loaded: Loaded, plan: Plan) -> Aside:
 
     Raises FleetError; the old state is then in place and whole.
     """
-    plan.database.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_directories(plan.database.parent)
     _clear_up(plan.database)
     try:
         with part_of(plan.database) as part:

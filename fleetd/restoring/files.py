@@ -4,7 +4,7 @@ import contextlib
 from pathlib import Path
 
 from ..store.backups import LATEST, BackupFile, Backups
-from ..store.copying import sync
+from ..store.directory import sync
 from ..store.moving import Moves
 from .plan import Plan, forms_of
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import apsw
 
 from . import CopyDamaged
+from .directory import sync
 from .opening import connect
 
 PART = ".fleetd-part-"
@@ -127,12 +128,3 @@ def publish(part: Path, target: Path) -> None:
     except OSError:
         target.unlink()
         raise
-
-
-def sync(path: Path) -> None:
-    """Bring a file, or the names in a directory, to the disk."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

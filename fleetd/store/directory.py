@@ -130,6 +130,26 @@ def read_file(directory: Directory, name: str) -> bytes:
         os.close(descriptor)
 
 
+def make_directories(path: Path) -> None:
+    """Make a private directory and those above it that are missing, to stay after a power cut.
+
+    What is made in a directory is lost with it: a sync of the file is none of the names above it.
+    """
+    missing = [each for each in (path, *path.parents) if not each.is_dir()]
+    for each in reversed(missing):
+        each.mkdir(mode=0o700, exist_ok=True)
+        sync(each.parent)
+
+
+def sync(path: Path) -> None:
+    """Bring a file, or the names in a directory, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _kind(directory: Directory, name: str, kind: Kind) -> bool | None:
     """Whether a name is of a kind; None when nothing has it."""
     try:

@@ -10,6 +10,7 @@ from pathlib import Path
 import apsw
 
 from . import StoreRefused
+from .directory import make_directories
 from .migrate import check_ours, migrate
 
 # Older ones can lose commits when a WAL is reset at the wrong moment (fixed in 3.51.3).
@@ -53,7 +54,7 @@ def _settle(connection: apsw.Connection) -> None:
 def open_database(path: Path, vfs: str | None) -> apsw.Connection:
     """Open or make the database, or refuse with a sentence for a person."""
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directories(path.parent)
         _make_private(path)
         connection = apsw.Connection(str(path), vfs=vfs)
     except (apsw.Error, OSError) as error:

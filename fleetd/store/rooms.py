@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from .directory import Directory
+from .directory import Directory, make_directories
 
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -35,7 +35,7 @@ def opened(root: Path, owner_id: str, inside: str | None, *, make: bool) -> Iter
     Raises OSError, FileNotFoundError when the owner has none.
     """
     if make:
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directories(root)
     with contextlib.ExitStack() as stack:
         base = _open(stack, root, None)
         if make:
