@@ -240,7 +240,7 @@ CAMPAIGN = Campaign(
     what="power cuts below SQLite, while several clients work, and while that is recovered",
     unit="rounds",
     run=campaign,
-    short=12,
+    short=8,
     long=1_500,
     planted={"synchronous-normal": 20, "no-sync-at-all": 10, "reply-before-commit": 10},
 )
