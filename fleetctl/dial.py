@@ -3,11 +3,11 @@
 import errno
 import os
 import socket
-import struct
 import time
 from pathlib import Path
 from typing import Any
 
+from fleetd.wire.credentials import credentials
 from fleetd.wire.errors import Denied, FleetError, Unavailable
 
 NOT_RUNNING = "fleetd is not running. Start it with: systemctl --user start fleetd (or run: fleetd)"
@@ -49,10 +49,11 @@ def _connect_error(path: Path, error: OSError) -> FleetError:
 
 def _checked(sock: socket.socket, path: Path) -> socket.socket:
     """Refuse a server that runs as somebody else: it could answer anything."""
-    option = getattr(socket, "SO_PEERCRED", None)
-    if option is None:
-        return sock
-    _pid, uid, _gid = struct.unpack("iii", sock.getsockopt(socket.SOL_SOCKET, option, 12))
+    try:
+        uid, _ = credentials(sock)
+    except OSError as error:  # nobody knows whose it is
+        sock.close()
+        raise _foreign(path) from error
     if uid == os.getuid():
         return sock
     sock.close()

@@ -3,12 +3,11 @@
 import os
 import select
 import socket
-import struct
-import sys
 
 import trio
 
 from .domain.context import Caller
+from .wire.credentials import credentials
 from .wire.errors import Denied
 
 Socket = socket.socket | trio.socket.SocketType
@@ -18,7 +17,7 @@ _HUNG_UP = select.POLLHUP | select.POLLERR | select.POLLNVAL
 
 def caller_of(sock: Socket) -> Caller:
     """Return who connected; raises Denied unless it is the user the daemon runs as."""
-    uid, pid = _credentials(sock)
+    uid, pid = credentials(sock)
     if uid != os.getuid():
         raise Denied(
             f"This fleetd belongs to uid {os.getuid()}; uid {uid} may not use it.",
@@ -26,24 +25,6 @@ def caller_of(sock: Socket) -> Caller:
             uid=uid,
         )
     return Caller(kind="client", uid=uid, pid=pid)
-
-
-if sys.platform == "linux":
-
-    def _credentials(sock: Socket) -> tuple[int, int | None]:
-        layout = struct.Struct("3i")
-        option = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, layout.size)
-        pid, uid, _ = layout.unpack(option)
-        return uid, pid
-
-else:
-
-    def _credentials(sock: Socket) -> tuple[int, int | None]:
-        # struct xucred of macOS and FreeBSD begins with a version and the uid.
-        local_level, local_peercred, size = 0, 1, 76
-        option = sock.getsockopt(local_level, local_peercred, size)
-        _, uid = struct.unpack_from("2I", option)
-        return uid, None
 
 
 def is_gone(sock: Socket) -> bool:

@@ -62,10 +62,13 @@ def stranger(home: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
         pytest.skip("only root can become somebody else")
     processes: list[subprocess.Popen[bytes]] = []
 
-    def run(before: str, after: str, *words: object) -> subprocess.Popen[bytes]:
+    def run(before: str, after: str, *words: object, **variables: str) -> subprocess.Popen[bytes]:
         become = f"import os; os.setgroups([]); os.setgid({STRANGER}); os.setuid({STRANGER})"
         command = [sys.executable, "-c", f"{before}\n{become}\n{after}", *map(str, words)]
-        processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+        env = os.environ | variables
+        processes.append(
+            subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        )
         return processes[-1]
 
     for directory in (home, home / "run"):

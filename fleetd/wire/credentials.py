@@ -1,0 +1,29 @@
+"""Whose process is at the other end of a Unix socket, in the kernel's words; sends nothing."""
+
+import socket
+import struct
+import sys
+from typing import Any
+
+if sys.platform == "linux":
+
+    def credentials(sock: Any) -> tuple[int, int | None]:
+        """Return the uid and the pid of the other end; raises OSError where nobody knows.
+
+        Of a listener's end they are those of the process that called ``listen``.
+        """
+        layout = struct.Struct("3i")
+        option = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, layout.size)
+        pid, uid, _ = layout.unpack(option)
+        # The kernel counts uids without a sign.
+        return uid & 0xFFFFFFFF, pid
+
+else:
+
+    def credentials(sock: Any) -> tuple[int, int | None]:
+        """Return the uid of the other end; raises OSError where nobody knows."""
+        # struct xucred of macOS and FreeBSD begins with a version and the uid.
+        local_level, local_peercred, size = 0, 1, 76
+        option = sock.getsockopt(local_level, local_peercred, size)
+        _, uid = struct.unpack_from("2I", option)
+        return uid, None
