@@ -1,5 +1,6 @@
 """Accepts clients and keeps their connections; must not know the store, signals or systemd."""
 
+import contextlib
 import errno
 import logging
 from collections.abc import Mapping
@@ -80,7 +81,11 @@ class Server:
             caller = peer.caller_of(stream.socket)
         except Denied as error:
             log.warning("A client was refused: %s", error)
-            with trio.move_on_after(self._limits.reply_timeout_ms / 1000):
+            # A stranger who does not stay to hear it is worth no traceback.
+            with (
+                trio.move_on_after(self._limits.reply_timeout_ms / 1000),
+                contextlib.suppress(trio.BrokenResourceError),
+            ):
                 await stream.send_all(error_reply(error) + b"\n")
             return
         connection = Connection(

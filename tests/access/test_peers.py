@@ -64,7 +64,9 @@ def test_somebody_else_is_told_so_and_nothing_is_taken_from_him(
 ) -> None:
     before = everything(daemon)
     daemon.socket.chmod(0o666)
-    out, err = stranger("import contextlib, socket, sys", KNOCK, daemon.socket).communicate(timeout=30)
+    out, err = stranger("import contextlib, socket, sys", KNOCK, daemon.socket).communicate(
+        timeout=30
+    )
     assert err == b""
     (line,) = out.splitlines()
     reply = json.loads(line)
@@ -74,8 +76,23 @@ def test_somebody_else_is_told_so_and_nothing_is_taken_from_him(
     assert f"uid {STRANGER} may not use it" in daemon.log.read_text()
 
 
+def test_somebody_else_who_does_not_stay_leaves_one_line_in_the_log(
+    daemon: Daemon, stranger: Stranger
+) -> None:
+    daemon.socket.chmod(0o666)
+    leave = "for _ in range(50):\n with socket.socket(socket.AF_UNIX) as s: s.connect(sys.argv[1])"
+    stranger("import socket, sys", leave, daemon.socket).communicate(timeout=30)
+    everything(daemon)
+    lines = daemon.log.read_text().splitlines()
+    refusals = [line for line in lines if f"uid {STRANGER} may not use it" in line]
+    assert len(refusals) == 50
+    assert len(lines) == 51
+
+
 def test_somebody_else_does_not_even_get_to_the_socket(daemon: Daemon, stranger: Stranger) -> None:
-    out, _ = stranger("import contextlib, socket, sys", KNOCK, daemon.socket).communicate(timeout=30)
+    out, _ = stranger("import contextlib, socket, sys", KNOCK, daemon.socket).communicate(
+        timeout=30
+    )
     assert out == b"PermissionError\n"
 
 
