@@ -16,6 +16,7 @@ from pathlib import Path
 from . import private
 from .config import Config
 from .paths import PathRefused, check_socket_length, locks_of
+from .store.directory import make_directories
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
@@ -43,7 +44,7 @@ def only_instance(config: Config) -> Iterator[None]:
 def _locked(path: Path, what: str) -> int:
     """Return the descriptor of a lock file that is locked and says who we are."""
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directories(path.parent)
         handle = os.open(path, _FLAGS, 0o600)
     except OSError as error:
         raise PathRefused(

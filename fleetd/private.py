@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .paths import PathRefused, runtime_dir
+from .store.directory import make_directories
 
 LINKS_MAX = 40
 ADVICE = "Set FLEET_SOCKET to a path in a directory of your own with mode 0700."
@@ -24,7 +25,7 @@ def claim(directory: Path) -> None:
     as a home directory, may be open to others as long as they cannot write there.
     """
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directories(directory)
         info = directory.lstat()
         ways = list(_way(directory))
     except OSError as error:

@@ -41,7 +41,10 @@ def places(database: Path, checkpoints: Path, socket: Path, spool: Path | None) 
         yield from _existing(directory, 0o755 if shared else 0o700)
     for tree in (checkpoints, *replaced(database.parent), *replaced(checkpoints.resolve().parent)):
         yield from _below(tree)
+    # Who may write above could exchange the whole; looking in is another matter.
+    yield from _existing(checkpoints.parent, 0o755)
     if spool is not None:
+        yield from _existing(spool.parent, 0o700)
         yield from _below(spool)
 
 

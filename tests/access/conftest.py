@@ -42,7 +42,7 @@ def start(home: Path) -> Iterator[Callable[..., Daemon]]:
 
     def begin(**options: object) -> Daemon:
         log = home / f"daemon-{len(daemons)}.log"
-        daemons.append(Daemon(home / "run" / "d.sock", log, **options))
+        daemons.append(Daemon(Path(os.environ["FLEET_SOCKET"]), log, **options))
         daemons[-1].start()
         return daemons[-1]
 
