@@ -5,7 +5,6 @@ should be is moved aside. Must not know whose it is, nor ids.
 """
 
 import contextlib
-import errno
 import logging
 import os
 import secrets
