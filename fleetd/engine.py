@@ -150,7 +150,9 @@ class Engine:
                 return known
             result = await work()
             ctx = self._context(DAEMON, Facts())
-            await self.store.write(lambda tx: remember(tx, ctx, request, result))
+            # It is done: a client that has gone meanwhile asks again, and must be told so.
+            with trio.CancelScope(shield=True):
+                await self.store.write(lambda tx: remember(tx, ctx, request, result))
             return result
         finally:
             del self._under_way[name]

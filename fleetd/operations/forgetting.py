@@ -92,7 +92,7 @@ async def _forget(engine: Engine, request: SystemForget) -> Forgotten:
     with trio.CancelScope(shield=True):
         forgotten = await erase(engine, target)
         trouble = await _scrub(engine)
-    warnings = [*forgotten.warnings, *await _copies(engine), *trouble]
+        warnings = [*forgotten.warnings, *await _copies(engine), *trouble]
     return msgspec.structs.replace(forgotten, warnings=warnings)
 
 

@@ -3,7 +3,9 @@
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 import trio
 
@@ -16,7 +18,7 @@ from fleetd.wire.requests.checkpoint import CheckpointCreate, CheckpointDelete, 
 from fleetd.wire.requests.lock import LockAcquire, LockRelease
 from fleetd.wire.requests.mission import MissionCancel, MissionCreate, MissionDelete, MissionList
 from fleetd.wire.requests.recovery import RecoveryRestore
-from fleetd.wire.requests.system import SystemBackup
+from fleetd.wire.requests.system import SystemBackup, SystemForget
 from tests.fleet import DAY, Fleet, settings
 
 
@@ -149,3 +151,51 @@ async def test_the_same_key_at_the_same_moment_does_it_once(tmp_path: Path, kind
                 nursery.start_soon(one)
     assert len(results) == 8
     assert all(result == results[0] for result in results)
+
+
+async def _cancelled_during(fleet: Fleet, request: Mutation[Any], step: int) -> None:
+    """Perform a request whose client goes after a number of steps."""
+
+    async def perform() -> None:
+        with scope:
+            await fleet.do(request)
+
+    scope = trio.CancelScope()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(perform)
+        for _ in range(step):
+            await trio.lowlevel.checkpoint()
+        scope.cancel()
+
+
+@pytest.mark.parametrize("forgotten", [True, False], ids=["forget", "delete"])
+@pytest.mark.parametrize("step", range(2, 26, 4))
+async def test_a_client_that_went_while_a_mission_goes_is_told_so_when_it_asks_again(
+    fleet: Fleet, step: int, forgotten: bool
+) -> None:
+    mission = await fleet.mission()
+    await fleet.checkpoint(mission)
+    await fleet.do(MissionCancel(mission.id, "done with it"))
+    request = SystemForget(mission_id=mission.id) if forgotten else MissionDelete(mission.id)
+    keyed = msgspec.structs.replace(request, idempotency_key="k")
+    await _cancelled_during(fleet, keyed, step)
+    await fleet.do(keyed)
+    assert (await fleet.do(MissionList())).missions == []
+
+
+async def test_a_client_that_went_while_a_copy_was_made_is_told_so_when_it_asks_again(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = SystemBackup(str(fleet.project / "copy.db"), idempotency_key="k")
+    with trio.CancelScope() as scope:
+        copy_to = fleet.engine.store.copy_to
+
+        async def copied_and_gone(target: Path) -> int:
+            size = await copy_to(target)
+            scope.cancel()
+            return size
+
+        monkeypatch.setattr(fleet.engine.store, "copy_to", copied_and_gone)
+        await fleet.do(request)
+    monkeypatch.undo()
+    assert (await fleet.do(request)).path == request.path
