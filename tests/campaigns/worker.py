@@ -1,0 +1,179 @@
+"""A client that writes down what a daemon acknowledged; must not know any method.
+
+Each worker has a connection, a stream of chance and things of its own, so that what it was
+answered last is how these things must stand.
+"""
+
+import random
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fleetctl.client import Client, TooSlow
+from fleetd.wire.errors import FleetError, Unavailable
+
+# After these nothing was done, or nobody knows: the request is sent again under its key.
+AGAIN = ("unavailable", "storage")
+
+
+@dataclass
+class Said:
+    """One request, and how it was answered: ``result`` is None while nobody knows.
+
+    ``mission`` is where it belongs, or the session of a hook: what is forgotten with it is no loss.
+    ``shows`` is the event that a request leaves in the log: its type, and a word that it holds.
+    ``touches`` is what it may change; nothing is expected of that while the outcome is open.
+    ``may`` are the kinds of error that are no defect here, ``already`` those that say that it has
+    been done; ``then`` takes in the result.
+    """
+
+    method: str
+    params: dict[str, Any]
+    key: str
+    shows: tuple[str, str] | None = None
+    touches: frozenset[str] = frozenset()
+    may: tuple[str, ...] = ()
+    already: tuple[str, ...] = ()
+    mission: str | None = None
+    then: Callable[[Any], None] = lambda _: None
+    result: Any = None
+    refused: str | None = None
+    spooled: bool = False
+    """Whether it was left in the spool, from which the daemon takes it by itself."""
+
+    @property
+    def open(self) -> bool:
+        """Whether it may or may not have been done."""
+        return self.result is None and self.refused is None
+
+
+class Gone(Exception):
+    """The daemon did not answer, or could not do it now: the worker stops until it is back."""
+
+
+class Worker:
+    """One user: asks, and remembers what was said.
+
+    ``facts`` are things as they were told last, by kind and id. ``gone`` are those whose end was
+    acknowledged, ``maybe_gone`` those that an end may have reached whose reply was lost. ``stale``
+    are missions of which more has changed than was told. ``place`` is where its sessions work.
+    """
+
+    def __init__(self, name: str, socket: Path, home: Path, chance: random.Random) -> None:
+        self.name, self.socket, self.chance = name, socket, chance
+        self.home = home
+        self.project, self.place = home / "project" / name, home / "sessions" / name
+        for directory in (self.project, self.place):
+            directory.mkdir(parents=True, exist_ok=True)
+        self.said: list[Said] = []
+        self.facts: dict[tuple[str, str], dict[str, Any]] = {}
+        self.gone: set[tuple[str, str]] = set()
+        self.maybe_gone: set[tuple[str, str]] = set()
+        self.stale: set[str] = set()
+        self.sent = 0
+        self.broken: BaseException | None = None
+        self._client: Client | None = None
+
+    def mark(self) -> str:
+        """Return a word that nobody has said before."""
+        return f"~{self.name}.{len(self.said)}~"
+
+    def ask(self, method: str, params: dict[str, Any], **more: Any) -> None:
+        """Send a request that changes something; ``more`` are fields of Said.
+
+        Raises Gone when the outcome is open, and the FleetError for what should not be refused.
+        """
+        touches = frozenset(more.pop("touches", ()))
+        said = Said(method, params, self.mark(), touches=touches, **more)
+        self.said.append(said)
+        self._send(said)
+
+    def look(self, method: str, params: dict[str, Any]) -> Any:
+        """Send a request that changes nothing; raises Gone."""
+        try:
+            return self._connected().call_raw(method, params)
+        except (Unavailable, TooSlow, OSError) as error:
+            raise self._lost(error) from error
+
+    @property
+    def open(self) -> Said | None:
+        """The request whose outcome nobody knows; there is one at most, the last."""
+        return self.said[-1] if self.said and self.said[-1].open else None
+
+    def errand(self) -> None:
+        """Do the next thing."""
+        raise NotImplementedError
+
+    def again(self) -> None:
+        """Send the request whose outcome is open once more, under its key."""
+        said = self.said[-1]
+        if said.spooled:
+            said.result = "taken from the spool"
+        else:
+            self._send(said)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _send(self, said: Said) -> None:
+        try:
+            client = self._connected()
+            self.sent += 1
+            result = client.call_raw(said.method, {**said.params, **_key(said)})
+        except (TooSlow, OSError) as error:
+            raise self._lost(error) from error
+        except FleetError as error:
+            if error.kind in AGAIN:
+                raise self._lost(error) from error
+            said.refused = error.kind
+            if error.kind in said.already:
+                said.then(None)
+            elif error.kind not in said.may:
+                raise
+        else:
+            said.result = result
+            about = result.get("agent", result)
+            said.mission = about.get("mission_id") or said.mission
+            said.then(result)
+
+    def _connected(self) -> Client:
+        if self._client is None:
+            self._client = Client(self.socket, connect_s=1.0)
+        return self._client
+
+    def _lost(self, error: Exception) -> Gone:
+        self.close()
+        return Gone(str(error))
+
+    # What there is of one's own
+
+    def note(self, kind: str, record: dict[str, Any]) -> None:
+        """Remember a thing as it was told."""
+        self.facts[(kind, record["id"])] = record
+
+    def own(self, kind: str, **among: Collection[Any]) -> list[dict[str, Any]]:
+        """Return one's own things whose fields are among those named."""
+        return [
+            one
+            for (what, _), one in self.facts.items()
+            if what == kind and all(one[name] in values for name, values in among.items())
+        ]
+
+    def pick(self, kind: str, **among: Collection[Any]) -> dict[str, Any]:
+        """Return one of one's own things, {} if there is none."""
+        found = self.own(kind, **among)
+        return self.chance.choice(found) if found else {}
+
+    def end(self, *keys: tuple[str, str]) -> None:
+        """Remember that things have come to their end."""
+        self.gone.update(keys)
+        for key in keys:
+            self.facts.pop(key, None)
+
+
+def _key(said: Said) -> dict[str, str]:
+    return {} if said.method == "hook.deliver" else {"idempotency_key": said.key}
