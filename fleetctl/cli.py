@@ -38,6 +38,7 @@ COMMANDS = {
     "snapshot": "record, list, show, verify and prune snapshots of runs",
     "context": "print the briefing of a mission, changing nothing",
     "forget": "take back what is remembered of a mission, a session, a project",
+    "daemon": "install, start, stop and watch over fleetd",
     "hooks": "let agent CLIs tell fleetd what they do",
     "doctor": "look for damage and loose permissions, and mend them",
     "backup": "copy the whole database while it is in use",

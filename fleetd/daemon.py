@@ -156,6 +156,10 @@ def _health_check(engine: Engine) -> Callable[[], Awaitable[bool]]:
     async def healthy() -> bool:
         try:
             return (await engine.perform(SystemHealth(), DAEMON)).ok
+        except Storage as error:
+            # The database answered. A full disk is no reason to stop: reading and pruning go on.
+            log.warning("The health check failed: %s", error)
+            return not engine.store.failed.is_set()
         except FleetError as error:
             log.warning("The health check failed: %s", error)
             return False

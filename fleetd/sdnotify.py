@@ -46,11 +46,20 @@ async def feed_watchdog(
 ) -> Never:
     """Feed the watchdog every ``interval`` seconds, each time only after a check that succeeds.
 
-    A check that hangs feeds nothing: systemd then restarts the daemon.
+    A check that hangs feeds nothing: systemd then restarts the daemon, and the log says why.
     """
     while True:
-        if await healthy():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_warn_when_late, interval / 2)
+            well = await healthy()
+            nursery.cancel_scope.cancel()
+        if well:
             notifier.send("WATCHDOG=1")
         else:
             log.warning("The daemon is not healthy; the watchdog is not fed.")
         await trio.sleep(interval)
+
+
+async def _warn_when_late(seconds: float) -> None:
+    await trio.sleep(seconds)
+    log.warning("The health check hangs since %g s; the watchdog is not fed meanwhile.", seconds)

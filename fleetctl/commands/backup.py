@@ -1,12 +1,16 @@
 """``fleetctl backup``: a copy of the whole database, made by the daemon while it works."""
 
+import os
+import shutil
 from argparse import Namespace
+from contextlib import suppress
 from pathlib import Path
 
-from fleetd.wire.requests.system import SystemBackup
+from fleetd.wire.errors import InvalidParams, Storage
+from fleetd.wire.requests.system import BackupResult, SystemBackup, SystemHello
 
 from .. import render
-from ..client import connect
+from ..client import Client, connect
 from ..options import Subparsers, UsageError, command
 
 # Copying and checking a large database takes minutes; nothing else waits for it.
@@ -32,7 +36,63 @@ def run(args: Namespace) -> int:
     # The daemon has a working directory of its own.
     target = Path.cwd() / args.file
     with connect() as client:
-        copied = client.call(SystemBackup(path=str(target)), reply_s=COPY_S)
+        try:
+            copied = client.call(SystemBackup(path=str(target)), reply_s=COPY_S)
+        except Storage as error:
+            if "unwritable" not in error.values or not _ours_to_write(target):
+                raise
+            copied = _by_way_of_its_own_place(client, target)
     return render.result(
         args, copied, f"Copied the database to {copied.path} ({render.size(copied.size_bytes)})."
     )
+
+
+def _ours_to_write(target: Path) -> bool:
+    """Return whether we may do what the daemon could not: a service may see a read-only home."""
+    return not os.path.lexists(target) and os.access(target.parent, os.W_OK | os.X_OK)
+
+
+def _by_way_of_its_own_place(client: Client, target: Path) -> BackupResult:
+    """Have the copy made beside the database, and move it to where it is wanted."""
+    database = Path(client.call(SystemHello()).paths.database)
+    aside = database.with_name(f"{database.name}.backup-{os.urandom(8).hex()}")
+    copied = client.call(SystemBackup(path=str(aside)), reply_s=COPY_S)
+    try:
+        _move(aside, target)
+    except FileExistsError:
+        raise InvalidParams(
+            f"{target} exists already.", hint="Name a file that does not exist.", field="path"
+        ) from None
+    except OSError as error:
+        raise Storage(
+            f"The copy to {target} failed: {error.strerror}.",
+            hint="Check the free space, then try again.",
+        ) from error
+    finally:
+        with suppress(FileNotFoundError):
+            aside.unlink()
+    return BackupResult(path=str(target), size_bytes=copied.size_bytes)
+
+
+def _move(source: Path, target: Path) -> None:
+    """Give a file another name that is not taken, also on another file system."""
+    try:
+        target.hardlink_to(source)
+        return
+    except FileExistsError:
+        raise
+    except OSError:
+        pass  # another file system, or one without links
+    with open(target, "xb", opener=_private) as copy:
+        try:
+            with source.open("rb") as file:
+                shutil.copyfileobj(file, copy)
+            copy.flush()
+            os.fsync(copy.fileno())
+        except OSError:
+            target.unlink()
+            raise
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

@@ -39,9 +39,16 @@ def run(args: Namespace) -> int:
         from .. import checkup
 
         away = Finding(check="daemon", ok=False, detail=error.message)
-        return show(args, Findings(ok=False, findings=[away, *checkup.findings()]))
-    findings = [_daemon(hello), *found.findings]
+        return show(args, Findings(ok=False, findings=[away, *_service(), *checkup.findings()]))
+    findings = [_daemon(hello), *_service(), *found.findings]
     return show(args, Findings(ok=all(f.ok or f.fixed for f in findings), findings=findings))
+
+
+def _service() -> list[Finding]:
+    # Imported here: reading the configuration needs platformdirs and a TOML parser.
+    from ..service import status
+
+    return status.of_this_machine()
 
 
 def _daemon(hello: Hello) -> Finding:

@@ -47,7 +47,7 @@ def this_installation() -> Installation:
             "This Python does not know its own executable, so no hook could name it.",
             hint="Run fleetctl with a Python that was installed as a program.",
         )
-    return Installation(_interpreter(Path(sys.executable)), str(client()), _assignments())
+    return Installation(steady_interpreter(Path(sys.executable)), str(client()), _assignments())
 
 
 def client() -> Path:
@@ -55,7 +55,7 @@ def client() -> Path:
     return Path(__file__).absolute().parent.parent / "hook.py"
 
 
-def _interpreter(executable: Path) -> str:
+def steady_interpreter(executable: Path) -> str:
     """Return the steadiest name of an interpreter.
 
     ``python3`` beside it, where that is the same: it outlives a step from 3.11 to 3.12, and the

@@ -55,6 +55,7 @@ def _check_name(target: Path) -> None:
         raise Storage(
             f"{target} cannot be written: {target.parent} {why}.",
             hint="Name a file in a directory of yours.",
+            unwritable=str(target.parent),
         )
 
 

@@ -1,0 +1,185 @@
+"""``fleetctl daemon``: fleetd as a service of this user, or as a process in the background."""
+
+import sys
+from argparse import BooleanOptionalAction, Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fleetd.wire.errors import FleetError, InvalidState
+
+from .. import render
+from ..options import Parser, Subparsers, UsageError, command, group, whole, yes_option
+from ..service import installing, logs, starting, status
+from ..service.choice import Service, service
+from ..service.running import Running
+from ..service.setup import this_setup
+from ..service.state import State
+
+_LINES = 50
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the group."""
+    actions = group(subparsers, "daemon", "Install, start, stop and watch over fleetd.")
+    installed = command(
+        actions,
+        "install",
+        run_install,
+        "Install fleetd as a service of yours (systemd, launchd), and start it.",
+        "  fleetctl daemon install\n  fleetctl daemon install --yes --linger\n"
+        "  fleetctl daemon install --dry-run",
+    )
+    _changing(installed)
+    installed.add_argument(
+        "--linger",
+        action=BooleanOptionalAction,
+        default=None,
+        help="let the service go on when you log out (default: ask; with --yes as it is)",
+    )
+    removed = command(
+        actions,
+        "uninstall",
+        run_uninstall,
+        "Stop the service and remove it; what fleetd remembers is left.",
+        "  fleetctl daemon uninstall",
+    )
+    _changing(removed)
+    for name, run, summary in (
+        ("start", run_start, "Start fleetd: as the service, else in the background."),
+        ("stop", run_stop, "Stop fleetd, whoever started it."),
+        ("restart", run_restart, "Start fleetd anew, as after an upgrade."),
+        ("status", run_status, "Say how fleetd is run; exit status 1 when it is not running."),
+    ):
+        command(actions, name, run, summary, f"  fleetctl daemon {name}")
+    shown = command(
+        actions,
+        "logs",
+        run_logs,
+        "Show fleetd's log, from the journal or from its file.",
+        "  fleetctl daemon logs -n 200\n  fleetctl daemon logs --follow",
+    )
+    shown.add_argument(
+        "-n",
+        "--lines",
+        type=whole(0, 1_000_000),
+        default=_LINES,
+        metavar="N",
+        help=f"how many lines (default: {_LINES})",
+    )
+    shown.add_argument("-f", "--follow", action="store_true", help="go on with what comes")
+
+
+def _changing(parser: Parser) -> None:
+    parser.add_argument("--dry-run", action="store_true", help="show the change, write nothing")
+    yes_option(parser)
+
+
+def run_install(args: Namespace) -> int:
+    """Install the service, or say what there is instead."""
+    with _log_shown(args):
+        report = installing.install(args, _manager(), this_setup())
+    return _told(args, report)
+
+
+def run_uninstall(args: Namespace) -> int:
+    """Remove the service."""
+    return _told(args, installing.uninstall(args, _manager()))
+
+
+def _manager() -> Service:
+    if (found := service()) is None:
+        raise InvalidState(
+            "This machine has neither systemd nor launchd, so there is nobody to run a service.",
+            hint="Start it with: fleetctl daemon start; have your session do that when it begins.",
+        )
+    return found
+
+
+def _told(args: Namespace, report: installing.Report) -> int:
+    return render.result(args, {**report.told, "notes": report.said}, *report.said)
+
+
+def run_start(args: Namespace) -> int:
+    """Start the daemon, and return once it answers."""
+    with _log_shown(args):
+        found, how = starting.start()
+    return _running(args, found, how)
+
+
+def run_restart(args: Namespace) -> int:
+    """Stop and start the daemon."""
+    with _log_shown(args):
+        found, how = starting.restart()
+    return _running(args, found, how)
+
+
+def _running(args: Namespace, found: Running, how: str) -> int:
+    told = {"pid": found.pid, "version": found.hello.version, "done": how}
+    return render.result(args, told, f"fleetd {found.hello.version}: {how} (pid {found.pid})")
+
+
+@contextmanager
+def _log_shown(args: Namespace) -> Iterator[None]:
+    """Show the end of the log with an error that has one."""
+    try:
+        yield
+    except FleetError as error:
+        if not args.json:
+            for line in error.values.get("log", ()):
+                print(render.clean(line), file=sys.stderr)
+        raise
+
+
+def run_stop(args: Namespace) -> int:
+    """Stop the daemon and wait for its end."""
+    done = starting.stop()
+    return render.result(args, {"done": done}, f"fleetd: {done}")
+
+
+def run_status(args: Namespace) -> int:
+    """Print how the daemon is run; the status is 0 when it answers."""
+    seen = status.standing()
+    if args.json:
+        render.print_json(seen)
+    else:
+        _show(seen)
+    return 0 if seen.running else 1
+
+
+def _show(seen: status.Standing) -> None:
+    by = "in the background" if seen.run_by == "background" else f"under {seen.run_by}"
+    at = f"fleetd {seen.version} runs {by} (pid {seen.pid}) since {seen.started_at}"
+    render.line(at if seen.running else "fleetd is not running")
+    told = seen.service
+    pairs: list[tuple[str, object]] = [("Socket", seen.socket), ("Log", seen.log)]
+    if told is not None:
+        pairs += [
+            ("Service", _service(told)),
+            ("State", told.condition if told.installed else None),
+            ("Lingering", {True: "on", False: "off", None: None}[told.lingering]),
+        ]
+    render.fields(pairs)
+    for warning in seen.warnings:
+        render.warn(warning)
+
+
+def _service(told: State) -> str:
+    if not told.installed:
+        return f"not installed in {told.kind}; fleetctl daemon install does that"
+    parts = [f"{told.kind}, {'enabled' if told.enabled else 'not enabled'}"]
+    if not told.manager:
+        parts.append(f"{told.kind} of this user does not run now")
+    elif told.listening and not told.active:
+        parts.append("its first client starts it")
+    return "; ".join([*parts, *told.files])
+
+
+def run_logs(args: Namespace) -> int:
+    """Print the log."""
+    manager = starting.managed()
+    if not args.json:
+        return logs.show(manager, args.lines, follow=args.follow)
+    if args.follow:
+        raise UsageError("--follow never ends, so it cannot print one JSON document.")
+    lines = logs.last_lines(manager, args.lines)
+    return render.result(args, {"log": status.standing().log, "lines": lines})

@@ -1,0 +1,100 @@
+"""fleetd as a plain process in the background, for machines where no manager runs services."""
+
+import os
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from fleetd import paths
+from fleetd.wire.errors import InvalidState, LimitExceeded, Storage
+
+from . import running
+from .setup import command, places, this_interpreter
+
+READY_S = 20.0
+PAUSE_S = 0.02
+LOG_BYTES = 4_000_000
+LAST_LINES = 5
+_LINE_BYTES = 2_000
+# What speaks to the process that got it, and to no child.
+_NOT_INHERITED = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS")
+
+
+def log_file() -> Path:
+    """Return where a plain daemon logs to."""
+    return paths.state_path() / "fleetd.log"
+
+
+def start(path: Path) -> running.Running:
+    """Start fleetd, detached from this terminal, and wait until it answers.
+
+    Raises InvalidState when it ends before (``log`` holds its last lines), LimitExceeded when it
+    takes longer, Storage when its log cannot be written.
+    """
+    log = _open_log()
+    try:
+        process = subprocess.Popen(
+            command(this_interpreter()),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=Path.home(),
+            env=_environment(),
+            start_new_session=True,
+        )
+    finally:
+        os.close(log)
+    return _wait(process, path)
+
+
+def _wait(process: "subprocess.Popen[bytes]", path: Path) -> running.Running:
+    deadline = time.monotonic() + READY_S
+    while time.monotonic() < deadline:
+        status = process.poll()
+        with suppress(LimitExceeded):  # it listens and does not answer yet
+            # Somebody else may have started one just before: that is as good.
+            if found := running.look(path):
+                return found
+        if status is not None:
+            raise InvalidState(
+                f"fleetd ended with status {status} before it answered.",
+                hint=f"Its log is {log_file()}; fleetctl doctor says what a start would meet.",
+                log=last_lines(LAST_LINES),
+            )
+        time.sleep(PAUSE_S)
+    raise LimitExceeded(
+        f"fleetd (pid {process.pid}) does not answer after {READY_S:.0f} s; it goes on starting.",
+        hint=f"A start may find much to do. Its log says what: {log_file()}",
+    )
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+    return kept | places()
+
+
+def _open_log() -> int:
+    file = log_file()
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            if file.stat().st_size > LOG_BYTES:
+                file.replace(file.with_name(file.name + ".1"))
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        return os.open(file, flags, 0o600)
+    except OSError as error:
+        raise Storage(
+            f"The log {file} cannot be written: {error.strerror}.",
+            hint="Look at what stands there.",
+        ) from error
+
+
+def last_lines(count: int) -> list[str]:
+    """Return the last lines of the log; none where there is no log."""
+    try:
+        with log_file().open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _LINE_BYTES * count))
+            return file.read().decode(errors="replace").splitlines()[-count:] if count else []
+    except OSError:
+        return []

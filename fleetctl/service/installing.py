@@ -1,0 +1,186 @@
+"""Puts fleetd's service into place and takes it out: shows it, asks once, says what it did."""
+
+import os
+import shlex
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from fleetd import paths
+from fleetd.wire.errors import FleetError, InvalidState
+
+from .. import render
+from ..prompts import Cancelled, confirm, interactive
+from . import background, running, starting
+from .choice import Service
+from .setup import Setup
+from .unit_files import UnitFile
+
+
+@dataclass
+class Report:
+    """What was done, for people as sentences, and for programs."""
+
+    said: list[str] = field(default_factory=list)
+    told: dict[str, Any] = field(default_factory=dict)
+
+
+def install(args: Namespace, manager: Service, setup: Setup) -> Report:
+    """Write the files, start what they describe, and see that it answers.
+
+    Raises Cancelled and InvalidParams from the question, and what went wrong.
+    """
+    changes = manager.installing(setup)
+    pending = [each for each in changes if each.changes]
+    report = Report(told={"kind": manager.KIND, "files": [str(each.path) for each in changes]})
+    report.told["changed"] = bool(pending) and not args.dry_run
+    if pending:
+        _show(pending, manager, whole=args.dry_run, stream=_stream(args))
+    if args.dry_run:
+        report.said.append("[DRY RUN] Nothing was written.")
+        return report
+    if pending:
+        _ask(args, "Install this?")
+        _write(pending, manager, setup, report)
+    else:
+        report.said.append(f"The {manager.TITLE} is installed already.")
+    manager.enable()
+    _begin(args, manager, report)
+    _linger(args, manager, report)
+    report.said += _unheard(setup)
+    return report
+
+
+def _write(pending: Sequence[UnitFile], manager: Service, setup: Setup, report: Report) -> None:
+    manager.quiesce()
+    # What cannot be made here could not be made writable for the service either.
+    for directory in setup.writable:
+        _make_private(directory)
+    # One that was started by hand holds the socket that the manager is to have.
+    ended = running.end(paths.socket_path()) if manager.runs() else None
+    if ended:
+        report.said.append(f"Stopped the fleetd that ran in the background (pid {ended.pid}).")
+    for each in pending:
+        kept = each.carry_out()
+        report.said.append(f"Wrote {each.path}")
+        if kept:
+            report.said.append(f"It had been edited; as it was: {kept}. Drop-ins are left alone.")
+
+
+def _make_private(directory: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidState(
+            f"{directory} cannot be made: {error.strerror}.", hint="Look at what stands there."
+        ) from error
+    finally:
+        os.umask(before)
+
+
+def _begin(args: Namespace, manager: Service, report: Report) -> None:
+    """See that the service answers, or say when it will."""
+    path = paths.socket_path()
+    if manager.runs():
+        found = starting.answering(path, manager)
+        report.said.append(
+            f"fleetd {found.hello.version} answers (pid {found.pid}); {manager.KIND} starts it "
+            "with the first client from now on."
+            if found.activated
+            else f"fleetd {found.hello.version} answers (pid {found.pid})."
+        )
+        report.told["pid"] = found.pid
+        return
+    report.said.append(
+        f"No {manager.KIND} of yours runs now: the service takes effect at your next login."
+    )
+    if running.look(path) is not None:
+        report.said.append("Until then, the fleetd that runs goes on.")
+    elif args.yes or (interactive() and confirm("Start fleetd in the background until then?")):
+        found = background.start(path)
+        report.said.append(f"Until then, fleetd runs in the background (pid {found.pid}).")
+        report.told["pid"] = found.pid
+    else:
+        report.said.append("Until then, start it with: fleetctl daemon start")
+
+
+def _linger(args: Namespace, manager: Service, report: Report) -> None:
+    """Offer that the service stays when its user logs out."""
+    if manager.lingering() is not False or args.linger is False:
+        return
+    question = "A user service ends at logout. Let yours go on after it (loginctl enable-linger)?"
+    if not args.linger and (args.yes or not interactive() or not confirm(question)):
+        report.said.append("It ends when you log out; with lingering it stays: add --linger.")
+        return
+    try:
+        manager.linger()
+    except FleetError as error:
+        report.said.append(f"Lingering could not be switched on: {error.message}")
+    else:
+        report.said.append("Lingering is on: fleetd stays when you log out.")
+
+
+def _unheard(setup: Setup) -> list[str]:
+    said = []
+    if setup.socket is not None:
+        said.append(
+            f"It listens on {setup.socket}: every shell and hook needs "
+            f"FLEET_SOCKET={shlex.quote(str(setup.socket))}."
+        )
+    if setup.unheard:
+        names = ", ".join(setup.unheard)
+        said.append(f"A service does not see {names} of this shell; config.toml can say the same.")
+    return said
+
+
+def uninstall(args: Namespace, manager: Service) -> Report:
+    """Stop the service and remove its files; raises Cancelled from the question."""
+    pending = [each for each in manager.uninstalling() if each.changes]
+    report = Report(told={"kind": manager.KIND, "files": [str(each.path) for each in pending]})
+    report.told["changed"] = bool(pending) and not args.dry_run
+    if not pending:
+        report.said.append(f"The {manager.TITLE} is not installed.")
+        return report
+    stream = _stream(args)
+    print(f"This stops fleetd and removes the {manager.TITLE}:", file=stream)
+    for each in pending:
+        print(render.clean(f"  {each.path}"), file=stream)
+    if args.dry_run:
+        report.said.append("[DRY RUN] Nothing was removed.")
+        return report
+    _ask(args, "Remove this?")
+    manager.disable()
+    for each in pending:
+        kept = each.carry_out()
+        report.said.append(f"Removed {each.path}")
+        if kept:
+            report.said.append(f"It had been edited; as it was: {kept}")
+    manager.forget()
+    report.said.append("What fleetd remembers is left where it is: fleetctl config says where.")
+    return report
+
+
+def _stream(args: Namespace) -> TextIO:
+    return sys.stderr if args.json else sys.stdout
+
+
+def _show(pending: Sequence[UnitFile], manager: Service, *, whole: bool, stream: TextIO) -> None:
+    """Show new files by what concerns this installation, changed ones by their differences."""
+    for each in pending:
+        if each.file.data is None and not whole:
+            print(render.clean(f"new: {each.path}"), file=stream)
+            shown = [f"  {line}" for line in manager.summary([each])]
+        else:
+            shown = list(each.diff())
+        for line in shown:
+            print(render.clean(line), file=stream)
+    print(file=stream)
+
+
+def _ask(args: Namespace, question: str) -> None:
+    if not args.yes and not confirm(question):
+        raise Cancelled("Nothing was changed.")

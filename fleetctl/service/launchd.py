@@ -1,0 +1,174 @@
+"""The agent of launchd that runs fleetd on macOS; must not print.
+
+launchd cannot be told that an exit status means "do not try again", so it waits between tries.
+"""
+
+import os
+import plistlib
+import time
+from pathlib import Path
+
+from fleetd.wire.errors import InvalidState
+
+from . import background, programs
+from .running import END_S, PAUSE_S
+from .setup import Setup
+from .state import State
+from .unit_files import UnitFile, marked, planned
+
+KIND = "launchd"
+TITLE = "launchd agent"
+LABEL = "local.fleetd"
+_THROTTLE_S = 10
+
+
+def is_here() -> bool:
+    """Return whether this machine has launchd."""
+    return programs.there("launchctl")
+
+
+def runs() -> bool:
+    """Return whether the user's session can be asked: there is none over ssh."""
+    return programs.ask("launchctl", "print", _domain()).ok
+
+
+def _domain() -> str:
+    return f"gui/{os.getuid()}"
+
+
+def _target() -> str:
+    return f"{_domain()}/{LABEL}"
+
+
+def file() -> Path:
+    """Return where the agent lies."""
+    return Path.home() / "Library/LaunchAgents" / f"{LABEL}.plist"
+
+
+def rendered(setup: Setup) -> str:
+    """Return the property list of an installation."""
+    log = str(background.log_file())
+    document = plistlib.dumps(
+        {
+            "Label": LABEL,
+            "ProgramArguments": list(setup.command),
+            "EnvironmentVariables": setup.environment,
+            "RunAtLoad": True,
+            "KeepAlive": {"SuccessfulExit": False},
+            "ThrottleInterval": _THROTTLE_S,
+            "ProcessType": "Background",
+            "Umask": 0o077,
+            "StandardOutPath": log,
+            "StandardErrorPath": log,
+        }
+    ).decode()
+    # The declaration must come first.
+    head, _, rest = document.partition("\n")
+    return f"{head}\n{marked(rest, '<!-- ', ' -->')}"
+
+
+def installing(setup: Setup) -> list[UnitFile]:
+    """Return what installing would write; raises InvalidState for a file it must not touch."""
+    return [planned(file(), rendered(setup))]
+
+
+def uninstalling() -> list[UnitFile]:
+    """Return what uninstalling would remove."""
+    return [planned(file(), None)]
+
+
+def installed() -> bool:
+    """Return whether there is an agent of ours."""
+    return file().exists()
+
+
+def summary(changes: list[UnitFile]) -> list[str]:
+    """Return what of a new agent concerns this installation only."""
+    said = []
+    for each in changes:
+        told = plistlib.loads(each.after or plistlib.dumps({}))
+        said += [f"{key}: {told[key]}" for key in ("ProgramArguments", "EnvironmentVariables")]
+    return said
+
+
+def quiesce() -> None:
+    """Unload the agent before its file is changed."""
+    stop()
+
+
+def enable() -> None:
+    """Load the agent, which starts it; without a session launchd does that at the next login."""
+    if runs():
+        programs.ask("launchctl", "enable", _target())
+        start()
+
+
+def disable() -> None:
+    """Unload the agent."""
+    quiesce()
+
+
+def forget() -> None:
+    """Do nothing: launchd remembers no agent that is unloaded."""
+
+
+def _loaded() -> bool:
+    return programs.ask("launchctl", "print", _target()).ok
+
+
+def start() -> None:
+    """Load the agent, or start the one that is loaded; raises InvalidState when that fails."""
+    background.log_file().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if _loaded():
+        programs.tell("launchctl", "kickstart", _target())
+    else:
+        programs.tell("launchctl", "bootstrap", _domain(), str(file()))
+
+
+def stop() -> None:
+    """Unload the agent until the next login or start, and wait until it is gone."""
+    if not _loaded():
+        return
+    programs.tell("launchctl", "bootout", _target())
+    deadline = time.monotonic() + END_S
+    while _loaded() and time.monotonic() < deadline:
+        time.sleep(PAUSE_S)
+
+
+def restart() -> None:
+    """Start the agent anew; raises InvalidState when that fails."""
+    stop()
+    start()
+
+
+def state() -> State:
+    """Return how the agent stands."""
+    seen = programs.ask("launchctl", "print", _target())
+    condition = next(
+        (
+            line.partition("=")[2].strip()
+            for line in seen.out.splitlines()
+            if line.strip().startswith("state =")
+        ),
+        "",
+    )
+    return State(
+        kind=KIND,
+        manager=runs(),
+        installed=installed(),
+        files=[str(file())] if installed() else [],
+        enabled=installed(),
+        active=condition == "running",
+        condition=condition,
+        log=str(background.log_file()),
+    )
+
+
+def lingering() -> bool | None:
+    """Return None: what a user's launchd runs ends at logout, and nothing changes that."""
+    return None
+
+
+def linger() -> None:
+    """Raise InvalidState: launchd has no such thing for agents."""
+    raise InvalidState("launchd ends a user's agents at logout; there is no lingering.")

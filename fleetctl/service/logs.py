@@ -1,0 +1,78 @@
+"""The daemon's log, from the journal or from its file."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from fleetd.wire.errors import NotFound
+
+from .. import render
+from . import background, programs
+from .choice import Service
+
+_PAUSE_S = 0.3
+_CHUNK = 65_536
+
+
+def command_of(manager: Service | None) -> list[str]:
+    """Return the program that shows the log; empty where it is a file."""
+    log = manager.state().log if manager else ""
+    return log.split() if log.startswith("journalctl") else []
+
+
+def last_lines(manager: Service | None, count: int) -> list[str]:
+    """Return the last lines; none when there are none or they cannot be read."""
+    if command := command_of(manager):
+        return programs.ask(*command, "--output=cat", f"--lines={count}").out.splitlines()
+    return background.last_lines(count)
+
+
+def show(manager: Service | None, count: int, *, follow: bool) -> int:
+    """Print the last lines, and with ``follow`` what comes, until interrupted.
+
+    Raises NotFound where there is no log.
+    """
+    if command := command_of(manager):
+        more = ["--follow"] if follow else ["--no-pager"]
+        sys.stdout.flush()
+        return subprocess.call([*command, f"--lines={count}", *more])
+    file = background.log_file()
+    if not file.exists() and not follow:
+        raise NotFound(
+            f"There is no log at {file}: no fleetd was started in the background by fleetctl.",
+            hint="One that was started by hand logs to its terminal.",
+        )
+    render.lines(background.last_lines(count))
+    if follow:
+        _follow(file)
+    return 0
+
+
+def _follow(file: Path) -> None:
+    """Print what is added to a file, also to the one that takes its place."""
+    inode, position = _end(file)
+    while True:
+        time.sleep(_PAUSE_S)
+        try:
+            info = file.stat()
+        except FileNotFoundError:
+            continue
+        if info.st_ino != inode or info.st_size < position:
+            inode, position = info.st_ino, 0
+        with file.open("rb") as opened:
+            opened.seek(position)
+            # A line that is not whole yet is left for the next look.
+            whole = opened.read(_CHUNK).rpartition(b"\n")[0]
+        if whole:
+            position += len(whole) + 1
+            render.lines(whole.decode(errors="replace").splitlines())
+            sys.stdout.flush()
+
+
+def _end(file: Path) -> tuple[int, int]:
+    try:
+        info = file.stat()
+    except FileNotFoundError:
+        return 0, 0
+    return info.st_ino, info.st_size

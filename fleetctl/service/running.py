@@ -1,0 +1,123 @@
+"""The daemon that answers now: who it is, who made its socket, and its end by a signal."""
+
+import os
+import select
+import signal
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleetd.wire.credentials import credentials
+from fleetd.wire.errors import InvalidState, LimitExceeded, Unavailable
+from fleetd.wire.requests.system import Hello, SystemHello
+
+from ..client import Client
+from ..dial import dial
+
+LOOK_S = 5.0
+# The daemon promises to be gone within ten seconds.
+END_S = 12.0
+PAUSE_S = 0.05
+STOP_UNITS = "systemctl --user stop fleetd.socket fleetd"
+
+
+@dataclass(frozen=True)
+class Running:
+    """A daemon that answered; ``listener`` is the process that made its socket, if that is known.
+
+    Under systemd that is systemd itself.
+    """
+
+    hello: Hello
+    listener: int | None
+
+    @property
+    def pid(self) -> int:
+        """Return the daemon's process."""
+        return self.hello.pid
+
+    @property
+    def activated(self) -> bool:
+        """Return whether it was given its socket by somebody else."""
+        return self.listener not in (None, self.pid)
+
+
+def look(path: Path) -> Running | None:
+    """Return the daemon that serves a socket; None when nobody does.
+
+    A service manager that listens starts the daemon by this. Raises Denied for a foreign one,
+    LimitExceeded for one that does not answer.
+    """
+    try:
+        with Client(path, connect_s=LOOK_S) as client:
+            hello = client.call(SystemHello())
+        return Running(hello, _listener(path))
+    except Unavailable:
+        return None
+
+
+def _listener(path: Path) -> int | None:
+    """Return the process that made the socket, where the kernel says."""
+    with dial(path, time.monotonic() + LOOK_S) as sock:
+        return credentials(sock)[1]
+
+
+def end(path: Path) -> Running | None:
+    """Have the daemon end in order and wait for it; return what it was, None when there was none.
+
+    The signal goes to the process that the daemon itself names, and only if that made the socket.
+    Raises InvalidState where it did not, LimitExceeded when it does not end in time.
+    """
+    try:
+        # While this connection stands, the pid is the daemon's and nobody else's.
+        with Client(path, connect_s=LOOK_S) as client:
+            found = Running(client.call(SystemHello()), _listener(path))
+            if found.activated:
+                raise InvalidState(
+                    f"The socket of fleetd (pid {found.pid}) was made by process {found.listener},"
+                    " which would start it again.",
+                    hint=f"Under systemd, stop both: {STOP_UNITS}",
+                )
+            handle = _handle(found.pid)
+            os.kill(found.pid, signal.SIGTERM)
+    except (Unavailable, ProcessLookupError):
+        return None
+    _wait(found.pid, handle)
+    return found
+
+
+def _handle(pid: int) -> int | None:
+    """Return a descriptor that tells of a process's end, where there is such a thing."""
+    opener = getattr(os, "pidfd_open", None)
+    if opener is not None:
+        with suppress(OSError):
+            handle: int = opener(pid)
+            return handle
+    return None
+
+
+def _wait(pid: int, handle: int | None) -> None:
+    if handle is not None:
+        poll = select.poll()
+        poll.register(handle, select.POLLIN)
+        over = bool(poll.poll(END_S * 1_000))
+        os.close(handle)
+    else:
+        over = _gone(pid)
+    if not over:
+        raise LimitExceeded(
+            f"fleetd (pid {pid}) has not ended after {END_S:.0f} s.",
+            hint="Its log says what it waits for: fleetctl daemon logs",
+        )
+
+
+def _gone(pid: int) -> bool:
+    deadline = time.monotonic() + END_S
+    while time.monotonic() < deadline:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(PAUSE_S)
+    return False

@@ -1,0 +1,147 @@
+"""What of this installation and this shell goes into a service; writes nothing.
+
+A service is started without the shell's variables: those that say where things lie go along by
+name, or the service would serve other files than the ones that this shell's commands mean.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleetd import paths
+from fleetd.config import ConfigError, load
+from fleetd.wire.errors import InvalidState
+
+from ..hooking.hook_command import steady_interpreter
+
+# What moves files or directories of fleetd's.
+PLACES = ("FLEET_DB_PATH", "FLIGHTLINE_DIR", "FLEET_CONFIG", "FLEET_SOCKET")
+XDG = ("XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME")
+USUAL_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
+_TRY_S = 30
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a service needs to know; ``socket`` is None where it is the platform's own.
+
+    ``unheard`` names FLEET_* variables of this shell that do not go along.
+    """
+
+    command: tuple[str, ...]
+    environment: dict[str, str]
+    socket: Path | None
+    writable: tuple[Path, ...]
+    unheard: tuple[str, ...]
+
+
+def this_setup() -> Setup:
+    """Return what a service of this installation is made of; raises InvalidState.
+
+    That is refused when the settings cannot stand, or the interpreter cannot run fleetd.
+    """
+    try:
+        config = load().config
+    except ConfigError as error:
+        raise InvalidState(str(error), hint="Correct the value, then try again.") from error
+    interpreter = this_interpreter()
+    environment = _environment(interpreter)
+    own = {name: value for name, value in os.environ.items() if name != "FLEET_SOCKET"}
+    moved = config.socket != paths.socket_path(own)
+    if not moved:
+        environment.pop("FLEET_SOCKET", None)
+    return Setup(
+        command=command(interpreter),
+        environment=environment,
+        socket=config.socket if moved else None,
+        writable=_unnested([config.database.parent, paths.state_path(), config.checkpoints]),
+        unheard=tuple(sorted(_unheard())),
+    )
+
+
+def this_interpreter() -> str:
+    """Return the steadiest name of this interpreter; raises InvalidState where it has none."""
+    if not sys.executable:
+        raise InvalidState(
+            "This Python does not know its own executable, so no service could name it.",
+            hint="Run fleetctl with a Python that was installed as a program.",
+        )
+    return steady_interpreter(Path(sys.executable))
+
+
+def command(interpreter: str) -> tuple[str, ...]:
+    """Return the words that run fleetd; modules that lie about where it starts are not looked at.
+
+    The interpreter itself is named: a script could be a shim that looks for it every time.
+    """
+    return (interpreter, "-P", "-m", "fleetd")
+
+
+def _environment(interpreter: str) -> dict[str, str]:
+    return {"PATH": _path(), **places(), **_python_path(interpreter)}
+
+
+def places() -> dict[str, str]:
+    """Return this shell's variables that move files, with whole paths: fleetd begins elsewhere."""
+    found = {}
+    for name in (*PLACES, *XDG):
+        value = os.environ.get(name)
+        if value and (name in PLACES or Path(value).is_absolute()):
+            # Links stay links.
+            found[name] = os.path.abspath(Path(value).expanduser())  # noqa: PTH100
+    return found
+
+
+def _path() -> str:
+    """Return the directories where programs are looked for: the usual ones, and git's."""
+    git = shutil.which("git")
+    where = os.path.dirname(os.path.abspath(git)) if git else ""  # noqa: PTH100, PTH120
+    return ":".join([*([where] if where and where not in USUAL_PATH else []), *USUAL_PATH])
+
+
+def _python_path(interpreter: str) -> dict[str, str]:
+    """Return what the interpreter must be told to find fleetd; mostly nothing."""
+    bare = {"HOME": str(Path.home()), "PATH": _path()}
+    given = os.environ.get("PYTHONPATH")
+    wanted: list[dict[str, str]] = [{}]
+    if given:
+        made = os.pathsep.join(map(os.path.abspath, given.split(os.pathsep)))
+        wanted.append({"PYTHONPATH": made})
+    said = ""
+    for each in wanted:
+        done = subprocess.run(
+            [interpreter, "-P", "-c", "import fleetd"],
+            env=bare | each,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_TRY_S,
+            check=False,
+        )
+        if done.returncode == 0:
+            return each
+        said = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
+    raise InvalidState(
+        f"{interpreter} cannot run fleetd: {said}.",
+        hint="Install fleetd into the environment of this fleetctl, then try again.",
+    )
+
+
+def _unnested(directories: list[Path]) -> tuple[Path, ...]:
+    """Return the directories without those that lie in another one."""
+    kept = dict.fromkeys(directories)
+    return tuple(
+        each
+        for each in kept
+        if not any(other != each and each.is_relative_to(other) for other in kept)
+    )
+
+
+def _unheard() -> list[str]:
+    known = {*PLACES, "FLEET_AGENT_ID", "FLEET_MISSION_ID"}
+    return [name for name in os.environ if name.startswith("FLEET_") and name not in known]

@@ -1,0 +1,90 @@
+"""Starting and stopping fleetd by whatever way this machine has; must not print."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fleetd import paths
+from fleetd.wire.errors import FleetError, InvalidState
+
+from . import background, logs, running
+from .choice import Service, service
+from .running import Running
+
+PAUSE_S = 0.05
+_LAST_LINES = 5
+
+
+def managed() -> Service | None:
+    """Return the service manager, if it runs and fleetd is installed there; else None."""
+    found = service()
+    return found if found and found.installed() and found.runs() else None
+
+
+def start() -> tuple[Running, str]:
+    """Start fleetd and return it with a word on how; one that runs already is left alone.
+
+    Raises InvalidState when it does not come up; ``log`` then holds its last lines.
+    """
+    path, manager = paths.socket_path(), managed()
+    seen = manager.state() if manager else None
+    # Where a manager listens for one that does not run, looking would start it.
+    asleep = seen is not None and seen.listening and not seen.active
+    if not asleep and (found := running.look(path)):
+        return found, "already running"
+    if manager is None:
+        return background.start(path), "started in the background"
+    with _log_of(manager):
+        manager.start()
+    return answering(path, manager), f"started by {manager.KIND}"
+
+
+@contextmanager
+def _log_of(manager: Service) -> Iterator[None]:
+    """Add the last lines of the log to an error."""
+    try:
+        yield
+    except FleetError as error:
+        error.values["log"] = logs.last_lines(manager, _LAST_LINES)
+        raise
+
+
+def answering(path: Path, manager: Service | None) -> Running:
+    """Return the daemon once it answers; raises InvalidState when it does not."""
+    deadline = time.monotonic() + background.READY_S
+    while (found := running.look(path)) is None:
+        if time.monotonic() > deadline:
+            raise InvalidState(
+                "fleetd does not answer.",
+                hint="Look at its log: fleetctl daemon logs",
+                log=logs.last_lines(manager, _LAST_LINES),
+            )
+        time.sleep(PAUSE_S)
+    return found
+
+
+def stop() -> str:
+    """Stop fleetd, whoever started it, and return a word on what was done."""
+    manager = managed()
+    done = ""
+    if manager is not None:
+        seen = manager.state()
+        if seen.active or seen.listening:
+            manager.stop()
+            done = f"stopped by {manager.KIND}; it starts again at the next login"
+    if (ended := running.end(paths.socket_path())) is not None:
+        done = f"stopped (pid {ended.pid})"
+    return done or "not running"
+
+
+def restart() -> tuple[Running, str]:
+    """Start fleetd anew, so that it has the code and the settings of now."""
+    manager = managed()
+    if manager is None or not manager.state().active:
+        stop()
+        found, _how = start()
+        return found, "started anew"
+    with _log_of(manager):
+        manager.restart()
+    return answering(paths.socket_path(), manager), f"started anew by {manager.KIND}"

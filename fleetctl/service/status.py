@@ -1,0 +1,104 @@
+"""How fleetd stands: who runs it, whether it answers, what is amiss; must not print."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from fleetd import __version__, paths
+from fleetd.wire.errors import FleetError
+from fleetd.wire.model import Finding
+
+from . import background, running
+from .choice import Service, service
+from .setup import this_setup
+from .state import State
+
+
+class Standing(Struct, frozen=True, kw_only=True):
+    """What ``fleetctl daemon status`` tells; ``service`` is None where no manager is there."""
+
+    running: bool
+    pid: int | None
+    version: str | None
+    started_at: str | None
+    socket: str
+    log: str
+    run_by: str | None
+    service: State | None
+    warnings: list[str]
+
+
+def standing() -> Standing:
+    """Look, without starting anything."""
+    manager = service()
+    seen = manager.state() if manager else None
+    path = paths.socket_path()
+    asleep = seen is not None and seen.listening and not seen.active
+    found, trouble = (None, []) if asleep else _answer(path)
+    by_manager = found is not None and seen is not None and seen.active
+    managed = by_manager or (not found and seen is not None and seen.installed and seen.manager)
+    warnings = [*trouble]
+    if found and found.hello.version != __version__:
+        warnings.append(
+            f"fleetd is of version {found.hello.version}, fleetctl of {__version__}: "
+            "fleetctl daemon restart"
+        )
+    if manager and seen:
+        warnings += [each.detail for each in findings(manager, seen) if not each.ok]
+    return Standing(
+        running=found is not None,
+        pid=found.pid if found else None,
+        version=found.hello.version if found else None,
+        started_at=found.hello.started_at if found else None,
+        socket=str(path),
+        log=seen.log if seen and managed else str(background.log_file()),
+        run_by=None if not found else manager.KIND if by_manager and manager else "background",
+        service=seen,
+        warnings=warnings,
+    )
+
+
+def _answer(path: Path) -> tuple[running.Running | None, list[str]]:
+    try:
+        return running.look(path), []
+    except FleetError as error:
+        return None, [error.message]
+
+
+def of_this_machine() -> list[Finding]:
+    """Return what ``fleetctl doctor`` says about the service; nothing where none is installed."""
+    manager = service()
+    if manager is None or not manager.installed():
+        return []
+    return list(findings(manager, manager.state()))
+
+
+def findings(manager: Service, seen: State) -> Iterator[Finding]:
+    """Yield what there is to say about an installed service."""
+    if not seen.installed:
+        return
+    yield _files(manager)
+    if seen.enabled is False:
+        told = "it does not start by itself; run: fleetctl daemon install"
+        yield Finding(check="autostart", ok=False, subject=manager.KIND, detail=told)
+    if seen.lingering is False:
+        told = "fleetd ends at logout: loginctl enable-linger, or fleetctl daemon install --linger"
+        yield Finding(check="lingering", ok=False, subject=manager.KIND, detail=told)
+    elif seen.lingering:
+        yield Finding(check="lingering", ok=True, subject=manager.KIND, detail="on")
+
+
+def _files(manager: Service) -> Finding:
+    """Compare the files with what would be installed now."""
+    try:
+        differing = [each for each in manager.installing(this_setup()) if each.changes]
+    except FleetError as error:
+        return Finding(check="service", ok=False, subject=manager.KIND, detail=error.message)
+    if not differing:
+        told = "its files are those of this version"
+        return Finding(check="service", ok=True, subject=manager.KIND, detail=told)
+    names = ", ".join(str(each.path) for each in differing)
+    why = "edited" if any(each.edited for each in differing) else "of another version or shell"
+    told = f"{names}: {why}; to renew: fleetctl daemon install"
+    return Finding(check="service", ok=False, subject=manager.KIND, detail=told)

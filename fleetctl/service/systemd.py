@@ -1,0 +1,186 @@
+"""The units of this user's systemd: where they lie, and how they are started; must not print.
+
+Without a manager that runs (a container, a login over ssh that made no session) everything but
+starting works: systemd reads the same files and links at the next login.
+"""
+
+import getpass
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from fleetd.wire.errors import Storage
+
+from . import programs
+from .rendering import SERVICE, SOCKET, rendered, shown
+from .setup import Setup
+from .state import State
+from .unit_files import UnitFile, planned
+
+KIND = "systemd"
+TITLE = "systemd user service"
+_USER = ("systemctl", "--user")
+_WANTS = ("sockets.target.wants", SOCKET), ("default.target.wants", SERVICE)
+_LINGER = Path("/var/lib/systemd/linger")
+_SHOWN = "ActiveState,SubState,Result,NRestarts"
+
+
+def is_here() -> bool:
+    """Return whether this machine has systemd."""
+    return programs.there("systemctl")
+
+
+def runs() -> bool:
+    """Return whether this user's manager answers."""
+    return programs.ask(*_USER, "show-environment").ok
+
+
+def directory() -> Path:
+    """Return where the user's own units lie."""
+    base = os.environ.get("XDG_CONFIG_HOME", "")
+    return (Path(base) if Path(base).is_absolute() else Path.home() / ".config") / "systemd/user"
+
+
+def installing(setup: Setup) -> list[UnitFile]:
+    """Return what installing would write; raises InvalidState for files it must not touch."""
+    return [planned(directory() / name, text) for name, text in rendered(setup).items()]
+
+
+def uninstalling() -> list[UnitFile]:
+    """Return what uninstalling would remove. Drop-ins are the user's, and stay."""
+    return [planned(directory() / name, None) for name in (SERVICE, SOCKET)]
+
+
+def installed() -> bool:
+    """Return whether there are units of ours."""
+    return (directory() / SERVICE).exists()
+
+
+def summary(changes: list[UnitFile]) -> list[str]:
+    """Return what of new units concerns this installation only."""
+    return list(shown((each.after or b"").decode() for each in changes))
+
+
+def quiesce() -> None:
+    """Stop what runs of the units before they are changed: a socket stays with its path."""
+    if runs():
+        programs.ask(*_USER, "stop", SOCKET, SERVICE)
+
+
+def enable() -> None:
+    """Have the socket made now, if the manager runs, and at every login."""
+    if runs():
+        programs.tell(*_USER, "daemon-reload")
+        programs.tell(*_USER, "enable", SOCKET)
+        start_listening()
+        return
+    # What "systemctl --user enable" does, which needs the manager for it.
+    folder, name = _WANTS[0]
+    link = directory() / folder / name
+    try:
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if not link.is_symlink():
+            link.symlink_to(directory() / name)
+    except OSError as error:
+        raise Storage(f"{link} cannot be made: {error.strerror}.") from error
+
+
+def start_listening() -> None:
+    """Start the socket; also one that was given up after too many failures."""
+    programs.ask(*_USER, "reset-failed", SOCKET, SERVICE)
+    programs.tell(*_USER, "start", SOCKET)
+
+
+def disable() -> None:
+    """Stop the units and let nothing start them again."""
+    if runs():
+        programs.ask(*_USER, "disable", "--now", SOCKET, SERVICE)
+    for folder, name in _WANTS:
+        link = directory() / folder / name
+        with suppress(OSError):
+            if link.is_symlink():
+                link.unlink()
+            link.parent.rmdir()
+
+
+def forget() -> None:
+    """Have the manager notice that the files are gone."""
+    if runs():
+        programs.ask(*_USER, "daemon-reload")
+        programs.ask(*_USER, "reset-failed", SOCKET, SERVICE)
+
+
+def start() -> None:
+    """Start socket and service; raises InvalidState when that fails."""
+    start_listening()
+    programs.tell(*_USER, "start", SERVICE)
+
+
+def stop() -> None:
+    """Stop socket and service, until the next login or start."""
+    programs.tell(*_USER, "stop", SOCKET, SERVICE)
+
+
+def restart() -> None:
+    """Start the service anew; its clients wait at the socket meanwhile."""
+    start_listening()
+    programs.tell(*_USER, "restart", SERVICE)
+
+
+def state() -> State:
+    """Return how the units stand."""
+    manager = runs()
+    files = [directory() / name for name in (SERVICE, SOCKET)]
+    service = _properties(SERVICE) if manager else {}
+    socket = _properties(SOCKET) if manager else {}
+    return State(
+        kind=KIND,
+        manager=manager,
+        installed=installed(),
+        files=[str(each) for each in files if each.exists()],
+        enabled=any((directory() / folder / name).is_symlink() for folder, name in _WANTS),
+        active=service.get("ActiveState") in ("active", "activating", "deactivating"),
+        listening=socket.get("ActiveState") == "active",
+        condition=_condition(service),
+        lingering=lingering(),
+        log=" ".join(log_command()),
+    )
+
+
+def _properties(unit: str) -> dict[str, str]:
+    return dict(programs.properties(*_USER, "show", unit, f"--property={_SHOWN}"))
+
+
+def _condition(seen: dict[str, str]) -> str:
+    if not seen:
+        return ""
+    told = f"{seen.get('ActiveState', 'unknown')} ({seen.get('SubState', 'unknown')})"
+    if (result := seen.get("Result", "success")) != "success":
+        told += f", {result}"
+    if (restarts := seen.get("NRestarts", "0")) not in ("0", ""):
+        told += f", restarts: {restarts}"
+    return told
+
+
+def log_command() -> list[str]:
+    """Return the command that shows the log.
+
+    By the unit and not with ``--user``: where the journal is kept in memory only, there are no
+    journals of single users.
+    """
+    return ["journalctl", "--quiet", f"--user-unit={SERVICE}"]
+
+
+def lingering() -> bool | None:
+    """Return whether the user's services outlive the last logout; None where nobody knows."""
+    if (_LINGER / getpass.getuser()).exists():
+        return True
+    seen = programs.properties("loginctl", "show-user", getpass.getuser(), "--property=Linger")
+    if "Linger" in seen:
+        return seen["Linger"] == "yes"
+    return False if _LINGER.is_dir() else None
+
+
+def linger() -> None:
+    """Have the user's services outlive logouts; raises InvalidState where that is not allowed."""
+    programs.tell("loginctl", "enable-linger")

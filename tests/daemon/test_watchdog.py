@@ -1,0 +1,141 @@
+"""The watchdog is fed after a round trip through writer and reader, and not while one is stuck."""
+
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+import trio
+import trio.testing
+
+from fleetd import daemon
+from fleetd.engine import Engine
+from fleetd.sdnotify import feed_watchdog
+from fleetd.service import open_engine
+from fleetd.wire.errors import Corrupt, FleetError, Storage, Unavailable
+from tests.fleet import settings
+
+Healthy = Callable[[], Awaitable[bool]]
+
+
+class Fed:
+    """Counts how often systemd was told that the daemon is well."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def send(self, *states: str) -> None:
+        assert states == ("WATCHDOG=1",)
+        self.times += 1
+
+
+@pytest.fixture
+async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
+    """Return an engine with a writer and a reader in threads of their own."""
+    (tmp_path / "project").mkdir()
+    async with open_engine(settings(tmp_path)) as engine:
+        yield engine
+
+
+@pytest.fixture
+def healthy(engine: Engine) -> Healthy:
+    return daemon._health_check(engine)
+
+
+@pytest.mark.parametrize("thread", ["write", "read"])
+async def test_a_stuck_thread_of_the_database_stops_the_feeding_until_it_goes_on(
+    engine: Engine, healthy: Healthy, thread: str
+) -> None:
+    stuck, go_on = trio.Event(), threading.Event()
+    token = trio.lowlevel.current_trio_token()
+
+    def hang(tx: Any) -> None:
+        token.run_sync_soon(stuck.set)
+        assert go_on.wait(30)
+
+    fed = Fed()
+    checked = trio.Event()
+
+    async def check() -> bool:
+        well = await healthy()
+        checked.set()
+        return well
+
+    assert await healthy()
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(getattr(engine.store, thread), hang)
+            await stuck.wait()
+            nursery.start_soon(feed_watchdog, fed, 3_600, check)
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            assert (fed.times, checked.is_set()) == (0, False)
+            go_on.set()
+            await checked.wait()
+            await trio.testing.wait_all_tasks_blocked()
+            assert fed.times == 1
+            nursery.cancel_scope.cancel()
+    finally:
+        go_on.set()
+
+
+async def test_a_database_that_somebody_else_keeps_locked_is_not_well(
+    engine: Engine, healthy: Healthy
+) -> None:
+    engine.store._writer_connection.set_busy_timeout(20)
+    other = apsw.Connection(str(engine.config.database))
+    try:
+        other.execute("BEGIN IMMEDIATE")
+        assert not await healthy()
+        other.execute("ROLLBACK")
+        assert await healthy()
+    finally:
+        other.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "fed"),
+    [
+        (Storage("The disk is full; nothing was stored."), True),
+        (Corrupt("The database is damaged."), False),
+        (Unavailable("fleetd is shutting down."), False),
+    ],
+)
+async def test_a_full_disk_is_no_reason_to_be_restarted(
+    engine: Engine,
+    healthy: Healthy,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: FleetError,
+    fed: bool,
+) -> None:
+    async def fail(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(engine, "perform", fail)
+    assert await healthy() is fed
+    assert f"The health check failed: {error}" in caplog.text
+
+
+async def test_a_disk_that_failed_is_not_well_while_the_daemon_leaves(
+    engine: Engine, healthy: Healthy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: Any) -> None:
+        raise Storage("The disk failed; nothing was acknowledged.")
+
+    monkeypatch.setattr(engine, "perform", fail)
+    failed = trio.Event()
+    failed.set()
+    monkeypatch.setattr(engine.store, "failed", failed)
+    assert not await healthy()
+
+
+async def test_a_check_that_hangs_is_named_in_the_log(
+    autojump_clock: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    fed = Fed()
+    with trio.move_on_after(100):
+        await feed_watchdog(fed, 60, trio.sleep_forever)
+    assert fed.times == 0
+    assert caplog.text.count("The health check hangs since 30 s") == 1

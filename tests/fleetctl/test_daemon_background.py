@@ -1,0 +1,145 @@
+"""``fleetctl daemon`` on a machine where nobody runs services: a process in the background."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleetctl.service import background, logs, running
+from tests.processes import Daemon, Result
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def alone(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no service manager be found."""
+    for manager in ("systemd", "launchd"):
+        monkeypatch.setattr(f"fleetctl.service.{manager}.is_here", lambda: False)
+
+
+@pytest.fixture
+def background_run(home: Path, subprocess_run: Run) -> Iterator[Run]:
+    """Return a function that runs a command; no daemon that it started outlives the test."""
+    yield subprocess_run
+    if found := running.look(home / "run" / "d.sock"):
+        os.kill(found.pid, signal.SIGKILL)
+
+
+def test_it_is_started_seen_restarted_and_stopped(
+    alone: None, home: Path, background_run: Run, run: Callable[..., Result]
+) -> None:
+    log = home / "state" / "fleet" / "fleetd.log"
+    log.parent.mkdir(mode=0o700)
+    log.write_text("x" * (background.LOG_BYTES + 1))
+    started = background_run("daemon", "start")
+    assert started.returncode == 0, started.stderr
+    assert "started in the background" in started.stdout
+    # The log that had become too long was put aside.
+    assert log.with_name("fleetd.log.1").stat().st_size > background.LOG_BYTES
+    assert log.stat().st_mode & 0o777 == 0o600
+    found = running.look(home / "run" / "d.sock")
+    assert found is not None
+    assert os.getsid(found.pid) == found.pid
+    assert not found.activated
+    assert f"already running (pid {found.pid})" in run("daemon", "start").out
+    assert "listens on" in run("daemon", "logs", "-n", "5").out
+    anew = background_run("daemon", "restart")
+    assert "started anew" in anew.stdout
+    assert f"pid {found.pid})" not in anew.stdout
+    status = run("daemon", "status")
+    assert (status.status, "runs in the background" in status.out) == (0, True)
+    assert "stopped (pid" in run("daemon", "stop").out
+    assert run("daemon", "stop").out == "fleetd: not running\n"
+    assert run("daemon", "status").status == 1
+    assert "fleetd has stopped" in log.read_text()
+
+
+def test_a_start_that_fails_says_why(
+    home: Path, background_run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLEET_LOG_LEVEL", "loud")
+    failed = background_run("daemon", "start")
+    assert failed.returncode == 1
+    assert "ended with status 78" in failed.stderr
+    assert "'LOUD'" in failed.stderr
+    as_json = background_run("daemon", "start", "--json")
+    assert "LOUD" in as_json.stderr
+    assert as_json.stdout == ""
+
+
+def test_a_daemon_of_another_version_is_named(
+    alone: None, daemon: Daemon, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fleetctl.service.status.__version__", "99.0")
+    assert "fleetctl daemon restart" in run("daemon", "status").err
+
+
+def test_without_a_log_there_is_nothing_to_show(alone: None, run: Callable[..., Result]) -> None:
+    seen = run("daemon", "logs")
+    assert (seen.status, "There is no log" in seen.err) == (4, True)
+    assert run("daemon", "logs", "--follow", "--json").status == 2
+
+
+def test_a_log_is_followed_into_the_file_that_takes_its_place(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = home / "state" / "fleet" / "fleetd.log"
+    log.parent.mkdir()
+    log.write_text("one\n")
+
+    def more(text: str) -> None:
+        with log.open("a") as file:
+            file.write(text)
+
+    steps: list[Callable[[], Any]] = [
+        lambda: more("two\nthr"),
+        lambda: more("ee\n"),
+        lambda: (log.rename(home / "old"), log.write_text("four\n")),
+        lambda: log.unlink(),
+    ]
+
+    def next_step(_seconds: float) -> None:
+        if not steps:
+            raise KeyboardInterrupt
+        steps.pop(0)()
+
+    monkeypatch.setattr("fleetctl.service.logs.time.sleep", next_step)
+    with pytest.raises(KeyboardInterrupt):
+        logs.show(None, 10, follow=True)
+    assert capsys.readouterr().out == "one\ntwo\nthree\nfour\n"
+
+
+# Does what systemd does: descriptor 3, LISTEN_FDS, and LISTEN_PID of the process that execs.
+PASS_SOCKET = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.environ |= {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "1"}
+os.execv(sys.executable, [sys.executable, "-m", "fleetd"])
+"""
+
+
+def test_one_that_would_be_started_again_at_once_is_not_ended_by_a_signal(
+    alone: None, home: Path, run: Callable[..., Result]
+) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as ours:
+        ours.bind(str(home / "run" / "d.sock"))
+        ours.listen()
+        daemon = subprocess.Popen(
+            [sys.executable, "-c", PASS_SOCKET, str(ours.fileno())], pass_fds=[ours.fileno()]
+        )
+        try:
+            refused = run("daemon", "stop")
+            assert refused.status == 1
+            assert f"was made by process {os.getpid()}" in refused.err
+            assert "systemctl --user stop fleetd.socket fleetd" in refused.err
+            assert daemon.poll() is None
+        finally:
+            daemon.terminate()
+            assert daemon.wait(20) == 0
