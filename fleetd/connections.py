@@ -2,6 +2,7 @@
 
 import logging
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,7 @@ from .wire.requests.event import (
     Unsubscribed,
 )
 from .wire.requests.system import RpcDiscover
+from .wire.shown import shown
 
 log = logging.getLogger(__name__)
 
@@ -138,7 +140,7 @@ class Connection:
             return
         await self._wait_for_room()
         self._in_flight += 1
-        requests.start_soon(self._answer, message)
+        requests.start_soon(self._answer, message, time.perf_counter_ns())
         # Lets the request begin before the next line does, so that lines keep their order.
         await trio.lowlevel.checkpoint()
 
@@ -152,7 +154,7 @@ class Connection:
             if message is not None:
                 await self._wait_for_room()
                 self._in_flight += 1
-                await self._answer(message)
+                await self._answer(message, time.perf_counter_ns())
         finally:
             self._large.leave()
 
@@ -163,6 +165,7 @@ class Connection:
         except LimitExceeded:
             raise
         except FleetError as error:
+            self.engine.traffic.failed(error.kind)
             await self.send(error_reply(error) + b"\n")
             # A refusal never waits: without this, a block of junk would hold everybody up.
             await trio.lowlevel.checkpoint()
@@ -191,10 +194,10 @@ class Connection:
 
     # Answering
 
-    async def _answer(self, message: Message) -> None:
+    async def _answer(self, message: Message, since_ns: int) -> None:
         call = Call(self)
         try:
-            reply = await self._dispatcher.answer(message, call)
+            reply = await self._dispatcher.answer(message, call, since_ns)
             if reply is not None:
                 await self.send(reply)
             for follower in call.followers:
@@ -216,6 +219,7 @@ class Connection:
                 except (trio.BrokenResourceError, trio.ClosedResourceError):
                     self._scope.cancel()
         if taking.cancelled_caught:
+            self.engine.traffic.cut_off += 1
             log.info("A client did not take its reply in time; its connection is closed.")
             self._scope.cancel()
 
@@ -248,7 +252,7 @@ class Connection:
         follower = self._followers.pop(subscription_id, None)
         if follower is None:
             raise NotFound(
-                f"This connection has no subscription {envelope.shown(subscription_id)}.",
+                f"This connection has no subscription {shown(subscription_id)}.",
                 hint="Subscriptions belong to the connection that made them.",
                 subscription_id=subscription_id,
             )
@@ -271,6 +275,8 @@ class Connection:
             follower.end()
         self._background.start_soon(self._cancel_when_gone)
         if broken is not None:
+            self.engine.traffic.cut_off += 1
+            self.engine.traffic.failed(broken.kind)
             log.info("A client broke a limit and is disconnected: %s", broken)
             requests.cancel_scope.deadline = trio.current_time() + self._reply_seconds
             await self.send(error_reply(broken) + b"\n")

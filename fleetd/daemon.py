@@ -151,17 +151,21 @@ def _say_ready(engine: Engine, notifier: Notifier) -> None:
 
 
 def _health_check(engine: Engine) -> Callable[[], Awaitable[bool]]:
-    """Return a check that goes through the whole way a client's request goes."""
+    """Return a check that goes through the whole way a client's request goes.
+
+    It fails for what a restart would mend: to be restarted again and again because the disk is full
+    would only keep those out who could still read.
+    """
 
     async def healthy() -> bool:
         try:
-            return (await engine.perform(SystemHealth(), DAEMON)).ok
-        except Storage as error:
-            # The database answered. A full disk is no reason to stop: reading and pruning go on.
-            log.warning("The health check failed: %s", error)
-            return not engine.store.failed.is_set()
+            health = await engine.perform(SystemHealth(), DAEMON)
         except FleetError as error:
             log.warning("The health check failed: %s", error)
             return False
+        for check in health.checks:
+            if check.restart_mends and not check.ok:
+                log.warning("The health check failed: %s: %s", check.name, check.detail)
+        return not health.restart_mends
 
     return healthy

@@ -24,11 +24,13 @@ from .domain.tx import Effect, LogLine, RemoveBackup, Ring, Tx, WatchProcess, Wr
 from .ignoring import refuse_ignored
 from .outbox import Outbox
 from .places import with_real_paths
+from .pulses import Pulses
 from .reception import Reception
 from .store.backups import Backups
 from .store.layouts import LAYOUTS
 from .store.spool import Spool
 from .store.sqlite import Store
+from .traffic import Traffic
 from .watcher import Watcher
 from .wire.base import Mutation, Request
 from .wire.errors import FleetError, MethodNotFound, Storage
@@ -68,6 +70,8 @@ class Engine:
     ) -> None:
         self.loaded = loaded
         self.bell = Bell()
+        self.traffic = Traffic()
+        self.pulses = Pulses()
         root = loaded.config.checkpoints
         self.backups: dict[Noun, Backups] = {noun: Backups(root, noun) for noun in LAYOUTS}
         self.store = Store(loaded.config.database, self._committed, inline=inline, vfs=vfs)

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 
 from .wire.errors import FleetError, InvalidRequest, LimitExceeded, ParseError
+from .wire.shown import shown
 
 Id = str | int | None
 Params = list[Any] | dict[str, Any]
 
 _MEMBERS = frozenset({"jsonrpc", "method", "params", "id"})
-_SHOWN_CHARACTERS = 80
 # A container costs some 60 bytes and is the dearest thing a byte on the wire can ask for.
 _CONTAINERS = 100_000
 
@@ -156,13 +156,3 @@ def _problem(item: dict[str, Any]) -> str | None:
 
 def _refused(detail: str, identity: Id = None) -> Refused:
     return Refused(InvalidRequest("Invalid Request", detail=detail), identity)
-
-
-def shown(value: Any) -> str:
-    """Return a value as JSON, cut to what fits into a message for a person."""
-    if isinstance(value, str):
-        value = value[: _SHOWN_CHARACTERS + 1]
-    elif isinstance(value, dict | list) and value:
-        return "an object" if isinstance(value, dict) else f"an array of {len(value)}"
-    text = msgspec.json.encode(value).decode()
-    return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"

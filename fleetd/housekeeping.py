@@ -19,11 +19,14 @@ from .wire.requests.snapshot import SnapshotPrune
 
 log = logging.getLogger("fleetd")
 DAY_S = 86_400
+# However much there is to clean up: after this it hangs.
+ROUND_S = 6 * 3_600
 
 
 async def keep_house(engine: Engine) -> None:
     """Clean up now and then daily, until cancelled."""
     while True:
+        engine.pulses.beat("housekeeping", DAY_S + ROUND_S)
         await tidy(engine)
         await trio.sleep(DAY_S)
 

@@ -1,4 +1,4 @@
-"""The log: one line per message on stderr, in the specification's format; imports nothing of ours.
+"""The log: one line per message on stderr, in the specification's format; knows no requests.
 
 A message may hold what a client sent, so whatever could move a cursor or begin a line of its own
 is escaped.
@@ -9,9 +9,14 @@ import sys
 from datetime import UTC, datetime
 from typing import TextIO
 
+from . import origin
+
 
 class LineFormatter(logging.Formatter):
-    """Renders ``[2026-01-05T12:00:00.000Z] [INFO] message``; a traceback becomes such lines too."""
+    """Renders ``[2026-01-05T12:00:00.000Z] [INFO] message``; a traceback becomes such lines too.
+
+    What belongs to a request ends in ``(connection 12, request 7 checkpoint.create)``, each line.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the lines of a record."""
@@ -19,7 +24,9 @@ class LineFormatter(logging.Formatter):
         lines = [record.getMessage()]
         if record.exc_info:
             lines += self.formatException(record.exc_info).splitlines()
-        return "\n".join(head + escape(line) for line in lines)
+        whose = origin.current()
+        tail = f" ({whose})" if whose else ""
+        return "\n".join(head + escape(line + tail) for line in lines)
 
 
 def _iso(seconds: float) -> str:

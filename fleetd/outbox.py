@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 import trio
 
+from . import origin
 from .domain.copies import BackupGet, BackupNotWritten, BackupWritten, OutboxGet
 from .domain.removal import Purge, Removal, RemovalsGet
 from .domain.tx import RemoveBackup, WriteBackup
@@ -30,10 +31,11 @@ LONGEST_PAUSE_S = 300.0
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A piece of work that could not be done, and why."""
+    """A piece of work that could not be done, why, and on whose behalf it was tried."""
 
     work: Work
     why: str
+    asked: origin.Origin | None = msgspec.field(default_factory=origin.current)
 
 
 class Outbox:
@@ -57,6 +59,8 @@ class Outbox:
         self._removals: deque[RemoveBackup] = deque()
         self._posted = trio.Event()
         self._attempted: dict[str, trio.Event] = {}
+        self._origins: dict[str, origin.Origin | None] = {}
+        self._since: dict[str, float] = {}
         self._failed: dict[str, Failure] = {}
         self._trouble = trio.Event()
         self.at_work = trio.Lock()
@@ -65,6 +69,8 @@ class Outbox:
     def post(self, work: Work) -> None:
         """Take on a piece of work; called right after its commit."""
         self._attempted.setdefault(work.record_id, trio.Event())
+        self._origins[work.record_id] = origin.current()
+        self._since.setdefault(work.record_id, trio.current_time())
         if isinstance(work, WriteBackup):
             self._writes.append(work)
         else:
@@ -100,13 +106,13 @@ class Outbox:
                 self._posted = trio.Event()
                 while works := self._next():
                     with trio.CancelScope(shield=True):
-                        await self._do(works)
+                        await self._on_behalf(works)
                     await trio.lowlevel.checkpoint_if_cancelled()
 
     async def drain(self) -> None:
         """Do what is queued and return; for an orderly end."""
         while works := self._next():
-            await self._do(works)
+            await self._on_behalf(works)
 
     def _next(self) -> list[Work]:
         """Take the next piece of work off the queue: a file to write, or files to remove."""
@@ -118,6 +124,12 @@ class Outbox:
                 break
             found.append(self._removals.popleft())
         return found
+
+    async def _on_behalf(self, works: list[Work]) -> None:
+        """Do work; what is said of it in the log names who asked, if that was one."""
+        asked = {self._origins.pop(work.record_id, None) for work in works}
+        with origin.on_behalf_of(asked.pop() if len(asked) == 1 else None):
+            await self._do(works)
 
     async def _do(self, works: list[Work]) -> None:
         try:
@@ -138,6 +150,8 @@ class Outbox:
                 event = self._attempted.pop(work.record_id, None)
                 if event is not None:
                     event.set()
+                if work.record_id not in self._failed:
+                    self._since.pop(work.record_id, None)
 
     async def _write(self, work: WriteBackup) -> None:
         backup = await self._execute(BackupGet(work.noun, work.record_id))
@@ -201,6 +215,17 @@ class Outbox:
             self._try_again(*(Failure(RemoveBackup(noun, i), str(e)) for i, e in stuck.items()))
         return set(stuck)
 
+    @property
+    def waited_s(self) -> float:
+        """Return for how many seconds the oldest piece of work has waited to be done."""
+        now = trio.current_time()
+        return max((now - since for since in self._since.values()), default=0.0)
+
+    @property
+    def failures(self) -> list[Failure]:
+        """Return what could not be done when it was last tried."""
+        return list(self._failed.values())
+
     def failure(self, record_id: str) -> str | None:
         """Return why the file of a record could not be written or removed, None if nothing did."""
         failure = self._failed.get(record_id)
@@ -220,7 +245,8 @@ class Outbox:
                 await trio.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE_S)
                 for failure in list(self._failed.values()):
-                    self.post(failure.work)
+                    with origin.on_behalf_of(failure.asked):
+                        self.post(failure.work)
                 await self.settled()
             self._trouble = trio.Event()
 

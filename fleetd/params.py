@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import inspect
 
-from .envelope import shown
 from .wire.base import Request, positional_fields
 from .wire.errors import InvalidParams
+from .wire.shown import shown
 from .wire.types import ID_PREFIXES, PATTERN_MEANINGS
 
 Q = TypeVar("Q", bound=Request[Any])

@@ -8,17 +8,21 @@ import functools
 import inspect
 import logging
 import secrets
+import time
 import warnings
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
 
-from . import params
-from .envelope import Element, Id, Message, Refused, shown
+from . import origin, params
+from .envelope import Element, Id, Message, Refused
+from .origin import Origin
+from .traffic import Traffic
 from .wire.base import Request
 from .wire.errors import FleetError, Internal, InvalidParams, MethodNotFound, from_wire
 from .wire.methods import METHODS
+from .wire.shown import shown
 
 with warnings.catch_warnings():
     # The library reads its schema with a call that newer Pythons deprecate.
@@ -33,6 +37,15 @@ log = logging.getLogger(__name__)
 
 Method = Callable[..., Awaitable[Result]]
 Perform = Callable[[Request[Any], Any], Awaitable[Any]]
+
+SLOW_MICROS = 1_000_000
+# These take as long as what they wait for or look through: that is no sign of trouble.
+UNHURRIED = frozenset(
+    {
+        *("lock.acquire", "mission.delete", "system.doctor", "system.backup", "system.forget"),
+        *("checkpoint.verify", "checkpoint.prune", "snapshot.verify", "snapshot.prune"),
+    }
+)
 
 _encode = msgspec.json.Encoder().encode
 _ANY_PARAMS = inspect.signature(lambda _context, /, *_args, **_named: None)
@@ -89,28 +102,86 @@ def _incident() -> Internal:
 
 
 class Dispatcher:
-    """Answers messages from a table of methods."""
+    """Answers messages from a table of methods, and counts them."""
 
-    def __init__(self, methods: Mapping[str, Method]) -> None:
+    def __init__(
+        self,
+        methods: Mapping[str, Method],
+        traffic: Traffic,
+        clock_ns: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
         self._methods = dict(methods)
+        self._traffic = traffic
+        self._clock_ns = clock_ns
 
-    async def answer(self, message: Message, context: Any) -> bytes | None:
-        """Run the message's requests one after the other; None when nobody waits for a reply."""
-        replies = [await self._reply(element, context) for element in message.elements]
-        spoken = [reply for reply in replies if reply is not None]
+    async def answer(self, message: Message, context: Any, since_ns: int) -> bytes | None:
+        """Run the message's requests one after the other; None when nobody waits for a reply.
+
+        ``since_ns`` is when the message was understood and had its place, by the same clock.
+        """
+        spoken = []
+        for element in message.elements:
+            if isinstance(element, Refused):
+                self._traffic.failed(element.error.kind)
+                reply: bytes | None = error_reply(element.error, element.id)
+            else:
+                reply, since_ns = await self._on_its_behalf(element, context, since_ns)
+            if reply is not None:
+                spoken.append(reply)
         if not spoken:
             return None
         return (b"[" + b",".join(spoken) + b"]" if message.batch else spoken[0]) + b"\n"
 
-    async def _reply(self, element: Element | Refused, context: Any) -> bytes | None:
-        if isinstance(element, Refused):
-            return error_reply(element.error, element.id)
+    async def _on_its_behalf(
+        self, element: Element, context: Any, since_ns: int
+    ) -> tuple[bytes | None, int]:
+        """Answer a request; returns its reply and when that was ready."""
+        client = origin.current()
+        token = origin.enter(
+            Origin(
+                client.connection if client else 0,
+                element.method,
+                element.id,
+                element.notification,
+            )
+        )
+        try:
+            reply, error = await self._reply(element, context)
+            ready_ns = self._clock_ns()
+            self._count(element.method, (ready_ns - since_ns) // 1_000, error)
+        except BaseException:
+            log.debug("Given up: its client is gone, or fleetd ends")
+            raise
+        finally:
+            origin.leave(token)
+        return reply, ready_ns
+
+    def _count(self, method: str, micros: int, error: str | None) -> None:
+        """Count a request, and say in the log how it ended."""
+        if method in self._methods:
+            self._traffic.answered(method, micros)
+        if error is not None:
+            self._traffic.failed(error)
+        if micros >= SLOW_MICROS and method not in UNHURRIED:
+            log.warning("Slow: %d ms, %s", micros // 1_000, error or "ok")
+        elif log.isEnabledFor(logging.DEBUG):
+            log.debug("Answered in %.3f ms: %s", micros / 1_000, error or "ok")
+
+    async def _reply(self, element: Element, context: Any) -> tuple[bytes | None, str | None]:
+        """Return the reply, None for a notification, and the kind of the error if there was one."""
         result = await self._result(element, context)
-        if element.notification:
-            return None
         if isinstance(result, ErrorResult):
-            return error_reply(_fleet_error(result, element), element.id)
-        return _success_reply(result.result, element)
+            error = _fleet_error(result, element)
+            return None if element.notification else error_reply(error, element.id), error.kind
+        if element.notification:
+            return None, None
+        try:
+            return _encode({"jsonrpc": "2.0", "result": result.result, "id": element.id}), None
+        except Exception:
+            incident = _incident()
+            number = incident.values["incident"]
+            log.exception("Incident %s in a result of %s", number, element.method)
+            return error_reply(incident, element.id), incident.kind
 
     async def _result(self, element: Element, context: Any) -> SuccessResult | ErrorResult:
         identity = NOID if element.notification else element.id
@@ -135,12 +206,3 @@ def error_reply(error: FleetError, identity: Id = None) -> bytes:
     """Return the reply that refuses a request, without its line feed."""
     body = {"code": error.code, "message": error.message, "data": error.data()}
     return _encode({"jsonrpc": "2.0", "error": body, "id": identity})
-
-
-def _success_reply(result: Any, element: Element) -> bytes:
-    try:
-        return _encode({"jsonrpc": "2.0", "result": result, "id": element.id})
-    except Exception:
-        incident = _incident()
-        log.exception("Incident %s in a result of %s", incident.values["incident"], element.method)
-        return error_reply(incident, element.id)

@@ -8,7 +8,7 @@ from typing import Never
 
 import trio
 
-from . import peer
+from . import origin, peer
 from .config import Limits
 from .connections import Connection, perform
 from .engine import Engine
@@ -31,7 +31,8 @@ class Server:
         self._engine = engine
         self._limits = limits
         added = {name: guarded(name, method) for name, method in (extra or {}).items()}
-        self._dispatcher = Dispatcher(methods_for(perform) | added)
+        self._traffic = engine.traffic
+        self._dispatcher = Dispatcher(methods_for(perform) | added, self._traffic)
         self._room = trio.Semaphore(limits.connections)
         self._large = LargeLines(engine.config.hooks.line_bytes)
         self._connections: set[Connection] = set()
@@ -68,18 +69,22 @@ class Server:
 
     async def _serve(self, stream: trio.SocketStream) -> None:
         """Serve one client; whatever happens here ends this connection only."""
+        # The task is this connection's alone: so is what is said of it.
+        origin.enter(origin.Origin(connection=self._traffic.opened()))
         try:
             await self._serve_peer(stream)
         except Exception:
             log.exception("A connection failed and was closed")
         finally:
             stream.socket.close()
+            self._traffic.closed()
             self._room.release()
 
     async def _serve_peer(self, stream: trio.SocketStream) -> None:
         try:
             caller = peer.caller_of(stream.socket)
         except Denied as error:
+            self._traffic.refused += 1
             log.warning("A client was refused: %s", error)
             # A stranger who does not stay to hear it is worth no traceback.
             with (

@@ -16,6 +16,9 @@ from .wire.errors import FleetError
 log = logging.getLogger("fleetd")
 PAUSE_S = 10
 SPOOL_S = 30
+# A round that takes longer than this hangs; taking in a long spool has its time.
+ROUND_S = 300
+LONG_ROUND_S = 3_600
 
 
 async def run_timers(engine: Engine) -> None:
@@ -30,13 +33,17 @@ async def run_timers(engine: Engine) -> None:
 async def notice_silence(engine: Engine) -> None:
     """Look for silences, those of the time before this start too, whenever one can be due."""
     while True:
-        looked = await _insist(engine, ActivityScan())
-        await trio.sleep(looked.look_again_ms / 1000)
+        engine.pulses.beat("silence", ROUND_S)
+        looked = await _insist(engine, ActivityScan(), "silence")
+        pause_s = looked.look_again_ms / 1000
+        engine.pulses.beat("silence", pause_s + ROUND_S)
+        await trio.sleep(pause_s)
 
 
 async def empty_spool(engine: Engine) -> None:
     """Take in what hooks left while the daemon could not answer, also if no hook comes any more."""
     while True:
+        engine.pulses.beat("spool", SPOOL_S + LONG_ROUND_S)
         await tidy(engine)
         await trio.sleep(SPOOL_S)
 
@@ -53,8 +60,11 @@ async def watch_processes(engine: Engine) -> None:
     await engine.watcher.run(known.processes, ended)
 
 
-async def _insist(engine: Engine, request: Request[Looked]) -> Looked:
-    """Perform a request, again until it succeeds: nobody else will ask for it."""
+async def _insist(engine: Engine, request: Request[Looked], timer: str | None = None) -> Looked:
+    """Perform a request, again until it succeeds: nobody else will ask for it.
+
+    A timer that tries and is refused is alive: what refuses is another's trouble.
+    """
     while True:
         try:
             return await engine.perform(request, DAEMON)
@@ -62,4 +72,6 @@ async def _insist(engine: Engine, request: Request[Looked]) -> Looked:
             log.warning("%s has to wait: %s", type(request).__name__, error.message)
         except Exception:
             log.exception("%s failed", type(request).__name__)
+        if timer is not None:
+            engine.pulses.beat(timer, PAUSE_S + ROUND_S)
         await trio.sleep(PAUSE_S)

@@ -1,5 +1,7 @@
 """What every test may use: a fleet in this process, a daemon in its own, and clients of it."""
 
+import io
+import logging
 import os
 import shutil
 import subprocess
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from fleetctl.client import Client
+from fleetd import logs
 from tests.fleet import Fleet, opened
 from tests.processes import Daemon, agent_process, environment
 
@@ -82,3 +85,18 @@ def mortal() -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
     for process in processes:
         process.kill()
         process.wait()
+
+
+@pytest.fixture
+def out() -> Iterator[io.StringIO]:
+    """Return what the log of this process writes, from INFO on."""
+    root = logging.getLogger()
+    before, level, raising = root.handlers[:], root.level, logging.raiseExceptions
+    own_level = logging.getLogger("fleetd").level
+    stream = io.StringIO()
+    logs.configure("INFO", stream)
+    yield stream
+    root.handlers[:] = before
+    root.setLevel(level)
+    logging.getLogger("fleetd").setLevel(own_level)
+    logging.raiseExceptions = raising

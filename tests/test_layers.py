@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 FLOORS = {
-    **dict.fromkeys(("__init__", "wire", "paths", "config"), 0),
+    **dict.fromkeys(("__init__", "wire", "paths", "config", "histogram", "origin"), 0),
     **dict.fromkeys(("domain", "harness"), 1),
     "store": 2,
     **dict.fromkeys(
@@ -30,6 +30,9 @@ FLOORS = {
             "reconciling",
             "operations",
             "service",
+            "traffic",
+            "pulses",
+            "exposition",
         ),
         3,
     ),

@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 
+from fleetd.wire.figures import Timing
 from fleetd.wire.model import Recovery
 from fleetd.wire.requests.system import MissionLine, Status, SystemStatus
 from fleetd.wire.times import duration
@@ -20,11 +21,14 @@ STATES = {
 
 def register(subparsers: Subparsers) -> None:
     """Add the command."""
-    command(
+    parser = command(
         subparsers,
         "status",
         run,
         "Missions in progress, missions that wait for recovery, and the daemon's state.",
+    )
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="also how busy the daemon is and was"
     )
 
 
@@ -36,6 +40,8 @@ def run(args: Namespace) -> int:
         render.print_json(status)
     else:
         _show(status)
+        if args.verbose:
+            _show_work(status)
     return 0
 
 
@@ -107,3 +113,30 @@ def _show_store(status: Status) -> None:
     render.line(f"  files still to write: {status.backup_backlog}")
     database, wal = render.size(status.database_bytes), render.size(status.wal_bytes)
     render.line(f"  database {database}, write-ahead log {wal}")
+
+
+def _show_work(status: Status) -> None:
+    """Print what only helps who looks for a bottleneck."""
+    writer, clients = status.writer, status.connections
+    render.heading("Work since the start")
+    render.line(
+        f"  connections: {clients.open} of {clients.limit}, {clients.open_max} at most;"
+        f" {clients.accepted} accepted, {clients.refused} refused, {clients.cut_off} cut off"
+    )
+    render.line(f"  writer: {writer.queue} requests wait, {writer.queue_max} at most")
+    render.line(
+        f"  group commit: {render.plural(writer.batches, 'transaction')} of"
+        f" {writer.batch_mean:g} requests, p95 {writer.batch_p95}, at most {writer.batch_max}"
+    )
+    if status.errors:
+        kinds = ", ".join(f"{kind} {count}" for kind, count in status.errors.items())
+        render.line(f"  errors answered: {kinds}")
+    print()
+    rows = [_timing_row("COMMIT to disk", writer.commit)]
+    rows += [_timing_row(each.method, each) for each in status.latencies]
+    render.table(("MS", "CALLS", "P50", "P95", "MAX"), rows, indent="  ")
+
+
+def _timing_row(name: str, timing: Timing) -> tuple[str, ...]:
+    spans = (timing.p50_ms, timing.p95_ms, timing.max_ms)
+    return (name, str(timing.count), *(f"{span:.2f}" for span in spans))

@@ -4,11 +4,11 @@ from ..wire.base import Query
 from ..wire.model import Record, Recovery, RecoveryCandidate
 from ..wire.requests.system import Counts, MissionLine
 from .activity import detect, silence_ms
+from .backlog import unwritten
 from .context import Context
 from .current import is_automatic
 from .events import epoch, position
 from .marks import LIVE
-from .policy import POLICIES
 from .progress import percent
 from .records import recovery_of
 from .registry import handler
@@ -67,16 +67,12 @@ def overview(tx: Tx, request: OverviewGet, ctx: Context) -> Overview:
         " WHERE r.state <> 'resumed' AND m.status IN ('pending', 'in_progress')"
         " ORDER BY r.seq DESC"
     )
-    backlog = sum(
-        tx.value(f"SELECT count(*) FROM {policy.table} WHERE backed_up_at IS NULL AND {LIVE}")
-        for policy in POLICIES.values()
-    )
     return Overview(
         counts=Counts(**counts),
         missions=[_line(ctx, row) for row in rows],
         candidates=detect(tx, ctx).candidates,
         recoveries=[recovery_of(row) for row in under_way],
-        backup_backlog=backlog,
+        backup_backlog=unwritten(tx),
         position=position(tx),
         epoch=epoch(tx),
     )

@@ -3,6 +3,7 @@
 from . import (
     activity,
     agents,
+    backlog,
     catching_up,
     checkpoints,
     choosing,

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from .. import places, processes, transcripts
+from .. import origin, places, processes, transcripts
 from ..domain.context import Caller, Facts
 from ..domain.redaction.texts import redact
 from ..domain.sessions.deliveries import DeliveryUnfit
@@ -32,6 +32,7 @@ from ..wire.requests.hook import (
     SpoolStatus,
 )
 from ..wire.requests.recovery import RecoveryContextGet, RecoveryRestore
+from ..wire.shown import shown
 from .enforcing import ENFORCE, denial
 from .watching import ActivityScan
 
@@ -53,6 +54,7 @@ async def take(
     Raises Storage and Unavailable, after which the delivery is to be repeated; nothing else. What
     the doctor sends is answered, and leaves no trace.
     """
+    origin.tell(f"delivery {shown(request.delivery_id)}")
     if DOCTOR in request.args:
         return HookReply(stdout="fleetd")
     try:
@@ -66,6 +68,7 @@ async def take(
             log.exception("A payload of %s was not understood", request.harness)
         await _complain(engine, request, "a bug", spooled=happened_ms is not None)
         return HookReply()
+    origin.tell(f"session {shown(report.session_id)}")
     what = f"A hook of {report.harness} ({report.event}) could not be recorded"
     try:
         async with engine.reception.turn(key_of(report)):

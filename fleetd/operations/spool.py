@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 import trio
 
+from .. import origin
 from ..engine import DAEMON, Engine
 from ..store.spool import NoFrame, Waiting
 from ..wire.errors import FleetError, Storage, Unavailable
@@ -75,7 +76,8 @@ async def _take_in(engine: Engine, waiting: Waiting) -> None:
     if request is None:
         return None
     # A clock that was set back meanwhile makes nothing happen in the future.
-    await take(engine, request, DAEMON, min(waiting.happened_ms, engine.clock()))
+    with origin.on_behalf_of(None):  # whoever has the spool emptied did not ask for this
+        await take(engine, request, DAEMON, min(waiting.happened_ms, engine.clock()))
     return await engine.outbox.in_thread(partial(engine.spool.remove, waiting.name))
 
 

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 import outcome
 import trio
 
+from .. import origin
+from ..histogram import Histogram
 from ..wire.errors import Unavailable
 
 T = TypeVar("T")
@@ -21,13 +23,22 @@ BATCH_MAX = 256
 class Job:
     """A function to run, the task that waits for it, and how it ended."""
 
-    __slots__ = ("_task", "effects", "fn", "result")
+    __slots__ = ("_task", "effects", "fn", "origin", "result")
 
     def __init__(self, fn: Callable[..., Any], task: trio.lowlevel.Task | None) -> None:
         self.fn = fn
         self.result: outcome.Value[Any] | outcome.Error | None = None
         self.effects: list[Any] = []
+        self.origin = origin.current()
         self._task = task
+
+    def run(self, argument: Any) -> Any:
+        """Call the function on behalf of whoever waits for it."""
+        token = origin.enter(self.origin)
+        try:
+            return self.fn(argument)
+        finally:
+            origin.leave(token)
 
     def succeed(self, value: object) -> None:
         """Note the result."""
@@ -64,6 +75,9 @@ class Lane:
         self._thread = None if inline else threading.Thread(target=self._run, name=name)
         self._token: trio.lowlevel.TrioToken | None = None
         self._closed = False
+        self.batches = Histogram()
+        """How many jobs each batch had."""
+        self.most_waiting = 0
 
     def start(self) -> None:
         """Start the thread; call it inside trio."""
@@ -82,6 +96,7 @@ class Lane:
             raise Unavailable("fleetd is shutting down.", hint="Try again when it runs again.")
         if self._thread is None:
             job = Job(fn, None)
+            self._count([job], 0)
             self._work([job])
             self._finished([job])
             await trio.lowlevel.cancel_shielded_checkpoint()
@@ -92,6 +107,15 @@ class Lane:
         self._queue.put(Job(fn, trio.lowlevel.current_task()))
         result: T = await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.FAILED)
         return result
+
+    @property
+    def waiting(self) -> int:
+        """Return how many jobs wait for the batch that is at work."""
+        return self._queue.qsize()
+
+    def _count(self, batch: list[Job], left: int) -> None:
+        self.batches.note(len(batch))
+        self.most_waiting = max(self.most_waiting, len(batch) + left)
 
     async def aclose(self) -> None:
         """Finish what is queued, take nothing more and end the thread."""
@@ -106,6 +130,7 @@ class Lane:
         while not last:
             batch, last = self._next_batch()
             if batch:
+                self._count(batch, self.waiting)
                 self._work(batch)
                 self._report(batch)
 

@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import TypeVar
 
 import apsw
+import msgspec
 import outcome
 import trio
 
+from .. import origin
 from ..domain.tx import Effect, Tx
+from ..histogram import Histogram
 from ..wire.errors import Storage
 from . import CopyFailed, StoreFailed
 from .commit import Committer, Outside, run_reads
@@ -27,6 +30,15 @@ T = TypeVar("T")
 WAL_PAGES = 1_000
 # How long the end of a WAL checkpoint may keep the writer waiting for a reader.
 UPKEEP_BUSY_MS = 10
+
+
+class Load(msgspec.Struct, frozen=True):
+    """How busy the writer is and was; ``commits`` are microseconds, ``batches`` jobs."""
+
+    waiting: int
+    most_waiting: int
+    batches: Histogram
+    commits: Histogram
 
 
 class Store:
@@ -88,9 +100,21 @@ class Store:
     def _wrote(self, jobs: list[Job]) -> None:
         for job in jobs:
             if isinstance(job.result, outcome.Value):
-                self._on_commit(job.effects)
+                with origin.on_behalf_of(job.origin):
+                    self._on_commit(job.effects)
         if self.failure is not None:
             self.failed.set()
+
+    @property
+    def load(self) -> Load:
+        """Return what the writer's queue and commits are like; the histograms go on counting."""
+        lane = self._writer
+        return Load(lane.waiting, lane.most_waiting, lane.batches, self._committer.commits)
+
+    @property
+    def wal_is_kept_short(self) -> bool:
+        """Whether the thread that copies the WAL back still runs."""
+        return self._upkeep.alive
 
     def sizes(self) -> tuple[int, int]:
         """Return the bytes of the database file and of its WAL."""
@@ -223,6 +247,10 @@ class _WalUpkeep:
                 # Again, for what came meanwhile: the less is left, the shorter the writer waits.
                 self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
                 self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
 
     def stop(self) -> None:
         self._stopping = True

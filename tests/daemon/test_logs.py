@@ -3,26 +3,12 @@
 import io
 import logging
 import re
-from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fleetd import logs
-
-
-@pytest.fixture
-def out() -> Iterator[io.StringIO]:
-    root = logging.getLogger()
-    before, level, raising = root.handlers[:], root.level, logging.raiseExceptions
-    own_level = logging.getLogger("fleetd").level
-    stream = io.StringIO()
-    logs.configure("INFO", stream)
-    yield stream
-    root.handlers[:] = before
-    root.setLevel(level)
-    logging.getLogger("fleetd").setLevel(own_level)
-    logging.raiseExceptions = raising
 
 
 def test_a_line_has_time_level_and_message(out: io.StringIO) -> None:
@@ -78,3 +64,25 @@ def test_configuring_twice_does_not_double_the_lines(out: io.StringIO) -> None:
     logging.getLogger("fleetd").info("once")
     assert out.getvalue() == ""
     assert len(other.getvalue().splitlines()) == 1
+
+
+def test_a_daemon_tells_request_by_request_what_was_done_for_whom(
+    fleet: Any, tmp_path: Path
+) -> None:
+    daemon = fleet.start(env={"FLEET_LOG_LEVEL": "DEBUG"})
+    first, second = daemon.client(), daemon.client()
+    mission = first.call("mission.create", {"title": "Login"})["id"]
+    first.call("mission.start", {"mission_id": mission})
+    made = second.call("checkpoint.create", {"mission_id": mission})["id"]
+    assert daemon.stop() == 0
+    about = [
+        line for line in daemon.log.splitlines() if made in line or "checkpoint.create" in line
+    ]
+    told = [re.sub(r"\S+ \[(\w+)\] (\w+) .* (\(.*\))", r"\1 \2 \3", line) for line in about]
+    (request,) = {line.partition("(")[2] for line in told}
+    assert re.fullmatch(r"connection \d+, request \d+ checkpoint\.create\)", request)
+    assert [line.split(" (")[0] for line in told] == [
+        "INFO Checkpoint",
+        "INFO Written",
+        "DEBUG Answered",
+    ]

@@ -11,10 +11,11 @@ import trio
 import trio.testing
 
 from fleetd import daemon
-from fleetd.engine import Engine
+from fleetd.engine import DAEMON, Engine
 from fleetd.sdnotify import feed_watchdog
 from fleetd.service import open_engine
-from fleetd.wire.errors import Corrupt, FleetError, Storage, Unavailable
+from fleetd.wire.errors import Storage, Unavailable
+from fleetd.wire.requests.system import SystemHealth
 from tests.fleet import settings
 
 Healthy = Callable[[], Awaitable[bool]]
@@ -80,55 +81,57 @@ async def test_a_stuck_thread_of_the_database_stops_the_feeding_until_it_goes_on
         go_on.set()
 
 
-async def test_a_database_that_somebody_else_keeps_locked_is_not_well(
+async def test_a_database_that_somebody_else_keeps_locked_is_no_reason_to_be_restarted(
     engine: Engine, healthy: Healthy
 ) -> None:
+    """The next daemon could not even start; this one goes on reading."""
     engine.store._writer_connection.set_busy_timeout(20)
     other = apsw.Connection(str(engine.config.database))
     try:
         other.execute("BEGIN IMMEDIATE")
-        assert not await healthy()
-        other.execute("ROLLBACK")
+        health = await engine.perform(SystemHealth(), DAEMON)
+        assert (health.ok, health.restart_mends) == (False, False)
         assert await healthy()
+        other.execute("ROLLBACK")
+        assert (await engine.perform(SystemHealth(), DAEMON)).ok
     finally:
         other.close()
 
 
-@pytest.mark.parametrize(
-    ("error", "fed"),
-    [
-        (Storage("The disk is full; nothing was stored."), True),
-        (Corrupt("The database is damaged."), False),
-        (Unavailable("fleetd is shutting down."), False),
-    ],
-)
-async def test_a_full_disk_is_no_reason_to_be_restarted(
+@pytest.mark.parametrize("failed", [False, True])
+async def test_only_a_store_that_failed_makes_a_refusal_a_reason(
     engine: Engine,
     healthy: Healthy,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-    error: FleetError,
-    fed: bool,
+    failed: bool,
+) -> None:
+    async def refuse(*_: Any) -> None:
+        raise Storage("The disk refuses; nothing was stored.")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(engine.store, "write", refuse)
+        if failed:
+            event = trio.Event()
+            event.set()
+            broken.setattr(engine.store, "failed", event)
+        assert await healthy() is not failed
+    told = "The health check failed: database writer: The disk refuses" in caplog.text
+    assert told == failed
+
+
+async def test_a_check_that_cannot_be_made_is_told(
+    engine: Engine,
+    healthy: Healthy,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def fail(*_: Any) -> None:
-        raise error
+        raise Unavailable("fleetd is shutting down.")
 
     monkeypatch.setattr(engine, "perform", fail)
-    assert await healthy() is fed
-    assert f"The health check failed: {error}" in caplog.text
-
-
-async def test_a_disk_that_failed_is_not_well_while_the_daemon_leaves(
-    engine: Engine, healthy: Healthy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def fail(*_: Any) -> None:
-        raise Storage("The disk failed; nothing was acknowledged.")
-
-    monkeypatch.setattr(engine, "perform", fail)
-    failed = trio.Event()
-    failed.set()
-    monkeypatch.setattr(engine.store, "failed", failed)
     assert not await healthy()
+    assert "The health check failed: fleetd is shutting down." in caplog.text
 
 
 async def test_a_check_that_hangs_is_named_in_the_log(

@@ -1,5 +1,6 @@
 """What waits in the spool comes in: once, in order, before anything newer, and never again."""
 
+import io
 import json
 import logging
 import os
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 import trio
 
-from fleetd import timers
+from fleetd import origin, timers
 from fleetd.operations import delivering
 from fleetd.operations.spool import take_in, tidy
 from fleetd.store.spool import MOST_BYTES
@@ -322,3 +323,15 @@ async def test_what_a_session_said_before_its_process_ended_comes_first(
     assert (await fleet.do(AgentGet("claude-s-1"))).status == "gone"
     assert await fleet.events(kind="agent_lost") == []
     nursery.cancel_scope.cancel()
+
+
+async def test_the_log_tells_of_the_delivery_and_not_of_who_has_the_spool_emptied(
+    fleet: Fleet, leaver: Leaver, out: io.StringIO
+) -> None:
+    leaver.leave("no object", fleet.clock())
+    with origin.on_behalf_of(origin.Origin(12, "hook.deliver", 7)):
+        await tidy(fleet.engine)
+        assert str(origin.current()) == "connection 12, request 7 hook.deliver"
+    complaint, summary = out.getvalue().splitlines()
+    assert complaint.endswith(f'passed over: no object (delivery "{1:032x}")')
+    assert summary.endswith(" (connection 12, request 7 hook.deliver)")

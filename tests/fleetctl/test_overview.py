@@ -5,6 +5,7 @@ import json
 import sys
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 
 def test_status_of_an_idle_daemon(done, daemon):
@@ -172,3 +173,61 @@ def test_call_passes_the_daemons_refusal_on(run, daemon, method, params, kind):
     assert result.status == 2
     assert result.out == ""
     assert json.loads(result.err)["error"]["kind"] == kind
+
+
+def test_status_says_how_busy_the_daemon_is_when_asked(done, mission):
+    assert "COMMIT" not in done("status").out
+
+    lines = done("status", "--verbose").out.splitlines()
+
+    work = lines[lines.index("Work since the start") :]
+    assert any(line.startswith("  connections: 1 of 256, ") for line in work)
+    assert any(line.startswith("  writer: 0 requests wait, ") for line in work)
+    assert any(line.split()[:2] == ["mission.create", "1"] for line in work)
+    header = next(line for line in work if line.startswith("  MS "))
+    table = work[work.index(header) :]
+    assert header.split() == ["MS", "CALLS", "P50", "P95", "MAX"]
+    assert max(map(len, table)) <= 80
+    json_ = done("status", "--json").json
+    assert {"latencies", "errors", "writer", "connections"} <= json_.keys()
+
+
+def test_metrics_are_what_prometheus_reads(done, daemon):
+    out = done("metrics").out
+
+    names = {family.name for family in text_string_to_metric_families(out)}
+    assert {"fleetd_build_info", "fleetd_request_duration_seconds"} <= names
+    assert done("metrics", "--json").json.keys() == {"text"}
+
+
+def test_metrics_go_to_a_file_whole_or_not_at_all(done, run, daemon, home, monkeypatch):
+    target = home / "textfile" / "fleetd.prom"
+    refused = run("metrics", "--output", str(target))
+    assert (refused.status, refused.out) == (1, "")
+    assert f"Error: {target} cannot be written: No such file or directory." in refused.err
+
+    target.parent.mkdir()
+    assert done("metrics", "--output", str(target)).out == ""
+    first = target.read_text()
+    assert first.startswith("# HELP fleetd_")
+    assert first.endswith("\n")
+    assert done("metrics", "--output", str(target), "--json").json == {"path": str(target)}
+
+    def full(self, *_):
+        raise OSError(28, "No space left on device")
+
+    before = target.read_bytes()
+    with monkeypatch.context() as broken:
+        broken.setattr(type(target), "replace", full)
+        assert run("metrics", "--output", str(target)).status == 1
+    assert run("metrics", "--output", str(target.parent)).status == 1
+    assert target.read_bytes() == before
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_without_a_daemon_the_file_of_metrics_stays(run, home):
+    target = home / "fleetd.prom"
+    target.write_text("old")
+
+    assert run("metrics", "--output", str(target)).status == 1
+    assert target.read_text() == "old"

@@ -212,3 +212,19 @@ async def test_without_threads_the_same_holds(open_store: Any, database: Path, t
         await store.write(saying(tools.put("two"), "two"))
     assert tools.keys_in(database) == {"one", "two"}
     assert [line.text for line in said] == ["one", "two"]
+
+
+async def test_batches_queue_and_syncs_are_counted(open_store: Any, tools: Any) -> None:
+    async with open_store() as store:
+        before = store.load.commits.count
+        await tools.Batch(store).run(
+            {f"w{number}": tools.put(f"w{number}") for number in range(300)}
+        )
+        load = store.load
+        # What held the writer up changed nothing; then come a full batch and the rest.
+        assert load.commits.count - before == 2
+        assert (load.batches.max, load.batches.total) == (256, 301)
+        assert (load.waiting, load.most_waiting) == (0, 300)
+        await store.write(lambda tx: tx.value("SELECT 1"))
+        assert store.load.commits.count - before == 2
+        assert store.load.commits.max > 0

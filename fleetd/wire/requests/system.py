@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 from msgspec import Struct
 
 from ..base import Mutation, Query
+from ..figures import ConnectionFigures, MethodTiming, WriterFigures
 from ..model import Finding, Record, Recovery, RecoveryCandidate
 from ..types import MissionId, MissionStatus, Name, Path, RunStatus
 
@@ -70,7 +71,8 @@ class Counts(Record, frozen=True, kw_only=True):
 class Status(Record, frozen=True, kw_only=True):
     """The state of the fleet at a glance; ``recoveries`` are those after which nobody went on.
 
-    ``backup_backlog`` counts checkpoints and snapshots that wait for their file.
+    ``backup_backlog`` counts checkpoints and snapshots that wait for their file. ``latencies`` are
+    of the methods that were called, ``errors`` how many replies told of each kind.
     """
 
     version: str
@@ -86,31 +88,47 @@ class Status(Record, frozen=True, kw_only=True):
     wal_bytes: int
     position: int
     epoch: str
+    latencies: list[MethodTiming]
+    errors: dict[str, int]
+    writer: WriterFigures
+    connections: ConnectionFigures
 
 
 class SystemStatus(Query[Status], frozen=True):
-    """Counts, missions in progress, recovery candidates, sizes."""
+    """Counts, missions in progress, recovery candidates, sizes, and how busy the daemon is."""
 
     method: ClassVar[str] = "system.status"
 
 
 class Check(Record, frozen=True, kw_only=True):
-    """One check of the daemon's health."""
+    """One check of the daemon's health; ``detail`` says what was seen.
+
+    Without what a ``vital`` check looks at, the daemon does not keep what it promises; of any other
+    a failure is a warning. ``restart_mends`` says that a failure lies in this process, so that a
+    new one would be free of it: a full disk or another program's lock does not.
+    """
 
     name: str
     ok: bool
     detail: str
+    vital: bool
+    restart_mends: bool
 
 
 class Health(Record, frozen=True, kw_only=True):
-    """Whether the daemon works."""
+    """Whether the daemon works: ``ok`` when every vital check is.
+
+    ``restart_mends`` when a check failed that a restart would mend: then systemd's watchdog is not
+    fed.
+    """
 
     ok: bool
+    restart_mends: bool
     checks: list[Check]
 
 
 class SystemHealth(Query[Health], frozen=True):
-    """Check the daemon, with a round trip through the database."""
+    """Check all that the daemon's work depends on, with a round trip through the database."""
 
     method: ClassVar[str] = "system.health"
 
@@ -228,7 +246,7 @@ class SystemForget(Mutation[Forgotten], frozen=True):
 
 
 class Metrics(Record, frozen=True, kw_only=True):
-    """Figures in the text format that Prometheus reads."""
+    """Figures in Prometheus' text exposition format 0.0.4; docs/operations.md explains each."""
 
     text: str
 

@@ -1,0 +1,65 @@
+"""``fleetctl metrics``: the daemon's figures, for Prometheus."""
+
+import os
+from argparse import Namespace
+from contextlib import suppress
+from pathlib import Path
+
+from fleetd.wire.errors import Storage
+from fleetd.wire.requests.system import SystemMetrics
+
+from .. import render
+from ..client import connect
+from ..options import Subparsers, command
+
+EXAMPLES = """\
+  fleetctl metrics
+  fleetctl metrics --output /var/lib/node_exporter/fleetd.prom"""
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command."""
+    parser = command(
+        subparsers,
+        "metrics",
+        run,
+        "Print the daemon's figures in Prometheus' text format.",
+        EXAMPLES,
+    )
+    parser.add_argument(
+        "--output",
+        metavar="FILE",
+        type=Path,
+        help="write them to a file instead, whole or not at all: for node_exporter's textfile "
+        "collector, whose directory others read, so it gets the permissions of your umask",
+    )
+
+
+def run(args: Namespace) -> int:
+    """Ask the daemon, then print or write."""
+    with connect() as client:
+        metrics = client.call(SystemMetrics())
+    if args.output is not None:
+        _write(args.output, metrics.text)
+        if args.json:
+            render.print_json({"path": str(args.output.absolute())})
+    elif args.json:
+        render.print_json(metrics)
+    else:
+        print(metrics.text, end="")
+    return 0
+
+
+def _write(path: Path, text: str) -> None:
+    """Put a file in its place by renaming, so that a collector never reads half of one."""
+    # A collector takes *.prom: this one is none yet.
+    coming = path.parent / f".{path.name}.{os.getpid()}.tmp"
+    try:
+        coming.write_text(text, encoding="utf-8")
+        coming.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            coming.unlink(missing_ok=True)
+        raise Storage(
+            f"{path} cannot be written: {error.strerror}.", hint="Name a file you may write."
+        ) from error

@@ -1,0 +1,33 @@
+"""How many files the rows still owe the disk; must not name them."""
+
+from ..wire.base import Query
+from ..wire.model import Record
+from .context import Context
+from .marks import LIVE
+from .policy import POLICIES
+from .registry import handler
+from .tx import Tx
+
+
+class Backlog(Record, frozen=True, kw_only=True):
+    """How many checkpoints and snapshots have no file yet."""
+
+    files: int
+
+
+class BacklogGet(Query[Backlog], frozen=True):
+    """Ask how far the files are behind; not on the wire."""
+
+
+@handler
+def backlog(tx: Tx, request: BacklogGet, ctx: Context) -> Backlog:
+    """Count, from an index of what is not written yet."""
+    return Backlog(files=unwritten(tx))
+
+
+def unwritten(tx: Tx) -> int:
+    """Return how many records wait for their file."""
+    return sum(
+        tx.value(f"SELECT count(*) FROM {policy.table} WHERE backed_up_at IS NULL AND {LIVE}")
+        for policy in POLICIES.values()
+    )

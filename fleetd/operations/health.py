@@ -1,0 +1,139 @@
+"""Whether the daemon works, check by check; must not mend anything."""
+
+from collections.abc import Awaitable, Callable
+
+from ..domain.backlog import BacklogGet
+from ..domain.context import Caller
+from ..domain.tx import Tx
+from ..engine import Engine, operation
+from ..store import housekeeping
+from ..wire.errors import FleetError
+from ..wire.requests.system import Check, Health, SystemHealth
+from ..wire.times import duration
+from .doctor import LOW_BYTES
+
+# A commit needs room in the WAL; with less than this the next one may find none.
+FULL_BYTES = 4_000_000
+# Requests that wait for more than four full batches: several tenths of a second.
+LONG_QUEUE = 1_024
+# It is copied back at 4 MB; this much means that somebody has kept an old state open for long.
+LARGE_WAL_BYTES = 64_000_000
+STUCK_S = 60.0
+# What each timer is called in the check, and whether a promise hangs on it.
+TIMERS = {"silence": True, "spool": False, "housekeeping": False}
+
+
+@operation
+async def health(engine: Engine, request: SystemHealth, caller: Caller) -> Health:
+    """Look at everything that the daemon's work depends on."""
+    checks = [
+        await _round_trip(engine, "database writer", engine.store.write),
+        await _round_trip(engine, "database reader", engine.store.read),
+        _queue(engine),
+        _wal(engine),
+        await _backups(engine),
+        *_disk(engine),
+        *_timers(engine),
+        _connections(engine),
+    ]
+    return Health(
+        ok=all(check.ok or not check.vital for check in checks),
+        restart_mends=any(check.restart_mends and not check.ok for check in checks),
+        checks=checks,
+    )
+
+
+async def _round_trip(
+    engine: Engine, name: str, use: Callable[[Callable[[Tx], object]], Awaitable[object]]
+) -> Check:
+    """Go through the whole way that a request goes.
+
+    One that comes back with a reason went all the way: the reason lies outside of this process,
+    unless the store has failed, which begins anew with the next. One that does not come back keeps
+    this check from ending, and so the watchdog from being fed.
+    """
+    try:
+        answer = await use(lambda tx: tx.value("SELECT 1"))
+    except FleetError as error:
+        failed = engine.store.failed.is_set()
+        return _check(name, ok=False, detail=error.message, vital=True, restart_mends=failed)
+    ok = answer == 1
+    detail = "answers" if ok else "answers nonsense"
+    return _check(name, ok=ok, detail=detail, vital=True, restart_mends=True)
+
+
+def _queue(engine: Engine) -> Check:
+    load = engine.store.load
+    detail = f"{load.waiting} requests wait, {load.most_waiting} at most so far"
+    return _check("queue", ok=load.waiting <= LONG_QUEUE, detail=detail)
+
+
+def _wal(engine: Engine) -> Check:
+    name = "write-ahead log"
+    if not engine.store.wal_is_kept_short:
+        detail = "nobody copies it into the database any more, so it grows"
+        return _check(name, ok=False, detail=detail, restart_mends=True)
+    _, size = engine.store.sizes()
+    detail = f"{size / 1_000_000:.1f} MB"
+    if size > LARGE_WAL_BYTES:
+        detail += "; does another program keep the database open?"
+    return _check(name, ok=size <= LARGE_WAL_BYTES, detail=detail)
+
+
+async def _backups(engine: Engine) -> Check:
+    """Rows are durable without their files, so this is a warning."""
+    name = "backups"
+    try:
+        files = (await engine.execute(BacklogGet())).files
+    except FleetError as error:
+        return _check(name, ok=False, detail=error.message)
+    detail = f"files still to write: {files}"
+    failures, waited_s = engine.outbox.failures, engine.outbox.waited_s
+    if failures:
+        detail += f"; {failures[0].work.record_id} failed, and is tried again: {failures[0].why}"
+    if waited_s > STUCK_S:
+        detail += f"; the oldest has waited for {duration(round(waited_s * 1_000))}"
+    return _check(name, ok=not failures and waited_s <= STUCK_S, detail=detail)
+
+
+def _disk(engine: Engine) -> list[Check]:
+    """Too little room for a commit is a promise broken; little room is a warning."""
+    database, files = engine.config.database.parent, engine.config.checkpoints
+    free = housekeeping.free_bytes(database)
+    room = free is None or free >= FULL_BYTES
+    detail = "room for the next commits" if room else f"full: {free} bytes are left"
+    checks = [_check("room to store", ok=room, detail=detail, vital=True)]
+    for directory in dict.fromkeys((database, files)):
+        if (free := housekeeping.free_bytes(directory)) is not None:
+            detail = f"{free // 1_000_000} MB free in {directory}"
+            checks.append(_check("disk", ok=free >= LOW_BYTES, detail=detail))
+    return checks
+
+
+def _timers(engine: Engine) -> list[Check]:
+    checks = []
+    for name, vital in TIMERS.items():
+        since_s = engine.pulses.since_s(name)
+        if since_s is not None:
+            late = engine.pulses.late(name)
+            detail = f"last came round {duration(round(since_s * 1_000))} ago"
+            if late:
+                detail += ", and should have again"
+            checks.append(
+                _check(f"{name} timer", ok=not late, detail=detail, vital=vital, restart_mends=True)
+            )
+    return checks
+
+
+def _connections(engine: Engine) -> Check:
+    now, limit = engine.traffic.open, engine.config.limits.connections
+    detail = f"{now} of {limit} open"
+    if now >= limit:
+        detail += "; further clients wait until one leaves"
+    return _check("connections", ok=now < limit, detail=detail)
+
+
+def _check(
+    name: str, *, ok: bool, detail: str, vital: bool = False, restart_mends: bool = False
+) -> Check:
+    return Check(name=name, ok=ok, detail=detail, vital=vital, restart_mends=restart_mends)

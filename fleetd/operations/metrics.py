@@ -1,0 +1,128 @@
+"""The daemon's figures under the names that Prometheus gets; docs/operations.md has them too."""
+
+from .. import __version__
+from ..domain.context import Caller
+from ..domain.overview import Overview, OverviewGet
+from ..engine import Engine, operation
+from ..exposition import Distribution, Family, Sample, text
+from ..wire.requests.system import Health, Metrics, SystemHealth, SystemMetrics
+
+# From a quarter of a millisecond to 17 s, in steps of four; powers of two, in microseconds.
+DURATIONS = [2**power for power in range(8, 25, 2)]
+BATCHES = [2**power for power in range(1, 9)]
+
+
+@operation
+async def metrics(engine: Engine, request: SystemMetrics, caller: Caller) -> Metrics:
+    """Return every figure in the text format that Prometheus reads."""
+    seen = await engine.execute(OverviewGet())
+    health = await engine.perform(SystemHealth(), caller)
+    families = [*_daemon(engine, health), *_fleet(seen), *_store(engine, seen), *_clients(engine)]
+    return Metrics(text=text([*families, *_distributions(engine)]))
+
+
+def _daemon(engine: Engine, health: Health) -> list[Family]:
+    checks = {check.name: check for check in sorted(health.checks, key=lambda check: not check.ok)}
+    return [
+        _gauge("build_info", "1, labelled with the version.", 1, version=__version__),
+        _gauge(
+            "start_time_seconds", "When the daemon started, Unix time.", engine.started_ms / 1_000
+        ),
+        _gauge("healthy", "1 when every vital check of system.health is ok.", int(health.ok)),
+        Family(
+            "fleetd_check_ok",
+            "gauge",
+            "1 for each check of system.health that is ok, else 0.",
+            [Sample(int(check.ok), {"check": name}) for name, check in sorted(checks.items())],
+        ),
+    ]
+
+
+def _fleet(seen: Overview) -> list[Family]:
+    counts = seen.counts
+    return [
+        _gauge("missions", "Missions in the store.", counts.missions),
+        _gauge("missions_in_progress", "Missions in progress.", len(seen.missions)),
+        _gauge("missions_silent", "Missions that wait for recovery.", len(seen.candidates)),
+        _gauge("sorties", "Sorties in the store.", counts.sorties),
+        _gauge("agents", "Agents that are not gone.", counts.agents),
+        _gauge("locks", "Locks that are held.", counts.locks),
+        _gauge("messages_undelivered", "Messages that somebody has not got yet.", counts.messages),
+        _gauge("checkpoints", "Checkpoints in the store.", counts.checkpoints),
+        _gauge("snapshots", "Snapshots in the store.", counts.snapshots),
+        _gauge("recoveries", "Recoveries in the store.", counts.recoveries),
+        _gauge("events", "Events in the log.", counts.events),
+        _counter("events_recorded_total", "Events ever recorded in this store.", seen.position),
+    ]
+
+
+def _store(engine: Engine, seen: Overview) -> list[Family]:
+    database_bytes, wal_bytes = engine.store.sizes()
+    load = engine.store.load
+    return [
+        _gauge("database_size_bytes", "Size of the database file.", database_bytes),
+        _gauge("wal_size_bytes", "Size of the write-ahead log.", wal_bytes),
+        _gauge(
+            "backup_backlog_files", "Checkpoints and snapshots without a file.", seen.backup_backlog
+        ),
+        _gauge("writer_queue_requests", "Requests that wait for the writer.", load.waiting),
+        _gauge(
+            "writer_queue_max_requests",
+            "Most requests that waited at once since the start.",
+            load.most_waiting,
+        ),
+    ]
+
+
+def _clients(engine: Engine) -> list[Family]:
+    traffic = engine.traffic
+    errors = [Sample(count, {"kind": kind}) for kind, count in sorted(traffic.errors.items())]
+    return [
+        _gauge("connections_open", "Connections now.", traffic.open),
+        _gauge(
+            "connections_limit", "Connections that are allowed.", engine.config.limits.connections
+        ),
+        _counter("connections_accepted_total", "Connections accepted.", traffic.accepted),
+        _counter("connections_refused_total", "Connections of other users.", traffic.refused),
+        _counter(
+            "connections_cut_off_total",
+            "Connections closed because of a limit or of a line not sent or taken in time.",
+            traffic.cut_off,
+        ),
+        Family("fleetd_errors_total", "counter", "Errors answered, by their kind.", errors),
+    ]
+
+
+def _distributions(engine: Engine) -> list[Distribution]:
+    load = engine.store.load
+    return [
+        Distribution(
+            "fleetd_request_duration_seconds",
+            "From a request understood to its reply ready, by method.",
+            DURATIONS,
+            1_000_000,
+            [({"method": name}, each) for name, each in sorted(engine.traffic.methods.items())],
+        ),
+        Distribution(
+            "fleetd_commit_duration_seconds",
+            "COMMIT of transactions that changed something: the sync of the disk.",
+            DURATIONS,
+            1_000_000,
+            [({}, load.commits)],
+        ),
+        Distribution(
+            "fleetd_batch_size_requests",
+            "Requests that were committed together.",
+            BATCHES,
+            1,
+            [({}, load.batches)],
+        ),
+    ]
+
+
+def _gauge(name: str, meaning: str, value: float, **labels: str) -> Family:
+    return Family(f"fleetd_{name}", "gauge", meaning, [Sample(value, labels)])
+
+
+def _counter(name: str, meaning: str, value: float) -> Family:
+    return Family(f"fleetd_{name}", "counter", meaning, [Sample(value)])

@@ -1,0 +1,45 @@
+"""What clients ask for and how long they wait for it, in figures; must not know sockets."""
+
+from .histogram import Histogram
+
+
+class Traffic:
+    """Latencies by method, errors by kind and connections, since the daemon's start.
+
+    Latencies are in microseconds, from the moment a request was understood and had its place among
+    those in flight (within a batch: from the end of the one before) until its reply was ready to be
+    sent. Nothing here grows with what clients send: methods and kinds are the protocol's own.
+    """
+
+    def __init__(self) -> None:
+        self.methods: dict[str, Histogram] = {}
+        self.errors: dict[str, int] = {}
+        self.open = 0
+        self.most_open = 0
+        self.accepted = 0
+        self.refused = 0
+        """Clients of another user."""
+        self.cut_off = 0
+        """Clients that broke a limit, or did not send or take a line in time."""
+
+    def answered(self, method: str, micros: int) -> None:
+        """Count a request of a known method."""
+        histogram = self.methods.get(method)
+        if histogram is None:
+            histogram = self.methods[method] = Histogram()
+        histogram.note(micros)
+
+    def failed(self, kind: str) -> None:
+        """Count an error that was answered."""
+        self.errors[kind] = self.errors.get(kind, 0) + 1
+
+    def opened(self) -> int:
+        """Count a connection; returns its number."""
+        self.accepted += 1
+        self.open += 1
+        self.most_open = max(self.most_open, self.open)
+        return self.accepted
+
+    def closed(self) -> None:
+        """Count the end of a connection."""
+        self.open -= 1
