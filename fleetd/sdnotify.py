@@ -62,4 +62,4 @@ async def feed_watchdog(
 
 async def _warn_when_late(seconds: float) -> None:
     await trio.sleep(seconds)
-    log.warning("The health check hangs since %g s; the watchdog is not fed meanwhile.", seconds)
+    log.warning("The health check has not come back for %g s; the watchdog is not fed.", seconds)

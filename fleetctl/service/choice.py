@@ -18,6 +18,12 @@ class Service(Protocol):
     def runs(self) -> bool:
         """Return whether the manager can be asked now."""
 
+    def waiting(self) -> str:
+        """Return why nothing takes effect now, and when it will."""
+
+    def program(self) -> str:
+        """Return the program that is started."""
+
     def installed(self) -> bool:
         """Return whether there are files of ours."""
 

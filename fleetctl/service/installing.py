@@ -95,9 +95,7 @@ def _begin(args: Namespace, manager: Service, report: Report) -> None:
         )
         report.told["pid"] = found.pid
         return
-    report.said.append(
-        f"No {manager.KIND} of yours runs now: the service takes effect at your next login."
-    )
+    report.said.append(manager.waiting())
     if running.look(path) is not None:
         report.said.append("Until then, the fleetd that runs goes on.")
     elif args.yes or (interactive() and confirm("Start fleetd in the background until then?")):

@@ -77,6 +77,19 @@ def uninstalling() -> list[UnitFile]:
     return [planned(file(), None)]
 
 
+def waiting() -> str:
+    """Return why nothing takes effect now, and when it will."""
+    return "There is no session of launchd here: the service takes effect at your next login."
+
+
+def program() -> str:
+    """Return the program that the installed agent starts; empty where that is not clear."""
+    try:
+        return str(plistlib.loads(file().read_bytes())["ProgramArguments"][0])
+    except (OSError, ValueError, LookupError, TypeError, plistlib.InvalidFileException):
+        return ""
+
+
 def installed() -> bool:
     """Return whether there is an agent of ours."""
     return file().exists()

@@ -42,10 +42,13 @@ def start() -> tuple[Running, str]:
 
 @contextmanager
 def _log_of(manager: Service) -> Iterator[None]:
-    """Add the last lines of the log to an error."""
+    """Add the last lines of the log to an error, and where there is more."""
     try:
         yield
     except FleetError as error:
+        error.hint = (
+            "fleetctl doctor says what a start would meet, fleetctl daemon logs what one met."
+        )
         error.values["log"] = logs.last_lines(manager, _LAST_LINES)
         raise
 

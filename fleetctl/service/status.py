@@ -1,5 +1,6 @@
 """How fleetd stands: who runs it, whether it answers, what is amiss; must not print."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,10 +10,11 @@ from fleetd import __version__, paths
 from fleetd.wire.errors import FleetError
 from fleetd.wire.model import Finding
 
-from . import background, running
+from . import background, running, unit_files
 from .choice import Service, service
 from .setup import this_setup
 from .state import State
+from .unit_files import UnitFile
 
 
 class Standing(Struct, frozen=True, kw_only=True):
@@ -89,10 +91,23 @@ def findings(manager: Service, seen: State) -> Iterator[Finding]:
         yield Finding(check="lingering", ok=True, subject=manager.KIND, detail="on")
 
 
+def _matters(change: UnitFile) -> bool:
+    """Return whether more would change than where programs are looked for, as shells differ in."""
+    told = [
+        line
+        for line in change.diff()
+        if line[:1] in "+-" and not line.startswith(("+++", "---")) and not unit_files.marks(line)
+    ]
+    return change.edited or any(not line[1:].startswith("Environment=PATH=") for line in told)
+
+
 def _files(manager: Service) -> Finding:
     """Compare the files with what would be installed now."""
+    if (program := manager.program()) and not os.access(program, os.X_OK):
+        told = f"{program}, which it starts, is not there; run: fleetctl daemon install"
+        return Finding(check="service", ok=False, subject=manager.KIND, detail=told)
     try:
-        differing = [each for each in manager.installing(this_setup()) if each.changes]
+        differing = [each for each in manager.installing(this_setup()) if _matters(each)]
     except FleetError as error:
         return Finding(check="service", ok=False, subject=manager.KIND, detail=error.message)
     if not differing:

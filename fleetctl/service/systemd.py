@@ -6,6 +6,7 @@ starting works: systemd reads the same files and links at the next login.
 
 import getpass
 import os
+import shlex
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,6 +22,7 @@ KIND = "systemd"
 TITLE = "systemd user service"
 _USER = ("systemctl", "--user")
 _WANTS = ("sockets.target.wants", SOCKET), ("default.target.wants", SERVICE)
+_BOOTED = Path("/run/systemd/system")
 _LINGER = Path("/var/lib/systemd/linger")
 _SHOWN = "ActiveState,SubState,Result,NRestarts"
 
@@ -33,6 +35,26 @@ def is_here() -> bool:
 def runs() -> bool:
     """Return whether this user's manager answers."""
     return programs.ask(*_USER, "show-environment").ok
+
+
+def waiting() -> str:
+    """Return why nothing takes effect now, and when it will."""
+    if _BOOTED.is_dir():
+        return "No systemd of yours runs now: the service takes effect at your next login."
+    return (
+        "This machine was not started by systemd (a container?): the service takes effect at a "
+        "login where it was."
+    )
+
+
+def program() -> str:
+    """Return the program that the installed unit starts; empty where that is not clear."""
+    try:
+        lines = (directory() / SERVICE).read_text("utf-8", "replace").splitlines()
+        line = next(each for each in lines if each.startswith("ExecStart="))
+        return shlex.split(line.partition("=")[2].replace("%%", "%"))[0]
+    except (OSError, ValueError, IndexError, StopIteration):
+        return ""
 
 
 def directory() -> Path:

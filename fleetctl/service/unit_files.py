@@ -80,6 +80,11 @@ def marked(text: str, before: str, after: str = "") -> str:
     return f"{before}{_MARK} {_digest(text)}{after}\n{text}"
 
 
+def marks(line: str) -> bool:
+    """Return whether a line is the one that names the digest."""
+    return _MARKED.search(line) is not None
+
+
 def _is_ours(data: bytes) -> bool:
     lines = data.decode(errors="replace").splitlines(keepends=True)
     for number, line in enumerate(lines):

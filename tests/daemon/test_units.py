@@ -132,6 +132,8 @@ def traced(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[],
     trace = home / "trace"
     for directory in this_setup().writable:  # as "daemon install" and the unit do
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Nobody is there yet: it waits in the spool, to be taken in and removed.
+    hook(json.dumps({"hook_event_name": "SessionStart", "session_id": "s-0", "source": "startup"}))
     process = subprocess.Popen(
         [
             *(str(STRACE), "-D", "-f", "-qq", "-y", "-s", "4096", "--signal=none"),

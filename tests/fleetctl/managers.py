@@ -14,6 +14,13 @@ echo "{name} $*" >> calls
 SYSTEMCTL = """
 [ -e away ] && { echo "Failed to connect to bus: No medium found" >&2; exit 1; }
 units="{config}/systemd/user"
+begin() {
+    told && return
+    command=$(sed -n 's/^ExecStart=//p' "$units/fleetd.service")
+    sh -c "exec $command" </dev/null >>journal 2>&1 &
+    echo $! > pid
+}
+end() { told && { kill "$(cat pid)"; while told; do sleep 0.02; done; rm pid; }; }
 told() { [ -s pid ] && kill -0 "$(cat pid)" 2>/dev/null; }
 case "$*" in
 "--user show fleetd.service"*)
@@ -24,13 +31,11 @@ case "$*" in
 "--user enable fleetd.socket")
     mkdir -p "$units/sockets.target.wants"
     ln -sf "$units/fleetd.socket" "$units/sockets.target.wants/fleetd.socket" ;;
-"--user start fleetd.socket")
-    told && exit 0
-    command=$(sed -n 's/^ExecStart=//p' "$units/fleetd.service")
-    sh -c "exec $command" </dev/null >>journal 2>&1 &
-    echo $! > pid ;;
-"--user stop "*|"--user disable --now "*)
-    told && { kill "$(cat pid)"; while told; do sleep 0.02; done; rm pid; } ;;
+"--user start "*)
+    [ -e broken ] && { echo "Job for $3 failed." >&2; exit 1; }
+    begin ;;
+"--user restart "*) end; begin ;;
+"--user stop "*|"--user disable --now "*) end ;;
 esac
 exit 0
 """

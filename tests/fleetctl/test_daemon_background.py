@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from fleetctl.service import background, logs, running
+from fleetd.wire.errors import LimitExceeded
 from tests.processes import Daemon, Result
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -143,3 +144,16 @@ def test_one_that_would_be_started_again_at_once_is_not_ended_by_a_signal(
         finally:
             daemon.terminate()
             assert daemon.wait(20) == 0
+
+
+def test_an_end_is_waited_for_where_the_kernel_has_no_descriptors_of_processes(
+    mortal: Callable[[], subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = mortal()
+    monkeypatch.setattr(running, "END_S", 0.1)
+    for handle in (None, running._handle(process.pid)):
+        with pytest.raises(LimitExceeded, match="has not ended"):
+            running._wait(process.pid, handle)
+    process.kill()
+    process.wait()
+    running._wait(process.pid, None)

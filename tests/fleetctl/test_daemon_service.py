@@ -41,7 +41,11 @@ def interpreter() -> str:
 
 
 def test_a_service_is_installed_used_and_taken_out(
-    daemon: Daemon, home: Path, managers: Managers, done: Callable[..., Result]
+    daemon: Daemon,
+    home: Path,
+    managers: Managers,
+    done: Callable[..., Result],
+    run: Callable[..., Result],
 ) -> None:
     by_hand = daemon.process
     assert by_hand is not None
@@ -82,6 +86,17 @@ def test_a_service_is_installed_used_and_taken_out(
     assert f"pid {seen['pid']}" in installed.out
     assert "listens on" in "".join(done("daemon", "logs", "--json").json["lines"])
     assert "already running" in done("daemon", "start").out
+    assert "started anew by systemd" in done("daemon", "restart").out
+    assert "stopped by systemd; it starts again at the next login" in done("daemon", "stop").out
+    assert run("daemon", "status").status == 1
+    managers.note("broken")
+    failed = run("daemon", "start")
+    assert failed.status == 1
+    assert "fleetd has stopped" in failed.err  # the end of the journal
+    assert "Job for fleetd.socket failed" in failed.err
+    (managers.place / "broken").unlink()
+    assert "started by systemd" in done("daemon", "start").out
+    assert done("daemon", "logs", "-n", "3").status == 0
     managers.calls("systemctl")
 
     before = (text, socket.read_text())
@@ -135,6 +150,51 @@ def test_an_edited_unit_is_kept_and_named(
     assert service.read_text() == "[Service]\nExecStart=/bin/true\n"
 
 
+@pytest.fixture
+def installed(home: Path, daemon: Daemon, managers: Managers, done: Callable[..., Result]) -> Path:
+    """Return the service's unit, of an installation that nobody manages yet."""
+    managers.note("away")
+    managers.note("linger")
+    done("daemon", "install", "--yes")
+    return units(home)[0]
+
+
+def service_finding(result: Result) -> tuple[bool, str]:
+    (found,) = (each for each in result.json["findings"] if each["check"] == "service")
+    return found["ok"], found["detail"]
+
+
+def test_doctor_says_when_the_service_is_not_what_it_would_be(
+    installed: Path, home: Path, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert service_finding(run("doctor", "--json")) == (True, "its files are those of this version")
+    # Another shell finds git elsewhere: no reason to complain.
+    (home / "tools").mkdir()
+    (home / "tools" / "git").symlink_to("/bin/true")
+    with monkeypatch.context() as other_shell:
+        other_shell.setenv("PATH", f"{home}/tools:{os.environ['PATH']}")
+        assert service_finding(run("doctor", "--json"))[0]
+        other_shell.setenv("FLEET_CONFIG", f"{home}/other.toml")
+        ok, told = service_finding(run("doctor", "--json"))
+        assert (ok, "of another version or shell" in told) == (False, True)
+    installed.write_text(installed.read_text().replace(interpreter(), "/nowhere/python3"))
+    ok, told = service_finding(run("doctor", "--json"))
+    assert (ok, "/nowhere/python3, which it starts, is not there" in told) == (False, True)
+    (installed.parent / "sockets.target.wants" / "fleetd.socket").unlink()
+    found = run("doctor", "--json").json["findings"]
+    assert {each["check"] for each in found if not each["ok"]} == {"service", "autostart"}
+
+
+def test_an_edited_unit_outlives_its_removal_as_a_copy(
+    installed: Path, done: Callable[..., Result]
+) -> None:
+    with installed.open("a") as unit:
+        unit.write("# mine\n")
+    assert "It had been edited" in done("daemon", "uninstall", "--yes").out
+    assert not installed.exists()
+    assert installed.with_name("fleetd.service.edited").read_text().endswith("# mine\n")
+
+
 def test_without_a_manager_the_links_are_made_and_fleetd_runs_in_the_background_meanwhile(
     home: Path,
     managers: Managers,
@@ -148,7 +208,7 @@ def test_without_a_manager_the_links_are_made_and_fleetd_runs_in_the_background_
     try:
         installed = subprocess_run("daemon", "install", "--yes")
         assert installed.returncode == 0, installed.stderr
-        assert "takes effect at your next login" in installed.stdout
+        assert "takes effect at" in installed.stdout
         assert "runs in the background" in installed.stdout
         assert f"as it was: {service}.edited" in installed.stdout
         assert service.with_name("fleetd.service.edited").read_text() == "mine\n"
