@@ -4,6 +4,7 @@ Lifetimes are nested in the order things depend on each other: the lock and the 
 outermost, then the store, then connections, then the listener and the timers.
 """
 
+import gc
 import logging
 import os
 import resource
@@ -134,6 +135,10 @@ async def _serve(engine: Engine, held: Listening, notifier: Notifier, stop: trio
                 # Twice per period, so that one late feeding is no death sentence.
                 interval = notifier.watchdog_seconds / 2
                 front.start_soon(feed_watchdog, notifier, interval, _health_check(engine))
+            # What lives as long as the daemon is not looked through again and again for garbage:
+            # that would hold everybody up for tens of ms.
+            gc.collect()
+            gc.freeze()
             _say_ready(engine, notifier)
             await stop.wait()
             notifier.send("STOPPING=1", "STATUS=Finishing what is in flight")

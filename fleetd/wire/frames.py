@@ -1,5 +1,10 @@
 """Bytes in, lines out, bounded; must not touch a socket, a clock or JSON."""
 
+import re
+
+# A flood of these is skipped as one, or it would keep everybody waiting.
+_BLANK_LINES = re.compile(rb"\s*\n")
+
 
 class FrameTooLong(Exception):
     """A line passed the limit; where the next one begins is not known any more."""
@@ -46,6 +51,10 @@ class LineDecoder:
 
         Raises FrameTooLong, after which the stream cannot be used any more.
         """
+        if not self._scanned and (blank := _BLANK_LINES.match(self._buffer)):
+            length = blank.end()
+            del blank  # it holds the buffer
+            del self._buffer[:length]
         while True:
             end = self._buffer.find(b"\n", self._scanned)
             limit = self._hook_limit if self.outgrown else self._limit

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetd.domain.redaction.searches import SEARCHES
+from fleetd.domain.redaction.searches import NAMES_MAX, SEARCHES, TOLD_MAX
 from fleetd.domain.redaction.texts import CUT, FOUND_MAX, SCANNED_MAX, redact, redact_data
 from fleetd.domain.redaction.token_shapes import SHAPES
 from tests.domain.secret_samples import HUNTER, LONG, TOKENS, WRITTEN, mixed, pem
@@ -243,6 +243,16 @@ def test_a_megabyte_costs_little_more_than_a_pass_in_python() -> None:
     assert sum(character == "q" for character in text)
     one_pass = time.process_time() - begun
     assert min(cost(text + EVERYTHING) for _ in range(2)) < 10 * one_pass
+
+
+@pytest.mark.parametrize(("one", "most"), [("key=", NAMES_MAX), ("token: of_7 ", TOLD_MAX)])
+def test_a_flood_of_telling_names_is_cut_short(one: str, most: int) -> None:
+    """Each costs a look at what follows, so a megabyte of them took half a second."""
+    few, many = one * most, one * (most + 1)
+
+    assert redact(few) == few
+    assert redact(many) == few + CUT
+    assert redact(few + CUT) == few + CUT
 
 
 def test_a_flood_of_secrets_is_cut_short_and_keeps_none() -> None:

@@ -6,6 +6,7 @@ and repetitions end at a fixed length or are possessive.
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 from .names import BEFORE, SPACES, SUFFIX, WORDS, is_gap, is_placeholder, kind_of, lowered
 from .token_searches import TOKEN_SEARCHES, Found, Search
@@ -120,6 +121,10 @@ _HEAD = (
 _TIGHT = "(?<=[a-z0-9]=)"
 _ASSIGNMENT = re.compile(rf"{_HEAD}(?:{PROMISING}|(?(password){_TIGHT}|(?!)))")
 _SHELL_TOO = re.compile(rf"{_HEAD}(?:{PROMISING}|{_TIGHT})")
+# A text with more telling names than this is made of them, and so is one with more that stand
+# before what could be a secret: to look at them all would keep the daemon busy.
+NAMES_MAX, TOLD_MAX = 20_000, 5_000
+_NAMES = re.compile(WORDS)
 _SHOUTED = re.compile(r"(?:PASS|PWD|SECRET|TOKEN|CREDENTIAL|KEY)[\w-]{0,40}=")
 
 
@@ -127,8 +132,12 @@ def assignments(text: str) -> Iterator[Found]:
     """Find the values of telling names: NAME=value, name = "value", "name": "value"."""
     lower = lowered(text)
     search = (_SHELL_TOO if _SHOUTED.search(text) else _ASSIGNMENT).search
-    position = 0
-    while head := search(lower, position):
+    position, told, last = 0, 0, _enough(lower)
+    while head := search(lower, position, last):
+        told += 1
+        if told > TOLD_MAX:
+            last = head.start()
+            break
         position = head.end()
         kind = _kind(lower, head)
         if kind is None:
@@ -138,6 +147,16 @@ def assignments(text: str) -> Iterator[Found]:
         if is_secret(kind, value, style):
             position = value.end(text)
             yield value.start, position, kind
+    if max(last, position) < len(text):
+        yield max(last, position), len(text), "not-scanned"
+
+
+def _enough(lower: str) -> int:
+    """Return where a text has so many names that the rest is not looked at; else its length."""
+    if len(lower) < NAMES_MAX:
+        return len(lower)
+    name = next(islice(_NAMES.finditer(lower), NAMES_MAX, None), None)
+    return name.start() if name else len(lower)
 
 
 def _assigns(text: str) -> bool:

@@ -1,0 +1,56 @@
+"""A well-behaved client, a program of its own: asks, waits for the answer, notes how long it took.
+
+Must import little: it starts beside what a campaign measures. Arguments: the socket, the pause
+between two questions in ms, ``stay`` or ``again`` (a new connection for each question). When its
+stdin ends it prints the times in microseconds as JSON, and what went wrong.
+"""
+
+import json
+import select
+import socket
+import sys
+import time
+
+LINE = b'{"jsonrpc":"2.0","id":1,"method":"system.health"}\n'
+PATIENCE_S = 30.0
+
+
+def ask(sock: socket.socket) -> None:
+    sock.sendall(LINE)
+    reply = b""
+    while not reply.endswith(b"\n"):
+        data = sock.recv(65_536)
+        if not data:
+            raise ConnectionError("closed without an answer")
+        reply += data
+    if b'"result"' not in reply:
+        raise ConnectionError(reply.decode()[:300])
+
+
+def connect(path: str) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.settimeout(PATIENCE_S)
+    sock.connect(path)
+    return sock
+
+
+def main(path: str, pause_ms: str, manner: str) -> None:
+    times: list[float] = []
+    trouble: list[str] = []
+    sock = None
+    while not trouble and not select.select([sys.stdin], [], [], int(pause_ms) / 1_000)[0]:
+        begun = time.monotonic()
+        try:
+            sock = sock or connect(path)
+            ask(sock)
+        except OSError as error:
+            trouble.append(f"{error!r} after {time.monotonic() - begun:.3f} s")
+        times.append((time.monotonic() - begun) * 1e6)
+        if manner == "again" and sock:
+            sock.close()
+            sock = None
+    print(json.dumps({"us": times, "trouble": trouble}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
