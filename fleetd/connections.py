@@ -1,7 +1,6 @@
 """One client's connection: lines in, replies out, bounded; must not know the store or any rule."""
 
 import logging
-import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +13,7 @@ from .domain.context import Caller
 from .engine import Engine
 from .envelope import Message
 from .lines import LargeLines, LineReader
+from .replies import LineWriter, Unsent
 from .rpc import Dispatcher, error_reply
 from .subscriptions import Follower
 from .wire.base import Request
@@ -81,6 +81,7 @@ class Connection:
         dispatcher: Dispatcher,
         limits: Limits,
         large: LargeLines,
+        unsent: Unsent,
     ) -> None:
         self.caller = caller
         self.engine = engine
@@ -96,8 +97,31 @@ class Connection:
         self._scope = trio.CancelScope()
         self._room = trio.Semaphore(limits.requests_in_flight)
         self._in_flight = 0
-        self._sending = trio.StrictFIFOLock()
+        self._replies = LineWriter(
+            stream,
+            seconds=self._reply_seconds,
+            unsent=unsent,
+            too_slow=self._cut_off,
+            gone=self.give_way,
+        )
         self._followers: dict[str, Follower] = {}
+        self._since = trio.current_time()
+        self.heard = False
+
+    @property
+    def socket(self) -> trio.socket.SocketType:
+        """Return the client's socket."""
+        return self._stream.socket
+
+    @property
+    def resting_since(self) -> float | None:
+        """Return since when nothing is done for the client; half a line does not count."""
+        busy = self._in_flight or self._followers or self._replies.lines
+        return None if busy else self._since
+
+    def give_way(self) -> None:
+        """Close the connection without a word: none was asked for."""
+        self._scope.cancel()
 
     async def serve(self) -> None:
         """Serve the client until it leaves, breaks a limit, or the daemon stops."""
@@ -202,33 +226,21 @@ class Connection:
                 await self.send(reply)
             for follower in call.followers:
                 self._background.start_soon(self._follow, follower)
+            self.heard = True
         finally:
             self._in_flight -= 1
+            self._since = trio.current_time()
             self._room.release()
             self._close_when_drained()
 
     async def send(self, data: bytes) -> None:
         """Send whole lines; a client that does not take them in time loses its connection."""
-        # While another reply is on its way, this one waits its turn: lines must not mix.
-        if not self._sending.locked() and not (data := self._send_now(data)):
-            return
-        async with self._sending:
-            with trio.move_on_after(self._reply_seconds) as taking:
-                try:
-                    await self._stream.send_all(data)
-                except (trio.BrokenResourceError, trio.ClosedResourceError):
-                    self._scope.cancel()
-        if taking.cancelled_caught:
-            self.engine.traffic.cut_off += 1
-            log.info("A client did not take its reply in time; its connection is closed.")
-            self._scope.cancel()
+        await self._replies.send(data)
 
-    def _send_now(self, data: bytes) -> bytes:
-        """Send what fits now, nearly always all, without the scheduler; return the rest."""
-        try:
-            return data[os.write(self._stream.socket.fileno(), data) :]
-        except OSError:  # full, or broken: whoever waits on the stream learns which
-            return data
+    def _cut_off(self) -> None:
+        self.engine.traffic.cut_off += 1
+        log.info("A client did not take its reply in time; its connection is closed.")
+        self._scope.cancel()
 
     # Subscriptions
 

@@ -13,7 +13,9 @@ from .config import Limits
 from .connections import Connection, perform
 from .engine import Engine
 from .lines import LargeLines
+from .replies import Unsent
 from .rpc import Dispatcher, Method, error_reply, guarded, methods_for
+from .slots import Slots
 from .wire.errors import Denied
 
 log = logging.getLogger(__name__)
@@ -33,22 +35,23 @@ class Server:
         added = {name: guarded(name, method) for name, method in (extra or {}).items()}
         self._traffic = engine.traffic
         self._dispatcher = Dispatcher(methods_for(perform) | added, self._traffic)
-        self._room = trio.Semaphore(limits.connections)
+        self._slots = Slots(limits.connections)
         self._large = LargeLines(engine.config.hooks.line_bytes)
-        self._connections: set[Connection] = set()
+        self._unsent = Unsent()
         self._draining = False
 
     async def accept(self, listener: trio.socket.SocketType, connections: trio.Nursery) -> Never:
         """Accept clients until cancelled; each is served in the nursery ``connections``.
 
-        When the limit of connections is reached, clients wait in the listener's backlog.
+        When the limit of connections is reached, those that rest give way (``slots``); until
+        one does, clients wait in the listener's backlog.
         """
         while True:
-            await self._room.acquire()
+            await self._slots.take(listener)
             try:
                 sock = await self._accept_one(listener)
             except BaseException:
-                self._room.release()
+                self._slots.release()
                 raise
             connections.start_soon(self._serve, trio.SocketStream(sock))
 
@@ -78,7 +81,7 @@ class Server:
         finally:
             stream.socket.close()
             self._traffic.closed()
-            self._room.release()
+            self._slots.release()
 
     async def _serve_peer(self, stream: trio.SocketStream) -> None:
         try:
@@ -94,18 +97,18 @@ class Server:
                 await stream.send_all(error_reply(error) + b"\n")
             return
         connection = Connection(
-            stream, caller, self._engine, self._dispatcher, self._limits, self._large
+            stream, caller, self._engine, self._dispatcher, self._limits, self._large, self._unsent
         )
-        self._connections.add(connection)
+        self._slots.enter(connection)
         try:
             if self._draining:
                 connection.drain()
             await connection.serve()
         finally:
-            self._connections.discard(connection)
+            self._slots.leave(connection)
 
     def drain(self) -> None:
         """Close idle connections; the others end when what is in flight has been answered."""
         self._draining = True
-        for connection in tuple(self._connections):
+        for connection in self._slots.occupants.copy():
             connection.drain()

@@ -42,6 +42,8 @@ FLOORS = {
             "server",
             "connections",
             "lines",
+            "replies",
+            "slots",
             "subscriptions",
             "listener",
             "instance",

@@ -10,7 +10,9 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from fleetd import replies
 from fleetd.rpc import Success
+from fleetd.wire.frames import HOOK_BEGINS
 
 PING = {"jsonrpc": "2.0", "method": "ping"}
 
@@ -224,6 +226,30 @@ async def test_a_client_that_does_not_take_its_reply_is_closed_after_ten_seconds
         assert (await other.call("ping"))["result"] == "pong"
 
 
+async def test_who_lets_most_replies_wait_is_closed_when_they_are_too_much_together(
+    serve: Callable[..., Any], autojump_clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replies, "UNSENT_BYTES", 2_000_000)
+
+    async def much(context: Any, /, size: int) -> Any:
+        return Success("x" * size)
+
+    def ask(size: int) -> dict[str, Any]:
+        return {"jsonrpc": "2.0", "id": 1, "method": "much", "params": {"size": size}}
+
+    async with serve({"much": much}) as running:
+        greedy, lazy, alone = [await running.connect() for _ in range(3)]
+        await lazy.send(ask(500_000))
+        for _ in range(7):
+            await greedy.send(ask(600_000))
+        await trio.sleep(1)
+        with pytest.raises(AssertionError, match="half a line"):
+            await greedy.line()
+        assert len((await lazy.line())["result"]) == 500_000
+        await alone.send(ask(3_000_000))
+        assert len((await alone.line())["result"]) == 3_000_000
+
+
 async def test_a_large_reply_arrives_whole(serve: Callable[..., Any]) -> None:
     async def much(context: Any, /) -> Any:
         return Success("x" * 5_000_000)
@@ -322,3 +348,63 @@ async def test_the_peer_is_known_to_the_kernel() -> None:
         assert not peer.is_gone(ours)
         theirs.close()
         assert peer.is_gone(ours)
+
+
+async def test_who_rests_longest_gives_way_when_all_connections_are_taken(
+    serve: Callable[..., Any], holding: Holding, autojump_clock: Any
+) -> None:
+    async with serve(holding.methods, connections=3) as running:
+        first, second, busy = [await running.connect() for _ in range(3)]
+        await hold(busy, 1, 1)
+        for client in (second, first):
+            assert (await client.call("ping"))["result"] == "pong"
+            await trio.sleep(1)
+        newcomer = await running.connect()
+        assert (await newcomer.call("ping"))["result"] == "pong"
+        assert await second.line() is None
+        assert (await first.call("ping"))["result"] == "pong"
+        holding.go.set()
+        assert (await busy.line())["result"] == "held"
+
+
+@pytest.mark.parametrize("begun", [b"", b'{"jsonrpc"', HOOK_BEGINS + b"x" * 2_000])
+async def test_who_was_never_heard_gives_way_first_also_with_half_a_line(
+    serve: Callable[..., Any], holding: Holding, autojump_clock: Any, begun: bytes
+) -> None:
+    async with serve(holding.methods, connections=3, line_bytes=1_024) as running:
+        heard = await running.connect()
+        assert (await heard.call("ping"))["result"] == "pong"
+        await trio.sleep(3_600)
+        silent = [await running.connect() for _ in range(2)]
+        for client in silent:
+            await client.send(begun or b"\n")
+        for _ in range(4):
+            newcomer = await running.connect()
+            assert (await newcomer.call("ping"))["result"] == "pong"
+            await newcomer.stream.aclose()
+        await trio.sleep(60)
+        assert await silent[0].line() is None
+        assert (await heard.call("ping"))["result"] == "pong"
+
+
+async def test_subscribers_keep_their_connections_though_they_say_nothing(
+    serve: Callable[..., Any], holding: Holding, autojump_clock: Any
+) -> None:
+    async with serve(holding.methods, connections=2) as running:
+        subscriber, idle = [await running.connect() for _ in range(2)]
+        await subscriber.call("event.subscribe")
+        assert (await idle.call("ping"))["result"] == "pong"
+        await trio.sleep(3_600)
+        newcomer = await running.connect()
+        await newcomer.call("event.append", {"type": "still_there"})
+        assert (await subscriber.line())["params"]["event"]["type"] == "still_there"
+        assert await idle.line() is None
+
+
+async def test_nobody_gives_way_to_nobody(serve: Callable[..., Any], autojump_clock: Any) -> None:
+    async with serve(connections=2) as running:
+        clients = [await running.connect() for _ in range(2)]
+        for _ in range(2):
+            for client in clients:
+                assert "result" in await client.call("system.health")
+            await trio.sleep(3_600)
