@@ -85,9 +85,9 @@ def _pages(client: Client, args: Namespace, since: int) -> Iterator[Event]:
         for event in page.events:
             if not args.type or event.type in args.type:
                 yield event
-        if len(page.events) < PAGE:
+        if not page.events:  # large ones make a page short, though more follow
             return
-        since = page.events[-1].seq
+        since = page.position
 
 
 def _follow(args: Namespace) -> int:

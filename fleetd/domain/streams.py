@@ -15,6 +15,10 @@ from .snapshots.beats import go_on
 from .turns import BEGINS_WORK, follow_turn
 from .tx import Tx
 
+# An event may be as long as a line: a page of many such would fill the memory.
+PAGE_BYTES = 4 * 1024 * 1024
+AT_ONCE = 8
+
 
 class EventTail(Query[EventPage], frozen=True):
     """The next events for a subscriber; not on the wire."""
@@ -80,15 +84,28 @@ def _page(
     if types:
         where.append("type IN (" + ", ".join(f":type{n}" for n in range(len(types))) + ")")
         params |= {f"type{n}": kind for n, kind in enumerate(types)}
-    rows = tx.all(
-        f"SELECT * FROM events WHERE {' AND '.join(where)} ORDER BY seq LIMIT :limit",
-        **params,
-    )
+    sql = f"SELECT * FROM events WHERE {' AND '.join(where)} ORDER BY seq LIMIT :limit"
+    rows, full = _rows(tx, sql, params)
     # A page that is not full has looked at everything there is, also at what did not match.
-    end = rows[-1]["seq"] if len(rows) == limit else events.position(tx)
+    end = rows[-1]["seq"] if full else events.position(tx)
     return EventPage(
         events=[events.event_of(row) for row in rows], position=end, epoch=events.epoch(tx)
     )
+
+
+def _rows(tx: Tx, sql: str, params: dict[str, Any]) -> tuple[list[dict[str, Any]], bool]:
+    """Return the rows of a page, and whether it is full: by its limit, or by its bytes."""
+    rows: list[dict[str, Any]] = []
+    limit, size = params["limit"], 0
+    while len(rows) < limit and size < PAGE_BYTES:
+        wanted = min(limit - len(rows), AT_ONCE)
+        found = tx.all(sql, **params | {"limit": wanted})
+        rows += found
+        if len(found) < wanted:
+            return rows, False
+        size += sum(len(row["data_json"]) for row in found)
+        params["since"] = rows[-1]["seq"]
+    return rows, True
 
 
 @handler

@@ -30,7 +30,11 @@ class EventPage(Record, frozen=True, kw_only=True):
 
 
 class EventList(Query[EventPage], frozen=True):
-    """List the events after ``since``."""
+    """List the events after ``since``.
+
+    Large ones make a page short, some 4 MiB; who wants all goes on from ``position`` until none
+    come.
+    """
 
     method: ClassVar[str] = "event.list"
     mission_id: MissionId | None = None
