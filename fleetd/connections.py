@@ -3,11 +3,11 @@
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
 
 import trio
 
-from . import envelope, openrpc, peer
+from . import envelope, peer
+from .calls import Call
 from .config import Limits
 from .domain.context import Caller
 from .engine import Engine
@@ -16,15 +16,12 @@ from .lines import LargeLines, LineReader
 from .replies import LineWriter, Unsent
 from .rpc import Dispatcher, error_reply
 from .subscriptions import Follower
-from .wire.base import Request
-from .wire.errors import FleetError, LimitExceeded, NotFound, Unavailable
+from .wire.errors import FleetError, LimitExceeded, NotFound
 from .wire.requests.event import (
     EventSubscribe,
-    EventUnsubscribe,
     Subscription,
     Unsubscribed,
 )
-from .wire.requests.system import RpcDiscover
 from .wire.shown import shown
 
 log = logging.getLogger(__name__)
@@ -32,39 +29,6 @@ log = logging.getLogger(__name__)
 _GONE_POLL_SECONDS = 0.1
 _LINGER_SECONDS = 1.0
 _LINGER_LINES = 4
-
-
-class Call:
-    """One line being answered: what the methods know about where it came from."""
-
-    def __init__(self, connection: "Connection") -> None:
-        self._connection = connection
-        self._refused = connection.draining
-        self.followers: list[Follower] = []
-
-    async def perform(self, request: Request[Any]) -> Any:
-        """Carry out one request of the line; raises FleetError."""
-        if self._refused:
-            raise Unavailable(
-                "fleetd is shutting down.", hint="Try again when it has been started again."
-            )
-        if isinstance(request, EventSubscribe):
-            return await self._subscribe(request)
-        if isinstance(request, EventUnsubscribe):
-            return self._connection.unsubscribe(request.subscription_id)
-        if isinstance(request, RpcDiscover):
-            return openrpc.document()
-        return await self._connection.engine.perform(request, self._connection.caller)
-
-    async def _subscribe(self, request: EventSubscribe) -> Subscription:
-        follower, start = await self._connection.subscribe(request)
-        self.followers.append(follower)
-        return start
-
-
-async def perform(request: Request[Any], call: Call) -> Any:
-    """Carry out a request in the context of its line: what the method table calls."""
-    return await call.perform(request)
 
 
 class Connection:

@@ -9,8 +9,9 @@ from typing import Never
 import trio
 
 from . import origin, peer
+from .calls import perform
 from .config import Limits
-from .connections import Connection, perform
+from .connections import Connection
 from .engine import Engine
 from .lines import LargeLines
 from .replies import Unsent

@@ -42,6 +42,7 @@ FLOORS = {
             "server",
             "connections",
             "lines",
+            "calls",
             "replies",
             "slots",
             "subscriptions",

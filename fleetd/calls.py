@@ -1,0 +1,46 @@
+"""What the methods know about the line that asked: its connection; must not read or write it."""
+
+from typing import TYPE_CHECKING, Any
+
+from . import openrpc
+from .subscriptions import Follower
+from .wire.base import Request
+from .wire.errors import Unavailable
+from .wire.requests.event import EventSubscribe, EventUnsubscribe, Subscription
+from .wire.requests.system import RpcDiscover
+
+if TYPE_CHECKING:
+    from .connections import Connection
+
+
+class Call:
+    """One line being answered: what the methods know about where it came from."""
+
+    def __init__(self, connection: "Connection") -> None:
+        self._connection = connection
+        self._refused = connection.draining
+        self.followers: list[Follower] = []
+
+    async def perform(self, request: Request[Any]) -> Any:
+        """Carry out one request of the line; raises FleetError."""
+        if self._refused:
+            raise Unavailable(
+                "fleetd is shutting down.", hint="Try again when it has been started again."
+            )
+        if isinstance(request, EventSubscribe):
+            return await self._subscribe(request)
+        if isinstance(request, EventUnsubscribe):
+            return self._connection.unsubscribe(request.subscription_id)
+        if isinstance(request, RpcDiscover):
+            return openrpc.document()
+        return await self._connection.engine.perform(request, self._connection.caller)
+
+    async def _subscribe(self, request: EventSubscribe) -> Subscription:
+        follower, start = await self._connection.subscribe(request)
+        self.followers.append(follower)
+        return start
+
+
+async def perform(request: Request[Any], call: Call) -> Any:
+    """Carry out a request in the context of its line: what the method table calls."""
+    return await call.perform(request)
