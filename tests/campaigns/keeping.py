@@ -183,7 +183,8 @@ class Keeping(Traffic):
         """Leave a payload in the spool as the hook client does, when nobody took it in time."""
         frame = {"jsonrpc": "2.0", "method": said.method, "params": said.params, "id": 1}
         spool = self.home / "state" / "fleet" / "spool"
-        spool.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for directory in (spool.parent, spool):
+            directory.mkdir(exist_ok=True, mode=0o700)
         name = f"{time.time_ns() // 1_000_000:013}-{said.params['delivery_id']}"
         part = spool / f"{name}.part"
         part.write_text(json.dumps(frame) + "\n")

@@ -32,9 +32,13 @@ ENDS = ("mission.delete", "system.forget")
 
 
 class Witness:
-    """Looks at a daemon after each break, and remembers the log."""
+    """Looks at a daemon after each break, and remembers the log.
 
-    def __init__(self, crew: Crew, home: Path) -> None:
+    ``patience_s`` is how long it waits for what comes about by itself.
+    """
+
+    def __init__(self, crew: Crew, home: Path, *, patience_s: float = 20.0) -> None:
+        self._patience_s = patience_s
         self._crew = crew
         self._pruned: set[str | None] = set()
         self._checkpoints = home / "flightline" / "checkpoints"
@@ -53,13 +57,20 @@ class Witness:
         for worker in self._crew.workers:
             _Compared(worker, view, client, self.log).check()
 
-    def settle(self, client: Client) -> None:
-        """Send what was in flight again, and check that all was done once and all copies agree."""
-        self._crew.again()
-        spool = "hook payloads stay in the spool"
-        wait_until(lambda: not client.call_raw("hook.status")["spool"]["files"], spool)
+    def settle(self, client: Client) -> int:
+        """Send what was in flight again, and check that all was done once and all copies agree.
+
+        Returns how many requests were sent again.
+        """
+        retried = self._crew.again()
+
+        def taken() -> bool:
+            return not client.call_raw("hook.status")["spool"]["files"]
+
+        wait_until(taken, "hook payloads stay in the spool", self._patience_s)
         self.look(client)
-        check_files(client, self._checkpoints, lambda: set(View(client).kept))
+        check_files(client, self._checkpoints, lambda: set(View(client).kept), self._patience_s)
+        return retried
 
     def _ended(self, kind: str) -> set[str]:
         workers = self._crew.workers

@@ -7,6 +7,7 @@ import json
 import random
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -96,9 +97,9 @@ class Crew:
         """Return how many requests were sent so far, by all of them."""
         return sum(worker.sent for worker in self.workers)
 
-    def acknowledged(self) -> int:
+    def answered(self) -> int:
         """Return how many requests were answered so far, by all of them."""
-        return sum(not said.open for worker in self.workers for said in list(worker.said))
+        return sum(worker.answered for worker in self.workers)
 
     def wait_for(self, more: int) -> None:
         """Wait until so many further requests were sent, or nobody works any more."""
@@ -106,6 +107,12 @@ class Crew:
         while self.sent() < until and any(each.is_alive() for each in self._threads[:-1]):
             assert time.monotonic() < deadline, "the workers get nothing done"
             time.sleep(0.001)
+
+    def wait_for_next(self, count: Callable[[], int]) -> None:
+        """Wait for the moment after ``sent`` or ``answered`` has changed."""
+        before = count()
+        while count() == before and any(each.is_alive() for each in self._threads[:-1]):
+            pass
 
     def finish(self) -> None:
         """Wait until everybody has stopped: the daemon is gone, or it was said to be enough.
@@ -122,11 +129,16 @@ class Crew:
         for each in (*self.workers, self.follower):
             if each.broken is not None:
                 raise AssertionError(f"{_who(each)}: {each.broken!r}") from each.broken
+
+    def close(self) -> None:
+        """Close every connection."""
         for worker in self.workers:
             worker.close()
+        self.follower.close()
 
     def again(self) -> int:
         """Send what was in flight once more; return how many there were."""
+        self.close()
         retried = [worker for worker in self.workers if worker.open is not None]
         for worker in retried:
             try:

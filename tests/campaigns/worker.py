@@ -71,7 +71,7 @@ class Worker:
         self.gone: set[tuple[str, str]] = set()
         self.maybe_gone: set[tuple[str, str]] = set()
         self.stale: set[str] = set()
-        self.sent = 0
+        self.sent = self.answered = 0
         self.broken: BaseException | None = None
         self._client: Client | None = None
 
@@ -124,6 +124,7 @@ class Worker:
             client = self._connected()
             self.sent += 1
             result = client.call_raw(said.method, {**said.params, **_key(said)})
+            self.answered += 1
         except (TooSlow, OSError) as error:
             raise self._lost(error) from error
         except FleetError as error:
