@@ -55,12 +55,11 @@ class Log:
     def read(self, client: Client) -> list[dict[str, Any]]:
         """Read on, and return what is new."""
         new: list[dict[str, Any]] = []
-        while True:
+        page = None
+        while page is None or page:
             since = new[-1]["seq"] if new else self.position
             page = client.call_raw("event.list", {"since": since, "limit": 1_000})["events"]
             new += page
-            if len(page) < 1_000:
-                break
         for event in new:
             self.events[event["seq"]] = event
             self.words.update((event["type"], word) for word in _words(event))
