@@ -227,20 +227,24 @@ def test_json_says_the_same_as_was_stored(
 
 
 def test_the_log_has_no_line_that_somebody_else_wrote(
-    daemon: Daemon, run: Callable[..., Result], stored: dict[str, str], home: Path
+    start: Callable[..., Daemon], home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spool = home / "state" / "fleet" / "spool"
-    spool.mkdir(parents=True, exist_ok=True)
-    (spool / f"1-{EVIL.replace('/', '')}.json").write_text(EVIL)
-    (
-        home / "flightline" / "checkpoints" / stored["mission"] / f"{stored['checkpoint']}.json"
-    ).unlink()
-    (home / "flightline" / "checkpoints" / stored["mission"] / "x\x1b[35m\n.json").touch()
-    hook(json.dumps({"session_id": "s", "hook_event_name": "Stop"}))
-    run("checkpoints", "verify", "--all", "--repair")
+    odd = home / "x\x1b[35m\x9b\n[2026-01-05T12:00:00.000Z] [INFO] forged\r\u2028"
+    monkeypatch.setenv("FLIGHTLINE_DIR", str(odd))
+    daemon = start()
+    with Client(daemon.socket) as client:
+        mission = client.call_raw("mission.create", {"title": EVIL})["id"]
+        client.call_raw("mission.start", {"mission_id": mission})
+        (odd / "checkpoints" / mission / "latest.json").mkdir(parents=True)
+        client.call_raw("checkpoint.create", {"mission_id": mission, "trigger_details": EVIL})
+    for text in (EVIL, '"' + EVIL):
+        hook(json.dumps({"session_id": EVIL, "event": text, "hook_event_name": text}), text)
     daemon.stop()
     log = daemon.log.read_bytes().decode()
+    assert "was moved to latest.json.aside" in log
+    assert "forged" in log
     assert obeyed(log) == set()
+    assert not re.search(r"^.{27}INFO. forged", log, re.MULTILINE)
     assert all(re.match(r"\[\d{4}-[^]]+Z\] \[[A-Z]+\] ", line) for line in log.splitlines())
 
 
