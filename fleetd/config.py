@@ -5,6 +5,7 @@ the start with a message that names the key, the value and what is allowed.
 """
 
 import os
+import stat
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -171,13 +172,27 @@ def _read_file(file: Path) -> dict[str, Any]:
         # Opening a pipe would wait for somebody to write into it, for ever.
         if file.exists() and not (file.is_file() or file.is_dir()):
             raise ConfigError(f"The configuration file {file} is no regular file; move it away.")
-        return tomllib.loads(file.read_text("utf-8"))
+        text = file.read_text("utf-8")
+        _refuse_others(file)
+        return tomllib.loads(text)
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"The configuration file {file} cannot be read: {error}") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"The configuration file {file} is not TOML: {error}") from error
+
+
+def _refuse_others(file: Path) -> None:
+    """Refuse a file that somebody else may change: it says where everything lies."""
+    info = file.stat()
+    if info.st_uid not in (0, os.getuid()):
+        whose = f"belongs to uid {info.st_uid}, not to uid {os.getuid()} or root"
+    elif info.st_mode & stat.S_IWOTH:
+        whose = f"has mode {stat.S_IMODE(info.st_mode):04o}, so everybody may write to it"
+    else:
+        return
+    raise ConfigError(f"The configuration file {file} {whose}. Run: chmod o-w, or use your own.")
 
 
 def _environment_value(variable: str, text: str) -> Any:

@@ -26,6 +26,9 @@ _GIT = (
     "-c",
     "core.hooksPath=/dev/null",
 )
+# What a repository lacks is not fetched: the programs that fetch are its settings' to name. The
+# first says so where Git knows it, the second leaves no protocol to fetch by.
+_NO_FETCHING = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
 _CREDENTIALS = re.compile(r"://[^/@]*@")
 T = TypeVar("T")
 GIT_SECONDS = 0.5
@@ -154,7 +157,7 @@ async def _git(
     Settings go by environment: a name may hold any character there, also an equals sign.
     """
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    env["GIT_CONFIG_COUNT"] = str(len(settings))
+    env |= {**_NO_FETCHING, "GIT_CONFIG_COUNT": str(len(settings))}
     for number, (key, value) in enumerate(settings.items()):
         env |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
     with trio.move_on_after(GIT_SECONDS):

@@ -158,6 +158,30 @@ async def test_no_program_that_a_repository_names_is_run(repository: Path, tmp_p
     assert not (tmp_path / "sprung").exists()
 
 
+@pytest.mark.parametrize("how", ["uploadpack", "ext"])
+async def test_what_a_repository_lacks_is_not_fetched_by_a_program_that_it_names(
+    repository: Path, tmp_path: Path, how: str
+) -> None:
+    trap = tmp_path / "trap"
+    trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/sprung\n")
+    trap.chmod(0o755)
+    url = f"ext::{trap}" if how == "ext" else str(tmp_path)
+    for key, value in (
+        ("core.repositoryFormatVersion", "1"),
+        ("extensions.partialClone", "origin"),
+        ("remote.origin.promisor", "true"),
+        ("remote.origin.url", url),
+        ("remote.origin.uploadpack", str(trap)),
+        ("protocol.ext.allow", "always"),
+    ):
+        git(repository, "config", key, value)
+    tree = git(repository, "rev-parse", "HEAD^{tree}").strip()
+    (repository / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
+    await places.repository(str(repository))
+    await places.project_key(str(repository / "src" / "a.py"))
+    assert not (tmp_path / "sprung").exists()
+
+
 async def test_git_that_does_not_answer_is_not_waited_for(
     repository: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
