@@ -12,7 +12,7 @@ import pytest
 from fleetctl.client import Client
 from fleetd import transcripts
 from fleetd.config import ConfigError, load
-from fleetd.wire.errors import FleetError
+from fleetd.wire.errors import InvalidParams
 from fleetd.wire.requests.hook import HookDeliver
 from tests.access.conftest import STRANGER
 from tests.fleet import Fleet
@@ -99,7 +99,7 @@ def test_an_id_is_matched_whole_before_anything_is_looked_for(daemon: Daemon, ho
         for name, (method, field) in itertools.product(IDS, FIELDS):
             # A run may be called latest.json: its directory is its own.
             if (name, field) != ("latest.json", "run_id"):
-                with pytest.raises(FleetError):
+                with pytest.raises(InvalidParams):
                     client.call_raw(method, {field: name})
     assert sorted(home.glob("flightline/**/*")) == before
 
