@@ -1,0 +1,190 @@
+"""What a lock with leases and tokens may answer, and a search for an order that explains it.
+
+Times of the daemon are ms of its wall clock; ``called`` and ``answered`` are the same clock as seen
+by the client. Must not know processes or the wire.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Act = Literal["grant", "regrant", "renew", "held", "end", "refused", "valid", "invalid", "touch"]
+
+
+@dataclass(frozen=True)
+class Op:
+    """One thing that happened to a lock, or was seen of it.
+
+    ``at`` is when the daemon did it, where its answer says so. An optional one may have happened or
+    not: nobody was answered.
+    """
+
+    act: Act
+    agent: str
+    called: float
+    answered: float = math.inf
+    at: int | None = None
+    lock_id: str = ""
+    token: int = 0
+    length: int = 0
+    until: int = 0
+    needs_lease: bool = True
+    optional: bool = False
+
+    @property
+    def span(self) -> tuple[int, float]:
+        """Return when the daemon can have done it; it counts whole ms."""
+        if self.at is not None:
+            return self.at, self.at
+        return math.floor(self.called), self.answered
+
+
+@dataclass(frozen=True)
+class Held:
+    """A lock as a model has it: free without id. The lease ends between ``least`` and ``most``."""
+
+    lock_id: str = ""
+    token: int = 0
+    agent: str = ""
+    length: int = 0
+    least: float = 0
+    most: float = 0
+    now: float = 0
+    highest: int = 0
+
+
+def after(held: Held, op: Op) -> list[Held]:
+    """Return the states in which an operation can leave a lock; none when it cannot happen."""
+    first, last = op.span
+    now = max(held.now, first)
+    if now > last:
+        return []
+    return _RULES[op.act](replace(held, now=now), op, last)
+
+
+def _living(held: Held) -> list[Held]:
+    if not held.lock_id or held.most <= held.now:
+        return []
+    return [replace(held, least=max(held.least, held.now + 1))]
+
+
+def _ended(held: Held, last: float) -> list[Held]:
+    """Let the lease have run out, at once or by the time the operation must be over."""
+    now = max(held.now, held.least) if held.lock_id else held.now
+    return [replace(held, lock_id="", token=0, agent="", now=now)] if now <= last else []
+
+
+def _grant(held: Held, op: Op, last: float) -> list[Held]:
+    if op.token <= held.highest:
+        return []
+    least = held.now + op.length
+    most = max(least, op.until)
+    return [
+        Held(op.lock_id, op.token, op.agent, op.length, least, most, free.now, op.token)
+        for free in _ended(held, last)
+    ]
+
+
+def _regrant(held: Held, op: Op, last: float) -> list[Held]:
+    """A recovery takes a lock anew for whoever holds it, else only a free one."""
+    if held.agent == op.agent:
+        held = replace(held, lock_id="", agent="", token=0)
+    return _grant(held, op, last)
+
+
+def _renew(held: Held, op: Op, last: float) -> list[Held]:
+    until = held.now + op.length
+    mine = held.lock_id == op.lock_id and held.agent == op.agent
+    living = _living(held) if mine else []
+    return [replace(each, least=until, most=until, length=op.length) for each in living]
+
+
+def _held(held: Held, op: Op, last: float) -> list[Held]:
+    """Somebody was told who holds it, and until when."""
+    if held.lock_id != op.lock_id or held.token != op.token or held.agent == op.agent:
+        return []
+    if not held.least <= op.until <= held.most:
+        return []
+    return _living(replace(held, least=op.until, most=op.until))
+
+
+def _end(held: Held, op: Op, last: float) -> list[Held]:
+    if held.lock_id != op.lock_id:
+        return []
+    living = _living(held) if op.needs_lease else [held]
+    return [replace(each, lock_id="", token=0, agent="") for each in living]
+
+
+def _refused(held: Held, op: Op, last: float) -> list[Held]:
+    return [held] if held.lock_id != op.lock_id else _ended(held, last)
+
+
+def _valid(held: Held, op: Op, last: float) -> list[Held]:
+    return _living(held) if held.token == op.token else []
+
+
+def _invalid(held: Held, op: Op, last: float) -> list[Held]:
+    if held.token != op.token or not held.lock_id:
+        return [held]
+    # The row stays until somebody asks for the file: what ran out is still the last one.
+    now = max(held.now, held.least)
+    return [replace(held, now=now, most=now)] if now <= last else []
+
+
+def _touch(held: Held, op: Op, last: float) -> list[Held]:
+    """What the holder does prolongs its lease, unless that ran out before."""
+    if held.agent != op.agent:
+        return [held]
+    until = held.now + held.length
+    latest = max(held.most, last + held.length)
+    longer = [replace(each, least=max(each.least, until), most=latest) for each in _living(held)]
+    return [*longer, *([held] if held.least <= held.now else [])]
+
+
+_RULES = {
+    "grant": _grant,
+    "regrant": _regrant,
+    "renew": _renew,
+    "held": _held,
+    "end": _end,
+    "refused": _refused,
+    "valid": _valid,
+    "invalid": _invalid,
+    "touch": _touch,
+}
+
+
+def unexplained(ops: Sequence[Op]) -> Op | None:
+    """Return None when there is an order of the operations that explains every answer.
+
+    Else return the first operation, by the time of its answer, that no order reaches. An order may
+    put one before another only if it was not called after the other had been answered.
+    """
+    ops = sorted(ops, key=lambda op: (op.called, op.span))
+    required = sum(1 << number for number, op in enumerate(ops) if not op.optional)
+    begin = (0, Held())
+    waiting, seen, reached = [begin], {begin}, 0
+    while waiting:
+        done, held = waiting.pop()
+        if done & required == required:
+            return None
+        reached |= done
+        for number in _next(ops, done):
+            for then in after(held, ops[number]):
+                if ops[number].optional and then == replace(held, now=then.now):
+                    continue  # whether it happened or not makes no difference
+                found = (done | 1 << number, then)
+                if found not in seen:
+                    seen.add(found)
+                    waiting.append(found)
+    missed = [op for n, op in enumerate(ops) if not op.optional and not reached >> n & 1]
+    return min(missed, key=lambda op: op.answered, default=ops[-1])
+
+
+def _next(ops: Sequence[Op], done: int) -> list[int]:
+    """Return who may come next, the likeliest last."""
+    open_ops = [number for number in range(len(ops)) if not done >> number & 1]
+    bound = min((ops[n].answered for n in open_ops if not ops[n].optional), default=math.inf)
+    able = [number for number in open_ops if ops[number].called <= bound]
+    return sorted(able, key=lambda n: (ops[n].optional, ops[n].span[1]), reverse=True)

@@ -1,0 +1,124 @@
+"""The search that judges histories of locks: what it must explain, and what it must not."""
+
+import math
+from typing import Any
+
+import pytest
+
+from tests.campaigns.campaign import Red
+from tests.campaigns.lock_history import check_rows
+from tests.campaigns.lock_model import Op, unexplained
+
+LEASE = 100
+
+
+def grant(agent: str, at: int, token: int, **more: Any) -> Op:
+    return Op(
+        "grant",
+        agent,
+        at - 1,
+        at + 1,
+        at,
+        lock_id=f"lck-{token}",
+        token=token,
+        length=LEASE,
+        **more,
+    )
+
+
+def seen(act: Any, agent: str, called: float, answered: float, token: int, **more: Any) -> Op:
+    return Op(act, agent, called, answered, lock_id=f"lck-{token}", token=token, **more)
+
+
+ONE, TWO = grant("one", 1_000, 1), grant("two", 1_100, 2)
+GOOD = {
+    "one after the other's lease": [ONE, TWO],
+    "one after the other's release": [
+        ONE,
+        Op("end", "one", 1_010, 1_012, 1_011, lock_id="lck-1", token=1),
+        grant("two", 1_011, 2),
+    ],
+    "a lease that its holder's work prolonged": [
+        ONE,
+        Op("touch", "one", 1_050, 1_052, 1_051),
+        seen("valid", "one", 1_140, 1_141, 1),
+        grant("two", 1_151, 2),
+    ],
+    "a call that nobody was answered, and that happened": [
+        grant("one", 1_000, 1, optional=True),
+        seen("held", "two", 1_050, 1_051, 1, until=1_100),
+    ],
+    "a call that nobody was answered, and that did not happen": [
+        grant("one", 1_000, 1, optional=True),
+        grant("two", 1_000, 2),
+    ],
+    "two at once of which one saw what was before": [
+        ONE,
+        Op("end", "one", 1_010, 1_030, 1_020, lock_id="lck-1", token=1),
+        seen("valid", "one", 1_012, 1_040, 1),
+    ],
+    "a holder that was overtaken is refused": [
+        ONE,
+        TWO,
+        seen("invalid", "one", 1_150, 1_151, 1),
+        seen("refused", "one", 1_152, 1_153, 1),
+    ],
+}
+BAD = {
+    "two leases overlap": [ONE, grant("two", 1_099, 2)],
+    "a token is given again": [ONE, grant("two", 1_100, 1)],
+    "a token is lower than one before": [grant("one", 1_000, 2), grant("two", 1_100, 1)],
+    "a token is good after its lease": [ONE, seen("valid", "one", 1_101, 1_102, 1)],
+    "a token is good after it was overtaken": [ONE, TWO, seen("valid", "one", 1_150, 1_151, 1)],
+    "a token is refused while its lease runs": [ONE, seen("invalid", "one", 1_050, 1_051, 1)],
+    "somebody is said to hold it who has released it": [
+        ONE,
+        Op("end", "one", 1_010, 1_012, 1_011, lock_id="lck-1", token=1),
+        seen("held", "two", 1_020, 1_021, 1, until=1_100),
+    ],
+    "a lease is prolonged after its end": [
+        ONE,
+        Op("renew", "one", 1_119, 1_121, 1_120, lock_id="lck-1", token=1, length=LEASE),
+    ],
+    "two release one lock": [
+        ONE,
+        Op("end", "one", 1_010, 1_012, 1_011, lock_id="lck-1", token=1),
+        Op("end", "one", 1_020, 1_022, 1_021, lock_id="lck-1", token=1),
+    ],
+    "an answer tells of what came only later": [
+        seen("held", "two", 900, 901, 1, until=1_100),
+        ONE,
+    ],
+}
+
+
+@pytest.mark.parametrize("history", GOOD.values(), ids=GOOD)
+def test_a_history_that_has_an_order_is_explained(history: list[Op]) -> None:
+    assert unexplained(history) is None
+    assert unexplained(history[::-1]) is None
+
+
+@pytest.mark.parametrize("history", BAD.values(), ids=BAD)
+def test_a_history_that_has_none_is_not(history: list[Op]) -> None:
+    assert unexplained(history) in history
+
+
+def test_what_nobody_was_answered_cannot_have_happened_before_it_was_called() -> None:
+    late = grant("one", 1_000, 1, optional=True)
+    assert late.answered < math.inf
+    early = seen("held", "two", 900, 901, 1, until=1_100)
+    assert unexplained([early, late]) == early
+
+
+def row(token: int, begun: int, until: int, **more: Any) -> dict[str, Any]:
+    found = {"normalized_path": "/a", "fencing_token": token, "released_at": None}
+    return found | {"acquired_at": f"{begun:04}", "expires_at": f"{until:04}"} | more
+
+
+def test_the_rows_of_locks_may_not_overlap() -> None:
+    check_rows([row(1, 0, 10), row(2, 10, 20)])
+    check_rows([row(1, 0, 10, released_at="0005"), row(2, 5, 20)])
+    with pytest.raises(Red, match="held twice"):
+        check_rows([row(2, 9, 20), row(1, 0, 10)])
+    with pytest.raises(Red, match="given twice"):
+        check_rows([row(1, 0, 10), row(1, 10, 20)])
