@@ -4,6 +4,8 @@ Expiry is decided by comparing with ``now`` in the same transaction; no sweep is
 Paths come in as facts: rules do not look at the file system.
 """
 
+from typing import Any
+
 from ..wire.errors import LockConflict
 from ..wire.events import LockAcquired, LockExpired, LockForceReleased, LockReleased, LockRenewed
 from ..wire.model import Record
@@ -128,34 +130,33 @@ def say_renewed(tx: Tx, ctx: Context, row: Row) -> None:
     emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=row["held_by"])
 
 
-def expire(tx: Tx, ctx: Context, path: str) -> None:
-    """Note that the lease on a path ran out, if it did, and serve whoever waits for it."""
+def expire(tx: Tx, ctx: Context, path: str) -> bool:
+    """Note that the lease on a path ran out, if it did, and serve whoever waits for it.
+
+    Return whether somebody was served.
+    """
     row = holder(tx, path)
     if row is not None and row["expires_at"] <= ctx.now:
         end(tx, row["id"], "expired", row["expires_at"])
         payload = LockExpired(lock_id=row["id"], file=row["file"], held_by=row["held_by"])
         emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=row["held_by"])
-    serve(tx, ctx, path)
+    return serve(tx, ctx, path)
 
 
-def serve(tx: Tx, ctx: Context, path: str) -> None:
-    """Give a free lock to the one who has waited longest."""
+def serve(tx: Tx, ctx: Context, path: str) -> bool:
+    """Give a free lock to the one who has waited longest; return whether there was one."""
     if holder(tx, path) is not None:
-        return
+        return False
     first = tx.one(
         "SELECT * FROM lock_waits WHERE normalized_path = :path AND lock_id IS NULL"
         " ORDER BY id LIMIT 1",
         path=path,
     )
-    if first is None:
-        return
-    row = grant(tx, ctx, _claim_of_wait(first))
-    if row is not None:
-        tx.run(
-            "UPDATE lock_waits SET lock_id = :lock WHERE id = :id",
-            lock=row["id"],
-            id=first["id"],
-        )
+    row = grant(tx, ctx, _claim_of_wait(first)) if first is not None else None
+    if first is None or row is None:
+        return False
+    tx.run("UPDATE lock_waits SET lock_id = :lock WHERE id = :id", lock=row["id"], id=first["id"])
+    return True
 
 
 def _claim_of_wait(wait: Row) -> Claim:
@@ -179,14 +180,15 @@ def end(tx: Tx, lock_id: str, status: str, at: str) -> None:
     )
 
 
-def conflict(tx: Tx, claim: Claim) -> LockConflict:
-    """Return the error that says who holds a file."""
+def conflict(tx: Tx, claim: Claim, record: tuple[Any, ...] = ()) -> LockConflict:
+    """Return the error that says who holds a file; ``record`` is what it wants recorded."""
     row = holder(tx, claim.path)
     existing = lock_of(row) if row else None
     who = f"{existing.held_by} until {existing.expires_at}" if existing else "another agent"
     return LockConflict(
         f"{claim.file} is locked by {who}.",
         hint="Wait (wait_ms; fleetctl --wait-ms), write to the holder, or take another file.",
+        record=record,
         existing_lock=existing,
     )
 

@@ -10,6 +10,7 @@ from .ids import find
 from .records import lock_of
 from .registry import handler
 from .tx import Tx
+from .upkeep import Done
 
 
 class Waiting(Record, frozen=True, kw_only=True):
@@ -42,6 +43,12 @@ class LockPoll(Mutation[Waiting], frozen=True):
     """Claim the lock of a waiter whose turn has come; not on the wire."""
 
     wait_id: int
+
+
+class LockServe(Mutation[Done], frozen=True):
+    """End a lease that ran out and serve the first in line; not on the wire."""
+
+    path: str
 
 
 class LockLeaveQueue(Mutation[Waiting], frozen=True):
@@ -105,6 +112,12 @@ def _waiting(tx: Tx, ctx: Context, wait_id: int) -> Waiting:
         lock = lock_of(find(tx, "lock", wait["lock_id"]))
         return Waiting(wait_id=wait_id, lock=lock)
     return Waiting(wait_id=wait_id, lock=None)
+
+
+@handler
+def serve(tx: Tx, request: LockServe, ctx: Context) -> Done:
+    """Do what a newcomer noticed who was refused; done when somebody was served."""
+    return Done(done=leases.expire(tx, ctx, request.path))
 
 
 @handler

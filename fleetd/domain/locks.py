@@ -17,6 +17,7 @@ from ..wire.requests.lock import (
 from . import leases
 from .context import Context
 from .ids import find
+from .lock_queue import LockServe
 from .records import lock_of
 from .registry import handler
 from .tx import Row, Tx
@@ -26,10 +27,11 @@ from .tx import Row, Tx
 def acquire(tx: Tx, request: LockAcquire, ctx: Context) -> Lock:
     """Take a lease on a file now, or learn who holds it."""
     claim = leases.claim_of(tx, ctx, request)
-    leases.expire(tx, ctx, claim.path)
+    served = leases.expire(tx, ctx, claim.path)
     row = leases.grant(tx, ctx, claim)
     if row is None:
-        raise leases.conflict(tx, claim)
+        # The refusal takes back what was granted to the first in line a moment ago.
+        raise leases.conflict(tx, claim, (LockServe(claim.path),) if served else ())
     return lock_of(row)
 
 

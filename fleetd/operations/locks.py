@@ -17,6 +17,8 @@ from ..wire.times import to_ms
 
 # A lease may be renewed while somebody waits for its end; then the wait is simply looked at again.
 LONGEST_NAP_S = 60.0
+# A full disk may keep the first in line from being granted what it is due.
+_AGAIN = 3
 
 
 @operation
@@ -32,7 +34,7 @@ async def acquire(engine: Engine, request: LockAcquire, caller: Caller) -> Lock:
 async def _acquire(engine: Engine, request: LockAcquire, caller: Caller) -> Lock:
     facts = Facts(real_path=await _key(engine, request))
     try:
-        return await engine.execute(request, caller, facts)
+        return await _take(engine, request, caller, facts)
     except LockConflict as conflict:
         if not request.wait_ms:
             raise
@@ -41,6 +43,21 @@ async def _acquire(engine: Engine, request: LockAcquire, caller: Caller) -> Lock
             return lock
         await _report_empty_wait(engine, request, caller, conflict)
         raise
+
+
+async def _take(engine: Engine, request: LockAcquire, caller: Caller, facts: Facts) -> Lock:
+    """Take a lock; raises LockConflict, which tells of a lock that stands.
+
+    Whoever is refused because a lease ran out and the first in line comes first was told of a lock
+    that the refusal took back, and asks again now that it was granted.
+    """
+    for _ in range(_AGAIN):
+        try:
+            return await engine.execute(request, caller, facts)
+        except LockConflict as conflict:
+            if not conflict.record:
+                raise
+    return await engine.execute(request, caller, facts)
 
 
 async def _key(engine: Engine, request: LockAcquire) -> str:

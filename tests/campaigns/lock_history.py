@@ -100,7 +100,9 @@ class History:
         if row["id"] not in self._granted:
             asked = self._unanswered(begun, "lock.acquire", agent)
             if not (asked or self._recovering(begun)):
-                raise Red(f"{agent} was granted {row['id']} and nobody had asked for it")
+                told = [call for call in self.calls if begun - 2_000 < call.called < begun + 2_000]
+                lines = "\n    ".join(str(call) for call in told if row["id"] in str(call))
+                raise Red(f"{agent} was granted what nobody had asked for: {row}\n    {lines}")
             act = "grant" if asked else "regrant"
             self._silent(key, row, act, begun)
         if row["status"] in ("released", "forced") and row["id"] not in self._ended:

@@ -57,6 +57,8 @@ class Held:
 def after(held: Held, op: Op) -> list[Held]:
     """Return the states in which an operation can leave a lock; none when it cannot happen."""
     first, last = op.span
+    if op.act in _READS:
+        return _RULES[op.act](held, op, last)
     now = max(held.now, first)
     if now > last:
         return []
@@ -121,15 +123,17 @@ def _refused(held: Held, op: Op, last: float) -> list[Held]:
 
 
 def _valid(held: Held, op: Op, last: float) -> list[Held]:
-    return _living(held) if held.token == op.token else []
+    first, _ = op.span
+    if held.token != op.token or held.most <= first:
+        return []
+    return [replace(held, least=max(held.least, first + 1))]
 
 
 def _invalid(held: Held, op: Op, last: float) -> list[Held]:
     if held.token != op.token or not held.lock_id:
         return [held]
     # The row stays until somebody asks for the file: what ran out is still the last one.
-    now = max(held.now, held.least)
-    return [replace(held, now=now, most=now)] if now <= last else []
+    return [replace(held, most=min(held.most, last))] if held.least <= last else []
 
 
 def _touch(held: Held, op: Op, last: float) -> list[Held]:
@@ -142,6 +146,9 @@ def _touch(held: Held, op: Op, last: float) -> list[Held]:
     return [*longer, *([held] if held.least <= held.now else [])]
 
 
+# What is changed is stamped and then takes its turn; who only looks is stamped, and sees what has
+# had its turn. So a look may have a later time than a change that comes after it.
+_READS = ("valid", "invalid")
 _RULES = {
     "grant": _grant,
     "regrant": _regrant,

@@ -207,3 +207,18 @@ async def test_without_patience_the_answer_comes_at_once(
         await virtual.lock(mission, "a.py", "two")
     assert trio.current_time() == before
     assert await virtual.checkpoint_ids(mission, "error") == []
+
+
+async def test_who_comes_when_a_lease_ran_out_is_told_of_the_lock_that_the_first_in_line_gets(
+    virtual: Fleet,
+    autojump_clock: MockClock,
+) -> None:
+    async with trio.open_nursery() as nursery:
+        waiters, _ = await prepared(virtual, nursery)
+        await waiters.add("one")
+        virtual.clock.step(LEASE_MS)
+        with pytest.raises(LockConflict) as refused:
+            await virtual.lock(waiters.mission, "a.py", "newcomer")
+        told = refused.value.values["existing_lock"]
+    assert waiters.outcome["one"] == told
+    assert [lock.id for lock in await virtual.locks()] == [told.id]
