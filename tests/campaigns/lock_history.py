@@ -113,8 +113,13 @@ class History:
             self._silent(key, row, "end", ended)
 
     def _unanswered(self, at: int, method: str, agent: str | None = None) -> bool:
+        """Whether a call may have done it of which its client was not told.
+
+        One that waits is more than one transaction: when the daemon was killed between them it was
+        asked again, and is told of the second time only.
+        """
         return any(
-            call.answered is None or call.error in ("unavailable", "internal")
+            call.answered is None or (call.request.get("wait_ms") and at <= call.answered + 1)
             for call in self.calls
             if call.method.startswith(method)
             and agent in (None, call.agent)
