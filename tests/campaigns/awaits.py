@@ -13,7 +13,7 @@ import trio
 from fleetd.domain.context import Facts
 from fleetd.domain.idempotency import remember
 from fleetd.engine import DAEMON, Engine
-from fleetd.server import Server
+from fleetd.slots import Slots
 from fleetd.store.lane import Job, Lane
 from tests.campaigns.attempts import Attempt, Undisturbed
 from tests.campaigns.campaign import Campaign, Run
@@ -29,13 +29,7 @@ PLACES = 1
 def _a_place_is_kept() -> Iterator[None]:
     """Serve a client and do not give its place to the next."""
 
-    async def serve(server: Server, stream: trio.SocketStream) -> None:
-        try:
-            await server._serve_peer(stream)
-        finally:
-            stream.socket.close()
-
-    with instead(Server, "_serve", serve):
+    with instead(Slots, "release", lambda _: None):
         yield
 
 

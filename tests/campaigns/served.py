@@ -1,5 +1,6 @@
 """A server as the daemon runs it, inside this program and under virtual time."""
 
+import gc
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -35,7 +36,7 @@ class Life:
 
     def drop(self) -> None:
         """Cancel whatever is done for clients."""
-        for connection in tuple(self.server._connections):
+        for connection in tuple(self.server._slots.occupants):
             connection._scope.cancel()
 
     def leaks(self) -> dict[str, Any]:
@@ -43,8 +44,9 @@ class Life:
         engine = self.fleet.engine
         return {
             "tasks": tasks_of(self.nursery),
-            "connections": len(self.server._connections),
-            "places for clients": self.server._room.value,
+            "connections": len(self.server._slots.occupants),
+            "places for clients": self.server._slots._free.value,
+            "what is to be sent": len(self.server._unsent._writers),
             "places for large lines": self.server._large._room.value,
             "keys under way": list(engine._under_way),
             "lanes of hooks": list(engine.reception._lanes),
@@ -78,7 +80,10 @@ async def living(place: Path, clock: Clock) -> AsyncIterator[Life]:
                     nursery.start_soon(_serve, fleet, Listening([listener], path), stop, ended)
                     await trio.testing.wait_all_tasks_blocked()
                 life = Life(fleet, servers[0], path, nursery, stop, ended)
-                yield life
+                try:
+                    yield life
+                finally:
+                    gc.unfreeze()  # this program outlives its daemons
                 life.stop.set()
 
 
