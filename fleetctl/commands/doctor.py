@@ -7,6 +7,7 @@ from fleetd.wire.errors import Unavailable
 from fleetd.wire.model import Finding
 from fleetd.wire.requests.system import Findings, Hello, SystemDoctor, SystemHello
 
+from .. import render
 from ..client import connect
 from ..findings import show
 from ..options import Subparsers, command
@@ -39,16 +40,20 @@ def run(args: Namespace) -> int:
         from .. import checkup
 
         away = Finding(check="daemon", ok=False, detail=error.message)
-        return show(args, Findings(ok=False, findings=[away, *_service(), *checkup.findings()]))
-    findings = [_daemon(hello), *_service(), *found.findings]
+        return show(args, Findings(ok=False, findings=[away, *_service(args), *checkup.findings()]))
+    findings = [_daemon(hello), *_service(args), *found.findings]
     return show(args, Findings(ok=all(f.ok or f.fixed for f in findings), findings=findings))
 
 
-def _service() -> list[Finding]:
+def _service(args: Namespace) -> list[Finding]:
     # Imported here: reading the configuration needs platformdirs and a TOML parser.
     from ..service import status
 
-    return status.of_this_machine()
+    found = status.of_this_machine()
+    for warning in status.to_warn_of(found):
+        if not args.json:
+            render.warn(warning)
+    return found
 
 
 def _daemon(hello: Hello) -> Finding:

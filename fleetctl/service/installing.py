@@ -47,6 +47,7 @@ def install(args: Namespace, manager: Service, setup: Setup) -> Report:
         _write(pending, manager, setup, report)
     else:
         report.said.append(f"The {manager.TITLE} is installed already.")
+        _take_over(manager, report)
     manager.enable()
     _begin(args, manager, report)
     _linger(args, manager, report)
@@ -59,15 +60,21 @@ def _write(pending: Sequence[UnitFile], manager: Service, setup: Setup, report: 
     # What cannot be made here could not be made writable for the service either.
     for directory in setup.writable:
         _make_private(directory)
-    # One that was started by hand holds the socket that the manager is to have.
-    ended = running.end(paths.socket_path()) if manager.runs() else None
-    if ended:
-        report.said.append(f"Stopped the fleetd that ran in the background (pid {ended.pid}).")
+    _take_over(manager, report)
     for each in pending:
         kept = each.carry_out()
         report.said.append(f"Wrote {each.path}")
         if kept:
             report.said.append(f"It had been edited; as it was: {kept}. Drop-ins are left alone.")
+
+
+def _take_over(manager: Service, report: Report) -> None:
+    """Stop a daemon that was started by hand: it has the socket that the manager is to have."""
+    seen = manager.state()
+    if not seen.manager or seen.active or seen.listening:
+        return
+    if (ended := running.end(paths.socket_path())) is not None:
+        report.said.append(f"Stopped the fleetd that ran in the background (pid {ended.pid}).")
 
 
 def _make_private(directory: Path) -> None:

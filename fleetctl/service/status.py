@@ -1,7 +1,7 @@
 """How fleetd stands: who runs it, whether it answers, what is amiss; must not print."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -15,6 +15,8 @@ from .choice import Service, service
 from .setup import this_setup
 from .state import State
 from .unit_files import UnitFile
+
+ENDS_AT_LOGOUT = "fleetd ends when you log out; to keep it: fleetctl daemon install --linger"
 
 
 class Standing(Struct, frozen=True, kw_only=True):
@@ -47,7 +49,8 @@ def standing() -> Standing:
             "fleetctl daemon restart"
         )
     if manager and seen:
-        warnings += [each.detail for each in findings(manager, seen) if not each.ok]
+        found_out = list(findings(manager, seen))
+        warnings += [each.detail for each in found_out if not each.ok] + to_warn_of(found_out)
     return Standing(
         running=found is not None,
         pid=found.pid if found else None,
@@ -59,6 +62,11 @@ def standing() -> Standing:
         service=seen,
         warnings=warnings,
     )
+
+
+def to_warn_of(found: Sequence[Finding]) -> list[str]:
+    """Return what is no fault and yet worth a warning."""
+    return [f"Lingering is {each.detail}" for each in found if each.detail.startswith("off: ")]
 
 
 def _answer(path: Path) -> tuple[running.Running | None, list[str]]:
@@ -84,11 +92,10 @@ def findings(manager: Service, seen: State) -> Iterator[Finding]:
     if seen.enabled is False:
         told = "it does not start by itself; run: fleetctl daemon install"
         yield Finding(check="autostart", ok=False, subject=manager.KIND, detail=told)
-    if seen.lingering is False:
-        told = "fleetd ends at logout: loginctl enable-linger, or fleetctl daemon install --linger"
-        yield Finding(check="lingering", ok=False, subject=manager.KIND, detail=told)
-    elif seen.lingering:
-        yield Finding(check="lingering", ok=True, subject=manager.KIND, detail="on")
+    if seen.lingering is not None:
+        # Off is no fault: at a desk the agents end at logout as well.
+        told = "on" if seen.lingering else f"off: {ENDS_AT_LOGOUT}"
+        yield Finding(check="lingering", ok=True, subject=manager.KIND, detail=told)
 
 
 def _matters(change: UnitFile) -> bool:

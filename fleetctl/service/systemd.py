@@ -4,8 +4,8 @@ Without a manager that runs (a container, a login over ssh that made no session)
 starting works: systemd reads the same files and links at the next login.
 """
 
-import getpass
 import os
+import pwd
 import shlex
 from contextlib import suppress
 from pathlib import Path
@@ -195,9 +195,13 @@ def log_command() -> list[str]:
 
 def lingering() -> bool | None:
     """Return whether the user's services outlive the last logout; None where nobody knows."""
-    if (_LINGER / getpass.getuser()).exists():
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        user = str(os.getuid())
+    if (_LINGER / user).exists():
         return True
-    seen = programs.properties("loginctl", "show-user", getpass.getuser(), "--property=Linger")
+    seen = programs.properties("loginctl", "show-user", user, "--property=Linger")
     if "Linger" in seen:
         return seen["Linger"] == "yes"
     return False if _LINGER.is_dir() else None

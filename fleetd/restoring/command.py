@@ -68,7 +68,7 @@ def _restore(loaded: Loaded, file: Path, *, preview: bool) -> Report:
     except AlreadyRunning as error:
         raise InvalidState(
             f"{error}; a restore needs it to be stopped. Stop it first: {STOP}",
-            hint="Without systemd, end the process. Then try again.",
+            hint="Without systemd: fleetctl daemon stop. Then try again.",
         ) from None
 
 

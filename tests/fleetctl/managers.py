@@ -5,6 +5,7 @@ directory of theirs: ``away`` means that no manager of this user runs.
 """
 
 import os
+import sys
 from pathlib import Path
 
 _HEAD = """#!/bin/sh
@@ -55,8 +56,13 @@ agent="{home}/Library/LaunchAgents/local.fleetd.plist"
 case "$*" in
 "print gui/"*/local.fleetd) [ -e loaded ] || exit 113; echo "	state = running" ;;
 "print gui/"*) [ -e away ] && exit 113 ;;
-bootstrap*) [ -e "$agent" ] && touch loaded ;;
-bootout*) rm -f loaded ;;
+bootstrap*)
+    [ -e "$agent" ] && touch loaded
+    "{python}" -P -m fleetd </dev/null >>journal 2>&1 &
+    echo $! > pid ;;
+bootout*)
+    rm -f loaded
+    kill "$(cat pid)" && while kill -0 "$(cat pid)" 2>/dev/null; do sleep 0.02; done ;;
 esac
 exit 0
 """
@@ -71,7 +77,7 @@ class Managers:
         self.place.mkdir()
         self.bin.mkdir()
         self._fill = {"place": str(self.place), "config": str(home / "config")}
-        self._fill["home"] = str(home / "home")
+        self._fill |= {"home": str(home / "home"), "python": sys.executable}
 
     def have(self, name: str, body: str) -> None:
         """Put a program in front."""

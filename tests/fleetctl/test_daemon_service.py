@@ -82,7 +82,7 @@ def test_a_service_is_installed_used_and_taken_out(
     assert seen["running"]
     assert (seen["run_by"], seen["service"]["enabled"]) == ("systemd", True)
     assert "journalctl" in seen["log"]
-    assert any("ends at logout" in warning for warning in seen["warnings"])
+    assert any("ends when you log out" in warning for warning in seen["warnings"])
     assert f"pid {seen['pid']}" in installed.out
     assert "listens on" in "".join(done("daemon", "logs", "--json").json["lines"])
     assert "already running" in done("daemon", "start").out
@@ -98,6 +98,11 @@ def test_a_service_is_installed_used_and_taken_out(
     assert "started by systemd" in done("daemon", "start").out
     assert done("daemon", "logs", "-n", "3").status == 0
     managers.calls("systemctl")
+
+    (managers.place / "linger").unlink(missing_ok=True)
+    examined = run("doctor")
+    assert "Warning: Lingering is off" in examined.err
+    assert "lingering" in examined.out
 
     before = (text, socket.read_text())
     assert "is installed already" in done("daemon", "install", "--yes").out
@@ -281,7 +286,12 @@ def test_an_agent_of_launchd_is_installed_and_taken_out(
     assert agent["StandardErrorPath"] == f"{home}/state/fleet/fleetd.log"
     assert "takes effect at your next login" in installed.out
     (mac.place / "away").unlink()
-    assert "is installed already" in done("daemon", "install", "--yes").out
+    taken_over = done("daemon", "install", "--yes").out
+    assert "is installed already" in taken_over
+    assert daemon.process is not None
+    assert f"Stopped the fleetd that ran in the background (pid {daemon.process.pid})" in taken_over
+    assert daemon.process.wait(20) == 0
+    daemon.process = None
     user = f"gui/{os.getuid()}"
     calls = [f"enable {user}/local.fleetd", f"bootstrap {user} {file}"]
     assert mac.calls("launchctl") == calls
