@@ -48,6 +48,8 @@ def _settle(connection: apsw.Connection) -> None:
     connection.pragma("journal_mode", "wal")
     connection.pragma("synchronous", "full")
     connection.pragma("foreign_keys", True)
+    # What a statement may have to undo is little, and a file for it may be refused.
+    connection.pragma("temp_store", "memory")
     connection.wal_autocheckpoint(0)
 
 

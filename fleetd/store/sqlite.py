@@ -151,7 +151,11 @@ class Store:
     def _scrub(self, connection: apsw.Connection) -> None:
         # Two that copy the WAL back at once do not wait for each other: the second is refused.
         with self._upkeep.at_work:
-            connection.execute("VACUUM")
+            connection.pragma("temp_store", "file")  # a whole copy is too much for the memory
+            try:
+                connection.execute("VACUUM")
+            finally:
+                connection.pragma("temp_store", "memory")
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     async def check(self) -> list[str]:

@@ -190,6 +190,7 @@ def _table() -> list[Maker]:
             line(
                 [request("event.append", {"type": "large_one", "data": {"a": "x" * 20_000}})] * 50
             ),
+            lines=50,
         ),
         _simple("a batch of 51", line([request("system.hello", {})] * 51), limit="batch"),
         _simple("a batch of junk", line([1, None, "", [], {}] * 10)),
