@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import openrpc
 from .subscriptions import Follower
-from .wire.base import Request
+from .wire.base import Query, Request
 from .wire.errors import Unavailable
 from .wire.requests.event import EventSubscribe, EventUnsubscribe, Subscription
 from .wire.requests.system import RpcDiscover
@@ -33,6 +33,9 @@ class Call:
             return self._connection.unsubscribe(request.subscription_id)
         if isinstance(request, RpcDiscover):
             return openrpc.document()
+        if isinstance(request, Query):
+            async with self._connection.reading():
+                return await self._connection.engine.perform(request, self._connection.caller)
         return await self._connection.engine.perform(request, self._connection.caller)
 
     async def _subscribe(self, request: EventSubscribe) -> Subscription:

@@ -2,7 +2,8 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import trio
 
@@ -68,6 +69,7 @@ class Connection:
             too_slow=self._cut_off,
             gone=self.give_way,
         )
+        self._reading = trio.StrictFIFOLock()
         self._followers: dict[str, Follower] = {}
         self._since = trio.current_time()
         self.heard = False
@@ -205,6 +207,23 @@ class Connection:
         self.engine.traffic.cut_off += 1
         log.info("A client did not take its reply in time; its connection is closed.")
         self._scope.cancel()
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[None]:
+        """Wait until what was read for the client before is read, and taken by him.
+
+        Else a client that asks for much and takes nothing has 32 large replies made, and whoever
+        reads beside him waits for all of them.
+        """
+        try:
+            self._reading.acquire_nowait()
+        except trio.WouldBlock:
+            await self._reading.acquire()
+        try:
+            await self._replies.taken()
+            yield
+        finally:
+            self._reading.release()
 
     # Subscriptions
 

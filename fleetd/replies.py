@@ -81,6 +81,12 @@ class LineWriter:
             if not self.lines:
                 self._all.remove(self)
 
+    async def taken(self) -> None:
+        """Wait until nothing waits to be sent."""
+        while self.lines:
+            async with self._sending:
+                pass
+
     def _send_now(self, data: bytes) -> bytes:
         """Send what fits now, nearly always all, without the scheduler; return the rest."""
         try:

@@ -16,7 +16,7 @@ from .turns import BEGINS_WORK, follow_turn
 from .tx import Tx
 
 # An event may be as long as a line: a page of many such would fill the memory.
-PAGE_BYTES = 4 * 1024 * 1024
+PAGE_BYTES = 1024 * 1024
 AT_ONCE = 8
 
 

@@ -408,3 +408,25 @@ async def test_nobody_gives_way_to_nobody(serve: Callable[..., Any], autojump_cl
             for client in clients:
                 assert "result" in await client.call("system.health")
             await trio.sleep(3_600)
+
+
+async def test_nothing_more_is_read_for_a_client_that_takes_nothing(
+    running: Any, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(3):
+        await client.call("event.append", {"type": "large_one", "data": {"text": "x" * 300_000}})
+    perform, performed = running.engine.perform, []
+
+    async def counted(request: Any, caller: Any) -> Any:
+        performed.append(request.method)
+        return await perform(request, caller)
+
+    monkeypatch.setattr(running.engine, "perform", counted)
+    lazy = await running.connect()
+    for number in range(20):
+        params = {"type": "large_one"}
+        await lazy.send({"jsonrpc": "2.0", "id": number, "method": "event.list", "params": params})
+    await wait_all_tasks_blocked(0.05)
+    assert (await client.call("system.health"))["result"]["ok"]
+    assert performed.count("event.list") == 1
+    assert [(await lazy.line())["id"] for _ in range(20)] == list(range(20))

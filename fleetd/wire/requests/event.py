@@ -32,7 +32,7 @@ class EventPage(Record, frozen=True, kw_only=True):
 class EventList(Query[EventPage], frozen=True):
     """List the events after ``since``.
 
-    Large ones make a page short, some 4 MiB; who wants all goes on from ``position`` until none
+    Large ones make a page short, about 1 MiB; who wants all goes on from ``position`` until none
     come.
     """
 
