@@ -4,6 +4,8 @@ What was begun is written down first, so that a crash in the middle is finished 
 Nothing here but ``system.forget`` is on the wire; source: behaviour, Secrets.
 """
 
+from typing import Any
+
 import msgspec
 
 from ..wire.base import Mutation, Query
@@ -11,7 +13,7 @@ from ..wire.errors import InvalidState
 from ..wire.events import RecordsForgotten
 from ..wire.model import Record
 from ..wire.requests.system import Forgotten, ForgottenMission, ForgottenRun
-from . import deletion, forget_marks, marks, owing
+from . import deletion, forget_answers, forget_marks, marks, owing
 from .context import Context
 from .erasing import erase
 from .events import emit, position
@@ -52,10 +54,15 @@ class ForgetFind(Query[Found], frozen=True):
 
 
 class ForgetBegin(Mutation[Found], frozen=True):
-    """Write down what is meant to go, as it was ``found``, and mark its records."""
+    """Write down what is meant to go, as it was ``found``, and mark its records.
+
+    ``asked`` is the client's request. It is answered already, for whoever repeats it after a crash:
+    then the next start has finished it.
+    """
 
     target: Target
     found: Scope
+    asked: Mutation[Any] | None = None
 
 
 class Step(Record, frozen=True, kw_only=True):
@@ -103,6 +110,8 @@ def begin(tx: Tx, request: ForgetBegin, ctx: Context) -> Found:
     earlier = owing.recorded(tx, request.target)
     scope = earlier.joined(request.found) if earlier else request.found
     _owe(tx, request.target, scope)
+    if request.asked is not None:
+        forget_answers.promise(tx, ctx, request.asked, scope)
     marked = forget_marks.mark(tx, ctx, scope, scope.missions)
     return Found(scope=scope, before=position(tx), marked=marked, owed=earlier is not None)
 

@@ -55,3 +55,12 @@ def remember(tx: Tx, ctx: Context, request: Mutation[Any], result: Any) -> None:
         result=msgspec.json.encode(result).decode(),
         now=ctx.now,
     )
+
+
+def disown(tx: Tx, request: Mutation[Any]) -> None:
+    """Keep nothing under the request's key: what was promised there did not come about."""
+    tx.run(
+        "DELETE FROM idempotency_keys WHERE method = :method AND key = :key",
+        method=request.method,
+        key=request.idempotency_key,
+    )

@@ -6,17 +6,26 @@ Whatever else keeps something outside the database joins ``forgotten_files``.
 import contextlib
 import logging
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import trio
 
 from ..domain.context import Caller
+from ..domain.forget_answers import ForgetDisown
 from ..domain.forget_scope import Target
-from ..domain.forgetting import ForgetBegin, ForgetFind, ForgetPreview, ForgetStep, Found
+from ..domain.forgetting import (
+    ForgetBegin,
+    ForgetFind,
+    ForgetPreview,
+    ForgetStep,
+    Found,
+)
 from ..domain.owing import BytesScrubbed, ForgetWithdraw, OwedGet
 from ..domain.portions import PieceDrop, PieceLook, Place
 from ..engine import Engine, operation
 from ..store.housekeeping import replaced
+from ..wire.base import Mutation
 from ..wire.errors import FleetError, InvalidParams, InvalidState, NotFound, Unavailable
 from ..wire.requests.mission import MissionGet
 from ..wire.requests.system import Forgotten, SystemForget
@@ -90,21 +99,33 @@ async def _forget(engine: Engine, request: SystemForget) -> Forgotten:
     target = await _target(engine, request)
     # Once begun it is brought to its end: half of a mission is worse than either.
     with trio.CancelScope(shield=True):
-        forgotten = await erase(engine, target)
+        forgotten = await erase(engine, target, request)
         trouble = await _scrub(engine)
         warnings = [*forgotten.warnings, *await _copies(engine), *trouble]
     return msgspec.structs.replace(forgotten, warnings=warnings)
 
 
-async def erase(engine: Engine, target: Target) -> Forgotten:
+async def erase(engine: Engine, target: Target, asked: Mutation[Any] | None = None) -> Forgotten:
     """Remove files, then what is large piece by piece, then the rows of a target.
 
+    ``asked`` is the client's request: repeated after a crash, it is not told that nothing is there.
     A failure leaves it owed once the files have gone: half of a mission is nothing to go on with.
     Raises NotFound or InvalidState when there is nothing of it, or nothing of it any more.
     """
+    try:
+        return await _erase(engine, target, asked)
+    except FleetError:
+        # What the end of the daemon interrupts is finished by the next start.
+        if asked is not None and asked.idempotency_key is not None and not engine.closing:
+            with contextlib.suppress(FleetError):
+                await engine.execute(ForgetDisown(asked))
+        raise
+
+
+async def _erase(engine: Engine, target: Target, asked: Mutation[Any] | None) -> Forgotten:
     found = await engine.execute(ForgetFind(target))
     async with engine.outbox.at_work:
-        begun = await engine.execute(ForgetBegin(target, found.scope))
+        begun = await engine.execute(ForgetBegin(target, found.scope, asked))
         try:
             scope = begun.scope
             files = [await clear(engine, scope, scope.missions, scope.runs)]

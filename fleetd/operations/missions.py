@@ -18,5 +18,5 @@ async def delete(engine: Engine, request: MissionDelete, caller: Caller) -> Dele
 async def _delete(engine: Engine, request: MissionDelete) -> Deleted:
     mission = await engine.execute(MissionGet(request.mission_id))
     with trio.CancelScope(shield=True):
-        await erase(engine, Target(kind="deletion", name=mission.id))
+        await erase(engine, Target(kind="deletion", name=mission.id), request)
     return Deleted(deleted=True)

@@ -141,7 +141,6 @@ class Planning(Worker):
             method,
             {"mission_id": mission},
             touches=[mission, *(name for _, name in mine)],
-            already=("not_found",),
             mission=mission,
             then=lambda _: self._ended(going, mine),
         )

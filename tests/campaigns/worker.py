@@ -24,8 +24,7 @@ class Said:
     ``mission`` is where it belongs, or the session of a hook: what is forgotten with it is no loss.
     ``shows`` is the event that a request leaves in the log: its type, and a word that it holds.
     ``touches`` is what it may change; nothing is expected of that while the outcome is open.
-    ``may`` are the kinds of error that are no defect here, ``already`` those that say that it has
-    been done; ``then`` takes in the result.
+    ``may`` are the kinds of error that are no defect here; ``then`` takes in the result.
     """
 
     method: str
@@ -34,7 +33,6 @@ class Said:
     shows: tuple[str, str] | None = None
     touches: frozenset[str] = frozenset()
     may: tuple[str, ...] = ()
-    already: tuple[str, ...] = ()
     mission: str | None = None
     then: Callable[[Any], None] = lambda _: None
     result: Any = None
@@ -131,9 +129,7 @@ class Worker:
             if error.kind in AGAIN:
                 raise self._lost(error) from error
             said.refused = error.kind
-            if error.kind in said.already:
-                said.then(None)
-            elif error.kind not in said.may:
+            if error.kind not in said.may:
                 raise
         else:
             said.result = result
