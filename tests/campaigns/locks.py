@@ -360,5 +360,5 @@ CAMPAIGN = Campaign(
     run,
     short=1,
     long=300,
-    planted=dict.fromkeys(PLANTED, 2),
+    planted=dict.fromkeys(PLANTED, 6),
 )

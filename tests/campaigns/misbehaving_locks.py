@@ -7,6 +7,7 @@ import trio
 
 from fleetd.__main__ import main
 from fleetd.domain import leases
+from fleetd.domain.context import Facts
 from fleetd.operations import locks as asked
 from fleetd.wire.requests.lock import LockAcquire
 
@@ -64,18 +65,18 @@ def gone_are_served() -> None:
 
 def look_then_take() -> None:
     """Look whether a file is free, and take it a moment later without another look."""
-    acquire = asked._acquire
+    take = asked._take
 
-    async def taken(engine: Any, request: LockAcquire, caller: Any) -> Any:
-        free = not await engine.store.read(lambda tx: leases.holder(tx, request.file))
-        await trio.sleep(0.005)
+    async def taken(engine: Any, request: LockAcquire, caller: Any, facts: Facts) -> Any:
+        free = not await engine.store.read(lambda tx: leases.holder(tx, facts.real_path))
+        await trio.sleep(0.02)
         if free:
             end = "UPDATE locks SET status = 'released', released_at = expires_at"
             where = " WHERE normalized_path = :path AND status = 'active'"
-            await engine.store.write(lambda tx: tx.run(end + where, path=request.file))
-        return await acquire(engine, request, caller)
+            await engine.store.write(lambda tx: tx.run(end + where, path=facts.real_path))
+        return await take(engine, request, caller, facts)
 
-    asked._acquire = taken
+    asked._take = taken
 
 
 if __name__ == "__main__":
