@@ -5,6 +5,10 @@ class StoreRefused(Exception):
     """The store cannot be opened; the text says why and what to do."""
 
 
+class StoreUnready(StoreRefused):
+    """The disk refuses for now, so that starting again later may help."""
+
+
 class CopyFailed(Exception):
     """A copy of the database could not be written; the text says why."""
 

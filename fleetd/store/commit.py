@@ -17,11 +17,10 @@ import msgspec
 
 from ..domain.tx import Row, Tx
 from ..histogram import Histogram
-from ..wire.errors import Corrupt, FleetError, Storage, Unavailable
+from ..wire.errors import FleetError
 from .lane import Job
 from .standing import Displaced, Standing
-
-FREE_SPACE = "Free some space, then try again; reading and pruning still work."
+from .verdicts import leaves_doubt, translate, unreadable, verdict
 
 
 def executor(connection: apsw.Connection) -> Callable[[str, Row], list[Row]]:
@@ -41,37 +40,6 @@ def executor(connection: apsw.Connection) -> Callable[[str, Row], list[Row]]:
     return execute
 
 
-def translate(error: BaseException) -> BaseException:
-    """Turn a database error into the one that a client is told; others stay as they are."""
-    if isinstance(error, Displaced):
-        return Storage(
-            f"This was not stored: {error}.", hint="fleetd stops; its log says what to do."
-        )
-    if isinstance(error, apsw.FullError):
-        return Storage("The disk is full; nothing was stored.", hint=FREE_SPACE)
-    if isinstance(error, apsw.IOError):
-        return Storage(
-            f"The disk failed ({error}); nothing was acknowledged.",
-            hint="fleetd stops and is started again by systemd; then try again.",
-        )
-    if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError | apsw.PermissionsError):
-        return Storage(
-            f"The database cannot be written ({error}).",
-            hint="Check the permissions of the database and of its directory.",
-        )
-    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
-        return Corrupt(
-            f"The database is damaged ({error}).",
-            hint="fleetctl doctor checks it; the checkpoint files hold what was saved.",
-        )
-    if isinstance(error, apsw.BusyError | apsw.LockedError):
-        return Unavailable(
-            "Another program keeps the database locked.",
-            hint="End it (a sqlite3 shell, a copy in progress), then try again.",
-        )
-    return error
-
-
 class Outside(msgspec.Struct, frozen=True):
     """Work on the writer's connection that cannot be part of a transaction."""
 
@@ -86,7 +54,7 @@ class Committer:
     """Runs batches of writing jobs on one connection.
 
     ``failure`` is set once an I/O error made the store's state unknown, or a file of the database
-    was taken away; nothing is written after.
+    was taken away; nothing is written after. Another thread may set it at any moment.
     """
 
     def __init__(self, connection: apsw.Connection, standing: Standing) -> None:
@@ -130,6 +98,8 @@ class Committer:
             for job in jobs:
                 self._one(job, done)
             self._commit()
+            if self.failure is not None:  # set by another thread meanwhile: who knows what is kept
+                return self._refuse(jobs, self.failure)
         except _TransactionLost as lost:
             return self._broken(jobs, lost.error)
         except apsw.Error as error:
@@ -152,11 +122,12 @@ class Committer:
         tx = Tx(self._execute)
         try:
             value = job.run(tx)
-        except Exception as error:
-            if isinstance(error, apsw.IOError):
+        except Exception as raised:
+            error = self._verdict(raised)
+            if leaves_doubt(error):
                 raise
             if not self._connection.in_transaction:
-                raise _TransactionLost(error) from error
+                raise _TransactionLost(error) from raised
             self._connection.execute("ROLLBACK TO request")
             job.effects = []
             job.fail(translate(error))
@@ -165,28 +136,32 @@ class Committer:
             done.append((job, value))
         self._connection.execute("RELEASE request")
 
-    def _broken(self, jobs: list[Job], error: Exception) -> bool:
+    def _broken(self, jobs: list[Job], raised: BaseException) -> bool:
         """Deal with a transaction that is lost; nothing of it was committed."""
+        error = self._verdict(raised)
         if self._connection.in_transaction:
             with contextlib.suppress(apsw.Error):
                 self._connection.execute("ROLLBACK")
-        if isinstance(error, apsw.IOError):
+        if leaves_doubt(error) or self._connection.in_transaction:
             self.failure = error
         elif len(jobs) > 1:
             return False
-        self._refuse(jobs, error)
-        return True
+        return self._refuse(jobs, error)
 
-    def _refuse(self, jobs: list[Job], error: BaseException) -> None:
+    def _verdict(self, error: BaseException) -> BaseException:
+        return verdict(error, self._connection.system_errno)
+
+    def _refuse(self, jobs: list[Job], error: BaseException) -> bool:
         for job in jobs:
             job.effects = []
             job.fail(translate(error))
+        return True
 
 
 class _TransactionLost(Exception):
     """SQLite ended the whole transaction while one request was at work."""
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: BaseException) -> None:
         super().__init__(str(error))
         self.error = error
 
@@ -205,8 +180,6 @@ def run_reads(connection: apsw.Connection, jobs: list[Job]) -> None:
         except FleetError as error:
             job.fail(error)
         except apsw.IOError as error:
-            # Unlike a failed write it leaves nothing in doubt: the daemon goes on.
-            text = f"The database could not be read ({error})."
-            job.fail(Storage(text, hint="Look at the disk; then try again."))
+            job.fail(unreadable(error))
         except Exception as error:  # noqa: BLE001 - it reaches the caller, who logs it
             job.fail(translate(error))

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import apsw
 
-from . import StoreRefused
+from . import StoreRefused, StoreUnready
 from .directory import make_directories
 from .migrate import check_ours, migrate
+from .syncing import write_wal_anew
 
 # Older ones can lose commits when a WAL is reset at the wrong moment (fixed in 3.51.3).
 SQLITE_NEEDED = (3, 51, 3)
@@ -62,7 +63,7 @@ def open_database(path: Path, vfs: str | None) -> apsw.Connection:
     except (apsw.Error, OSError) as error:
         raise _cannot_open(path, error) from error
     try:
-        _prepare(connection, path)
+        _prepare(connection, path, vfs)
     except BaseException:
         # The close copies the WAL back; an error of the same disk must not hide the refusal.
         with contextlib.suppress(apsw.Error):
@@ -81,7 +82,7 @@ def _make_private(path: Path) -> None:
         os.close(os.open(path, flags, 0o600))
 
 
-def _prepare(connection: apsw.Connection, path: Path) -> None:
+def _prepare(connection: apsw.Connection, path: Path, vfs: str | None) -> None:
     """Check a database before anything of it is changed, then bring it up to date."""
     try:
         connection.set_busy_timeout(BUSY_MS)
@@ -90,6 +91,7 @@ def _prepare(connection: apsw.Connection, path: Path) -> None:
             with contextlib.suppress(FileNotFoundError):
                 Path(f"{path}{ending}").chmod(0o600)
         _settle(connection)
+        write_wal_anew(connection, path, vfs)
     except apsw.NotADBError as error:
         raise StoreRefused(
             f"{path} is not a SQLite database. Move it away, or set FLEET_DB_PATH to another path; "
@@ -104,7 +106,7 @@ def _prepare(connection: apsw.Connection, path: Path) -> None:
     except apsw.CorruptError as error:
         raise _damaged(path) from error
     except apsw.Error as error:
-        raise StoreRefused(
+        raise _refusal(error)(
             f"The schema of {path} cannot be brought up to date: {error}. Is the disk full, or "
             "does it fail? Free some space or look at it, then start fleetd again."
         ) from error
@@ -119,7 +121,12 @@ def _damaged(path: Path) -> StoreRefused:
 
 
 def _cannot_open(path: Path, error: Exception) -> StoreRefused:
-    return StoreRefused(
+    return _refusal(error)(
         f"The database {path} cannot be opened: {error}. Check that its directory exists and "
         "is yours to write, or set FLEET_DB_PATH to another path."
     )
+
+
+def _refusal(error: Exception) -> type[StoreRefused]:
+    """Return how to refuse: a disk that is full or that fails may do better next time."""
+    return StoreUnready if isinstance(error, apsw.IOError | apsw.FullError) else StoreRefused

@@ -5,7 +5,7 @@ SQLite's own locks.
 """
 
 import contextlib
-import threading
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -25,11 +25,10 @@ from .copying import copy_in_use, damage_of
 from .lane import Job, Lane
 from .opening import check_sqlite, connect, open_database
 from .standing import Standing
+from .wal import WalUpkeep
 
+log = logging.getLogger("fleetd")
 T = TypeVar("T")
-WAL_PAGES = 1_000
-# How long the end of a WAL checkpoint may keep the writer waiting for a reader.
-UPKEEP_BUSY_MS = 10
 
 
 class Load(msgspec.Struct, frozen=True):
@@ -67,7 +66,8 @@ class Store:
         self._committer = Committer(self._writer_connection, self._standing)
         self._writer = Lane("writer", self._committer.run, self._wrote, inline=inline)
         self._reader = Lane("reader", self._read, lambda _: None, inline=inline)
-        self._upkeep = _WalUpkeep(str(path), vfs)
+        self._upkeep = WalUpkeep(str(path), vfs, self._fail)
+        self._token: trio.lowlevel.TrioToken | None = None
         self._writer_connection.set_wal_hook(self._upkeep.wal_grew)
 
     @property
@@ -82,9 +82,17 @@ class Store:
 
     def start(self) -> None:
         """Start the threads; call it inside trio."""
+        self._token = trio.lowlevel.current_trio_token()
         self._writer.start()
         self._reader.start()
         self._upkeep.start()
+
+    def _fail(self, error: BaseException) -> None:
+        """Stop for an error that was met beside the writer, on a thread of its own."""
+        self._committer.failure = self._committer.failure or error
+        if self._token is not None:
+            with contextlib.suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(self.failed.set)
 
     async def write(self, rule: Callable[[Tx], T]) -> T:
         """Run a rule in a transaction; returns after COMMIT, raises after rollback."""
@@ -177,15 +185,19 @@ class Store:
         await self._writer.aclose()
         self._upkeep.stop()
         self._reader_connection.close()
+        # What cannot be copied back now stays in the WAL, and is read from there next time. After
+        # a failure nothing at all is written.
         if self.failure is not None or not self._empty_wal():
-            # What cannot be copied back now stays in the WAL, and is read from there next time.
             self._writer_connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         self._writer_connection.close()
 
     def _empty_wal(self) -> bool:
         try:
             self._writer_connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-        except apsw.Error:
+        except apsw.Error as error:
+            log.warning(
+                "The WAL could not be copied back (%s); it is read at the next start", error
+            )
             return False
         return True
 
@@ -209,56 +221,3 @@ def _check(path: str, vfs: str | None) -> list[str]:
             return damage_of(connection)
     except (apsw.CorruptError, apsw.NotADBError) as error:
         return [str(error)]
-
-
-class _WalUpkeep:
-    """Copies the WAL back into the database on a thread of its own, so that no commit waits long.
-
-    The WAL keeps its size: appending to a growing file costs more than writing over a used one.
-    Nearly all is copied beside the writer; what it wrote meanwhile is copied while it waits, or
-    the WAL would never begin anew under a steady load, and would grow for ever.
-    """
-
-    def __init__(self, path: str, vfs: str | None) -> None:
-        self._connection = connect(path, vfs=vfs)
-        self._connection.set_busy_timeout(UPKEEP_BUSY_MS)
-        self._next = WAL_PAGES
-        self._grown = threading.Event()
-        self._stopping = False
-        self.at_work = threading.Lock()
-        """Held while the WAL is copied back; who holds it has it for itself."""
-        self._thread = threading.Thread(target=self._run, name="wal")
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def wal_grew(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
-        """Called by the writer after each commit, with the WAL's length in pages."""
-        if pages < WAL_PAGES:
-            self._next = WAL_PAGES
-        elif pages >= self._next:
-            # Not at every commit from here on: a reader that stays would make each attempt vain.
-            self._next = pages + WAL_PAGES
-            self._grown.set()
-        return apsw.SQLITE_OK
-
-    def _run(self) -> None:
-        while self._grown.wait() and not self._stopping:
-            self._grown.clear()
-            # A failing disk is not this thread's to report: the next commit meets it too.
-            with contextlib.suppress(apsw.Error), self.at_work:
-                self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-                # Again, for what came meanwhile: the less is left, the shorter the writer waits.
-                self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-                self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
-
-    @property
-    def alive(self) -> bool:
-        return self._thread.is_alive()
-
-    def stop(self) -> None:
-        self._stopping = True
-        self._grown.set()
-        if self._thread.is_alive():
-            self._thread.join()
-        self._connection.close()

@@ -1,8 +1,6 @@
-"""A store on a real file, and a file system that fails on request, below SQLite."""
+"""A store on a real file, on a file system that fails on request."""
 
-import itertools
 import threading
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -16,67 +14,13 @@ import trio.testing
 from fleetd.config import Loaded, load
 from fleetd.domain.tx import Effect, Tx
 from fleetd.store.sqlite import Store
-
-_numbers = itertools.count()
-
-
-class Faults(apsw.VFS):
-    """Passes everything on to the real file system, counts it, and fails where it is told to."""
-
-    def __init__(self) -> None:
-        self.name = f"faults-{next(_numbers)}"
-        super().__init__(self.name, "")
-        self.seen: Counter[tuple[str, str]] = Counter()
-        self.space: int | None = None
-        self._armed: dict[tuple[str, str], tuple[int, int, type[apsw.Error]]] = {}
-        self._mutex = threading.Lock()
-
-    def xOpen(self, name: Any, flags: list[int]) -> "FaultyFile":
-        return FaultyFile(self, name, flags)
-
-    def fail(
-        self, call: str, kind: str, error: type[apsw.Error], *, nth: int = 1, times: int = 1
-    ) -> None:
-        """Let the n-th ``write`` or ``sync`` of a ``db`` or ``wal`` from now on fail."""
-        first = self.seen[call, kind] + nth
-        self._armed[call, kind] = (first, first + times, error)
-
-    def mend(self) -> None:
-        self._armed.clear()
-        self.space = None
-
-    def meet(self, call: str, kind: str, end: int = 0) -> None:
-        with self._mutex:
-            self.seen[call, kind] += 1
-            number = self.seen[call, kind]
-        first, last, error = self._armed.get((call, kind), (0, 0, apsw.Error))
-        if first <= number < last:
-            raise error("the disk has a fault")
-        if call == "write" and self.space is not None and end > self.space:
-            raise apsw.FullError("no space left")
+from tests.faults import Faults, faults
 
 
-class FaultyFile(apsw.VFSFile):
-    def __init__(self, faults: Faults, name: Any, flags: list[int]) -> None:
-        super().__init__("", name, flags)
-        text = name if isinstance(name, str | None) else name.filename()
-        self._kind = "wal" if str(text).endswith("-wal") else "db"
-        self._faults = faults
-
-    def xWrite(self, data: bytes, offset: int) -> None:
-        self._faults.meet("write", self._kind, offset + len(data))
-        super().xWrite(data, offset)
-
-    def xSync(self, flags: int) -> None:
-        self._faults.meet("sync", self._kind)
-        super().xSync(flags)
-
-
-@pytest.fixture
-def faults() -> Iterator[Faults]:
-    faults = Faults()
-    yield faults
-    faults.unregister()
+@pytest.fixture(name="faults")
+def _faults() -> Iterator[Faults]:
+    with faults() as found:
+        yield found
 
 
 @pytest.fixture
