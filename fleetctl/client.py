@@ -14,6 +14,7 @@ import msgspec
 from fleetd import paths
 from fleetd.wire.base import Mutation, Request, result_type
 from fleetd.wire.errors import (
+    FleetError,
     Incompatible,
     InvalidParams,
     LimitExceeded,
@@ -23,10 +24,14 @@ from fleetd.wire.errors import (
 from fleetd.wire.frames import FrameTooLong, LineDecoder
 from fleetd.wire.model import Event
 
-from .dial import PAUSE_S, dial
+from .dial import dial
 
 CONNECT_S = 5.0
-RECONNECT_S = 2.0
+# systemd waits a second before it starts a daemon again that failed.
+RESTART_S = 8.0
+RESTART_PAUSE_S = 0.1
+# What makes a daemon fall over is not sent for ever.
+LOSSES = 2
 REPLY_S = 120.0
 # Reading takes milliseconds; a daemon that is silent for so long hangs.
 READ_S = 15.0
@@ -101,24 +106,26 @@ class Client:
 
         By default that is two minutes for what changes something, else 15 seconds.
 
-        A call that may change something carries an idempotency key, so that it can be sent once
-        more when the daemon went away before it answered, and is applied once all the same.
+        A call that may change something carries an idempotency key, so that it can be sent again
+        when the daemon went away before it answered, and is applied once all the same.
         """
         if isinstance(request, Mutation) and request.idempotency_key is None:
-            request = msgspec.structs.replace(request, idempotency_key=os.urandom(16).hex())
+            request = msgspec.structs.replace(request, idempotency_key=new_key())
         if reply_s is None:
             reply_s = REPLY_S if isinstance(request, Mutation) else READ_S
-        params = msgspec.json.encode(request)
-        try:
-            raw = self._exchange(request.method, params, reply_s)
-        except ConnectionLost:
-            self._reopen()
-            raw = self._exchange(request.method, params, reply_s)
+        raw = self._insist(request.method, msgspec.json.encode(request), reply_s)
         return _decode(raw, result_type(type(request)))  # type: ignore[no-any-return]
 
-    def call_raw(self, method: str, params: Any = None, *, reply_s: float = REPLY_S) -> Any:
-        """Send any method with any parameters and return its result as plain data."""
-        raw = self._exchange(method, msgspec.json.encode({} if params is None else params), reply_s)
+    def call_raw(
+        self, method: str, params: Any = None, *, reply_s: float = REPLY_S, again: bool = False
+    ) -> Any:
+        """Send any method with any parameters and return its result as plain data.
+
+        ``again`` allows it to be sent again over a restart of the daemon: for what changes nothing
+        and for what has an idempotency key.
+        """
+        send = self._insist if again else self._exchange
+        raw = send(method, msgspec.json.encode({} if params is None else params), reply_s)
         return _decode(raw, Any)
 
     def notifications(self) -> Iterator[Event]:
@@ -139,11 +146,32 @@ class Client:
         self._lines = LineDecoder(REPLY_BYTES)
         self._socket = dial(self._path, deadline)
 
-    def _reopen(self) -> None:
+    def _insist(self, method: str, params: bytes, reply_s: float) -> msgspec.Raw:
+        """Exchange a call for its result, over restarts of the daemon.
+
+        Raises ConnectionLost when it does not come back in time, or the error of a daemon that
+        ends and goes on saying so.
+        """
+        deadline, losses = None, 0
+        while True:
+            try:
+                return self._exchange(method, params, reply_s)
+            except FleetError as error:
+                losses += isinstance(error, ConnectionLost)
+                if not _ends(error) or losses > LOSSES:
+                    raise
+                if deadline is None:
+                    deadline = time.monotonic() + RESTART_S
+                elif time.monotonic() > deadline:
+                    raise
+            self._reopen(deadline)
+
+    def _reopen(self, deadline: float) -> None:
         """Wait for a daemon that restarts; raises ConnectionLost when it does not come back."""
         self.close()
-        deadline = time.monotonic() + RECONNECT_S
         while True:
+            # The one that ends listens for a moment yet, and nobody else does.
+            time.sleep(RESTART_PAUSE_S)
             try:
                 return self._open(deadline)
             except Unavailable as error:
@@ -152,7 +180,6 @@ class Client:
                         "fleetd went away before it answered; whether it acted is not known.",
                         hint="Start it again and look: fleetctl status",
                     ) from error
-                time.sleep(PAUSE_S)
 
     def _exchange(self, method: str, params: bytes, reply_s: float) -> msgspec.Raw:
         self._last_id += 1
@@ -199,6 +226,16 @@ class Client:
         # An error without id answers a line that the daemon could not read.
         unaddressed = incoming.id is None and incoming.error is not None
         return incoming if incoming.id == self._last_id or unaddressed else None
+
+
+def new_key() -> str:
+    """Return an idempotency key that nobody else uses."""
+    return os.urandom(16).hex()
+
+
+def _ends(error: FleetError) -> bool:
+    """Whether the daemon went away, or says that it does and what was sent may be sent again."""
+    return isinstance(error, ConnectionLost) or error.values.get("retry") is True
 
 
 def connect(*, connect_s: float = CONNECT_S) -> Client:

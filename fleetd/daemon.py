@@ -22,7 +22,7 @@ from .paths import PathRefused
 from .sdnotify import Notifier, feed_watchdog
 from .server import Server
 from .service import open_engine
-from .store import StoreFailed, StoreRefused
+from .store import StoreFailed, StoreRefused, StoreUnready
 from .timers import run_timers
 from .wire.errors import Corrupt, FleetError, Storage, Unavailable
 from .wire.requests.system import SystemHealth
@@ -35,6 +35,11 @@ _DESCRIPTORS = 4_096
 _CONNECTION_SECONDS = 5.0
 # The promise is 10 s; leaving by force takes a moment too.
 _SHUTDOWN_SECONDS = 9.5
+# After a failed sync nothing is stored any more, and a disk that hangs must not hold the end up.
+_LEAVING_SECONDS = 1.0
+_STORAGE_FAILED = (
+    "Storage failed: {} - fleetd stops so that nothing is acknowledged that is not on disk"
+)
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -44,6 +49,8 @@ def start(loaded: Loaded) -> int:
     status = 0
     try:
         trio.run(_run, loaded, Notifier())
+    except* StoreUnready as unready:
+        status = _report(unready, EXIT_FAILED, "{}")
     except* (PathRefused, StoreRefused) as refused:
         status = _report(refused, EXIT_REFUSED, "{}")
     except* (Storage, Corrupt, Unavailable) as unable:
@@ -52,10 +59,7 @@ def start(loaded: Loaded) -> int:
     except* AlreadyRunning as running:
         status = _report(running, EXIT_FAILED, "{}")
     except* StoreFailed as failed:
-        text = (
-            "Storage failed: {} - fleetd stops so that nothing is acknowledged that is not on disk"
-        )
-        status = _report(failed, EXIT_FAILED, text)
+        status = _report(failed, EXIT_FAILED, _STORAGE_FAILED)
     except* Exception:
         log.exception("fleetd stops because of a bug")
         status = EXIT_FAILED
@@ -92,6 +96,7 @@ async def _run(loaded: Loaded, notifier: Notifier) -> None:
             watch.start_soon(_enforce_deadline, stop)
             with listening(loaded.config) as held:
                 async with open_engine(loaded) as engine:
+                    watch.start_soon(_enforce_leaving, engine)
                     await _serve(engine, held, notifier, stop)
             log.info("fleetd has stopped")
             watch.cancel_scope.cancel()
@@ -114,6 +119,14 @@ async def _enforce_deadline(stop: trio.Event) -> None:
     await stop.wait()
     await trio.sleep(_SHUTDOWN_SECONDS)
     log.error("The shutdown took longer than %s s: fleetd ends at once", _SHUTDOWN_SECONDS)
+    _leave_by_force()
+
+
+async def _enforce_leaving(engine: Engine) -> None:
+    """End the process when the disk has failed and something keeps it from ending by itself."""
+    await engine.store.failed.wait()
+    await trio.sleep(_LEAVING_SECONDS)
+    log.error("%s", _STORAGE_FAILED.format(engine.store.failure))
     _leave_by_force()
 
 

@@ -66,7 +66,9 @@ async def open_engine(
 
 async def _watch_disk(engine: Engine) -> None:
     await engine.store.failed.wait()
-    # Those whose requests just failed still hear of it; nothing further is accepted meanwhile.
+    engine.stop_waiting()
+    # Those whose requests just failed still hear of it, and who only reads is answered; nothing
+    # further is stored.
     await trio.sleep(LAST_WORDS_S)
     raise StoreFailed(str(engine.store.failure))
 

@@ -6,8 +6,11 @@ from typing import Any
 
 import msgspec
 
+from fleetd.wire.base import Mutation
+from fleetd.wire.methods import METHODS
+
 from .. import render
-from ..client import connect
+from ..client import connect, new_key
 from ..options import Subparsers, UsageError, command
 
 EXAMPLES = """\
@@ -35,7 +38,11 @@ def run(args: Namespace) -> int:
     """Call the method."""
     params = _parameters(sys.stdin.read() if args.params == "-" else args.params)
     with connect() as client:
-        render.print_json(client.call_raw(args.method, params))
+        # With a key of its own it is applied once, also when it has to be sent a second time.
+        known = METHODS.get(args.method)
+        if known and issubclass(known, Mutation) and isinstance(params, dict):
+            params = {"idempotency_key": new_key(), **params}
+        render.print_json(client.call_raw(args.method, params, again=isinstance(params, dict)))
     return 0
 
 

@@ -19,7 +19,7 @@ from fleetd.wire.requests.system import SystemConfig
 from fleetd.wire.snapshots import Snapshot, SnapshotSummary
 
 from .. import declaring, render
-from ..client import Client, connect
+from ..client import Client, connect, new_key
 from ..findings import show
 from ..options import Parser, Subparsers, command, group, limit_option
 from ..pruning import Pruning, options
@@ -109,7 +109,8 @@ def run_record(args: Namespace) -> int:
 def _record(client: Client, request: SnapshotRecord | dict[str, object]) -> Snapshot:
     if isinstance(request, SnapshotRecord):
         return client.call(request)
-    return msgspec.convert(client.call_raw(SnapshotRecord.method, request), Snapshot)
+    keyed = {"idempotency_key": new_key(), **request}
+    return msgspec.convert(client.call_raw(SnapshotRecord.method, keyed, again=True), Snapshot)
 
 
 def _folder(client: Client, snapshot: Snapshot) -> str:

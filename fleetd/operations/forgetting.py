@@ -153,6 +153,7 @@ async def _through(engine: Engine, found: Found, rows: dict[str, int], *, drop: 
             raise Unavailable(
                 "fleetd is shutting down; what it has begun to forget goes at its next start.",
                 hint="Try again when it runs.",
+                retry=True,
             )
         piece = await engine.execute(PieceLook(scope, before, place))
         number = piece.found

@@ -109,6 +109,7 @@ async def _until_served(engine: Engine, place: Waiting) -> Lock:
             raise Unavailable(
                 "fleetd is shutting down; the wait has ended.",
                 hint="Ask again when it has been started again.",
+                retry=True,
             )
         seen = await engine.execute(LockLook(place.wait_id))
         if seen.due:

@@ -114,7 +114,9 @@ class _Run:
         place: Place | None = Place()
         while place is not None:
             if self._engine.closing:
-                raise Unavailable("fleetd is shutting down.", hint="Prune again when it runs.")
+                raise Unavailable(
+                    "fleetd is shutting down.", hint="Prune again when it runs.", retry=True
+                )
             look = PruneLook(noun=self._noun, terms=self._terms, place=place)
             found = await self._engine.execute(look)
             for portion in _portions(found.candidates):

@@ -38,7 +38,9 @@ async def take_in(engine: Engine) -> None:
         waiting = await engine.outbox.in_thread(engine.spool.waiting)
         for number, each in enumerate(waiting):
             if engine.closing:
-                raise Unavailable("fleetd is shutting down.", hint="The rest waits in the spool.")
+                raise Unavailable(
+                    "fleetd is shutting down.", hint="The rest waits in the spool.", retry=True
+                )
             await _take_in(engine, each)
             if number == 0:
                 log.info("Taking in what waited in the spool: payloads of hooks, %d", len(waiting))

@@ -93,7 +93,9 @@ class Lane:
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._closed:
-            raise Unavailable("fleetd is shutting down.", hint="Try again when it runs again.")
+            raise Unavailable(
+                "fleetd is shutting down.", hint="Try again when it runs again.", retry=True
+            )
         if self._thread is None:
             job = Job(fn, None)
             self._count([job], 0)

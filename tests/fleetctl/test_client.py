@@ -11,7 +11,14 @@ import pytest
 
 from fleetctl.client import Client, ConnectionLost
 from fleetctl.dial import dial
-from fleetd.wire.errors import Incompatible, LimitExceeded, LockConflict, NotFound, Unavailable
+from fleetd.wire.errors import (
+    Incompatible,
+    LimitExceeded,
+    LockConflict,
+    NotFound,
+    Storage,
+    Unavailable,
+)
 from fleetd.wire.requests.mission import MissionDelete, MissionGet
 
 DELETE = MissionDelete(mission_id="msn-1a2b3c4d")
@@ -69,16 +76,71 @@ def test_a_call_whose_answer_was_lost_is_sent_once_more_with_the_same_key(serve,
     assert len(first["idempotency_key"]) >= 16
 
 
-def test_a_call_whose_answer_is_lost_twice_fails(serve, path):
-    received = serve(None, None)
+def test_a_call_that_nobody_survives_is_not_sent_for_ever(serve, path):
+    received = serve(None, None, None)
 
     with Client(path) as client, pytest.raises(ConnectionLost):
         client.call(DELETE)
 
-    assert len(received) == 2
+    assert len(received) == 3
 
 
-def test_a_daemon_that_does_not_come_back_is_said_to_have_gone(home, path):
+def ending(number: int, code: int, **data: object) -> str:
+    error = {"code": code, "message": "fleetd ends.", "data": data}
+    return json.dumps({"jsonrpc": "2.0", "id": number, "error": error})
+
+
+def test_a_daemon_that_ends_is_asked_again_with_the_same_key(serve, path):
+    received = serve(
+        ending(1, -32005, kind="storage", retry=True),
+        ending(2, -32008, kind="unavailable", retry=True),
+        '{"jsonrpc":"2.0","id":3,"result":{"deleted":true}}',
+    )
+
+    with Client(path) as client:
+        assert client.call(DELETE).deleted is True
+
+    assert [request["params"] for request in received] == [received[0]["params"]] * 3
+
+
+def test_a_disk_that_is_full_is_told_at_once(serve, path):
+    received = serve(ending(1, -32005, kind="storage"))
+
+    with Client(path) as client, pytest.raises(Storage, match="fleetd ends"):
+        client.call(DELETE)
+
+    assert len(received) == 1
+
+
+def test_a_daemon_that_only_says_that_it_ends_is_believed_in_the_end(serve, path, monkeypatch):
+    monkeypatch.setattr("fleetctl.client.RESTART_S", 0.0)
+    serve(ending(1, -32005, retry=True), ending(2, -32005, retry=True))
+
+    with Client(path) as client, pytest.raises(Storage, match="fleetd ends"):
+        client.call(DELETE)
+
+
+def test_a_call_by_name_gets_a_key_and_is_sent_again(serve, path, run):
+    received = serve(None, '{"jsonrpc":"2.0","id":2,"result":{"id":"msn-1a2b3c4d"}}')
+
+    assert run("call", "mission.create", '{"title": "Once"}').status == 0
+
+    first, second = (request["params"] for request in received)
+    assert first == second
+    assert len(first.pop("idempotency_key")) >= 16
+    assert first == {"title": "Once"}
+
+
+def test_a_key_that_was_given_is_kept(serve, path, run):
+    received = serve('{"jsonrpc":"2.0","id":1,"result":{}}')
+
+    assert run("call", "mission.create", '{"title": "A", "idempotency_key": "mine"}').status == 0
+
+    assert received[0]["params"]["idempotency_key"] == "mine"
+
+
+def test_a_daemon_that_does_not_come_back_is_said_to_have_gone(home, path, monkeypatch):
+    monkeypatch.setattr("fleetctl.client.RESTART_S", 0.2)
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(path))
     listener.listen()

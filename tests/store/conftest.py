@@ -15,12 +15,23 @@ from fleetd.config import Loaded, load
 from fleetd.domain.tx import Effect, Tx
 from fleetd.store.sqlite import Store
 from tests.faults import Faults, faults
+from tests.small_disk import CannotMount, small_disk
 
 
 @pytest.fixture(name="faults")
 def _faults() -> Iterator[Faults]:
     with faults() as found:
         yield found
+
+
+@pytest.fixture(name="small_disk")
+def _small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of 2 MB."""
+    try:
+        with small_disk(tmp_path / "small") as place:
+            yield place
+    except CannotMount as reason:
+        pytest.skip(str(reason))
 
 
 @pytest.fixture

@@ -1,8 +1,7 @@
 """What a failing disk does: a full one is answered and passes, a broken one stops the store."""
 
-import os
 import subprocess
-from collections.abc import Iterator
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from fleetd.store.sqlite import Store
 from fleetd.wire.errors import FleetError, Storage
 from fleetd.wire.requests.mission import MissionCreate, MissionList
 from fleetd.wire.requests.system import SystemHealth
+from tests.small_disk import fill, grow
 
 NAMES = ("a", "b", "c", "d", "e")
 BROKEN = apsw.IOError
@@ -201,24 +201,6 @@ async def test_an_engine_whose_disk_fails_ends_with_that_error(loaded: Any, faul
     assert "before" in titles
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A real file system of 2 MB."""
-    place = tmp_path / "small"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(place)]
-    try:
-        done = subprocess.run(command, capture_output=True, check=False)
-    except OSError:
-        pytest.skip("there is no mount command")
-    if done.returncode != 0:
-        pytest.skip("mounting is not allowed here")
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", "--lazy", str(place)], check=True)
-
-
 async def test_a_really_full_disk_is_answered_and_reading_goes_on(small_disk: Path) -> None:
     loaded = load(
         {
@@ -253,16 +235,65 @@ async def test_a_really_full_disk_is_answered_and_reading_goes_on(small_disk: Pa
     assert apsw.Connection(str(loaded.config.database)).pragma("integrity_check") == "ok"
 
 
-def fill(path: Path) -> None:
-    with path.open("wb", buffering=0) as file:
-        for size in (65_536, 4_096, 1):
-            try:
-                while file.write(b"x" * size):
-                    pass
-            except OSError:
-                continue
-    assert os.statvfs(path).f_bavail == 0
+async def test_a_disk_that_has_no_room_for_the_index_of_the_wal_is_a_full_one(
+    small_disk: Path, tools: Any
+) -> None:
+    grow(small_disk, "24m")
+    store = Store(small_disk / "fleet.db", lambda _: None)
+    store.start()
+    try:
+        reader = apsw.Connection(str(store.path))  # so that the WAL does not begin anew
+        reader.execute("BEGIN; SELECT * FROM store_meta LIMIT 1").fetchall()
+        frames = 4_062  # one more needs another part of the index, of eight pages
+        for size, short_of in ((20_000, 50), (1, 6)):
+            while store.sizes()[1] < (frames - short_of) * 4_120:
+                await store.write(tools.put(f"{store.sizes()[1]}", "x" * size))
+        fill(small_disk / "filler", leave=12 * 4_096)
+
+        async def write_on() -> None:
+            for number in range(100):
+                await store.write(tools.put(f"small {number}"))
+
+        with pytest.raises(Storage, match="disk is full"):
+            await write_on()
+        assert store.sizes()[1] > frames * 4_120
+        reader.close()
+        (small_disk / "filler").unlink()
+        assert await store.write(tools.put("later")) == "later"
+        assert store.failure is None
+    finally:
+        await store.aclose()
+    assert "later" in tools.keys_in(store.path)
 
 
-def grow(place: Path) -> None:
-    subprocess.run(["mount", "-o", "remount,size=8m", str(place)], check=True)
+def test_a_limit_on_the_size_of_files_is_a_full_disk(database: Path, tools: Any) -> None:
+    """In a process of its own: such a limit cannot be taken back."""
+    program = f"""
+import resource, trio
+from pathlib import Path
+from fleetd.store.sqlite import Store
+from fleetd.wire.errors import Storage
+
+async def main():
+    store = Store(Path({str(database)!r}), lambda _: None)
+    store.start()
+    limit = store.sizes()[1] + 100_000
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    def rule(tx):
+        tx.run("INSERT INTO store_meta (key, value) VALUES ('k', :v)", v="x" * 1_000_000)
+    try:
+        await store.write(rule)
+    except Storage as error:
+        print(error.message, store.failure)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+        await store.write(rule)
+    finally:
+        await store.aclose()
+
+trio.run(main)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == "The disk is full; nothing was stored. None\n"
