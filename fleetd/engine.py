@@ -26,10 +26,13 @@ from .outbox import Outbox
 from .places import with_real_paths
 from .pulses import Pulses
 from .reception import Reception
+from .room import makes_room
 from .store.backups import Backups
+from .store.ballast import Ballast
 from .store.layouts import LAYOUTS
 from .store.spool import Spool
 from .store.sqlite import Store
+from .store.verdicts import DiskFull
 from .traffic import Traffic
 from .watcher import Watcher
 from .wire.base import Mutation, Request
@@ -37,6 +40,7 @@ from .wire.errors import FleetError, MethodNotFound, Storage
 from .wire.types import Noun
 
 R = TypeVar("R")
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 log = logging.getLogger("fleetd")
 
@@ -76,6 +80,7 @@ class Engine:
         self.backups: dict[Noun, Backups] = {noun: Backups(root, noun) for noun in LAYOUTS}
         self.store = Store(loaded.config.database, self._committed, inline=inline, vfs=vfs)
         self.outbox = Outbox(self.execute, self.backups, inline=inline)
+        self.ballast = Ballast(loaded.config.database)
         self.watcher = Watcher()
         self.reception = Reception()
         self.spool = Spool(loaded.spool)
@@ -130,7 +135,7 @@ class Engine:
         if not handler.writes:
             return await self.store.read(lambda tx: handler.rule(tx, request, ctx))
         try:
-            return await self.store.write(lambda tx: _answer(tx, request, ctx, handler.rule))
+            return await self._write(request, lambda tx: _answer(tx, request, ctx, handler.rule))
         except FleetError as refusal:
             self._note_trouble(refusal)
             for record in refusal.record:
@@ -156,7 +161,7 @@ class Engine:
             ctx = self._context(DAEMON, Facts())
             # It is done: a client that has gone meanwhile asks again, and must be told so.
             with trio.CancelScope(shield=True):
-                await self.store.write(lambda tx: remember(tx, ctx, request, result))
+                await self._write(request, lambda tx: remember(tx, ctx, request, result))
             return result
         finally:
             del self._under_way[name]
@@ -173,6 +178,16 @@ class Engine:
         ctx = self._context(DAEMON, Facts())
         known: R | None = await self.store.read(lambda tx: recall(tx, ctx, request))
         return known
+
+    async def _write(self, request: Request[Any], rule: Callable[[Tx], T]) -> T:
+        """Write; what makes room may use the room that is kept for that when the disk is full."""
+        while True:
+            try:
+                return await self.store.write(rule)
+            except DiskFull:
+                if not makes_room(request) or not self.ballast.give():
+                    raise
+                self.store.make_way()
 
     def _note_trouble(self, refusal: FleetError) -> None:
         """Say in the log that the disk refuses, once a minute: clients alone would know."""

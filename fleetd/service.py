@@ -14,7 +14,8 @@ from .operations.forgetting import finish
 from .operations.legacy import import_legacy
 from .operations.spool import tidy
 from .reconciling import reconcile
-from .store import StoreFailed
+from .store import StoreFailed, StoreFull
+from .store.ballast import Ballast
 
 LAST_WORDS_S = 0.5
 SPOOL_S = 1.0
@@ -36,7 +37,10 @@ async def open_engine(
     block when the disk fails inside it. ``inline`` runs everything on the trio thread, so that
     virtual time is exact.
     """
-    engine = Engine(loaded, clock=clock, uptime=uptime, new_id=new_id, inline=inline, vfs=vfs)
+    engine = _opened(
+        loaded,
+        lambda: Engine(loaded, clock=clock, uptime=uptime, new_id=new_id, inline=inline, vfs=vfs),
+    )
     engine.store.start()
     try:
         await engine.execute(StartUp())
@@ -62,6 +66,16 @@ async def open_engine(
     finally:
         with trio.CancelScope(shield=True):
             await engine.store.aclose()
+
+
+def _opened(loaded: Loaded, engine: Callable[[], Engine]) -> Engine:
+    """Open an engine, in the last room of the disk if need be: else nobody could make any."""
+    while True:
+        try:
+            return engine()
+        except StoreFull:
+            if not Ballast(loaded.config.database).give():
+                raise
 
 
 async def _watch_disk(engine: Engine) -> None:

@@ -19,6 +19,7 @@ SPOOL_S = 30
 # A round that takes longer than this hangs; taking in a long spool has its time.
 ROUND_S = 300
 LONG_ROUND_S = 3_600
+ROOM_S = 60
 
 
 async def run_timers(engine: Engine) -> None:
@@ -28,6 +29,7 @@ async def run_timers(engine: Engine) -> None:
         nursery.start_soon(watch_processes, engine)
         nursery.start_soon(keep_house, engine)
         nursery.start_soon(empty_spool, engine)
+        nursery.start_soon(keep_room, engine)
 
 
 async def notice_silence(engine: Engine) -> None:
@@ -46,6 +48,13 @@ async def empty_spool(engine: Engine) -> None:
         engine.pulses.beat("spool", SPOOL_S + LONG_ROUND_S)
         await tidy(engine)
         await trio.sleep(SPOOL_S)
+
+
+async def keep_room(engine: Engine) -> None:
+    """Keep some room on the disk for the day when it is full, again when that day is over."""
+    while True:
+        await engine.outbox.in_thread(engine.ballast.make)
+        await trio.sleep(ROOM_S)
 
 
 async def watch_processes(engine: Engine) -> None:

@@ -28,6 +28,7 @@ FLOORS = {
             "filed",
             "latest",
             "reconciling",
+            "room",
             "operations",
             "service",
             "traffic",

@@ -66,6 +66,7 @@ def _around(engine: Engine, *, fix: bool) -> list[Finding]:
         ),
         *_leftovers(housekeeping.leftovers(config.database, config.checkpoints), fix),
         *_spool(engine, fix=fix),
+        _ballast(engine, fix=fix),
         *_room(dict.fromkeys((config.database.parent, config.checkpoints))),
     ]
 
@@ -137,6 +138,20 @@ def _spool(engine: Engine, *, fix: bool) -> list[Finding]:
         fixed = fix and not engine.spool.heap().unreadable
         found.append(Finding(check="spool", ok=False, subject=subject, detail=detail, fixed=fixed))
     return found or [Finding(check="spool", ok=True, detail=f"{heap.files} payloads wait")]
+
+
+def _ballast(engine: Engine, *, fix: bool) -> Finding:
+    """Room is kept for making room; where it is gone, the disk was full, or is."""
+    ballast = engine.ballast
+    whole = ballast.left == ballast.size or (fix and ballast.make())
+    kept = f"{ballast.left // 1_048_576} of {ballast.size // 1_048_576} MiB kept for a full disk"
+    soon = "within a minute" if ballast.fits() else "when there is room for them"
+    return Finding(
+        check="room",
+        ok=whole or ballast.fits(),
+        subject=str(ballast.path),
+        detail=kept if whole else f"{kept}; the others follow {soon}",
+    )
 
 
 def _room(directories: Iterable[Path]) -> list[Finding]:

@@ -9,6 +9,10 @@ class StoreUnready(StoreRefused):
     """The disk refuses for now, so that starting again later may help."""
 
 
+class StoreFull(StoreUnready):
+    """There is no room to open the store."""
+
+
 class CopyFailed(Exception):
     """A copy of the database could not be written; the text says why."""
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..paths import locks_of
+from .ballast import Ballast
 from .copying import PART
 from .directory import TEMP
 from .layouts import LAYOUTS
@@ -33,7 +34,8 @@ def places(database: Path, checkpoints: Path, socket: Path, spool: Path | None) 
     """Yield everything of fleetd's that is there; symlinks below the roots are passed over."""
     for ending in DATABASE_ENDINGS:
         yield from _existing(Path(f"{database}{ending}"), 0o600)
-    for path in (socket, *locks_of(database, checkpoints, socket).values()):
+    ballast = Ballast(database).path
+    for path in (ballast, socket, *locks_of(database, checkpoints, socket).values()):
         yield from _existing(path, 0o600)
     for directory in dict.fromkeys((database.parent, socket.parent)):
         # A home directory is not ours to close; that nobody else writes there is enough.

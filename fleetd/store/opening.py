@@ -9,10 +9,11 @@ from pathlib import Path
 
 import apsw
 
-from . import StoreRefused, StoreUnready
+from . import StoreFull, StoreRefused, StoreUnready
 from .directory import make_directories
 from .migrate import check_ours, migrate
 from .syncing import write_wal_anew
+from .verdicts import verdict
 
 # Older ones can lose commits when a WAL is reset at the wrong moment (fixed in 3.51.3).
 SQLITE_NEEDED = (3, 51, 3)
@@ -100,13 +101,13 @@ def _prepare(connection: apsw.Connection, path: Path, vfs: str | None) -> None:
     except apsw.CorruptError as error:
         raise _damaged(path) from error
     except (apsw.Error, OSError) as error:
-        raise _cannot_open(path, error) from error
+        raise _cannot_open(path, verdict(error, connection.system_errno)) from error
     try:
         migrate(connection, str(path))
     except apsw.CorruptError as error:
         raise _damaged(path) from error
     except apsw.Error as error:
-        raise _refusal(error)(
+        raise _refusal(verdict(error, connection.system_errno))(
             f"The schema of {path} cannot be brought up to date: {error}. Is the disk full, or "
             "does it fail? Free some space or look at it, then start fleetd again."
         ) from error
@@ -120,13 +121,15 @@ def _damaged(path: Path) -> StoreRefused:
     )
 
 
-def _cannot_open(path: Path, error: Exception) -> StoreRefused:
+def _cannot_open(path: Path, error: BaseException) -> StoreRefused:
     return _refusal(error)(
         f"The database {path} cannot be opened: {error}. Check that its directory exists and "
         "is yours to write, or set FLEET_DB_PATH to another path."
     )
 
 
-def _refusal(error: Exception) -> type[StoreRefused]:
+def _refusal(error: BaseException) -> type[StoreRefused]:
     """Return how to refuse: a disk that is full or that fails may do better next time."""
-    return StoreUnready if isinstance(error, apsw.IOError | apsw.FullError) else StoreRefused
+    if isinstance(error, apsw.FullError):
+        return StoreFull
+    return StoreUnready if isinstance(error, apsw.IOError) else StoreRefused

@@ -124,6 +124,10 @@ class Store:
         """Whether the thread that copies the WAL back still runs."""
         return self._upkeep.alive
 
+    def make_way(self) -> None:
+        """Have the WAL copied back soon, so that it is used anew in the place that it has."""
+        self._upkeep.hurry()
+
     def sizes(self) -> tuple[int, int]:
         """Return the bytes of the database file and of its WAL."""
         return _size(self.path), _size(Path(f"{self.path}-wal"))

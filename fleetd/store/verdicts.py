@@ -28,11 +28,12 @@ def verdict(error: BaseException, system_errno: int = 0) -> BaseException:
 
     ``system_errno`` is the one of the connection that the error came from.
     """
-    if not isinstance(error, apsw.IOError) or system_errno not in _FULL:
+    if system_errno not in _FULL:
         return error
-    if getattr(error, "extendedresult", None) not in _NOT_DONE:
-        return error
-    return apsw.FullError(str(error))
+    unmade = isinstance(error, apsw.CantOpenError)  # a file that cannot be made for want of room
+    if unmade or getattr(error, "extendedresult", None) in _NOT_DONE:
+        return apsw.FullError(str(error))
+    return error
 
 
 def leaves_doubt(error: BaseException) -> bool:

@@ -127,20 +127,19 @@ def test_nothing_acknowledged_is_lost_when_it_stops_under_load(fleet: Any, daemo
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="prlimit is of Linux only")
-def test_a_disk_that_fails_stops_it_with_a_clear_line_and_loses_nothing(fleet: Any) -> None:
+def test_a_limit_on_the_size_of_files_is_a_full_disk_and_no_reason_to_stop(fleet: Any) -> None:
     # Coverage could not write its own file either, and would say so.
     daemon = fleet.start(env={"COVERAGE_PROCESS_CONFIG": "", "COVERAGE_PROCESS_START": ""})
     client = daemon.client()
     kept = client.call("mission.create", {"title": "kept"})
     # From now on the kernel refuses to let any file grow: writing the database fails.
     resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (4_096, 4_096))
-    client.send("mission.create", {"title": "lost", "description": "x" * 60_000})
-    reply = client.line()
-    assert reply is None or reply["error"]["data"]["kind"] == "storage"
-    assert daemon.wait() == 1
-    assert "Storage failed: " in daemon.log
-    assert "nothing is acknowledged that is not on disk" in daemon.log
-    assert "Traceback" not in daemon.log
+    client.send("mission.create", {"title": "refused", "description": "x" * 60_000})
+    refusal = client.line()["error"]
+    assert (refusal["data"]["kind"], refusal["data"].get("retry")) == ("storage", None)
+    assert "disk is full" in refusal["message"]
+    assert client.call("mission.list")["missions"] == [kept]
+    assert daemon.stop() == 0
     again = fleet.start().client()
     assert again.call("mission.list")["missions"] == [kept]
 

@@ -1,0 +1,37 @@
+"""Who may use the last room on a full disk: what makes room; must not know how room is kept."""
+
+from typing import Any
+
+from .domain.forgetting import ForgetBegin, ForgetStep
+from .domain.owing import BytesScrubbed, ForgetWithdraw
+from .domain.portions import PieceDrop
+from .domain.pruning import PruneDone, PruneMark
+from .domain.removal import Purge
+from .domain.retention import OldEventsDrop
+from .domain.sessions.deliveries import OldDeliveriesDrop
+from .domain.sessions.left_behind import OldSessionsDrop
+from .domain.snapshots.spent import SpentRunsDrop
+from .domain.upkeep import DropOldKeys, StartUp
+from .wire.base import Request
+from .wire.requests.checkpoint import CheckpointDelete, CheckpointPrune
+from .wire.requests.mission import MissionDelete
+from .wire.requests.snapshot import SnapshotPrune
+from .wire.requests.system import SystemForget
+
+# Everything else is refused while there is no room. The start is among them because without it
+# nobody could prune.
+MAKES_ROOM = frozenset(
+    {
+        *(CheckpointPrune, SnapshotPrune, PruneMark, PruneDone, Purge),
+        *(CheckpointDelete, MissionDelete),
+        *(SystemForget, ForgetBegin, PieceDrop, ForgetStep, ForgetWithdraw, BytesScrubbed),
+        *(OldEventsDrop, DropOldKeys, OldDeliveriesDrop, OldSessionsDrop),
+        SpentRunsDrop,
+        StartUp,
+    }
+)
+
+
+def makes_room(request: Request[Any]) -> bool:
+    """Whether a request may use the last room there is."""
+    return type(request) in MAKES_ROOM

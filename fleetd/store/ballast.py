@@ -1,0 +1,83 @@
+"""Room that is kept on the disk for the day when it is full; must not know who may use it.
+
+In a full disk nothing can be deleted from a database either: what is deleted is first written to
+its WAL. So a file beside it keeps some room, and gives it up in parts.
+"""
+
+import logging
+import os
+from pathlib import Path
+
+log = logging.getLogger("fleetd")
+# The WAL, which must be copied back before it is used anew, has 4 MiB as a rule.
+SIZE = 8 * 1024 * 1024
+PART = 2 * 1024 * 1024
+
+
+class Ballast:
+    """A file of ``size`` bytes beside a database."""
+
+    def __init__(self, database: Path, size: int = SIZE) -> None:
+        self.path = Path(f"{database}.ballast")
+        self.size = size
+
+    @property
+    def left(self) -> int:
+        """Return the bytes that it keeps now."""
+        try:
+            info = self.path.lstat()
+        except OSError:
+            return 0
+        return min(info.st_size, info.st_blocks * 512, self.size)
+
+    def make(self) -> bool:
+        """Make it whole where there is room; whether it is whole now.
+
+        As much again has to stay free: fleetd itself must not be what fills a disk.
+        """
+        if self.left == self.size:
+            return True
+        if not self.fits():
+            return False
+        try:
+            self._allocate()
+        except OSError as error:
+            log.warning("No room can be kept in %s: %s", self.path, error.strerror)
+            return False
+        return self.left == self.size
+
+    def fits(self) -> bool:
+        """Whether there is room to make it whole, and as much again."""
+        try:
+            room = os.statvfs(self.path.parent)
+        except OSError:
+            return False
+        return room.f_bavail * room.f_frsize >= 2 * self.size
+
+    def _allocate(self) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(self.path, flags, 0o600)
+        try:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(descriptor, 0, self.size)
+            else:
+                os.pwrite(descriptor, os.urandom(self.size), 0)
+            os.ftruncate(descriptor, self.size)
+        finally:
+            os.close(descriptor)
+
+    def give(self) -> bool:
+        """Give a part up, the last with the file itself; False when nothing is left to give."""
+        left = self.left
+        if not left:
+            return False
+        log.warning("The disk is full: %s gives up a part of its %d bytes", self.path, left)
+        try:
+            if left <= PART:
+                self.path.unlink()
+            else:
+                os.truncate(self.path, left - PART)
+        except OSError as error:
+            log.warning("It cannot: %s", error.strerror)
+            return False
+        return True
