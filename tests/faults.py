@@ -36,7 +36,9 @@ class Faults(apsw.VFS):
         self._armed: dict[tuple[str, str], Armed] = {}
         self._mutex = threading.Lock()
 
-    def xOpen(self, name: Any, flags: list[int]) -> "FaultyFile":
+    def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:
+        if name is None:  # a temporary file, of which nothing is kept
+            return apsw.VFSFile("", name, flags)
         return FaultyFile(self, name, flags)
 
     def xDelete(self, name: str, sync_directory: bool) -> None:
@@ -75,7 +77,7 @@ class FaultyFile(apsw.VFSFile):
 
     def __init__(self, faults: Faults, name: Any, flags: list[int]) -> None:
         super().__init__("", name, flags)
-        self._path = str(name if isinstance(name, str | None) else name.filename())
+        self._path = str(name if isinstance(name, str) else name.filename())
         self._kind = _kind(self._path)
         self._faults = faults
         faults.disk.meet(self._path)
@@ -142,13 +144,25 @@ class Disk:
                 held[offset : offset + len(data or b"")] = data or b""
             self._waiting[path].clear()
 
-    def lose_power(self) -> None:
-        """Leave in every file what is on the disk; nobody may have the files open."""
+    def moment(self) -> dict[str, bytes]:
+        """Return what each file would hold if the power were cut now."""
         with self._mutex:
-            for path, held in self._held.items():
+            return {path: bytes(held) for path, held in self._held.items()}
+
+    def lose_power(self, moment: dict[str, bytes] | None = None) -> None:
+        """Leave in every file what was on the disk, now or at an earlier moment.
+
+        Nobody may have the files open.
+        """
+        left = self.moment() if moment is None else moment
+        with self._mutex:
+            for path in (*self._held, *left):
+                for name in (path, f"{path}-shm"):
+                    Path(name).unlink(missing_ok=True)
+            for path, held in left.items():
                 Path(path).write_bytes(held)
-                Path(f"{path}-shm").unlink(missing_ok=True)
-                self._waiting[path].clear()
+            self._held = {path: bytearray(held) for path, held in left.items()}
+            self._waiting = {path: [] for path in left}
 
 
 def _kind(path: str) -> str:

@@ -107,6 +107,9 @@ def _disk(engine: Engine) -> list[Check]:
         if (free := housekeeping.free_bytes(directory)) is not None:
             detail = f"{free // 1_000_000} MB free in {directory}"
             checks.append(_check("disk", ok=free >= LOW_BYTES, detail=detail))
+    left = engine.ballast.left
+    detail = f"{left // 1_048_576} MiB are kept for making room"
+    checks.append(_check("room to prune", ok=bool(left) or engine.ballast.fits(), detail=detail))
     return checks
 
 

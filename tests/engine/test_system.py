@@ -159,6 +159,7 @@ async def test_a_healthy_fleet_has_no_findings(fleet: Fleet) -> None:
         "leftovers",
         "spool",
         "disk",
+        "room",
         "checkpoints",
         "snapshots",
     }
