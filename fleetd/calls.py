@@ -25,7 +25,9 @@ class Call:
         """Carry out one request of the line; raises FleetError."""
         if self._refused:
             raise Unavailable(
-                "fleetd is shutting down.", hint="Try again when it has been started again.", retry=True
+                "fleetd is shutting down.",
+                hint="Try again when it has been started again.",
+                retry=True,
             )
         if isinstance(request, EventSubscribe):
             return await self._subscribe(request)
