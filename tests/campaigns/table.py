@@ -88,7 +88,7 @@ ROWS = (
     Row(
         "client gone, or SIGTERM, at every await",
         "committed or not, never half; drained in 10 s",
-        ("awaits",),
+        ("awaits", "stops"),
     ),
     Row(
         "wall clock stepped by an hour, suspend, restart",
