@@ -123,7 +123,7 @@ _ASSIGNMENT = re.compile(rf"{_HEAD}(?:{PROMISING}|(?(password){_TIGHT}|(?!)))")
 _SHELL_TOO = re.compile(rf"{_HEAD}(?:{PROMISING}|{_TIGHT})")
 # A text with more telling names than this is made of them, and so is one with more that stand
 # before what could be a secret: to look at them all would keep the daemon busy.
-NAMES_MAX, TOLD_MAX = 20_000, 5_000
+NAMES_MAX, TOLD_MAX = 10_000, 5_000
 _NAMES = re.compile(WORDS)
 _SHOUTED = re.compile(r"(?:PASS|PWD|SECRET|TOKEN|CREDENTIAL|KEY)[\w-]{0,40}=")
 
