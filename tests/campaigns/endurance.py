@@ -25,6 +25,8 @@ AGING = (
     "from fleetd.domain import idempotency, upkeep; from fleetd.domain.sessions import deliveries\n"
     "idempotency.KEPT_MS = upkeep.KEPT_MS = deliveries.KEPT_MS = {day} * 1_000\n"
 )
+# In a few seconds no WAL of the usual length is filled.
+SMALL_WAL = "from fleetd.store import sqlite; sqlite.WAL_PAGES = 50\n"
 DEFECTS = {
     "memory": "from fleetd import engine; kept = []; old = engine.Engine.execute\n"
     "async def leaky(self, *given):\n"
@@ -41,7 +43,7 @@ MEMORY = 80 * MB
 # swing by so much with each day of housekeeping, and a file keeps the largest it ever had.
 BY_SLOPE = {"memory": 4 * MB, "database": 4 * MB, "wal": 4 * MB, "files": 4 * MB, "threads": 1}
 # In the short form, whose hour has not begun: how much at all.
-AT_ALL = {"memory": 24 * MB, "database": 24 * MB, "wal": 8 * MB, "files": 24 * MB, "threads": 12}
+AT_ALL = {"memory": 24 * MB, "database": 24 * MB, "wal": 2 * MB, "files": 24 * MB, "threads": 12}
 DESCRIPTORS = 40
 
 
@@ -62,7 +64,8 @@ def run(run: Run) -> None:
     """Let agents work; a round is a second."""
     long = run.judged and not run.planted
     number, per_second = (64, 130.0) if long else (6, 100.0)
-    defect = AGING.format(day=30 if long else 1) + DEFECTS.get(run.planted or "", "")
+    aging = AGING.format(day=30 if long else 1) + ("" if long else SMALL_WAL)
+    defect = aging + DEFECTS.get(run.planted or "", "")
     with (
         run.home() as (home, env),
         measured(home, env, settings=SETTINGS, defect=defect) as gauge,
@@ -167,11 +170,10 @@ def _judge(run: Run, samples: list[Sample], agents: int, *, long: bool) -> None:
         added = slope(points) * (points[-1][0] - points[0][0])
         if long and len(samples) >= 600:
             allowed = BY_SLOPE[name] + usual * 0.05
-            run.figures[f"{name} more an hour"] = round(
-                hourly / (1 if name == "threads" else MB), 1
-            )
-            if hourly > allowed:
-                raise Red(f"{name} grows by {hourly:,.0f} an hour, {allowed:,.0f} are allowed")
+            unit, what = (1, "threads") if name == "threads" else (MB, f"MB of {name}")
+            run.figures[f"{what} added"] = added / unit
+            if added > allowed:
+                raise Red(f"{name} grew steadily by {added:,.0f}, {allowed:,.0f} are allowed")
         elif grown > AT_ALL[name]:
             raise Red(f"{name} grew from {points[0][1]:,.0f} to {points[-1][1]:,.0f}")
     if long and settled[-1].memory > MEMORY:
