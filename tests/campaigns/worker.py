@@ -56,6 +56,7 @@ class Worker:
     ``facts`` are things as they were told last, by kind and id. ``gone`` are those whose end was
     acknowledged, ``maybe_gone`` those that an end may have reached whose reply was lost. ``stale``
     are missions of which more has changed than was told. ``place`` is where its sessions work.
+    ``moment`` is called before a request that changes something is sent.
     """
 
     def __init__(self, name: str, socket: Path, home: Path, chance: random.Random) -> None:
@@ -71,6 +72,7 @@ class Worker:
         self.stale: set[str] = set()
         self.sent = self.answered = 0
         self.broken: BaseException | None = None
+        self.moment: Callable[[], None] = lambda: None
         self._client: Client | None = None
 
     def mark(self) -> str:
@@ -85,6 +87,7 @@ class Worker:
         touches = frozenset(more.pop("touches", ()))
         said = Said(method, params, self.mark(), touches=touches, **more)
         self.said.append(said)
+        self.moment()
         self._send(said)
 
     def look(self, method: str, params: dict[str, Any]) -> Any:
