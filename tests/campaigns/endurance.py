@@ -26,7 +26,7 @@ AGING = (
     "idempotency.KEPT_MS = upkeep.KEPT_MS = deliveries.KEPT_MS = {day} * 1_000\n"
 )
 # In a few seconds no WAL of the usual length is filled.
-SMALL_WAL = "from fleetd.store import sqlite; sqlite.WAL_PAGES = 50\n"
+SMALL_WAL = "from fleetd.store import wal; wal.PAGES; wal.PAGES = 50\n"
 DEFECTS = {
     "memory": "from fleetd import engine; kept = []; old = engine.Engine.execute\n"
     "async def leaky(self, *given):\n"
@@ -36,7 +36,7 @@ DEFECTS = {
     "async def leaky(self, stream):\n"
     "    os.dup(0); await old(self, stream)\n"
     "server.Server._serve_peer = leaky\n",
-    "wal": "from fleetd.store import sqlite\nsqlite.WAL_PAGES = 1 << 40\n",
+    "wal": "from fleetd.store import wal; wal.PAGES; wal.PAGES = 1 << 40\n",
 }
 MEMORY = 80 * MB
 # How much may be added by the slope after the first quarter, beside 5 % of what there is: the sizes
@@ -187,5 +187,5 @@ CAMPAIGN = Campaign(
     run=run,
     short=2,
     long=3_600,
-    planted={"memory": 3, "descriptors": 3, "wal": 6},
+    planted={"memory": 3, "descriptors": 3, "wal": 8},
 )

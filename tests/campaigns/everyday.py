@@ -112,6 +112,8 @@ class Agent:
             edit = {"file_path": file, "old_string": "a", "new_string": "b" * 500}
             self.hook("PreToolUse", tool_name="Edit", tool_input=edit)
             self.hook("PostToolUse", tool_name="Edit", tool_input=edit, tool_response={"ok": True})
+        long = {"text": "what a command said " * 2_000}
+        self.ask("event.append", type="notes_taken", agent_id=self.name, data=long)
         self.ask("sortie.progress", sortie_id=sortie, percent=50, notes="half of it")
         self.ask("message.send", **self.letter())
         for letter in self.ask("message.inbox", agent_id=self.name).get("messages", ()):
