@@ -22,7 +22,7 @@ Armed = tuple[int, int, type[apsw.Error]]
 class Faults(apsw.VFS):
     """Passes everything on to the real file system, counts it, and fails where it is told to.
 
-    Calls are ``write``, ``sync``, ``truncate`` and ``delete``; kinds are ``db`` and ``wal``, or
+    Calls are ``write``, ``sync`` and ``truncate``; kinds are ``db`` and ``wal``, or
     ``any`` for both counted together.
     """
 
@@ -42,7 +42,6 @@ class Faults(apsw.VFS):
         return FaultyFile(self, name, flags)
 
     def xDelete(self, name: str, sync_directory: bool) -> None:
-        self.meet("delete", _kind(name))
         super().xDelete(name, sync_directory)
         self.disk.forget(name)
 

@@ -44,6 +44,10 @@ class Witness:
         self._checkpoints = home / "flightline" / "checkpoints"
         self.log = Log()
 
+    def excuse(self, mission: str) -> None:
+        """Expect no more that checkpoints of a mission are there: somebody else has pruned it."""
+        self._pruned.add(mission)
+
     def look(self, client: Client) -> None:
         """Check that nothing acknowledged is lost, whatever became of what was in flight."""
         for said in filter(None, (worker.open for worker in self._crew.workers)):
