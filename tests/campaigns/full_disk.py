@@ -4,10 +4,10 @@ What does not fit is refused as ``storage``, whole; the daemon stays, reading an
 when there is room again everything goes on, the files too.
 """
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
@@ -30,6 +30,7 @@ PATIENCE_S = 60.0
 TOLD = (*worker.AGAIN, "checkpoint_atomic_write_failed", "checkpoint_retention_prune_failed")
 OLD = 60
 PROGRAM = """
+import contextlib
 import os
 import sys
 from fleetd.store import ballast, commit
@@ -54,7 +55,7 @@ def run(run: Run) -> None:
             _one(run, home, {**env, "FLEET_DB_PATH": str(disk / "data" / "squawk.db")}, disk)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _mounted(place: Path) -> Iterator[Path]:
     try:
         with small_disk(place, SIZE):
@@ -83,7 +84,9 @@ def _one(run: Run, home: Path, env: Mapping[str, str], disk: Path) -> None:
 def _fill_and_empty(run: Run, daemon: Daemon, home: Path, disk: Path) -> None:
     crew = Crew(daemon.socket, home, f"{run.seed}/{run.round}", WORKERS)
     witness = Witness(crew, home)
-    with Client(daemon.socket) as client:
+    with contextlib.ExitStack() as open_, Client(daemon.socket) as client:
+        for each in crew.workers:
+            open_.callback(each.close)
         mission = _with_checkpoints(client)
         crew.start()
         try:
