@@ -8,11 +8,13 @@ import threading
 import time
 from typing import Any
 
+import msgspec
 import trio
 
-from fleetd import __main__, domain, engine, outbox
+from fleetd import __main__, domain, engine, outbox, service
 from fleetd.store import commit, lane, sqlite
 from fleetd.store.lane import Job
+from fleetd.wire.requests.recovery import RecoveryRestore
 
 # How long the daemon is in the wrong state, so that somebody kills it there.
 WINDOW_S = 0.02
@@ -89,8 +91,58 @@ def no_catching_up() -> None:
     outbox.Outbox.catch_up = nothing  # type: ignore[method-assign]
 
 
+def no_key() -> None:
+    """Recover anew, whatever key a recovery has."""
+    restore = service.operations.recovery.restore
+
+    async def anew(self: engine.Engine, request: Any, caller: Any) -> Any:
+        bare = msgspec.structs.replace(request, idempotency_key=None)
+        return await restore(self, bare, caller)
+
+    engine.OPERATIONS[RecoveryRestore] = anew
+
+
+def told_twice() -> None:
+    """Tell of every recovery twice."""
+    announce = domain.recovery._announce
+
+    def twice(*given: Any) -> None:
+        announce(*given)
+        announce(*given)
+
+    domain.recovery._announce = twice
+
+
+def told_apart() -> None:
+    """Tell of a recovery in a transaction after its own."""
+    announce, restore = domain.recovery._announce, service.operations.recovery.restore
+    untold: list[tuple[Any, ...]] = []
+
+    async def apart(self: engine.Engine, request: Any, caller: Any) -> Any:
+        result = await restore(self, request, caller)
+        await trio.sleep(5 * WINDOW_S)
+        while untold:
+            case, *more = untold.pop()
+            await self.store.write(
+                lambda tx, case=case, more=more: announce(
+                    msgspec.structs.replace(case, tx=tx), *more
+                )
+            )
+        return result
+
+    def later(case: Any, *more: Any) -> None:
+        if not case.request.dry_run:
+            untold.append((case, *more))
+
+    domain.recovery._announce = later
+    engine.OPERATIONS[RecoveryRestore] = apart
+
+
 DEFECTS = {
     "reply-before-commit": reply_before_commit,
     "key-in-another-transaction": key_apart,
     "no-catching-up": no_catching_up,
+    "no-key": no_key,
+    "told-twice": told_twice,
+    "told-in-another-transaction": told_apart,
 }
