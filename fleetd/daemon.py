@@ -33,6 +33,7 @@ EXIT_FAILED = 1
 EXIT_REFUSED = 78  # EX_CONFIG: starting again without a change would not help
 _DESCRIPTORS = 4_096
 _CONNECTION_SECONDS = 5.0
+_SOCKET_SECONDS = 10.0
 # The promise is 10 s; leaving by force takes a moment too.
 _SHUTDOWN_SECONDS = 9.5
 # After a failed sync nothing is stored any more, and a disk that hangs must not hold the end up.
@@ -48,7 +49,7 @@ def start(loaded: Loaded) -> int:
     _raise_descriptor_limit()
     status = 0
     try:
-        trio.run(_run, loaded, Notifier())
+        status = trio.run(_run, loaded, Notifier())
     except* StoreUnready as unready:
         status = _report(unready, EXIT_FAILED, "{}")
     except* (PathRefused, StoreRefused) as refused:
@@ -88,8 +89,10 @@ def _raise_descriptor_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-async def _run(loaded: Loaded, notifier: Notifier) -> None:
+async def _run(loaded: Loaded, notifier: Notifier) -> int:
+    """Return the exit status; raises what keeps the daemon from starting or going on."""
     stop = trio.Event()
+    lost = trio.Event()
     with trio.open_signal_receiver(*_SIGNALS) as signals:
         async with trio.open_nursery() as watch:
             watch.start_soon(_watch_signals, signals, stop)
@@ -97,9 +100,11 @@ async def _run(loaded: Loaded, notifier: Notifier) -> None:
             with listening(loaded.config) as held:
                 async with open_engine(loaded) as engine:
                     watch.start_soon(_enforce_leaving, engine)
+                    watch.start_soon(_watch_socket, held, stop, lost)
                     await _serve(engine, held, notifier, stop)
             log.info("fleetd has stopped")
             watch.cancel_scope.cancel()
+    return EXIT_FAILED if lost.is_set() else 0
 
 
 async def _watch_signals(signals: AsyncIterator[int], stop: trio.Event) -> None:
@@ -113,6 +118,19 @@ async def _watch_signals(signals: AsyncIterator[int], stop: trio.Event) -> None:
         else:
             log.info("%s: shutting down", name)
             stop.set()
+
+
+async def _watch_socket(held: Listening, stop: trio.Event, lost: trio.Event) -> None:
+    """End the daemon when nobody can find it any more: it would only keep the next one out.
+
+    That is what becomes of one in the background when its user's runtime directory goes at logout.
+    """
+    while held.in_place():  # noqa: ASYNC110 - the file system tells nobody
+        await trio.sleep(_SOCKET_SECONDS)
+    if not stop.is_set():
+        log.error("The socket was removed or replaced, so no client can come: shutting down")
+        lost.set()
+        stop.set()
 
 
 async def _enforce_deadline(stop: trio.Event) -> None:

@@ -28,12 +28,16 @@ class Listening:
         self._own = own
         self._inode = _inode(own) if own else None
 
+    def in_place(self) -> bool:
+        """Return whether clients find it under its name; of an inherited one its maker knows."""
+        return self._own is None or _inode(self._own) == self._inode
+
     def close(self) -> None:
         """Stop listening; safe to call twice. An inherited socket stays with who made it."""
         for sock in self.sockets:
             sock.close()
-        if self._own and self._inode and _inode(self._own) == self._inode:
-            self._own.unlink()
+        if self._own and self.in_place():
+            self._own.unlink(missing_ok=True)
         self._own = None
 
 
@@ -110,7 +114,7 @@ def _refuses(path: Path) -> bool:
     if outcome in (0, errno.EAGAIN, errno.EINPROGRESS):
         raise AlreadyRunning(
             f"Another program listens on {path}, perhaps systemd for fleetd.socket. Start fleetd "
-            "with: systemctl --user start fleetd, or set FLEET_SOCKET to another path."
+            "with: fleetctl daemon start, or set FLEET_SOCKET to another path."
         )
     raise PathRefused(
         f"The socket {path} cannot be reached ({os.strerror(outcome)}), so it is not known "

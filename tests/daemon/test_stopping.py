@@ -53,6 +53,35 @@ def test_hangup_is_ignored(daemon: Any) -> None:
     assert daemon.stop() == 0
 
 
+WATCHFUL = """
+import sys, fleetd.__main__, fleetd.daemon
+fleetd.daemon._SOCKET_SECONDS = 0.02
+sys.exit(fleetd.__main__.main([]))
+"""
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_one_that_nobody_can_find_any_more_leaves_its_stores_to_the_next(
+    fleet: Any, replaced: bool
+) -> None:
+    """As when the runtime directory of a user goes at logout, and the daemon does not."""
+    lost = fleet.spawn(command=[sys.executable, "-c", WATCHFUL])
+    connected = lost.client_when_ready()
+    connected.call("system.hello")
+    fleet.directory.rename(fleet.runtime / "away")
+    if replaced:
+        fleet.directory.mkdir(mode=0o700)
+        fleet.socket.write_text("somebody's")
+    assert lost.wait() == 1
+    assert "no client can come: shutting down" in lost.log
+    assert "Traceback" not in lost.log
+    assert connected.line() is None
+    if replaced:
+        assert fleet.socket.read_text() == "somebody's"
+        fleet.socket.unlink()
+    assert fleet.start().client().call("system.hello")
+
+
 def test_what_is_in_flight_is_finished_and_new_requests_are_told_to_come_back(
     fleet: Any, daemon: Any
 ) -> None:
