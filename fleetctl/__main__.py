@@ -4,6 +4,7 @@ Nearly all of a command's time is imports, and agents run many commands.
 """
 
 import gc
+import os
 import sys
 from collections.abc import Sequence
 
@@ -11,6 +12,8 @@ from collections.abc import Sequence
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        _open_closed_streams()
     if arguments[:1] == ["hook"] and arguments[1:] not in (["--help"], ["-h"]):
         # Nothing may come before it that could fail aloud: an agent waits for this.
         from . import hook
@@ -24,6 +27,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     gc.freeze()
     gc.enable()
     return cli.main(argv)
+
+
+def _open_closed_streams() -> None:
+    """Let nothing be read from, or written to, what the caller closed.
+
+    Else the next file that is opened, such as the socket, would have the stream's number.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8"))
 
 
 def _import_msgspec() -> None:

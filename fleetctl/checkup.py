@@ -31,16 +31,29 @@ def _socket(path: Path) -> list[Finding]:
         paths.check_socket_length(path)
     except paths.PathRefused as error:
         return [Finding(check="socket", ok=False, subject=str(path), detail=str(error))]
-    detail = "its path fits"
-    if path.is_socket():
+    wrong = _in_the_way(path)
+    detail = wrong or "its path fits"
+    if path.is_socket() and not wrong:
         detail += "; a daemon that ended left it, the next one takes its place"
-    in_the_way = path.exists() and not path.is_socket()
-    if in_the_way:
-        detail = "is no socket, so fleetd cannot listen there; move it away"
     return [
-        Finding(check="socket", ok=not in_the_way, subject=str(path), detail=detail),
+        Finding(check="socket", ok=not wrong, subject=str(path), detail=detail),
         _permissions(path.parent),
     ]
+
+
+def _in_the_way(path: Path) -> str:
+    """Say why fleetd could not listen there; nothing when it could."""
+    try:
+        info = path.lstat()
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        return f"cannot be looked at: {error.strerror}"
+    if not stat.S_ISSOCK(info.st_mode):
+        return "is no socket, so fleetd cannot listen there; move it away"
+    if info.st_uid != os.getuid():
+        return f"belongs to uid {info.st_uid}, not to us; check FLEET_SOCKET and XDG_RUNTIME_DIR"
+    return ""
 
 
 def _stores(config: Config) -> list[Finding]:
@@ -70,7 +83,7 @@ def _permissions(path: Path) -> Finding:
     try:
         info = path.stat()
     except FileNotFoundError:
-        return _permission(path, ok=True, detail="is not there yet; fleetd makes it")
+        return _missing(path)
     except OSError as error:
         return _permission(path, ok=False, detail=f"cannot be looked at: {error.strerror}")
     if info.st_uid != os.getuid():
@@ -80,6 +93,14 @@ def _permissions(path: Path) -> Finding:
     loose = mode & (0o022 if Path.home().is_relative_to(path) else 0o077)
     detail = f"mode {mode:04o}" + (f", open to others; run: chmod go= {path}" if loose else "")
     return _permission(path, ok=not loose, detail=detail)
+
+
+def _missing(path: Path) -> Finding:
+    above = next(each for each in path.parents if each.exists())
+    if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
+        told = f"is not there, and {above} is no directory that you may write into"
+        return _permission(path, ok=False, detail=told)
+    return _permission(path, ok=True, detail="is not there yet; fleetd makes it")
 
 
 def _permission(path: Path, *, ok: bool, detail: str) -> Finding:

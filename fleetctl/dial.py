@@ -11,6 +11,7 @@ from fleetd.wire.credentials import credentials
 from fleetd.wire.errors import Denied, FleetError, Unavailable
 
 NOT_RUNNING = "fleetd is not running. Start it with: systemctl --user start fleetd (or run: fleetd)"
+START = "fleetctl daemon start does whichever of the two this machine has."
 PAUSE_S = 0.02
 
 
@@ -44,7 +45,7 @@ def _connect_error(path: Path, error: OSError) -> FleetError:
             f"{path} is not a socket, so fleetd cannot listen there.",
             hint="Check FLEET_SOCKET and XDG_RUNTIME_DIR.",
         )
-    return Unavailable(NOT_RUNNING)
+    return Unavailable(NOT_RUNNING, hint=START)
 
 
 def _checked(sock: socket.socket, path: Path) -> socket.socket:

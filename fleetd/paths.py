@@ -83,6 +83,11 @@ def runtime_dir(env: Mapping[str, str] = os.environ) -> Path:
     return state_path()
 
 
+def lock_of_socket(socket: Path) -> Path:
+    """Return the file that who serves a socket has locked; its text is the pid."""
+    return socket.with_name("fleetd.lock")
+
+
 def locks_of(database: Path, checkpoints: Path, socket: Path) -> dict[str, Path]:
     """Return the files that are locked by whoever serves the socket and writes in the stores.
 
@@ -91,7 +96,7 @@ def locks_of(database: Path, checkpoints: Path, socket: Path) -> dict[str, Path]
     """
     database, checkpoints = database.resolve(), checkpoints.resolve()
     return {
-        f"the socket {socket}": socket.with_name("fleetd.lock"),
+        f"the socket {socket}": lock_of_socket(socket),
         f"the database {database}": database.with_name(f"{database.name}-lock"),
         f"the directory of checkpoints {checkpoints}": checkpoints / ".fleetd.lock",
     }

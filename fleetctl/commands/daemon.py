@@ -16,6 +16,7 @@ from ..service.setup import this_setup
 from ..service.state import State
 
 _LINES = 50
+NOT_RUNNING = {False: "fleetd is not running", True: "fleetd does not answer"}
 
 
 def register(subparsers: Subparsers) -> None:
@@ -149,7 +150,7 @@ def run_status(args: Namespace) -> int:
 def _show(seen: status.Standing) -> None:
     by = "in the background" if seen.run_by == "background" else f"under {seen.run_by}"
     at = f"fleetd {seen.version} runs {by} (pid {seen.pid}) since {seen.started_at}"
-    render.line(at if seen.running else "fleetd is not running")
+    render.line(at if seen.running else NOT_RUNNING[seen.silent])
     told = seen.service
     pairs: list[tuple[str, object]] = [("Socket", seen.socket), ("Log", seen.log)]
     if told is not None:

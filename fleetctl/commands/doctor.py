@@ -3,12 +3,12 @@
 from argparse import Namespace
 
 from fleetd import __version__
-from fleetd.wire.errors import Unavailable
+from fleetd.wire.errors import Denied, InvalidParams, Unavailable
 from fleetd.wire.model import Finding
 from fleetd.wire.requests.system import Findings, Hello, SystemDoctor, SystemHello
 
 from .. import render
-from ..client import connect
+from ..client import TooSlow, connect
 from ..findings import show
 from ..options import Subparsers, command
 
@@ -35,7 +35,11 @@ def run(args: Namespace) -> int:
         with connect() as client:
             hello = client.call(SystemHello())
             found = client.call(SystemDoctor(fix=args.fix), reply_s=EXAMINE_S)
-    except Unavailable as error:
+    except TooSlow as error:
+        # What a start would meet is told by none that goes on.
+        silent = Finding(check="daemon", ok=False, detail=f"{error.message} {error.hint}")
+        return show(args, Findings(ok=False, findings=[silent, *_service(args)]))
+    except (Unavailable, Denied, InvalidParams) as error:
         # Imported here: reading the configuration needs platformdirs and a TOML parser.
         from .. import checkup
 

@@ -24,7 +24,7 @@ def register(subparsers: Subparsers) -> None:
         run,
         "Put a copy of the database in its place while fleetd is stopped; what was there before "
         "is moved aside.",
-        "  systemctl --user stop fleetd.socket fleetd\n  fleetctl restore ~/fleet-backup.db",
+        "  fleetctl daemon stop\n  fleetctl restore ~/fleet-backup.db",
     )
     restoring.add_argument("file", metavar="FILE", help="a file that fleetctl backup made")
     yes_option(restoring)

@@ -79,10 +79,10 @@ def _at_once(path: str, flags: int) -> int:
 def _check_kind(path: Path, info: os.stat_result) -> None:
     if not stat.S_ISREG(info.st_mode):
         # A new file in its place would end a pipe, or a device such as /dev/null for everybody.
-        place = os.path.realpath(path)
+        places = " ".join(dict.fromkeys((str(path), os.path.realpath(path))))
         raise InvalidState(
             f"{path} is no regular file, and would be replaced by one.",
-            hint=f"Look at what stands there, then move it away: ls -l {path} {place}",
+            hint=f"Look at what stands there, then move it away: ls -l {places}",
         )
     if info.st_size > LARGEST:
         raise InvalidState(

@@ -1,10 +1,12 @@
 """fleetd as a plain process in the background, for machines where no manager runs services."""
 
 import os
+import stat
 import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from fleetd import paths
 from fleetd.wire.errors import InvalidState, LimitExceeded, Storage
@@ -33,6 +35,7 @@ def start(path: Path) -> running.Running:
     takes longer, Storage when its log cannot be written.
     """
     log = _open_log()
+    before = os.fstat(log).st_size
     try:
         process = subprocess.Popen(
             command(this_interpreter()),
@@ -45,14 +48,14 @@ def start(path: Path) -> running.Running:
         )
     finally:
         os.close(log)
-    return _wait(process, path)
+    return _wait(process, path, before)
 
 
-def _wait(process: "subprocess.Popen[bytes]", path: Path) -> running.Running:
+def _wait(process: "subprocess.Popen[bytes]", path: Path, logged: int) -> running.Running:
     deadline = time.monotonic() + READY_S
     while time.monotonic() < deadline:
         status = process.poll()
-        with suppress(LimitExceeded):  # it listens and does not answer yet
+        with suppress(running.Silent):  # it listens and does not answer yet
             # Somebody else may have started one just before: that is as good.
             if found := running.look(path):
                 return found
@@ -60,7 +63,7 @@ def _wait(process: "subprocess.Popen[bytes]", path: Path) -> running.Running:
             raise InvalidState(
                 f"fleetd ended with status {status} before it answered.",
                 hint=f"Its log is {log_file()}; fleetctl doctor says what a start would meet.",
-                log=last_lines(LAST_LINES),
+                log=last_lines(LAST_LINES, since=logged),
             )
         time.sleep(PAUSE_S)
     raise LimitExceeded(
@@ -81,20 +84,39 @@ def _open_log() -> int:
         with suppress(FileNotFoundError):
             if file.stat().st_size > LOG_BYTES:
                 file.replace(file.with_name(file.name + ".1"))
+        # A pipe is not waited for: opened like this, it is refused without a reader.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        return os.open(file, flags, 0o600)
+        log = os.open(file, flags | os.O_NONBLOCK, 0o600)
     except OSError as error:
-        raise Storage(
-            f"The log {file} cannot be written: {error.strerror}.",
-            hint="Look at what stands there.",
+        raise _unwritable(file, error.strerror) from error
+    if not stat.S_ISREG(os.fstat(log).st_mode):
+        os.close(log)
+        raise _unwritable(file, "it is no regular file")
+    return log
+
+
+def _unwritable(file: Path, why: str | None) -> Storage:
+    return Storage(f"The log {file} cannot be written: {why}.", hint=f"Look there: ls -l {file}")
+
+
+def last_lines(count: int, since: int = 0) -> list[str]:
+    """Return the last lines of the log, of those after ``since`` bytes; none without a log.
+
+    Raises InvalidState when it cannot be read.
+    """
+    try:
+        with open_log() as file:
+            file.seek(max(since, file.seek(0, os.SEEK_END) - _LINE_BYTES * count))
+            return file.read().decode(errors="replace").splitlines()[-count:] if count else []
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise InvalidState(
+            f"The log {log_file()} cannot be read: {error.strerror}.",
+            hint=f"Look there: ls -l {log_file()}",
         ) from error
 
 
-def last_lines(count: int) -> list[str]:
-    """Return the last lines of the log; none where there is no log."""
-    try:
-        with log_file().open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _LINE_BYTES * count))
-            return file.read().decode(errors="replace").splitlines()[-count:] if count else []
-    except OSError:
-        return []
+def open_log() -> BinaryIO:
+    """Open the log for reading without waiting, as a pipe in its place would have one do."""
+    return open(log_file(), "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK))

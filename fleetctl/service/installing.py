@@ -73,6 +73,10 @@ def _take_over(manager: Service, report: Report) -> None:
     seen = manager.state()
     if not seen.manager or seen.active or seen.listening:
         return
+    _end(report)
+
+
+def _end(report: Report) -> None:
     if (ended := running.end(paths.socket_path())) is not None:
         report.said.append(f"Stopped the fleetd that ran in the background (pid {ended.pid}).")
 
@@ -165,6 +169,7 @@ def uninstall(args: Namespace, manager: Service) -> Report:
         if kept:
             report.said.append(f"It had been edited; as it was: {kept}")
     manager.forget()
+    _end(report)
     report.said.append("What fleetd remembers is left where it is: fleetctl config says where.")
     return report
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fleetd.wire.errors import InvalidState
 
+from ..hooking import files
 from . import background, programs
 from .running import END_S, PAUSE_S
 from .setup import Setup
@@ -85,8 +86,8 @@ def waiting() -> str:
 def program() -> str:
     """Return the program that the installed agent starts; empty where that is not clear."""
     try:
-        return str(plistlib.loads(file().read_bytes())["ProgramArguments"][0])
-    except (OSError, ValueError, LookupError, TypeError, plistlib.InvalidFileException):
+        return str(plistlib.loads(files.read(file()).data or b"")["ProgramArguments"][0])
+    except (InvalidState, ValueError, LookupError, TypeError, plistlib.InvalidFileException):
         return ""
 
 

@@ -31,19 +31,20 @@ def last_lines(manager: Service | None, count: int) -> list[str]:
 def show(manager: Service | None, count: int, *, follow: bool) -> int:
     """Print the last lines, and with ``follow`` what comes, until interrupted.
 
-    Raises NotFound where there is no log.
+    Raises NotFound where there is no log, InvalidState where it cannot be read.
     """
     if command := command_of(manager):
         more = ["--follow"] if follow else ["--no-pager"]
         sys.stdout.flush()
         return subprocess.call([*command, f"--lines={count}", *more])
     file = background.log_file()
-    if not file.exists() and not follow:
+    lines = background.last_lines(count)
+    if not follow and not file.exists():
         raise NotFound(
             f"There is no log at {file}: no fleetd was started in the background by fleetctl.",
             hint="One that was started by hand logs to its terminal.",
         )
-    render.lines(background.last_lines(count))
+    render.lines(lines)
     if follow:
         _follow(file)
     return 0
@@ -60,7 +61,7 @@ def _follow(file: Path) -> None:
             continue
         if info.st_ino != inode or info.st_size < position:
             inode, position = info.st_ino, 0
-        with file.open("rb") as opened:
+        with background.open_log() as opened:
             opened.seek(position)
             # A line that is not whole yet is left for the next look.
             whole = opened.read(_CHUNK).rpartition(b"\n")[0]

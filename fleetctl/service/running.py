@@ -8,12 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from fleetd import paths
 from fleetd.wire.credentials import credentials
-from fleetd.wire.errors import InvalidState, LimitExceeded, Unavailable
+from fleetd.wire.errors import FleetError, InvalidState, LimitExceeded, Unavailable
 from fleetd.wire.requests.system import Hello, SystemHello
 
-from ..client import Client
+from ..client import Client, TooSlow
 from ..dial import dial
+from ..hooking import files
 
 LOOK_S = 5.0
 # The daemon promises to be gone within ten seconds.
@@ -43,18 +45,48 @@ class Running:
         return self.listener not in (None, self.pid)
 
 
+class Silent(LimitExceeded):
+    """Somebody listens and does not answer; ``pid`` is the daemon's, if that is known."""
+
+    def __init__(self, pid: int | None) -> None:
+        who = "fleetd" if pid is None else f"fleetd (pid {pid})"
+        end = "fleetctl daemon restart" if pid is None else f"kill -KILL {pid}"
+        super().__init__(
+            f"{who} does not answer.",
+            hint="It may have much to do, or hang: fleetctl daemon logs. If it hangs, end it with "
+            f"{end}; nothing that was acknowledged is lost.",
+        )
+
+
 def look(path: Path) -> Running | None:
     """Return the daemon that serves a socket; None when nobody does.
 
     A service manager that listens starts the daemon by this. Raises Denied for a foreign one,
-    LimitExceeded for one that does not answer.
+    Silent for one that does not answer.
     """
     try:
         with Client(path, connect_s=LOOK_S) as client:
-            hello = client.call(SystemHello())
-        return Running(hello, _listener(path))
+            return _introduced(client, path)
     except Unavailable:
         return None
+
+
+def _introduced(client: Client, path: Path) -> Running:
+    """Return who answers; raises Silent when nobody does."""
+    try:
+        hello = client.call(SystemHello(), reply_s=LOOK_S)
+    except TooSlow as error:
+        raise Silent(_silent_pid(path)) from error
+    return Running(hello, _listener(path))
+
+
+def _silent_pid(path: Path) -> int | None:
+    """Return the daemon's pid where it made the socket itself: another's must not be killed."""
+    listener = _listener(path)
+    with suppress(FleetError):
+        written = files.read(paths.lock_of_socket(path)).data or b""
+        return listener if written.strip() == str(listener).encode() else None
+    return None
 
 
 def _listener(path: Path) -> int | None:
@@ -67,12 +99,13 @@ def end(path: Path) -> Running | None:
     """Have the daemon end in order and wait for it; return what it was, None when there was none.
 
     The signal goes to the process that the daemon itself names, and only if that made the socket.
-    Raises InvalidState where it did not, LimitExceeded when it does not end in time.
+    Raises InvalidState where it did not, LimitExceeded when it does not end in time, Silent when
+    it does not answer.
     """
     try:
         # While this connection stands, the pid is the daemon's and nobody else's.
         with Client(path, connect_s=LOOK_S) as client:
-            found = Running(client.call(SystemHello()), _listener(path))
+            found = _introduced(client, path)
             if found.activated:
                 raise InvalidState(
                     f"The socket of fleetd (pid {found.pid}) was made by process {found.listener},"

@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from fleetd import __version__, paths
-from fleetd.wire.errors import FleetError
+from fleetd.wire.errors import FleetError, InvalidState
 from fleetd.wire.model import Finding
 
 from . import background, running, unit_files
@@ -20,9 +20,13 @@ ENDS_AT_LOGOUT = "fleetd ends when you log out; to keep it: fleetctl daemon inst
 
 
 class Standing(Struct, frozen=True, kw_only=True):
-    """What ``fleetctl daemon status`` tells; ``service`` is None where no manager is there."""
+    """What ``fleetctl daemon status`` tells; ``service`` is None where no manager is there.
+
+    ``silent`` means that somebody listens and did not answer: it is not known to run.
+    """
 
     running: bool
+    silent: bool
     pid: int | None
     version: str | None
     started_at: str | None
@@ -39,10 +43,10 @@ def standing() -> Standing:
     seen = manager.state() if manager else None
     path = paths.socket_path()
     asleep = seen is not None and seen.listening and not seen.active
-    found, trouble = (None, []) if asleep else _answer(path)
+    found, trouble = (None, None) if asleep else _answer(path)
     by_manager = found is not None and seen is not None and seen.active
     managed = by_manager or (not found and seen is not None and seen.installed and seen.manager)
-    warnings = [*trouble]
+    warnings = [trouble.message, *filter(None, [trouble.hint])] if trouble else []
     if found and found.hello.version != __version__:
         warnings.append(
             f"fleetd is of version {found.hello.version}, fleetctl of {__version__}: "
@@ -53,6 +57,7 @@ def standing() -> Standing:
         warnings += [each.detail for each in found_out if not each.ok] + to_warn_of(found_out)
     return Standing(
         running=found is not None,
+        silent=isinstance(trouble, running.Silent),
         pid=found.pid if found else None,
         version=found.hello.version if found else None,
         started_at=found.hello.started_at if found else None,
@@ -69,11 +74,14 @@ def to_warn_of(found: Sequence[Finding]) -> list[str]:
     return [f"Lingering is {each.detail}" for each in found if each.detail.startswith("off: ")]
 
 
-def _answer(path: Path) -> tuple[running.Running | None, list[str]]:
+def _answer(path: Path) -> tuple[running.Running | None, FleetError | None]:
     try:
-        return running.look(path), []
+        paths.check_socket_length(path)
+        return running.look(path), None
+    except paths.PathRefused as error:
+        return None, InvalidState(str(error))
     except FleetError as error:
-        return None, [error.message]
+        return None, error
 
 
 def of_this_machine() -> list[Finding]:

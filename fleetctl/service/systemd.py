@@ -10,8 +10,9 @@ import shlex
 from contextlib import suppress
 from pathlib import Path
 
-from fleetd.wire.errors import Storage
+from fleetd.wire.errors import InvalidState, Storage
 
+from ..hooking import files
 from . import programs
 from .rendering import SERVICE, SOCKET, rendered, shown
 from .setup import Setup
@@ -50,10 +51,11 @@ def waiting() -> str:
 def program() -> str:
     """Return the program that the installed unit starts; empty where that is not clear."""
     try:
-        lines = (directory() / SERVICE).read_text("utf-8", "replace").splitlines()
+        unit = files.read(directory() / SERVICE).data or b""
+        lines = unit.decode(errors="replace").splitlines()
         line = next(each for each in lines if each.startswith("ExecStart="))
         return shlex.split(line.partition("=")[2].replace("%%", "%"))[0]
-    except (OSError, ValueError, IndexError, StopIteration):
+    except (InvalidState, ValueError, IndexError, StopIteration):
         return ""
 
 
@@ -152,14 +154,14 @@ def restart() -> None:
 def state() -> State:
     """Return how the units stand."""
     manager = runs()
-    files = [directory() / name for name in (SERVICE, SOCKET)]
+    units = [directory() / name for name in (SERVICE, SOCKET)]
     service = _properties(SERVICE) if manager else {}
     socket = _properties(SOCKET) if manager else {}
     return State(
         kind=KIND,
         manager=manager,
         installed=installed(),
-        files=[str(each) for each in files if each.exists()],
+        files=[str(each) for each in units if each.exists()],
         enabled=any((directory() / folder / name).is_symlink() for folder, name in _WANTS),
         active=service.get("ActiveState") in ("active", "activating", "deactivating"),
         listening=socket.get("ActiveState") == "active",

@@ -16,7 +16,7 @@ from ..wire.errors import FleetError, InvalidState
 from .carrying_out import Aside, aside_for, carry_out
 from .plan import Plan, look
 
-STOP = "systemctl --user stop fleetd.socket fleetd"
+STOP = "fleetctl daemon stop"
 
 
 class Report(msgspec.Struct, kw_only=True):
@@ -122,7 +122,7 @@ def _lines(report: Report) -> list[str]:
     if report.undo:
         lines += [f"To undo this, while fleetd is stopped: {report.undo}"]
     if done:
-        lines += ["Start fleetd again: systemctl --user start fleetd (or run: fleetd)"]
+        lines += ["Start fleetd again: fleetctl daemon start"]
     return lines
 
 

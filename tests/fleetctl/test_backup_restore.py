@@ -266,7 +266,7 @@ def test_a_restore_while_a_daemon_runs_is_refused(daemon: Daemon, home: Path) ->
     ok("backup", "copy.db")
     refused = fleetctl("restore", "copy.db", "--yes")
     assert refused.status == 1
-    assert "systemctl --user stop fleetd" in refused.err
+    assert "Stop it first: fleetctl daemon stop" in refused.err
     as_json = fleetctl("restore", "copy.db", "--yes", "--json")
     assert json.loads(as_json.err)["error"]["kind"] == "invalid_state"
     assert titles(daemon) == {"here"}

@@ -13,6 +13,7 @@ import pytest
 from fleetctl import cli
 
 NOT_RUNNING = "fleetd is not running. Start it with: systemctl --user start fleetd (or run: fleetd)"
+HINT = "fleetctl daemon start does whichever of the two this machine has."
 FOREIGN_SERVER = """
 import os, socket, sys
 listener = socket.socket(socket.AF_UNIX)
@@ -31,7 +32,7 @@ def test_without_a_daemon_it_says_how_to_start_one(run, home, command):
     result = run(*command)
 
     assert (result.status, result.out) == (1, "")
-    assert result.err == f"Error: {NOT_RUNNING}\n"
+    assert result.err == f"Error: {NOT_RUNNING}\nHint: {HINT}\n"
 
 
 def test_without_a_daemon_as_json(run, home):
@@ -46,7 +47,32 @@ def test_a_stale_socket_is_no_daemon(run, home: Path):
     with socket.socket(socket.AF_UNIX) as stale:
         stale.bind(str(home / "run" / "d.sock"))
 
-    assert run("status").err == f"Error: {NOT_RUNNING}\n"
+    assert run("status").err == f"Error: {NOT_RUNNING}\nHint: {HINT}\n"
+
+
+def test_streams_that_the_caller_closed_are_nowhere(home: Path):
+    """``<&-`` and ``>&-``: no traceback, and the socket does not get the number of a stream."""
+    shell = 'exec "$0" -m fleetctl "$@"'
+    argv = [sys.executable, "daemon", "uninstall"]
+    unit = home / "config" / "systemd" / "user" / "fleetd.service"
+    unit.parent.mkdir(parents=True)
+    unit.touch()
+    asked = subprocess.run(
+        ["sh", "-c", f"{shell} <&-", *argv], capture_output=True, text=True, check=False
+    )
+    assert "Traceback" not in asked.stderr
+    silent = subprocess.run(
+        ["sh", "-c", f"{shell} <&- >&-", sys.executable, "config"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (silent.returncode, silent.stdout) == (0, "")
+    assert "Traceback" not in silent.stderr
+    deaf = subprocess.run(
+        ["sh", "-c", f"{shell} <&- >&- 2>&-", sys.executable, "status"], check=False
+    )
+    assert deaf.returncode == 1
 
 
 def test_a_file_in_the_sockets_place_is_named(run, home: Path):

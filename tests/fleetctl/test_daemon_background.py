@@ -75,6 +75,105 @@ def test_a_start_that_fails_says_why(
     assert as_json.stdout == ""
 
 
+def test_only_what_the_failed_start_itself_logged_is_shown(
+    home: Path, background_run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = home / "state" / "fleet" / "fleetd.log"
+    log.parent.mkdir(mode=0o700)
+    log.write_text("yesterday's\n")
+    monkeypatch.setenv("FLEET_LOG_LEVEL", "loud")
+    assert "yesterday" not in background_run("daemon", "start").stderr
+    assert "yesterday" in log.read_text()
+
+
+def put_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def put_link(path: Path) -> None:
+    path.symlink_to("/dev/null")
+
+
+@pytest.mark.parametrize("put", [put_pipe, put_link, Path.mkdir])
+def test_what_is_no_file_in_the_place_of_the_log_is_refused_at_once(
+    alone: None, home: Path, run: Callable[..., Result], put: Callable[[Path], None]
+) -> None:
+    log = home / "state" / "fleet" / "fleetd.log"
+    log.parent.mkdir(mode=0o700)
+    put(log)
+    refused = run("daemon", "start")
+    assert refused.status == 1
+    assert f"The log {log} cannot be written: " in refused.err
+    if put is not put_link:
+        unread = run("daemon", "logs")
+        assert (unread.status, f"The log {log} cannot be read: " in unread.err) == (1, True)
+
+
+def test_a_pipe_that_somebody_reads_is_no_log(
+    alone: None, home: Path, run: Callable[..., Result]
+) -> None:
+    log = home / "state" / "fleet" / "fleetd.log"
+    log.parent.mkdir(mode=0o700)
+    os.mkfifo(log)
+    reader = os.open(log, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert "it is no regular file" in run("daemon", "start").err
+    finally:
+        os.close(reader)
+
+
+def test_one_that_hangs_is_told_from_one_that_is_not_there(
+    alone: None,
+    daemon: Daemon,
+    run: Callable[..., Result],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(running, "LOOK_S", 0.05)
+    monkeypatch.setattr("fleetctl.client.READ_S", 0.05)
+    assert daemon.process is not None
+    pid = daemon.process.pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        seen = run("daemon", "status")
+        assert seen.status == 1
+        assert seen.out.startswith("fleetd does not answer\n")
+        assert f"kill -KILL {pid}" in seen.err
+        assert run("daemon", "status", "--json").json["silent"]
+        for command in ("start", "stop", "restart"):
+            refused = run("daemon", command)
+            assert refused.status == 1
+            assert f"fleetd (pid {pid}) does not answer" in refused.err
+            assert f"kill -KILL {pid}" in refused.err
+        examined = run("doctor")
+        assert examined.status == 1
+        assert "WRONG  daemon  fleetd did not answer in time" in examined.out
+        assert "a daemon that ended left it" not in examined.out
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_of_a_socket_that_somebody_else_made_no_pid_is_named(home: Path) -> None:
+    """Under systemd that is systemd itself."""
+    path = home / "run" / "d.sock"
+    (home / "run" / "fleetd.lock").write_text("1\n")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        assert running._silent_pid(path) is None
+        (home / "run" / "fleetd.lock").write_text(f"{os.getpid()}\n")
+        assert running._silent_pid(path) == os.getpid()
+        (home / "run" / "fleetd.lock").unlink()
+        os.mkfifo(home / "run" / "fleetd.lock")
+        assert running._silent_pid(path) is None
+
+
+def test_a_socket_path_that_is_too_long_is_told_by_status(
+    alone: None, home: Path, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLEET_SOCKET", f"{home}/{'x' * 100}/d.sock")
+    assert "are allowed" in run("daemon", "status").err
+
+
 def test_a_daemon_of_another_version_is_named(
     alone: None, daemon: Daemon, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:

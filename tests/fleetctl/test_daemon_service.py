@@ -225,11 +225,27 @@ def test_without_a_manager_the_links_are_made_and_fleetd_runs_in_the_background_
         status = done("daemon", "status")
         assert "runs in the background" in status.out
         assert "systemd of this user does not run now" in status.out
-        assert "Removed" in done("daemon", "uninstall", "--yes").out
+        removed = done("daemon", "uninstall", "--yes").out
+        assert "Removed" in removed
         assert not link.is_symlink()
     finally:
         stopped = done("daemon", "stop")
-    assert "stopped (pid" in stopped.out
+    # It said that it stops fleetd, and does.
+    assert "Stopped the fleetd that ran in the background (pid " in removed
+    assert "not running" in stopped.out
+
+
+def test_a_pipe_in_the_place_of_a_unit_is_not_waited_for(
+    daemon: Daemon, home: Path, managers: Managers, run: Callable[..., Result]
+) -> None:
+    managers.note("away")
+    service, _socket = units(home)
+    service.parent.mkdir(parents=True)
+    os.mkfifo(service)
+    assert "is no regular file" in run("daemon", "status").err
+    refused = run("daemon", "install", "--yes")
+    assert "is no regular file" in refused.err
+    assert refused.err.count(str(service)) == 2  # the second time in the hint, once
 
 
 def test_lingering_and_what_a_service_does_not_see_are_told(

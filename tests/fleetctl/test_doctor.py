@@ -1,6 +1,7 @@
 """``fleetctl doctor`` with and without a daemon."""
 
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,37 @@ def test_without_a_daemon_it_says_what_would_stop_a_start(
     assert "no socket" in found["socket"]
     monkeypatch.setenv("FLEET_LOG_LEVEL", "loud")
     assert "'LOUD'" in wrong(run("doctor", "--json"))["settings"]
+
+
+def test_what_fleetd_could_not_make_is_wrong(
+    home: Path, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fleetctl.checkup.os.access", lambda *_: False)
+    found = wrong(run("doctor", "--json"))
+    assert f"{home} is no directory that you may write into" in found["permissions"]
+
+
+def test_a_socket_that_cannot_be_ours_is_a_finding_and_no_end(
+    home: Path, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = home / "run" / "d.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        monkeypatch.setattr("fleetctl.dial.credentials", lambda _sock: (os.getuid() + 1, None))
+        found = wrong(run("doctor", "--json"))
+        assert "belongs to another user" in found["daemon"]
+    uid = os.getuid()
+    monkeypatch.setattr("fleetctl.checkup.os.getuid", lambda: uid + 1)
+    assert f"belongs to uid {uid}, not to us" in wrong(run("doctor", "--json"))["socket"]
+
+
+def test_a_socket_path_that_is_too_long_is_a_finding(
+    home: Path, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLEET_SOCKET", f"{home}/{'x' * 100}/d.sock")
+    found = wrong(run("doctor", "--json"))
+    assert "107 are allowed" in found["socket"] or "103 are allowed" in found["socket"]
 
 
 @pytest.mark.parametrize(
