@@ -33,7 +33,7 @@ EXIT_FAILED = 1
 EXIT_REFUSED = 78  # EX_CONFIG: starting again without a change would not help
 _DESCRIPTORS = 4_096
 _CONNECTION_SECONDS = 5.0
-_SOCKET_SECONDS = 10.0
+_SOCKET_SECONDS = 30.0
 # The promise is 10 s; leaving by force takes a moment too.
 _SHUTDOWN_SECONDS = 9.5
 # After a failed sync nothing is stored any more, and a disk that hangs must not hold the end up.
@@ -125,6 +125,7 @@ async def _watch_socket(held: Listening, stop: trio.Event, lost: trio.Event) -> 
 
     That is what becomes of one in the background when its user's runtime directory goes at logout.
     """
+    await trio.sleep(_SOCKET_SECONDS)
     while held.in_place():  # noqa: ASYNC110 - the file system tells nobody
         await trio.sleep(_SOCKET_SECONDS)
     if not stop.is_set():
