@@ -154,6 +154,5 @@ CAMPAIGN = Campaign(
     planted={
         "reply-before-commit": 1,
         "key-in-another-transaction": 1,
-        "no-catching-up": 1,
     },
 )

@@ -5,6 +5,7 @@ Must not recover anything itself.
 
 import random
 import subprocess
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,7 @@ class Twin:
     def _wait_until_lost(self) -> None:
         """Wait until it is noticed that one is dead."""
         while self._call("agent.get", agent_id=self.agent("one"))["status"] == "active":
-            pass
+            time.sleep(0.005)
 
     def _go_on(self) -> None:
         """Let something happen after the checkpoint."""
