@@ -54,16 +54,18 @@ def _locked(path: Path, what: str) -> int:
     try:
         _check(handle, path)
         _lock(handle, path, what)
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
-    except BaseException as error:
+        _sign(handle)
+    except BaseException:
         os.close(handle)
-        if isinstance(error, OSError):
-            raise PathRefused(
-                f"The lock file {path} cannot be written: {error.strerror}."
-            ) from error
         raise
     return handle
+
+
+def _sign(handle: int) -> None:
+    """Say in a lock file who holds it, where there is room: the lock is held all the same."""
+    with contextlib.suppress(OSError):
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
 
 
 def _check(handle: int, path: Path) -> None:

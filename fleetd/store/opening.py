@@ -4,6 +4,7 @@ Must not know any table. A database is looked at before anything of it is change
 """
 
 import contextlib
+import errno
 import os
 from pathlib import Path
 
@@ -13,11 +14,13 @@ from . import StoreFull, StoreRefused, StoreUnready
 from .directory import make_directories
 from .migrate import check_ours, migrate
 from .syncing import write_wal_anew
-from .verdicts import verdict
+from .verdicts import FULL, verdict
 
 # Older ones can lose commits when a WAL is reset at the wrong moment (fixed in 3.51.3).
 SQLITE_NEEDED = (3, 51, 3)
 BUSY_MS = 5_000
+# What may be over the next time: a disk that fails, too much in use at once.
+_PASSING = (errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
 def check_sqlite(version: str) -> None:
@@ -100,12 +103,16 @@ def _prepare(connection: apsw.Connection, path: Path, vfs: str | None) -> None:
         ) from error
     except apsw.CorruptError as error:
         raise _damaged(path) from error
+    except apsw.BusyError as error:
+        raise _in_use(path) from error
     except (apsw.Error, OSError) as error:
         raise _cannot_open(path, verdict(error, connection.system_errno)) from error
     try:
         migrate(connection, str(path))
     except apsw.CorruptError as error:
         raise _damaged(path) from error
+    except apsw.BusyError as error:
+        raise _in_use(path) from error
     except apsw.Error as error:
         raise _refusal(verdict(error, connection.system_errno))(
             f"The schema of {path} cannot be brought up to date: {error}. Is the disk full, or "
@@ -121,6 +128,13 @@ def _damaged(path: Path) -> StoreRefused:
     )
 
 
+def _in_use(path: Path) -> StoreUnready:
+    return StoreUnready(
+        f"Another program keeps the database {path} locked. End it (a sqlite3 shell, a copy in "
+        "progress), then start fleetd again."
+    )
+
+
 def _cannot_open(path: Path, error: BaseException) -> StoreRefused:
     return _refusal(error)(
         f"The database {path} cannot be opened: {error}. Check that its directory exists and "
@@ -130,6 +144,8 @@ def _cannot_open(path: Path, error: BaseException) -> StoreRefused:
 
 def _refusal(error: BaseException) -> type[StoreRefused]:
     """Return how to refuse: a disk that is full or that fails may do better next time."""
-    if isinstance(error, apsw.FullError):
+    reason = error.errno if isinstance(error, OSError) else None
+    if isinstance(error, apsw.FullError) or reason in FULL:
         return StoreFull
-    return StoreUnready if isinstance(error, apsw.IOError) else StoreRefused
+    passing = isinstance(error, apsw.IOError) or reason in _PASSING
+    return StoreUnready if passing else StoreRefused

@@ -13,7 +13,7 @@ from .standing import Displaced
 
 FREE_SPACE = "Free some space, then try again; reading and pruning still work."
 # A quota and a limit on the size of files are full disks too; SQLite tells them as I/O errors.
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # What did not happen for want of room. A failed sync is none of these, whatever its reason: what
 # was to be synced may be gone by then.
 _NOT_DONE = (apsw.SQLITE_IOERR_WRITE, apsw.SQLITE_IOERR_SHMSIZE)
@@ -28,7 +28,7 @@ def verdict(error: BaseException, system_errno: int = 0) -> BaseException:
 
     ``system_errno`` is the one of the connection that the error came from.
     """
-    if system_errno not in _FULL:
+    if system_errno not in FULL:
         return error
     unmade = isinstance(error, apsw.CantOpenError)  # a file that cannot be made for want of room
     if unmade or getattr(error, "extendedresult", None) in _NOT_DONE:

@@ -161,6 +161,22 @@ def test_where_files_cannot_be_locked_it_says_so(
         pass
 
 
+def test_a_disk_without_room_for_a_number_keeps_nobody_from_holding_a_lock(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = config.database.with_name("squawk.db-lock")
+    lock.write_text("4711\n")
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("os.pwrite", full)
+    with only_instance(config):
+        assert lock.read_text() == "", "a number that is not ours misleads"
+        with pytest.raises(AlreadyRunning, match=r"already running$"), only_instance(config):
+            pass
+
+
 def test_a_refusal_lets_go_of_what_was_held_already(config: Config) -> None:
     (config.database.with_name("squawk.db-lock")).mkdir()
     before = set(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else set()

@@ -1,5 +1,6 @@
 """What the store insists on before it serves: settings, versions, permissions, its own file."""
 
+import errno
 import hashlib
 import os
 import re
@@ -11,7 +12,7 @@ from typing import Any
 import apsw
 import pytest
 
-from fleetd.store import StoreRefused
+from fleetd.store import StoreFull, StoreRefused, StoreUnready
 from fleetd.store.migrate import APPLICATION_ID, check_ours, migrate, migrations, schema
 from fleetd.store.opening import check_sqlite, connect
 from fleetd.store.sqlite import Store
@@ -208,6 +209,51 @@ def test_a_read_only_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreRefused, match="cannot be opened"):
         Store(tmp_path / "fleet.db", lambda _: None)
     tmp_path.chmod(0o700)
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        *((reason, StoreFull) for reason in (errno.ENOSPC, errno.EDQUOT)),
+        *((reason, StoreUnready) for reason in (errno.EIO, errno.EMFILE, errno.ENOMEM)),
+        *((reason, StoreRefused) for reason in (errno.EACCES, errno.EROFS)),
+    ],
+)
+@pytest.mark.parametrize("step", ["make_directories", "write_wal_anew"])
+def test_what_may_be_over_next_time_is_told_from_what_a_person_must_change(
+    database: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+    reason: int,
+    kind: type[StoreRefused],
+) -> None:
+    """Of the one a start is worth trying again; of the other systemd is told that it is not."""
+
+    def fail(*_: Any) -> None:
+        raise OSError(reason, os.strerror(reason))
+
+    database.parent.mkdir()
+    monkeypatch.setattr(f"fleetd.store.opening.{step}", fail)
+    with pytest.raises(StoreRefused, match=os.strerror(reason)) as refusal:
+        Store(database, lambda _: None)
+    assert refusal.type is kind
+
+
+@pytest.mark.parametrize("version", [1, None], ids=["to be migrated", "present"])
+def test_a_database_that_another_program_keeps_locked_may_be_free_next_time(
+    database: Path, monkeypatch: pytest.MonkeyPatch, version: int | None
+) -> None:
+    monkeypatch.setattr("fleetd.store.opening.BUSY_MS", 1)
+    database.parent.mkdir()
+    other = connect(str(database))
+    migrate(other, str(database))
+    if version is not None:
+        other.pragma("user_version", version)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreUnready, match=r"Another program keeps the database .* locked"):
+        Store(database, lambda _: None)
+    other.execute("ROLLBACK")
+    other.close()
 
 
 def modes(database: Path) -> dict[str, int]:
