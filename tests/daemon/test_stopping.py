@@ -99,6 +99,7 @@ def test_what_is_in_flight_is_finished_and_new_requests_are_told_to_come_back(
     refused = [reply["error"]["code"] for reply in replies.values() if "error" in reply]
     assert set(refused) == {-32008}
     assert replies["late"]["error"]["code"] == -32008
+    assert replies["late"]["error"]["data"]["retry"] is True
     assert daemon.wait() == 0
 
 
@@ -109,6 +110,7 @@ def test_who_waits_for_a_lock_hears_of_the_end(daemon: Any) -> None:
     assert time.monotonic() - begun < 4
     answer = waiter.line()
     assert (answer["id"], answer["error"]["code"]) == ("w", -32008)
+    assert answer["error"]["data"]["retry"] is True
     assert waiter.line() is None
 
 

@@ -592,8 +592,9 @@ async def test_it_stops_when_the_daemon_ends(fleet: Fleet, monkeypatch: pytest.M
             fleet.engine.stop_waiting()
 
     intercept(fleet.engine, monkeypatch, end)
-    with pytest.raises(Unavailable, match=r"shutting down\. 5 checkpoints were pruned"):
+    with pytest.raises(Unavailable, match=r"shutting down\. 5 checkpoints were pruned") as ended:
         await fleet.do(ALL_BUT_ONE)
+    assert ended.value.values["retry"] is True
     assert rows(fleet) == ids[5:]
 
 

@@ -55,6 +55,21 @@ async def test_a_wal_that_cannot_be_written_anew_is_not_built_upon(
     assert "before" in tools.keys_in(database)
 
 
+async def test_the_name_of_a_wal_that_is_written_anew_is_synced_as_well(
+    database: Path, faults: Faults, tools: Any, open_store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether its name ever came to the disk is no more known than what it holds."""
+    async with open_store(vfs=faults.name) as store:
+        await store.write(tools.put("before"))
+        faults.fail("sync", "wal", apsw.IOError)
+        with pytest.raises(Storage):
+            await store.write(tools.put("lost"))
+    synced: list[Path] = []
+    monkeypatch.setattr("fleetd.store.syncing.sync", synced.append)
+    async with open_store(vfs=faults.name):
+        assert synced == [database.parent]
+
+
 @pytest.mark.parametrize("call", ["write", "sync"])
 async def test_a_wal_that_cannot_be_copied_back_stops_the_store_and_is_kept(
     database: Path, faults: Faults, tools: Any, open_store: Any, call: str
@@ -70,6 +85,8 @@ async def test_a_wal_that_cannot_be_copied_back_stops_the_store_and_is_kept(
         # The disk is in order again, as far as anybody can tell; nobody may believe it.
         with pytest.raises(Storage, match="disk failed"):
             await store.write(tools.put("later"))
+        store._upkeep._thread.join(30)
+        assert not store.wal_is_kept_short, "it would ask the same disk again"
         writes = faults.seen["write", "any"]
         assert await store.read(lambda tx: tx.value("SELECT count(*) FROM store_meta")) == 4
     assert faults.seen["write", "any"] == writes

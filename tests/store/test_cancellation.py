@@ -119,8 +119,9 @@ async def test_nobody_waits_for_a_store_that_is_closed(
     async with open_store(inline=inline) as store:
         await store.write(tools.put("in time"))
     with trio.fail_after(5):
-        with pytest.raises(Unavailable, match="shutting down"):
+        with pytest.raises(Unavailable, match="shutting down") as refusal:
             await store.write(tools.put("late"))
+        assert refusal.value.values["retry"] is True
         with pytest.raises(Unavailable, match="shutting down"):
             await store.read(lambda tx: tx.value("SELECT 1"))
 

@@ -1,11 +1,17 @@
 """What an error of the disk means, by the call that met it and the reason that the kernel gave."""
 
 import errno
+from typing import Any
 
 import apsw
 import pytest
 
+from fleetd.domain.tx import Tx
+from fleetd.store.commit import Committer
+from fleetd.store.lane import Job
+from fleetd.store.standing import Standing
 from fleetd.store.verdicts import DiskFull, leaves_doubt, translate, verdict
+from fleetd.wire.errors import Storage
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -49,3 +55,42 @@ def test_a_sync_that_failed_leaves_doubt_whatever_its_reason(result: int, reason
 @pytest.mark.parametrize("reason", [0, errno.EIO, errno.EROFS])
 def test_a_write_that_failed_for_another_reason_leaves_doubt(reason: int) -> None:
     assert leaves_doubt(verdict(met(apsw.SQLITE_IOERR_WRITE), reason))
+
+
+async def test_a_read_that_failed_is_told_to_its_reader_and_leaves_nothing_in_doubt(
+    open_store: Any, tools: Any
+) -> None:
+    def unlucky(_: Tx) -> None:
+        raise apsw.IOError("a page could not be read")
+
+    async with open_store() as store:
+        with pytest.raises(Storage, match="could not be read") as refusal:
+            await store.read(unlucky)
+        assert "retry" not in refusal.value.values, "nobody ends, and nobody starts again"
+        assert (store.failure, store.failed.is_set()) == (None, False)
+        assert await store.write(tools.put("later")) == "later"
+
+
+async def test_a_transaction_that_cannot_be_ended_leaves_doubt(
+    open_store: Any, database: Any
+) -> None:
+    """Whatever is asked next would become a part of it."""
+
+    class Stuck:
+        in_transaction, system_errno = True, 0
+
+        def total_changes(self) -> int:
+            return 0
+
+        def execute(self, sql: str) -> None:
+            if sql in ("COMMIT", "ROLLBACK"):
+                raise apsw.BusyError(f"no {sql}")
+
+    async with open_store():
+        committer = Committer(Stuck(), Standing(database))  # type: ignore[arg-type]
+        job = Job(lambda _: "done", None)
+        committer.run([job])
+        assert isinstance(committer.failure, apsw.BusyError)
+        assert job.result is not None
+        with pytest.raises(Exception, match="keeps the database locked"):
+            job.result.unwrap()
