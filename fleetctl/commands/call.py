@@ -37,12 +37,14 @@ def register(subparsers: Subparsers) -> None:
 def run(args: Namespace) -> int:
     """Call the method."""
     params = _parameters(sys.stdin.read() if args.params == "-" else args.params)
+    known = METHODS.get(args.method)
+    harmless = known is not None and not issubclass(known, Mutation)
+    if known and not harmless and isinstance(params, dict):
+        params = {"idempotency_key": new_key(), **params}
+    # What may change something is sent a second time under a key only: then it is applied once.
+    again = harmless or (isinstance(params, dict) and params.get("idempotency_key") is not None)
     with connect() as client:
-        # With a key of its own it is applied once, also when it has to be sent a second time.
-        known = METHODS.get(args.method)
-        if known and issubclass(known, Mutation) and isinstance(params, dict):
-            params = {"idempotency_key": new_key(), **params}
-        render.print_json(client.call_raw(args.method, params, again=isinstance(params, dict)))
+        render.print_json(client.call_raw(args.method, params, again=again))
     return 0
 
 

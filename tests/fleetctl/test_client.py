@@ -139,6 +139,32 @@ def test_a_key_that_was_given_is_kept(serve, path, run):
     assert received[0]["params"]["idempotency_key"] == "mine"
 
 
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("mission.create", '["Once"]'),
+        ("mission.create", '{"title": "Once", "idempotency_key": null}'),
+        ("mission.of_a_newer_fleetd", "{}"),
+    ],
+)
+def test_a_call_by_name_that_has_no_key_is_never_sent_twice(serve, path, run, method, params):
+    received = serve(None)
+
+    said = run("call", method, params)
+
+    assert (said.status, len(received)) == (1, 1)
+    assert "closed the connection before it answered" in said.err
+
+
+@pytest.mark.parametrize("params", ["[]", "{}"])
+def test_a_call_by_name_that_changes_nothing_is_sent_again(serve, path, run, params):
+    received = serve(None, '{"jsonrpc":"2.0","id":2,"result":{}}')
+
+    assert run("call", "mission.list", params).status == 0
+
+    assert [request["params"] for request in received] == [json.loads(params)] * 2
+
+
 def test_a_daemon_that_does_not_come_back_is_said_to_have_gone(home, path, monkeypatch):
     monkeypatch.setattr("fleetctl.client.RESTART_S", 0.2)
     listener = socket.socket(socket.AF_UNIX)
@@ -238,6 +264,20 @@ def test_a_full_backlog_is_waited_for_until_the_deadline(home, path):
             connection.close()
 
     assert accepted
+
+
+@pytest.mark.parametrize("left_behind", [False, True])
+def test_where_nobody_listens_nobody_waits(home, path, monkeypatch, left_behind):
+    def wait(_):
+        raise AssertionError("it waits")
+
+    monkeypatch.setattr("fleetctl.dial.time.sleep", wait)
+    if left_behind:
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(str(path))
+
+    with pytest.raises(Unavailable, match="not running"):
+        Client(path)
 
 
 def test_a_real_daemon_says_not_found(daemon):
