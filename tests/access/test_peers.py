@@ -74,6 +74,9 @@ def test_somebody_else_is_told_so_and_nothing_is_taken_from_him(
     assert reply["error"]["data"]["uid"] == STRANGER
     assert everything(daemon) == before
     assert f"uid {STRANGER} may not use it" in daemon.log.read_text()
+    with Client(daemon.socket) as client:
+        figures = client.call_raw("system.metrics")["text"].splitlines()
+    assert "fleetd_connections_refused_total 1" in figures
 
 
 def test_somebody_else_who_does_not_stay_leaves_one_line_in_the_log(

@@ -85,6 +85,26 @@ async def test_every_check_of_the_health_is_a_sample(
     assert value(families, "fleetd_healthy") == 0
 
 
+async def test_of_two_checks_of_one_name_the_worse_is_told(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fleetd.store import housekeeping
+
+    database = fleet.engine.config.database.parent
+    for full in (database, fleet.engine.config.checkpoints):
+        monkeypatch.setattr(
+            housekeeping,
+            "free_bytes",
+            lambda path, full=full: 5_000_000 if path == full else 10**12,
+        )
+        (disk,) = (
+            each.value
+            for each in (await scraped(fleet))["fleetd_check_ok"].samples
+            if each.labels["check"] == "disk"
+        )
+        assert disk == 0
+
+
 def distribution(families: dict[str, Metric], name: str, **labels: str) -> dict[str, Any]:
     """Return buckets, sum and count of one series."""
     found: dict[str, Any] = {"buckets": {}}

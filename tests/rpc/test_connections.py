@@ -223,6 +223,7 @@ async def test_a_client_that_does_not_take_its_reply_is_closed_after_ten_seconds
             received += len(data)
         assert received < 5_000_000
         assert trio.current_time() - begun == pytest.approx(11, abs=0.5)
+        assert running.engine.traffic.cut_off == 1
         assert (await other.call("ping"))["result"] == "pong"
 
 

@@ -213,6 +213,15 @@ async def test_connections_are_numbered_and_counted(
     ]
 
 
+async def test_a_line_that_nobody_can_read_is_counted(serve: Callable[..., Any]) -> None:
+    async with serve() as running:
+        client = await running.connect()
+        for _ in range(2):
+            await client.send(b"junk\n")
+            assert (await client.line())["error"]["code"] == -32700
+        assert running.engine.traffic.errors == {"parse_error": 2}
+
+
 async def test_who_breaks_a_limit_is_counted_and_named(
     serve: Callable[..., Any], out: io.StringIO
 ) -> None:
