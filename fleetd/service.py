@@ -41,6 +41,7 @@ async def open_engine(
         loaded,
         lambda: Engine(loaded, clock=clock, uptime=uptime, new_id=new_id, inline=inline, vfs=vfs),
     )
+    engine.ballast.close_to_others()
     engine.store.start()
     try:
         await engine.execute(StartUp())

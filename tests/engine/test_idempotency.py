@@ -87,9 +87,14 @@ async def test_a_recovery_is_done_once(fleet: Fleet) -> None:
     assert len(await fleet.events(mission, "fleet_recovered")) == 1
 
 
-async def test_a_lock_that_was_released_since_is_not_taken_again(fleet: Fleet) -> None:
+@pytest.mark.parametrize("wait_ms", [0, 1_000])
+async def test_a_lock_that_was_released_since_is_not_taken_again(
+    fleet: Fleet, wait_ms: int
+) -> None:
     mission = await fleet.mission()
-    request = LockAcquire("a.py", "specialist-1", mission_id=mission.id, idempotency_key="k")
+    request = LockAcquire(
+        "a.py", "specialist-1", mission_id=mission.id, wait_ms=wait_ms, idempotency_key="k"
+    )
     first = await fleet.do(request)
     await fleet.do(LockRelease(first.id, "specialist-1"))
     assert (await fleet.do(request)).id == first.id

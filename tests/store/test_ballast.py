@@ -112,11 +112,23 @@ def test_no_room_is_kept_where_there_is_little(small_disk: Path) -> None:
     assert list(small_disk.iterdir()) == []
 
 
+def test_one_that_was_left_open_to_others_is_closed_to_them(tmp_path: Path) -> None:
+    ballast = Ballast(tmp_path / "f.db", 4 * MIB)
+    ballast.close_to_others()  # there is none yet
+    ballast.make()
+    ballast.path.chmod(0o666)
+    ballast.close_to_others()
+    assert stat.S_IMODE(ballast.path.stat().st_mode) == 0o600
+
+
 def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
     ballast = Ballast(tmp_path / "f.db")
     (tmp_path / "precious").write_text("mine")
+    (tmp_path / "precious").chmod(0o640)
     ballast.path.symlink_to(tmp_path / "precious")
     assert not ballast.make()
+    ballast.close_to_others()
+    assert stat.S_IMODE((tmp_path / "precious").stat().st_mode) == 0o640
     assert (tmp_path / "precious").read_text() == "mine"
 
 

@@ -36,12 +36,15 @@ def fingerprint(directory: Path) -> dict[str, tuple[int, str]]:
 
 
 async def test_the_settings_that_the_promises_rest_on_are_in_force(open_store: Any) -> None:
-    names = ("journal_mode", "synchronous", "foreign_keys", "trusted_schema", "query_only")
+    names = (
+        *("journal_mode", "synchronous", "foreign_keys", "trusted_schema", "query_only"),
+        "cell_size_check",
+    )
     async with open_store() as store:
         writer = await store.write(lambda tx: [tx.value(f"PRAGMA {name}") for name in names])
         reader = await store.read(lambda tx: [tx.value(f"PRAGMA {name}") for name in names])
-    assert writer == ["wal", 2, 1, 0, 0]
-    assert reader == ["wal", 2, 1, 0, 1]
+    assert writer == ["wal", 2, 1, 0, 0, 1]
+    assert reader == ["wal", 2, 1, 0, 1, 1]
 
 
 async def test_a_write_through_the_reader_fails_and_changes_nothing(
