@@ -54,7 +54,10 @@ def start(loaded: Loaded) -> int:
         status = _report(unready, EXIT_FAILED, "{}")
     except* (PathRefused, StoreRefused) as refused:
         status = _report(refused, EXIT_REFUSED, "{}")
-    except* (Storage, Corrupt, Unavailable) as unable:
+    except* Corrupt as damaged:
+        text = "{} Put a copy in its place: fleetctl restore FILE."
+        status = _report(damaged, EXIT_REFUSED, text)
+    except* (Storage, Unavailable) as unable:
         # While fleetd serves, clients are told these; at the start there is nobody else to tell.
         status = _report(unable, EXIT_FAILED, "The database cannot be used: {}")
     except* AlreadyRunning as running:

@@ -1,5 +1,6 @@
 """Opens and closes an engine: store, start-up work, outbox; must not know sockets."""
 
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -8,6 +9,7 @@ import trio
 from . import operations  # noqa: F401 - registers the operations
 from .clocks import Uptime, uptime, wall_clock
 from .config import Loaded
+from .domain.returning import GoOnWithout
 from .domain.upkeep import StartUp
 from .engine import Engine, random_id
 from .operations.forgetting import finish
@@ -17,6 +19,7 @@ from .reconciling import reconcile
 from .store import StoreFailed, StoreFull
 from .store.ballast import Ballast
 
+log = logging.getLogger("fleetd")
 LAST_WORDS_S = 0.5
 SPOOL_S = 1.0
 
@@ -47,6 +50,9 @@ async def open_engine(
         await engine.execute(StartUp())
         await finish(engine)
         await reconcile(engine)
+        if lost := engine.store.lost:
+            log.warning("%s. What is left is served under a new epoch", lost.why)
+            await engine.execute(GoOnWithout(end=lost.end, reached=lost.reached))
         await import_legacy(engine)
         try:
             async with trio.open_nursery() as nursery:

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-import apsw
 import msgspec
 import trio
 import trio.testing
@@ -16,6 +15,7 @@ from fleetd.config import Config, Loaded, Paths
 from fleetd.domain.context import Caller
 from fleetd.engine import Engine, random_id
 from fleetd.service import open_engine
+from fleetd.store import checksums
 from fleetd.wire.base import Request
 from fleetd.wire.model import Checkpoint, Event, Lock, Message, Mission, RestoreResult, Sortie
 from fleetd.wire.requests.agent import AgentRegister
@@ -176,7 +176,7 @@ class Fleet:
 
     def sql(self, statement: str, **values: Any) -> list[dict[str, Any]]:
         """Run a statement on the database behind the engine's back."""
-        connection = apsw.Connection(str(self.database))
+        connection = checksums.opened(str(self.database))
         try:
             connection.set_busy_timeout(5_000)
             cursor = connection.execute(statement, values)

@@ -23,14 +23,11 @@ from .registry import handler
 from .restore_locks import restore_locks
 from .restore_mail import restore_mail
 from .restore_sorties import restore_sorties
-from .returning import RaiseFloors, raise_floors
+from .returning import TOKENS_UNSEEN, RaiseFloors, raise_floors
 from .reversal import keep_undo, reopen
 from .taking_in import drop_marks_of_nothing, end_import, mark_settled, unmark, waiting
 from .tx import LogLine, Row, Tx
 from .upkeep import Done
-
-# Tokens that were granted after the newest file was written stand in no file.
-TOKENS_UNSEEN = 1_000_000
 
 
 class Behind(Record, frozen=True, kw_only=True):
@@ -79,6 +76,7 @@ def _top(tx: Tx, policy: Policy) -> int:
 
 
 def _raise(tx: Tx, ctx: Context, end: int, top: int) -> None:
+    # Tokens that were granted after the newest file was written stand in no file.
     highest = tx.value("SELECT value FROM counters WHERE name = 'fencing'") or 0
     raise_floors(tx, RaiseFloors(seq=top, token=highest + TOKENS_UNSEEN, source="files"), ctx)
     what = "was rolled back or replaced by an older copy" if end else "was lost"

@@ -23,6 +23,9 @@ from .registry import handler
 from .tx import Ring, Tx
 from .upkeep import Done
 
+# More tokens than are granted between what is known and what was granted last.
+TOKENS_UNSEEN = 1_000_000
+
 
 class KnownRecord(Record, frozen=True, kw_only=True):
     """A record as its row says it; ``latest.json`` may be one that is nameable."""
@@ -52,7 +55,17 @@ class RaiseFloors(Mutation[Done], frozen=True, kw_only=True):
 
     seq: int
     token: int
-    source: Literal["copy", "files"]
+    source: Literal["copy", "files", "damage"]
+
+
+class GoOnWithout(Mutation[Done], frozen=True):
+    """Begin a new epoch after the log lost what was behind ``end``; it had come to ``reached``.
+
+    Where files have begun one since then, that is it.
+    """
+
+    end: int
+    reached: int
 
 
 class WriteAgain(Mutation[Done], frozen=True, kw_only=True):
@@ -121,6 +134,16 @@ def raise_floors(tx: Tx, request: RaiseFloors, ctx: Context) -> Done:
     )
     tx.after_commit(Ring())
     return Done(done=True)
+
+
+@handler
+def go_on_without(tx: Tx, request: GoOnWithout, ctx: Context) -> Done:
+    """Count on from where nothing that was lost can have come to."""
+    begun = "SELECT seq FROM events WHERE seq > :end AND type = :type"
+    if tx.one(begun, end=request.end, type=StoreRestored.type):
+        return Done(done=False)
+    token = (tx.value("SELECT value FROM counters WHERE name = 'fencing'") or 0) + TOKENS_UNSEEN
+    return raise_floors(tx, RaiseFloors(seq=request.reached, token=token, source="damage"), ctx)
 
 
 def _renumber_locks(tx: Tx) -> None:

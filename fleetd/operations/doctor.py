@@ -31,6 +31,8 @@ async def doctor(engine: Engine, request: SystemDoctor, caller: Caller) -> Findi
 async def _examine(engine: Engine, *, fix: bool) -> Findings:
     damage = await engine.store.check()
     findings = [Finding(check="database", ok=not damage, detail="; ".join(damage) or "intact")]
+    if engine.store.lost:
+        findings.append(Finding(check="log", ok=False, detail=engine.store.lost.why))
     if not damage:
         version = await engine.store.read(lambda tx: tx.value("PRAGMA user_version"))
         findings.append(Finding(check="schema", ok=True, detail=f"version {version}"))

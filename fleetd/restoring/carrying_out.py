@@ -21,6 +21,7 @@ from ..store.backups import Backups
 from ..store.copying import PART, part_of
 from ..store.directory import make_directories, sync
 from ..store.housekeeping import DATABASE_ENDINGS, REPLACED, second_names
+from ..store.mark import ENDING as MARK
 from ..store.moving import Moves
 from ..store.resting import fold, resting
 from ..wire.errors import Corrupt, Storage
@@ -70,6 +71,7 @@ def _prepare(loaded: Loaded, plan: Plan, part: Path) -> None:
     paths = msgspec.structs.replace(loaded.config.paths, database=str(part))
     config = msgspec.structs.replace(loaded.config, paths=paths)
     trio.run(_renew, msgspec.structs.replace(loaded, config=config), plan)
+    Path(f"{part}{MARK}").unlink()  # the one beside the database stays
     with resting(part) as made:
         damage = made.damage()
     if damage or Path(f"{part}-wal").exists():

@@ -8,16 +8,14 @@ import msgspec
 
 from ..config import Config
 from ..domain.policy import POLICIES, Kept, seq_of
-from ..domain.returning import Extent, extent
+from ..domain.returning import TOKENS_UNSEEN, Extent, extent
 from ..store.backups import BackupFile, Backups
 from ..store.layouts import LAYOUTS
+from ..store.mark import reached
 from ..store.resting import Resting, resting
 from ..wire.errors import Corrupt, FleetError, InvalidParams, InvalidState, Storage
 from ..wire.model import Checkpoint
 from ..wire.types import Noun
-
-# What a database that cannot be read may have given out since the last thing we can read.
-UNSEEN_TOKENS = 1_000_000
 
 
 class Plan(msgspec.Struct, kw_only=True):
@@ -95,8 +93,9 @@ def _look_at_old(plan: Plan) -> None:
             raise
         except FleetError as error:
             plan.warnings.append(f"{error.message} It is moved aside as it is.")
+    plan.seq = max(plan.seq, reached(plan.database))
     if plan.before is None:
-        plan.token += UNSEEN_TOKENS
+        plan.token += TOKENS_UNSEEN
     else:
         plan.seq = max(plan.seq, plan.before.end)
         plan.token = max(plan.token, plan.before.token)

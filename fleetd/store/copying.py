@@ -13,8 +13,9 @@ from pathlib import Path
 
 import apsw
 
-from . import CopyDamaged
+from . import CopyDamaged, checksums
 from .directory import sync
+from .mark import ENDING as MARK
 from .opening import connect
 
 PART = ".fleetd-part-"
@@ -49,7 +50,7 @@ def part_of(target: Path) -> Iterator[Path]:
     try:
         yield part
     finally:
-        for ending in ("", "-journal", "-wal", "-shm"):
+        for ending in ("", "-journal", "-wal", "-shm", MARK):
             with contextlib.suppress(OSError):
                 Path(f"{part}{ending}").unlink()
 
@@ -68,7 +69,7 @@ def _fill(source: apsw.Connection, part: Path, beat: Callable[[], None]) -> None
     flushing = os.open(part, os.O_RDWR | os.O_CLOEXEC)
     try:
         source.execute("SELECT count(*) FROM sqlite_schema").fetchall()
-        with contextlib.closing(apsw.Connection(str(part))) as target:
+        with contextlib.closing(checksums.opened(str(part))) as target:
             # Every write of SQLite's goes to the file at once, and to the disk as told below.
             target.pragma("synchronous", "off")
             with target.backup("main", source, "main") as backup:
@@ -88,7 +89,7 @@ def _fill(source: apsw.Connection, part: Path, beat: Callable[[], None]) -> None
 
 def _stand_alone(part: Path, beat: Callable[[], None]) -> None:
     """Take the copy out of WAL mode and check it; raises CopyDamaged."""
-    with contextlib.closing(apsw.Connection(str(part))) as connection:
+    with contextlib.closing(checksums.opened(str(part))) as connection:
         # Checking takes as long as copying: it must be possible to end it, too.
         connection.set_progress_handler(lambda: bool(beat()), BEAT_STEPS)  # type: ignore[func-returns-value]
         try:
@@ -96,8 +97,10 @@ def _stand_alone(part: Path, beat: Callable[[], None]) -> None:
             connection.pragma("locking_mode", "exclusive")
             connection.pragma("journal_mode", "delete")
             damage = damage_of(connection)
-        except (apsw.CorruptError, apsw.NotADBError) as error:
-            damage = [str(error)]
+        except apsw.Error as error:
+            if not checksums.is_damage(error):
+                raise
+            damage = [checksums.told(error)]
     if damage:
         raise CopyDamaged("; ".join(damage))
 

@@ -16,6 +16,7 @@ from .ballast import Ballast
 from .copying import PART
 from .directory import TEMP
 from .layouts import LAYOUTS
+from .mark import ENDING as MARK
 
 REPLACED = "replaced-"
 # What is younger may be at work right now.
@@ -32,7 +33,7 @@ class Place(NamedTuple):
 
 def places(database: Path, checkpoints: Path, socket: Path, spool: Path | None) -> Iterator[Place]:
     """Yield everything of fleetd's that is there; symlinks below the roots are passed over."""
-    for ending in DATABASE_ENDINGS:
+    for ending in (*DATABASE_ENDINGS, MARK):
         yield from _existing(Path(f"{database}{ending}"), 0o600)
     ballast = Ballast(database).path
     for path in (ballast, socket, *locks_of(database, checkpoints, socket).values()):

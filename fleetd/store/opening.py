@@ -6,12 +6,14 @@ Must not know any table. A database is looked at before anything of it is change
 import contextlib
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import apsw
 
-from . import StoreFull, StoreRefused, StoreUnready
+from . import StoreFull, StoreRefused, StoreUnready, checksums
 from .directory import make_directories
+from .mark import ENDING as MARK
 from .migrate import check_ours, migrate
 from .syncing import write_wal_anew
 from .verdicts import FULL, verdict
@@ -35,7 +37,7 @@ def check_sqlite(version: str) -> None:
 
 def connect(path: str, *, query_only: bool = False, vfs: str | None = None) -> apsw.Connection:
     """Open a connection with the settings that fleetd's promises rest on."""
-    connection = apsw.Connection(path, vfs=vfs)
+    connection = checksums.opened(path, vfs=vfs)
     try:
         _settle(connection)
         if query_only:
@@ -58,16 +60,23 @@ def _settle(connection: apsw.Connection) -> None:
     connection.wal_autocheckpoint(0)
 
 
-def open_database(path: Path, vfs: str | None) -> apsw.Connection:
-    """Open or make the database, or refuse with a sentence for a person."""
+def open_database(
+    path: Path, vfs: str | None, look: Callable[[apsw.Connection], None] = lambda _: None
+) -> apsw.Connection:
+    """Open or make the database, or refuse with a sentence for a person.
+
+    ``look`` sees it as it was left, before anything of it is changed.
+    """
     try:
         make_directories(path.parent)
         _make_private(path)
-        connection = apsw.Connection(str(path), vfs=vfs)
+        # Before SQLite opens it: closing a descriptor later would drop its locks.
+        _check_checksums(path)
+        connection = checksums.opened(str(path), vfs=vfs)
     except (apsw.Error, OSError) as error:
         raise _cannot_open(path, error) from error
     try:
-        _prepare(connection, path, vfs)
+        _prepare(connection, path, vfs, look)
     except BaseException:
         # The close copies the WAL back; an error of the same disk must not hide the refusal.
         with contextlib.suppress(apsw.Error):
@@ -86,38 +95,70 @@ def _make_private(path: Path) -> None:
         os.close(os.open(path, flags, 0o600))
 
 
-def _prepare(connection: apsw.Connection, path: Path, vfs: str | None) -> None:
+def _prepare(
+    connection: apsw.Connection,
+    path: Path,
+    vfs: str | None,
+    look: Callable[[apsw.Connection], None],
+) -> None:
     """Check a database before anything of it is changed, then bring it up to date."""
     try:
         connection.set_busy_timeout(BUSY_MS)
         check_ours(connection, str(path))
-        for ending in ("", "-wal", "-shm"):
+        checksums.reserve(connection)
+        for ending in ("", "-wal", "-shm", MARK):
             with contextlib.suppress(FileNotFoundError):
                 Path(f"{path}{ending}").chmod(0o600)
         _settle(connection)
+        look(connection)
         write_wal_anew(connection, path, vfs)
     except apsw.NotADBError as error:
         raise StoreRefused(
             f"{path} is not a SQLite database. Move it away, or set FLEET_DB_PATH to another path; "
             "checkpoints come back from their files."
         ) from error
-    except apsw.CorruptError as error:
-        raise _damaged(path) from error
     except apsw.BusyError as error:
         raise _in_use(path) from error
     except (apsw.Error, OSError) as error:
+        if checksums.is_damage(error):
+            raise _damaged(path) from error
         raise _cannot_open(path, verdict(error, connection.system_errno)) from error
     try:
         migrate(connection, str(path))
-    except apsw.CorruptError as error:
-        raise _damaged(path) from error
+        _add_checksums(connection)
     except apsw.BusyError as error:
         raise _in_use(path) from error
     except apsw.Error as error:
+        if checksums.is_damage(error):
+            raise _damaged(path) from error
         raise _refusal(verdict(error, connection.system_errno))(
             f"The schema of {path} cannot be brought up to date: {error}. Is the disk full, or "
             "does it fail? Free some space or look at it, then start fleetd again."
         ) from error
+
+
+def _add_checksums(connection: apsw.Connection) -> None:
+    """Rewrite a database from before there were checksums; another start does, if this cannot."""
+    if not checksums.available() or checksums.checked(connection):
+        return
+    try:
+        checksums.rewrite(connection)
+    except apsw.Error as error:
+        told = verdict(error, connection.system_errno)
+        if not isinstance(told, apsw.FullError | apsw.BusyError | apsw.CorruptError):
+            raise
+
+
+def _check_checksums(path: Path) -> None:
+    """Refuse a database whose checksums are not to be trusted, or not to be had."""
+    if checksums.unmarked(path):
+        raise _damaged(path)
+    if not checksums.available() and checksums.has_room(path):
+        raise StoreRefused(
+            f"The pages of {path} have checksums, and this build of apsw lacks the extension "
+            f"{checksums.EXTENSION} that keeps them. Install the one from PyPI: "
+            "pip install --force-reinstall apsw"
+        )
 
 
 def _damaged(path: Path) -> StoreRefused:

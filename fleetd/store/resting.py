@@ -9,7 +9,7 @@ import apsw
 
 from ..domain.tx import Tx
 from ..wire.errors import Corrupt, FleetError, Incompatible, InvalidParams, InvalidState, Storage
-from . import CopyDamaged
+from . import CopyDamaged, checksums
 from .commit import executor
 from .copying import copy, damage_of
 from .migrate import APPLICATION_ID, migrations
@@ -59,8 +59,8 @@ def _open(path: Path) -> apsw.Connection:
     if not any(Path(f"{path}{ending}").exists() for ending in ("-wal", "-journal")):
         # Nothing beside it: read the file as it lies there, even where nothing can be written.
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-        return apsw.Connection(f"file:{quote(str(path))}?immutable=1", flags=flags)
-    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        return checksums.opened(f"file:{quote(str(path))}?immutable=1", flags=flags)
+    connection = checksums.opened(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     # Alone, so that nobody writes meanwhile; and the WAL stays what and where it is.
     connection.pragma("locking_mode", "exclusive")
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
@@ -91,15 +91,15 @@ def fold(path: Path) -> None:
     """
     if not path.exists():
         return
-    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    connection = checksums.opened(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         with contextlib.closing(connection):
             connection.pragma("locking_mode", "exclusive")
             connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-    except (apsw.CorruptError, apsw.NotADBError):
-        return
     except apsw.Error as error:
+        if checksums.is_damage(error):
+            return
         raise _told(path, error) from error
 
 
@@ -112,7 +112,7 @@ def _told(path: Path, error: apsw.Error) -> FleetError:
         )
     if isinstance(error, apsw.NotADBError):
         return Corrupt(f"{path} is not a SQLite database.", hint="Is it the right file?")
-    if isinstance(error, apsw.CorruptError | apsw.SQLError):
+    if checksums.is_damage(error) or isinstance(error, apsw.SQLError):
         return Corrupt(f"The database {path} is damaged ({error}).", hint="Use another copy.")
     if isinstance(error, apsw.FullError):
         return Storage("The disk is full.", hint="Free some space, then try again.")

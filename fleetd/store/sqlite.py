@@ -19,10 +19,11 @@ from .. import origin
 from ..domain.tx import Effect, Tx
 from ..histogram import Histogram
 from ..wire.errors import Storage
-from . import CopyFailed, StoreFailed
+from . import CopyFailed, StoreFailed, checksums
 from .commit import Committer, Outside, run_reads
 from .copying import copy_in_use, damage_of
 from .lane import Job, Lane
+from .mark import Lost, Watch
 from .opening import check_sqlite, connect, open_database
 from .standing import Standing
 from .wal import WalUpkeep
@@ -60,7 +61,8 @@ class Store:
         self.failed = trio.Event()
         self._on_commit = on_commit
         self._vfs = vfs
-        self._writer_connection = open_database(path, vfs)
+        self._watch = Watch(path)
+        self._writer_connection = open_database(path, vfs, self._watch.look)
         self._reader_connection = connect(str(path), query_only=True, vfs=vfs)
         self._standing = Standing(path)
         self._committer = Committer(self._writer_connection, self._standing)
@@ -68,7 +70,7 @@ class Store:
         self._reader = Lane("reader", self._read, lambda _: None, inline=inline)
         self._upkeep = WalUpkeep(str(path), vfs, self._fail)
         self._token: trio.lowlevel.TrioToken | None = None
-        self._writer_connection.set_wal_hook(self._upkeep.wal_grew)
+        self._writer_connection.set_wal_hook(self._wrote_wal)
 
     @property
     def sqlite_version(self) -> str:
@@ -79,6 +81,15 @@ class Store:
     def failure(self) -> BaseException | None:
         """Return the error that made the store stop, if there was one."""
         return self._committer.failure
+
+    @property
+    def lost(self) -> Lost | None:
+        """Return what is missing at the end of the log, None when nothing is."""
+        return self._watch.lost
+
+    def _wrote_wal(self, connection: apsw.Connection, name: str, pages: int) -> int:
+        self._watch.note(connection)
+        return self._upkeep.wal_grew(connection, name, pages)
 
     def start(self) -> None:
         """Start the threads; call it inside trio."""
@@ -165,10 +176,9 @@ class Store:
         with self._upkeep.at_work:
             connection.pragma("temp_store", "file")  # a whole copy is too much for the memory
             try:
-                connection.execute("VACUUM")
+                checksums.rewrite(connection)
             finally:
                 connection.pragma("temp_store", "memory")
-            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     async def check(self) -> list[str]:
         """Return what is wrong with the database file; empty when nothing is."""
@@ -194,6 +204,7 @@ class Store:
         if self.failure is not None or not self._empty_wal():
             self._writer_connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         self._writer_connection.close()
+        self._watch.close()
 
     def _empty_wal(self) -> bool:
         try:
@@ -223,5 +234,7 @@ def _check(path: str, vfs: str | None) -> list[str]:
     try:
         with contextlib.closing(connect(path, query_only=True, vfs=vfs)) as connection:
             return damage_of(connection)
-    except (apsw.CorruptError, apsw.NotADBError) as error:
-        return [str(error)]
+    except apsw.Error as error:
+        if not checksums.is_damage(error):
+            raise
+        return [checksums.told(error)]

@@ -9,6 +9,7 @@ import errno
 import apsw
 
 from ..wire.errors import Corrupt, FleetError, Storage, Unavailable
+from . import checksums
 from .standing import Displaced
 
 FREE_SPACE = "Free some space, then try again; reading and pruning still work."
@@ -28,6 +29,8 @@ def verdict(error: BaseException, system_errno: int = 0) -> BaseException:
 
     ``system_errno`` is the one of the connection that the error came from.
     """
+    if checksums.is_damage(error):
+        return apsw.CorruptError(checksums.told(error))
     if system_errno not in FULL:
         return error
     unmade = isinstance(error, apsw.CantOpenError)  # a file that cannot be made for want of room
@@ -42,7 +45,7 @@ def leaves_doubt(error: BaseException) -> bool:
     After a failed sync the kernel may have dropped what was to be synced, and the next sync of the
     same file succeeds all the same: it must never be asked again.
     """
-    return isinstance(error, apsw.IOError)
+    return isinstance(error, apsw.IOError) and not checksums.is_damage(error)
 
 
 def translate(error: BaseException) -> BaseException:
@@ -50,6 +53,11 @@ def translate(error: BaseException) -> BaseException:
     if isinstance(error, Displaced):
         return Storage(
             f"This was not stored: {error}.", hint="fleetd stops; its log says what to do."
+        )
+    if checksums.is_damage(error):
+        return Corrupt(
+            f"The database is damaged ({checksums.told(error)}).",
+            hint="fleetctl doctor checks it; the checkpoint files hold what was saved.",
         )
     if isinstance(error, apsw.FullError):
         return DiskFull("The disk is full; nothing was stored.", hint=FREE_SPACE)
@@ -59,11 +67,6 @@ def translate(error: BaseException) -> BaseException:
         return Storage(
             f"The database cannot be written ({error}).",
             hint="Check the permissions of the database and of its directory.",
-        )
-    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
-        return Corrupt(
-            f"The database is damaged ({error}).",
-            hint="fleetctl doctor checks it; the checkpoint files hold what was saved.",
         )
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return Unavailable(
@@ -82,8 +85,10 @@ def failed(error: BaseException) -> FleetError:
     )
 
 
-def unreadable(error: BaseException) -> FleetError:
+def unreadable(error: BaseException) -> BaseException:
     """Return what a reader is told: unlike a failed write this leaves nothing in doubt."""
+    if checksums.is_damage(error):
+        return translate(error)
     return Storage(
         f"The database could not be read ({error}).", hint="Look at the disk; then try again."
     )

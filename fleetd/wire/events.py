@@ -469,14 +469,15 @@ class MessageFailed(Payload, frozen=True, kw_only=True):
 
 
 class StoreRestored(Payload, frozen=True, kw_only=True):
-    """The database came back from a copy or was caught up from files; ``end`` is where it ended.
+    """The database came back from a copy, was caught up from files, or lost its end to damage.
 
-    Its ``seq`` lies above everything that was given out before, so positions leave a gap here.
+    ``end`` is where it ended. Its ``seq`` lies above everything that was given out before, so
+    positions leave a gap here.
     """
 
     type = "store_restored"
     activity = False
-    source: Literal["copy", "files"]
+    source: Literal["copy", "files", "damage"]
     end: int
 
 

@@ -3,7 +3,7 @@
 What happens below a directory is recorded, of SQLite by a VFS and of Python by its calls to the
 system. For every moment of such a record ``after_cut`` makes a directory as a file system may leave
 it: whatever was not synced is there, torn, or not, names independently of contents. Real syncs are
-left out; nothing here survives a real power cut. Must not know fleetd.
+left out; nothing here survives a real power cut. Must not know what is stored.
 """
 
 import os
@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import apsw
+
+from fleetd.store import checksums
 
 SECTOR = 512
 ROOT = 0
@@ -197,6 +199,7 @@ class Disk:
     @contextmanager
     def recording(self) -> Iterator[str]:
         """Record while the block runs; yields the name of the VFS, the default meanwhile."""
+        checksums.available()
         vfs = _Vfs(self)
         for name in _CALLS:
             setattr(os, name, getattr(self, f"_{name}"))
@@ -467,7 +470,7 @@ class _Vfs(apsw.VFS):
     def __init__(self, disk: Disk) -> None:
         self.vfs_name = f"disk-{id(disk)}"
         self.disk = disk
-        super().__init__(self.vfs_name, "unix", makedefault=True)
+        super().__init__(self.vfs_name, checksums.VFS, makedefault=True)
 
     def xOpen(self, name: Any, flags: list[int]) -> "_File":
         return _File(self.disk, name, flags)
@@ -483,14 +486,14 @@ class _File(apsw.VFSFile):
         path = name if isinstance(name, str | None) else name.filename()
         made = path is not None and not os.path.lexists(path)
         self._journal = bool(flags[0] & _JOURNALS)
-        super().__init__("unix", name, flags)
+        super().__init__(checksums.VFS, name, flags)
         self._disk = disk
         self._node = disk.opened(path, made=made) if path else None
         # As SQLite does it: with the first sync of a journal goes a sync of its directory.
         self._directory = str(Path(path).parent) if path and self._journal else None
 
     def xWrite(self, data: bytes, offset: int) -> None:
-        super().xWrite(data, offset)
+        super().xWrite(data, offset)  # below, a page gets its checksum, in these very bytes
         self._disk.wrote(self._node, offset, data)
 
     def xTruncate(self, size: int) -> None:

@@ -7,7 +7,6 @@ may have been built on it. Of the files every call to the system fails in its tu
 
 import contextlib
 import errno
-import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -40,6 +39,7 @@ from fleetd.wire.errors import FleetError
 from tests.campaigns.broken_daemon import break_a_daemon
 from tests.campaigns.campaign import Campaign, Red, Run
 from tests.campaigns.deeds import Deeds
+from tests.campaigns.ledger import quietly
 from tests.faults import Faults, faults
 from tests.fleet import settings
 
@@ -55,8 +55,7 @@ ERRNOS = (errno.EIO, errno.ENOSPC)
 
 def run(run: Run) -> None:
     """Let one call fail in every round."""
-    logging.getLogger("fleetd").setLevel(logging.CRITICAL)
-    with _planted(run.planted):
+    with quietly(), _planted(run.planted):
         below, files = Counter[tuple[str, str]](), 0
         for number in run.rounds():
             with run.home() as (home, env):

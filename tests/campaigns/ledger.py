@@ -15,6 +15,7 @@ import apsw
 import msgspec
 
 from fleetd.service import open_engine
+from fleetd.store import checksums
 from fleetd.wire.errors import FleetError, NotFound
 from fleetd.wire.requests.checkpoint import CheckpointCreate, CheckpointDelete, CheckpointGet
 from fleetd.wire.requests.event import EventAppend, EventList
@@ -27,8 +28,10 @@ from fleetd.wire.requests.system import SystemForget
 from tests.campaigns.campaign import Red
 from tests.fleet import Clock, Fleet, settings
 
-# What may differ between what was told and what is read again: notes about the copies.
+# What may differ between what was told and what is read again: notes about the copies, and what
+# stands in a row only.
 _NOTES = ("warnings", "backed_up_at", "storage_locations", "source_details", "consumed_at")
+_NOTES += ("integrity", "note", "compressed_at", "artifacts")
 
 
 class Fact(NamedTuple):
@@ -182,15 +185,44 @@ async def check(fleet: Fleet, facts: Iterable[Fact], *, rows: bool = True) -> No
     Without ``rows`` the database was lost: what only it knew is not asked for.
     """
     facts = list(facts)
-    over = {fact.id for fact in facts if fact.kind in ("doomed", "going")}
     for fact in facts:
-        owner = fact.value[0] if isinstance(fact.value, tuple) else None
         if fact.kind in ("deleted", "gone"):
             await _absent(fleet, fact)
-        elif {fact.id, owner}.isdisjoint(over) and fact.kind in (_LOOKS if rows else _FILED):
+    for fact in standing(facts):
+        if fact.kind in (_LOOKS if rows else FILED):
             await _present(fleet, fact)
     if rows:
         await _check_tokens(fleet, facts)
+
+
+def standing(facts: list[Fact]) -> list[Fact]:
+    """Return the facts about what nobody began to delete."""
+    over = {fact.id for fact in facts if fact.kind in ("doomed", "going")}
+    return [fact for fact in facts if {fact.id, _owner(fact)}.isdisjoint(over)]
+
+
+def _owner(fact: Fact) -> Any:
+    return fact.value[0] if isinstance(fact.value, tuple) else None
+
+
+async def look(fleet: Fleet, fact: Fact, *, excused: bool) -> bool:
+    """Compare a fact with what is served; True when that is a refusal in words.
+
+    Of what is excused nothing, or something older, may be served too, but no other record.
+    """
+    if fact.kind not in _LOOKS:
+        return False
+    try:
+        found = await _LOOKS[fact.kind](fleet, fact)
+    except NotFound as error:
+        if not excused:
+            raise Red(f"{fact.kind} {fact.id} is gone: {error.message}") from error
+    except FleetError:
+        return True
+    else:
+        if found != fact.value[1] and not (excused and fact.kind not in FILED):
+            raise Red(f"{fact.kind} {fact.id} was {fact.value[1]}; {found} is served")
+    return False
 
 
 async def _present(fleet: Fleet, fact: Fact) -> None:
@@ -263,7 +295,7 @@ _LOOKS: dict[str, Any] = {
     "checkpoint": _checkpoint,
     "snapshot": _snapshot,
 }
-_FILED = ("checkpoint", "snapshot")
+FILED = ("checkpoint", "snapshot")
 
 
 async def _check_tokens(fleet: Fleet, facts: list[Fact]) -> None:
@@ -285,7 +317,7 @@ async def serves(fleet: Fleet) -> None:
 
 def intact(database: Path) -> None:
     """Raise Red unless SQLite finds nothing wrong with a database."""
-    connection = apsw.Connection(str(database))
+    connection = checksums.opened(str(database))
     try:
         found = [row[0] for row in connection.execute("PRAGMA integrity_check(5)")]
         found += [str(row) for row in connection.execute("PRAGMA foreign_key_check")]

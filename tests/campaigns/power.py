@@ -16,7 +16,7 @@ import apsw
 import trio
 
 from fleetd.domain.tx import Tx
-from fleetd.store import StoreRefused, commit, lane, migrate, opening, sqlite
+from fleetd.store import StoreRefused, commit, lane, migrate, opening, wal
 from fleetd.store.migrate import migrations
 from fleetd.wire.errors import FleetError
 from fleetd.wire.requests.system import SystemBackup
@@ -155,6 +155,8 @@ def _look(place: Path, said: list[Any]) -> None:
 
 async def _ask(place: Path, said: list[Any]) -> None:
     async with running(place) as fleet:
+        if fleet.engine.store.lost:
+            raise Red(f"what a power cut left is taken for damage: {fleet.engine.store.lost.why}")
         found = {row["key"]: int(row["value"]) for row in fleet.sql(_NUMBERS)}
         first, last = found.get("first", 0), found.get("last", 0)
         if first != last:
@@ -173,7 +175,7 @@ _NUMBERS = "SELECT key, value FROM store_meta WHERE key IN ('first', 'last')"
 def _planted(defect: str | None) -> Iterator[None]:
     """Let the product do what it must not."""
     with ExitStack() as stack:
-        stack.enter_context(mock.patch.object(sqlite, "WAL_PAGES", WAL_PAGES))
+        stack.enter_context(mock.patch.object(wal, "PAGES", WAL_PAGES))
         if defect == "synchronous-normal":
             stack.enter_context(mock.patch.object(opening, "_settle", _settle_normal))
         elif defect == "reply-before-commit":

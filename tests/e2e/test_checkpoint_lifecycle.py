@@ -3,13 +3,13 @@
 import json
 import os
 import re
-import sqlite3
 import stat
 from contextlib import closing
 
 import pytest
 
 from fleetctl.client import Client
+from fleetd.store import checksums
 from fleetd.wire.errors import NotFound
 from tests.processes import fleetctl
 
@@ -44,7 +44,7 @@ def sorties_of(mission):
 
 def change_database(home, statement, *values):
     """Change the database while no daemon has it open."""
-    with closing(sqlite3.connect(home / "data" / "squawk.db")) as connection, connection:
+    with closing(checksums.opened(str(home / "data" / "squawk.db"))) as connection:
         connection.execute(statement, values)
 
 

@@ -197,7 +197,7 @@ def test_files_that_were_taken_back_lie_where_they_were(
     before = _tree(root)
     assert scene.restore() == 1
     assert _tree(root) == before
-    assert set(os.listdir(scene.root / "now" / "data")) - LOCKS == {"squawk.db"}
+    assert set(os.listdir(scene.root / "now" / "data")) - LOCKS == {"squawk.db", "squawk.db-mark"}
     assert "Everything is as it was" in capsys.readouterr().err
 
 

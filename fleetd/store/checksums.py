@@ -1,0 +1,102 @@
+"""A checksum on every page of the database, by SQLite's own extension; knows no table.
+
+SQLite notices damage to the structure of a file, and none to what stands in it: a flipped bit in a
+title would be served as the title. With its VFS ``cksmvfs`` below every connection a page that is
+not what was written is an error. Whoever opens a database does it here, or pages would be written
+without their checksums.
+"""
+
+import contextlib
+import functools
+import struct
+from pathlib import Path
+from typing import Any
+
+import apsw
+import apsw.sqlite_extra
+
+EXTENSION = "cksumvfs"
+VFS = "cksmvfs"
+# What the extension keeps at the end of each page; it looks at no database with another number.
+RESERVED, RESERVED_AT = 8, 20
+_HEADER = 100
+
+
+def opened(path: str, **options: Any) -> apsw.Connection:
+    """Open a connection whose pages are checked, where the database has checksums."""
+    available()
+    return apsw.Connection(path, **options)
+
+
+@functools.cache
+def available() -> bool:
+    """Whether this build of SQLite brings the extension; from then on it is below all."""
+    with contextlib.suppress(
+        apsw.sqlite_extra.NotAvailable, LookupError, apsw.ExtensionLoadingError
+    ):
+        with contextlib.closing(apsw.Connection(":memory:")) as connection:
+            apsw.sqlite_extra.load(connection, EXTENSION)
+        return True
+    return False
+
+
+def reserve(connection: apsw.Connection) -> None:
+    """Have a database that is empty be made with room for checksums; any other stays as it is."""
+    if available():
+        connection.reserve_bytes(None, RESERVED)
+
+
+def checked(connection: apsw.Connection) -> bool:
+    """Whether the pages of a database are checked as they are read."""
+    return available() and connection.pragma("checksum_verification") in (1, "1")
+
+
+def has_room(path: Path) -> bool:
+    """Whether a database that nobody uses here was made with room for checksums."""
+    return _first_page(path)[RESERVED_AT : RESERVED_AT + 1] == bytes([RESERVED])
+
+
+def unmarked(path: Path) -> bool:
+    """Whether damage of the very byte that asks for checksums keeps them from being looked at."""
+    page = _first_page(path)
+    if len(page) < _HEADER or page[RESERVED_AT] == RESERVED:
+        return False
+    marked = page[:RESERVED_AT] + bytes([RESERVED]) + page[RESERVED_AT + 1 :]
+    return sum_of(marked[:-RESERVED]) == marked[-RESERVED:]
+
+
+def _first_page(path: Path) -> bytes:
+    with path.open("rb") as file:
+        header = file.read(_HEADER)
+        size = int.from_bytes(header[16:18], "big")
+        return header + file.read(max(0, (65_536 if size == 1 else size) - len(header)))
+
+
+def sum_of(data: bytes) -> bytes:
+    """Return the checksum that the extension writes behind the bytes of a page."""
+    words = struct.unpack(f"<{len(data) // 4}I", data[: len(data) // 4 * 4])
+    first = second = 0
+    for even, odd in zip(words[::2], words[1::2], strict=False):
+        first = (first + even + second) & 0xFFFFFFFF
+        second = (second + odd + first) & 0xFFFFFFFF
+    return struct.pack("<II", first, second)
+
+
+def rewrite(connection: apsw.Connection) -> None:
+    """Rewrite a database; one without checksums has them after it. Raises apsw.Error."""
+    reserve(connection)
+    connection.execute("VACUUM")
+    connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether an error says that a page is not what was written, and not that the disk failed."""
+    return isinstance(error, apsw.CorruptError | apsw.NotADBError) or (
+        isinstance(error, apsw.IOError)
+        and getattr(error, "extendedresult", None) == apsw.SQLITE_IOERR_DATA
+    )
+
+
+def told(error: BaseException) -> str:
+    """Return what such an error says to a person."""
+    return "a page is not what was written" if isinstance(error, apsw.IOError) else str(error)
