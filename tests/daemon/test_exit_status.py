@@ -16,9 +16,9 @@ from tests.fleet import settings
 @pytest.mark.parametrize(
     ("error", "status"),
     [
-        *((kind("why"), 78) for kind in (PathRefused, StoreRefused)),
+        *((kind("why"), 78) for kind in (PathRefused, StoreRefused, Corrupt)),
         *((kind("why"), 1) for kind in (StoreUnready, StoreFull, StoreFailed, AlreadyRunning)),
-        *((kind("why"), 1) for kind in (Storage, Corrupt, Unavailable, RuntimeError)),
+        *((kind("why"), 1) for kind in (Storage, Unavailable, RuntimeError)),
     ],
     ids=lambda each: type(each).__name__ if isinstance(each, Exception) else str(each),
 )
