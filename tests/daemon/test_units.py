@@ -182,10 +182,14 @@ def live(home: Path) -> None:
     ):
         told = hook(json.dumps(event | {"session_id": "s-1", "cwd": str(project)}))
         assert (told.status, told.err) == (0, b"")
-    # Git could be asked, through pipes and in a process of its own.
-    assert b"Commit: " in told.out
     with Client(home / "run" / "d.sock") as client:
         mission = client.call_raw("mission.list")["missions"][0]["id"]
+        # Git can be asked, through pipes and in a process of its own. It has half a second, which
+        # may be too short under strace.
+        while (
+            "Commit: " not in client.call_raw("recovery.context", {"mission_id": mission})["prompt"]
+        ):
+            assert time.monotonic() < deadline, "a briefing never says what Git knows"
         watched = {"agent_id": "watched", "role": "specialist", "pid": agent.pid}
         client.call_raw("agent.register", {**watched, "cwd": str(project)})
         client.call_raw("lock.acquire", {"file": f"{project}/a.py", "agent_id": "watched"})
