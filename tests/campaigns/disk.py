@@ -37,7 +37,7 @@ class Write(NamedTuple):
     data: bytes
 
 
-class Cut(NamedTuple):
+class Size(NamedTuple):
     """A node was made so long."""
 
     node: int
@@ -72,7 +72,7 @@ class Said(NamedTuple):
     what: Any
 
 
-Step = Write | Cut | Sync | Name | Unname | Said
+Step = Write | Size | Sync | Name | Unname | Said
 
 
 @dataclass
@@ -83,12 +83,12 @@ class Platter:
     """
 
     nodes: dict[int, bytearray | str | dict[str, int]] = field(default_factory=lambda: {ROOT: {}})
-    written: dict[int, list[Write | Cut]] = field(default_factory=dict)
+    written: dict[int, list[Write | Size]] = field(default_factory=dict)
     named: list[Name | Unname] = field(default_factory=list)
 
     def take(self, step: Step) -> None:
         """Let a step happen."""
-        if isinstance(step, Write | Cut):
+        if isinstance(step, Write | Size):
             self.written.setdefault(step.node, []).append(step)
         elif isinstance(step, Name | Unname):
             self.named.append(step)
@@ -133,8 +133,8 @@ def _old(step: Name | Unname) -> tuple[int, str] | tuple[()]:
     return (step.old or ()) if isinstance(step, Name) else ()
 
 
-def _apply(content: bytearray, step: Write | Cut) -> None:
-    if isinstance(step, Cut):
+def _apply(content: bytearray, step: Write | Size) -> None:
+    if isinstance(step, Size):
         del content[step.size :]
         content.extend(bytes(step.size - len(content)))
         return
@@ -258,7 +258,7 @@ class Disk:
             data = Path(f"/proc/self/fd/{descriptor}").read_bytes()
             if data != self._known.get(node, b""):
                 self._known[node] = data
-                self.steps += [Cut(node, 0), Write(node, 0, data)]
+                self.steps += [Size(node, 0), Write(node, 0, data)]
 
     def _fsync(self, descriptor: int) -> None:
         with self._mutex:
@@ -343,7 +343,7 @@ class Disk:
     def cut(self, node: int | None, size: int) -> None:
         """Note that SQLite set a file's length."""
         if node is not None:
-            self._note(Cut(node, size))
+            self._note(Size(node, size))
 
     def synced(self, node: int | None, directory: str | None) -> None:
         """Note a sync of SQLite's, of a directory as well."""
@@ -366,7 +366,7 @@ class Disk:
 
     # What is left of it.
 
-    def moments(self, kinds: tuple[type, ...] = (Write, Cut, Sync, Name, Unname)) -> list[int]:
+    def moments(self, kinds: tuple[type, ...] = (Write, Size, Sync, Name, Unname)) -> list[int]:
         """Return the moments before which something happened, and the last one."""
         found = [n for n, step in enumerate(self.steps) if isinstance(step, kinds)]
         return [*found, len(self.steps)]
@@ -409,14 +409,14 @@ def _taste(chance: random.Random) -> Callable[[], bool]:
     return lambda: chance.random() < share
 
 
-def _mangle(content: bytearray, pending: list[Write | Cut], chance: random.Random) -> None:
+def _mangle(content: bytearray, pending: list[Write | Size], chance: random.Random) -> None:
     """Let some of what was written be there, in sectors, and where nothing was, anything."""
     before = len(content)
     keeps = _taste(chance)
     upto = chance.randrange(len(pending) + 1) if chance.random() < 0.5 else len(pending)
     length = before
     for step in pending[:upto]:
-        if isinstance(step, Cut):
+        if isinstance(step, Size):
             if keeps():
                 _apply(content, step)
             continue
