@@ -8,6 +8,8 @@
 #   make bench   measure, beside an fsync of the same disk
 
 PYTHON ?= python3
+# Tests wait for disks and processes now and then: one more than there are cores keeps all busy.
+JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 6 ? n + 1 : 6)))
 VENV := .venv
 BIN := $(VENV)/bin
 
@@ -35,7 +37,7 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed-dev
 	@rm -f .coverage .coverage.*
-	$(BIN)/coverage run -m pytest --numprocesses=auto --maxprocesses=4 $(ARGS)
+	$(BIN)/coverage run -m pytest --numprocesses=$(JOBS) $(ARGS)
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report --format=total >/dev/null
 	@$(BIN)/coverage json --quiet -o .coverage.json

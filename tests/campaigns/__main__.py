@@ -10,7 +10,8 @@ from pathlib import Path
 from tests.campaigns import table
 from tests.campaigns.campaign import Campaign, CannotRun, Outcome, carry_out
 
-GREEN, RED, USAGE = 0, 1, 2
+GREEN, RED = 0, 1
+ALL = "all"
 
 
 def main() -> int:
@@ -21,12 +22,15 @@ def main() -> int:
     if not options.names:
         _list(known)
         return GREEN
-    names = [*known, *_suites()] if options.names == ["all"] else options.names
+    names = [*known, *_suites()] if options.names == [ALL] else options.names
     if unknown := [name for name in names if name not in known and name not in _suites()]:
         parser.error(f"no campaign is named {unknown[0]}; there are: {', '.join(known)}")
+    if options.planted == ALL:
+        return _see_defects([known[name] for name in names if name in known], options.seed)
     if options.planted and (len(names) > 1 or options.planted not in known[names[0]].planted):
         parser.error(
-            f"--planted wants one campaign and one of: {', '.join(known[names[0]].planted)}"
+            f"--planted wants 'all', or one campaign and one of: "
+            f"{', '.join(known[names[0]].planted)}"
         )
     return max(_run(name, known.get(name), options) for name in names)
 
@@ -41,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--seed", type=int, help="by default the time; a seed repeats a run")
     add("--count", type=int, help="how many rounds; by default the long form's number")
     add("--round", type=int, help="only the round of this number")
-    add("--planted", metavar="DEFECT", help="plant a defect, which must turn the campaign red")
+    add("--planted", metavar="DEFECT", help="plant a defect, which must turn it red; or 'all'")
     add("--keep", action="store_true", help="leave the files of a red run to be looked at")
     add("--record", action="store_true", help="write the result into README's table")
     return parser
@@ -52,6 +56,26 @@ def _list(known: dict[str, Campaign]) -> None:
         print(f"{each.name:14} {each.what} ({each.long:,} {each.unit})")
         for defect, rounds in each.planted.items():
             print(f"{'':14}   --planted {defect}  (red within {rounds})")
+
+
+def _see_defects(campaigns: list[Campaign], seed: int | None) -> int:
+    """Plant every defect; the status is 1 when one of them is not seen."""
+    unseen = []
+    for campaign in campaigns:
+        for defect, count in campaign.planted.items():
+            try:
+                outcome = carry_out(campaign, seed=_seed(seed), count=count, planted=defect)
+            except CannotRun as reason:
+                print(f"  cannot run here: {reason}")
+                continue
+            print(f"  {'seen' if outcome.red else 'NOT SEEN'} in {outcome.seconds:.0f} s")
+            unseen += [] if outcome.red else [f"{campaign.name} --planted {defect}"]
+    print(f"not seen: {', '.join(unseen)}" if unseen else "every defect was seen")
+    return RED if unseen else GREEN
+
+
+def _seed(given: int | None) -> int:
+    return time.time_ns() % 1_000_000 if given is None else given
 
 
 def _suites() -> list[str]:
@@ -67,7 +91,7 @@ def _run(name: str, campaign: Campaign | None, options: argparse.Namespace) -> i
     try:
         outcome = carry_out(
             campaign,
-            seed=time.time_ns() % 1_000_000 if options.seed is None else options.seed,
+            seed=_seed(options.seed),
             count=count,
             planted=options.planted,
             judged=True,

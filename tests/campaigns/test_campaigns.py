@@ -1,4 +1,7 @@
-"""Every campaign in its short form, and every defect that it plants, which must turn it red."""
+"""Every campaign in its short form, and with a defect planted, which must turn it red.
+
+The further defects of each are planted by ``make campaign ARGS="all --planted all"``.
+"""
 
 import pytest
 
@@ -8,7 +11,7 @@ from tests.campaigns.campaign import Campaign, CannotRun, Outcome, carry_out
 # The short form looks at the same places every time; make campaign takes a new seed each time.
 SEED = 1
 CAMPAIGNS = {campaign.name: campaign for campaign in table.available()}
-PLANTED = [(name, defect) for name, each in CAMPAIGNS.items() for defect in each.planted]
+PLANTED = [(name, next(iter(each.planted))) for name, each in CAMPAIGNS.items()]
 
 
 def run(campaign: Campaign, count: int, planted: str | None = None) -> Outcome:
