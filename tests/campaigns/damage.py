@@ -40,6 +40,7 @@ from tests.fleet import Fleet
 
 ROUNDS = 60
 UNCHECKED = "pages-without-checksums"
+UNTOLD = "without a last change that has no event"
 HARMLESS = "healed or harmless"
 Rows = dict[str, set[tuple[Any, ...]]]
 # What a start changes by itself.
@@ -156,6 +157,7 @@ def _round(run: Run, master: Master) -> None:
 
 async def _serve(master: Master, place: Path, path: Path) -> str:
     """Open a damaged store and compare everything that it serves with what was stored."""
+    without_event = False
     told, gone = 0, not (place / "data" / "squawk.db").exists()
     async with running(place) as fleet:
         # What came back from files, or is known to be lost, is under a new epoch, which tells so.
@@ -166,7 +168,9 @@ async def _serve(master: Master, place: Path, path: Path) -> str:
             except FleetError:
                 told += 1
                 continue
-            if not lost and found != rows:
+            if found != rows and path.name.endswith("-wal") and await _all_told(fleet, master):
+                without_event = True
+            elif not lost and found != rows:
                 raise Red(
                     f"{table} is served as {_short(found - rows)}, was {_short(rows - found)}"
                 )
@@ -179,7 +183,20 @@ async def _serve(master: Master, place: Path, path: Path) -> str:
             told += 1
         else:
             intact(fleet.database)
+    if without_event:
+        return UNTOLD
     return "told on reading" if told else "told at the start" if lost else HARMLESS
+
+
+async def _all_told(fleet: Fleet, master: Master) -> bool:
+    """Whether every event is there: then the end of a WAL may lack changes that have none.
+
+    Those are notes of the daemon's own, such as that a file was written.
+    """
+    try:
+        return await _rows(fleet, "events") == master.rows["events"]
+    except FleetError:
+        return False
 
 
 async def _diagnosed(fleet: Fleet) -> bool:
