@@ -19,7 +19,7 @@ from .. import origin
 from ..domain.tx import Effect, Tx
 from ..histogram import Histogram
 from ..wire.errors import Storage
-from . import CopyFailed, StoreFailed, checksums
+from . import CopyDamaged, CopyFailed, StoreFailed, checksums
 from .commit import Committer, Outside, run_reads
 from .copying import copy_in_use, damage_of
 from .lane import Job, Lane
@@ -159,6 +159,8 @@ class Store:
         except FileExistsError:
             raise
         except (apsw.Error, OSError) as error:
+            if checksums.is_damage(error):  # of what is copied: a page of it has another checksum
+                raise CopyDamaged(checksums.told(error)) from error
             raise CopyFailed(_why(error)) from error
 
     async def scrub(self) -> None:

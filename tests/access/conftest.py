@@ -65,7 +65,9 @@ def stranger(home: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     def run(before: str, after: str, *words: object, **variables: str) -> subprocess.Popen[bytes]:
         become = f"import os; os.setgroups([]); os.setgid({STRANGER}); os.setuid({STRANGER})"
         command = [sys.executable, "-c", f"{before}\n{become}\n{after}", *map(str, words)]
-        env = os.environ | variables
+        # Somebody else cannot write down which lines were run.
+        own = {name: text for name, text in os.environ.items() if not name.startswith("COVERAGE_")}
+        env = own | variables
         processes.append(
             subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         )
