@@ -162,4 +162,5 @@ def _seen(result: dict[str, Any] | None) -> str:
     if result is None:
         return "not run yet"
     figures = "".join(f", {number:,g} {name}" for name, number in result["figures"].items())
-    return f"{result['date']}: {result['rounds']:,} {result['unit']}{figures}"
+    red = f", **red**: {result['red']}" if "red" in result else ""
+    return f"{result['date']}: {result['rounds']:,} {result['unit']}{figures}{red}"
