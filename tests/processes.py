@@ -148,3 +148,14 @@ def fleetctl(*argv: str, stdin: str | None = None, **options: Any) -> Result:
 def agent_process() -> subprocess.Popen[bytes]:
     """Start a process that stands for an agent; whoever calls this ends it."""
     return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+
+
+def with_checkpoints(client: Client, number: int) -> str:
+    """Make a mission with many checkpoints that could be pruned; return its id."""
+    wanted = {"title": "m", "description": "x" * 9_000}
+    mission: str = client.call_raw("mission.create", wanted)["id"]
+    client.call_raw("mission.start", {"mission_id": mission})
+    for n in range(number):
+        last = n == number - 1
+        client.call_raw("checkpoint.create", {"mission_id": mission, "wait_for_backup": last})
+    return mission

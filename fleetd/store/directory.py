@@ -38,21 +38,29 @@ def write_file(directory: Directory, name: str, data: bytes) -> None:
     Raises OSError; then no temp file is left.
     """
     temp = TEMP + secrets.token_hex(8)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(temp, flags, 0o600, dir_fd=directory.descriptor)
     try:
-        try:
-            with open(descriptor, "wb", closefd=False) as file:
-                file.write(data)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        write_new(temp, data, directory.descriptor)
         make_way(directory, name, stat.S_ISREG)
         _rename(directory, temp, name)
     except BaseException:
         remove_temp(directory, temp)
         raise
     os.fsync(directory.descriptor)
+
+
+def write_new(name: str | Path, data: bytes, directory: int | None = None) -> None:
+    """Write a file that does not exist yet and bring its bytes, not its name, to the disk.
+
+    Raises FileExistsError, and OSError; then a part of it may be left.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(name, flags, 0o600, dir_fd=directory)
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(data)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def point(directory: Directory, name: str, target: str | None) -> None:

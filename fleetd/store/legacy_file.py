@@ -8,6 +8,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from .directory import sync
+
 log = logging.getLogger("fleetd")
 FILE_MAX = 64 * 1024 * 1024
 
@@ -63,7 +65,7 @@ class LegacyFile:
             trouble = self._close_to_others()
             target = next(name for name in self._names() if not os.path.lexists(name))
             self.path.rename(target)
-            _sync(self.path.parent)
+            sync(self.path.parent)
         except OSError as error:
             raise LegacyRefused(_reason(error)) from error
         if trouble:
@@ -94,11 +96,3 @@ def _reason(error: OSError) -> str:
 
 def _version(info: os.stat_result) -> tuple[int, ...]:
     return (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns)
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -16,7 +16,7 @@ from pathlib import Path
 import apsw
 import msgspec
 
-from .directory import sync
+from .directory import sync, write_new
 
 ENDING = "-mark"
 _MARK = struct.Struct(">QI")
@@ -100,13 +100,7 @@ def _keep_wal(database: Path) -> Path | None:
         if not data:  # SQLite has just made it
             return None
         kept = Path(f"{database}-wal.damaged-{secrets.token_hex(4)}")
-        descriptor = os.open(kept, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-        try:
-            with open(descriptor, "wb", closefd=False) as file:
-                file.write(data)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        write_new(kept, data)
         sync(kept.parent)
         return kept
     return None

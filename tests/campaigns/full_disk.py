@@ -19,7 +19,7 @@ from tests.campaigns.campaign import Campaign, CannotRun, Red, Run
 from tests.campaigns.view import wait_until
 from tests.campaigns.witness import Witness
 from tests.campaigns.work import Crew
-from tests.processes import Daemon
+from tests.processes import Daemon, with_checkpoints
 from tests.small_disk import CannotMount, fill, small_disk
 
 SIZE = "32m"
@@ -87,7 +87,7 @@ def _fill_and_empty(run: Run, daemon: Daemon, home: Path, disk: Path) -> None:
     with contextlib.ExitStack() as open_, Client(daemon.socket) as client:
         for each in crew.workers:
             open_.callback(each.close)
-        mission = _with_checkpoints(client)
+        mission = with_checkpoints(client, OLD)
         crew.start()
         try:
             crew.wait_for(run.chance.randrange(10, 60))
@@ -107,17 +107,6 @@ def _fill_and_empty(run: Run, daemon: Daemon, home: Path, disk: Path) -> None:
         wait_until(lambda: not _backlog(client), files, PATIENCE_S)
         witness.settle(client)
     run.add("times full")
-
-
-def _with_checkpoints(client: Client) -> str:
-    """Return a mission with many checkpoints that nobody needs."""
-    wanted = {"title": "old", "description": "x" * 9_000}
-    mission: str = client.call_raw("mission.create", wanted)["id"]
-    client.call_raw("mission.start", {"mission_id": mission})
-    for number in range(OLD):
-        wait = number == OLD - 1
-        client.call_raw("checkpoint.create", {"mission_id": mission, "wait_for_backup": wait})
-    return mission
 
 
 def _store_until_refused(client: Client) -> int:

@@ -11,7 +11,7 @@ import pytest
 from fleetctl.client import Client
 from fleetd.store.ballast import PART, SIZE, Ballast
 from fleetd.wire.errors import Storage
-from tests.processes import Daemon, environment
+from tests.processes import Daemon, environment, with_checkpoints
 from tests.small_disk import CannotMount, fill, small_disk
 
 MIB = 1024 * 1024
@@ -51,17 +51,6 @@ def until_whole(ballast: Ballast) -> None:
             return
         time.sleep(0.01)
     raise AssertionError(f"{ballast.left} bytes are kept")
-
-
-def with_checkpoints(client: Client, number: int) -> str:
-    """Make a mission with many checkpoints that could be pruned; return its id."""
-    wanted = {"title": "m", "description": "x" * 9_000}
-    mission: str = client.call_raw("mission.create", wanted)["id"]
-    client.call_raw("mission.start", {"mission_id": mission})
-    for n in range(number):
-        last = n == number - 1
-        client.call_raw("checkpoint.create", {"mission_id": mission, "wait_for_backup": last})
-    return mission
 
 
 def write_until_full(client: Client) -> int:
