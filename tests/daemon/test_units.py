@@ -134,11 +134,14 @@ def traced(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[],
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Nobody is there yet: it waits in the spool, to be taken in and removed.
     hook(json.dumps({"hook_event_name": "SessionStart", "session_id": "s-0", "source": "startup"}))
+    # What coverage and the interpreter write beside the sources is no doing of fleetd's.
+    own = {name: text for name, text in os.environ.items() if not name.startswith("COVERAGE_")}
     process = subprocess.Popen(
         [
             *(str(STRACE), "-D", "-f", "-qq", "-y", "-s", "4096", "--signal=none"),
             *("-o", str(trace), sys.executable, "-m", "fleetd"),
         ],
+        env=own | {"PYTHONDONTWRITEBYTECODE": "1"},
         stderr=subprocess.PIPE,
     )
 
