@@ -2,16 +2,16 @@
 
 import argparse
 import json
-import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
-from . import crowd, hooks, inside, past, paths, pruning, report, silence
+from . import report
 from .bench import Bench
-from .fleet import running
+from .groups import GROUPS, explained, named
 from .measure import Operation, Samples, timed
 from .references import appending, bare_python, overwriting
 from .rows import Promise, Row, row
@@ -21,11 +21,13 @@ def main() -> int:
     """Measure and print; exit status 1 when a limit of the specification is passed."""
     options = _options()
     begun = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="fleetd-bench-", dir=options.directory) as name:
-        directory = Path(name)
-        with appending(directory) as fsync, overwriting(directory) as in_place:
-            bench = Bench(directory, fsync, quick=options.quick)
-            rows = [*_references(bench, in_place), *_rows(bench)]
+    with ExitStack() as started:
+        name = tempfile.TemporaryDirectory(prefix="fleetd-bench-", dir=options.directory)
+        directory = Path(started.enter_context(name))
+        fsync = started.enter_context(appending(directory))
+        in_place = started.enter_context(overwriting(directory))
+        bench = Bench(directory, fsync, started, quick=options.quick)
+        rows = [*_references(bench, in_place), *_rows(bench, options.only)]
     seconds = time.monotonic() - begun
     if options.json:
         print(json.dumps(report.document(rows, seconds), indent=2))
@@ -35,8 +37,20 @@ def main() -> int:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=__doc__,
+        epilog=f"groups:\n{explained()}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument(
+        "--only",
+        type=_groups,
+        metavar="GROUP[,GROUP]",
+        default=list(GROUPS),
+        help="measure these groups only",
+    )
     parser.add_argument(
         "--quick", action="store_true", help="a few runs of each path, to try the script"
     )
@@ -44,6 +58,13 @@ def _options() -> argparse.Namespace:
         "--directory", type=Path, help="a directory on the disk to measure (default: temporary)"
     )
     return parser.parse_args()
+
+
+def _groups(text: str) -> list[str]:
+    try:
+        return list(named(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _references(bench: Bench, in_place: Operation) -> Iterator[Row]:
@@ -57,26 +78,9 @@ def _references(bench: Bench, in_place: Operation) -> Iterator[Row]:
     yield row("python -c pass", starts, starts, reference="python -c pass", promise=Promise())
 
 
-def _rows(bench: Bench) -> Iterator[Row]:
-    yield from crowd.in_the_store(bench)
-    yield from inside.progress(bench)
-    yield from past.importing(bench)
-    yield from silence.scanning(bench)
-    with running(bench.directory) as fleet:
-        for row in paths.small_requests(bench, fleet):
-            yield row
-            if row.name.startswith("event.append"):
-                yield crowd.over_the_socket(bench, fleet, row)
-        yield from paths.checkpoints(bench, fleet)
-        yield from paths.snapshots(bench, fleet)
-        yield from paths.recovery(bench, fleet)
-        if shutil.which("git"):
-            yield from paths.recovery_with_git(bench, fleet)
-        yield from paths.listing(bench, fleet)
-        yield from inside.backup_files(bench, fleet)
-        yield from paths.command_line(bench, fleet)
-        yield from hooks.whole_processes(bench, fleet)
-        yield from pruning.pruning(bench, fleet)
+def _rows(bench: Bench, groups: list[str]) -> Iterator[Row]:
+    for name in groups:
+        yield from GROUPS[name].measure(bench)
 
 
 if __name__ == "__main__":

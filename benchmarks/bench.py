@@ -1,7 +1,10 @@
 """How a path becomes a row: how often, for how long, beside which reference; knows no path."""
 
+from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
 
+from .fleet import Fleet, running
 from .measure import Operation, alternate
 from .references import bare_python
 from .rows import Promise, Row, row
@@ -12,11 +15,19 @@ NOTHING = Promise()
 class Bench:
     """Measures paths on one disk, thoroughly or as a quick try of the script itself."""
 
-    def __init__(self, directory: Path, fsync: Operation, *, quick: bool) -> None:
+    def __init__(
+        self, directory: Path, fsync: Operation, started: ExitStack, *, quick: bool
+    ) -> None:
         self.directory = directory
         self.fsync = fsync
         self.quick = quick
         self.budget_s = 0.5 if quick else 8.0
+        self._started = started
+
+    @cached_property
+    def fleet(self) -> Fleet:
+        """Return the daemon of this run, started when the first path needs it."""
+        return self._started.enter_context(running(self.directory))
 
     def often(self, count: int) -> int:
         """Return how many runs to make of a path that deserves ``count``."""

@@ -14,7 +14,6 @@ from fleetd.store.opening import connect
 from fleetd.store.sqlite import Store
 
 from .bench import Bench
-from .fleet import Fleet
 from .inside import EVENT, WRITTEN
 from .measure import Samples
 from .rows import Promise, Row, row
@@ -23,8 +22,9 @@ WRITERS = 64
 EACH = 50
 
 
-def over_the_socket(bench: Bench, fleet: Fleet, alone: Row) -> Row:
+def over_the_socket(bench: Bench, alone: Row) -> Row:
     """Let 64 clients append events at once; compare with one that waits for each commit."""
+    fleet = bench.fleet
     mission = fleet.mission(4)
     params = {"type": "file_read", "mission_id": mission, "data": {"n": 1}}
     call = {"jsonrpc": "2.0", "id": 1, "method": "event.append", "params": params}

@@ -81,9 +81,9 @@ class Session:
         return json.dumps(payload).encode()
 
 
-def whole_processes(bench: Bench, fleet: Fleet) -> Iterator[Row]:
+def whole_processes(bench: Bench) -> Iterator[Row]:
     """Measure hooks alone and side by side, beside an interpreter that does nothing."""
-    session = Session(fleet)
+    session = Session(bench.fleet)
     session.call()
     promised = Promise(ratio=1)
     yield bench.beside_python("hook, whole process", session.call, runs=200, promise=promised)

@@ -14,7 +14,6 @@ from fleetd.store.migrate import schema
 from fleetd.wire.model import Checkpoint
 
 from .bench import Bench
-from .fleet import Fleet
 from .rows import Promise, Row
 
 # The table and the row that writers write: an event's, without its indexes.
@@ -61,8 +60,9 @@ def _fill(tx: Tx) -> None:
         )
 
 
-def backup_files(bench: Bench, fleet: Fleet) -> Iterator[Row]:
+def backup_files(bench: Bench) -> Iterator[Row]:
     """Measure writing the file of a typical checkpoint, with every fsync and its latest.json."""
+    fleet = bench.fleet
     for sorties in (4, 20):
         checkpoint_id = fleet.checkpoint(fleet.mission(sorties), wait=True)
         content = fleet.call("checkpoint.get", checkpoint_id=checkpoint_id)

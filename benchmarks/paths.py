@@ -15,8 +15,9 @@ LISTED_MISSIONS = 3
 LISTED_EACH = 100
 
 
-def checkpoints(bench: Bench, fleet: Fleet) -> Iterator[Row]:
+def checkpoints(bench: Bench) -> Iterator[Row]:
     """Measure taking checkpoints of missions of three sizes."""
+    fleet = bench.fleet
     for sorties, ratio, runs in ((4, 2.5, 100), (100, 4, 100), (1_000, 25, 30)):
         mission = fleet.mission(min(sorties, 50) if bench.quick else sorties)
         yield bench.beside_fsync(
@@ -38,8 +39,9 @@ def _taking(fleet: Fleet, mission_id: str, *, wait: bool) -> Operation:
     return lambda: fleet.checkpoint(mission_id, wait=wait)
 
 
-def snapshots(bench: Bench, fleet: Fleet) -> Iterator[Row]:
+def snapshots(bench: Bench) -> Iterator[Row]:
     """Measure recording where a run stands, which waits for the history file and latest.json."""
+    fleet = bench.fleet
     steps = itertools.count(1)
 
     def record() -> None:
@@ -49,8 +51,9 @@ def snapshots(bench: Bench, fleet: Fleet) -> Iterator[Row]:
     yield bench.beside_fsync("snapshot.record, with its files", record, runs=100)
 
 
-def recovery(bench: Bench, fleet: Fleet) -> Iterator[Row]:
+def recovery(bench: Bench) -> Iterator[Row]:
     """Measure recoveries that change each of 100 sorties and keep an undo checkpoint."""
+    fleet = bench.fleet
     restore = _restoring(fleet, missions=1 if bench.quick else 4)
     yield bench.beside_fsync(
         "PERF-302: recovery.restore, 100 sorties, all changed",
@@ -70,8 +73,9 @@ def recovery(bench: Bench, fleet: Fleet) -> Iterator[Row]:
     )
 
 
-def recovery_with_git(bench: Bench, fleet: Fleet) -> Iterator[Row]:
+def recovery_with_git(bench: Bench) -> Iterator[Row]:
     """Measure a recovery whose briefing says what Git knows about the project."""
+    fleet = bench.fleet
     project = fleet.directory / "project"
     project.mkdir()
     subprocess.run(["git", "init", "--quiet", str(project)], check=True, env=fleet.env)
@@ -110,8 +114,9 @@ def _two_states(fleet: Fleet) -> tuple[str, str]:
     return early, fleet.checkpoint(mission, wait=True)
 
 
-def listing(bench: Bench, fleet: Fleet) -> Iterator[Row]:
+def listing(bench: Bench) -> Iterator[Row]:
     """Measure a list of the newest of many checkpoints of 100 sorties each."""
+    fleet = bench.fleet
     missions = [fleet.mission(100) for _ in range(1 if bench.quick else LISTED_MISSIONS)]
     for mission in missions:
         for _ in range(bench.often(LISTED_EACH)):
@@ -125,25 +130,39 @@ def listing(bench: Bench, fleet: Fleet) -> Iterator[Row]:
     )
 
 
-def small_requests(bench: Bench, fleet: Fleet) -> Iterator[Row]:
-    """Measure what agents do all day, one client at a time."""
+def event(bench: Bench) -> Row:
+    """Measure one durable event after the other, from one client."""
+    fleet = bench.fleet
     mission = fleet.mission(4)
-    yield bench.beside_fsync(
+    return bench.beside_fsync(
         "event.append, one client",
         lambda: fleet.call("event.append", type="file_read", mission_id=mission, data={"n": 1}),
         runs=500,
         promise=Promise(ratio=1.8),
     )
+
+
+def locks(bench: Bench) -> Iterator[Row]:
+    """Measure taking a lock and giving it back, a commit each."""
+    fleet = bench.fleet
+    mission = fleet.mission(4)
     yield bench.beside_fsync(
-        "lock.acquire, then lock.release",
-        lambda: _lock(fleet, mission),
-        runs=200,
+        "lock.acquire, then lock.release", lambda: _lock(fleet, mission), runs=200
     )
+
+
+def mail(bench: Bench) -> Iterator[Row]:
+    """Measure a letter's way: sent, read, acknowledged."""
+    fleet = bench.fleet
+    mission = fleet.mission(4)
     yield bench.beside_fsync(
-        "message.send, message.inbox, message.ack",
-        lambda: _letter(fleet, mission),
-        runs=200,
+        "message.send, message.inbox, message.ack", lambda: _letter(fleet, mission), runs=200
     )
+
+
+def round_trip(bench: Bench) -> Iterator[Row]:
+    """Measure what every request costs beside its own work."""
+    fleet = bench.fleet
     yield bench.beside_fsync(
         "system.hello: a round trip without the store",
         lambda: fleet.call("system.hello"),
@@ -164,8 +183,9 @@ def _letter(fleet: Fleet, mission_id: str) -> None:
         fleet.call("message.ack", message_id=message["id"], agent_id=AGENTS[2])
 
 
-def command_line(bench: Bench, fleet: Fleet) -> Iterator[Row]:
+def command_line(bench: Bench) -> Iterator[Row]:
     """Measure a whole ``fleetctl status``, from exec to exit."""
+    fleet = bench.fleet
     # What the installed script does, without the finder that an editable install adds.
     entry = "import sys; from fleetctl.__main__ import main; sys.exit(main())"
     command = [sys.executable, "-c", entry, "status"]

@@ -16,7 +16,7 @@ from fleetd.wire.model import Checkpoint
 from fleetd.wire.times import iso
 
 from .bench import Bench
-from .fleet import Fleet, running
+from .fleet import running
 from .measure import Samples, timed
 from .rows import Promise, Row, row
 
@@ -26,8 +26,9 @@ KEPT = 3
 DAY_MS = 86_400_000
 
 
-def pruning(bench: Bench, fleet: Fleet) -> Iterator[Row]:
+def pruning(bench: Bench) -> Iterator[Row]:
     """Let one client prune, and another one write and read without a pause."""
+    fleet = bench.fleet
     missions = 5 if bench.quick else MISSIONS
     directory = bench.directory / "pruned"
     directory.mkdir()

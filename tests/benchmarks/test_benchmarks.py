@@ -92,8 +92,14 @@ def test_what_promises_a_figure_says_whether_it_was_kept(measured: list[dict[str
         assert (row["kept"] is not None) == bool(row["promise"])
 
 
-def test_the_table_has_a_line_for_every_row(tmp_path: Path, measured: list[dict[str, Any]]) -> None:
-    lines = run(tmp_path).stdout.splitlines()
+def test_some_groups_are_measured_alone_and_have_a_line_for_each_row(tmp_path: Path) -> None:
+    lines = run(tmp_path, "--only", "locks,store").stdout.splitlines()
     table = lines[: lines.index("")]
     assert table[0].split()[:3] == ["path", "runs", "p50"]
-    assert len(table) == len(measured) + 1
+    assert [line.split()[0] for line in table[4:]] == ["SQLite:", "store:", "lock.acquire,"]
+
+
+def test_an_unknown_group_is_refused_with_the_names_of_all(tmp_path: Path) -> None:
+    refused = run(tmp_path, "--only", "locks,nothing")
+    assert refused.returncode == 2
+    assert "no group is called nothing; there are store, " in refused.stderr
