@@ -9,7 +9,7 @@ from fleetd.domain.content import to_file
 from fleetd.domain.progress import passed, percent, recount
 from fleetd.domain.tx import Tx
 from fleetd.store.backups import Backups
-from fleetd.store.commit import executor
+from fleetd.store.commit import Executor
 from fleetd.store.migrate import schema
 from fleetd.wire.model import Checkpoint
 
@@ -27,7 +27,7 @@ def progress(bench: Bench) -> Iterator[Row]:
     """Measure recounting a mission of 100 sorties and finding the milestones it has passed."""
     connection = apsw.Connection(":memory:")
     connection.execute(schema())
-    tx = Tx(executor(connection))
+    tx = Tx(Executor(connection))
     _fill(tx)
 
     def calculate() -> int:

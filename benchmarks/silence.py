@@ -10,7 +10,7 @@ from fleetd.domain.context import Caller, Context
 from fleetd.domain.tx import Tx
 from fleetd.domain.watching import DueGet, due
 from fleetd.engine import random_id
-from fleetd.store.commit import executor
+from fleetd.store.commit import Executor
 from fleetd.store.migrate import schema
 from fleetd.store.opening import connect
 
@@ -42,7 +42,7 @@ def scanning(bench: Bench) -> Iterator[Row]:
 
 
 def _scan(bench: Bench, connection: apsw.Connection, name: str) -> Row:
-    tx, up = Tx(executor(connection)), uptime()
+    tx, up = Tx(Executor(connection)), uptime()
     ctx = Context(
         now_ms=0,
         awake_ms=up.awake_ms,

@@ -1,6 +1,6 @@
 """The transaction that rules work on; must not know any table nor any database library."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -49,10 +49,18 @@ class LogLine(Effect, frozen=True):
 
 
 class Execute(Protocol):
-    """Runs one statement with named parameters and returns its rows."""
+    """Runs statements with named parameters."""
 
     def __call__(self, sql: str, params: Row, /) -> list[Row]:
-        """Run one statement."""
+        """Run one statement and return its rows."""
+        ...
+
+    def tuples(self, sql: str, params: Row, /) -> list[tuple[Any, ...]]:
+        """Run one statement and return its rows without the names of their columns."""
+        ...
+
+    def many(self, sql: str, params: Iterable[Row], /) -> None:
+        """Run one statement once for each set of parameters."""
         ...
 
 
@@ -75,6 +83,10 @@ class Tx:
         """Return every row of a query, as dicts."""
         return self._execute(sql, params)
 
+    def tuples(self, sql: str, /, **params: Any) -> list[tuple[Any, ...]]:
+        """Return every row of a query as a tuple; for queries with hundreds of rows."""
+        return self._execute.tuples(sql, params)
+
     def one(self, sql: str, /, **params: Any) -> Row | None:
         """Return the first row of a query, or None."""
         rows = self._execute(sql, params)
@@ -88,6 +100,10 @@ class Tx:
     def run(self, sql: str, /, **params: Any) -> None:
         """Run a statement for what it does."""
         self._execute(sql, params)
+
+    def many(self, sql: str, params: Iterable[Row], /) -> None:
+        """Run a statement for what it does, once for each set of parameters, in their order."""
+        self._execute.many(sql, params)
 
     def insert(self, table: str, columns: Row) -> None:
         """Write one row; the names of table and columns come from this program only."""

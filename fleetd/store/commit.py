@@ -9,7 +9,7 @@ whether it is still in a transaction, and if not, the members run again one by o
 import contextlib
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import apsw
@@ -23,11 +23,15 @@ from .standing import Displaced, Standing
 from .verdicts import leaves_doubt, translate, unreadable, verdict
 
 
-def executor(connection: apsw.Connection) -> Callable[[str, Row], list[Row]]:
-    """Return the function that a Tx runs its statements with."""
+class Executor:
+    """What a Tx runs its statements with, on one connection."""
 
-    def execute(sql: str, params: Row) -> list[Row]:
-        cursor = connection.execute(sql, params)
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    def __call__(self, sql: str, params: Row) -> list[Row]:
+        """Run a statement and return its rows as dicts."""
+        cursor = self._connection.execute(sql, params)
         first = next(cursor, None)
         if first is None:
             return []
@@ -37,7 +41,13 @@ def executor(connection: apsw.Connection) -> Callable[[str, Row], list[Row]]:
         rows.extend(dict(zip(names, row, strict=True)) for row in cursor)
         return rows
 
-    return execute
+    def tuples(self, sql: str, params: Row) -> list[tuple[Any, ...]]:
+        """Run a statement and return its rows as they come."""
+        return list(self._connection.execute(sql, params))
+
+    def many(self, sql: str, params: Iterable[Row]) -> None:
+        """Run a statement once for each set of parameters."""
+        self._connection.executemany(sql, params)
 
 
 class Outside(msgspec.Struct, frozen=True):
@@ -60,7 +70,7 @@ class Committer:
     def __init__(self, connection: apsw.Connection, standing: Standing) -> None:
         self._connection = connection
         self._standing = standing
-        self._execute = executor(connection)
+        self._execute = Executor(connection)
         self.failure: BaseException | None = None
         self.commits = Histogram()
         """How many microseconds each COMMIT of a change took: nearly all of it is the sync."""
@@ -168,7 +178,7 @@ class _TransactionLost(Exception):
 
 def run_reads(connection: apsw.Connection, jobs: list[Job]) -> None:
     """Give every reading job its result, each from one consistent snapshot."""
-    execute = executor(connection)
+    execute = Executor(connection)
     for job in jobs:
         try:
             connection.execute("BEGIN")

@@ -10,7 +10,7 @@ import apsw
 from ..domain.tx import Tx
 from ..wire.errors import Corrupt, FleetError, Incompatible, InvalidParams, InvalidState, Storage
 from . import CopyDamaged, checksums
-from .commit import executor
+from .commit import Executor
 from .copying import copy, damage_of
 from .migrate import APPLICATION_ID, migrations
 
@@ -20,7 +20,7 @@ class Resting:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
-        self.tx = Tx(executor(connection))
+        self.tx = Tx(Executor(connection))
 
     def has(self, table: str) -> bool:
         """Whether there is a table; one of an older schema may lack it."""

@@ -182,18 +182,21 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     from fleetd.store import commit
 
     seen: list[str] = []
-    real = commit.executor
 
-    def spying(connection: Any) -> Any:
-        execute = real(connection)
-
-        def run(sql: str, params: Any) -> Any:
+    class Spying(commit.Executor):
+        def __call__(self, sql: str, params: Any) -> Any:
             seen.append(sql)
-            return execute(sql, params)
+            return super().__call__(sql, params)
 
-        return run
+        def tuples(self, sql: str, params: Any) -> Any:
+            seen.append(sql)
+            return super().tuples(sql, params)
 
-    monkeypatch.setattr(commit, "executor", spying)
+        def many(self, sql: str, params: Any) -> None:
+            seen.append(sql)
+            super().many(sql, params)
+
+    monkeypatch.setattr(commit, "Executor", Spying)
     return seen
 
 

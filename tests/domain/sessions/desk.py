@@ -11,6 +11,7 @@ from fleetd.domain.context import Caller, Context
 from fleetd.domain.sessions import plans
 from fleetd.domain.tx import Row, Tx
 from fleetd.harness.report import PlanItem, Planned
+from fleetd.store.commit import Executor
 from fleetd.store.migrate import schema
 from fleetd.wire.requests.mission import MissionCreate, MissionStart, NewSortie
 from tests.fleet import NOON
@@ -34,7 +35,7 @@ class Desk:
         self.connection = apsw.Connection(":memory:")
         self.connection.execute("PRAGMA foreign_keys = ON")
         self.connection.execute(schema())
-        self.tx = Tx(self.run)
+        self.tx = Tx(Executor(self.connection))
         self.numbers = count(1)
         self.now_ms = NOON
         self.config = config or Config()
@@ -53,14 +54,6 @@ class Desk:
             caller=Caller(kind="daemon", uid=0),
             config=self.config,
         )
-
-    def run(self, sql: str, params: Row) -> list[Row]:
-        cursor = self.connection.execute(sql, params)
-        rows: list[Row] = []
-        for row in cursor:
-            names = [column[0] for column in cursor.get_description()]
-            rows.append(dict(zip(names, row, strict=True)))
-        return rows
 
     def agent(self, name: str, status: str = "active", mission: str | None = None) -> None:
         self.tx.insert(
