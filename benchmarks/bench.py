@@ -1,11 +1,13 @@
 """How a path becomes a row: how often, for how long, beside which reference; knows no path."""
 
+import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 
 from .fleet import Fleet, running
-from .measure import Operation, alternate
+from .measure import Clock, Operation, alternate
 from .references import bare_python
 from .rows import Promise, Row, row
 
@@ -33,6 +35,37 @@ class Bench:
         """Return how many runs to make of a path that deserves ``count``."""
         return max(3, count // 50) if self.quick else count
 
+    def beside(
+        self,
+        name: str,
+        operation: Operation,
+        other: Operation,
+        *,
+        runs: int,
+        reference: str,
+        promise: Promise = NOTHING,
+        settle: Operation | None = None,
+        size: Callable[[], int] | None = None,
+        clock: Clock = time.perf_counter,
+    ) -> Row:
+        """Measure a path in turn with another operation; ``size`` is asked at the end, in bytes."""
+        samples, beside = alternate(
+            operation,
+            other,
+            count=self.often(runs),
+            budget_s=self.budget_s,
+            settle=settle,
+            clock=clock,
+        )
+        return row(
+            name,
+            samples,
+            beside,
+            reference=reference,
+            promise=promise,
+            size_bytes=size() if size else None,
+        )
+
     def beside_fsync(
         self,
         name: str,
@@ -41,26 +74,24 @@ class Bench:
         runs: int,
         promise: Promise = NOTHING,
         settle: Operation | None = None,
-        size_bytes: int | None = None,
+        size: Callable[[], int] | None = None,
     ) -> Row:
         """Measure a path in turn with an fsync."""
-        samples, beside = alternate(
-            operation, self.fsync, count=self.often(runs), budget_s=self.budget_s, settle=settle
+        return self.beside(
+            name,
+            operation,
+            self.fsync,
+            runs=runs,
+            reference="fsync",
+            promise=promise,
+            settle=settle,
+            size=size,
         )
-        return row(name, samples, beside, reference="fsync", promise=promise, size_bytes=size_bytes)
 
     def beside_python(
-        self,
-        name: str,
-        operation: Operation,
-        *,
-        runs: int,
-        promise: Promise = NOTHING,
-        python: Operation = bare_python,
-        reference: str = "python -c pass",
+        self, name: str, operation: Operation, *, runs: int, promise: Promise = NOTHING
     ) -> Row:
         """Measure a whole process in turn with one that does nothing."""
-        samples, beside = alternate(
-            operation, python, count=self.often(runs), budget_s=self.budget_s
+        return self.beside(
+            name, operation, bare_python, runs=runs, reference="python -c pass", promise=promise
         )
-        return row(name, samples, beside, reference=reference, promise=promise)

@@ -3,7 +3,7 @@
 import selectors
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -14,25 +14,32 @@ from fleetd.store.opening import connect
 from fleetd.store.sqlite import Store
 
 from .bench import Bench
-from .inside import EVENT, WRITTEN
-from .measure import Samples
+from .measure import Operation, Samples, timed
 from .rows import Promise, Row, row
 
+# The table and the row that writers write: an event's, without its indexes.
+EVENT = "CREATE TABLE written (seq INTEGER PRIMARY KEY, type TEXT, n INTEGER, data TEXT)"
+WRITTEN = "INSERT INTO written (type, n, data) VALUES ('file_read', :n, '{\"n\":1}')"
+
 WRITERS = 64
-EACH = 50
+# The crowd and the one that writes alone take turns: the disk changes its speed meanwhile.
+ROUNDS = 10
+EACH = 5
+ALONE = 30
 
 
-def over_the_socket(bench: Bench, alone: Row) -> Row:
+def over_the_socket(bench: Bench) -> Iterator[Row]:
     """Let 64 clients append events at once; compare with one that waits for each commit."""
     fleet = bench.fleet
-    mission = fleet.mission(4)
-    params = {"type": "file_read", "mission_id": mission, "data": {"n": 1}}
+    params = {"type": "file_read", "mission_id": fleet.mission(4), "data": {"n": 1}}
     call = {"jsonrpc": "2.0", "id": 1, "method": "event.append", "params": params}
-    begun = time.perf_counter()
-    samples = _all_at_once(fleet.socket, msgspec.json.encode(call) + b"\n", bench.often(EACH))
-    rate = len(samples.times_ms) / (time.perf_counter() - begun)
-    return _row(
-        f"event.append, {WRITERS} clients at once", bench, samples, rate, alone.p50_ms, Promise()
+    request = msgspec.json.encode(call) + b"\n"
+    yield _in_turns(
+        bench,
+        f"event.append, {WRITERS} clients at once",
+        lambda: _all_at_once(fleet.socket, request, EACH),
+        lambda: fleet.call("event.append", **params),
+        Promise(),
     )
 
 
@@ -77,17 +84,6 @@ def _check(reply: bytes) -> None:
 
 def in_the_store(bench: Bench) -> Iterator[Row]:
     """Let 64 tasks write one row each, and again; compare with a commit for every row."""
-    alone = _one_commit_each(bench)
-    yield alone
-    samples = Samples()
-    begun = time.perf_counter()
-    trio.run(_write_together, bench.directory / "together.db", samples, bench.often(EACH))
-    rate = len(samples.times_ms) / (time.perf_counter() - begun)
-    name = f"store: {WRITERS} writers at once, one row each"
-    yield _row(name, bench, samples, rate, alone.p50_ms, Promise(speedup=10))
-
-
-def _one_commit_each(bench: Bench) -> Row:
     connection = connect(str(bench.directory / "alone.db"))
     connection.execute(EVENT)
 
@@ -97,53 +93,77 @@ def _one_commit_each(bench: Bench) -> Row:
         connection.execute("COMMIT")
 
     try:
-        return bench.beside_fsync(
+        yield bench.beside_fsync(
             "SQLite: one row, one commit", write, runs=500, promise=Promise(p95_ms=5)
         )
+        yield trio.run(_in_turns_with_a_store, bench, write)
     finally:
         connection.close()
 
 
-async def _write_together(path: Path, samples: Samples, each: int) -> None:
-    store = Store(path, lambda _: None)
+async def _in_turns_with_a_store(bench: Bench, alone: Operation) -> Row:
+    store = Store(bench.directory / "together.db", lambda _: None)
     store.start()
     await store.write(lambda tx: tx.run(EVENT))
+    try:
+        return await trio.to_thread.run_sync(
+            lambda: _in_turns(
+                bench,
+                f"store: {WRITERS} writers at once, one row each",
+                lambda: trio.from_thread.run(_write_together, store),
+                alone,
+                Promise(speedup=10),
+            )
+        )
+    finally:
+        with trio.CancelScope(shield=True):
+            await store.aclose()
+
+
+async def _write_together(store: Store) -> Samples:
+    samples = Samples()
 
     async def writer() -> None:
-        for _ in range(each):
+        for _ in range(EACH):
             begun = time.perf_counter()
             await store.write(_insert)
             samples.times_ms.append((time.perf_counter() - begun) * 1_000)
 
-    try:
-        async with trio.open_nursery() as nursery:
-            for _ in range(WRITERS):
-                nursery.start_soon(writer)
-    finally:
-        with trio.CancelScope(shield=True):
-            await store.aclose()
+    async with trio.open_nursery() as nursery:
+        for _ in range(WRITERS):
+            nursery.start_soon(writer)
+    return samples
 
 
 def _insert(tx: Tx) -> None:
     tx.run(WRITTEN, n=1)
 
 
-def _row(
-    name: str, bench: Bench, samples: Samples, rate: float, alone_ms: float, promise: Promise
+def _in_turns(
+    bench: Bench,
+    name: str,
+    together: Callable[[], Samples],
+    alone: Operation,
+    promise: Promise,
 ) -> Row:
-    beside = Samples([_fsync_ms(bench) for _ in range(bench.often(100))])
+    """Let the crowd write, then one alone, and so on; the speedup is that of each round."""
+    everybody, beside, speedups = Samples([]), Samples([]), []
+    spent_ms = 0.0
+    for _ in range(bench.often(ROUNDS)):
+        begun = time.perf_counter()
+        crowd = together()
+        took_ms = (time.perf_counter() - begun) * 1_000
+        single = Samples([timed(alone) for _ in range(bench.often(ALONE))])
+        speedups.append(len(crowd.times_ms) / took_ms * single.p50)
+        everybody.times_ms += crowd.times_ms
+        spent_ms += took_ms
+        beside.times_ms += [timed(bench.fsync) for _ in range(bench.often(ALONE))]
     return row(
         name,
-        samples,
+        everybody,
         beside,
         reference="fsync",
         promise=promise,
-        ops_per_s=rate,
-        speedup=rate * alone_ms / 1_000,
+        ops_per_s=len(everybody.times_ms) / spent_ms * 1_000,
+        speedups=speedups,
     )
-
-
-def _fsync_ms(bench: Bench) -> float:
-    begun = time.perf_counter()
-    bench.fsync()
-    return (time.perf_counter() - begun) * 1_000

@@ -11,8 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from fleetctl.client import Client
 from fleetd.wire.errors import Unavailable
+from fleetd.wire.model import Checkpoint
 
 ROOT = Path(__file__).parents[1]
 READY_S = 20.0
@@ -24,11 +27,12 @@ AGENTS = ("dispatch", "specialist-1", "specialist-2", "specialist-3")
 class Fleet:
     """A running daemon with a client. Calls carry no idempotency key, as a tool's would not."""
 
-    def __init__(self, directory: Path, socket: Path, env: dict[str, str]) -> None:
+    def __init__(self, directory: Path, socket: Path, env: dict[str, str], pid: int) -> None:
         self.directory = directory
         self.socket = socket
         self.env = env
         self.client = Client(socket)
+        self._pid = pid
 
     def call(self, method: str, **params: Any) -> Any:
         """Call a method and return its result as plain data."""
@@ -55,6 +59,18 @@ class Fleet:
         taken = self.call("checkpoint.create", mission_id=mission_id, wait_for_backup=wait)
         return str(taken["id"])
 
+    def taken(self, sorties: int) -> Checkpoint:
+        """Take a checkpoint of a new mission and return it."""
+        taken = self.checkpoint(self.mission(sorties), wait=True)
+        return msgspec.convert(self.call("checkpoint.get", checkpoint_id=taken), Checkpoint)
+
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory the daemon has in use, as the kernel counts it (RSS)."""
+        status = Path(f"/proc/{self._pid}/status").read_text()
+        (line,) = (line for line in status.splitlines() if line.startswith("VmRSS:"))
+        return int(line.split()[1]) * 1024
+
     def settle(self) -> None:
         """Wait until every checkpoint's file is written, so that nothing shares the disk."""
         deadline = time.monotonic() + BACKUP_S
@@ -76,7 +92,7 @@ def running(directory: Path) -> Iterator[Fleet]:
             )
         try:
             _wait_until_ready(process, socket, directory / "fleetd.log")
-            fleet = Fleet(directory, socket, env)
+            fleet = Fleet(directory, socket, env, process.pid)
             try:
                 yield fleet
             finally:

@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from . import crowd, hooks, inside, past, paths, pruning, silence
+from . import crowd, dispatch, grown, hooks, inside, past, paths, pruning, silence
 from .bench import Bench
 from .rows import Row
 
@@ -17,8 +17,8 @@ class Group(NamedTuple):
 
 
 def _events(bench: Bench) -> Iterator[Row]:
-    yield (alone := paths.event(bench))
-    yield crowd.over_the_socket(bench, alone)
+    yield paths.event(bench)
+    yield from crowd.over_the_socket(bench)
 
 
 def _recovery(bench: Bench) -> Iterator[Row]:
@@ -36,13 +36,15 @@ GROUPS = {
     "locks": Group("lock.acquire, lock.release", paths.locks),
     "mail": Group("message.send, message.inbox, message.ack", paths.mail),
     "roundtrip": Group("a round trip without the store", paths.round_trip),
+    "dispatch": Group("CPU of a request beside jsonrpcserver", dispatch.dispatching),
     "checkpoints": Group("checkpoint.create of 4, 100 and 1,000 sorties", paths.checkpoints),
     "snapshots": Group("snapshot.record with its files", paths.snapshots),
     "recovery": Group("recovery.restore of 100 sorties", _recovery),
-    "listing": Group("checkpoint.list of many", paths.listing),
+    "listing": Group("checkpoint.list of many, checkpoint.latest", grown.listing),
     "backups": Group("the file of a checkpoint", inside.backup_files),
     "command": Group("a whole fleetctl", paths.command_line),
     "hooks": Group("a whole hook, alone and side by side", hooks.whole_processes),
+    "memory": Group("a daemon with 1,000,000 events", grown.memory),
     "pruning": Group("requests while 97,000 checkpoints are pruned", pruning.pruning),
 }
 

@@ -87,22 +87,22 @@ def whole_processes(bench: Bench) -> Iterator[Row]:
     session.call()
     promised = Promise(ratio=1)
     yield bench.beside_python("hook, whole process", session.call, runs=200, promise=promised)
-    yield bench.beside_python(
+    yield bench.beside(
         "hook, beside an interpreter with its flags",
         session.call,
+        isolated_python,
         runs=100,
-        python=isolated_python,
         reference="python -I -S -c pass",
     )
     yield bench.beside_python(
         "hook, a payload of 500 KB", lambda: session.call(EDIT_BYTES), runs=100
     )
-    yield bench.beside_python(
+    yield bench.beside(
         f"hook, {AT_ONCE} at once",
         session.call_at_once,
+        _bare_at_once,
         runs=50,
         promise=promised,
-        python=_bare_at_once,
         reference=f"{AT_ONCE} at once",
     )
     session.check()

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import apsw
-import msgspec
 
 from fleetd.domain.content import to_file
 from fleetd.domain.progress import passed, percent, recount
@@ -16,9 +15,6 @@ from fleetd.wire.model import Checkpoint
 from .bench import Bench
 from .rows import Promise, Row
 
-# The table and the row that writers write: an event's, without its indexes.
-EVENT = "CREATE TABLE written (seq INTEGER PRIMARY KEY, type TEXT, n INTEGER, data TEXT)"
-WRITTEN = "INSERT INTO written (type, n, data) VALUES ('file_read', :n, '{\"n\":1}')"
 MISSION = "msn-00000001"
 NOW = "2026-01-05T12:00:00.000Z"
 
@@ -64,10 +60,7 @@ def backup_files(bench: Bench) -> Iterator[Row]:
     """Measure writing the file of a typical checkpoint, with every fsync and its latest.json."""
     fleet = bench.fleet
     for sorties in (4, 20):
-        checkpoint_id = fleet.checkpoint(fleet.mission(sorties), wait=True)
-        content = fleet.call("checkpoint.get", checkpoint_id=checkpoint_id)
-        checkpoint = msgspec.convert(content, Checkpoint)
-        yield _writing(bench, checkpoint, sorties)
+        yield _writing(bench, fleet.taken(sorties), sorties)
 
 
 def _writing(bench: Bench, checkpoint: Checkpoint, sorties: int) -> Row:
@@ -84,5 +77,5 @@ def _writing(bench: Bench, checkpoint: Checkpoint, sorties: int) -> Row:
         write,
         runs=100,
         promise=Promise(spec_p95_ms=200, size_bytes=100_000),
-        size_bytes=len(to_file(checkpoint)),
+        size=lambda: len(to_file(checkpoint)),
     )

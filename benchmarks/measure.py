@@ -1,13 +1,18 @@
 """Timing an operation beside its reference, in bounds of count and time; knows no fleetd."""
 
+import itertools
 import time
 from collections.abc import Callable
 
 import msgspec
 
 Operation = Callable[[], object]
+# Seconds that passed, or seconds of CPU that were used.
+Clock = Callable[[], float]
 # Fewer would make a percentile a matter of luck; the budget of time gives way to this.
 AT_LEAST = 3
+# A run is cut into so many stretches to see how far its ratio moved while it went on.
+STRETCHES = 10
 
 
 class Samples(msgspec.Struct):
@@ -31,11 +36,29 @@ class Samples(msgspec.Struct):
         return self.percentile(95)
 
 
-def timed(operation: Operation) -> float:
+def stretches(samples: Samples, beside: Samples) -> list[float]:
+    """Return the ratio of medians in each tenth of a run, in fewer and longer parts of a short one.
+
+    A single pair says more about the disk's last millisecond than about either of the two.
+    """
+    count = max(1, min(STRETCHES, min(len(samples.times_ms), len(beside.times_ms)) // AT_LEAST))
+    return [
+        above.p50 / below.p50
+        for above, below in zip(_cut(samples, count), _cut(beside, count), strict=True)
+    ]
+
+
+def _cut(samples: Samples, count: int) -> list[Samples]:
+    times = samples.times_ms
+    bounds = [number * len(times) // count for number in range(count + 1)]
+    return [Samples(times[low:high]) for low, high in itertools.pairwise(bounds)]
+
+
+def timed(operation: Operation, clock: Clock = time.perf_counter) -> float:
     """Run an operation once and return how long it took, in ms."""
-    begun = time.perf_counter()
+    begun = clock()
     operation()
-    return (time.perf_counter() - begun) * 1_000
+    return (clock() - begun) * 1_000
 
 
 def alternate(
@@ -45,6 +68,7 @@ def alternate(
     count: int,
     budget_s: float,
     settle: Operation | None = None,
+    clock: Clock = time.perf_counter,
 ) -> tuple[Samples, Samples]:
     """Time an operation and its reference in turn: ``count`` times, or until the budget is spent.
 
@@ -56,8 +80,8 @@ def alternate(
     while len(samples.times_ms) < count:
         if time.monotonic() > deadline and len(samples.times_ms) >= AT_LEAST:
             break
-        samples.times_ms.append(timed(operation))
+        samples.times_ms.append(timed(operation, clock))
         if settle is not None:
             settle()
-        beside.times_ms.append(timed(reference))
+        beside.times_ms.append(timed(reference, clock))
     return samples, beside

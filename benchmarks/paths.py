@@ -10,10 +10,6 @@ from .fleet import AGENTS, Fleet
 from .measure import Operation
 from .rows import Promise, Row
 
-LISTED_MISSIONS = 3
-# A mission keeps its newest 100 checkpoints, so that is what one can have.
-LISTED_EACH = 100
-
 
 def checkpoints(bench: Bench) -> Iterator[Row]:
     """Measure taking checkpoints of missions of three sizes."""
@@ -112,22 +108,6 @@ def _two_states(fleet: Fleet) -> tuple[str, str]:
     for sortie in fleet.call("sortie.list", mission_id=mission)["sorties"]:
         fleet.call("sortie.start", sortie_id=sortie["id"], agent_id=sortie["assigned_to"])
     return early, fleet.checkpoint(mission, wait=True)
-
-
-def listing(bench: Bench) -> Iterator[Row]:
-    """Measure a list of the newest of many checkpoints of 100 sorties each."""
-    fleet = bench.fleet
-    missions = [fleet.mission(100) for _ in range(1 if bench.quick else LISTED_MISSIONS)]
-    for mission in missions:
-        for _ in range(bench.often(LISTED_EACH)):
-            fleet.checkpoint(mission, wait=False)
-    fleet.settle()
-    yield bench.beside_fsync(
-        f"checkpoint.list, 10 of {fleet.call('checkpoint.list')['total']}",
-        lambda: fleet.call("checkpoint.list", limit=10),
-        runs=300,
-        promise=Promise(p50_ms=1, spec_p95_ms=50),
-    )
 
 
 def event(bench: Bench) -> Row:

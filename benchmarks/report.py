@@ -6,9 +6,13 @@ from typing import Any
 
 import msgspec
 
-from .rows import Row
+from .rows import Row, in_bytes
 
-HEAD = ("path", "runs", "p50 ms", "p95 ms", "beside", "p50 x", "p95 x", "promise", "", "also")
+HEAD = (
+    *("path", "runs", "p50 ms", "p95 ms", "beside", "p50 x", "spread", "p95 x"),
+    *("promise", "", "also"),
+)
+RIGHT = frozenset({1, 2, 3, 5, 6, 7})
 # Faster than any disk: what is measured lies in memory.
 NO_DISK_MS = 0.005
 
@@ -43,6 +47,8 @@ def remarks(rows: Sequence[Row], seconds: float) -> list[str]:
     said = [
         "fsync: write+fdatasync of 4 KB at the end of a file on the same disk, in turn with each",
         "run. Ratios compare equal percentiles; promises without a percentile hold for the median.",
+        "spread: the lowest and the highest ratio of medians among the tenths of the run, which is",
+        "how far the same ratio moved within minutes on this machine.",
         f"Measured in {seconds:.0f} s with a fleetd process of its own, synchronous=FULL.",
     ]
     if rows[0].p50_ms < NO_DISK_MS:
@@ -65,6 +71,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         f"{row.p95_ms:.3f}",
         row.reference,
         f"{row.ratio_p50:.2f}",
+        f"{row.ratio_low:.2f}-{row.ratio_high:.2f}",
         f"{row.ratio_p95:.2f}",
         row.promise.text(row.reference),
         kept,
@@ -80,11 +87,12 @@ def _also(row: Row) -> str:
     if row.ops_per_s is not None:
         parts.append(f"{row.ops_per_s:,.0f}/s")
     if row.speedup is not None:
-        parts.append(f"{row.speedup:.1f} x one commit each")
+        spread = f"{row.speedup_low:.1f}-{row.speedup_high:.1f}"
+        parts.append(f"{row.speedup:.1f} ({spread}) x one commit each")
     if row.size_bytes is not None:
-        parts.append(f"{row.size_bytes / 1_000:.1f} KB")
+        parts.append(in_bytes(row.size_bytes))
     return ", ".join(parts)
 
 
 def _aligned(column: int, cell: str, width: int) -> str:
-    return cell.rjust(width) if column in (1, 2, 3, 5, 6) else cell.ljust(width)
+    return cell.rjust(width) if column in RIGHT else cell.ljust(width)

@@ -1,8 +1,16 @@
 """One line of the table: what was measured, beside what, against which promise; knows no fleetd."""
 
+import statistics
+from collections.abc import Sequence
+
 import msgspec
 
-from .measure import Samples
+from .measure import Samples, stretches
+
+
+def in_bytes(size: int) -> str:
+    """Return a size as people read it."""
+    return f"{size / 1_000_000:.3g} MB" if size >= 1_000_000 else f"{size / 1_000:.3g} KB"
 
 
 class Promise(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -28,13 +36,16 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             ("never > {:g} ms", self.max_ms),
             ("spec p95 < {:g} ms", self.spec_p95_ms),
             ("≥ {:g} x one commit each", self.speedup),
-            ("< {:g} bytes", self.size_bytes),
+            ("≤ {}", self.size_bytes and in_bytes(self.size_bytes)),
         ]
         return ", ".join(text.format(limit) for text, limit in parts if limit is not None) or "-"
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One measured path. Times are in ms, ratios of the same percentile of the reference."""
+    """One measured path. Times are in ms, ratios of the same percentile of the reference.
+
+    The lowest and the highest ratio are those of the stretches of the run, the same for speedups.
+    """
 
     name: str
     runs: int
@@ -47,9 +58,13 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     reference_p95_ms: float
     ratio_p50: float
     ratio_p95: float
+    ratio_low: float
+    ratio_high: float
     promise: Promise
     ops_per_s: float | None = None
     speedup: float | None = None
+    speedup_low: float | None = None
+    speedup_high: float | None = None
     size_bytes: int | None = None
 
     @property
@@ -68,7 +83,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
             (promise.max_ms, self.max_ms <= (promise.max_ms or 0)),
             (promise.spec_p95_ms, self.within_spec),
             (promise.speedup, (self.speedup or 0) >= (promise.speedup or 0)),
-            (promise.size_bytes, (self.size_bytes or 0) < (promise.size_bytes or 0)),
+            (promise.size_bytes, (self.size_bytes or 0) <= (promise.size_bytes or 0)),
         ]
         asked = [held for limit, held in checks if limit is not None]
         return all(asked) if asked else None
@@ -82,10 +97,11 @@ def row(
     reference: str,
     promise: Promise,
     ops_per_s: float | None = None,
-    speedup: float | None = None,
+    speedups: Sequence[float] = (),
     size_bytes: int | None = None,
 ) -> Row:
     """Make a row from the samples of a path and of its reference."""
+    ratios = stretches(samples, beside)
     return Row(
         name=name,
         runs=len(samples.times_ms),
@@ -98,8 +114,12 @@ def row(
         reference_p95_ms=beside.p95,
         ratio_p50=samples.p50 / beside.p50,
         ratio_p95=samples.p95 / beside.p95,
+        ratio_low=min(ratios),
+        ratio_high=max(ratios),
         promise=promise,
         ops_per_s=ops_per_s,
-        speedup=speedup,
+        speedup=statistics.median(speedups) if speedups else None,
+        speedup_low=min(speedups, default=None),
+        speedup_high=max(speedups, default=None),
         size_bytes=size_bytes,
     )

@@ -1,6 +1,7 @@
 """Looking for missions that fell silent: what it costs, and that it does not grow with the log."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import apsw
 
@@ -15,6 +16,7 @@ from fleetd.store.migrate import schema
 from fleetd.store.opening import connect
 
 from .bench import Bench
+from .measure import Operation
 from .rows import Promise, Row
 
 MISSIONS = 1_000
@@ -22,26 +24,48 @@ MISSIONS = 1_000
 AT_ONCE = 100
 NOW = "2026-01-05T12:00:00.000Z"
 EVENTS = (10_000, 1_000_000)
+# The trees of the indexes become a level deeper, nothing more.
+GROWTH = 1.25
 
 
 def scanning(bench: Bench) -> Iterator[Row]:
-    """Measure the scan over 1,000 missions in progress, beside a short log and a long one."""
-    connection = connect(str(bench.directory / "silence.db"))
-    try:
-        connection.execute(schema())
-        _missions(connection)
+    """Measure the scan over 1,000 missions in progress, with a short log and with a long one."""
+    with ExitStack() as opened:
+        scans = {}
         for events in EVENTS:
             wanted = events // 50 if bench.quick else events
-            _events(connection, wanted)
-            with connection:  # the daemon's reader has its transaction open as well
-                yield _scan(
-                    bench, connection, f"{AT_ONCE} silence scans, 1,000 missions, {wanted:,} events"
-                )
-    finally:
-        connection.close()
+            connection = _filled(bench, wanted)
+            opened.callback(connection.close)
+            opened.enter_context(connection)  # the daemon's reader has a transaction open as well
+            scans[wanted] = _scan(connection)
+        for wanted, scan in scans.items():
+            yield bench.beside_fsync(
+                f"{AT_ONCE} silence scans, {MISSIONS:,} missions, {wanted:,} events",
+                scan,
+                runs=300,
+                promise=Promise(p50_ms=0.05 * AT_ONCE, spec_p95_ms=100),
+            )
+        (few, many) = scans
+        yield bench.beside(
+            f"the same, {many:,} events beside {few:,}",
+            scans[many],
+            scans[few],
+            runs=300,
+            reference=f"{few:,} events",
+            promise=Promise(ratio=GROWTH),
+        )
 
 
-def _scan(bench: Bench, connection: apsw.Connection, name: str) -> Row:
+def _filled(bench: Bench, events: int) -> apsw.Connection:
+    connection = connect(str(bench.directory / f"silence-{events}.db"))
+    connection.execute("PRAGMA synchronous=OFF")
+    connection.execute(schema())
+    _missions(connection)
+    _events(connection, events)
+    return connection
+
+
+def _scan(connection: apsw.Connection) -> Operation:
     tx, up = Tx(Executor(connection)), uptime()
     ctx = Context(
         now_ms=0,
@@ -58,8 +82,7 @@ def _scan(bench: Bench, connection: apsw.Connection, name: str) -> Row:
             if due(tx, look, ctx).missions:
                 raise AssertionError("none of these missions is silent")
 
-    promise = Promise(p50_ms=0.05 * AT_ONCE, spec_p95_ms=100)
-    return bench.beside_fsync(name, scan, runs=300, promise=promise)
+    return scan
 
 
 def _missions(connection: apsw.Connection) -> None:
@@ -75,12 +98,11 @@ def _missions(connection: apsw.Connection) -> None:
 
 
 def _events(connection: apsw.Connection, wanted: int) -> None:
-    """Let the log grow to a length."""
-    (present,) = next(connection.execute("SELECT coalesce(max(seq), 0) FROM events"))
+    """Give the log a length."""
     connection.execute("BEGIN")
     connection.executemany(
         "INSERT INTO events (type, stream, timestamp, mission_id, activity, data_json)"
         " VALUES ('file_modified', 'fleet', ?, ?, 1, '{\"file\":\"a.py\"}')",
-        ((NOW, f"msn-{n % MISSIONS:08x}") for n in range(present, wanted)),
+        ((NOW, f"msn-{n % MISSIONS:08x}") for n in range(wanted)),
     )
     connection.execute("COMMIT")

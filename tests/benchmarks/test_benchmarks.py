@@ -30,6 +30,10 @@ PATHS = (
     "snapshot.record, with its files",
     "recovery.restore, 100 sorties, none changed",
     "checkpoint.list, 10 of",
+    "checkpoint.latest, 100 sorties",
+    "RPC dispatch, CPU of 50 event.append",
+    "the same, 20,000 events beside 200",
+    "event.append after 10,000 events, and the daemon's memory",
     "backup file, 4 sorties",
     "fleetctl status",
     "hook, whole process",
@@ -75,6 +79,7 @@ def test_every_row_has_both_percentiles_and_their_ratios(measured: list[dict[str
         assert 0 < row["reference_p50_ms"] <= row["reference_p95_ms"]
         assert row["ratio_p50"] == pytest.approx(row["p50_ms"] / row["reference_p50_ms"])
         assert row["ratio_p95"] == pytest.approx(row["p95_ms"] / row["reference_p95_ms"])
+        assert 0 < row["ratio_low"] <= row["ratio_high"]
 
 
 @pytest.mark.case("PERF-301")

@@ -1,0 +1,68 @@
+"""What a daemon costs whose store is old and large: memory, and the list of many checkpoints."""
+
+from collections.abc import Iterator
+
+from .bench import Bench
+from .fleet import Fleet, running
+from .rows import Promise, Row
+from .stored import fill_checkpoints, fill_events
+
+EVENTS = 1_000_000
+OVER = 1_000
+PAGES = 50
+# A mission keeps its newest 100 checkpoints, so that is what one can have.
+MISSIONS, EACH, SORTIES = 10, 100, 1_000
+LIMIT_BYTES = 80_000_000
+
+
+def memory(bench: Bench) -> Iterator[Row]:
+    """Let a daemon with a million events work, and see what memory it keeps."""
+    events = EVENTS // 100 if bench.quick else EVENTS
+    directory = bench.directory / "events"
+    fill_events(directory, OVER, events)
+    with running(directory) as fleet:
+        mission = fleet.mission(100)
+        _use(fleet, mission)
+        yield bench.beside_fsync(
+            f"event.append after {events:,} events, and the daemon's memory",
+            lambda: fleet.call("event.append", type="file_read", mission_id=mission, data={"n": 1}),
+            runs=200,
+            promise=Promise(size_bytes=LIMIT_BYTES),
+            size=lambda: fleet.memory_bytes,
+        )
+
+
+def _use(fleet: Fleet, mission_id: str) -> None:
+    """Do what people and agents do: look around, read the log, take checkpoints, recover."""
+    position = 0
+    for _ in range(PAGES):
+        position = fleet.call("event.list", since=position)["position"]
+    for _ in range(5):
+        fleet.checkpoint(mission_id, wait=True)
+    fleet.call("recovery.restore", mission_id=mission_id)
+    fleet.call("checkpoint.list")
+    fleet.call("system.status")
+    fleet.settle()
+
+
+def listing(bench: Bench) -> Iterator[Row]:
+    """Measure a list of the newest of 1,000 checkpoints of 1,000 sorties each, and the newest."""
+    each, sorties = (5, 50) if bench.quick else (EACH, SORTIES)
+    directory = bench.directory / "listed"
+    like = bench.fleet.taken(sorties)
+    fill_checkpoints(directory, like, MISSIONS, each)
+    with running(directory) as fleet:
+        yield bench.beside_fsync(
+            f"checkpoint.list, 10 of {MISSIONS * each:,} with {sorties:,} sorties each",
+            lambda: fleet.call("checkpoint.list", limit=10),
+            runs=300,
+            promise=Promise(p50_ms=1, spec_p95_ms=50),
+        )
+        mission = fleet.mission(100)
+        fleet.checkpoint(mission, wait=True)
+        yield bench.beside_fsync(
+            "checkpoint.latest, 100 sorties",
+            lambda: fleet.call("checkpoint.latest", mission_id=mission),
+            runs=200,
+            promise=Promise(spec_p95_ms=50),
+        )
