@@ -72,8 +72,9 @@ class Pruning:
 
     def _found_lines(self, found: Pruned) -> list[str]:
         return [
-            f"Found {len(found.details)} {self._noun} to prune:",
+            f"Found {found.deleted} {self._noun} to prune:",
             *(f"  {render.clean(self._describe(each))}" for each in found.details),
+            *([f"  and {more} more"] if (more := found.deleted - len(found.details)) else []),
             f"Total: {found.deleted} {self._noun}, {render.size(found.freed_bytes)}",
         ]
 

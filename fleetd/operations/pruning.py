@@ -21,6 +21,9 @@ log = logging.getLogger("fleetd")
 # Large records take longer to free than small ones: then a transaction marks fewer.
 PORTION_BYTES = 4_000_000
 FILES_WAIT_S = 1.0
+# Records that a reply names, oldest first of each owner: all of 100,000 would be 12 MB, which
+# nobody reads, and which would be kept under the request's key as well.
+DETAILS_MAX = 1_000
 # Ids that an error names.
 NAMED = 20
 
@@ -51,7 +54,7 @@ async def prune(engine: Engine, request: CheckpointPrune, caller: Caller) -> Pru
             )
             for each in run.details
         ]
-        return Pruned(deleted=len(details), freed_bytes=run.freed_bytes, details=details)
+        return Pruned(deleted=run.deleted, freed_bytes=run.freed_bytes, details=details)
 
     return await engine.remembered(request, work)
 
@@ -79,7 +82,7 @@ async def prune_snapshots(
             for each in run.details
         ]
         run.check_files()
-        return PrunedSnapshots(deleted=len(details), freed_bytes=run.freed_bytes, details=details)
+        return PrunedSnapshots(deleted=run.deleted, freed_bytes=run.freed_bytes, details=details)
 
     return await engine.remembered(request, work)
 
@@ -108,6 +111,12 @@ class _Run:
         self._terms = terms
         self.details: list[Candidate] = []
         self.freed_bytes = 0
+        self._ids: set[str] = set()
+
+    @property
+    def deleted(self) -> int:
+        """Return how many records were found, or deleted; ``details`` names the first of them."""
+        return len(self._ids)
 
     async def through(self, take: Callable[[list[Candidate]], Awaitable[None]]) -> None:
         """Have everything that is past its time taken, in portions for one short transaction."""
@@ -125,7 +134,8 @@ class _Run:
 
     async def count(self, portion: list[Candidate]) -> None:
         """Note what is there to be deleted."""
-        self.details += portion
+        self._ids.update(each.id for each in portion)
+        self.details += portion[: DETAILS_MAX - len(self.details)]
         self.freed_bytes += sum(each.size_bytes for each in portion)
 
     async def delete(self, portion: list[Candidate]) -> None:
@@ -139,7 +149,7 @@ class _Run:
 
     async def announce(self) -> None:
         """Say what was deleted, however it ended; nothing when that is nothing."""
-        deleted, freed = len(self.details), self.freed_bytes
+        deleted, freed = self.deleted, self.freed_bytes
         if not deleted:
             return
         log.info("Pruned %d %ss, %d bytes", deleted, self._noun, freed)
@@ -152,23 +162,23 @@ class _Run:
 
     def check_files(self) -> None:
         """Raise RetentionPruneFailed when a file of what was deleted could not be removed."""
-        failure = self._engine.outbox.failure
-        stuck = {each.id: why for each in self.details if (why := failure(each.id)) is not None}
+        failed = {each.work.record_id: each.why for each in self._engine.outbox.failures}
+        stuck = {name: why for name, why in failed.items() if name in self._ids}
         if not stuck:
             return
         first, why = next(iter(stuck.items()))
         raise RetentionPruneFailed(
-            f"{len(self.details)} {self._noun}s were deleted, but {len(stuck)} of their files could"
+            f"{self.deleted} {self._noun}s were deleted, but {len(stuck)} of their files could"
             f" not be removed: {first} ({why}).",
             hint="fleetd goes on trying; remove the cause, and they go.",
             stuck=list(stuck)[:NAMED],
-            deleted=len(self.details),
+            deleted=self.deleted,
             freed_bytes=self.freed_bytes,
         )
 
     def told_by(self, error: FleetError) -> FleetError:
         """Return an error that also says how far the pruning had come."""
-        deleted = len(self.details)
+        deleted = self.deleted
         before = f" {deleted} {self._noun}s were pruned before that." if deleted else ""
         values = {**error.values, "deleted": deleted, "freed_bytes": self.freed_bytes}
         return type(error)(error.message + before, hint=error.hint, **values)

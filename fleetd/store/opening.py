@@ -6,6 +6,7 @@ Must not know any table. A database is looked at before anything of it is change
 import contextlib
 import errno
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from .verdicts import FULL, verdict
 # Older ones can lose commits when a WAL is reset at the wrong moment (fixed in 3.51.3).
 SQLITE_NEEDED = (3, 51, 3)
 BUSY_MS = 5_000
+# SQLite itself would look again after 1, 2, 5, 10 ms: whoever has the database takes 3 of them.
+BUSY_LOOK_MS = 0.5
 # What may be over the next time: a disk that fails, too much in use at once.
 _PASSING = (errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
@@ -48,8 +51,18 @@ def connect(path: str, *, query_only: bool = False, vfs: str | None = None) -> a
     return connection
 
 
+def wait_while_busy(connection: apsw.Connection, most_ms: float) -> None:
+    """Have a connection wait so long for others, and go on soon after they have finished."""
+
+    def wait(looks: int) -> bool:
+        time.sleep(BUSY_LOOK_MS / 1_000)
+        return looks * BUSY_LOOK_MS < most_ms
+
+    connection.set_busy_handler(wait)
+
+
 def _settle(connection: apsw.Connection) -> None:
-    connection.set_busy_timeout(BUSY_MS)
+    wait_while_busy(connection, BUSY_MS)
     connection.pragma("trusted_schema", False)
     connection.pragma("cell_size_check", True)
     connection.pragma("journal_mode", "wal")
@@ -103,7 +116,7 @@ def _prepare(
 ) -> None:
     """Check a database before anything of it is changed, then bring it up to date."""
     try:
-        connection.set_busy_timeout(BUSY_MS)
+        wait_while_busy(connection, BUSY_MS)
         check_ours(connection, str(path))
         checksums.reserve(connection)
         for ending in ("", "-wal", "-shm", MARK):

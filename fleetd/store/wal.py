@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import apsw
 
-from .opening import connect
+from .opening import connect, wait_while_busy
 from .verdicts import leaves_doubt, verdict
 
 PAGES = 1_000
@@ -25,7 +25,7 @@ class WalUpkeep:
 
     def __init__(self, path: str, vfs: str | None, failed: Callable[[BaseException], None]) -> None:
         self._connection = connect(path, vfs=vfs)
-        self._connection.set_busy_timeout(BUSY_MS)
+        wait_while_busy(self._connection, BUSY_MS)
         self._failed = failed
         self._next = PAGES
         self._wanted = threading.Event()

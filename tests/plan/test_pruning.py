@@ -24,6 +24,7 @@ from fleetd.domain.pruning import PruneDone, PruneMark
 from fleetd.domain.removal import Purge, RemovalsGet
 from fleetd.engine import Engine
 from fleetd.housekeeping import DAY_S, keep_house
+from fleetd.operations import pruning
 from fleetd.operations.watching import ActivityScan
 from fleetd.outbox import FIRST_PAUSE_S
 from fleetd.wire.errors import NotFound, Storage, Unavailable
@@ -105,6 +106,23 @@ async def test_PRN_001_what_is_older_than_the_threshold_goes(fleet: Fleet) -> No
     assert pruned.deleted == 5
     assert [each.id for each in pruned.details] == old
     assert await left(fleet, mission) == recent
+
+
+async def test_a_reply_names_the_first_and_counts_all(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pruning, "DETAILS_MAX", 30)
+    mission = await fleet.mission()
+    old = await taken(fleet, mission, 40, DAY)
+    sizes = sum(row["size_bytes"] for row in fleet.sql("SELECT * FROM checkpoints"))
+    prune = CheckpointPrune(older_than_days=0, keep_per_mission=1, idempotency_key="once")
+    shown = await fleet.do(msgspec.structs.replace(prune, dry_run=True, idempotency_key=None))
+    pruned = await fleet.do(prune)
+    assert shown == pruned == await fleet.do(prune)
+    assert [each.id for each in pruned.details] == old[:30]
+    assert pruned.deleted == 39
+    left_over = sum(row["size_bytes"] for row in fleet.sql("SELECT * FROM checkpoints"))
+    assert pruned.freed_bytes == sizes - left_over
 
 
 async def test_exactly_at_the_threshold_it_is_not_older_yet(fleet: Fleet) -> None:

@@ -6,13 +6,14 @@ import os
 import re
 import stat
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import apsw
 import pytest
 
-from fleetd.store import StoreFull, StoreRefused, StoreUnready
+from fleetd.store import StoreFull, StoreRefused, StoreUnready, opening
 from fleetd.store.migrate import APPLICATION_ID, check_ours, migrate, migrations, schema
 from fleetd.store.opening import check_sqlite, connect
 from fleetd.store.sqlite import Store
@@ -302,3 +303,20 @@ async def test_a_database_that_was_left_open_to_others_is_closed_to_them(
     async with open_store() as store:
         await store.write(tools.put("another"))
         assert set(modes(database).values()) == {0o600}
+
+
+def test_it_looks_again_soon_while_another_has_the_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(opening.time, "sleep", pauses.append)
+    path = str(tmp_path / "one.db")
+    with closing(connect(path)) as one, closing(connect(path)) as other:
+        one.execute("BEGIN IMMEDIATE")
+        with pytest.raises(apsw.BusyError):
+            other.execute("BEGIN IMMEDIATE")
+        one.execute("ROLLBACK")
+        other.execute("BEGIN IMMEDIATE")
+    # SQLite's own pauses grow: who has the database for 3 ms would keep the other out for 8.
+    assert set(pauses) == {opening.BUSY_LOOK_MS / 1_000}
+    assert sum(pauses) >= opening.BUSY_MS / 1_000

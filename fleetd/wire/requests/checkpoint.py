@@ -100,7 +100,7 @@ class PrunedCheckpoint(Record, frozen=True, kw_only=True):
 
 
 class Pruned(Record, frozen=True, kw_only=True):
-    """What pruning took away, or would."""
+    """What pruning took away, or would; ``details`` names the first thousand."""
 
     deleted: int
     freed_bytes: int

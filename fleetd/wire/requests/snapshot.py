@@ -144,7 +144,7 @@ class PrunedSnapshot(Record, frozen=True, kw_only=True):
 
 
 class PrunedSnapshots(Record, frozen=True, kw_only=True):
-    """What pruning took away, or would."""
+    """What pruning took away, or would; ``details`` names the first thousand."""
 
     deleted: int
     freed_bytes: int
