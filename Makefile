@@ -5,7 +5,7 @@
 #   make test-agents  run agent CLIs themselves against a scripted model (needs npm)
 #   make check   format, lint, types, tests: what CI runs
 #   make campaign  try to break the promises, for minutes to hours (ARGS="kill --count 50")
-#   make bench   measure, beside an fsync of the same disk
+#   make bench   measure, beside an fsync of the same disk and beside others (ARGS="--only locks")
 
 PYTHON ?= python3
 # Tests wait for disks and processes now and then: one more than there are cores keeps all busy.
@@ -63,7 +63,8 @@ types: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
 bench: $(VENV)/.installed
+	@$(if $(findstring --no-peers,$(ARGS)),,$(BIN)/python -m benchmarks.peers)
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean:
-	rm -rf $(VENV) .agents build dist *.egg-info .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .agents .bench build dist *.egg-info .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache

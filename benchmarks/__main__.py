@@ -26,13 +26,15 @@ def main() -> int:
         directory = Path(started.enter_context(name))
         fsync = started.enter_context(appending(directory))
         in_place = started.enter_context(overwriting(directory))
-        bench = Bench(directory, fsync, started, quick=options.quick)
+        bench = Bench(directory, fsync, started, quick=options.quick, peers=not options.no_peers)
         rows = [*_references(bench, in_place), *_rows(bench, options.only)]
     seconds = time.monotonic() - begun
     if options.json:
-        print(json.dumps(report.document(rows, seconds), indent=2))
+        print(json.dumps(report.document(rows, seconds, bench.peers.absent), indent=2))
     else:
-        print("\n".join([report.table(rows), "", *report.remarks(rows, seconds)]))
+        print(
+            "\n".join([report.table(rows), "", *report.remarks(rows, seconds, bench.peers.absent)])
+        )
     return 0 if all(row.within_spec for row in rows) else 1
 
 
@@ -51,6 +53,7 @@ def _options() -> argparse.Namespace:
         default=list(GROUPS),
         help="measure these groups only",
     )
+    parser.add_argument("--no-peers", action="store_true", help="measure fleetd alone")
     parser.add_argument(
         "--quick", action="store_true", help="a few runs of each path, to try the script"
     )
@@ -81,6 +84,7 @@ def _references(bench: Bench, in_place: Operation) -> Iterator[Row]:
 def _rows(bench: Bench, groups: list[str]) -> Iterator[Row]:
     for name in groups:
         yield from GROUPS[name].measure(bench)
+        bench.peers.close()
 
 
 if __name__ == "__main__":

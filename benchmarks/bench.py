@@ -8,23 +8,24 @@ from pathlib import Path
 
 from .fleet import Fleet, running
 from .measure import Clock, Operation, alternate
+from .peers.beside import Peers
 from .references import bare_python
-from .rows import Promise, Row, row
-
-NOTHING = Promise()
+from .rows import NOTHING, Beside, Promise, Row, row
 
 
 class Bench:
     """Measures paths on one disk, thoroughly or as a quick try of the script itself."""
 
     def __init__(
-        self, directory: Path, fsync: Operation, started: ExitStack, *, quick: bool
+        self, directory: Path, fsync: Operation, started: ExitStack, *, quick: bool, peers: bool
     ) -> None:
         self.directory = directory
         self.fsync = fsync
         self.quick = quick
         self.budget_s = 0.5 if quick else 8.0
         self._started = started
+        self.peers = Peers(directory, wanted=peers)
+        started.callback(self.peers.close)
 
     @cached_property
     def fleet(self) -> Fleet:
@@ -47,6 +48,7 @@ class Bench:
         settle: Operation | None = None,
         size: Callable[[], int] | None = None,
         clock: Clock = time.perf_counter,
+        peer: Beside | None = None,
     ) -> Row:
         """Measure a path in turn with another operation; ``size`` is asked at the end, in bytes."""
         samples, beside = alternate(
@@ -64,6 +66,7 @@ class Bench:
             reference=reference,
             promise=promise,
             size_bytes=size() if size else None,
+            peer=peer,
         )
 
     def beside_fsync(

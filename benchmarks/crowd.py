@@ -13,6 +13,7 @@ from fleetd.domain.tx import Tx
 from fleetd.store.opening import connect
 from fleetd.store.sqlite import Store
 
+from . import compared
 from .bench import Bench
 from .measure import Operation, Samples, timed
 from .rows import Promise, Row, row
@@ -31,7 +32,7 @@ ALONE = 30
 def over_the_socket(bench: Bench) -> Iterator[Row]:
     """Let 64 clients append events at once; compare with one that waits for each commit."""
     fleet = bench.fleet
-    params = {"type": "file_read", "mission_id": fleet.mission(4), "data": {"n": 1}}
+    params = {"type": "file_read", "mission_id": fleet.mission(4), "data": compared.DATA}
     call = {"jsonrpc": "2.0", "id": 1, "method": "event.append", "params": params}
     request = msgspec.json.encode(call) + b"\n"
     yield _in_turns(
@@ -40,6 +41,13 @@ def over_the_socket(bench: Bench) -> Iterator[Row]:
         lambda: _all_at_once(fleet.socket, request, EACH),
         lambda: fleet.call("event.append", **params),
         Promise(),
+    )
+    yield from compared.writers(
+        bench,
+        f"{WRITERS} clients at once, {EACH} events each",
+        lambda: _all_at_once(fleet.socket, request, EACH),
+        writers=WRITERS,
+        each=EACH,
     )
 
 

@@ -17,7 +17,7 @@ class Group(NamedTuple):
 
 
 def _events(bench: Bench) -> Iterator[Row]:
-    yield paths.event(bench)
+    yield from paths.event(bench)
     yield from crowd.over_the_socket(bench)
 
 

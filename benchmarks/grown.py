@@ -2,6 +2,9 @@
 
 from collections.abc import Iterator
 
+import msgspec
+
+from . import compared
 from .bench import Bench
 from .fleet import Fleet, running
 from .rows import Promise, Row
@@ -52,17 +55,24 @@ def listing(bench: Bench) -> Iterator[Row]:
     like = bench.fleet.taken(sorties)
     fill_checkpoints(directory, like, MISSIONS, each)
     with running(directory) as fleet:
-        yield bench.beside_fsync(
-            f"checkpoint.list, 10 of {MISSIONS * each:,} with {sorties:,} sorties each",
-            lambda: fleet.call("checkpoint.list", limit=10),
-            runs=300,
-            promise=Promise(p50_ms=1, spec_p95_ms=50),
-        )
-        mission = fleet.mission(100)
-        fleet.checkpoint(mission, wait=True)
-        yield bench.beside_fsync(
-            "checkpoint.latest, 100 sorties",
-            lambda: fleet.call("checkpoint.latest", mission_id=mission),
-            runs=200,
-            promise=Promise(spec_p95_ms=50),
-        )
+        name = f"checkpoint.list, 10 of {MISSIONS * each:,} with {sorties:,} sorties each"
+
+        def ask() -> object:
+            return fleet.call("checkpoint.list", limit=10)
+
+        yield bench.beside_fsync(name, ask, runs=300, promise=Promise(p50_ms=1, spec_p95_ms=50))
+        state = msgspec.to_builtins(like)
+        yield from compared.listing(bench, name, ask, state, missions=MISSIONS, each=each)
+        yield from _latest(bench, fleet)
+
+
+def _latest(bench: Bench, fleet: Fleet) -> Iterator[Row]:
+    mission = fleet.mission(100)
+    fleet.checkpoint(mission, wait=True)
+    name = "checkpoint.latest, 100 sorties"
+
+    def ask() -> object:
+        return fleet.call("checkpoint.latest", mission_id=mission)
+
+    yield bench.beside_fsync(name, ask, runs=200, promise=Promise(spec_p95_ms=50))
+    yield from compared.latest(bench, name, ask, ask())

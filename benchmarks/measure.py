@@ -37,11 +37,11 @@ class Samples(msgspec.Struct):
 
 
 def stretches(samples: Samples, beside: Samples) -> list[float]:
-    """Return the ratio of medians in each tenth of a run, in fewer and longer parts of a short one.
+    """Return the ratio of medians in each tenth of a run, of the single runs when they are fewer.
 
-    A single pair says more about the disk's last millisecond than about either of the two.
+    A pair of runs says more about the disk's last millisecond than about either of the two.
     """
-    count = max(1, min(STRETCHES, min(len(samples.times_ms), len(beside.times_ms)) // AT_LEAST))
+    count = min(STRETCHES, len(samples.times_ms), len(beside.times_ms))
     return [
         above.p50 / below.p50
         for above, below in zip(_cut(samples, count), _cut(beside, count), strict=True)

@@ -5,10 +5,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+from . import compared
 from .bench import Bench
 from .fleet import AGENTS, Fleet
 from .measure import Operation
 from .rows import Promise, Row
+
+LETTER = {"subject": "Ready?", "body": "The parser is merged."}
 
 
 def checkpoints(bench: Bench) -> Iterator[Row]:
@@ -16,12 +19,14 @@ def checkpoints(bench: Bench) -> Iterator[Row]:
     fleet = bench.fleet
     for sorties, ratio, runs in ((4, 2.5, 100), (100, 4, 100), (1_000, 25, 30)):
         mission = fleet.mission(min(sorties, 50) if bench.quick else sorties)
+        name = f"checkpoint.create, {sorties:,} sorties, file later"
+        take = _taking(fleet, mission, wait=False)
         yield bench.beside_fsync(
-            f"checkpoint.create, {sorties:,} sorties, file later",
-            _taking(fleet, mission, wait=False),
-            runs=runs,
-            promise=Promise(ratio=ratio),
-            settle=fleet.settle,
+            name, take, runs=runs, promise=Promise(ratio=ratio), settle=fleet.settle
+        )
+        state = fleet.call("checkpoint.latest", mission_id=mission)
+        yield from compared.checkpoint(
+            bench, name, take, state, runs=runs // 2, settle=fleet.settle
         )
     yield bench.beside_fsync(
         "PERF-301: checkpoint.create with its file, 4 sorties",
@@ -110,55 +115,63 @@ def _two_states(fleet: Fleet) -> tuple[str, str]:
     return early, fleet.checkpoint(mission, wait=True)
 
 
-def event(bench: Bench) -> Row:
+def event(bench: Bench) -> Iterator[Row]:
     """Measure one durable event after the other, from one client."""
     fleet = bench.fleet
     mission = fleet.mission(4)
-    return bench.beside_fsync(
-        "event.append, one client",
-        lambda: fleet.call("event.append", type="file_read", mission_id=mission, data={"n": 1}),
-        runs=500,
-        promise=Promise(ratio=1.8),
-    )
+    name = "event.append, one client"
+
+    def append() -> object:
+        return fleet.call("event.append", type="file_read", mission_id=mission, data=compared.DATA)
+
+    yield bench.beside_fsync(name, append, runs=500, promise=Promise(ratio=1.8))
+    yield from compared.event(bench, name, append)
 
 
 def locks(bench: Bench) -> Iterator[Row]:
     """Measure taking a lock and giving it back, a commit each."""
     fleet = bench.fleet
     mission = fleet.mission(4)
-    yield bench.beside_fsync(
-        "lock.acquire, then lock.release", lambda: _lock(fleet, mission), runs=200
-    )
+    file = str(fleet.directory / "locked.py")
+    name = "lock.acquire, then lock.release"
+
+    def take_and_release() -> None:
+        _lock(fleet, mission, file)
+
+    yield bench.beside_fsync(name, take_and_release, runs=200)
+    yield from compared.lock(bench, name, take_and_release, file)
 
 
 def mail(bench: Bench) -> Iterator[Row]:
     """Measure a letter's way: sent, read, acknowledged."""
     fleet = bench.fleet
     mission = fleet.mission(4)
-    yield bench.beside_fsync(
-        "message.send, message.inbox, message.ack", lambda: _letter(fleet, mission), runs=200
-    )
+    name = "message.send, message.inbox, message.ack"
+
+    def pass_letter() -> None:
+        _letter(fleet, mission)
+
+    yield bench.beside_fsync(name, pass_letter, runs=200)
+    yield from compared.mail(bench, name, pass_letter, LETTER)
 
 
 def round_trip(bench: Bench) -> Iterator[Row]:
     """Measure what every request costs beside its own work."""
     fleet = bench.fleet
-    yield bench.beside_fsync(
-        "system.hello: a round trip without the store",
-        lambda: fleet.call("system.hello"),
-        runs=300,
-    )
+    name = "system.hello: a round trip without the store"
+    yield bench.beside_fsync(name, lambda: fleet.call("system.hello"), runs=300)
+    yield from compared.round_trip(bench, name, "system.hello")
 
 
-def _lock(fleet: Fleet, mission_id: str) -> None:
-    file = str(fleet.directory / "locked.py")
+def _lock(fleet: Fleet, mission_id: str, file: str) -> None:
     lock = fleet.call("lock.acquire", file=file, agent_id=AGENTS[1], mission_id=mission_id)
     fleet.call("lock.release", lock_id=lock["id"], agent_id=AGENTS[1])
 
 
 def _letter(fleet: Fleet, mission_id: str) -> None:
-    content = {"subject": "Ready?", "body": "The parser is merged.", "mission_id": mission_id}
-    fleet.call("message.send", **{"from": AGENTS[0]}, to=[AGENTS[2]], **content)
+    fleet.call(
+        "message.send", **{"from": AGENTS[0]}, to=[AGENTS[2]], mission_id=mission_id, **LETTER
+    )
     for message in fleet.call("message.inbox", agent_id=AGENTS[2])["messages"]:
         fleet.call("message.ack", message_id=message["id"], agent_id=AGENTS[2])
 

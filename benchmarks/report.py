@@ -1,7 +1,7 @@
 """The rows as a table or as one JSON document; must not measure anything."""
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,12 +17,13 @@ RIGHT = frozenset({1, 2, 3, 5, 6, 7})
 NO_DISK_MS = 0.005
 
 
-def document(rows: Sequence[Row], seconds: float) -> dict[str, Any]:
+def document(rows: Sequence[Row], seconds: float, absent: Mapping[str, str]) -> dict[str, Any]:
     """Return everything that was measured, as plain data."""
     return {
         "python": platform.python_version(),
         "machine": platform.machine(),
         "seconds": round(seconds, 1),
+        "absent": dict(absent),
         "rows": [
             {**msgspec.to_builtins(row), "kept": row.kept, "within_spec": row.within_spec}
             for row in rows
@@ -42,7 +43,7 @@ def table(rows: Sequence[Row]) -> str:
     )
 
 
-def remarks(rows: Sequence[Row], seconds: float) -> list[str]:
+def remarks(rows: Sequence[Row], seconds: float, absent: Mapping[str, str]) -> list[str]:
     """Return what a reader of the table should know."""
     said = [
         "fsync: write+fdatasync of 4 KB at the end of a file on the same disk, in turn with each",
@@ -51,6 +52,7 @@ def remarks(rows: Sequence[Row], seconds: float) -> list[str]:
         "how far the same ratio moved within minutes on this machine.",
         f"Measured in {seconds:.0f} s with a fleetd process of its own, synchronous=FULL.",
     ]
+    said += [f"Not measured: {name}, {why}." for name, why in absent.items()]
     if rows[0].p50_ms < NO_DISK_MS:
         said.append(
             "An fsync takes no time here, so the directory lies in memory and the ratios "
@@ -91,6 +93,8 @@ def _also(row: Row) -> str:
         parts.append(f"{row.speedup:.1f} ({spread}) x one commit each")
     if row.size_bytes is not None:
         parts.append(in_bytes(row.size_bytes))
+    if row.peer is not None:
+        parts.append(f"theirs {row.reference_p50_ms:.3f} ms: {row.peer.text()}")
     return ", ".join(parts)
 
 

@@ -41,6 +41,31 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return ", ".join(text.format(limit) for text, limit in parts if limit is not None) or "-"
 
 
+NOTHING = Promise()
+
+
+class Beside(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose work a path was measured beside, how, and what its own connection says of durability.
+
+    ``does`` is the peer's own word for the work, ``way`` how it was reached.
+    """
+
+    name: str
+    does: str
+    version: str
+    way: str
+    journal_mode: str | None = None
+    synchronous: str | None = None
+    sqlite: str | None = None
+
+    def text(self) -> str:
+        """Return the peer as the table shows it."""
+        settings = ""
+        if self.journal_mode is not None:
+            settings = f", {self.journal_mode}, synchronous={self.synchronous}"
+        return f"{self.version} {self.does}, {self.way}{settings}"
+
+
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One measured path. Times are in ms, ratios of the same percentile of the reference.
 
@@ -66,6 +91,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     speedup_low: float | None = None
     speedup_high: float | None = None
     size_bytes: int | None = None
+    peer: Beside | None = None
 
     @property
     def within_spec(self) -> bool:
@@ -95,10 +121,11 @@ def row(
     beside: Samples,
     *,
     reference: str,
-    promise: Promise,
+    promise: Promise = NOTHING,
     ops_per_s: float | None = None,
     speedups: Sequence[float] = (),
     size_bytes: int | None = None,
+    peer: Beside | None = None,
 ) -> Row:
     """Make a row from the samples of a path and of its reference."""
     ratios = stretches(samples, beside)
@@ -122,4 +149,5 @@ def row(
         speedup_low=min(speedups, default=None),
         speedup_high=max(speedups, default=None),
         size_bytes=size_bytes,
+        peer=peer,
     )

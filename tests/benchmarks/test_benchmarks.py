@@ -46,7 +46,8 @@ PATHS = (
 
 
 def run(directory: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "benchmarks", "--quick", "--directory", str(directory)]
+    command = [sys.executable, "-m", "benchmarks", "--quick", "--no-peers"]
+    command += ["--directory", str(directory)]
     return subprocess.run(
         [*command, *options],
         cwd=ROOT,

@@ -1,0 +1,123 @@
+"""Which peer does which of our work, and by which of its calls; measures through ``peers``."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from fleetctl.client import Client
+
+from .bench import Bench
+from .measure import Operation
+from .peers.beside import described
+from .peers.environments import DBOS, JSONRPCSERVER, LANGGRAPH, SWARM_MAIL
+from .rows import Row
+
+DATA = {"n": 1}
+
+
+def checkpoint(
+    bench: Bench, name: str, ours: Operation, state: Any, *, runs: int, settle: Operation
+) -> Iterator[Row]:
+    """Let the peers keep the very document that our checkpoint is; ours gathers it first."""
+    for peer, does in ((LANGGRAPH, "put of the same state"), (DBOS, "set_event of the same state")):
+        yield from bench.peers.beside(
+            peer,
+            name,
+            ours,
+            "checkpoint",
+            does=does,
+            runs=bench.often(runs),
+            settle=settle,
+            state=state,
+        )
+
+
+def event(bench: Bench, name: str, ours: Operation) -> Iterator[Row]:
+    """Let the peers record their smallest durable thing."""
+    for peer, does in (
+        (LANGGRAPH, "put_writes of one write"),
+        (DBOS, "run_step in a workflow"),
+        (SWARM_MAIL, "appendEvent"),
+    ):
+        yield from bench.peers.beside(
+            peer, name, ours, "event", does=does, runs=bench.often(100), data=DATA
+        )
+
+
+def writers(bench: Bench, name: str, ours: Operation, *, writers: int, each: int) -> Iterator[Row]:
+    """Let as many write at once in each peer; a run is a round of all of them."""
+    for peer, does in (
+        (LANGGRAPH, "put_writes on threads"),
+        (DBOS, "run_step in workflows on threads"),
+        (SWARM_MAIL, "appendEvent, promises at once"),
+    ):
+        yield from bench.peers.beside(
+            peer,
+            name,
+            ours,
+            "writers",
+            does=does,
+            runs=bench.often(5),
+            writers=writers,
+            each=each,
+            data=DATA,
+        )
+
+
+def lock(bench: Bench, name: str, ours: Operation, file: str) -> Iterator[Row]:
+    """Let swarm-mail reserve a file and release it; the others have nothing like it."""
+    yield from bench.peers.beside(
+        SWARM_MAIL,
+        name,
+        ours,
+        "lock",
+        does="reserveFiles, releaseFiles",
+        runs=bench.often(100),
+        file=file,
+    )
+
+
+def mail(bench: Bench, name: str, ours: Operation, letter: dict[str, Any]) -> Iterator[Row]:
+    """Let the peers pass a letter on, read and acknowledged."""
+    for peer, does in (
+        (SWARM_MAIL, "sendMessage, getInbox, markMessageAsRead, acknowledgeMessage"),
+        (DBOS, "send, recv in a workflow"),
+    ):
+        yield from bench.peers.beside(
+            peer, name, ours, "mail", does=does, runs=bench.often(50), letter=letter
+        )
+
+
+def listing(
+    bench: Bench, name: str, ours: Operation, state: Any, *, missions: int, each: int
+) -> Iterator[Row]:
+    """Let LangGraph list as many of as many of the same size."""
+    bench.peers.prepare(LANGGRAPH, "fill", state=state, missions=missions, each=each)
+    yield from bench.peers.beside(
+        LANGGRAPH, name, ours, "list", does="list(limit=10)", runs=bench.often(10), limit=10
+    )
+
+
+def latest(bench: Bench, name: str, ours: Operation, state: Any) -> Iterator[Row]:
+    """Let the peers return the newest of the same states."""
+    for peer, work, does in ((LANGGRAPH, "checkpoint", "get_tuple"), (DBOS, "fill", "get_event")):
+        runs = {"runs": 1} if work == "checkpoint" else {}
+        bench.peers.prepare(peer, work, state=state, **runs)
+        yield from bench.peers.beside(
+            peer, name, ours, "latest", does=does, runs=bench.often(100), state=state
+        )
+
+
+def round_trip(bench: Bench, name: str, method: str) -> Iterator[Row]:
+    """Let jsonrpcserver answer the same client with the same reply, over a socket too."""
+    fleet = bench.fleet
+    reply = fleet.call(method)
+    if told := bench.peers.facts(JSONRPCSERVER, method=method, reply=reply):
+        with Client(told["socket"]) as client:
+            yield bench.beside(
+                name,
+                lambda: fleet.call(method),
+                lambda: client.call_raw(method),
+                runs=300,
+                reference=JSONRPCSERVER.name,
+                peer=described(JSONRPCSERVER, told, "dispatch of the same call"),
+            )

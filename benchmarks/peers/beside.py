@@ -1,0 +1,108 @@
+"""Our path and a peer's in turn, a block of runs each, as a row; knows no peer by name."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..measure import Operation, Samples, timed
+from ..rows import Beside, Row, row
+from .environments import Peer
+from .process import Broken, PeerProcess
+
+BLOCKS = 5
+
+
+class Peers:
+    """The peers of a run, each started when it is needed first; ``absent`` says who is missing."""
+
+    def __init__(self, directory: Path, *, wanted: bool) -> None:
+        self.absent: dict[str, str] = {}
+        self._directory = directory
+        self._wanted = wanted
+        self._running: dict[str, tuple[PeerProcess, dict[str, Any]]] = {}
+
+    def prepare(self, peer: Peer, work: str, **inputs: Any) -> None:
+        """Let a peer make what it needs; nothing of this is measured."""
+        self._try(peer, lambda process: process.ask(work, **inputs))
+
+    def facts(self, peer: Peer, **inputs: Any) -> dict[str, Any] | None:
+        """Start a peer unless it runs; return what it says of itself, None when it is absent."""
+        if not self._wanted or peer.name in self.absent:
+            return None
+        if peer.name not in self._running:
+            if why := peer.missing():
+                self.absent[peer.name] = why
+                return None
+            place = self._directory / peer.name.replace(" ", "-")
+            process = PeerProcess(peer, place)
+            try:
+                told = process.ask("open", directory=str(place), **inputs)
+            except Broken as error:
+                process.close()
+                self.absent[peer.name] = str(error)
+                return None
+            self._running[peer.name] = process, told
+        return self._running[peer.name][1]
+
+    def close(self) -> None:
+        """Let those that run end, so that they take nothing from what is measured next."""
+        while self._running:
+            _, (process, _) = self._running.popitem()
+            process.close()
+
+    def beside(
+        self,
+        peer: Peer,
+        name: str,
+        ours: Operation,
+        work: str,
+        *,
+        does: str,
+        runs: int,
+        settle: Operation | None = None,
+        **inputs: Any,
+    ) -> list[Row]:
+        """Measure our path and the peer's; ``does`` says what that is over there."""
+        samples, theirs = Samples([]), Samples([])
+        each = max(1, runs // BLOCKS)
+
+        def measure(process: PeerProcess) -> None:
+            for _ in range(BLOCKS):
+                theirs.times_ms += process.ask(work, runs=each, **inputs)["times_ms"]
+                samples.times_ms += [_settled(ours, settle) for _ in range(each)]
+
+        if not self._try(peer, measure):
+            return []
+        beside = described(peer, self._running[peer.name][1], does)
+        return [row(name, samples, theirs, reference=peer.name, peer=beside)]
+
+    def _try(self, peer: Peer, ask: Callable[[PeerProcess], object]) -> bool:
+        """Return whether it could be asked; one that breaks is absent from then on."""
+        if self.facts(peer) is None:
+            return False
+        try:
+            ask(self._running[peer.name][0])
+        except Broken as error:
+            self.absent[peer.name] = str(error)
+            return False
+        return True
+
+
+def described(peer: Peer, told: dict[str, Any], does: str) -> Beside:
+    """Return what the table says of a peer, from what it told of itself."""
+    return Beside(
+        name=peer.name,
+        does=does,
+        version=told["version"],
+        way=told["way"],
+        journal_mode=told.get("journal_mode"),
+        synchronous=told.get("synchronous"),
+        sqlite=told.get("sqlite"),
+    )
+
+
+def _settled(operation: Operation, settle: Operation | None) -> float:
+    took = timed(operation)
+    if settle is not None:
+        settle()
+    return took
