@@ -10,7 +10,7 @@ from ..wire.model import RecoveryCandidate
 from ..wire.requests.agent import Detection
 from ..wire.requests.recovery import RecoveryDetect
 from ..wire.times import to_ms
-from .checkpoints import latest_row
+from .checkpoints import HEAD, latest_row
 from .context import Context
 from .ids import find
 from .registry import handler
@@ -96,7 +96,7 @@ def last_activity(mission: Row) -> str:
 
 def candidate_of(tx: Tx, ctx: Context, row: Row, agent_id: str | None = None) -> RecoveryCandidate:
     """Build a candidate from its mission's row; ``agent_id`` when only that agent's part waits."""
-    checkpoint = latest_row(tx, row["id"])
+    checkpoint = latest_row(tx, row["id"], columns=HEAD)
     return RecoveryCandidate(
         mission_id=row["id"],
         mission_title=row["title"],

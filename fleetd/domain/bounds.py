@@ -20,14 +20,19 @@ DROPPED_AT_ONCE = 20
 COMPLETED = "Mission completed"
 
 
-def bounded(ctx: Context, content: CheckpointContent) -> tuple[CheckpointContent, list[str]]:
-    """Keep a checkpoint within its size, and say what is unusual about it."""
+def bounded(
+    ctx: Context, content: CheckpointContent, size: int
+) -> tuple[CheckpointContent, list[str]]:
+    """Keep a checkpoint within its size, ``size`` bytes so far, and say what is unusual about it.
+
+    What is as it was is returned as the same object.
+    """
     warnings = []
     if len(content.sorties) > MANY_SORTIES:
         warnings.append(
             f"{len(content.sorties)} sorties; over {MANY_SORTIES} a checkpoint takes longer"
         )
-    size, limit = len(msgspec.json.encode(content)), ctx.config.limits.checkpoint_bytes
+    limit = ctx.config.limits.checkpoint_bytes
     if size > limit:
         warnings.append(f"{size} bytes, over the limit of {limit}")
         context, dropped = _fewer_files(content.recovery_context)

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ..wire.model import AgentNote, RecoveryContext, Sortie
+from ..wire.model import AgentNote, RecoveryContext, SortieState
 from ..wire.requests.checkpoint import DeclaredContext
 from ..wire.times import to_ms
 from .context import Context
@@ -17,7 +17,7 @@ from .narrate import obstacle, sentence, step
 from .tx import Row, Tx
 from .wording import quote
 
-_ORDER = ("in_progress", "blocked", "assigned", "pending")
+_RANK = {"in_progress": 0, "blocked": 1, "assigned": 2, "pending": 3}
 _NOTHING = DeclaredContext()
 _note = msgspec.json.Decoder(AgentNote).decode
 # Whoever took over from a lost agent goes on with what that one did, ran and was told.
@@ -35,7 +35,7 @@ def derive(
     tx: Tx,
     ctx: Context,
     mission: Row,
-    sorties: Sequence[Sortie],
+    sorties: Sequence[SortieState],
     *,
     declared: DeclaredContext | None = None,
     errors: Sequence[str] = (),
@@ -53,7 +53,7 @@ def derive(
         next_steps=_distinct(
             given.next_steps,
             *(note.next_steps for note in notes),
-            (step(s) for status in _ORDER for s in own if s.status == status),
+            map(step, _in_order(own)),
         ),
         blockers=_distinct(
             errors,
@@ -69,6 +69,11 @@ def derive(
         elapsed_time_ms=elapsed(ctx, mission),
         last_activity_at=mission["last_activity_at"] or mission["started_at"] or ctx.now,
     )
+
+
+def _in_order(sorties: Sequence[SortieState]) -> list[SortieState]:
+    """Return the open sorties, what is under way first."""
+    return sorted((s for s in sorties if s.status in _RANK), key=lambda s: _RANK[s.status])
 
 
 def elapsed(ctx: Context, mission: Row) -> int:
@@ -110,7 +115,7 @@ def _in_whose_words(author: str, reader: str | None, note: AgentNote) -> AgentNo
 def last_action(
     tx: Tx,
     mission_id: str,
-    own: Sequence[Sortie],
+    own: Sequence[SortieState],
     notes: Sequence[AgentNote],
     agent_id: str | None,
 ) -> str:
@@ -149,7 +154,7 @@ def open_errors(tx: Tx, mission_id: str, agent_id: str | None) -> list[str]:
 
 
 def files_modified(
-    tx: Tx, mission_id: str, own: Sequence[Sortie], agent_id: str | None
+    tx: Tx, mission_id: str, own: Sequence[SortieState], agent_id: str | None
 ) -> list[str]:
     """Return the files that were edited, newest first, then those of sorties that were begun."""
     mine = f" AND {OWN_EVENTS}" if agent_id else ""

@@ -6,12 +6,11 @@ from typing import Any
 
 import msgspec
 
-from ..wire.model import RecoveryContext, Sortie
+from ..wire.model import RecoveryContext, SortieState
 from .briefing import OWN_EVENTS
 from .context import Context
 from .progress import percent
 from .prompt import Brief
-from .records import sorties_of
 from .snapshots import telling
 from .snapshots.newest import Reader, reader_of
 from .tx import Row, Tx
@@ -34,6 +33,7 @@ def gather(
     tx: Tx,
     ctx: Context,
     mission: Row,
+    sorties: Sequence[SortieState],
     context: RecoveryContext,
     *,
     agent_id: str | None,
@@ -50,7 +50,6 @@ def gather(
     done, total = mission["completed_sorties"], mission["total_sorties"]
     progress = f"{percent(done, total)}% ({done}/{total} sorties complete)"
     narrow = None if speaks_for_all(tx, agent_id) else agent_id
-    sorties = sorties_of(tx, mission["id"])
     reader = reader_of(tx, mission, agent_id, back_to) if agent_id else None
     return Brief(
         context=context,
@@ -71,7 +70,7 @@ def gather(
     )
 
 
-def _own(sorties: Sequence[Sortie], agent_id: str | None) -> list[str]:
+def _own(sorties: Sequence[SortieState], agent_id: str | None) -> list[str]:
     if agent_id is None:
         return []
     items = []
@@ -90,7 +89,7 @@ def _place(mission: Row) -> str:
     return f"Mission {mission['id']}{place}"
 
 
-def _fleet(sorties: Sequence[Sortie], agent_id: str) -> str:
+def _fleet(sorties: Sequence[SortieState], agent_id: str) -> str:
     others = [s for s in sorties if s.assigned_to != agent_id]
     if not others:
         return ""

@@ -5,10 +5,10 @@ from operator import attrgetter
 
 import msgspec
 
-from ..wire.model import Lock, MissionState, PendingMessage, Sortie, SortieState
+from ..wire.model import Lock, MissionState, PendingMessage, SortieState
 from .context import Context
 from .current import is_automatic
-from .records import lock_of, sorties_of
+from .records import lock_of, states_of
 from .tx import Row, Tx
 
 _canonical = msgspec.json.Encoder(order="sorted").encode
@@ -19,7 +19,7 @@ class State(msgspec.Struct, frozen=True):
     """The state of a mission that a checkpoint keeps and a recovery restores."""
 
     mission: Row
-    sorties: list[Sortie]
+    sorties: list[SortieState]
     locks: list[Lock]
     messages: list[PendingMessage]
 
@@ -37,10 +37,6 @@ class State(msgspec.Struct, frozen=True):
             automatic=is_automatic(row),
         )
 
-    def sortie_states(self) -> list[SortieState]:
-        """Return the sorties as a checkpoint keeps them."""
-        return [state_of(sortie) for sortie in self.sorties]
-
     def digest(self) -> str:
         """Return a hash of all that matters; times and leases do not, holders do."""
         material = (
@@ -52,16 +48,11 @@ class State(msgspec.Struct, frozen=True):
         return hashlib.sha256(_canonical(material)).hexdigest()
 
 
-def state_of(sortie: Sortie) -> SortieState:
-    """Return the part of a sortie that a checkpoint keeps."""
-    return msgspec.convert(sortie, SortieState, from_attributes=True)
-
-
 def capture(tx: Tx, ctx: Context, mission: Row) -> State:
     """Read the state of a mission as it is now."""
     return State(
         mission,
-        sorties_of(tx, mission["id"]),
+        states_of(tx, mission["id"]),
         active_locks(tx, ctx, mission["id"]),
         queued_messages(tx, mission["id"]),
     )

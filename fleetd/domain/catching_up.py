@@ -11,6 +11,7 @@ from ..wire.requests.recovery import RecoveryRestore
 from ..wire.types import OPEN_MISSION
 from . import leases
 from .activity import awake_at
+from .capture import capture
 from .case import Case, Ledger
 from .checkpoints import latest_row
 from .content import from_row
@@ -18,6 +19,7 @@ from .context import Context
 from .ids import find
 from .policy import POLICIES, Policy
 from .progress import rearm
+from .records import states_of
 from .recovery_states import make_pending
 from .registry import handler
 from .restore_locks import restore_locks
@@ -60,7 +62,7 @@ def import_end(tx: Tx, request: ImportEnd, ctx: Context) -> Behind:
     for mission_id in waiting(tx, "behind"):
         mission, case = _case(tx, ctx, mission_id)
         if case is not None and mission["status"] in OPEN_MISSION:
-            keep_undo(case, mission)
+            keep_undo(case, capture(tx, ctx, mission))
             _drop_what_was_over(case)
         mark_settled(tx, mission_id)
     return Behind(missions=waiting(tx))
@@ -137,7 +139,8 @@ def _case(tx: Tx, ctx: Context, mission_id: str) -> tuple[Row, Case | None]:
 def _restore(case: Case, mission: Row) -> None:
     tx, then = case.tx, case.checkpoint
     reopen(case, mission)
-    sorties, locks, letters = restore_sorties(case), restore_locks(case), restore_mail(case)
+    sorties = restore_sorties(case, states_of(tx, case.mission_id))
+    locks, letters = restore_locks(case), restore_mail(case)
     progress = rearm(tx, case.mission_id)
     _set_mission(case)
     if find(tx, "mission", case.mission_id)["status"] == "in_progress":

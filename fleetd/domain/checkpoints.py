@@ -32,6 +32,12 @@ from .records import summary_of
 from .registry import handler
 from .tx import LogLine, Row, Tx, WriteBackup
 
+_encode = msgspec.json.Encoder().encode
+
+
+# What stands before the content: reading it touches none of the pages that hold the JSON.
+HEAD = "id, timestamp, progress_percent, seq, state_digest"
+
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
     """Why a checkpoint is taken, and what its taker adds to it.
@@ -57,8 +63,13 @@ def take(
     """Take a checkpoint of a mission; its file is written after COMMIT."""
     mission = find(tx, "mission", mission_id)
     state = state or capture(tx, ctx, mission)
-    content, warnings = bounded(ctx, _content(tx, ctx, state, reason))
-    digest = _insert(tx, content, state, warnings)
+    taken = _content(tx, ctx, state, reason)
+    columns = to_columns(taken)
+    content, warnings = bounded(ctx, taken, columns["size_bytes"])
+    if content is not taken:
+        columns = to_columns(content)
+    beside = {"state_digest": state.digest(), "warnings_json": _encode(warnings).decode()}
+    tx.insert("checkpoints", columns | beside)
     emit(
         tx,
         ctx,
@@ -79,7 +90,7 @@ def take(
     tx.after_commit(LogLine("INFO", f"Checkpoint created: {content.id} ({content.trigger})"))
     tx.after_commit(WriteBackup("checkpoint", content.id))
     make_room(tx, ctx, content.mission_id, reason.spare)
-    return as_taken(content, digest, warnings)
+    return as_taken(content, columns["digest"], warnings)
 
 
 def _content(tx: Tx, ctx: Context, state: State, reason: Reason) -> CheckpointContent:
@@ -93,7 +104,7 @@ def _content(tx: Tx, ctx: Context, state: State, reason: Reason) -> CheckpointCo
         trigger_details=reason.details,
         progress_percent=progress if reason.progress is None else reason.progress,
         mission=state.mission_state(),
-        sorties=state.sortie_states(),
+        sorties=state.sorties,
         active_locks=state.locks,
         pending_messages=state.messages,
         recovery_context=derive(
@@ -105,31 +116,22 @@ def _content(tx: Tx, ctx: Context, state: State, reason: Reason) -> CheckpointCo
     )
 
 
-def _insert(tx: Tx, content: CheckpointContent, state: State, warnings: list[str]) -> str:
-    """Write the row of a checkpoint and return its digest."""
-    columns = to_columns(content) | {
-        "state_digest": state.digest(),
-        "warnings_json": msgspec.json.encode(warnings).decode(),
-    }
-    tx.insert("checkpoints", columns)
-    return str(columns["digest"])
-
-
 def load(tx: Tx, checkpoint_id: str) -> Checkpoint:
     """Return a checkpoint from its row; raises NotFound, Corrupt or Incompatible."""
     return from_row(find_live(tx, "checkpoint", checkpoint_id))
 
 
 def latest_row(
-    tx: Tx, mission_id: str, *, undo: bool = False, but: Collection[str] = ()
+    tx: Tx, mission_id: str, *, undo: bool = False, but: Collection[str] = (), columns: str = "*"
 ) -> Row | None:
     """Return the row of a mission's newest checkpoint, passing over those named in ``but``.
 
-    Undo checkpoints count only if asked for.
+    Undo checkpoints count only if asked for. ``columns`` is ``HEAD`` for whoever does not want to
+    read the content.
     """
     also = "" if undo else " AND undo = 0"
     rows = tx.all(
-        "SELECT * FROM checkpoints WHERE mission_id = :id"
+        f"SELECT {columns} FROM checkpoints WHERE mission_id = :id"
         f" AND {LIVE}{also} ORDER BY seq DESC LIMIT :limit",
         id=mission_id,
         limit=len(but) + 1,

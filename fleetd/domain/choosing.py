@@ -7,7 +7,6 @@ from ..wire.requests.recovery import RecoveryContextGet, RecoveryRestore
 from . import checkpoints
 from .activity import detect
 from .case import Ledger
-from .content import from_row
 from .context import Context
 from .current import current_row, session_before
 from .ids import find
@@ -107,7 +106,7 @@ def _newest_usable(tx: Tx, ctx: Context, mission_id: str, ledger: Ledger) -> Che
     Corrupt for a damaged row, so that the caller can try to heal it, and Incompatible.
     """
     rows = tx.all(
-        "SELECT * FROM checkpoints WHERE mission_id = :id"
+        "SELECT id, timestamp FROM checkpoints WHERE mission_id = :id"
         f" AND {LIVE} AND undo = 0 ORDER BY seq DESC",
         id=mission_id,
     )
@@ -119,7 +118,7 @@ def _newest_usable(tx: Tx, ctx: Context, mission_id: str, ledger: Ledger) -> Che
         elif row["id"] in ctx.facts.unreadable:
             ledger.warnings.append(f"{ctx.facts.unreadable[row['id']]}; it was passed over")
         else:
-            return from_row(row)
+            return checkpoints.load(tx, row["id"])
     if ctx.facts.unreadable:
         raise Corrupt(
             f"No checkpoint of mission {mission_id} can be used: {'; '.join(ledger.warnings)}.",

@@ -1,5 +1,6 @@
 """The event log; must not know any noun but events and what activity keeps up."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -10,6 +11,10 @@ from .context import Context
 from .tx import Ring, Row, Tx
 
 _encode = msgspec.json.Encoder().encode
+_INSERT = (
+    "INSERT INTO events (type, stream, timestamp, mission_id, agent_id, activity, data_json)"
+    " VALUES (:type, :stream, :now, :mission, :agent, :activity, :data)"
+)
 
 
 def emit(
@@ -33,6 +38,19 @@ def emit(
     )
 
 
+def emit_each(
+    tx: Tx, ctx: Context, told: Sequence[tuple[Payload, str | None]], *, mission_id: str
+) -> None:
+    """Append many events of the daemon's own that are no activity, each with its agent."""
+    rows = [
+        _columns(ctx, payload.type, payload_data(payload), mission_id, agent_id, activity=False)
+        for payload, agent_id in told
+    ]
+    if rows:
+        tx.many(_INSERT, rows)
+        tx.after_commit(Ring())
+
+
 def append(
     tx: Tx,
     ctx: Context,
@@ -43,17 +61,8 @@ def append(
     activity: bool,
 ) -> Event:
     """Append an event of any type; activity keeps up its mission, its agent and their leases."""
-    seq = tx.value(
-        "INSERT INTO events (type, stream, timestamp, mission_id, agent_id, activity, data_json)"
-        " VALUES (:type, :stream, :now, :mission, :agent, :activity, :data) RETURNING seq",
-        type=kind,
-        stream=_stream(mission_id, agent_id),
-        now=ctx.now,
-        mission=mission_id,
-        agent=agent_id,
-        activity=int(activity),
-        data=_encode(data).decode(),
-    )
+    columns = _columns(ctx, kind, data, mission_id, agent_id, activity=activity)
+    seq = tx.value(f"{_INSERT} RETURNING seq", **columns)
     tx.after_commit(Ring())
     if activity:
         _keep_up(tx, ctx, kind, mission_id, agent_id, seq)
@@ -66,6 +75,26 @@ def append(
         agent_id=agent_id,
         data=data,
     )
+
+
+def _columns(
+    ctx: Context,
+    kind: str,
+    data: dict[str, Any],
+    mission_id: str | None,
+    agent_id: str | None,
+    *,
+    activity: bool,
+) -> Row:
+    return {
+        "type": kind,
+        "stream": _stream(mission_id, agent_id),
+        "now": ctx.now,
+        "mission": mission_id,
+        "agent": agent_id,
+        "activity": int(activity),
+        "data": _encode(data).decode(),
+    }
 
 
 def _stream(mission_id: str | None, agent_id: str | None) -> str:

@@ -3,11 +3,9 @@
 Nothing here is on the wire; the daemon's own work asks for it.
 """
 
-import msgspec
-
 from ..wire.base import Mutation
 from ..wire.errors import Corrupt, InvalidState
-from ..wire.model import Checkpoint, Sortie
+from ..wire.model import Checkpoint
 from ..wire.snapshots import Snapshot
 from ..wire.types import OPEN_MISSION
 from .capture import State
@@ -100,12 +98,8 @@ def _insert_checkpoint(tx: Tx, ctx: Context, content: Checkpoint) -> bool:
 def _state(content: Checkpoint, mission: Row) -> State:
     """Return the state of the mission that a checkpoint was taken of."""
     status = content.mission.status if content.mission else mission["status"]
-    sorties = [
-        Sortie(mission_id=content.mission_id, **msgspec.structs.asdict(state))
-        for state in content.sorties
-    ]
     then = mission | {"status": status}
-    return State(then, sorties, content.active_locks, content.pending_messages)
+    return State(then, content.sorties, content.active_locks, content.pending_messages)
 
 
 def _make_mission(tx: Tx, ctx: Context, content: Checkpoint) -> Row:

@@ -4,10 +4,12 @@ Source: behaviour, Recovery. A failure rolls everything back; a dry run does the
 then undone. Must not read files or clocks: what comes from outside is in the facts.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 
 from ..wire.events import FleetRecovered, RecoveryBriefed
-from ..wire.model import Restored, RestoreResult
+from ..wire.model import Restored, RestoreResult, SortieState
 from ..wire.requests.recovery import (
     Briefing,
     RecoveryContextGet,
@@ -15,7 +17,9 @@ from ..wire.requests.recovery import (
     RecoveryPage,
     RecoveryRestore,
 )
+from ..wire.types import CLOSED_SORTIE
 from . import briefs, checkpoints, takeover
+from .capture import capture
 from .case import Case, Ledger, check, refuse_stranger
 from .choosing import choose, mission_to_brief
 from .content import from_row
@@ -25,7 +29,7 @@ from .events import emit
 from .ids import find
 from .progress import rearm
 from .prompt import render
-from .records import recovery_of
+from .records import recovery_of, states_of
 from .recovery_states import make_briefed
 from .registry import handler
 from .remembering import part_of, remember
@@ -57,10 +61,14 @@ def _restore(tx: Tx, request: RecoveryRestore, ctx: Context) -> RestoreResult:
     case = msgspec.structs.replace(case, repeated=done_before(case, mission))
     reopen(case, mission)
     takeover.note_dead(tx, ctx, case.mission_id, request.take_over_from)
-    undo_id = keep_undo(case, mission)
-    takeover.hand_over(case)
+    before = capture(tx, ctx, mission)
+    undo_id = keep_undo(case, before)
+    handed_over = takeover.hand_over(case)
+    present = states_of(tx, case.mission_id) if handed_over else before.sorties
     restored = Restored(
-        sorties=restore_sorties(case), locks=restore_locks(case), messages=restore_mail(case)
+        sorties=restore_sorties(case, present),
+        locks=restore_locks(case),
+        messages=restore_mail(case),
     )
     progress = rearm(tx, case.mission_id)
     become_newest(case)
@@ -76,7 +84,8 @@ def _restore(tx: Tx, request: RecoveryRestore, ctx: Context) -> RestoreResult:
         undo_checkpoint_id=undo_id,
     )
     _announce(case, recovery_id, restored, progress)
-    return _result(case, recovery_id, undo_id, restored)
+    sorties = states_of(tx, case.mission_id) if ledger.changes else present
+    return _result(case, recovery_id, undo_id, restored, sorties)
 
 
 def _announce(case: Case, recovery_id: str, restored: Restored, progress: int) -> None:
@@ -99,15 +108,22 @@ def _announce(case: Case, recovery_id: str, restored: Restored, progress: int) -
     emit(case.tx, case.ctx, briefed, mission_id=case.mission_id, agent_id=to)
 
 
-def _result(case: Case, recovery_id: str, undo_id: str | None, restored: Restored) -> RestoreResult:
+def _result(
+    case: Case,
+    recovery_id: str,
+    undo_id: str | None,
+    restored: Restored,
+    sorties: Sequence[SortieState],
+) -> RestoreResult:
     tx, ctx, request, ledger = case.tx, case.ctx, case.request, case.ledger
     mission = find(tx, "mission", case.mission_id)
-    context = remember(tx, ctx, mission, case.checkpoint, request.agent_id, case)
-    _brief_sorties(case, mission)
+    context = remember(tx, ctx, mission, sorties, case.checkpoint, request.agent_id, case)
+    _brief_sorties(case, mission, sorties)
     brief = briefs.gather(
         tx,
         ctx,
         mission,
+        sorties,
         context,
         agent_id=request.agent_id,
         progress_note=f", {restored.sorties} sorties restored",
@@ -135,19 +151,15 @@ def _result(case: Case, recovery_id: str, undo_id: str | None, restored: Restore
     )
 
 
-def _brief_sorties(case: Case, mission: Row) -> None:
+def _brief_sorties(case: Case, mission: Row, sorties: Sequence[SortieState]) -> None:
     """Leave each open sortie its agent's part of the context, until its next progress."""
-    rows = case.tx.all(
-        "SELECT DISTINCT assigned_to FROM sorties WHERE mission_id = :mission"
-        " AND assigned_to IS NOT NULL AND status NOT IN ('completed', 'failed')",
-        mission=case.mission_id,
-    )
-    for agent_id in (row["assigned_to"] for row in rows):
+    at_work = (s.assigned_to for s in sorties if s.status not in CLOSED_SORTIE)
+    for agent_id in dict.fromkeys(filter(None, at_work)):
         if case.narrow in (None, agent_id):
             case.tx.run(
                 "UPDATE sorties SET recovery_context_json = :context WHERE mission_id = :mission"
                 " AND assigned_to = :agent AND status NOT IN ('completed', 'failed')",
-                context=msgspec.json.encode(part_of(case, mission, agent_id)).decode(),
+                context=msgspec.json.encode(part_of(case, mission, sorties, agent_id)).decode(),
                 mission=case.mission_id,
                 agent=agent_id,
             )
@@ -164,8 +176,9 @@ def context(tx: Tx, request: RecoveryContextGet, ctx: Context) -> Briefing:
         mission = mission_to_brief(tx, request)
         row = checkpoints.latest_row(tx, mission["id"], but=ctx.facts.unreadable)
         checkpoint = from_row(row) if row else None
-    told = remember(tx, ctx, mission, checkpoint, request.agent_id)
-    brief = briefs.gather(tx, ctx, mission, told, agent_id=request.agent_id)
+    sorties = states_of(tx, mission["id"])
+    told = remember(tx, ctx, mission, sorties, checkpoint, request.agent_id)
+    brief = briefs.gather(tx, ctx, mission, sorties, told, agent_id=request.agent_id)
     return Briefing(
         recovery_context=told,
         prompt=render(brief, request.max_chars or ctx.config.prompt.max_chars),

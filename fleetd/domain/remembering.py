@@ -1,14 +1,15 @@
 """Joins what a checkpoint remembers with what the store knows now; must not write."""
 
+from collections.abc import Sequence
+
 import msgspec
 
-from ..wire.model import Checkpoint, RecoveryContext
+from ..wire.model import Checkpoint, RecoveryContext, SortieState
 from . import briefs
 from .briefing import derive
 from .case import Case
 from .context import Context
 from .narrate import obstacle, step
-from .records import sorties_of
 from .snapshots.newest import reader_of
 from .snapshots.telling import sharpened
 from .tx import Row, Tx
@@ -20,6 +21,7 @@ def remember(
     tx: Tx,
     ctx: Context,
     mission: Row,
+    sorties: Sequence[SortieState],
     checkpoint: Checkpoint | None,
     agent_id: str | None,
     case: Case | None = None,
@@ -28,10 +30,11 @@ def remember(
 
     What somebody declared for the checkpoint comes first; what was derived then is derived anew.
     For an agent, whatever its role, its newest snapshot makes that sharper.
-    ``case`` is the recovery that just took place, if one did: what it met blocks the work.
+    ``sorties`` are the mission's. ``case`` is the recovery that just took place, if one did: what
+    it met blocks the work.
     """
     narrow = None if briefs.speaks_for_all(tx, agent_id) else agent_id
-    live = _live(tx, ctx, mission, agent_id, narrow, case)
+    live = _live(tx, ctx, mission, sorties, agent_id, narrow, case)
     met = _blockers_met(case, narrow)
     if checkpoint is None or narrow:
         return msgspec.structs.replace(live, blockers=_joined(met, live.blockers))
@@ -52,9 +55,11 @@ def remember(
     )
 
 
-def part_of(case: Case, mission: Row, agent_id: str) -> RecoveryContext:
+def part_of(
+    case: Case, mission: Row, sorties: Sequence[SortieState], agent_id: str
+) -> RecoveryContext:
     """Return one agent's own part after a recovery, whatever its role."""
-    live = _live(case.tx, case.ctx, mission, agent_id, agent_id, case)
+    live = _live(case.tx, case.ctx, mission, sorties, agent_id, agent_id, case)
     blockers = _joined(_blockers_met(case, agent_id), live.blockers)
     return msgspec.structs.replace(live, blockers=blockers)
 
@@ -63,6 +68,7 @@ def _live(
     tx: Tx,
     ctx: Context,
     mission: Row,
+    sorties: Sequence[SortieState],
     agent_id: str | None,
     narrow: str | None,
     case: Case | None,
@@ -72,7 +78,6 @@ def _live(
     A checkpoint keeps nothing of this but what ``derive`` tells: it is of the whole mission, and
     what a snapshot says is sharp between two of them only.
     """
-    sorties = sorties_of(tx, mission["id"])
     live = derive(tx, ctx, mission, sorties, agent_id=narrow)
     if agent_id is None:
         return live

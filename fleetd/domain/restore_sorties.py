@@ -1,14 +1,15 @@
 """One step of recovery: sorties back to what the checkpoint says, finished work kept."""
 
+from collections.abc import Sequence
+from operator import attrgetter
+
 import msgspec
 
 from ..wire.events import SortieRestored
 from ..wire.model import Kept, SortieState
 from ..wire.types import CLOSED_SORTIE
-from .capture import state_of
 from .case import Case
-from .events import emit
-from .records import sorties_of
+from .events import emit_each
 from .sessions.plan_items import hear_again
 from .tx import Row
 
@@ -25,13 +26,29 @@ _FIELDS = (
 )
 
 
-def restore_sorties(case: Case) -> int:
+_OVERWRITE = (
+    "UPDATE sorties SET "
+    + ", ".join(f"{name} = :{name}" for name in _FIELDS)
+    + ", files_json = :files, updated_at = :now WHERE id = :id"
+)
+_restored = attrgetter(*_FIELDS, "files")
+
+
+class _Work(msgspec.Struct):
+    """What is to be written, all at once: a recovery can change every sortie of a mission."""
+
+    changed: list[SortieState] = []
+    overwritten: list[Row] = []
+
+
+def restore_sorties(case: Case, present: Sequence[SortieState]) -> int:
     """Restore sorties and return how many; what was finished or added since stays.
 
-    Only a recovery that rewinds takes finished work back.
+    ``present`` are those of the mission as they are. Only a recovery that rewinds takes finished
+    work back.
     """
-    live = {sortie.id: state_of(sortie) for sortie in sorties_of(case.tx, case.mission_id)}
-    restored = 0
+    live = {sortie.id: sortie for sortie in present}
+    work, restored = _Work(), 0
     for then in case.checkpoint.sorties:
         now = live.pop(then.id, None)
         if not case.covers(then.assigned_to):
@@ -42,18 +59,22 @@ def restore_sorties(case: Case) -> int:
         if now is None and (owner := _elsewhere(case, then)):
             case.ledger.warnings.append(f"Sortie {then.id} belongs to mission {owner}; left there")
             continue
-        _restore(case, then, now)
+        _restore(case, work, then, now)
         restored += 1
-    brought_back = _brought_back(case)
-    for sortie in live.values():
-        if not case.covers(sortie.assigned_to):
-            continue
+    _write(case, work)
+    _judge_added(case, [sortie for sortie in live.values() if case.covers(sortie.assigned_to)])
+    return restored
+
+
+def _judge_added(case: Case, added: Sequence[SortieState]) -> None:
+    """Keep what came since the checkpoint, but for what only came back by another recovery."""
+    brought_back = _brought_back(case) if added else set()
+    for sortie in added:
         if sortie.id in brought_back and sortie.status in ("pending", "assigned"):
             _take_out(case, sortie)
         else:
             reason = "created since the checkpoint"
             case.ledger.kept.append(Kept(sortie_id=sortie.id, reason=reason))
-    return restored
 
 
 def _elsewhere(case: Case, then: SortieState) -> str | None:
@@ -89,7 +110,7 @@ def _readable(sorties_json: str) -> list[SortieState]:
 
 def _take_out(case: Case, sortie: SortieState) -> None:
     case.tx.run("DELETE FROM sorties WHERE id = :id", id=sortie.id)
-    hear_again(case.tx, sortie.id)
+    hear_again(case.tx, [sortie.id])
     case.ledger.changed("sortie", sortie.id, _told(sortie), "removed")
 
 
@@ -104,18 +125,28 @@ def _reason_to_keep(case: Case, then: SortieState, now: SortieState) -> str | No
     return None
 
 
-def _restore(case: Case, then: SortieState, now: SortieState | None) -> None:
-    goal = msgspec.structs.replace(then, assigned_to=_owner(case, then))
+def _restore(case: Case, work: _Work, then: SortieState, now: SortieState | None) -> None:
+    owner = _owner(case, then)
+    goal = then if owner == then.assigned_to else msgspec.structs.replace(then, assigned_to=owner)
     if now is None:
         _recreate(case, goal)
-    elif all(getattr(now, name) == getattr(goal, name) for name in (*_FIELDS, "files")):
+    elif _restored(now) == _restored(goal):
         return
     else:
-        _overwrite(case, goal)
-    hear_again(case.tx, goal.id)
+        work.overwritten.append(_columns(case, goal))
+    work.changed.append(goal)
     case.ledger.changed("sortie", goal.id, _told(now), _told(goal))
-    payload = SortieRestored(sortie_id=goal.id, title=goal.title, status=goal.status)
-    emit(case.tx, case.ctx, payload, mission_id=case.mission_id, agent_id=goal.assigned_to)
+
+
+def _write(case: Case, work: _Work) -> None:
+    """Write sorties over, let their plans speak of them anew, and tell of each."""
+    case.tx.many(_OVERWRITE, work.overwritten)
+    hear_again(case.tx, [goal.id for goal in work.changed])
+    told = [
+        (SortieRestored(sortie_id=goal.id, title=goal.title, status=goal.status), goal.assigned_to)
+        for goal in work.changed
+    ]
+    emit_each(case.tx, case.ctx, told, mission_id=case.mission_id)
 
 
 def _owner(case: Case, then: SortieState) -> str | None:
@@ -132,16 +163,13 @@ def _told(sortie: SortieState | None) -> str:
     return f"{sortie.status} {sortie.progress}%{who}"
 
 
-def _overwrite(case: Case, goal: SortieState) -> None:
-    case.tx.run(
-        "UPDATE sorties SET "
-        + ", ".join(f"{name} = :{name}" for name in _FIELDS)
-        + ", files_json = :files, updated_at = :now WHERE id = :id",
+def _columns(case: Case, goal: SortieState) -> Row:
+    return {
+        "id": goal.id,
         **{name: getattr(goal, name) for name in _FIELDS},
-        files=msgspec.json.encode(goal.files).decode(),
-        now=case.ctx.now,
-        id=goal.id,
-    )
+        "files": msgspec.json.encode(goal.files).decode(),
+        "now": case.ctx.now,
+    }
 
 
 def _recreate(case: Case, goal: SortieState) -> None:

@@ -7,11 +7,10 @@ from ..wire.errors import InvalidState
 from ..wire.requests.checkpoint import DeclaredContext
 from ..wire.types import OPEN_MISSION
 from . import checkpoints
-from .capture import capture
+from .capture import State, capture
 from .case import Case
 from .checkpoints import Reason
 from .ids import find
-from .marks import find_live
 from .tx import Row
 
 
@@ -83,17 +82,19 @@ def done_before(case: Case, mission: Row) -> bool:
     return True
 
 
-def keep_undo(case: Case, mission: Row) -> str | None:
+def keep_undo(case: Case, state: State) -> str | None:
     """Return the checkpoint that would undo the recovery; one that equals it need not be taken.
 
-    None when what is there equals what is restored: there is nothing to undo.
+    ``state`` is what is there. None when that equals what is restored: there is nothing to undo.
     """
-    state = capture(case.tx, case.ctx, mission)
-    digest = state.digest()
+    mission, digest = state.mission, state.digest()
     ended = mission["status"] not in OPEN_MISSION
-    if find_live(case.tx, "checkpoint", case.checkpoint.id)["state_digest"] == digest and not ended:
+    restored = case.tx.value(
+        "SELECT state_digest FROM checkpoints WHERE id = :id", id=case.checkpoint.id
+    )
+    if restored == digest and not ended:
         return None
-    newest = checkpoints.latest_row(case.tx, mission["id"], undo=True)
+    newest = checkpoints.latest_row(case.tx, mission["id"], undo=True, columns=checkpoints.HEAD)
     # A mission that was reopened has changed, also when it was reopened from its own end.
     if newest and newest["state_digest"] == digest and newest["id"] != case.checkpoint.id:
         return str(newest["id"])
@@ -112,7 +113,7 @@ def become_newest(case: Case) -> None:
 
     Otherwise the next recovery would go to the newer one that was just left.
     """
-    newest = checkpoints.latest_row(case.tx, case.mission_id)
+    newest = checkpoints.latest_row(case.tx, case.mission_id, columns=checkpoints.HEAD)
     mission = find(case.tx, "mission", case.mission_id)
     rewound = case.request.rewind and mission["last_activity_seq"] > case.checkpoint.seq
     if newest and not rewound and newest["id"] == case.checkpoint.id:

@@ -9,7 +9,7 @@ from . import leases, mailbox
 from .agents import mark_lost
 from .case import Case, refuse_stranger
 from .context import Context
-from .records import sorties_of
+from .records import states_of
 from .registry import handler
 from .tx import Row, Tx
 
@@ -79,15 +79,15 @@ def note_dead(tx: Tx, ctx: Context, mission_id: str, also: str | None) -> None:
             mark_lost(tx, ctx, row, f"process {row['pid']} is gone")
 
 
-def hand_over(case: Case) -> None:
-    """Give a lost agent's open sorties, locks and mail to its successor, if there is one.
+def hand_over(case: Case) -> bool:
+    """Give a lost agent's open sorties, locks and mail to its successor; False if there is none.
 
     Raises InvalidState for an agent that lives, or whose work somebody else has taken over, and
     NotFound for one that nobody has ever heard of.
     """
     lost, successor = case.request.take_over_from, case.request.agent_id
     if lost is None or successor is None:
-        return
+        return False
     _refuse_living(case, lost, successor)
     _remember_unregistered(case, lost)
     _hand_over_sorties(case, lost, successor)
@@ -96,6 +96,7 @@ def hand_over(case: Case) -> None:
     case.tx.run(
         "UPDATE agents SET succeeded_by = :successor WHERE id = :id", successor=successor, id=lost
     )
+    return True
 
 
 def _warn_of_recent(case: Case, row: Row) -> None:
@@ -143,7 +144,7 @@ def _remember_unregistered(case: Case, lost: str) -> None:
 
 
 def _hand_over_sorties(case: Case, lost: str, successor: str) -> None:
-    for sortie in sorties_of(case.tx, case.mission_id):
+    for sortie in states_of(case.tx, case.mission_id):
         if sortie.assigned_to == lost and sortie.status not in CLOSED_SORTIE:
             case.tx.run(
                 "UPDATE sorties SET assigned_to = :successor, updated_at = :now WHERE id = :id",

@@ -34,7 +34,7 @@ async def restore(engine: Engine, request: RecoveryRestore, caller: Caller) -> R
     if known is not None:  # its checkpoint may be gone by now
         return known
     result, warnings = await _from_good_copies(engine, request, caller)
-    told = warnings + await _missing_file(engine, request, result.checkpoint_id)
+    told = warnings + await _missing_file(engine, request, result)
     return msgspec.structs.replace(result, warnings=[*told, *result.warnings])
 
 
@@ -89,13 +89,15 @@ def _as_told(error: FleetError, unreadable: list[FleetError]) -> FleetError:
     return error
 
 
-async def _missing_file(engine: Engine, request: RecoveryRestore, checkpoint_id: str) -> list[str]:
+async def _missing_file(
+    engine: Engine, request: RecoveryRestore, result: RestoreResult
+) -> list[str]:
     """Warn when a checkpoint's file is gone, and have it written again from the row."""
-    checkpoint = await engine.execute(CheckpointGet(checkpoint_id))
-    if checkpoint.backed_up_at is None:  # not written yet: nothing is missing
-        return []
-    path = engine.backups["checkpoint"].path_of(checkpoint.mission_id, checkpoint.id)
+    path = engine.backups["checkpoint"].path_of(result.mission_id, result.checkpoint_id)
     if await engine.outbox.in_thread(path.is_file):
+        return []
+    checkpoint = await engine.execute(CheckpointGet(result.checkpoint_id))
+    if checkpoint.backed_up_at is None:  # not written yet: nothing is missing
         return []
     warning = f"the file of {checkpoint.id} was missing; its database row was used"
     log.warning("%s", warning)

@@ -62,8 +62,11 @@ class Mission(Record, frozen=True, kw_only=True):
     metadata: dict[str, Any]
 
 
-class SortieState(Record, frozen=True, kw_only=True):
-    """A sortie as a checkpoint keeps it: everything but its mission and its briefing."""
+class SortieState(Record, frozen=True):
+    """A sortie as a checkpoint keeps it: everything but its mission and its briefing.
+
+    Made by position from its row: there may be thousands, and names would take three times as long.
+    """
 
     id: str
     status: SortieStatus

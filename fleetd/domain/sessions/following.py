@@ -30,7 +30,7 @@ from ...wire.requests.checkpoint import ErrorReport
 from ...wire.requests.event import EventAppend
 from .. import events, failures, streams
 from ..capture import capture
-from ..checkpoints import Reason, latest_row, take
+from ..checkpoints import HEAD, Reason, latest_row, take
 from ..context import Context
 from ..ids import find
 from ..snapshots import boundaries
@@ -154,7 +154,7 @@ def keep_state(scene: Scene, mission_id: str, details: str, *, always: bool) -> 
     """Take a checkpoint; one that equals the newest only when it is asked for."""
     tx, ctx = scene.tx, scene.ctx
     state = capture(tx, ctx, find(tx, "mission", mission_id))
-    newest = latest_row(tx, mission_id)
+    newest = latest_row(tx, mission_id, columns=HEAD)
     if always or newest is None or newest["state_digest"] != state.digest():
         reason = Reason(trigger="compaction", details=details, created_by=scene.agent_id)
         take(tx, ctx, mission_id, reason, state)

@@ -1,5 +1,7 @@
 """What an agent's plan told last, item by item; must not decide what that means for sorties."""
 
+from collections.abc import Iterable
+
 from ..tx import Row, Tx
 from .matching import Told
 
@@ -62,16 +64,16 @@ def forget(tx: Tx, sortie_id: str) -> None:
     tx.run("DELETE FROM plan_items WHERE sortie_id = :id", id=sortie_id)
 
 
-def hear_again(tx: Tx, sortie_id: str) -> None:
-    """Have the plan's next word about a sortie count, also if it is the same as the last.
+def hear_again(tx: Tx, sortie_ids: Iterable[str]) -> None:
+    """Have the plan's next word about sorties count, also if it is the same as the last.
 
-    For those who change a sortie behind the plan's back, such as a recovery. What the plan had
+    For those who change sorties behind the plan's back, such as a recovery. What the plan had
     dropped is back then, until the plan speaks.
     """
-    tx.run(
+    tx.many(
         "UPDATE plan_items SET status = CASE WHEN status IN ('dropped', 'back') THEN 'back'"
         " ELSE '' END WHERE sortie_id = :id",
-        id=sortie_id,
+        [{"id": sortie_id} for sortie_id in sortie_ids],
     )
 
 

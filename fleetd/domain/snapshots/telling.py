@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ...wire.model import RecoveryContext, Sortie
+from ...wire.model import RecoveryContext, SortieState
 from ...wire.snapshots import CommandOutcome, ResumeHints, Snapshot
 from ...wire.types import CLOSED_SORTIE
 from ..narrate import step
@@ -32,26 +32,32 @@ _data = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def sharpened(
-    tx: Tx, reader: Reader, sorties: Sequence[Sortie], live: RecoveryContext
+    tx: Tx, reader: Reader, sorties: Sequence[SortieState], live: RecoveryContext
 ) -> RecoveryContext:
     """Return a recovery context with the next actions of its agent's newest snapshot first.
 
     A step that has a line of its own already, or is over, is not said again.
     """
-    said = [s.title for s in sorties if s.status in CLOSED_SORTIE or step(s) in live.next_steps]
-    actions = _actions(tx, reader, sorties, said)
+    actions = _actions(tx, reader, sorties, live)
+    if not actions:
+        return live
     return msgspec.structs.replace(
         live, next_steps=list(dict.fromkeys([*actions, *live.next_steps]))
     )
 
 
-def _actions(tx: Tx, reader: Reader, sorties: Sequence[Sortie], said: list[str]) -> list[str]:
-    """Return the next actions that say more than the plan; ``said`` are titles of its steps.
+def _actions(
+    tx: Tx, reader: Reader, sorties: Sequence[SortieState], live: RecoveryContext
+) -> list[str]:
+    """Return the next actions that say more than the plan.
 
     A snapshot that was taken by itself repeats the plan. What a client declared before it stands
     until the plan moves.
     """
+    said: list[str] | None = None
     for snapshot in snapshots_of_agent(tx, reader):
+        if said is None:
+            said = _said(sorties, live)
         hints = snapshot.step_state.resume_hints
         if not hints.eligible or _plan_moved(tx, reader, snapshot, sorties):
             break
@@ -65,7 +71,13 @@ def _actions(tx: Tx, reader: Reader, sorties: Sequence[Sortie], said: list[str])
     return []
 
 
-def line(tx: Tx, reader: Reader, sorties: Sequence[Sortie]) -> str:
+def _said(sorties: Sequence[SortieState], live: RecoveryContext) -> list[str]:
+    """Return the titles of steps that have a line of their own already, or are over."""
+    steps = set(live.next_steps)
+    return [s.title for s in sorties if s.status in CLOSED_SORTIE or step(s) in steps]
+
+
+def line(tx: Tx, reader: Reader, sorties: Sequence[SortieState]) -> str:
     """Tell where in its plan an agent stands and how full its window was; empty for nothing."""
     snapshot = newest_of_agent(tx, reader)
     if snapshot is None:
@@ -137,7 +149,7 @@ def _plain(text: str) -> str:
     return text.strip(" .").casefold()
 
 
-def _plan_moved(tx: Tx, reader: Reader, snapshot: Snapshot, sorties: Sequence[Sortie]) -> bool:
+def _plan_moved(tx: Tx, reader: Reader, snapshot: Snapshot, sorties: Sequence[SortieState]) -> bool:
     """Whether the agent's plan is another one by now: a step was begun or closed since.
 
     A rewind opens steps again that a snapshot saw closed.
