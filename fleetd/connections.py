@@ -14,6 +14,7 @@ from .domain.context import Caller
 from .engine import Engine
 from .envelope import Message
 from .lines import LargeLines, LineReader
+from .relay import Relay
 from .replies import LineWriter, Unsent
 from .rpc import Dispatcher, error_reply
 from .subscriptions import Follower
@@ -33,7 +34,7 @@ _LINGER_LINES = 4
 
 
 class Connection:
-    """Reads lines and answers each in a task of its own, until one side has had enough.
+    """Reads lines and answers each while the next is waited for, until one side has had enough.
 
     ``serve`` returns when the connection is over. Nothing that a client does raises out of it.
     """
@@ -72,6 +73,7 @@ class Connection:
         self._reading = trio.StrictFIFOLock()
         self._followers: dict[str, Follower] = {}
         self._since = trio.current_time()
+        self._violation: LimitExceeded | None = None
         self.heard = False
 
     @property
@@ -93,10 +95,9 @@ class Connection:
         """Serve the client until it leaves, breaks a limit, or the daemon stops."""
         with self._scope:
             async with trio.open_nursery() as self._background:
-                async with trio.open_nursery() as requests:
-                    violation = await self._read(requests)
-                    await self._end_of_input(violation, requests)
-                if violation is not None:
+                async with trio.open_nursery() as self._requests:
+                    await Relay(self._requests, self._read, self._answer).run()
+                if self._violation is not None:
                     await self._linger()
                 self._scope.cancel()
 
@@ -111,28 +112,20 @@ class Connection:
 
     # Reading
 
-    async def _read(self, requests: trio.Nursery) -> LimitExceeded | None:
-        """Answer lines until the client has sent its last; return the limit it broke, if any."""
+    async def _read(self) -> Message | None:
+        """Return what is to be answered next and has its place; None after the client's last."""
         try:
             while (line := await self._lines.next_line()) is not None:
                 if len(line) > self._limits.line_bytes:
                     await self._take_large(line)
-                else:
-                    await self._take(line, requests)
+                elif (message := await self._understand(line, envelope.read)) is not None:
+                    await self._take_place()
+                    return message
                 del line  # while the next one is waited for, this one is no burden
         except LimitExceeded as violation:
-            return violation
+            self._violation = violation
+        await self._end_of_input()
         return None
-
-    async def _take(self, line: bytes, requests: trio.Nursery) -> None:
-        message = await self._understand(line, envelope.read)
-        if message is None:
-            return
-        await self._wait_for_room()
-        self._in_flight += 1
-        requests.start_soon(self._answer, message, time.perf_counter_ns())
-        # Lets the request begin before the next line does, so that lines keep their order.
-        await trio.lowlevel.checkpoint()
 
     async def _take_large(self, line: bytes) -> None:
         """Answer a large line before anything else is read, and give its room to the next."""
@@ -142,9 +135,8 @@ class Connection:
             message = await self._understand(line, envelope.read_large)
             await trio.lowlevel.checkpoint()
             if message is not None:
-                await self._wait_for_room()
-                self._in_flight += 1
-                await self._answer(message, time.perf_counter_ns())
+                await self._take_place()
+                await self._answer(message)
         finally:
             self._large.leave()
 
@@ -161,7 +153,8 @@ class Connection:
             await trio.lowlevel.checkpoint()
             return None
 
-    async def _wait_for_room(self) -> None:
+    async def _take_place(self) -> None:
+        """Wait until fewer are in flight than may be, and count one more."""
         try:
             self._room.acquire_nowait()
         except trio.WouldBlock:
@@ -169,6 +162,7 @@ class Connection:
                 nursery.start_soon(self._cancel_when_gone)
                 await self._room.acquire()
                 nursery.cancel_scope.cancel()
+        self._in_flight += 1
 
     async def _cancel_when_gone(self) -> None:
         """Watch for a client that vanished while nobody reads from it, and drop its work.
@@ -184,7 +178,8 @@ class Connection:
 
     # Answering
 
-    async def _answer(self, message: Message, since_ns: int) -> None:
+    async def _answer(self, message: Message) -> None:
+        since_ns = time.perf_counter_ns()
         call = Call(self)
         try:
             reply = await self._dispatcher.answer(message, call, since_ns)
@@ -264,16 +259,16 @@ class Connection:
 
     # The end
 
-    async def _end_of_input(self, broken: LimitExceeded | None, requests: trio.Nursery) -> None:
+    async def _end_of_input(self) -> None:
         """Stop what only lives as long as the client sends; requests in flight are finished."""
         for follower in self._followers.values():
             follower.end()
         self._background.start_soon(self._cancel_when_gone)
-        if broken is not None:
+        if (broken := self._violation) is not None:
             self.engine.traffic.cut_off += 1
             self.engine.traffic.failed(broken.kind)
             log.info("A client broke a limit and is disconnected: %s", broken)
-            requests.cancel_scope.deadline = trio.current_time() + self._reply_seconds
+            self._requests.cancel_scope.deadline = trio.current_time() + self._reply_seconds
             await self.send(error_reply(broken) + b"\n")
 
     async def _linger(self) -> None:

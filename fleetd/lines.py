@@ -1,6 +1,7 @@
 """Lines from a socket, in bounds of size and time; must not know what a line means."""
 
 import math
+import os
 
 import trio
 
@@ -91,12 +92,23 @@ class LineReader:
 
     async def _receive(self, deadline: float) -> bytes:
         """Return what has come, nothing when the client stopped sending or is gone."""
+        if deadline == math.inf:
+            return await self._come()
         with trio.CancelScope(deadline=deadline):
-            try:
-                return bytes(await self._stream.receive_some(_CHUNK))
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                return b""
+            return await self._come()
         raise self._too_slow()
+
+    async def _come(self) -> bytes:
+        # Clients send a line and wait: to try before anything has come is in vain nearly always.
+        descriptor = self._stream.socket.fileno()
+        while True:
+            try:
+                await trio.lowlevel.wait_readable(descriptor)
+                return os.read(descriptor, _CHUNK)
+            except BlockingIOError:
+                continue  # the kernel was wrong
+            except (OSError, trio.ClosedResourceError):
+                return b""
 
     def _too_slow(self) -> LimitExceeded:
         return LimitExceeded(

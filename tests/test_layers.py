@@ -42,6 +42,7 @@ FLOORS = {
         (
             "server",
             "connections",
+            "relay",
             "lines",
             "calls",
             "replies",

@@ -19,6 +19,7 @@ from ..domain.tx import Row, Tx
 from ..histogram import Histogram
 from ..wire.errors import FleetError
 from .lane import Job
+from .mark import Watch
 from .standing import Displaced, Standing
 from .verdicts import leaves_doubt, translate, unreadable, verdict
 
@@ -67,9 +68,10 @@ class Committer:
     was taken away; nothing is written after. Another thread may set it at any moment.
     """
 
-    def __init__(self, connection: apsw.Connection, standing: Standing) -> None:
+    def __init__(self, connection: apsw.Connection, standing: Standing, watch: Watch) -> None:
         self._connection = connection
         self._standing = standing
+        self._watch = watch
         self._execute = Executor(connection)
         self.failure: BaseException | None = None
         self.commits = Histogram()
@@ -119,12 +121,15 @@ class Committer:
         return True
 
     def _commit(self) -> None:
+        changes = self._connection.total_changes()
+        if changes == self._changes:  # nothing to sync would not say how long a sync takes
+            self._connection.execute("COMMIT")
+            return
+        end = self._watch.coming(self._connection)
         begun = time.perf_counter_ns()
         self._connection.execute("COMMIT")
-        took_ns = time.perf_counter_ns() - begun
-        changes = self._connection.total_changes()
-        if changes != self._changes:  # nothing to sync would not say how long a sync takes
-            self.commits.note(took_ns // 1_000)
+        self.commits.note((time.perf_counter_ns() - begun) // 1_000)
+        self._watch.note(end)
         self._changes = changes
 
     def _one(self, job: Job, done: list[tuple[Job, Any]]) -> None:

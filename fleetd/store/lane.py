@@ -141,11 +141,8 @@ class Lane:
         if first is None:
             return [], True
         batch = [first]
-        while len(batch) < BATCH_MAX:
-            try:
-                job = self._queue.get_nowait()
-            except queue.Empty:
-                break
+        while len(batch) < BATCH_MAX and not self._queue.empty():
+            job = self._queue.get()
             if job is None:
                 return batch, True
             batch.append(job)

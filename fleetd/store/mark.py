@@ -53,14 +53,22 @@ class Watch:
         )
         self.lost = Lost(end, self._reached, why)
 
-    def note(self, connection: apsw.Connection) -> None:
+    def coming(self, connection: apsw.Connection) -> int:
+        """Return how far the log will have come; asked within a transaction, before its COMMIT.
+
+        After it, SQLite would have to take and leave its locks once more to tell.
+        """
+        with contextlib.suppress(apsw.Error):  # COMMIT meets it too
+            return int(connection.execute(_END).get or 0)
+        return 0
+
+    def note(self, end: int) -> None:
         """Write down how far the log has come; called after each commit.
 
         A disk that refuses is not this file's to report: the next commit meets it too.
         """
-        with contextlib.suppress(OSError, apsw.Error):
-            end = int(connection.execute(_END).get or 0)
-            if end > self._reached:
+        if end > self._reached:
+            with contextlib.suppress(OSError):
                 self._write(end)
 
     def _write(self, end: int) -> None:

@@ -12,7 +12,6 @@ from typing import TypeVar
 
 import apsw
 import msgspec
-import outcome
 import trio
 
 from .. import origin
@@ -65,12 +64,12 @@ class Store:
         self._writer_connection = open_database(path, vfs, self._watch.look)
         self._reader_connection = connect(str(path), query_only=True, vfs=vfs)
         self._standing = Standing(path)
-        self._committer = Committer(self._writer_connection, self._standing)
+        self._committer = Committer(self._writer_connection, self._standing, self._watch)
         self._writer = Lane("writer", self._committer.run, self._wrote, inline=inline)
         self._reader = Lane("reader", self._read, lambda _: None, inline=inline)
         self._upkeep = WalUpkeep(str(path), vfs, self._fail)
         self._token: trio.lowlevel.TrioToken | None = None
-        self._writer_connection.set_wal_hook(self._wrote_wal)
+        self._writer_connection.set_wal_hook(self._upkeep.wal_grew)
 
     @property
     def sqlite_version(self) -> str:
@@ -86,10 +85,6 @@ class Store:
     def lost(self) -> Lost | None:
         """Return what is missing at the end of the log, None when nothing is."""
         return self._watch.lost
-
-    def _wrote_wal(self, connection: apsw.Connection, name: str, pages: int) -> int:
-        self._watch.note(connection)
-        return self._upkeep.wal_grew(connection, name, pages)
 
     def start(self) -> None:
         """Start the threads; call it inside trio."""
@@ -118,7 +113,7 @@ class Store:
 
     def _wrote(self, jobs: list[Job]) -> None:
         for job in jobs:
-            if isinstance(job.result, outcome.Value):
+            if job.effects:
                 with origin.on_behalf_of(job.origin):
                     self._on_commit(job.effects)
         if self.failure is not None:

@@ -8,14 +8,14 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NAIVE_EPOCH = datetime(1970, 1, 1)
 
 
 # A request renders its one moment again and again; a recovery some 300 times.
 @lru_cache(maxsize=64)
 def iso(ms: int) -> str:
     """Render milliseconds since the Unix epoch as ``2026-01-05T12:00:00.000Z``."""
-    moment = _EPOCH + timedelta(milliseconds=ms)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+    return (_NAIVE_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds") + "Z"
 
 
 def to_ms(text: str) -> int:

@@ -9,6 +9,7 @@ import pytest
 from fleetd.domain.tx import Tx
 from fleetd.store.commit import Committer
 from fleetd.store.lane import Job
+from fleetd.store.mark import Watch
 from fleetd.store.standing import Standing
 from fleetd.store.verdicts import DiskFull, leaves_doubt, translate, verdict
 from fleetd.wire.errors import Storage
@@ -87,7 +88,7 @@ async def test_a_transaction_that_cannot_be_ended_leaves_doubt(
                 raise apsw.BusyError(f"no {sql}")
 
     async with open_store():
-        committer = Committer(Stuck(), Standing(database))  # type: ignore[arg-type]
+        committer = Committer(Stuck(), Standing(database), Watch(database))  # type: ignore[arg-type]
         job = Job(lambda _: "done", None)
         committer.run([job])
         assert isinstance(committer.failure, apsw.BusyError)
