@@ -6,27 +6,39 @@ Nearly all of a command's time is imports, and agents run many commands.
 import gc
 import os
 import sys
-from collections.abc import Sequence
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status."""
+def main(argv: list[str] | None = None) -> None:
+    """Run one command and end the process with its exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if None in (sys.stdin, sys.stdout, sys.stderr):
         _open_closed_streams()
     if arguments[:1] == ["hook"] and arguments[1:] not in (["--help"], ["-h"]):
         # Nothing may come before it that could fail aloud: an agent waits for this.
-        from . import hook
+        from . import hook_client
 
-        hook.main(arguments[1:])
+        hook_client.main(arguments[1:])
     # What is imported lives as long as the process: there is no garbage to look for in it.
     gc.disable()
-    _import_msgspec()
     from . import cli
 
     gc.freeze()
     gc.enable()
-    return cli.main(argv)
+    _end(cli.main(argv))
+
+
+def _end(status: int) -> None:
+    """End at once: to take the interpreter apart takes longer than all that a command imports.
+
+    Nothing is left to be done by then. Commands close their files, wait for their threads and
+    children, and register nothing for the end.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        try:  # noqa: SIM105 - contextlib is not imported for a hook
+            stream.flush()
+        except (OSError, ValueError):  # nobody reads it, as cli.main has said
+            pass
+    os._exit(status)
 
 
 def _open_closed_streams() -> None:
@@ -43,19 +55,5 @@ def _open_closed_streams() -> None:
             setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8"))
 
 
-def _import_msgspec() -> None:
-    """Import msgspec without typing_extensions, a fifth of the start-up.
-
-    It takes three names from there when it can, which ``typing`` has as well since Python 3.11.
-    """
-    if "msgspec" in sys.modules or "typing_extensions" in sys.modules:
-        return
-    sys.modules["typing_extensions"] = None  # type: ignore[assignment]
-    try:
-        import msgspec as msgspec
-    finally:
-        del sys.modules["typing_extensions"]
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -3,14 +3,11 @@
 from argparse import Namespace
 from typing import Any
 
-from fleetd.wire.model import RecoveryCandidate, RestoreResult
-from fleetd.wire.requests.agent import AgentRegister, Detection
-from fleetd.wire.requests.recovery import RecoveryRestore
-
 from . import render
 from .client import Client, connect
 from .options import threshold_ms
 from .prompts import confirm, interactive
+from .protocol import AgentRegister, Detection, RecoveryCandidate, RecoveryRestore, RestoreResult
 from .restore import (
     QUESTION,
     announcement,

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from fleetd.wire.model import Checkpoint, RecoveryContext
-
 from . import render
+from .protocol import Checkpoint, RecoveryContext
 
 
 def show_checkpoint(checkpoint: Checkpoint) -> None:

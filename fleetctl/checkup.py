@@ -6,7 +6,8 @@ from pathlib import Path
 
 from fleetd import paths
 from fleetd.config import Config, ConfigError, load
-from fleetd.wire.model import Finding
+
+from .protocol import Finding
 
 _SQLITE = b"SQLite format 3\0"
 

@@ -9,22 +9,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-import msgspec
-
 from fleetd import paths
-from fleetd.wire.base import Mutation, Request, result_type
 from fleetd.wire.errors import (
     FleetError,
-    Incompatible,
     InvalidParams,
     LimitExceeded,
     Unavailable,
     from_wire,
 )
 from fleetd.wire.frames import FrameTooLong, LineDecoder
-from fleetd.wire.model import Event
 
 from .dial import dial
+from .protocol import Event, Request
+from .records import Record, decode, encode, not_understood
 
 CONNECT_S = 5.0
 # systemd waits a second before it starts a daemon again that failed.
@@ -52,32 +49,11 @@ class TooSlow(LimitExceeded):
         super().__init__("fleetd did not answer in time.", hint="Look at its log, then try again.")
 
 
-class _Error(msgspec.Struct):
-    code: int
-    message: str
-    data: Any = None
-
-
-class _Incoming(msgspec.Struct):
-    """A reply or a notification; the two are told apart by ``method``."""
-
-    id: int | str | None = None
-    result: msgspec.Raw = msgspec.Raw(b"null")
-    error: _Error | None = None
-    method: str | None = None
-    params: msgspec.Raw = msgspec.Raw(b"{}")
-
-
-class _Notification(msgspec.Struct):
-    subscription_id: str
-    event: Event
-
-
 class Client:
     """One connection to the daemon, one call at a time.
 
-    Raises Unavailable when nobody listens, Denied when the server is another user's, and the
-    daemon's own FleetError for a call that it refused.
+    Raises Unavailable when nobody listens, Denied when the server is another user's, Incompatible
+    when its words make no sense, and the daemon's own FleetError for a call that it refused.
     """
 
     def __init__(self, path: Path, *, connect_s: float = CONNECT_S) -> None:
@@ -109,12 +85,13 @@ class Client:
         A call that may change something carries an idempotency key, so that it can be sent again
         when the daemon went away before it answered, and is applied once all the same.
         """
-        if isinstance(request, Mutation) and request.idempotency_key is None:
-            request = msgspec.structs.replace(request, idempotency_key=new_key())
         if reply_s is None:
-            reply_s = REPLY_S if isinstance(request, Mutation) else READ_S
-        raw = self._insist(request.method, msgspec.json.encode(request), reply_s)
-        return _decode(raw, result_type(type(request)))  # type: ignore[no-any-return]
+            reply_s = REPLY_S if request.changes else READ_S
+        result = self._insist(request.method, request.keyed(new_key()).encoded(), reply_s)
+        try:
+            return request.answer(result)
+        except ValueError as error:
+            raise not_understood(error) from error
 
     def call_raw(
         self, method: str, params: Any = None, *, reply_s: float = REPLY_S, again: bool = False
@@ -125,8 +102,7 @@ class Client:
         and for what has an idempotency key.
         """
         send = self._insist if again else self._exchange
-        raw = send(method, msgspec.json.encode({} if params is None else params), reply_s)
-        return _decode(raw, Any)
+        return send(method, encode({} if params is None else params), reply_s)
 
     def notifications(self) -> Iterator[Event]:
         """Yield the events of this connection's subscriptions, for ever.
@@ -146,7 +122,7 @@ class Client:
         self._lines = LineDecoder(REPLY_BYTES)
         self._socket = dial(self._path, deadline)
 
-    def _insist(self, method: str, params: bytes, reply_s: float) -> msgspec.Raw:
+    def _insist(self, method: str, params: bytes, reply_s: float) -> Any:
         """Exchange a call for its result, over restarts of the daemon.
 
         Raises ConnectionLost when it does not come back in time, or the error of a daemon that
@@ -181,19 +157,16 @@ class Client:
                         hint="Start it again and look: fleetctl status",
                     ) from error
 
-    def _exchange(self, method: str, params: bytes, reply_s: float) -> msgspec.Raw:
+    def _exchange(self, method: str, params: bytes, reply_s: float) -> Any:
         self._last_id += 1
-        head = b'{"jsonrpc":"2.0","id":%d,"method":%b,"params":' % (
-            self._last_id,
-            msgspec.json.encode(method),
-        )
+        head = b'{"jsonrpc":"2.0","id":%d,"method":%b,"params":' % (self._last_id, encode(method))
         self._socket.settimeout(reply_s)
         self._send(head + params + b"}\n")
         while (reply := self._take(self._receive())) is None:
             pass
-        if reply.error is not None:
-            raise from_wire(reply.error.code, reply.error.message, reply.error.data)
-        return reply.result
+        if (error := reply.get("error")) is not None:
+            raise from_wire(error.code, error.message, error.get("data"))
+        return reply.get("result")
 
     def _send(self, line: bytes) -> None:
         try:
@@ -218,14 +191,20 @@ class Client:
             raise LimitExceeded(f"The reply is longer than {REPLY_BYTES} bytes.") from error
         return line
 
-    def _take(self, line: bytes) -> _Incoming | None:
+    def _take(self, line: bytes) -> Record | None:
         """Keep a notification for later; return the reply to the call that is under way."""
-        incoming: _Incoming = _decode(line, _Incoming)
-        if incoming.method == "event":
-            self._events.append(_decode(incoming.params, _Notification).event)
+        try:
+            incoming = decode(line)
+        except (ValueError, RecursionError) as error:
+            raise not_understood(error) from error
+        if not isinstance(incoming, Record):
+            raise not_understood("a message is an object")
+        if incoming.get("method") == "event":
+            self._events.append(incoming.params.event)
         # An error without id answers a line that the daemon could not read.
-        unaddressed = incoming.id is None and incoming.error is not None
-        return incoming if incoming.id == self._last_id or unaddressed else None
+        number = incoming.get("id")
+        unaddressed = number is None and incoming.get("error") is not None
+        return incoming if number == self._last_id or unaddressed else None
 
 
 def new_key() -> str:
@@ -248,14 +227,3 @@ def connect(*, connect_s: float = CONNECT_S) -> Client:
             str(error), hint="A socket path must fit the kernel's limit."
         ) from error
     return Client(path, connect_s=connect_s)
-
-
-def _decode(data: bytes | msgspec.Raw, kind: Any) -> Any:
-    try:
-        return msgspec.json.decode(data, type=kind)
-    except msgspec.DecodeError as error:
-        raise Incompatible(
-            f"fleetd answered something this fleetctl does not understand: {error}.",
-            hint="Are both of the same version? Compare: fleetctl --version; "
-            "fleetctl call system.hello",
-        ) from error

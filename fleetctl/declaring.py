@@ -1,14 +1,16 @@
 """What a command line says of a run becomes a request to record it; must not talk to the daemon."""
 
+import json
 import re
 import sys
 from argparse import ArgumentTypeError, Namespace
 from pathlib import Path
 from typing import Any, get_args
 
-import msgspec
+from fleetd.wire.words import OutcomeKind, RunStatus, SnapshotSource, StepStatus, WindowPressure
 
-from fleetd.wire.requests.snapshot import (
+from .options import Parser, UsageError, whole
+from .protocol import (
     DeclaredCompliance,
     DeclaredDigest,
     DeclaredHints,
@@ -16,9 +18,6 @@ from fleetd.wire.requests.snapshot import (
     DeclaredStep,
     SnapshotRecord,
 )
-from fleetd.wire.types import OutcomeKind, RunStatus, SnapshotSource, StepStatus, WindowPressure
-
-from .options import Parser, UsageError, whole
 from .target import absolute, cwd, this_agent
 
 # No line that the daemon takes is longer.
@@ -104,9 +103,20 @@ def outcome(text: str) -> DeclaredOutcome:
     kind, name, result, ms, summary = match.groups()
     told = {"kind": kind, "name": name, "result": result, "duration_ms": int(ms or 0)}
     try:
-        return msgspec.convert({**told, "summary": summary or ""}, DeclaredOutcome)
-    except msgspec.ValidationError as error:
+        return _checked({**told, "summary": summary or ""})
+    except ValueError as error:
         raise ArgumentTypeError(f"{error} of the outcome; got {text[:80]!r}") from error
+
+
+def _checked(told: dict[str, Any]) -> DeclaredOutcome:
+    """Return an outcome that can stand; raises ValueError."""
+    # Imported here: hardly any command line has an outcome.
+    import msgspec
+
+    from fleetd.wire.requests import snapshot
+
+    msgspec.convert(told, snapshot.DeclaredOutcome)
+    return DeclaredOutcome(**told)
 
 
 def request(args: Namespace) -> SnapshotRecord | dict[str, Any]:
@@ -133,15 +143,13 @@ def request(args: Namespace) -> SnapshotRecord | dict[str, Any]:
 
 def run_of(run_id: str | None, agent: str | None) -> dict[str, str]:
     """Return what names the run: the words given, else this shell's agent, else the directory."""
-    named = {"run_id": run_id, "agent_id": agent}
-    given = {name: value for name, value in named.items() if value is not None}
-    if given:
+    if given := _given(run_id=run_id, agent_id=agent):
         return given
     return {"agent_id": known} if (known := this_agent()) else {"cwd": cwd()}
 
 
 def _step(args: Namespace) -> DeclaredStep | None:
-    step = DeclaredStep(
+    told = _given(
         plan_path=absolute(args.plan) if args.plan else args.plan,
         step_id=args.step,
         step_ordinal=args.ordinal,
@@ -149,7 +157,7 @@ def _step(args: Namespace) -> DeclaredStep | None:
         todo_compliance=_compliance(args.violation),
         resume_hints=DeclaredHints(next_actions=args.next) if args.next else None,
     )
-    return None if step == DeclaredStep() else step
+    return DeclaredStep(**told) if told else None
 
 
 def _compliance(violations: list[str] | None) -> DeclaredCompliance | None:
@@ -157,8 +165,12 @@ def _compliance(violations: list[str] | None) -> DeclaredCompliance | None:
 
 
 def _digest(args: Namespace) -> DeclaredDigest | None:
-    digest = DeclaredDigest(window_pressure=args.pressure, protected_artifacts=args.protect)
-    return None if digest == DeclaredDigest() else digest
+    told = _given(window_pressure=args.pressure, protected_artifacts=args.protect)
+    return DeclaredDigest(**told) if told else None
+
+
+def _given(**told: Any) -> dict[str, Any]:
+    return {name: value for name, value in told.items() if value is not None}
 
 
 def _read(name: str) -> dict[str, Any]:
@@ -174,9 +186,12 @@ def _read(name: str) -> dict[str, Any]:
     if len(data) > MOST_BYTES:
         raise UsageError(f"argument --json-in: {name} is longer than {MOST_BYTES} bytes")
     try:
-        return msgspec.json.decode(data, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"argument --json-in: not a JSON object: {error}") from error
+    if not isinstance(found, dict):
+        raise UsageError("argument --json-in: not a JSON object")
+    return found
 
 
 def _completed(parameters: dict[str, Any], args: Namespace) -> dict[str, Any]:

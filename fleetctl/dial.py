@@ -1,9 +1,12 @@
-"""Opening the daemon's socket and checking who listens; must not know the protocol."""
+"""Opening the daemon's socket and checking who listens; must not know the protocol.
+
+The C module below ``socket`` has all that a client needs, and is there in a tenth of the time.
+"""
 
 import errno
 import os
-import socket
 import time
+from _socket import AF_UNIX, SOCK_STREAM, socket
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +18,13 @@ START = "fleetctl daemon start does whichever of the two this machine has."
 PAUSE_S = 0.02
 
 
-def dial(path: Path, deadline: float) -> socket.socket:
+def dial(path: Path, deadline: float) -> socket:
     """Return a connected socket whose other end is ours; ``deadline`` is in monotonic seconds.
 
     Raises Unavailable when nobody listens, Denied when somebody else does.
     """
     while True:
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock = socket(AF_UNIX, SOCK_STREAM)
         sock.settimeout(max(deadline - time.monotonic(), PAUSE_S))
         try:
             sock.connect(str(path))
@@ -48,7 +51,7 @@ def _connect_error(path: Path, error: OSError) -> FleetError:
     return Unavailable(NOT_RUNNING, hint=START)
 
 
-def _checked(sock: socket.socket, path: Path) -> socket.socket:
+def _checked(sock: socket, path: Path) -> socket:
     """Refuse a server that runs as somebody else: it could answer anything."""
     try:
         uid, _ = credentials(sock)

@@ -2,9 +2,8 @@
 
 from argparse import Namespace
 
-from fleetd.wire.requests.system import Findings
-
 from . import render
+from .protocol import Findings
 
 
 def show(args: Namespace, found: Findings) -> int:

@@ -1,108 +1,27 @@
-"""The hook client: an agent CLI's words go to fleetd, else to the spool; imports C modules only."""
+"""What agent CLIs run for each event: starts the hook client from its bytecode; knows nothing else.
 
-import _signal  # type: ignore[import-not-found]
-import _socket
-import posix
-import pwd
+Python keeps no bytecode of the file that it is told to run, and to compile the client every time
+would take longer than all that it does.
+"""
+
 import sys
-import time
-from _json import encode_basestring, scanstring
+from _frozen_importlib_external import SourceFileLoader
 
-WAIT_S, COMPACTION_WAIT_S, LAST_S = 0.9, 4.0, 1.0
-LINE_BYTES, STDIN_BYTES, SPOOL_BYTES, SPOOL_FILES = 1 << 24, 1 << 26, 16_000_000, 1_000
-ENV = """FLEET_AGENT_ID FLEET_MISSION_ID COPILOT_CLI CURSOR_VERSION FACTORY_PROJECT_DIR
-GEMINI_SESSION_ID GROK_HOOK_EVENT QWEN_PROJECT_DIR"""
-FRAME = """{"jsonrpc":"2.0","method":"hook.deliver","params":{"delivery_id":"%s","harness":%s,\
-"args":[%s],"env":{%s},"begun_us":%d,"payload":%s},"id":1}\n"""
+NAME = "hook_client"
 
 
-def main(words: list[str]) -> None:
-    """Hand over what stdin says and end the process."""
-    begun_us, said, words = time.monotonic_ns() // 1_000, bytearray(), words or ["generic"]
-    name = f"{time.time_ns() // 1_000_000:013}-{posix.urandom(16).hex()}"
+def run() -> None:
+    """Run the client, which ends the process."""
+    file = f"{__file__.rpartition('/')[0]}/{NAME}.py"
+    loader = SourceFileLoader(NAME, file)
     try:
-        try:
-            for number in (_signal.SIGALRM, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGINT):
-                _signal.signal(number, _signal.default_int_handler)  # raises, whatever goes on
-            _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (_signal.SIGALRM,))
-            _signal.setitimer(_signal.ITIMER_REAL, WAIT_S)
-            while chunk := posix.read(0, 1 << 16):
-                # What is left unread would stop its writer.
-                said += chunk if len(said) < STDIN_BYTES else b""
-                head = {*words, *said[:4_096].decode(errors="replace").split('"')}
-                if len(said) == len(chunk) and head & {"PreCompact", "preCompact", "PreCompress"}:
-                    _signal.setitimer(_signal.ITIMER_REAL, COMPACTION_WAIT_S)
-            exchange(frame(name, words, begun_us, said))
-        except BaseException:  # noqa: BLE001 - too late, told to end, nobody there: all the same
-            leave(name, words, begun_us, said)
-    except BaseException:  # noqa: BLE001 - told once more before that could be ruled out
-        leave(name, words, begun_us, said)
-    finally:
-        posix._exit(0)  # noqa: SLF001
-
-
-def leave(name: str, words: list[str], begun_us: int, said: bytearray) -> None:
-    """Spool what was said, and let nothing but the last alarm interrupt it."""
-    _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals() - {_signal.SIGALRM})
-    _signal.setitimer(_signal.ITIMER_REAL, LAST_S)
-    spool(name, frame(name, words, begun_us, said))
-
-
-def frame(name: str, words: list[str], begun_us: int, said: bytearray) -> bytes:
-    """Return the line for the daemon; what was said is a string in it, whatever it is."""
-    known = {k: posix.environ.get(k.encode(), b"").decode(errors="replace") for k in ENV.split()}
-    env = ",".join(f'"{k}":{encode_basestring(v)}' for k, v in known.items() if v)
-    text, harness, *args = map(encode_basestring, (said.decode(errors="replace"), *words))
-    told = name[-32:], harness, ",".join(args), env, begun_us, text
-    return (FRAME % told).encode(errors="replace")
-
-
-def exchange(line: bytes) -> None:
-    """Have the daemon take the line, and print its answer; raises if it does not or is foreign."""
-    (sock := _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)).connect(places()[0])
-    peer = sock.getsockopt(*((0, 1, 76) if sys.platform == "darwin" else (1, 17, 12)))  # PEERCRED
-    if int.from_bytes(peer[4:8], sys.byteorder) != posix.getuid() or len(line) > LINE_BYTES:
-        raise PermissionError
-    sock.sendall(line)
-    sock.shutdown(_socket.SHUT_WR)  # so that the daemon closes when it has answered
-    reply = sock.recv(1 << 20, _socket.MSG_WAITALL).decode()
-    answer = scanstring(reply, reply.index('"stdout":"') + 10)[0]
-    if answer and sys.stdout:  # without one, descriptor 1 is the socket
-        posix.write(1, answer.encode(errors="replace"))
-
-
-def places() -> tuple[bytes, bytes]:
-    """Return the socket and the spool; ``fleetd.paths`` decides the same."""
-    env = {name: value for name, value in posix.environ.items() if value[:1] == b"/"}
-    home = env.get(b"HOME") or pwd.getpwuid(posix.getuid()).pw_dir.encode()
-    below = b"/Library/Application Support" if sys.platform == "darwin" else b"/.local/state"
-    state, user = env.get(b"XDG_STATE_HOME") or home + below, b"/run/user/%d" % posix.getuid()
-    run = env.get(b"XDG_RUNTIME_DIR") or (user if posix.access(user, posix.W_OK) else state)
-    sock = posix.environ.get(b"FLEET_SOCKET") or run + b"/fleet/fleetd.sock"
-    return home + sock[1:] if sock[:2] == b"~/" else sock, state + b"/fleet/spool"
-
-
-def spool(name: str, line: bytes) -> None:
-    """Leave the line for later, not synced: a power cut ends agents too, and nobody waits."""
-    posix.umask(0o077)
-    for part in (b"/", *filter(None, places()[1].split(b"/"))):
-        try:  # noqa: SIM105
-            posix.mkdir(part)
-        except OSError:  # it is there already, as a rule
-            pass
-        posix.chdir(part)
-    try:
-        with open(name + ".part", "xb") as file:  # noqa: PTH123
-            file.write(line)
-        posix.rename(name + ".part", name + ".json")
-    except BaseException:  # noqa: BLE001 - half a file is of no use, and keeps room from others
-        posix.unlink(name + ".part")
-    files = size = 0
-    for each in sorted(posix.listdir("."), reverse=True):
-        files, size = files + 1, size + posix.lstat(each).st_size
-        if not each.startswith(name) and (files > SPOOL_FILES or size > SPOOL_BYTES):
-            posix.unlink(each)
+        code = loader.get_code(NAME)
+    except (EOFError, TypeError, ValueError):  # what a power cut left of the bytecode
+        code = loader.source_to_code(loader.get_data(file), file)
+    client: dict[str, object] = {"__name__": NAME}
+    exec(code, client)  # type: ignore[arg-type]  # noqa: S102
+    client["main"](sys.argv[1:])  # type: ignore[operator]
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run()

@@ -14,6 +14,9 @@ from fleetd.wire.errors import InvalidParams
 # Text, because argparse's class takes no argument at run time, and has no public name.
 Subparsers: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001
 Run = Callable[[argparse.Namespace], int]
+# fleetctl speaks English: argparse need not look for its words in another language, in eight
+# places for each of them.
+argparse._ = str  # type: ignore[attr-defined]
 
 
 class UsageError(InvalidParams):
@@ -24,13 +27,28 @@ class UsageError(InvalidParams):
         self.usage = usage
 
 
+class _Unprinted(argparse.RawDescriptionHelpFormatter):
+    """What argparse checks each option with; it need not ask how wide the terminal is."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=80)
+
+
 class Parser(argparse.ArgumentParser):
     """A parser that raises UsageError and takes no abbreviated options."""
 
     def __init__(self, **settings: object) -> None:
-        settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
-        settings.setdefault("allow_abbrev", False)
-        super().__init__(**settings)  # type: ignore[arg-type]
+        super().__init__(formatter_class=_Unprinted, allow_abbrev=False, **settings)  # type: ignore[arg-type]
+
+    def format_help(self) -> str:
+        """Return the help, as wide as the terminal."""
+        self.formatter_class = argparse.RawDescriptionHelpFormatter
+        return super().format_help()
+
+    def format_usage(self) -> str:
+        """Return the usage, as wide as the terminal."""
+        self.formatter_class = argparse.RawDescriptionHelpFormatter
+        return super().format_usage()
 
     def error(self, message: str) -> NoReturn:
         """Raise what argparse would print."""

@@ -5,12 +5,11 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from fleetd.wire.base import Mutation
-
 from . import render
 from .client import connect
 from .options import Parser, yes_option
 from .prompts import Cancelled, confirm
+from .protocol import Mutation
 
 # Pruning everything of years may take a while; nobody else waits for it.
 PRUNE_S = 3_600.0

@@ -4,15 +4,14 @@ Stored text comes from agents and from the tools they run. Whatever could move a
 window or reverse the reading order is taken out before it reaches a terminal.
 """
 
+import json
 import os
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
 
-import msgspec
-
-from fleetd.wire.times import duration
+from fleetd.wire.durations import duration
 
 _BIDI_AND_BREAKS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029)
 _CONTROLS = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0), *_BIDI_AND_BREAKS))
@@ -61,10 +60,9 @@ def bullets(title: str, items: Sequence[str]) -> None:
 
 def to_json(value: Any, *, indent: int = 2) -> str:
     """Return a record, a list or plain data as JSON; ``indent`` 0 gives one line."""
-    data = msgspec.json.encode(value)
-    if indent:
-        data = msgspec.json.format(data, indent=indent)
-    return data.decode().translate(_ESCAPED)
+    separators = (",", ": ") if indent else (",", ":")
+    text = json.dumps(value, ensure_ascii=False, indent=indent or None, separators=separators)
+    return text.translate(_ESCAPED)
 
 
 def print_json(value: Any) -> None:

@@ -14,15 +14,19 @@ from fleetd.wire.errors import (
     LimitExceeded,
     Storage,
 )
-from fleetd.wire.model import RecoveryCandidate, RestoreResult
-from fleetd.wire.requests.agent import Detection
-from fleetd.wire.requests.checkpoint import CheckpointGet, CheckpointList
-from fleetd.wire.requests.mission import MissionGet
-from fleetd.wire.requests.recovery import RecoveryDetect
 
 from . import render
 from .client import Client
 from .options import threshold_ms
+from .protocol import (
+    CheckpointGet,
+    CheckpointList,
+    Detection,
+    MissionGet,
+    RecoveryCandidate,
+    RecoveryDetect,
+    RestoreResult,
+)
 from .target import current_mission
 
 QUESTION = "Proceed with recovery?"

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from fleetd.wire.model import SourceDetail
-from fleetd.wire.snapshots import Artifact, CommandOutcome, ContextDigest, Snapshot, StepState
-from fleetd.wire.times import duration
+from fleetd.wire.durations import duration
 
 from . import render
+from .protocol import Artifact, CommandOutcome, ContextDigest, Snapshot, SourceDetail, StepState
 
 
 def show_snapshot(snapshot: Snapshot, folder: str) -> None:

@@ -5,11 +5,10 @@ import re
 from pathlib import Path
 
 from fleetd.wire.errors import InvalidState, NotFound
-from fleetd.wire.model import Mission
-from fleetd.wire.requests.mission import MissionCurrent
-from fleetd.wire.types import AGENT_ID
+from fleetd.wire.words import AGENT_ID
 
 from .client import Client
+from .protocol import Mission, MissionCurrent
 
 
 def cwd() -> str:

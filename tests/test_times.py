@@ -3,7 +3,8 @@
 import pytest
 
 from fleetd.domain.progress import passed, percent
-from fleetd.wire.times import duration, iso, to_ms
+from fleetd.wire.durations import duration
+from fleetd.wire.times import iso, to_ms
 
 
 @pytest.mark.parametrize(

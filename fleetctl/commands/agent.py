@@ -3,19 +3,12 @@
 from argparse import Namespace
 from typing import get_args
 
-from fleetd.wire.model import Agent
-from fleetd.wire.requests.agent import (
-    AgentDeregister,
-    AgentGet,
-    AgentHeartbeat,
-    AgentList,
-    AgentNote,
-)
-from fleetd.wire.types import AgentStatus, Role
+from fleetd.wire.words import AgentStatus, Role
 
 from .. import agent_start, render
 from ..client import connect
 from ..options import Parser, Run, Subparsers, UsageError, command, group, whole
+from ..protocol import Agent, AgentDeregister, AgentGet, AgentHeartbeat, AgentList, AgentNote
 
 START_EXAMPLES = """\
   fleetctl agent start specialist-1

@@ -7,11 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from fleetd.wire.errors import InvalidParams, Storage
-from fleetd.wire.requests.system import BackupResult, SystemBackup, SystemHello
 
 from .. import render
 from ..client import Client, connect
 from ..options import Subparsers, UsageError, command
+from ..protocol import BackupResult, SystemBackup, SystemHello
 
 # Copying and checking a large database takes minutes; nothing else waits for it.
 COPY_S = 3_600.0

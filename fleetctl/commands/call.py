@@ -1,17 +1,14 @@
 """``fleetctl call``: any method of the daemon, for people who build tools."""
 
+import json
 import sys
 from argparse import Namespace
 from typing import Any
 
-import msgspec
-
-from fleetd.wire.base import Mutation
-from fleetd.wire.methods import METHODS
-
 from .. import render
 from ..client import connect, new_key
 from ..options import Subparsers, UsageError, command
+from ..protocol import METHODS
 
 EXAMPLES = """\
   fleetctl call system.hello
@@ -37,9 +34,9 @@ def register(subparsers: Subparsers) -> None:
 def run(args: Namespace) -> int:
     """Call the method."""
     params = _parameters(sys.stdin.read() if args.params == "-" else args.params)
-    known = METHODS.get(args.method)
-    harmless = known is not None and not issubclass(known, Mutation)
-    if known and not harmless and isinstance(params, dict):
+    changes = METHODS.get(args.method)
+    harmless = changes is False
+    if changes and isinstance(params, dict):
         params = {"idempotency_key": new_key(), **params}
     # What may change something is sent a second time under a key only: then it is applied once.
     again = harmless or (isinstance(params, dict) and params.get("idempotency_key") is not None)
@@ -50,8 +47,8 @@ def run(args: Namespace) -> int:
 
 def _parameters(text: str) -> Any:
     try:
-        params = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+        params = json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"argument JSON: not valid JSON: {error}") from error
     if not isinstance(params, dict | list):
         raise UsageError(f"argument JSON: expected an object or an array; got {text!r}")

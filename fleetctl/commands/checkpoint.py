@@ -2,12 +2,10 @@
 
 from argparse import Namespace
 
-from fleetd.wire.model import Checkpoint
-from fleetd.wire.requests.checkpoint import CheckpointCreate
-
 from .. import render
 from ..client import connect
 from ..options import Subparsers, command, mission_option
+from ..protocol import Checkpoint, CheckpointCreate
 from ..restore import failing_as
 from ..target import mission_id
 

@@ -3,16 +3,6 @@
 from argparse import Namespace
 
 from fleetd.wire.errors import InvalidState
-from fleetd.wire.model import CheckpointSummary
-from fleetd.wire.requests.checkpoint import (
-    CheckpointDelete,
-    CheckpointGet,
-    CheckpointList,
-    CheckpointPage,
-    CheckpointPrune,
-    CheckpointVerify,
-    PrunedCheckpoint,
-)
 
 from .. import render
 from ..checkpoint_page import show_checkpoint
@@ -26,6 +16,16 @@ from ..options import (
     limit_option,
     mission_option,
     whole,
+)
+from ..protocol import (
+    CheckpointDelete,
+    CheckpointGet,
+    CheckpointList,
+    CheckpointPage,
+    CheckpointPrune,
+    CheckpointSummary,
+    CheckpointVerify,
+    PrunedCheckpoint,
 )
 from ..pruning import Pruning, options
 from ..target import mission_id

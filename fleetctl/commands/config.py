@@ -3,11 +3,11 @@
 from argparse import Namespace
 
 from fleetd.wire.errors import InvalidState, Unavailable
-from fleetd.wire.requests.system import Setting, SystemConfig
 
 from .. import render
 from ..client import connect
 from ..options import Subparsers, command
+from ..protocol import Setting, SystemConfig
 
 
 def register(subparsers: Subparsers) -> None:
@@ -47,9 +47,10 @@ def _of_this_shell() -> list[Setting]:
     from fleetd.config import ConfigError, load
 
     try:
-        return load().settings()
+        found = load().settings()
     except ConfigError as error:
         raise InvalidState(str(error), hint="Correct the value, then try again.") from error
+    return [Setting(key=each.key, value=each.value, origin=each.origin) for each in found]
 
 
 def _of_the_daemon() -> list[Setting] | None:

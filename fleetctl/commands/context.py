@@ -2,11 +2,10 @@
 
 from argparse import Namespace
 
-from fleetd.wire.requests.recovery import RecoveryContextGet
-
 from .. import render
 from ..client import connect
 from ..options import Subparsers, command, mission_option, whole
+from ..protocol import RecoveryContextGet
 from ..target import current_mission, cwd
 
 EXAMPLES = "  fleetctl context\n  fleetctl context --agent specialist-2 --max-chars 4000"

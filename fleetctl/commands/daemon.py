@@ -141,7 +141,7 @@ def run_status(args: Namespace) -> int:
     """Print how the daemon is run; the status is 0 when it answers."""
     seen = status.standing()
     if args.json:
-        render.print_json(seen)
+        render.print_json(seen.told())
     else:
         _show(seen)
     return 0 if seen.running else 1

@@ -4,13 +4,12 @@ from argparse import Namespace
 
 from fleetd import __version__
 from fleetd.wire.errors import Denied, InvalidParams, Unavailable
-from fleetd.wire.model import Finding
-from fleetd.wire.requests.system import Findings, Hello, SystemDoctor, SystemHello
 
 from .. import render
 from ..client import TooSlow, connect
 from ..findings import show
 from ..options import Subparsers, command
+from ..protocol import Finding, Findings, Hello, SystemDoctor, SystemHello
 
 # Every checkpoint is read twice, and every page of the database.
 EXAMINE_S = 3_600.0

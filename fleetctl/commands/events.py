@@ -7,13 +7,11 @@ from collections import deque
 from collections.abc import Iterator
 
 from fleetd.wire.errors import Incompatible, Unavailable
-from fleetd.wire.model import Event
-from fleetd.wire.requests.event import EventList, EventSubscribe
-from fleetd.wire.requests.system import SystemStatus
 
 from .. import render
 from ..client import Client, connect
 from ..options import Subparsers, command, mission_option, whole
+from ..protocol import Event, EventList, EventSubscribe, SystemStatus
 
 EXAMPLES = """\
   fleetctl events --limit 20

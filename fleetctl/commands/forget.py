@@ -2,15 +2,14 @@
 
 import sys
 from argparse import Namespace
-
-import msgspec
-
-from fleetd.wire.requests.system import Forgotten, SystemForget
+from collections.abc import Callable
+from functools import partial
 
 from .. import render
 from ..client import connect
 from ..options import Parser, Run, Subparsers, command, group, yes_option
 from ..prompts import Cancelled, confirm
+from ..protocol import Forgotten, SystemForget
 from ..target import absolute, project_dir
 
 EXAMPLES = """\
@@ -54,32 +53,32 @@ def _register(actions: Subparsers, name: str, run: Run, summary: str) -> Parser:
 
 def run_mission(args: Namespace) -> int:
     """Forget a mission."""
-    return _run(args, SystemForget(mission_id=args.name))
+    return _run(args, partial(SystemForget, mission_id=args.name))
 
 
 def run_session(args: Namespace) -> int:
     """Forget a session."""
-    return _run(args, SystemForget(session_id=args.name))
+    return _run(args, partial(SystemForget, session_id=args.name))
 
 
 def run_project(args: Namespace) -> int:
     """Forget a project."""
     directory = absolute(args.name) if args.name else project_dir()
-    return _run(args, SystemForget(project_dir=directory))
+    return _run(args, partial(SystemForget, project_dir=directory))
 
 
-def _run(args: Namespace, request: SystemForget) -> int:
+def _run(args: Namespace, request: Callable[..., SystemForget]) -> int:
     """Show what goes, ask, forget it and report."""
     with connect() as client:
         if args.dry_run or not args.yes:
-            found = client.call(msgspec.structs.replace(request, dry_run=True))
+            found = client.call(request(dry_run=True))
             if args.dry_run:
                 return _report(args, found)
             stream = sys.stderr if args.json else sys.stdout
             print("\n".join(map(render.clean, _preview(found))), end="\n\n", file=stream)
             if not confirm("Forget all of this?"):
                 raise Cancelled("Nothing was forgotten.")
-        return _report(args, client.call(request))
+        return _report(args, client.call(request()))
 
 
 def _report(args: Namespace, found: Forgotten) -> int:

@@ -5,7 +5,7 @@
 
 from argparse import REMAINDER, Namespace
 
-from .. import hook
+from .. import hook_client
 from ..options import Subparsers, command
 
 
@@ -24,5 +24,5 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: Namespace) -> int:
     """End this process as the hook client does."""
-    hook.main(args.words)
+    hook_client.main(args.words)
     return 0

@@ -4,8 +4,6 @@ from argparse import BooleanOptionalAction, Namespace
 from pathlib import Path
 
 from fleetd.wire.errors import NotFound
-from fleetd.wire.model import Finding
-from fleetd.wire.requests.system import Findings
 
 from .. import render
 from ..findings import show
@@ -16,6 +14,7 @@ from ..hooking.hook_command import this_installation
 from ..hooking.state import State, state
 from ..hooking.writing import Deed, carry_out
 from ..options import Parser, Run, Subparsers, UsageError, command, group, yes_option
+from ..protocol import Finding, Findings
 from ..target import project_dir
 
 
@@ -129,7 +128,7 @@ def run_status(args: Namespace) -> int:
         render.print_json(
             {
                 "harnesses": [
-                    {"hooks": seen, "heard": heard_of.of(seen.harness)} for seen in states
+                    {"hooks": vars(seen), "heard": heard_of.of(seen.harness)} for seen in states
                 ],
                 "daemon": heard_of.answered,
                 "spool": heard_of.spool,

@@ -2,8 +2,11 @@
 
 from argparse import Namespace
 
-from fleetd.wire.model import Lock
-from fleetd.wire.requests.lock import (
+from .. import render
+from ..client import REPLY_S, connect
+from ..options import Parser, Run, Subparsers, command, group, whole
+from ..protocol import (
+    Lock,
     LockAcquire,
     LockCheck,
     LockForceRelease,
@@ -11,10 +14,6 @@ from fleetd.wire.requests.lock import (
     LockRelease,
     LockRenew,
 )
-
-from .. import render
-from ..client import REPLY_S, connect
-from ..options import Parser, Run, Subparsers, command, group, whole
 from ..target import absolute, cwd
 
 WEEK_MS = 7 * 86_400_000

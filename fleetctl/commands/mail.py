@@ -3,19 +3,12 @@
 from argparse import Namespace
 from typing import get_args
 
-from fleetd.wire.model import Message
-from fleetd.wire.requests.message import (
-    MessageAck,
-    MessageInbox,
-    MessageList,
-    MessageRequeue,
-    MessageSend,
-)
-from fleetd.wire.types import Priority
+from fleetd.wire.words import Priority
 
 from .. import render
 from ..client import connect
 from ..options import Subparsers, command, group, limit_option
+from ..protocol import Message, MessageAck, MessageInbox, MessageList, MessageRequeue, MessageSend
 
 EXAMPLES = """\
   fleetctl mail send "Need the endpoint list" --from specialist-1 --to dispatch-1

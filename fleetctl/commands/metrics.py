@@ -6,11 +6,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from fleetd.wire.errors import Storage
-from fleetd.wire.requests.system import SystemMetrics
 
 from .. import render
 from ..client import connect
 from ..options import Subparsers, command
+from ..protocol import SystemMetrics
 
 EXAMPLES = """\
   fleetctl metrics

@@ -4,8 +4,14 @@ from argparse import Namespace
 from typing import get_args
 
 from fleetd.wire.errors import InvalidState
-from fleetd.wire.model import Mission
-from fleetd.wire.requests.mission import (
+from fleetd.wire.words import MissionStatus, Priority
+
+from .. import render
+from ..client import Client, connect
+from ..options import Parser, Subparsers, UsageError, command, group, limit_option, yes_option
+from ..prompts import Cancelled, confirm
+from ..protocol import (
+    Mission,
     MissionCancel,
     MissionComplete,
     MissionCreate,
@@ -16,14 +22,8 @@ from fleetd.wire.requests.mission import (
     MissionStart,
     MissionUpdate,
     NewSortie,
+    SortieList,
 )
-from fleetd.wire.requests.sortie import SortieList
-from fleetd.wire.types import MissionStatus, Priority
-
-from .. import render
-from ..client import Client, connect
-from ..options import Parser, Subparsers, UsageError, command, group, limit_option, yes_option
-from ..prompts import Cancelled, confirm
 from ..target import absolute, current_mission, mission_id, project_dir
 
 CREATE_EXAMPLES = """\

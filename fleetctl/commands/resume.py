@@ -3,13 +3,13 @@
 import sys
 from argparse import Namespace
 
-from fleetd.wire.requests.recovery import RecoveryRestore
-from fleetd.wire.types import Scope
+from fleetd.wire.words import Scope
 
 from .. import render
 from ..client import connect
 from ..options import Parser, Subparsers, UsageError, command, mission_option, yes_option
 from ..prompts import Cancelled, confirm, interactive
+from ..protocol import RecoveryRestore
 from ..restore import QUESTION, Target, announcement, choose, failing_as, show_outcome
 
 EXAMPLES = """\

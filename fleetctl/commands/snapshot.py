@@ -2,26 +2,24 @@
 
 from argparse import Namespace
 
-import msgspec
-
-from fleetd.wire.base import Query
-from fleetd.wire.requests.snapshot import (
+from .. import declaring, render
+from ..client import Client, connect, new_key
+from ..findings import show
+from ..options import Parser, Subparsers, command, group, limit_option
+from ..protocol import (
     PrunedSnapshot,
+    Query,
+    Snapshot,
     SnapshotGet,
     SnapshotLatest,
     SnapshotList,
     SnapshotPage,
     SnapshotPrune,
     SnapshotRecord,
+    SnapshotSummary,
     SnapshotVerify,
+    SystemConfig,
 )
-from fleetd.wire.requests.system import SystemConfig
-from fleetd.wire.snapshots import Snapshot, SnapshotSummary
-
-from .. import declaring, render
-from ..client import Client, connect, new_key
-from ..findings import show
-from ..options import Parser, Subparsers, command, group, limit_option
 from ..pruning import Pruning, options
 from ..snapshot_page import joined, show_snapshot, step_told
 
@@ -110,7 +108,8 @@ def _record(client: Client, request: SnapshotRecord | dict[str, object]) -> Snap
     if isinstance(request, SnapshotRecord):
         return client.call(request)
     keyed = {"idempotency_key": new_key(), **request}
-    return msgspec.convert(client.call_raw(SnapshotRecord.method, keyed, again=True), Snapshot)
+    found: Snapshot = client.call_raw(SnapshotRecord.method, keyed, again=True)
+    return found
 
 
 def _folder(client: Client, snapshot: Snapshot) -> str:

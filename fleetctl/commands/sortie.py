@@ -3,21 +3,7 @@
 from argparse import Namespace
 from typing import get_args
 
-from fleetd.wire.model import Sortie
-from fleetd.wire.requests.sortie import (
-    SortieAssign,
-    SortieBlock,
-    SortieComplete,
-    SortieCreate,
-    SortieFail,
-    SortieGet,
-    SortieList,
-    SortieProgress,
-    SortieRemove,
-    SortieStart,
-    SortieUnblock,
-)
-from fleetd.wire.types import Priority, SortieStatus
+from fleetd.wire.words import Priority, SortieStatus
 
 from .. import render
 from ..client import Client, connect
@@ -30,6 +16,20 @@ from ..options import (
     group,
     mission_option,
     whole,
+)
+from ..protocol import (
+    Sortie,
+    SortieAssign,
+    SortieBlock,
+    SortieComplete,
+    SortieCreate,
+    SortieFail,
+    SortieGet,
+    SortieList,
+    SortieProgress,
+    SortieRemove,
+    SortieStart,
+    SortieUnblock,
 )
 from ..target import mission_id
 

@@ -2,14 +2,12 @@
 
 from argparse import Namespace
 
-from fleetd.wire.figures import Timing
-from fleetd.wire.model import Recovery
-from fleetd.wire.requests.system import MissionLine, Status, SystemStatus
-from fleetd.wire.times import duration
+from fleetd.wire.durations import duration
 
 from .. import render
 from ..client import connect
 from ..options import Subparsers, command
+from ..protocol import MissionLine, Recovery, Status, SystemStatus, Timing
 
 # What a recovery that is not over waits for.
 STATES = {

@@ -4,6 +4,8 @@ import sys
 import time
 from argparse import Namespace
 
+import msgspec
+
 from fleetd.wire.errors import FleetError
 
 from .. import render
@@ -51,5 +53,6 @@ def _conclude(args: Namespace, narrator: Narrator, verdicts: list[Verdict], seco
         f"{len(verdicts) - failed} of {len(verdicts)} checks are ok, after {seconds:.1f} s."
     )
     if args.json:
-        render.print_json({"ok": not failed, "seconds": round(seconds, 1), "checks": verdicts})
+        checks = msgspec.to_builtins(verdicts)
+        render.print_json({"ok": not failed, "seconds": round(seconds, 1), "checks": checks})
     return 1 if failed else 0

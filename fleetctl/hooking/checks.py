@@ -8,9 +8,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from fleetd.wire.model import Finding
-from fleetd.wire.requests.hook import HarnessStatus
-
+from ..protocol import Finding, HarnessStatus
 from . import files
 from .harnesses import CLAUDE, CODEX, GEMINI, Harness
 from .hook_command import for_doctor, program_of

@@ -3,11 +3,10 @@
 from dataclasses import dataclass, field
 
 from fleetd.wire.errors import MethodNotFound, Unavailable
-from fleetd.wire.model import Finding
-from fleetd.wire.requests.hook import HarnessStatus, HookStatusGet, SpoolStatus
 
 from .. import render
 from ..client import TooSlow, connect
+from ..protocol import Finding, HarnessStatus, HookStatusGet, SpoolStatus
 
 HEADERS = ("LAST EVENT", "AT", "EVENTS", "P50", "P95")
 

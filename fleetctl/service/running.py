@@ -4,18 +4,18 @@ import os
 import select
 import signal
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from fleetd import paths
 from fleetd.wire.credentials import credentials
 from fleetd.wire.errors import FleetError, InvalidState, LimitExceeded, Unavailable
-from fleetd.wire.requests.system import Hello, SystemHello
 
 from ..client import Client, TooSlow
 from ..dial import dial
 from ..hooking import files
+from ..protocol import Hello, SystemHello
 
 LOOK_S = 5.0
 # The daemon promises to be gone within ten seconds.
@@ -91,7 +91,7 @@ def _silent_pid(path: Path) -> int | None:
 
 def _listener(path: Path) -> int | None:
     """Return the process that made the socket, where the kernel says."""
-    with dial(path, time.monotonic() + LOOK_S) as sock:
+    with closing(dial(path, time.monotonic() + LOOK_S)) as sock:
         return credentials(sock)[1]
 
 

@@ -1,9 +1,10 @@
 """What is known about a service, whoever runs it; must not ask anybody."""
 
-from msgspec import Struct
+from collections.abc import Sequence
+from typing import NamedTuple
 
 
-class State(Struct, frozen=True, kw_only=True):
+class State(NamedTuple):
     """How a service stands. ``manager`` tells whether the program that runs services runs itself.
 
     ``enabled`` means that it starts by itself, ``listening`` that its first client starts it;
@@ -13,7 +14,7 @@ class State(Struct, frozen=True, kw_only=True):
     kind: str
     manager: bool
     installed: bool
-    files: list[str] = []
+    files: Sequence[str] = ()
     enabled: bool | None = None
     active: bool = False
     listening: bool = False

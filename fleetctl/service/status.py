@@ -3,13 +3,12 @@
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-
-from msgspec import Struct
+from typing import Any, NamedTuple
 
 from fleetd import __version__, paths
 from fleetd.wire.errors import FleetError, InvalidState
-from fleetd.wire.model import Finding
 
+from ..protocol import Finding
 from . import background, running, unit_files
 from .choice import Service, service
 from .setup import this_setup
@@ -19,7 +18,7 @@ from .unit_files import UnitFile
 ENDS_AT_LOGOUT = "fleetd ends when you log out; to keep it: fleetctl daemon install --linger"
 
 
-class Standing(Struct, frozen=True, kw_only=True):
+class Standing(NamedTuple):
     """What ``fleetctl daemon status`` tells; ``service`` is None where no manager is there.
 
     ``silent`` means that somebody listens and did not answer: it is not known to run.
@@ -35,6 +34,10 @@ class Standing(Struct, frozen=True, kw_only=True):
     run_by: str | None
     service: State | None
     warnings: list[str]
+
+    def told(self) -> dict[str, Any]:
+        """Return all of it as plain data."""
+        return {**self._asdict(), "service": self.service and self.service._asdict()}
 
 
 def standing() -> Standing:

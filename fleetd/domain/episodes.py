@@ -4,9 +4,9 @@ Source: behaviour, Detection.
 """
 
 from ..wire.base import Mutation
+from ..wire.durations import duration
 from ..wire.errors import Corrupt, Incompatible
 from ..wire.events import ContextCompacted
-from ..wire.times import duration
 from . import checkpoints
 from .activity import last_activity, silence_ms, silent_rows
 from .content import from_row

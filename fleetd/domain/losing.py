@@ -6,8 +6,8 @@ its mission is kept when that falls silent.
 """
 
 from ..wire.base import Mutation
+from ..wire.durations import duration
 from ..wire.requests.checkpoint import ErrorReport
-from ..wire.times import duration
 from ..wire.types import OPEN_MISSION
 from .activity import LIVING
 from .agents import mark_lost

@@ -7,8 +7,8 @@ and their order are those of context-survival, Phase 3.
 
 import msgspec
 
+from ..wire.durations import duration
 from ..wire.model import RecoveryContext
-from ..wire.times import duration
 from .wording import LINE_CHARS, short
 
 OPENING = "## Recovery Context\n\nYou are resuming a mission after context compaction."

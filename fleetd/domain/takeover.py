@@ -1,9 +1,10 @@
 """Lost agents and their successors: who is dead, and who gets what they had."""
 
 from ..wire.base import Query
+from ..wire.durations import duration
 from ..wire.errors import InvalidState
 from ..wire.model import Record
-from ..wire.times import duration, to_ms
+from ..wire.times import to_ms
 from ..wire.types import CLOSED_SORTIE
 from . import leases, mailbox
 from .agents import mark_lost

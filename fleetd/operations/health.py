@@ -7,9 +7,9 @@ from ..domain.context import Caller
 from ..domain.tx import Tx
 from ..engine import Engine, operation
 from ..store import housekeeping
+from ..wire.durations import duration
 from ..wire.errors import FleetError
 from ..wire.requests.system import Check, Health, SystemHealth
-from ..wire.times import duration
 from .doctor import LOW_BYTES
 
 # A commit needs room in the WAL; with less than this the next one may find none.

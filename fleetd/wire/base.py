@@ -1,6 +1,6 @@
 """The shape of a request: one Struct is one method; must not know any particular method."""
 
-from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta
@@ -28,6 +28,19 @@ class Request(msgspec.Struct, Generic[R], frozen=True, forbid_unknown_fields=Tru
     """
 
     method: ClassVar[str] = ""
+    changes: ClassVar[bool] = False
+
+    def keyed(self, key: str) -> Self:  # noqa: ARG002
+        """Return the request as it may be sent twice: with a key, if it needs one and has none."""
+        return self
+
+    def encoded(self) -> bytes:
+        """Return the parameters as JSON."""
+        return msgspec.json.encode(self)
+
+    def answer(self, result: Any) -> R:
+        """Return plain data as this method's result; raises ValueError when it is none."""
+        return msgspec.convert(result, result_type(type(self)))  # type: ignore[no-any-return]
 
 
 class Query(Request[R], frozen=True):
@@ -37,7 +50,12 @@ class Query(Request[R], frozen=True):
 class Mutation(Request[R], frozen=True, kw_only=True):
     """A request that may change the store; it is answered after COMMIT."""
 
+    changes: ClassVar[bool] = True
     idempotency_key: IdempotencyKey | None = None
+
+    def keyed(self, key: str) -> Self:
+        """Return the request with this key, unless it has one."""
+        return self if self.idempotency_key else msgspec.structs.replace(self, idempotency_key=key)
 
 
 def result_type(request: type[Request[Any]]) -> Any:

@@ -1,11 +1,12 @@
 """Whose process is at the other end of a Unix socket, in the kernel's words; sends nothing."""
 
-import socket
 import struct
 import sys
 from typing import Any
 
 if sys.platform == "linux":
+    # The C module: fleetctl does without the slow import of the one above it.
+    from _socket import SO_PEERCRED, SOL_SOCKET
 
     def credentials(sock: Any) -> tuple[int, int | None]:
         """Return the uid and the pid of the other end; raises OSError where nobody knows.
@@ -13,7 +14,7 @@ if sys.platform == "linux":
         Of a listener's end they are those of the process that called ``listen``.
         """
         layout = struct.Struct("3i")
-        option = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, layout.size)
+        option = sock.getsockopt(SOL_SOCKET, SO_PEERCRED, layout.size)
         pid, uid, _ = layout.unpack(option)
         # The kernel counts uids without a sign.
         return uid & 0xFFFFFFFF, pid

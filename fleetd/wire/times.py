@@ -27,15 +27,3 @@ def to_ms(text: str) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return (moment - _EPOCH) // timedelta(milliseconds=1)
-
-
-def duration(ms: int) -> str:
-    """Render a duration in ms the way people say it: ``2h 30m``, ``4m 10s``, ``12s``."""
-    seconds = max(ms, 0) // 1000
-    minutes, seconds = divmod(seconds, 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours}h {minutes}m"
-    if minutes:
-        return f"{minutes}m {seconds}s"
-    return f"{seconds}s"

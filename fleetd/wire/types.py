@@ -1,24 +1,12 @@
-"""The words that fields are made of: ids, names, texts, enums; must not define any record.
+"""What fields may hold: ids, names, texts, words, with their limits; must not define any record."""
 
-Patterns end in ``$(?!\\n)`` because Python's ``$`` alone accepts a trailing newline, and ids become
-file names.
-"""
-
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import Meta
 
-RECORD_ID = r"^[a-z]{2,4}-[A-Za-z0-9_-]{1,64}$(?!\n)"
-AGENT_ID = r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,63}$(?!\n)"
-EVENT_TYPE = r"^[a-z][a-z0-9_]{2,63}$(?!\n)"
-STREAM = (
-    r"^(fleet|mission:[a-z]{2,4}-[A-Za-z0-9_-]{1,64}"
-    r"|agent:[A-Za-z0-9][A-Za-z0-9._:@-]{0,63})$(?!\n)"
-)
-CLEAN_PATH = r"^[^\x00]+$(?!\n)"
-# A run's id names a directory beside those of the missions.
-RUN_ID = r"^(?!msn-)[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$(?!\n)"
-SNAPSHOT_ID = r"^cp_[A-Za-z0-9]{1,32}_[A-Za-z0-9]{1,32}$(?!\n)"
+# Who checks fields needs the words as well.
+from .words import *  # noqa: F403
+from .words import AGENT_ID, CLEAN_PATH, EVENT_TYPE, RECORD_ID, RUN_ID, SNAPSHOT_ID, STREAM
 
 # What a pattern means in words: an error that quotes a regular expression helps nobody.
 PATTERN_MEANINGS = {
@@ -31,16 +19,6 @@ PATTERN_MEANINGS = {
     RUN_ID: "the id of a run: 1-64 letters, digits or . _ - that begin neither with a dot nor with "
     "msn-",
     SNAPSHOT_ID: "the id of a snapshot such as cp_20260105T120000000Z_42",
-}
-
-# How the ids of each noun begin.
-ID_PREFIXES = {
-    "mission": "msn",
-    "sortie": "srt",
-    "checkpoint": "chk",
-    "lock": "lck",
-    "message": "msg",
-    "recovery": "rcv",
 }
 
 RecordId = Annotated[str, Meta(pattern=RECORD_ID, examples=["msn-1a2b3c4d"])]
@@ -67,28 +45,3 @@ ThresholdMs = Annotated[int, Meta(ge=0, le=30 * 86_400_000)]
 LeaseMs = Annotated[int, Meta(ge=1, le=LONGEST_LEASE_MS)]
 Limit = Annotated[int, Meta(ge=1, le=1_000)]
 Seq = Annotated[int, Meta(ge=0, le=2**62)]
-
-Priority = Literal["low", "medium", "high", "critical"]
-MissionStatus = Literal["pending", "in_progress", "completed", "failed", "cancelled"]
-# A mission that may still change; every other status is an end.
-OPEN_MISSION: tuple[MissionStatus, ...] = ("pending", "in_progress")
-SortieStatus = Literal["pending", "assigned", "in_progress", "blocked", "completed", "failed"]
-# What a sortie ends in.
-CLOSED_SORTIE: tuple[SortieStatus, ...] = ("completed", "failed")
-Role = Literal["dispatch", "specialist"]
-AgentStatus = Literal["active", "waiting", "idle", "lost", "gone"]
-LockStatus = Literal["active", "released", "expired", "forced"]
-DeliveryStatus = Literal["queued", "delivered", "acked", "failed"]
-Trigger = Literal["progress", "error", "manual", "compaction"]
-ErrorKind = Literal["exception", "api_error", "lock_timeout", "delivery_failure", "tool_failure"]
-StorageLocation = Literal["sqlite", "file"]
-RecoveryState = Literal["pending", "briefed", "resumed", "unconfirmed"]
-Scope = Literal["mission", "agent"]
-# What has a row and a file.
-Noun = Literal["checkpoint", "snapshot"]
-SnapshotSource = Literal["step_boundary", "error_boundary", "timer", "manual"]
-RunStatus = Literal["in_progress", "failed", "completed", "paused"]
-StepStatus = Literal["pending", "in_progress", "done", "failed", "skipped"]
-WindowPressure = Literal["low", "medium", "high"]
-OutcomeKind = Literal["shell", "slash_command", "tool_use"]
-Verdict = Literal["PASS", "FAIL", "WARN"]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetctl import hook as client
+from fleetctl import hook_client as client
 from fleetctl.client import Client
 from fleetd import paths
 from tests.hook_client import AT_MOST_S, Hooked, hook, spooled, start

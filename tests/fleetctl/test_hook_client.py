@@ -4,6 +4,7 @@ import contextlib
 import json
 import re
 import resource
+import shutil
 import signal
 import socket
 import stat
@@ -17,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from fleetctl import hook as client
+from fleetctl import hook_client as client
 from fleetd import paths
 from fleetd.harness.recognise import ENVIRONMENT
 from fleetd.wire.frames import HOOK_BEGINS
@@ -88,15 +89,41 @@ def the_spooled(payload: str = PAYLOAD) -> dict[str, Any]:
 
 
 def test_the_client_is_short_and_loads_nothing_but_modules_in_c(home: Path) -> None:
-    assert len(HOOK.read_text().splitlines()) < 110
+    source = Path(client.__file__)
+    assert len([*HOOK.read_text().splitlines(), *source.read_text().splitlines()]) < 140
 
     def loaded(*arguments: str) -> set[str]:
         command = [sys.executable, "-X", "importtime", "-I", "-S", *arguments]
         run = subprocess.run(command, input=b"{}", capture_output=True, check=True)
         return {line.rpartition("|")[2].strip() for line in run.stderr.decode().splitlines()}
 
+    loaded(str(HOOK), "claude")  # it may have no bytecode yet
     more = loaded(str(HOOK), "claude") - loaded("-c", "pass")
     assert more <= {"_json", "_signal", "_socket", "posix", "pwd", "time"}
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda _bytecode: b"",
+        lambda bytecode: bytecode[:16] + b"\x00" * (len(bytecode) - 16),
+        lambda bytecode: bytecode[:200],
+    ],
+)
+def test_bytecode_that_a_power_cut_spoiled_keeps_nobody_from_being_heard(
+    server: Server, tmp_path: Path, spoil: Callable[[bytes], bytes]
+) -> None:
+    for each in (HOOK, Path(client.__file__)):
+        shutil.copy(each, tmp_path)
+    command = [sys.executable, "-I", "-S", str(tmp_path / HOOK.name), "claude"]
+    subprocess.run(command, input=b"{}", check=True)
+    [kept] = (tmp_path / "__pycache__").iterdir()
+    kept.write_bytes(spoil(kept.read_bytes()))
+
+    done = subprocess.run(command, input=b"{}", capture_output=True, check=True)
+
+    assert (done.stdout, done.stderr) == (b"", b"")
+    assert len(server.lines) == 2
 
 
 @pytest.mark.parametrize(
@@ -127,8 +154,8 @@ def test_client_and_daemon_agree_where_things_are(
             (
                 [sys.executable, "-I", "-S", "-c"],
                 (
-                    f"import sys; sys.path.insert(0, {str(HOOK.parent)!r}); import hook\n"
-                    "for place in hook.places(): print(ascii(place.decode()))"
+                    f"import sys; sys.path.insert(0, {str(HOOK.parent)!r}); import hook_client\n"
+                    "for place in hook_client.places(): print(ascii(place.decode()))"
                 ),
             ),
             (

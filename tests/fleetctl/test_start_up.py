@@ -1,18 +1,19 @@
-"""What a command imports: nothing heavy, nothing it does not need."""
+"""What a command imports, and how it ends: nothing heavy, nothing it does not need."""
 
 import subprocess
 import sys
 
 import pytest
 
-HEAVY = ("trio", "jsonrpcserver", "apsw", "rich", "asyncio", "platformdirs", "tomllib", "logging")
+HEAVY = ("trio", "jsonrpcserver", "apsw", "rich", "asyncio", "platformdirs", "tomllib")
+HEAVY += ("logging", "msgspec", "socket", "datetime", "shutil", "locale")
 
 
 LIST_MODULES = """
 import sys
 before = set(sys.modules)
-from fleetctl.__main__ import main
-status = main(sys.argv[1:])
+from fleetctl import __main__, cli
+status = cli.main(sys.argv[1:])
 print(*(set(sys.modules) - before), sep="\\n", file=sys.stderr)
 sys.exit(status)
 """
@@ -66,3 +67,17 @@ def test_the_entry_point_runs_and_returns_the_status(home):
 
     assert process.returncode == 2
     assert process.stderr.startswith("Error: the following arguments are required: ID\n")
+
+
+def test_what_was_printed_before_a_failure_is_there_at_the_end(home):
+    code = (
+        "from fleetctl import __main__, cli\n"
+        "cli.main = lambda argv: print('half') or 3\n"
+        "__main__.main(['status'])"
+    )
+
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert (process.returncode, process.stdout, process.stderr) == (3, "half\n", "")

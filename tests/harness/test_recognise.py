@@ -2,13 +2,14 @@
 
 import ast
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fleetctl import hook_client
 from fleetd.harness.recognise import ADAPTERS, ENVIRONMENT, recognise
 from fleetd.harness.report import Unfit
-from tests.hook_client import HOOK
 
 from .recorded import PAYLOADS, names, recorded
 
@@ -82,7 +83,7 @@ def test_a_payload_without_marks_is_told_by_the_environment(variable: str, harne
 
 
 def test_the_client_passes_on_every_variable_that_tells_a_sender() -> None:
-    passed_on = ast.parse(HOOK.read_text("utf-8"))
+    passed_on = ast.parse(Path(hook_client.__file__).read_text("utf-8"))
     texts = [node.value for node in ast.walk(passed_on) if isinstance(node, ast.Constant)]
     words = {word for text in texts if isinstance(text, str) for word in text.split()}
     assert {*ENVIRONMENT, "FLEET_AGENT_ID", "FLEET_MISSION_ID"} <= words

@@ -1,0 +1,101 @@
+"""The requests and records of ``fleetd.wire`` as commands use them; imports no msgspec.
+
+Whoever checks types sees the Structs themselves. What runs are plain stand-ins by the same names:
+a request is what it was given, and a record what the daemon answered.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from .records import Asked, Record
+
+if TYPE_CHECKING:
+    from fleetd.wire.base import Mutation as Mutation
+    from fleetd.wire.base import Query as Query
+    from fleetd.wire.base import Request as Request
+    from fleetd.wire.figures import *  # noqa: F403
+    from fleetd.wire.model import Agent as Agent
+    from fleetd.wire.model import Checkpoint as Checkpoint
+    from fleetd.wire.model import CheckpointSummary as CheckpointSummary
+    from fleetd.wire.model import Event as Event
+    from fleetd.wire.model import Finding as Finding
+    from fleetd.wire.model import Lock as Lock
+    from fleetd.wire.model import Message as Message
+    from fleetd.wire.model import Mission as Mission
+    from fleetd.wire.model import Recovery as Recovery
+    from fleetd.wire.model import RecoveryCandidate as RecoveryCandidate
+    from fleetd.wire.model import RecoveryContext as RecoveryContext
+    from fleetd.wire.model import RestoreResult as RestoreResult
+    from fleetd.wire.model import Sortie as Sortie
+    from fleetd.wire.model import SourceDetail as SourceDetail
+    from fleetd.wire.requests.agent import *  # noqa: F403
+    from fleetd.wire.requests.checkpoint import *  # noqa: F403
+    from fleetd.wire.requests.event import *  # noqa: F403
+    from fleetd.wire.requests.hook import *  # noqa: F403
+    from fleetd.wire.requests.lock import *  # noqa: F403
+    from fleetd.wire.requests.message import *  # noqa: F403
+    from fleetd.wire.requests.mission import *  # noqa: F403
+    from fleetd.wire.requests.recovery import *  # noqa: F403
+    from fleetd.wire.requests.snapshot import *  # noqa: F403
+    from fleetd.wire.requests.sortie import *  # noqa: F403
+    from fleetd.wire.requests.system import *  # noqa: F403
+    from fleetd.wire.snapshots import *  # noqa: F403
+
+# Of each noun the methods that change nothing, then those that may.
+_NOUNS = {
+    "system": ("hello status health config metrics", "doctor backup forget"),
+    "rpc": ("discover", ""),
+    "mission": ("get list current", "create start update complete fail cancel delete"),
+    "sortie": ("get list", "create assign start progress block unblock complete fail remove"),
+    "agent": ("get list", "register heartbeat note deregister"),
+    "lock": ("check list", "acquire renew release force_release"),
+    "message": ("list", "send inbox ack requeue"),
+    "event": ("list subscribe unsubscribe", "append"),
+    "cursor": ("get", "advance"),
+    "checkpoint": ("get latest list", "create delete verify prune"),
+    "error": ("", "report"),
+    "snapshot": ("latest get list", "record prune verify"),
+    "recovery": ("detect context list", "restore"),
+    "hook": ("status", "deliver"),
+}
+# Every method, and whether it may change something.
+METHODS = {
+    f"{noun}.{action}": bool(changes)
+    for noun, sorts in _NOUNS.items()
+    for changes, actions in enumerate(sorts)
+    for action in actions.split()
+}
+# A request is named after its method, unless a record already is.
+_NAMED_OTHERWISE = {"recovery.context": "RecoveryContextGet", "hook.status": "HookStatusGet"}
+_REQUESTS = {
+    _NAMED_OTHERWISE.get(method) or method.replace(".", "_").title().replace("_", ""): method
+    for method in METHODS
+}
+
+
+class _Finding(Record):
+    """What a check found: commands check things by themselves, and print both alike."""
+
+    def __init__(
+        self,
+        *,
+        check: str,
+        ok: bool,
+        detail: str,
+        subject: str | None = None,
+        fixed: bool = False,
+        reason_code: str | None = None,
+    ) -> None:
+        told = {"check": check, "ok": ok, "detail": detail, "subject": subject}
+        super().__init__(told, fixed=fixed, reason_code=reason_code)
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    if name == "Finding":
+        return _Finding
+    if (method := _REQUESTS.get(name)) is None:
+        return Record
+    asked = type(name, (Asked,), {"method": method, "changes": METHODS[method]})
+    globals()[name] = asked
+    return asked

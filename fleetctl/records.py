@@ -1,0 +1,68 @@
+"""Plain stand-ins for the Structs of ``fleetd.wire``; must not know any method, nor import msgspec.
+
+msgspec and its Structs take longer to import than all else that a command does. A command needs
+neither: the daemon checks what it is sent, and what it answers is printed.
+"""
+
+import json
+from typing import Any, ClassVar, Self
+
+from fleetd.wire.errors import Incompatible
+
+# Fields that go by another name on the wire, since Python has no room for it.
+WIRE_NAMES = {"sender": "from"}
+
+
+class Record(dict[str, Any]):
+    """A JSON object whose members are attributes as well; one that is absent is Incompatible."""
+
+    def __init__(self, *told: Any, **fields: Any) -> None:
+        super().__init__(*told, **fields)
+        for name in WIRE_NAMES.keys() & fields.keys():
+            self[WIRE_NAMES[name]] = self.pop(name)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[WIRE_NAMES.get(name, name)]
+        except KeyError:
+            if name.startswith("__"):
+                raise AttributeError(name) from None
+            raise not_understood(f"it has no {name}") from None
+
+
+class Asked(Record):
+    """A request: the parameters of one method."""
+
+    method: ClassVar[str]
+    changes: ClassVar[bool]
+
+    def keyed(self, key: str) -> Self:
+        """Return the request with an idempotency key, if it needs one and has none."""
+        return type(self)({"idempotency_key": key, **self}) if self.changes else self
+
+    def encoded(self) -> bytes:
+        """Return the parameters as JSON."""
+        return encode(self)
+
+    def answer(self, result: Any) -> Any:
+        """Return what the daemon answered."""
+        return result
+
+
+def encode(value: Any) -> bytes:
+    """Return plain data and records as JSON, in one line."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def decode(data: bytes) -> Any:
+    """Return what JSON says, its objects as records; raises ValueError or RecursionError."""
+    return json.loads(data, object_hook=Record)
+
+
+def not_understood(why: object) -> Incompatible:
+    """Return what is said of an answer that has not the form which was expected."""
+    return Incompatible(
+        f"fleetd answered something this fleetctl does not understand: {why}.",
+        hint="Are both of the same version? Compare: fleetctl --version; "
+        "fleetctl call system.hello",
+    )

@@ -1,0 +1,54 @@
+"""Patterns and enumerated words of the protocol, as they are; must not import msgspec.
+
+Patterns end in ``$(?!\\n)`` because Python's ``$`` alone accepts a trailing newline, and ids become
+file names.
+"""
+
+from typing import Literal
+
+RECORD_ID = r"^[a-z]{2,4}-[A-Za-z0-9_-]{1,64}$(?!\n)"
+AGENT_ID = r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,63}$(?!\n)"
+EVENT_TYPE = r"^[a-z][a-z0-9_]{2,63}$(?!\n)"
+STREAM = (
+    r"^(fleet|mission:[a-z]{2,4}-[A-Za-z0-9_-]{1,64}"
+    r"|agent:[A-Za-z0-9][A-Za-z0-9._:@-]{0,63})$(?!\n)"
+)
+CLEAN_PATH = r"^[^\x00]+$(?!\n)"
+# A run's id names a directory beside those of the missions.
+RUN_ID = r"^(?!msn-)[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$(?!\n)"
+SNAPSHOT_ID = r"^cp_[A-Za-z0-9]{1,32}_[A-Za-z0-9]{1,32}$(?!\n)"
+
+# How the ids of each noun begin.
+ID_PREFIXES = {
+    "mission": "msn",
+    "sortie": "srt",
+    "checkpoint": "chk",
+    "lock": "lck",
+    "message": "msg",
+    "recovery": "rcv",
+}
+
+Priority = Literal["low", "medium", "high", "critical"]
+MissionStatus = Literal["pending", "in_progress", "completed", "failed", "cancelled"]
+# A mission that may still change; every other status is an end.
+OPEN_MISSION: tuple[MissionStatus, ...] = ("pending", "in_progress")
+SortieStatus = Literal["pending", "assigned", "in_progress", "blocked", "completed", "failed"]
+# What a sortie ends in.
+CLOSED_SORTIE: tuple[SortieStatus, ...] = ("completed", "failed")
+Role = Literal["dispatch", "specialist"]
+AgentStatus = Literal["active", "waiting", "idle", "lost", "gone"]
+LockStatus = Literal["active", "released", "expired", "forced"]
+DeliveryStatus = Literal["queued", "delivered", "acked", "failed"]
+Trigger = Literal["progress", "error", "manual", "compaction"]
+ErrorKind = Literal["exception", "api_error", "lock_timeout", "delivery_failure", "tool_failure"]
+StorageLocation = Literal["sqlite", "file"]
+RecoveryState = Literal["pending", "briefed", "resumed", "unconfirmed"]
+Scope = Literal["mission", "agent"]
+# What has a row and a file.
+Noun = Literal["checkpoint", "snapshot"]
+SnapshotSource = Literal["step_boundary", "error_boundary", "timer", "manual"]
+RunStatus = Literal["in_progress", "failed", "completed", "paused"]
+StepStatus = Literal["pending", "in_progress", "done", "failed", "skipped"]
+WindowPressure = Literal["low", "medium", "high"]
+OutcomeKind = Literal["shell", "slash_command", "tool_use"]
+Verdict = Literal["PASS", "FAIL", "WARN"]

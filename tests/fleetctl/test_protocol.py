@@ -1,0 +1,86 @@
+"""What commands use in the place of the protocol's Structs is the same in all but weight."""
+
+import importlib
+import pkgutil
+
+import msgspec
+import pytest
+
+import fleetd.wire
+from fleetctl import protocol
+from fleetctl.records import WIRE_NAMES, Record, decode, encode
+from fleetd.wire.base import Mutation
+from fleetd.wire.errors import Incompatible
+from fleetd.wire.methods import METHODS
+from fleetd.wire.model import Finding
+
+
+def shapes() -> set[type[msgspec.Struct]]:
+    """Return every Struct that may cross the socket."""
+    modules = [
+        importlib.import_module(each.name)
+        for each in pkgutil.walk_packages(fleetd.wire.__path__, "fleetd.wire.")
+    ]
+    return {
+        thing
+        for module in modules
+        for thing in vars(module).values()
+        if isinstance(thing, type) and issubclass(thing, msgspec.Struct)
+    }
+
+
+def test_commands_know_every_method_and_whether_it_may_change_something():
+    assert {name: issubclass(known, Mutation) for name, known in METHODS.items()} == (
+        protocol.METHODS
+    )
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_request_goes_by_the_name_of_its_struct(name):
+    asked = getattr(protocol, METHODS[name].__name__)
+
+    assert (asked.method, asked.changes) == (name, METHODS[name].changes)
+
+
+def test_every_member_can_be_read_as_an_attribute():
+    fields = {
+        pair
+        for shape in shapes()
+        for pair in zip(shape.__struct_fields__, shape.__struct_encode_fields__, strict=True)
+    }
+
+    assert len(fields) > 200
+    assert {name for name, _ in fields} & set(dir(dict)) == set()
+    assert {name: told for name, told in fields if name != told} == WIRE_NAMES
+
+
+def test_a_request_says_what_it_was_given_and_nothing_else():
+    sent = protocol.MessageSend(sender="a", to=["b"], subject="Ready?")
+
+    assert decode(sent.keyed("k").encoded()) == {
+        "idempotency_key": "k",
+        "from": "a",
+        "to": ["b"],
+        "subject": "Ready?",
+    }
+    assert protocol.MissionList(limit=2).keyed("k").encoded() == b'{"limit":2}'
+
+
+def test_records_lie_within_records():
+    found = decode(b'{"messages":[{"from":"a","subject":"Ready?"}]}')
+
+    assert [(each.sender, each.subject) for each in found.messages] == [("a", "Ready?")]
+
+
+def test_a_member_that_is_missing_is_not_understood():
+    with pytest.raises(Incompatible, match="it has no deleted"):
+        decode(b"{}").deleted  # noqa: B018
+    assert not hasattr(Record(), "__json__")
+
+
+def test_a_finding_of_a_command_looks_like_one_of_the_daemon():
+    made = protocol.Finding(check="socket", ok=True, detail="its path fits")
+
+    assert encode(made) == msgspec.json.encode(
+        Finding(check="socket", ok=True, detail="its path fits")
+    )
