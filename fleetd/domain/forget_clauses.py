@@ -106,6 +106,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
             "episodes": f"mission_id IN ({m})",
             "plan_items": f"mission_id IN ({m}) OR agent_id IN ({a})",
             "sorties": f"mission_id IN ({m})",
+            "briefings": f"mission_id IN ({m})",
             "tool_calls": f"agent_id IN ({a})",
             "hook_deliveries": f"session_id IN (SELECT session_id FROM sessions"
             f" WHERE agent_id IN ({a}))",

@@ -13,6 +13,7 @@ from .wording import LINE_CHARS, short
 
 OPENING = "## Recovery Context\n\nYou are resuming a mission after context compaction."
 CLOSING = "Please review the current state and continue the mission."
+_BETWEEN = "\n\n"
 
 
 class Section(msgspec.Struct):
@@ -28,20 +29,35 @@ class Section(msgspec.Struct):
     always: bool = False
     needed: bool = False
     left_out: int = 0
+    chars: int = 0
+    """How many characters the items have: counted anew at each cut, a long list would take long."""
+
+    def __post_init__(self) -> None:
+        """Count the items' characters."""
+        self.chars = sum(map(len, self.items))
 
     def text(self) -> str:
         """Return the section as Markdown, empty when there is nothing to say."""
-        lines = list(self.items)
+        lines = [*self.items, *self._end()]
+        return "\n".join([f"### {self.heading}", *lines]) if lines else ""
+
+    @property
+    def length(self) -> int:
+        """Return how long ``text`` is."""
+        end = self._end()
+        lines = len(self.items) + len(end)
+        return len(f"### {self.heading}") + lines + self.chars + sum(map(len, end)) if lines else 0
+
+    def _end(self) -> list[str]:
+        """Return the line behind the items, if there is one."""
         if self.left_out:
             shown = f": {self.command}" if self.command else ""
-            lines.append(f"- ({self.left_out} more{shown})")
-        if not lines and not self.always:
-            return ""
-        return "\n".join([f"### {self.heading}", *(lines or ["- None"])])
+            return [f"- ({self.left_out} more{shown})"]
+        return ["- None"] if self.always and not self.items else []
 
     def drop_last(self) -> None:
         """Leave the last item out."""
-        self.items.pop()
+        self.chars -= len(self.items.pop())
         self.left_out += 1
 
 
@@ -72,11 +88,16 @@ def render(brief: Brief, max_chars: int) -> str:
     says how many items were left out and which command shows them.
     """
     sections = _sections(brief)
-    text = _join(brief, sections)
-    while len(text) > max_chars and (section := _next_to_cut(sections)):
+    around = len(_join(brief, []))
+    while around + _length(sections) > max_chars and (section := _next_to_cut(sections)):
         section.drop_last()
-        text = _join(brief, sections)
+    text = _join(brief, sections)
     return text if len(text) <= max_chars else _bare(brief, sections, max_chars)
+
+
+def _length(sections: list[Section]) -> int:
+    """Return by how much sections make a text longer."""
+    return sum(len(_BETWEEN) + s.length for s in sections if s.length)
 
 
 def _bare(brief: Brief, sections: list[Section], max_chars: int) -> str:
@@ -85,7 +106,7 @@ def _bare(brief: Brief, sections: list[Section], max_chars: int) -> str:
     rest = f"- ({left_out} items left out: fleetctl context --mission {brief.mission_id})"
     text = ""
     for limit in (100, 60, 30, 10):
-        text = "\n\n".join([OPENING, _head(brief, limit), rest, CLOSING])
+        text = _BETWEEN.join([OPENING, _head(brief, limit), rest, CLOSING])
         if len(text) <= max_chars:
             break
     return text
@@ -100,12 +121,12 @@ def _next_to_cut(sections: list[Section]) -> Section | None:
     if lowest is not None:
         return lowest
     needed = [s for s in sections if s.items]
-    return max(needed, key=lambda s: sum(map(len, s.items)), default=None)
+    return max(needed, key=lambda s: s.chars, default=None)
 
 
 def _join(brief: Brief, sections: list[Section]) -> str:
     parts = [OPENING, _head(brief, LINE_CHARS), *(text for s in sections if (text := s.text()))]
-    return "\n\n".join([*parts, CLOSING])
+    return _BETWEEN.join([*parts, CLOSING])
 
 
 def _head(brief: Brief, limit: int) -> str:

@@ -17,11 +17,11 @@ from ..wire.model import (
     Sortie,
     SortieState,
 )
+from .briefings import briefing_of, briefings_of
 from .progress import percent
 from .tx import Row, Tx
 
 _strings = msgspec.json.Decoder(list[str]).decode
-_briefing = msgspec.json.Decoder(RecoveryContext).decode
 _note = msgspec.json.Decoder(AgentNote).decode
 _FILES = SortieState.__struct_fields__.index("files")
 _STATE = ", ".join(
@@ -51,9 +51,12 @@ def mission_of(row: Row) -> Mission:
     )
 
 
-def sortie_of(row: Row) -> Sortie:
-    """Build a Sortie from its row."""
-    briefing = row["recovery_context_json"]
+def sortie_of(tx: Tx, row: Row) -> Sortie:
+    """Build a Sortie, with what a recovery left for it, from its row."""
+    return _sortie_of(row, briefing_of(tx, row["briefing_id"]))
+
+
+def _sortie_of(row: Row, briefing: RecoveryContext | None) -> Sortie:
     return Sortie(
         id=row["id"],
         mission_id=row["mission_id"],
@@ -72,14 +75,15 @@ def sortie_of(row: Row) -> Sortie:
         updated_at=row["updated_at"],
         started_at=row["started_at"],
         completed_at=row["completed_at"],
-        recovery_context=_briefing(briefing) if briefing else None,
+        recovery_context=briefing,
     )
 
 
 def sorties_of(tx: Tx, mission_id: str) -> list[Sortie]:
     """Return every sortie of a mission in order."""
     rows = tx.all("SELECT * FROM sorties WHERE mission_id = :id ORDER BY position", id=mission_id)
-    return [sortie_of(row) for row in rows]
+    briefings = briefings_of(tx, mission_id)
+    return [_sortie_of(row, briefings.get(row["briefing_id"])) for row in rows]
 
 
 def states_of(tx: Tx, mission_id: str) -> list[SortieState]:

@@ -19,6 +19,7 @@ from ..wire.requests.recovery import (
 )
 from ..wire.types import CLOSED_SORTIE
 from . import briefs, checkpoints, takeover
+from .briefings import drop_old, leave
 from .capture import capture
 from .case import Case, Ledger, check, refuse_stranger
 from .choosing import choose, mission_to_brief
@@ -156,13 +157,8 @@ def _brief_sorties(case: Case, mission: Row, sorties: Sequence[SortieState]) -> 
     at_work = (s.assigned_to for s in sorties if s.status not in CLOSED_SORTIE)
     for agent_id in dict.fromkeys(filter(None, at_work)):
         if case.narrow in (None, agent_id):
-            case.tx.run(
-                "UPDATE sorties SET recovery_context_json = :context WHERE mission_id = :mission"
-                " AND assigned_to = :agent AND status NOT IN ('completed', 'failed')",
-                context=msgspec.json.encode(part_of(case, mission, sorties, agent_id)).decode(),
-                mission=case.mission_id,
-                agent=agent_id,
-            )
+            leave(case.tx, case.mission_id, agent_id, part_of(case, mission, sorties, agent_id))
+    drop_old(case.tx, case.mission_id)
 
 
 @handler

@@ -97,7 +97,7 @@ def _change(
     emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=by)
     if "status" in changes:
         reach_milestones(tx, ctx, row["mission_id"], by)
-    return sortie_of(find(tx, "sortie", row["id"]))
+    return sortie_of(tx, find(tx, "sortie", row["id"]))
 
 
 def start(tx: Tx, request: SortieStart, ctx: Context) -> Sortie:
@@ -129,7 +129,7 @@ def progress(tx: Tx, request: SortieProgress, ctx: Context) -> Sortie:
     changes: dict[str, Any] = {
         "progress": reached,
         "progress_notes": row["progress_notes"] if request.notes is None else request.notes,
-        "recovery_context_json": None,
+        "briefing_id": None,
         "started_at": row["started_at"] or ctx.now,
     }
     if request.files is not None:
@@ -182,7 +182,7 @@ def complete(tx: Tx, request: SortieComplete, ctx: Context) -> Sortie:
         progress=100,
         result=request.result,
         blocked_reason=None,
-        recovery_context_json=None,
+        briefing_id=None,
         started_at=row["started_at"] or ctx.now,
         completed_at=ctx.now,
     )
@@ -200,7 +200,7 @@ def fail(tx: Tx, request: SortieFail, ctx: Context) -> Sortie:
         status="failed",
         assigned_to=row["assigned_to"] or request.agent_id,
         blocked_reason=request.reason,
-        recovery_context_json=None,
+        briefing_id=None,
         completed_at=ctx.now,
     )
 

@@ -49,7 +49,7 @@ def add(
     recount(tx, mission_id)
     payload = SortieCreated(sortie_id=sortie_id, title=new.title)
     emit(tx, ctx, payload, mission_id=mission_id, agent_id=by)
-    return sortie_of(find(tx, "sortie", sortie_id))
+    return sortie_of(tx, find(tx, "sortie", sortie_id))
 
 
 @handler
@@ -81,13 +81,13 @@ def assign(tx: Tx, request: SortieAssign, ctx: Context) -> Sortie:
         id=row["id"],
     )
     emit(tx, ctx, payload, mission_id=row["mission_id"])
-    return sortie_of(find(tx, "sortie", row["id"]))
+    return sortie_of(tx, find(tx, "sortie", row["id"]))
 
 
 @handler
 def get(tx: Tx, request: SortieGet, ctx: Context) -> Sortie:
     """Return one sortie."""
-    return sortie_of(find(tx, "sortie", request.sortie_id))
+    return sortie_of(tx, find(tx, "sortie", request.sortie_id))
 
 
 @handler

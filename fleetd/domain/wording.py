@@ -10,6 +10,8 @@ _SPACES = re.compile(r"\s+")
 def clean(text: str) -> str:
     """Return text on one line without control, escape or direction-changing characters."""
     flat = _SPACES.sub(" ", text)
+    if flat.isprintable():  # nearly always: then it has none of them
+        return flat.strip()
     return "".join(c for c in flat if unicodedata.category(c)[0] != "C").strip()
 
 

@@ -58,10 +58,19 @@ CREATE TABLE sorties (
     updated_at TEXT NOT NULL,
     started_at TEXT,
     completed_at TEXT,
-    recovery_context_json TEXT
+    -- What the last recovery left for it, until its next progress.
+    briefing_id INTEGER
 ) STRICT;
 CREATE INDEX idx_sorties_mission ON sorties (mission_id, position);
 CREATE INDEX idx_sorties_status ON sorties (mission_id, status);
+
+-- An agent's part of the recovery context, for all its open sorties.
+CREATE TABLE briefings (
+    id INTEGER PRIMARY KEY,
+    mission_id TEXT NOT NULL REFERENCES missions (id) ON DELETE CASCADE,
+    context_json TEXT NOT NULL
+) STRICT;
+CREATE INDEX idx_briefings_mission ON briefings (mission_id);
 
 CREATE TABLE agents (
     id TEXT PRIMARY KEY,

@@ -26,7 +26,7 @@ REVIEWED = {
     "briefing": {"mine"},
     "briefs": {"mine", "where"},
     "catching_up": {"assignments"},
-    "checkpoints": {"also", "clause"},
+    "checkpoints": {"also", "clause", "columns"},
     "comparing": {"mine"},
     "erasing": {"agents", "events", "m", "table", "where"},
     "forget_clauses": {"a", "m"},

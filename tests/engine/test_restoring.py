@@ -344,7 +344,9 @@ def test_compressed_snapshots_are_known_missed_and_put_aside_too(
 
 def test_a_copy_from_before_there_were_snapshots_can_be_restored(scene: Scene) -> None:
     connection = apsw.Connection(str(scene.copy))
-    for table in ("snapshot_missions", "snapshots", "runs"):
+    connection.execute("ALTER TABLE sorties DROP COLUMN briefing_id")
+    connection.execute("ALTER TABLE sorties ADD COLUMN recovery_context_json TEXT")
+    for table in ("briefings", "snapshot_missions", "snapshots", "runs"):
         connection.execute(f"DROP TABLE {table}")
     connection.pragma("user_version", 3)
     connection.close()

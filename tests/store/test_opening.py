@@ -128,6 +128,39 @@ def test_sessions_and_what_was_forgotten_outlive_that_their_tables_are_rebuilt(
         connection.execute("INSERT INTO sessions SELECT * FROM sessions")
 
 
+def test_what_recoveries_left_for_sorties_outlives_that_it_moves(
+    monkeypatch: pytest.MonkeyPatch, database: Path
+) -> None:
+    every = migrations()
+    number = next(n for n, sql in every if "CREATE TABLE briefings" in sql)
+    database.parent.mkdir()
+    connection = connect(str(database))
+    monkeypatch.setattr("fleetd.store.migrate.migrations", lambda: every[: number - 1])
+    migrate(connection, str(database))
+    connection.execute(
+        "INSERT INTO missions (id, title, created_at, updated_at) VALUES ('msn-1', 'M', '', '')"
+    )
+    for sortie_id, left in (("srt-1", None), ("srt-2", "{}"), ("srt-3", '{"blockers":[]}')):
+        connection.execute(
+            "INSERT INTO sorties (id, mission_id, position, title, status, priority, created_at,"
+            " updated_at, recovery_context_json)"
+            " VALUES (?, 'msn-1', 1, 'S', 'pending', 'medium', '', '', ?)",
+            (sortie_id, left),
+        )
+
+    monkeypatch.undo()
+    migrate(connection, str(database))
+
+    assert connection.execute(
+        "SELECT s.id, b.mission_id, b.context_json FROM sorties s"
+        " LEFT JOIN briefings b ON b.id = s.briefing_id ORDER BY s.id"
+    ).fetchall() == [
+        ("srt-1", None, None),
+        ("srt-2", "msn-1", "{}"),
+        ("srt-3", "msn-1", '{"blockers":[]}'),
+    ]
+
+
 def test_migrations_are_numbered_without_gaps() -> None:
     assert [number for number, _ in migrations()] == list(range(1, len(migrations()) + 1))
 

@@ -1,0 +1,54 @@
+"""What a recovery leaves for sorties: their agent's part of the context; must not derive it.
+
+Agents have many sorties and one part, so it stands once: with each of a thousand sorties stood the
+steps of all of them.
+"""
+
+import msgspec
+
+from ..wire.model import RecoveryContext
+from .tx import Tx
+
+_context = msgspec.json.Decoder(RecoveryContext).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def leave(tx: Tx, mission_id: str, agent_id: str, part: RecoveryContext) -> None:
+    """Let an agent's open sorties carry its part of the context, until their next progress."""
+    briefing_id = tx.value(
+        "INSERT INTO briefings (mission_id, context_json) VALUES (:mission, :context) RETURNING id",
+        mission=mission_id,
+        context=_encode(part).decode(),
+    )
+    tx.run(
+        "UPDATE sorties SET briefing_id = :briefing WHERE mission_id = :mission"
+        " AND assigned_to = :agent AND status NOT IN ('completed', 'failed')",
+        briefing=briefing_id,
+        mission=mission_id,
+        agent=agent_id,
+    )
+
+
+def drop_old(tx: Tx, mission_id: str) -> None:
+    """Remove what no sortie of a mission carries any more."""
+    tx.run(
+        "DELETE FROM briefings WHERE mission_id = :mission AND id NOT IN (SELECT briefing_id"
+        " FROM sorties WHERE mission_id = :mission AND briefing_id IS NOT NULL)",
+        mission=mission_id,
+    )
+
+
+def briefing_of(tx: Tx, briefing_id: int | None) -> RecoveryContext | None:
+    """Return what a recovery left under a number, None without one."""
+    if briefing_id is None:
+        return None
+    context = tx.value("SELECT context_json FROM briefings WHERE id = :id", id=briefing_id)
+    return _context(context) if context else None
+
+
+def briefings_of(tx: Tx, mission_id: str) -> dict[int, RecoveryContext]:
+    """Return what the last recoveries left for the sorties of a mission."""
+    rows = tx.all(
+        "SELECT id, context_json FROM briefings WHERE mission_id = :mission", mission=mission_id
+    )
+    return {row["id"]: _context(row["context_json"]) for row in rows}
