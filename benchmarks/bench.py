@@ -7,36 +7,22 @@ from functools import cached_property
 from pathlib import Path
 
 from .fleet import Fleet, running
-from .measure import AT_LEAST, Clock, Operation, alternate
+from .measure import Clock, Operation, alternate
 from .peers.beside import Peers
 from .references import bare_python
 from .rows import NOTHING, Beside, Promise, Row, row
 
-QUICKLY = 0.02
-BUDGET_S = 8.0
-
 
 class Bench:
-    """Measures paths on one disk, thoroughly or as a quick try of the script itself.
-
-    ``share`` is how many of the runs that a path deserves are made, of 1.
-    """
+    """Measures paths on one disk, thoroughly or as a quick try of the script itself."""
 
     def __init__(
-        self,
-        directory: Path,
-        fsync: Operation,
-        started: ExitStack,
-        *,
-        share: float = 1,
-        quick: bool = False,
-        peers: bool = True,
+        self, directory: Path, fsync: Operation, started: ExitStack, *, quick: bool, peers: bool
     ) -> None:
         self.directory = directory
         self.fsync = fsync
         self.quick = quick
-        self.share = QUICKLY if quick else share
-        self.budget_s = max(0.5, BUDGET_S * self.share)
+        self.budget_s = 0.5 if quick else 8.0
         self._started = started
         self.peers = Peers(directory, wanted=peers)
         started.callback(self.peers.close)
@@ -48,7 +34,7 @@ class Bench:
 
     def often(self, count: int) -> int:
         """Return how many runs to make of a path that deserves ``count``."""
-        return max(AT_LEAST, round(count * self.share))
+        return max(3, count // 50) if self.quick else count
 
     def beside(
         self,

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from .domain.retention import OldEventsDrop, OldEventsFind
+from .domain.retention import OldEventsDrop, OldEventsFind, OldLocksDrop
 from .domain.sessions.deliveries import OldDeliveriesDrop
 from .domain.sessions.left_behind import LeftBehindClose, OldSessionsDrop, SpentFind
 from .domain.upkeep import DropOldKeys
@@ -95,7 +95,13 @@ async def _drop_missions(engine: Engine) -> None:
 
 
 async def _drop_sessions(engine: Engine) -> None:
-    while (await engine.execute(OldSessionsDrop())).done:
+    since: tuple[str, str, str] | None = ("", "", "")
+    while since is not None:
+        since = (await engine.execute(OldSessionsDrop(since))).until
+
+
+async def _drop_locks(engine: Engine) -> None:
+    while (await engine.execute(OldLocksDrop())).dropped:
         continue
 
 
@@ -113,6 +119,7 @@ _WORK: dict[str, Callable[[Engine], Awaitable[None]]] = {
     "sessions": _drop_sessions,
     "runs": _drop_runs,
     "events": _drop_events,
+    "locks": _drop_locks,
     "idempotency keys": _drop_keys,
     "hook deliveries": _drop_deliveries,
 }

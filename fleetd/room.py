@@ -7,7 +7,7 @@ from .domain.owing import BytesScrubbed, ForgetWithdraw
 from .domain.portions import PieceDrop
 from .domain.pruning import PruneDone, PruneMark
 from .domain.removal import Purge
-from .domain.retention import OldEventsDrop
+from .domain.retention import OldEventsDrop, OldLocksDrop
 from .domain.sessions.deliveries import OldDeliveriesDrop
 from .domain.sessions.left_behind import OldSessionsDrop
 from .domain.snapshots.spent import SpentRunsDrop
@@ -25,7 +25,7 @@ MAKES_ROOM = frozenset(
         *(CheckpointPrune, SnapshotPrune, PruneMark, PruneDone, Purge),
         *(CheckpointDelete, MissionDelete),
         *(SystemForget, ForgetBegin, PieceDrop, ForgetStep, ForgetWithdraw, BytesScrubbed),
-        *(OldEventsDrop, DropOldKeys, OldDeliveriesDrop, OldSessionsDrop),
+        *(OldEventsDrop, OldLocksDrop, DropOldKeys, OldDeliveriesDrop, OldSessionsDrop),
         SpentRunsDrop,
         StartUp,
     }

@@ -135,7 +135,12 @@ _MEASURED = (
     ),
     # Also the lost: when they were last seen decides whether others went on after them.
     ("agents", "seen_awake_ms", "last_seen_at", "status <> 'gone'"),
-    ("recoveries", "briefed_awake_ms", "coalesce(briefed_at, created_at)", "state = 'briefed'"),
+    (
+        "recoveries",
+        "briefed_awake_ms",
+        "coalesce(briefed_at, created_at)",
+        "state <> 'resumed' AND state = 'briefed'",  # the first half names the index
+    ),
     # Of any status: what a run says next joins what was just recorded, or does not.
     (
         "runs",

@@ -153,15 +153,19 @@ def get(tx: Tx, request: AgentGet, ctx: Context) -> Agent:
 @handler
 def list_agents(tx: Tx, request: AgentList, ctx: Context) -> AgentPage:
     """Return agents by id."""
-    mission_id = find(tx, "mission", request.mission_id)["id"] if request.mission_id else None
-    rows = tx.all("SELECT * FROM agents ORDER BY id")
-    return AgentPage(
-        agents=[
-            agent_of(row)
-            for row in rows
-            if mission_id in (None, row["mission_id"]) and request.status in (None, row["status"])
-        ]
+    where, params = ["id > :after"], {"after": request.after or ""}
+    if request.mission_id:
+        where.append("mission_id = :mission")
+        params["mission"] = find(tx, "mission", request.mission_id)["id"]
+    if request.status:
+        where.append("status = :status")
+        params["status"] = request.status
+    rows = tx.all(
+        f"SELECT * FROM agents WHERE {' AND '.join(where)} ORDER BY id LIMIT :limit",
+        **params,
+        limit=request.limit,
     )
+    return AgentPage(agents=[agent_of(row) for row in rows])
 
 
 @handler

@@ -97,13 +97,17 @@ def check(request: RecoveryRestore) -> None:
 
 def refuse_stranger(case: Case, name: str) -> None:
     """Refuse a name that neither the store nor the checkpoint has ever heard; raises NotFound."""
-    known = case.tx.one(
-        "SELECT 1 AS known FROM agents WHERE id = :id UNION SELECT 1 FROM sorties"
-        " WHERE assigned_to = :id UNION SELECT 1 FROM locks WHERE held_by = :id"
-        " UNION SELECT 1 FROM deliveries WHERE agent_id = :id",
-        id=name,
+    # One after the other: only of a name that nobody else knows are all sorties read.
+    known = any(
+        case.tx.one(f"SELECT 1 AS known FROM {where} LIMIT 1", id=name)
+        for where in (
+            "agents WHERE id = :id",
+            "locks WHERE held_by = :id",
+            "deliveries WHERE agent_id = :id",
+            "sorties WHERE assigned_to = :id",
+        )
     )
     then = case.checkpoint
     held = {lock.held_by for lock in then.active_locks} | {s.assigned_to for s in then.sorties}
-    if known is None and name not in held:
+    if not known and name not in held:
         raise missing("agent", name)

@@ -30,6 +30,7 @@ from .marks import LIVE, find_live
 from .progress import percent
 from .records import summary_of
 from .registry import handler
+from .tallies import tally
 from .tx import LogLine, Row, Tx, WriteBackup
 
 _encode = msgspec.json.Encoder().encode
@@ -216,5 +217,8 @@ def list_checkpoints(tx: Tx, request: CheckpointList, ctx: Context) -> Checkpoin
         **params,
         limit=request.limit,
     )
-    total = tx.value(f"SELECT count(*) FROM checkpoints WHERE {clause}", **params)
+    if request.mission_id:
+        total = tx.value(f"SELECT count(*) FROM checkpoints WHERE {clause}", **params)
+    else:
+        total = tally(tx, "checkpoints", request.trigger)
     return CheckpointPage(checkpoints=[summary_of(row) for row in rows], total=total)

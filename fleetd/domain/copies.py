@@ -12,6 +12,7 @@ from ..wire.types import Noun
 from .context import Context
 from .events import emit
 from .ids import find
+from .marks import OWED
 from .policy import POLICIES
 from .registry import handler
 from .removal import Latest, latest_of, newest_with_file
@@ -72,10 +73,7 @@ def outbox(tx: Tx, request: OutboxGet, ctx: Context) -> Outbox:
     rows = [
         (noun, row["id"], row["deleted_at"])
         for noun, policy in POLICIES.items()
-        for row in tx.all(
-            f"SELECT id, deleted_at FROM {policy.table} WHERE backed_up_at IS NULL"
-            " OR deleted_at IS NOT NULL ORDER BY seq"
-        )
+        for row in tx.all(f"SELECT id, deleted_at FROM {policy.table} WHERE {OWED} ORDER BY seq")
     ]
     return Outbox(
         unwritten=[WriteBackup(noun, each) for noun, each, gone in rows if gone is None],

@@ -28,19 +28,20 @@ def current_row(tx: Tx, cwd: str | None, agent_id: str | None = None) -> Row | N
     else's anywhere but in its directory. Raises InvalidState when several are in progress and none
     is this directory's.
     """
+    own = agent_id and tx.one(
+        "SELECT m.* FROM agents a JOIN missions m ON m.id = a.mission_id"
+        " WHERE a.id = :id AND m.status = 'in_progress'",
+        id=agent_id,
+    )
+    if own:
+        return own
+    there = _around(tx, cwd, ["in_progress"])
+    if there:
+        return min(there, key=is_automatic)  # the order among equals stays
     rows = tx.all(
         "SELECT * FROM missions WHERE status = 'in_progress'"
         " ORDER BY last_activity_seq DESC, created_at DESC"
     )
-    rows.sort(key=is_automatic)  # the order among equals stays
-    own = agent_id and tx.value("SELECT mission_id FROM agents WHERE id = :id", id=agent_id)
-    for row in rows:
-        if row["id"] == own:
-            return row
-    if cwd is not None:
-        for row in rows:
-            if belongs(row, cwd):
-                return row
     rows = [row for row in rows if not is_automatic(row)]
     if len(rows) > 1:
         raise InvalidState(
@@ -56,13 +57,7 @@ def current_row(tx: Tx, cwd: str | None, agent_id: str | None = None) -> Row | N
 
 def of_directory(tx: Tx, cwd: str | None) -> str | None:
     """Return the mission in progress that somebody created for a directory around ``cwd``."""
-    if cwd is None:
-        return None
-    rows = tx.all(
-        "SELECT id, project_dir, metadata_json FROM missions WHERE status = 'in_progress'"
-        " AND project_dir IS NOT NULL ORDER BY last_activity_seq DESC"
-    )
-    there = (row for row in rows if belongs(row, cwd))
+    there = _around(tx, cwd, ["in_progress"])
     return next((row["id"] for row in there if not is_automatic(row)), None)
 
 
@@ -71,25 +66,43 @@ def to_join(tx: Tx, cwd: str | None) -> Row | None:
 
     One that was made by itself for another session is no mission to join.
     """
-    if cwd is None:
-        return None
-    rows = tx.all(
-        "SELECT * FROM missions WHERE status IN ('pending', 'in_progress')"
-        " AND project_dir IS NOT NULL ORDER BY last_activity_seq DESC, created_at DESC"
-    )
-    there = (row for row in rows if belongs(row, cwd))
+    there = _around(tx, cwd, ["pending", "in_progress"])
     return next((row for row in there if not is_automatic(row)), None)
 
 
 def session_before(tx: Tx, cwd: str | None) -> Row | None:
     """Return the mission that was closed last with a session in a directory around ``cwd``."""
-    if cwd is None:
-        return None
-    rows = tx.all(
-        "SELECT * FROM missions WHERE status IN ('completed', 'cancelled')"
-        " AND project_dir IS NOT NULL ORDER BY completed_at DESC, id LIMIT 1000"
+    there = filter(is_automatic, _around(tx, cwd, ["completed", "cancelled"]))
+    return max(there, key=lambda row: row["completed_at"] or "", default=None)
+
+
+def _around(tx: Tx, cwd: str | None, states: list[str]) -> list[Row]:
+    """Return the missions of the directories around a path, the most recently active first.
+
+    Asked for by the names of those directories: however many other missions there are.
+    """
+    if not cwd:
+        return []
+    places = {f"place{n}": place for n, place in enumerate(_and_above(os.path.normpath(cwd)))}
+    which = {f"status{n}": status for n, status in enumerate(states)}
+    return tx.all(
+        f"SELECT * FROM missions WHERE project_dir IN ({_named(places)})"
+        f" AND status IN ({_named(which)}) ORDER BY last_activity_seq DESC, created_at DESC",
+        **places,
+        **which,
     )
-    return next((row for row in rows if belongs(row, cwd) and is_automatic(row)), None)
+
+
+def _named(params: dict[str, str]) -> str:
+    return ", ".join(f":{name}" for name in params)
+
+
+def _and_above(path: str) -> list[str]:
+    """Return a path and every directory that it lies in, by their names as they stand."""
+    found = [path]
+    while above := found[-1].rpartition("/")[0]:
+        found.append(above)
+    return [*found, "/"]
 
 
 # The metadata of a mission that was made by itself.

@@ -87,17 +87,18 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
             for noun, ids in (("mission", m), ("agent", a))
             for each in ids.split(", ")
         )
-        files = f"{below('normalized_path')} OR {below('file')}" if self.directory else "1 = 0"
+        # Left out where no directory is meant: then an index serves each half of the rest.
+        files = f" OR {below('normalized_path')} OR {below('file')}" if self.directory else ""
         said = _says("data_json", ("quoted", "quoted_below")) if self.directory else "1 = 0"
         return {
-            "lock_waits": f"mission_id IN ({m}) OR agent_id IN ({a}) OR {files}",
+            "lock_waits": f"mission_id IN ({m}) OR agent_id IN ({a}){files}",
             "messages": f"seq >= {since:d}"
             f" AND (mission_id IN ({m}) OR sender IN ({a}) OR ({told_to_them}))",
             "deliveries": f"agent_id IN ({a})",
             "events": f"mission_id IN ({m}) OR agent_id IN ({a})"
             f" OR (seq >= {since:d} AND ({said}))"
             f" OR (seq >= {since:d} AND type IN ({_RUN_EVENTS}) AND ({self.names_runs}))",
-            "locks": f"mission_id IN ({m}) OR held_by IN ({a}) OR {files}",
+            "locks": f"mission_id IN ({m}) OR held_by IN ({a}){files}",
             "cursors": f"consumer IN ({a}) OR stream IN ({streams})",
             "snapshots": self._snapshots(),
             "runs": f"id IN ({r})",

@@ -1,5 +1,7 @@
 """Locks as agents ask for them: acquiring, renewing, releasing, checking, listing."""
 
+from typing import Any, cast
+
 import msgspec
 
 from ..wire.errors import InvalidState
@@ -118,19 +120,26 @@ def _as_of(ctx: Context, lock: Lock) -> Lock:
 @handler
 def list_locks(tx: Tx, request: LockList, ctx: Context) -> LockPage:
     """Return locks, oldest first; a lease that ran out counts as ended."""
-    mission_id = find(tx, "mission", request.mission_id)["id"] if request.mission_id else None
-    only = " WHERE status = 'active' AND expires_at > :now" if request.active else ""
+    where, params = ["1 = 1"], cast("dict[str, Any]", {})
+    if request.active:
+        where.append("status = 'active' AND expires_at > :now")
+        params["now"] = ctx.now
+    if request.mission_id:
+        where.append("mission_id = :mission")
+        params["mission"] = find(tx, "mission", request.mission_id)["id"]
+    if request.held_by:
+        where.append("held_by = :holder")
+        params["holder"] = request.held_by
+    if path := ctx.facts.real_path or request.file:
+        where.append("(normalized_path = :path OR file = :path)")
+        params["path"] = path
+    if request.after:
+        last = find(tx, "lock", request.after)
+        where.append("acquired_at >= :at AND (acquired_at > :at OR id > :after)")
+        params |= {"at": last["acquired_at"], "after": last["id"]}
     rows = tx.all(
-        f"SELECT * FROM locks{only} ORDER BY acquired_at, id",
-        **({"now": ctx.now} if request.active else {}),
+        f"SELECT * FROM locks WHERE {' AND '.join(where)} ORDER BY acquired_at, id LIMIT :limit",
+        **params,
+        limit=request.limit,
     )
-    path = ctx.facts.real_path or request.file
-    return LockPage(
-        locks=[
-            _as_of(ctx, lock_of(row))
-            for row in rows
-            if mission_id in (None, row["mission_id"])
-            and request.held_by in (None, row["held_by"])
-            and (path is None or path in (row["normalized_path"], row["file"]))
-        ]
-    )
+    return LockPage(locks=[_as_of(ctx, lock_of(row)) for row in rows])

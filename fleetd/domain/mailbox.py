@@ -1,5 +1,8 @@
 """Mail between agents: sending, reading, acknowledging; delivered is not done."""
 
+from operator import itemgetter
+from typing import Any, cast
+
 import msgspec
 
 from ..wire.errors import InvalidState, NotFound
@@ -115,20 +118,25 @@ def _get(tx: Tx, message_id: str) -> Message:
 @handler
 def inbox(tx: Tx, request: MessageInbox, ctx: Context) -> MessagePage:
     """Return an agent's mail, oldest first, and note that it has been delivered."""
-    states = (
-        "('queued', 'delivered', 'acked')" if request.include_acked else ("('queued', 'delivered')")
-    )
-    rows = tx.all(
-        "SELECT m.*, d.status AS delivery FROM deliveries d"
-        f" JOIN messages m ON m.id = d.message_id WHERE d.agent_id = :agent AND d.status IN"
-        f" {states} ORDER BY d.seq LIMIT :limit",
-        agent=request.agent_id,
-        limit=request.limit,
-    )
+    states = ["queued", "delivered", *(["acked"] if request.include_acked else [])]
+    # Of each state the oldest: together they would all be read, and there may be years of mail.
+    found = [row for state in states for row in _of_state(tx, request, state)]
+    rows = sorted(found, key=itemgetter("place"))[: request.limit]
     for row in rows:
         if row["delivery"] == "queued":
             _deliver(tx, ctx, row, request.agent_id)
     return MessagePage(messages=[message_of(tx, row) for row in rows])
+
+
+def _of_state(tx: Tx, request: MessageInbox, state: str) -> list[Row]:
+    return tx.all(
+        "SELECT m.*, d.status AS delivery, d.seq AS place FROM deliveries d"
+        " JOIN messages m ON m.id = d.message_id WHERE d.agent_id = :agent AND d.status = :state"
+        " ORDER BY d.seq LIMIT :limit",
+        agent=request.agent_id,
+        state=state,
+        limit=request.limit,
+    )
 
 
 def _deliver(tx: Tx, ctx: Context, row: Row, agent_id: str) -> None:
@@ -183,20 +191,21 @@ def ack(tx: Tx, request: MessageAck, ctx: Context) -> Message:
 @handler
 def list_messages(tx: Tx, request: MessageList, ctx: Context) -> MessagePage:
     """Return messages in the order of sending."""
-    mission_id = find(tx, "mission", request.mission_id)["id"] if request.mission_id else None
-    where, params = ["1 = 1"], {}
-    if mission_id:
+    where, params = ["1 = 1"], cast("dict[str, Any]", {})
+    if request.mission_id:
         where.append("mission_id = :mission")
-        params["mission"] = mission_id
+        params["mission"] = find(tx, "mission", request.mission_id)["id"]
     if request.pending is not None:
-        queued = (
-            "EXISTS (SELECT 1 FROM deliveries d WHERE d.message_id = messages.id"
-            " AND d.status = 'queued')"
-        )
-        where.append(queued if request.pending else f"NOT {queued}")
+        queued = "IN (SELECT d.message_id FROM deliveries d WHERE d.status = 'queued')"
+        where.append(f"id {queued}" if request.pending else f"id NOT {queued}")
+    if request.after:
+        last = find(tx, "message", request.after)
+        where.append("seq >= :seq AND (seq > :seq OR id > :after)")
+        params |= {"seq": last["seq"], "after": last["id"]}
     rows = tx.all(
-        f"SELECT * FROM messages WHERE {' AND '.join(where)} ORDER BY seq",
+        f"SELECT * FROM messages WHERE {' AND '.join(where)} ORDER BY seq, id LIMIT :limit",
         **params,
+        limit=request.limit,
     )
     return MessagePage(messages=[message_of(tx, row) for row in rows])
 

@@ -35,6 +35,7 @@ from .ids import find, fresh_id
 from .milestones import begin_mission
 from .records import mission_of
 from .registry import handler
+from .tallies import tally
 from .tx import Row, Tx
 
 
@@ -214,11 +215,19 @@ def list_missions(tx: Tx, request: MissionList, ctx: Context) -> MissionPage:
     if request.project_dir:
         where.append("project_dir = :project_dir")
         params["project_dir"] = os.path.normpath(request.project_dir)
-    clause = " AND ".join(where)
+    if request.project_dir:
+        clause = " AND ".join(where)
+        total = tx.value(f"SELECT count(*) FROM missions WHERE {clause}", **params)
+    else:
+        total = tally(tx, "missions", request.status)
+    if request.after:
+        last = find(tx, "mission", request.after)
+        where.append("created_at <= :at AND (created_at < :at OR id > :after)")
+        params |= {"at": last["created_at"], "after": last["id"]}
     rows = tx.all(
-        f"SELECT * FROM missions WHERE {clause} ORDER BY created_at DESC, id LIMIT :limit",
+        f"SELECT * FROM missions WHERE {' AND '.join(where)}"
+        " ORDER BY created_at DESC, id LIMIT :limit",
         **params,
         limit=request.limit,
     )
-    total = tx.value(f"SELECT count(*) FROM missions WHERE {clause}", **params)
     return MissionPage(missions=[mission_of(row) for row in rows], total=total)

@@ -8,10 +8,10 @@ from .backlog import unwritten
 from .context import Context
 from .current import is_automatic
 from .events import epoch, position
-from .marks import LIVE
 from .progress import percent
 from .records import recovery_of
 from .registry import handler
+from .tallies import tally, tally_of_events
 from .tx import Row, Tx
 
 
@@ -31,28 +31,14 @@ class OverviewGet(Query[Overview], frozen=True):
     """Ask for the state of the fleet; not on the wire."""
 
 
-_COUNTS = {
-    "missions": "SELECT count(*) FROM missions",
-    "sorties": "SELECT count(*) FROM sorties",
-    "agents": "SELECT count(*) FROM agents WHERE status <> 'gone'",
-    "locks": "SELECT count(*) FROM locks WHERE status = 'active' AND expires_at > :now",
-    "messages": "SELECT count(DISTINCT message_id) FROM deliveries WHERE status = 'queued'",
-    "events": "SELECT count(*) FROM events",
-    "checkpoints": f"SELECT count(*) FROM checkpoints WHERE {LIVE}",
-    # Both from an index: a row of the table is a page.
-    "snapshots": "SELECT (SELECT count(*) FROM snapshots)"
-    " - (SELECT count(*) FROM snapshots WHERE deleted_at IS NOT NULL)",
-    "recoveries": "SELECT count(*) FROM recoveries",
-}
+# Read from the indexes of what is held and of what waits, however much there was before.
+_HELD = "SELECT count(*) FROM locks WHERE status = 'active' AND expires_at > :now"
+_WAITING = "SELECT count(DISTINCT message_id) FROM deliveries WHERE status = 'queued'"
 
 
 @handler
 def overview(tx: Tx, request: OverviewGet, ctx: Context) -> Overview:
     """Count, and show the missions in progress, the most recently active first."""
-    counts = {
-        name: tx.value(sql, **({"now": ctx.now} if ":now" in sql else {}))
-        for name, sql in _COUNTS.items()
-    }
     rows = tx.all(
         "SELECT m.*, (SELECT count(*) FROM agents a WHERE a.mission_id = m.id"
         " AND a.status IN ('active', 'waiting', 'idle')) AS agents,"
@@ -68,13 +54,27 @@ def overview(tx: Tx, request: OverviewGet, ctx: Context) -> Overview:
         " ORDER BY r.seq DESC"
     )
     return Overview(
-        counts=Counts(**counts),
+        counts=_counts(tx, ctx),
         missions=[_line(ctx, row) for row in rows],
         candidates=detect(tx, ctx).candidates,
         recoveries=[recovery_of(row) for row in under_way],
         backup_backlog=unwritten(tx),
         position=position(tx),
         epoch=epoch(tx),
+    )
+
+
+def _counts(tx: Tx, ctx: Context) -> Counts:
+    return Counts(
+        missions=tally(tx, "missions"),
+        sorties=tally(tx, "sorties"),
+        agents=tally(tx, "agents"),
+        locks=tx.value(_HELD, now=ctx.now),
+        messages=tx.value(_WAITING),
+        events=tally_of_events(tx),
+        checkpoints=tally(tx, "checkpoints"),
+        snapshots=tally(tx, "snapshots"),
+        recoveries=tally(tx, "recoveries"),
     )
 
 

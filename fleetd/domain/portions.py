@@ -87,9 +87,15 @@ def strands(scope: Scope, before: int) -> list[Strand]:
         Strand("events", "seq", f"{along} AND seq < :before", going, all_params)
         for along, going in ways
     ]
-    found.append(Strand("messages", "id", "seq < :before", clauses["messages"], all_params))
-    over = f"status <> 'active' AND ({clauses['locks']})"
-    found.append(Strand("locks", "id", "1 = 1", over, params))
+    if scope.agents or scope.directory:  # who sent what, and where a file lies, has no index
+        over = f"status <> 'active' AND ({clauses['locks']})"
+        found.append(Strand("messages", "id", "seq < :before", clauses["messages"], all_params))
+        found.append(Strand("locks", "id", "1 = 1", over, params))
+        return found
+    for each in missions or ["NULL"]:
+        mine = f"mission_id = {each}"
+        found.append(Strand("messages", "id", f"{mine} AND seq < :before", "1 = 1", all_params))
+        found.append(Strand("locks", "id", mine, "status <> 'active'", params))
     return found
 
 

@@ -5,6 +5,7 @@ then undone. Must not read files or clocks: what comes from outside is in the fa
 """
 
 from collections.abc import Sequence
+from typing import Any, cast
 
 import msgspec
 
@@ -196,7 +197,17 @@ def _before(tx: Tx, mission: Row, cwd: str | None) -> list[str]:
 @handler
 def list_recoveries(tx: Tx, request: RecoveryList, ctx: Context) -> RecoveryPage:
     """Return recoveries, newest first."""
-    mission_id = find(tx, "mission", request.mission_id)["id"] if request.mission_id else None
-    where = "" if mission_id is None else " WHERE mission_id = :id"
-    rows = tx.all(f"SELECT * FROM recoveries{where} ORDER BY seq DESC", id=mission_id)
+    where, params = ["1 = 1"], cast("dict[str, Any]", {})
+    if request.mission_id:
+        where.append("mission_id = :mission")
+        params["mission"] = find(tx, "mission", request.mission_id)["id"]
+    if request.after:
+        last = find(tx, "recovery", request.after)
+        where.append("seq <= :seq AND (seq < :seq OR id > :after)")
+        params |= {"seq": last["seq"], "after": last["id"]}
+    rows = tx.all(
+        f"SELECT * FROM recoveries WHERE {' AND '.join(where)} ORDER BY seq DESC, id LIMIT :limit",
+        **params,
+        limit=request.limit,
+    )
     return RecoveryPage(recoveries=[recovery_of(row) for row in rows])

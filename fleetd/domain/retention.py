@@ -1,4 +1,4 @@
-"""Which events nobody needs any more, found and removed piece by piece.
+"""Which events and locks nobody needs any more, found and removed piece by piece.
 
 Source: behaviour, Pruning. An event stays while its mission is unfinished or has a checkpoint, and
 while a cursor on its stream has not come to it; the newest event always stays, since the log's end
@@ -52,6 +52,13 @@ class OldEventsDrop(Mutation[Dropped], frozen=True):
     until: int
 
 
+class OldLocksDrop(Mutation[Dropped], frozen=True):
+    """Remove some locks that ended as long ago as the oldest events; none when there are no more.
+
+    What was locked by whom is told by the log for as long. The newest token stands elsewhere.
+    """
+
+
 _UNNEEDED = (
     "e.seq > :since AND e.seq <= :until AND e.timestamp < :old"
     " AND e.seq < (SELECT max(seq) FROM events)"
@@ -99,5 +106,17 @@ def drop_old(tx: Tx, request: OldEventsDrop, ctx: Context) -> Dropped:
         since=request.since,
         until=request.until,
         old=_old(ctx),
+    )
+    return Dropped(dropped=len(rows))
+
+
+@handler
+def drop_old_locks(tx: Tx, request: OldLocksDrop, ctx: Context) -> Dropped:
+    """Remove locks that ended before the oldest events that are kept, the oldest first."""
+    rows = tx.all(
+        "DELETE FROM locks WHERE id IN (SELECT id FROM locks WHERE status <> 'active'"
+        " AND released_at < :old ORDER BY released_at LIMIT :most) RETURNING id",
+        old=_old(ctx),
+        most=AT_ONCE,
     )
     return Dropped(dropped=len(rows))

@@ -20,6 +20,7 @@ from .leases import next_token, raise_tokens
 from .marks import LIVE
 from .policy import POLICIES, Policy
 from .registry import handler
+from .tallies import skip_events
 from .tx import Ring, Tx
 from .upkeep import Done
 
@@ -119,12 +120,14 @@ def raise_floors(tx: Tx, request: RaiseFloors, ctx: Context) -> Done:
     raise_tokens(tx, request.token)
     _renumber_locks(tx)
     end = position(tx)
+    begin = max(end, request.seq) + 1
+    skip_events(tx, begin - end - 1)
     payload = StoreRestored(source=request.source, end=end)
     # With a seq of its own: the log counts on from the highest there is.
     tx.insert(
         "events",
         {
-            "seq": max(end, request.seq) + 1,
+            "seq": begin,
             "type": payload.type,
             "stream": "fleet",
             "timestamp": ctx.now,

@@ -76,20 +76,38 @@ def tail(tx: Tx, request: EventTail, ctx: Context) -> EventPage:
 def _page(
     tx: Tx, since: int, types: list[str] | None, mission_id: str | None, limit: int
 ) -> EventPage:
-    where = ["seq > :since"]
     params: dict[str, Any] = {"since": since, "limit": limit}
     if mission_id:
-        where.append("mission_id = :mission")
         params["mission"] = mission_id
-    if types:
-        where.append("type IN (" + ", ".join(f":type{n}" for n in range(len(types))) + ")")
-        params |= {f"type{n}": kind for n, kind in enumerate(types)}
-    sql = f"SELECT * FROM events WHERE {' AND '.join(where)} ORDER BY seq LIMIT :limit"
-    rows, full = _rows(tx, sql, params)
+    kinds = dict.fromkeys(types or [])
+    params |= {f"type{n}": kind for n, kind in enumerate(kinds)}
+    rows, full = _rows(tx, _next_of(len(kinds), of_mission=bool(mission_id)), params)
     # A page that is not full has looked at everything there is, also at what did not match.
     end = rows[-1]["seq"] if full else events.position(tx)
     return EventPage(
         events=[events.event_of(row) for row in rows], position=end, epoch=events.epoch(tx)
+    )
+
+
+def _next_of(types: int, *, of_mission: bool) -> str:
+    """Return the statement for the next events, of any type or of so many.
+
+    Each type has its own place in the index, and of each only the next are read: of types together
+    every event that matches would be read and sorted, for one page after the other.
+    """
+    mine = " AND mission_id = :mission" if of_mission else ""
+    where = f"WHERE seq > :since{mine}"
+    if types < 2:
+        only = " AND type = :type0" if types else ""
+        return f"SELECT * FROM events {where}{only} ORDER BY seq LIMIT :limit"
+    each = " UNION ALL ".join(
+        f"SELECT seq FROM (SELECT seq FROM events {where} AND type = :type{n}"
+        " ORDER BY seq LIMIT :limit) AS found"
+        for n in range(types)
+    )
+    return (
+        "SELECT * FROM events WHERE seq IN"
+        f" (SELECT seq FROM ({each}) AS every ORDER BY seq LIMIT :limit) ORDER BY seq"
     )
 
 

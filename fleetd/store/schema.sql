@@ -11,6 +11,18 @@ CREATE TABLE counters (
     value INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- How many rows there are, kept by triggers: counting them would read every one. "part" is the
+-- status of missions, the trigger of checkpoints, the harness of sessions; else it is empty.
+-- Checkpoints and snapshots are those that are not deleted, agents those that are not gone,
+-- sessions those of no subagent. Of events those are counted that the log's numbers still count and
+-- that are not there any more.
+CREATE TABLE tallies (
+    what TEXT NOT NULL,
+    part TEXT NOT NULL DEFAULT '',
+    number INTEGER NOT NULL,
+    PRIMARY KEY (what, part)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE missions (
     id TEXT PRIMARY KEY,
     title TEXT NOT NULL,
@@ -38,6 +50,14 @@ CREATE TABLE missions (
 ) STRICT;
 -- The silence scan reads this and nothing else: it must not grow with events or old missions.
 CREATE INDEX idx_missions_status ON missions (status, silent, active_awake_ms);
+-- A list of missions is read from its index, newest first, page by page.
+CREATE INDEX idx_missions_created ON missions (created_at DESC, id);
+CREATE INDEX idx_missions_listed ON missions (status, created_at DESC, id);
+-- Which mission a directory belongs to is asked for the directory and those above it.
+CREATE INDEX idx_missions_project ON missions (project_dir, created_at DESC, id)
+    WHERE project_dir IS NOT NULL;
+CREATE INDEX idx_missions_place ON missions (project_dir, status, created_at DESC, id)
+    WHERE project_dir IS NOT NULL;
 
 CREATE TABLE sorties (
     id TEXT PRIMARY KEY,
@@ -91,6 +111,10 @@ CREATE TABLE agents (
 CREATE INDEX idx_agents_mission ON agents (mission_id);
 -- Agents that nobody can watch: they are expected to say that they live.
 CREATE INDEX idx_agents_unwatched ON agents (seen_awake_ms) WHERE status = 'active' AND pid IS NULL;
+-- Whose work an agent took over: asked at every briefing.
+CREATE INDEX idx_agents_succeeded ON agents (succeeded_by) WHERE succeeded_by IS NOT NULL;
+-- Whose processes are to be watched, at the start.
+CREATE INDEX idx_agents_process ON agents (id) WHERE pid IS NOT NULL;
 
 CREATE TABLE locks (
     id TEXT PRIMARY KEY,
@@ -110,8 +134,11 @@ CREATE TABLE locks (
 ) STRICT;
 -- One active lock per file: the index, not a check before the insert, makes it true.
 CREATE UNIQUE INDEX idx_locks_active ON locks (normalized_path) WHERE status = 'active';
-CREATE INDEX idx_locks_holder ON locks (held_by) WHERE status = 'active';
-CREATE INDEX idx_locks_mission ON locks (mission_id) WHERE status = 'active';
+-- Of any status: a mission that is deleted, or recovered, asks for those that ended too.
+CREATE INDEX idx_locks_holder ON locks (held_by, status);
+CREATE INDEX idx_locks_mission ON locks (mission_id, status);
+-- What ended long enough ago to be dropped.
+CREATE INDEX idx_locks_ended ON locks (released_at) WHERE status <> 'active';
 
 -- Those who wait for a lock, served in order of id. A row lives as long as its client waits.
 CREATE TABLE lock_waits (
@@ -139,6 +166,7 @@ CREATE TABLE messages (
     sent_at TEXT NOT NULL
 ) STRICT;
 CREATE INDEX idx_messages_mission ON messages (mission_id, seq);
+CREATE INDEX idx_messages_seq ON messages (seq);
 
 CREATE TABLE deliveries (
     message_id TEXT NOT NULL REFERENCES messages (id) ON DELETE CASCADE,
@@ -215,8 +243,10 @@ CREATE INDEX idx_checkpoints_seq ON checkpoints (seq DESC);
 -- Counting reads this; a row of the table is a page or more.
 CREATE INDEX idx_checkpoints_live ON checkpoints (mission_id, seq, trigger)
     WHERE deleted_at IS NULL;
--- The row is the outbox: what still needs a file written, or a file removed.
-CREATE INDEX idx_checkpoints_outbox ON checkpoints (id)
+-- The row is the outbox: what still needs a file written, or a file removed. In the order in which it
+-- is worked off, and with all that is asked: it is nearly always empty, and without this every
+-- checkpoint was read to find that out.
+CREATE INDEX idx_checkpoints_outbox ON checkpoints (seq, id, mission_id, backed_up_at, deleted_at)
     WHERE backed_up_at IS NULL OR deleted_at IS NOT NULL;
 -- Comparing rows with the names on disk reads this: no row, no file.
 CREATE INDEX idx_checkpoints_names ON checkpoints (mission_id, id, version);
@@ -237,6 +267,7 @@ CREATE TABLE recoveries (
     briefed_awake_ms INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE INDEX idx_recoveries_mission ON recoveries (mission_id, seq);
+CREATE INDEX idx_recoveries_seq ON recoveries (seq);
 -- Looked at with every activity, and nearly always empty.
 CREATE INDEX idx_recoveries_open ON recoveries (mission_id) WHERE state <> 'resumed';
 
@@ -331,6 +362,7 @@ CREATE TABLE "sessions" (
 CREATE INDEX idx_sessions_agent ON sessions (agent_id);
 -- A run is called after its session.
 CREATE INDEX idx_sessions_session ON sessions (session_id);
+CREATE INDEX idx_sessions_briefed ON sessions (briefed_by) WHERE briefed_by IS NOT NULL;
 
 -- What was delivered lately: the id makes a retry harmless, the fingerprint a vendor's double.
 CREATE TABLE hook_deliveries (
@@ -411,7 +443,7 @@ CREATE TABLE snapshots (
 CREATE INDEX idx_snapshots_run ON snapshots
     (run_id, seq DESC, deleted_at, id, version, status, size_bytes);
 CREATE INDEX idx_snapshots_seq ON snapshots (seq DESC);
-CREATE INDEX idx_snapshots_outbox ON snapshots (id)
+CREATE INDEX idx_snapshots_outbox ON snapshots (seq, id, run_id, backed_up_at, deleted_at)
     WHERE backed_up_at IS NULL OR deleted_at IS NOT NULL;
 -- What is old enough to be compressed.
 CREATE INDEX idx_snapshots_plain ON snapshots (timestamp)
@@ -428,3 +460,108 @@ CREATE TABLE snapshot_missions (
     PRIMARY KEY (mission_id, snapshot_id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idx_snapshot_missions_snapshot ON snapshot_missions (snapshot_id);
+
+CREATE TRIGGER tally_mission_made AFTER INSERT ON missions
+BEGIN
+    INSERT INTO tallies (what, part, number) VALUES ('missions', NEW.status, 1)
+        ON CONFLICT (what, part) DO UPDATE SET number = number + 1;
+END;
+CREATE TRIGGER tally_mission_moved AFTER UPDATE OF status ON missions
+    WHEN OLD.status <> NEW.status
+BEGIN
+    UPDATE tallies SET number = number - 1 WHERE what = 'missions' AND part = OLD.status;
+    INSERT INTO tallies (what, part, number) VALUES ('missions', NEW.status, 1)
+        ON CONFLICT (what, part) DO UPDATE SET number = number + 1;
+END;
+CREATE TRIGGER tally_mission_gone AFTER DELETE ON missions
+BEGIN
+    UPDATE tallies SET number = number - 1 WHERE what = 'missions' AND part = OLD.status;
+END;
+CREATE TRIGGER tally_sortie_made AFTER INSERT ON sorties
+BEGIN
+    INSERT INTO tallies (what, part, number) VALUES ('sorties', '', 1)
+        ON CONFLICT (what, part) DO UPDATE SET number = number + 1;
+END;
+CREATE TRIGGER tally_sortie_gone AFTER DELETE ON sorties
+BEGIN
+    UPDATE tallies SET number = number - 1 WHERE what = 'sorties' AND part = '';
+END;
+CREATE TRIGGER tally_recovery_made AFTER INSERT ON recoveries
+BEGIN
+    INSERT INTO tallies (what, part, number) VALUES ('recoveries', '', 1)
+        ON CONFLICT (what, part) DO UPDATE SET number = number + 1;
+END;
+CREATE TRIGGER tally_recovery_gone AFTER DELETE ON recoveries
+BEGIN
+    UPDATE tallies SET number = number - 1 WHERE what = 'recoveries' AND part = '';
+END;
+CREATE TRIGGER tally_agent_come AFTER INSERT ON agents
+    WHEN NEW.status <> 'gone'
+BEGIN
+    INSERT INTO tallies (what, part, number) VALUES ('agents', '', 1)
+        ON CONFLICT (what, part) DO UPDATE SET number = number + 1;
+END;
+CREATE TRIGGER tally_agent_back AFTER UPDATE OF status ON agents
+    WHEN OLD.status = 'gone' AND NEW.status <> 'gone'
+BEGIN
+    INSERT INTO tallies (what, part, number) VALUES ('agents', '', 1)
+        ON CONFLICT (what, part) DO UPDATE SET number = number + 1;
+END;
+CREATE TRIGGER tally_agent_left AFTER UPDATE OF status ON agents
+    WHEN OLD.status <> 'gone' AND NEW.status = 'gone'
+BEGIN
+    UPDATE tallies SET number = number - 1 WHERE what = 'agents' AND part = '';
+END;
+CREATE TRIGGER tally_agent_gone AFTER DELETE ON agents
+    WHEN OLD.status <> 'gone'
+BEGIN
+    UPDATE tallies SET number = number - 1 WHERE what = 'agents' AND part = '';
+END;
+CREATE TRIGGER tally_checkpoint_made AFTER INSERT ON checkpoints
+    WHEN NEW.deleted_at IS NULL
+BEGIN
+    INSERT INTO tallies (what, part, number) VALUES ('checkpoints', NEW."trigger", 1)
+        ON CONFLICT (what, part) DO UPDATE SET number = number + 1;
+END;
+CREATE TRIGGER tally_checkpoint_marked AFTER UPDATE OF deleted_at ON checkpoints
+    WHEN OLD.deleted_at IS NULL AND NEW.deleted_at IS NOT NULL
+BEGIN
+    UPDATE tallies SET number = number - 1 WHERE what = 'checkpoints' AND part = OLD."trigger";
+END;
+CREATE TRIGGER tally_checkpoint_gone AFTER DELETE ON checkpoints
+    WHEN OLD.deleted_at IS NULL
+BEGIN
+    UPDATE tallies SET number = number - 1 WHERE what = 'checkpoints' AND part = OLD."trigger";
+END;
+CREATE TRIGGER tally_snapshot_made AFTER INSERT ON snapshots
+    WHEN NEW.deleted_at IS NULL
+BEGIN
+    INSERT INTO tallies (what, part, number) VALUES ('snapshots', '', 1)
+        ON CONFLICT (what, part) DO UPDATE SET number = number + 1;
+END;
+CREATE TRIGGER tally_snapshot_marked AFTER UPDATE OF deleted_at ON snapshots
+    WHEN OLD.deleted_at IS NULL AND NEW.deleted_at IS NOT NULL
+BEGIN
+    UPDATE tallies SET number = number - 1 WHERE what = 'snapshots' AND part = '';
+END;
+CREATE TRIGGER tally_snapshot_gone AFTER DELETE ON snapshots
+    WHEN OLD.deleted_at IS NULL
+BEGIN
+    UPDATE tallies SET number = number - 1 WHERE what = 'snapshots' AND part = '';
+END;
+CREATE TRIGGER tally_session_made AFTER INSERT ON sessions
+    WHEN NEW.subagent = ''
+BEGIN
+    INSERT INTO tallies (what, part, number) VALUES ('sessions', NEW.harness, 1)
+        ON CONFLICT (what, part) DO UPDATE SET number = number + 1;
+END;
+CREATE TRIGGER tally_session_gone AFTER DELETE ON sessions
+    WHEN OLD.subagent = ''
+BEGIN
+    UPDATE tallies SET number = number - 1 WHERE what = 'sessions' AND part = OLD.harness;
+END;
+CREATE TRIGGER tally_event_gone AFTER DELETE ON events
+BEGIN
+    INSERT INTO tallies (what, part, number) VALUES ('events gone', '', 1)
+        ON CONFLICT (what, part) DO UPDATE SET number = number + 1;
+END;

@@ -26,6 +26,7 @@ MissionId = RecordId
 SortieId = RecordId
 LockId = RecordId
 MessageId = RecordId
+RecoveryId = RecordId
 CheckpointId = RecordId
 AgentId = Annotated[str, Meta(pattern=AGENT_ID, examples=["specialist-1"])]
 RunId = Annotated[str, Meta(pattern=RUN_ID, examples=["777e68b4-1ad1-4f6c-9d81-64d0cae95a84"])]

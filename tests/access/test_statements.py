@@ -19,9 +19,13 @@ from tests.fleet import Fleet, opened
 
 ROOT = Path(fleetd.__file__).parent
 SQL = re.compile(r"\b(SELECT|INSERT INTO|UPDATE|DELETE FROM|WHERE|PRAGMA|VACUUM|SAVEPOINT)\b")
+JOINED = "' AND '.join(where)"
 # Whoever puts something new into a statement says here that he looked: it is made of constants,
 # of names of columns that the program itself wrote down, or of placeholders.
 REVIEWED = {
+    "agents": {JOINED},
+    "case": {"where"},
+    "current": {"_named(places)", "_named(which)"},
     "activity": {"beside", "column", "most", "table", "where"},
     "briefing": {"mine"},
     "briefs": {"mine", "where"},
@@ -37,16 +41,16 @@ REVIEWED = {
     "healing": {"names"},
     "ids": {"_TABLES[noun]", "table"},
     "importing": {"events", "what"},
-    "locks": {"only"},
-    "mailbox": {"' AND '.join(where)", "states"},
+    "locks": {JOINED},
+    "mailbox": {JOINED},
     "marks": {"emptied"},
     "migrate": {"number"},
-    "missions": {"assignments", "clause"},
+    "missions": {"assignments", "clause", JOINED},
     "outdated": {"also"},
     "portions": {"_within(strand, request.place)", "started", "where"},
-    "recovery": {"where"},
+    "recovery": {JOINED},
     "recovery_states": {"assignments"},
-    "left_behind": {"over"},
+    "left_behind": {"over", "up_to if until else ''"},
     "membership": {"where"},
     "belonging": {"mine", "newest"},
     "finding": {"clause"},
@@ -55,7 +59,7 @@ REVIEWED = {
     "returning": {"POLICIES[request.noun].table"},
     "runs": {"marks"},
     "sortie_work": {"assignments"},
-    "streams": {"' AND '.join(where)"},
+    "streams": {"each", "only", "where", "n", "mine"},
     "takeover": {"where"},
     "tx": {"names", "table", "values"},
 }

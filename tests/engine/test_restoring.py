@@ -1,5 +1,6 @@
 """A restore meets a fault at every step: the old state is there whole, or the new one is."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ import trio
 from fleetd.engine import DAEMON
 from fleetd.operations.compressing import SnapshotsCompress
 from fleetd.restoring import command
+from fleetd.store.migrate import migrations
 from fleetd.wire.model import Checkpoint, Mission
 from fleetd.wire.requests.checkpoint import CheckpointVerify
 from fleetd.wire.requests.mission import MissionList
@@ -342,12 +344,25 @@ def test_compressed_snapshots_are_known_missed_and_put_aside_too(
     assert trio.run(states) == (every, True)
 
 
+def _made_since(version: int) -> list[tuple[str, str]]:
+    """Return what a schema has that one of an older version has not, triggers first."""
+    known = []
+    for last in (version, migrations()[-1][0]):
+        with contextlib.closing(apsw.Connection(":memory:")) as connection:
+            for number, sql in migrations():
+                if number <= last:
+                    connection.execute(sql)
+            named = "SELECT type, name FROM sqlite_schema WHERE sql IS NOT NULL"
+            known.append({(str(kind), str(name)) for kind, name in connection.execute(named)})
+    return sorted(known[1] - known[0], reverse=True)
+
+
 def test_a_copy_from_before_there_were_snapshots_can_be_restored(scene: Scene) -> None:
     connection = apsw.Connection(str(scene.copy))
+    for kind, name in _made_since(3):
+        connection.execute(f"DROP {kind} IF EXISTS {name}")
     connection.execute("ALTER TABLE sorties DROP COLUMN briefing_id")
     connection.execute("ALTER TABLE sorties ADD COLUMN recovery_context_json TEXT")
-    for table in ("briefings", "snapshot_missions", "snapshots", "runs"):
-        connection.execute(f"DROP TABLE {table}")
     connection.pragma("user_version", 3)
     connection.close()
     assert scene.restore() == 0

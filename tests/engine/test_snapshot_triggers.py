@@ -589,7 +589,7 @@ async def test_snapshots_are_no_activity_and_take_no_checkpoint(
 ) -> None:
     await window.tell(plan("ipp"))
     [mission] = (await fleet.do(MissionList())).missions
-    written = ("snapshots", "snapshot_missions", "runs", "events", "sqlite_sequence")
+    written = ("snapshots", "snapshot_missions", "runs", "events", "sqlite_sequence", "tallies")
     before = fleet.dump(*written)
     progress = (mission.progress_percent, mission.completed_sorties)
     fleet.clock.pass_by(BEAT)

@@ -6,6 +6,7 @@ the wire, and no mission of a person's is touched.
 
 from ...wire.base import Mutation, Query
 from ...wire.model import Record
+from ...wire.types import OPEN_MISSION
 from ..activity import LIVING
 from ..context import Context
 from ..current import is_automatic
@@ -17,6 +18,7 @@ from . import automatic
 
 CLOSED_AT_ONCE = 10
 LOOKED_AT_AT_ONCE = 250
+_AFTER = "(s.harness, s.session_id, s.subagent) > (:since0, :since1, :since2)"
 
 
 class LeftBehindClose(Mutation[Done], frozen=True):
@@ -36,8 +38,17 @@ class SpentFind(Query[Spent], frozen=True):
     since: str
 
 
-class OldSessionsDrop(Mutation[Done], frozen=True):
-    """Forget some sessions that nobody will resume; done as long as there were any."""
+class OldSessions(Record, frozen=True, kw_only=True):
+    """Sessions that nobody will resume, and after which key to look further; None: at the end."""
+
+    agents: list[str]
+    until: tuple[str, str, str] | None
+
+
+class OldSessionsDrop(Mutation[OldSessions], frozen=True):
+    """Forget those of the next sessions that nobody will resume."""
+
+    since: tuple[str, str, str]
 
 
 @handler
@@ -68,10 +79,10 @@ def find_spent(tx: Tx, request: SpentFind, ctx: Context) -> Spent:
     Those that have a checkpoint stay until it is pruned.
     """
     rows = tx.all(
-        "SELECT id, completed_at, metadata_json, EXISTS (SELECT 1 FROM checkpoints c"
+        # By id alone: with their status too, all those that follow would be sorted for each piece.
+        "SELECT id, status, completed_at, metadata_json, EXISTS (SELECT 1 FROM checkpoints c"
         " WHERE c.mission_id = missions.id) AS kept FROM missions"
-        " WHERE id > :since AND status IN ('completed', 'failed', 'cancelled')"
-        " ORDER BY id LIMIT :most",
+        " WHERE id > :since ORDER BY id LIMIT :most",
         since=request.since,
         most=LOOKED_AT_AT_ONCE,
     )
@@ -79,13 +90,16 @@ def find_spent(tx: Tx, request: SpentFind, ctx: Context) -> Spent:
     spent = [
         row["id"]
         for row in rows
-        if not row["kept"] and (row["completed_at"] or "") < old and is_automatic(row)
+        if row["status"] not in OPEN_MISSION
+        and not row["kept"]
+        and (row["completed_at"] or "") < old
+        and is_automatic(row)
     ]
     return Spent(missions=spent, until=rows[-1]["id"] if rows else None)
 
 
 @handler
-def drop_old_sessions(tx: Tx, request: OldSessionsDrop, ctx: Context) -> Done:
+def drop_old_sessions(tx: Tx, request: OldSessionsDrop, ctx: Context) -> OldSessions:
     """Forget sessions without a mission that were silent for ``retention.completed_days``.
 
     Their agents go too, unless they declared something or go by their name elsewhere. One that is
@@ -93,13 +107,22 @@ def drop_old_sessions(tx: Tx, request: OldSessionsDrop, ctx: Context) -> Done:
     """
     old = ctx.at(-ctx.config.retention.completed_days * DAY_MS)
     over = f"a.mission_id IS NULL AND (a.pid IS NULL OR a.status NOT IN {LIVING})"
+    last = tx.one(
+        f"SELECT s.harness, s.session_id, s.subagent FROM sessions s WHERE {_AFTER}"
+        " ORDER BY s.harness, s.session_id, s.subagent LIMIT 1 OFFSET :most",
+        **_key("since", request.since),
+        most=LOOKED_AT_AT_ONCE - 1,
+    )
+    until = (last["harness"], last["session_id"], last["subagent"]) if last else None
+    up_to = " AND (s.harness, s.session_id, s.subagent) <= (:until0, :until1, :until2)"
     dropped = tx.all(
         "DELETE FROM sessions WHERE (harness, session_id, subagent) IN"
         " (SELECT s.harness, s.session_id, s.subagent FROM sessions s"
-        " LEFT JOIN agents a ON a.id = s.agent_id WHERE s.last_event_at < :old"
-        f" AND (a.id IS NULL OR ({over})) LIMIT :most) RETURNING agent_id",
+        f" LEFT JOIN agents a ON a.id = s.agent_id WHERE {_AFTER} AND s.last_event_at < :old"
+        f" AND (a.id IS NULL OR ({over})){up_to if until else ''}) RETURNING agent_id",
         old=old,
-        most=LOOKED_AT_AT_ONCE,
+        **_key("since", request.since),
+        **(_key("until", until) if until else {}),
     )
     for row in dropped:
         tx.run(
@@ -109,4 +132,8 @@ def drop_old_sessions(tx: Tx, request: OldSessionsDrop, ctx: Context) -> Done:
             id=row["agent_id"],
             old=old,
         )
-    return Done(done=bool(dropped))
+    return OldSessions(agents=[row["agent_id"] for row in dropped], until=until)
+
+
+def _key(name: str, key: tuple[str, ...]) -> dict[str, str]:
+    return {f"{name}{n}": value for n, value in enumerate(key)}

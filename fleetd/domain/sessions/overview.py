@@ -4,6 +4,7 @@ from ...wire.base import Query
 from ...wire.model import Record
 from ..context import Context
 from ..registry import handler
+from ..tallies import by_part
 from ..tx import Row, Tx
 
 
@@ -21,10 +22,7 @@ class HookCountsGet(Query[HookCounts], frozen=True):
 @handler
 def counted(tx: Tx, request: HookCountsGet, ctx: Context) -> HookCounts:
     """Return the counts of every harness that was heard of."""
-    sessions = tx.all(
-        "SELECT harness, count(*) AS sessions FROM sessions WHERE subagent = '' GROUP BY harness"
-    )
     return HookCounts(
         rows=tx.all("SELECT * FROM hook_counts ORDER BY harness"),
-        sessions={row["harness"]: row["sessions"] for row in sessions},
+        sessions=by_part(tx, "sessions"),
     )

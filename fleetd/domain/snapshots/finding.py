@@ -7,6 +7,7 @@ from ...wire.snapshots import Snapshot, SnapshotSummary
 from ..context import Context
 from ..marks import LIVE, find_live
 from ..registry import handler
+from ..tallies import tally
 from ..tx import Row, Tx
 from .document import from_row
 from .gathering import newest_row
@@ -86,7 +87,10 @@ def list_snapshots(tx: Tx, request: SnapshotList, ctx: Context) -> SnapshotPage:
         **params,
         limit=request.limit,
     )
-    total = tx.value(f"SELECT count(*) FROM snapshots WHERE {clause}", **params)
+    if request.run_id is None:
+        total = tally(tx, "snapshots")
+    else:
+        total = tx.value(f"SELECT count(*) FROM snapshots WHERE {clause}", **params)
     return SnapshotPage(snapshots=[_summary_of(row) for row in rows], total=total)
 
 

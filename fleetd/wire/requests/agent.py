@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from ..base import Mutation, Query
 from ..model import Agent, Record, RecoveryCandidate
-from ..types import AgentId, AgentStatus, MissionId, Name, Path, Role, Text, ThresholdMs
+from ..types import AgentId, AgentStatus, Limit, MissionId, Name, Path, Role, Text, ThresholdMs
 
 Lines = Annotated[list[Text], Meta(max_length=200)]
 
@@ -76,11 +76,13 @@ class AgentPage(Record, frozen=True, kw_only=True):
 
 
 class AgentList(Query[AgentPage], frozen=True):
-    """List agents."""
+    """List agents by id; ``after`` is the last one of the page before."""
 
     method: ClassVar[str] = "agent.list"
     mission_id: MissionId | None = None
     status: AgentStatus | None = None
+    limit: Limit = 1_000
+    after: AgentId | None = None
 
 
 class AgentDeregister(Mutation[Agent], frozen=True):

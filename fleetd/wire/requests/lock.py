@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from ..base import Mutation, Query
 from ..model import Lock, Record
-from ..types import AgentId, LeaseMs, LockId, Milliseconds, MissionId, Path, Text
+from ..types import AgentId, LeaseMs, Limit, LockId, Milliseconds, MissionId, Path, Text
 
 Purpose = Annotated[str, Meta(min_length=1, max_length=200)]
 
@@ -75,10 +75,15 @@ class LockPage(Record, frozen=True, kw_only=True):
 
 
 class LockList(Query[LockPage], frozen=True):
-    """List locks; without ``active`` also those that ended."""
+    """List locks, oldest first; without ``active`` also those that ended.
+
+    ``after`` is the last one of the page before.
+    """
 
     method: ClassVar[str] = "lock.list"
     mission_id: MissionId | None = None
     held_by: AgentId | None = None
     file: Path | None = None
     active: bool = True
+    limit: Limit = 1_000
+    after: LockId | None = None

@@ -49,11 +49,16 @@ class MessageAck(Mutation[Message], frozen=True):
 
 
 class MessageList(Query[MessagePage], frozen=True):
-    """List messages; ``pending`` picks those with (or without) a queued delivery."""
+    """List messages, oldest first; ``pending`` picks those with (or without) a queued delivery.
+
+    ``after`` is the last one of the page before.
+    """
 
     method: ClassVar[str] = "message.list"
     mission_id: MissionId | None = None
     pending: bool | None = None
+    limit: Limit = 1_000
+    after: MessageId | None = None
 
 
 class MessageRequeue(Mutation[Message], frozen=True):

@@ -87,12 +87,13 @@ class MissionPage(Record, frozen=True, kw_only=True):
 
 
 class MissionList(Query[MissionPage], frozen=True):
-    """List missions, newest first."""
+    """List missions, newest first; ``after`` is the last one of the page before."""
 
     method: ClassVar[str] = "mission.list"
     status: MissionStatus | None = None
     project_dir: Path | None = None
     limit: Limit = 50
+    after: MissionId | None = None
 
 
 class CurrentMission(Record, frozen=True, kw_only=True):

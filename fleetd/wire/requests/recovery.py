@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from ..base import Mutation, Query
 from ..model import Record, Recovery, RecoveryContext, RestoreResult
-from ..types import AgentId, CheckpointId, MissionId, Path, Scope, ThresholdMs
+from ..types import AgentId, CheckpointId, Limit, MissionId, Path, RecoveryId, Scope, ThresholdMs
 from .agent import Detection
 
 MaxChars = Annotated[int, Meta(ge=500, le=9_500)]
@@ -68,7 +68,9 @@ class RecoveryPage(Record, frozen=True, kw_only=True):
 
 
 class RecoveryList(Query[RecoveryPage], frozen=True):
-    """List recoveries, newest first."""
+    """List recoveries, newest first; ``after`` is the last one of the page before."""
 
     method: ClassVar[str] = "recovery.list"
     mission_id: MissionId | None = None
+    limit: Limit = 1_000
+    after: RecoveryId | None = None

@@ -1,0 +1,1 @@
+"""How time and memory grow: with missions, with events, with sorties, with subscribers."""

@@ -1,0 +1,182 @@
+"""What a fleet asks all day, each on a store of whatever size; must not fill it."""
+
+import itertools
+import json
+import secrets
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from ..fleet import Fleet
+from ..measure import Samples, timed
+from .filling import mission_id
+from .process import Process
+
+# Enough for a median; a slow one has fewer.
+RUNS, BUDGET_S = 60, 1.2
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """What one call took: from outside in ms, of the daemon's processor time in microseconds."""
+
+    p50_ms: float
+    p95_ms: float
+    cpu_us: float
+    fsync_ms: float
+
+
+Question = Callable[[], object]
+
+
+def questions(fleet: Fleet, events: int) -> Iterator[tuple[str, Question]]:
+    """Yield what is asked, with its name; the log holds so many events."""
+    own = fleet.mission(4)
+    yield from _writing(fleet, own)
+    yield from _missions(fleet)
+    yield from _log(fleet, events)
+    yield from _mail_and_locks(fleet, own)
+    yield from _system(fleet)
+    yield "hook.deliver", _hooks(fleet)
+
+
+def _writing(fleet: Fleet, own: str) -> Iterator[tuple[str, Question]]:
+    sortie = fleet.call("sortie.list", mission_id=own)["sorties"][0]["id"]
+    fleet.call("sortie.start", sortie_id=sortie, agent_id="dispatch")
+    percent = itertools.cycle(range(1, 20))
+    yield (
+        "event.append",
+        lambda: fleet.call(
+            "event.append", type="file_read", mission_id=own, agent_id="agent-0", data={"n": 1}
+        ),
+    )
+    yield (
+        "sortie.progress",
+        lambda: fleet.call(
+            "sortie.progress", sortie_id=sortie, percent=next(percent), notes="Working"
+        ),
+    )
+    yield (
+        "checkpoint.create, 4 sorties",
+        lambda: fleet.call("checkpoint.create", mission_id=own, wait_for_backup=False),
+    )
+    yield "recovery.restore, 4 sorties", lambda: fleet.call("recovery.restore", mission_id=own)
+    yield "recovery.context", lambda: fleet.call("recovery.context", mission_id=own)
+    yield "mission.create", lambda: fleet.call("mission.create", title="Port the tree")
+
+
+def _missions(fleet: Fleet) -> Iterator[tuple[str, Question]]:
+    yield "mission.get", lambda: fleet.call("mission.get", mission_id=mission_id(3))
+    yield (
+        "mission.get, by a prefix",
+        lambda: fleet.call("mission.get", mission_id=mission_id(3)[:11]),
+    )
+    yield "mission.list, 10", lambda: fleet.call("mission.list", limit=10)
+    yield (
+        "mission.list, 10 of a status",
+        lambda: fleet.call("mission.list", limit=10, status="completed"),
+    )
+    yield (
+        "mission.list, 10 of a project",
+        lambda: fleet.call("mission.list", limit=10, project_dir="/srv/project-3"),
+    )
+    yield "mission.current", lambda: fleet.call("mission.current", cwd="/srv/project-3/src")
+    yield "sortie.list", lambda: fleet.call("sortie.list", mission_id=mission_id(3))
+    yield "agent.list, of a mission", lambda: fleet.call("agent.list", mission_id=mission_id(3))
+    yield "agent.list, idle", lambda: fleet.call("agent.list", status="idle")
+    yield "recovery.detect", lambda: fleet.call("recovery.detect")
+    yield "recovery.list", lambda: fleet.call("recovery.list")
+    yield (
+        "recovery.list, of a mission",
+        lambda: fleet.call("recovery.list", mission_id=mission_id(3)),
+    )
+    yield "checkpoint.list, 10", lambda: fleet.call("checkpoint.list", limit=10)
+
+
+def _log(fleet: Fleet, events: int) -> Iterator[tuple[str, Question]]:
+    end = fleet.call("system.status")["position"]
+    asked: dict[str, dict[str, Any]] = {
+        "newest 50": {"since": end - 50},
+        "50 from the middle": {"since": events // 2},
+        "50 of a mission": {"mission_id": mission_id(0)},
+        "50 of a rare type": {"type": "build_failed"},
+        "50 of a mission and a type": {"mission_id": mission_id(0), "type": "build_failed"},
+        "a type that never was": {"type": "never_was"},
+    }
+    for name, params in asked.items():
+        yield f"event.list, {name}", partial(fleet.call, "event.list", limit=50, **params)
+    yield "event.subscribe", lambda: _subscribe(fleet)
+    yield (
+        "cursor.advance",
+        lambda: fleet.call("cursor.advance", consumer="bench", stream="fleet", position=end),
+    )
+
+
+def _subscribe(fleet: Fleet) -> None:
+    made = fleet.call("event.subscribe")
+    fleet.call("event.unsubscribe", subscription_id=made["subscription_id"])
+
+
+def _mail_and_locks(fleet: Fleet, own: str) -> Iterator[tuple[str, Question]]:
+    file = str(fleet.directory / "locked.py")
+
+    def lock() -> None:
+        held = fleet.call("lock.acquire", file=file, agent_id="agent-0", mission_id=own)
+        fleet.call("lock.release", lock_id=held["id"], agent_id="agent-0")
+
+    def letter() -> None:
+        content = {"subject": "Ready?", "mission_id": own}
+        sent = fleet.call("message.send", **{"from": "agent-0"}, to=["agent-1"], **content)
+        fleet.call("message.inbox", agent_id="agent-1")
+        fleet.call("message.ack", message_id=sent["id"], agent_id="agent-1")
+
+    yield "lock.acquire, lock.release", lock
+    yield "lock.list", lambda: fleet.call("lock.list")
+    yield "lock.list, of a mission", lambda: fleet.call("lock.list", mission_id=mission_id(3))
+    yield "message.send, inbox, ack", letter
+    yield "message.list, of a mission", lambda: fleet.call("message.list", mission_id=mission_id(3))
+    yield "message.list, pending", lambda: fleet.call("message.list", pending=True)
+
+
+def _system(fleet: Fleet) -> Iterator[tuple[str, Question]]:
+    for method in ("status", "health", "metrics"):
+        yield f"system.{method}", partial(fleet.call, f"system.{method}")
+    yield "hook.status", lambda: fleet.call("hook.status")
+
+
+def _hooks(fleet: Fleet) -> Question:
+    number = itertools.count(1)
+
+    def call() -> None:
+        payload = {
+            "session_id": "grown",
+            "cwd": str(fleet.directory),
+            "hook_event_name": "PostToolUse",
+            "tool_name": "Write",
+            "tool_input": {"file_path": str(fleet.directory / "edited.py"), "content": "x"},
+            "tool_use_id": f"toolu_{next(number)}",
+        }
+        fleet.call(
+            "hook.deliver",
+            delivery_id=secrets.token_hex(8),
+            harness="claude",
+            payload=json.dumps(payload),
+        )
+
+    return call
+
+
+def cost(process: Process, question: Question, fsync: Question) -> Cost:
+    """Ask some times, each beside an fsync; the first one finds caches cold and does not count."""
+    question()
+    samples, beside, cpu_ms, spent_ms = Samples([]), Samples([]), 0.0, 0.0
+    while len(samples.times_ms) < RUNS and (
+        spent_ms < BUDGET_S * 1_000 or len(samples.times_ms) < 3
+    ):
+        before = process.cpu_ms()
+        samples.times_ms.append(timed(question))
+        cpu_ms += process.cpu_ms() - before
+        beside.times_ms.append(timed(fsync))
+        spent_ms += samples.times_ms[-1]
+    return Cost(samples.p50, samples.p95, cpu_ms / len(samples.times_ms) * 1_000, beside.p50)
