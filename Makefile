@@ -6,6 +6,7 @@
 #   make check   format, lint, types, tests: what CI runs
 #   make campaign  try to break the promises, for minutes to hours (ARGS="kill --count 50")
 #   make bench   measure, beside an fsync of the same disk and beside others (ARGS="--only locks")
+#   make bench-compare BASE=main~5   measure another revision and this one, in turns
 
 PYTHON ?= python3
 # Tests wait for disks and processes now and then: one more than there are cores keeps all busy.
@@ -13,7 +14,7 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 6 ? n + 1 : 6)))
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-agents campaign check format lint types bench clean
+.PHONY: demo test test-agents campaign check format lint types bench bench-compare clean
 .DEFAULT_GOAL := check
 
 $(VENV)/bin/python:
@@ -65,6 +66,10 @@ types: $(VENV)/.installed-dev
 bench: $(VENV)/.installed
 	@$(if $(findstring --no-peers,$(ARGS)),,$(BIN)/python -m benchmarks.peers)
 	$(BIN)/python -m benchmarks $(ARGS)
+
+bench-compare: $(VENV)/.installed
+	@test -n "$(BASE)" || { echo "name a revision: make bench-compare BASE=HEAD~1" >&2; exit 1; }
+	$(BIN)/python -m benchmarks.compare $(BASE) $(ARGS)
 
 clean:
 	rm -rf $(VENV) .agents .bench build dist *.egg-info .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache

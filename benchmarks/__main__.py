@@ -2,89 +2,83 @@
 
 import argparse
 import json
+import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from . import report
+import msgspec
+
+from . import options, performance, report
 from .bench import Bench
-from .groups import GROUPS, explained, named
-from .measure import Operation, Samples, timed
-from .references import appending, bare_python, overwriting
-from .rows import Promise, Row, row
+from .groups import measured
+from .machine import now, revision, this_machine
+from .references import appending
+from .rows import Run
 
 
 def main() -> int:
     """Measure and print; exit status 1 when a limit of the specification is passed."""
-    options = _options()
-    begun = time.monotonic()
-    with ExitStack() as started:
-        name = tempfile.TemporaryDirectory(prefix="fleetd-bench-", dir=options.directory)
-        directory = Path(started.enter_context(name))
-        fsync = started.enter_context(appending(directory))
-        in_place = started.enter_context(overwriting(directory))
-        bench = Bench(directory, fsync, started, quick=options.quick, peers=not options.no_peers)
-        rows = [*_references(bench, in_place), *_rows(bench, options.only)]
-    seconds = time.monotonic() - begun
-    if options.json:
-        print(json.dumps(report.document(rows, seconds, bench.peers.absent), indent=2))
+    chosen = _options()
+    run = _saved(chosen.saved) if chosen.saved else _measure(chosen)
+    if chosen.json:
+        print(json.dumps(report.document(run), indent=2))
     else:
-        print(
-            "\n".join([report.table(rows), "", *report.remarks(rows, seconds, bench.peers.absent)])
-        )
-    return 0 if all(row.within_spec for row in rows) else 1
+        print("\n".join([report.table(run.rows), "", *report.remarks(run)]))
+    if chosen.write:
+        performance.write(chosen.write, run)
+    return 0 if all(row.within_spec for row in run.rows) else 1
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks",
-        description=__doc__,
-        epilog=f"groups:\n{explained()}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.add_argument(
-        "--only",
-        type=_groups,
-        metavar="GROUP[,GROUP]",
-        default=list(GROUPS),
-        help="measure these groups only",
-    )
+    parser = options.parser("python -m benchmarks", __doc__ or "")
     parser.add_argument("--no-peers", action="store_true", help="measure fleetd alone")
     parser.add_argument(
-        "--quick", action="store_true", help="a few runs of each path, to try the script"
+        "--share",
+        type=options.share,
+        default=1,
+        help="of the runs that each path deserves make this share (default: 1)",
     )
     parser.add_argument(
-        "--directory", type=Path, help="a directory on the disk to measure (default: temporary)"
+        "--saved", type=Path, metavar="FILE", help="measure nothing: read what --json printed"
+    )
+    parser.add_argument(
+        "--write", type=Path, metavar="FILE", help="put the tables between the marks of a page"
     )
     return parser.parse_args()
 
 
-def _groups(text: str) -> list[str]:
-    try:
-        return list(named(text))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+def _measure(chosen: argparse.Namespace) -> Run:
+    begun = time.monotonic()
+    with ExitStack() as started:
+        name = tempfile.TemporaryDirectory(prefix="fleetd-bench-", dir=chosen.directory)
+        directory = Path(started.enter_context(name))
+        machine, date, of = this_machine(directory), now(), revision()
+        fsync = started.enter_context(appending(directory))
+        bench = Bench(
+            directory,
+            fsync,
+            started,
+            share=chosen.share,
+            quick=chosen.quick,
+            peers=not chosen.no_peers,
+        )
+        rows = [row for group in chosen.only for row in measured(group, bench)]
+    return Run(
+        machine=machine,
+        date=date,
+        revision=of,
+        command=shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]]),
+        seconds=round(time.monotonic() - begun, 1),
+        absent=bench.peers.absent,
+        rows=rows,
+    )
 
 
-def _references(bench: Bench, in_place: Operation) -> Iterator[Row]:
-    """Measure the references themselves."""
-    for name, operation, runs in (
-        ("fsync: write+fdatasync of 4 KB", bench.fsync, 300),
-        ("fsync in place: the same block over and over", in_place, 300),
-    ):
-        yield bench.beside_fsync(name, operation, runs=runs)
-    starts = Samples([timed(bare_python) for _ in range(bench.often(20))])
-    yield row("python -c pass", starts, starts, reference="python -c pass", promise=Promise())
-
-
-def _rows(bench: Bench, groups: list[str]) -> Iterator[Row]:
-    for name in groups:
-        yield from GROUPS[name].measure(bench)
-        bench.peers.close()
+def _saved(path: Path) -> Run:
+    return msgspec.json.decode(path.read_bytes(), type=Run)
 
 
 if __name__ == "__main__":

@@ -7,22 +7,36 @@ from functools import cached_property
 from pathlib import Path
 
 from .fleet import Fleet, running
-from .measure import Clock, Operation, alternate
+from .measure import AT_LEAST, Clock, Operation, alternate
 from .peers.beside import Peers
 from .references import bare_python
 from .rows import NOTHING, Beside, Promise, Row, row
 
+QUICKLY = 0.02
+BUDGET_S = 8.0
+
 
 class Bench:
-    """Measures paths on one disk, thoroughly or as a quick try of the script itself."""
+    """Measures paths on one disk, thoroughly or as a quick try of the script itself.
+
+    ``share`` is how many of the runs that a path deserves are made, of 1.
+    """
 
     def __init__(
-        self, directory: Path, fsync: Operation, started: ExitStack, *, quick: bool, peers: bool
+        self,
+        directory: Path,
+        fsync: Operation,
+        started: ExitStack,
+        *,
+        share: float = 1,
+        quick: bool = False,
+        peers: bool = True,
     ) -> None:
         self.directory = directory
         self.fsync = fsync
         self.quick = quick
-        self.budget_s = 0.5 if quick else 8.0
+        self.share = QUICKLY if quick else share
+        self.budget_s = max(0.5, BUDGET_S * self.share)
         self._started = started
         self.peers = Peers(directory, wanted=peers)
         started.callback(self.peers.close)
@@ -34,7 +48,7 @@ class Bench:
 
     def often(self, count: int) -> int:
         """Return how many runs to make of a path that deserves ``count``."""
-        return max(3, count // 50) if self.quick else count
+        return max(AT_LEAST, round(count * self.share))
 
     def beside(
         self,

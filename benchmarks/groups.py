@@ -1,52 +1,55 @@
 """The groups of rows that can be measured on their own, in the order of the table."""
 
-import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from importlib import import_module
 from typing import NamedTuple
 
-from . import crowd, dispatch, grown, hooks, inside, past, paths, pruning, silence
 from .bench import Bench
 from .rows import Row
 
 
 class Group(NamedTuple):
-    """Rows that belong together, and what they say to somebody who chooses."""
+    """Rows that belong together, what they say to somebody who chooses, and who measures them."""
 
     says: str
-    measure: Callable[[Bench], Iterator[Row]]
+    measured_by: tuple[str, ...]
 
 
-def _events(bench: Bench) -> Iterator[Row]:
-    yield from paths.event(bench)
-    yield from crowd.over_the_socket(bench)
-
-
-def _recovery(bench: Bench) -> Iterator[Row]:
-    yield from paths.recovery(bench)
-    if shutil.which("git"):
-        yield from paths.recovery_with_git(bench)
-
-
+# Named and not imported: of an older fleetd some can be measured, though not all.
 GROUPS = {
-    "store": Group("one commit per row, and 64 writers at once", crowd.in_the_store),
-    "progress": Group("counting the progress of a mission", inside.progress),
-    "import": Group("10,000 events of an older store", past.importing),
-    "silence": Group("looking for silent missions, few events and many", silence.scanning),
-    "events": Group("event.append over the socket, one client and 64", _events),
-    "locks": Group("lock.acquire, lock.release", paths.locks),
-    "mail": Group("message.send, message.inbox, message.ack", paths.mail),
-    "roundtrip": Group("a round trip without the store", paths.round_trip),
-    "dispatch": Group("CPU of a request beside jsonrpcserver", dispatch.dispatching),
-    "checkpoints": Group("checkpoint.create of 4, 100 and 1,000 sorties", paths.checkpoints),
-    "snapshots": Group("snapshot.record with its files", paths.snapshots),
-    "recovery": Group("recovery.restore of 100 sorties", _recovery),
-    "listing": Group("checkpoint.list of many, checkpoint.latest", grown.listing),
-    "backups": Group("the file of a checkpoint", inside.backup_files),
-    "command": Group("a whole fleetctl", paths.command_line),
-    "hooks": Group("a whole hook, alone and side by side", hooks.whole_processes),
-    "memory": Group("a daemon with 1,000,000 events", grown.memory),
-    "pruning": Group("requests while 97,000 checkpoints are pruned", pruning.pruning),
+    "references": Group("one fsync, one start of Python", ("themselves.references",)),
+    "store": Group("one commit per row, and 64 writers at once", ("crowd.in_the_store",)),
+    "progress": Group("counting the progress of a mission", ("inside.progress",)),
+    "import": Group("10,000 events of an older store", ("past.importing",)),
+    "silence": Group("looking for silent missions, few events and many", ("silence.scanning",)),
+    "events": Group(
+        "event.append over the socket, one client and 64",
+        ("paths.event", "crowd.over_the_socket"),
+    ),
+    "locks": Group("lock.acquire, lock.release", ("paths.locks",)),
+    "mail": Group("message.send, message.inbox, message.ack", ("paths.mail",)),
+    "roundtrip": Group("a round trip without the store", ("paths.round_trip",)),
+    "dispatch": Group("CPU of a request beside jsonrpcserver", ("dispatch.dispatching",)),
+    "checkpoints": Group("checkpoint.create of 4, 100 and 1,000 sorties", ("paths.checkpoints",)),
+    "snapshots": Group("snapshot.record with its files", ("paths.snapshots",)),
+    "recovery": Group(
+        "recovery.restore of 100 sorties", ("paths.recovery", "paths.recovery_with_git")
+    ),
+    "listing": Group("checkpoint.list of many, checkpoint.latest", ("grown.listing",)),
+    "backups": Group("the file of a checkpoint", ("inside.backup_files",)),
+    "command": Group("a whole fleetctl", ("paths.command_line",)),
+    "hooks": Group("a whole hook, alone and side by side", ("hooks.whole_processes",)),
+    "memory": Group("a daemon with 1,000,000 events", ("grown.memory",)),
+    "pruning": Group("requests while 97,000 checkpoints are pruned", ("pruning.pruning",)),
 }
+
+
+def measured(name: str, bench: Bench) -> Iterator[Row]:
+    """Measure a group, and let the peers that it started end."""
+    for target in GROUPS[name].measured_by:
+        module, function = target.split(".")
+        yield from getattr(import_module(f".{module}", __package__), function)(bench)
+    bench.peers.close()
 
 
 def named(text: str) -> Sequence[str]:

@@ -1,6 +1,7 @@
 """The paths that clients take, over a real socket to a real daemon, each timed from outside."""
 
 import itertools
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -75,7 +76,9 @@ def recovery(bench: Bench) -> Iterator[Row]:
 
 
 def recovery_with_git(bench: Bench) -> Iterator[Row]:
-    """Measure a recovery whose briefing says what Git knows about the project."""
+    """Measure a recovery whose briefing says what Git knows about the project, where Git is."""
+    if shutil.which("git") is None:
+        return
     fleet = bench.fleet
     project = fleet.directory / "project"
     project.mkdir()

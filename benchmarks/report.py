@@ -1,12 +1,11 @@
 """The rows as a table or as one JSON document; must not measure anything."""
 
-import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import msgspec
 
-from .rows import Row, in_bytes
+from .rows import Row, Run, in_bytes
 
 HEAD = (
     *("path", "runs", "p50 ms", "p95 ms", "beside", "p50 x", "spread", "p95 x"),
@@ -17,54 +16,65 @@ RIGHT = frozenset({1, 2, 3, 5, 6, 7})
 NO_DISK_MS = 0.005
 
 
-def document(rows: Sequence[Row], seconds: float, absent: Mapping[str, str]) -> dict[str, Any]:
+def document(run: Run) -> dict[str, Any]:
     """Return everything that was measured, as plain data."""
-    return {
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "seconds": round(seconds, 1),
-        "absent": dict(absent),
-        "rows": [
-            {**msgspec.to_builtins(row), "kept": row.kept, "within_spec": row.within_spec}
-            for row in rows
-        ],
-    }
+    rows = [
+        {**msgspec.to_builtins(row), "kept": row.kept, "within_spec": row.within_spec}
+        for row in run.rows
+    ]
+    return {**msgspec.to_builtins(run), "rows": rows}
 
 
 def table(rows: Sequence[Row]) -> str:
     """Return the rows in aligned columns."""
-    lines = [HEAD, *(_cells(row) for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(HEAD))]
+    return aligned([HEAD, *(cells(row) for row in rows)], RIGHT)
+
+
+def aligned(lines: Sequence[Sequence[str]], right: Container[int]) -> str:
+    """Return lines of cells in columns; those in ``right`` end at the same place."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(
-            _aligned(column, cell, widths[column]) for column, cell in enumerate(line)
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
         for line in lines
     )
 
 
-def remarks(rows: Sequence[Row], seconds: float, absent: Mapping[str, str]) -> list[str]:
+def remarks(run: Run) -> list[str]:
     """Return what a reader of the table should know."""
     said = [
         "fsync: write+fdatasync of 4 KB at the end of a file on the same disk, in turn with each",
         "run. Ratios compare equal percentiles; promises without a percentile hold for the median.",
         "spread: the lowest and the highest ratio of medians among the tenths of the run, which is",
         "how far the same ratio moved within minutes on this machine.",
-        f"Measured in {seconds:.0f} s with a fleetd process of its own, synchronous=FULL.",
+        f"Measured in {run.seconds:.0f} s with a fleetd process of its own, synchronous=FULL.",
+        conditions(run),
     ]
-    said += [f"Not measured: {name}, {why}." for name, why in absent.items()]
-    if rows[0].p50_ms < NO_DISK_MS:
+    said += [f"Not measured: {name}, {why}." for name, why in run.absent.items()]
+    if any(row.reference == "fsync" and row.reference_p50_ms < NO_DISK_MS for row in run.rows):
         said.append(
             "An fsync takes no time here, so the directory lies in memory and the ratios "
             "mean nothing: name another with --directory."
         )
-    broken = [row.name for row in rows if not row.within_spec]
+    broken = [row.name for row in run.rows if not row.within_spec]
     if broken:
         said.append(f"Beyond the specification's limit: {'; '.join(broken)}")
     return said
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def conditions(run: Run) -> str:
+    """Return on what a run was measured, in one line."""
+    of = run.machine
+    return (
+        f"{run.date}, revision {run.revision}: {of.cores} x {of.cpu}, {of.kernel}, "
+        f"{of.file_system}, Python {of.python}, SQLite {of.sqlite}, load {of.load:g} before."
+    )
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """Return a row as the table shows it, one text for each part of ``HEAD``."""
     kept = {True: "kept", False: "MISSED", None: ""}[row.kept]
     return (
         row.name,
@@ -93,10 +103,8 @@ def _also(row: Row) -> str:
         parts.append(f"{row.speedup:.1f} ({spread}) x one commit each")
     if row.size_bytes is not None:
         parts.append(in_bytes(row.size_bytes))
+    if row.note is not None:
+        parts.append(row.note)
     if row.peer is not None:
         parts.append(f"theirs {row.reference_p50_ms:.3f} ms: {row.peer.text()}")
     return ", ".join(parts)
-
-
-def _aligned(column: int, cell: str, width: int) -> str:
-    return cell.rjust(width) if column in RIGHT else cell.ljust(width)

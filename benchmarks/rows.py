@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from .machine import Machine
 from .measure import Samples, stretches
 
 
@@ -92,6 +93,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     speedup_high: float | None = None
     size_bytes: int | None = None
     peer: Beside | None = None
+    note: str | None = None
 
     @property
     def within_spec(self) -> bool:
@@ -126,6 +128,7 @@ def row(
     speedups: Sequence[float] = (),
     size_bytes: int | None = None,
     peer: Beside | None = None,
+    note: str | None = None,
 ) -> Row:
     """Make a row from the samples of a path and of its reference."""
     ratios = stretches(samples, beside)
@@ -150,4 +153,17 @@ def row(
         speedup_high=max(speedups, default=None),
         size_bytes=size_bytes,
         peer=peer,
+        note=note,
     )
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that one run measured, on what, when, how long and with which command."""
+
+    machine: Machine
+    date: str
+    revision: str
+    command: str
+    seconds: float
+    absent: dict[str, str]
+    rows: list[Row]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -40,8 +41,8 @@ PATHS = (
     "hook, beside an interpreter with its flags",
     "hook, a payload of 500 KB",
     "hook, 8 at once",
-    "event.append while 485 of 500 checkpoints are pruned",
-    "mission.get while 485 of 500 checkpoints are pruned",
+    "event.append while 1,940 of 2,000 checkpoints are pruned",
+    "mission.get while 1,940 of 2,000 checkpoints are pruned",
 )
 
 
@@ -59,13 +60,27 @@ def run(directory: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """Return the rows of one quick run, which leaves nothing behind."""
+def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Return what one quick run printed, which leaves nothing behind."""
     directory = tmp_path_factory.mktemp("disk")
     done = run(directory, "--json")
     assert done.stderr == ""
     assert list(directory.iterdir()) == []
-    return json.loads(done.stdout)["rows"]
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def measured(document: dict[str, Any]) -> list[dict[str, Any]]:
+    return document["rows"]
+
+
+def test_a_run_says_where_when_and_of_what_it_was_measured(document: dict[str, Any]) -> None:
+    machine = document["machine"]
+    assert machine["cores"] >= 1
+    assert all(machine[name] for name in ("cpu", "kernel", "file_system", "python", "sqlite"))
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\dZ", document["date"])
+    assert document["revision"]
+    assert "--quick --no-peers" in document["command"]
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -102,10 +117,10 @@ def test_some_groups_are_measured_alone_and_have_a_line_for_each_row(tmp_path: P
     lines = run(tmp_path, "--only", "locks,store").stdout.splitlines()
     table = lines[: lines.index("")]
     assert table[0].split()[:3] == ["path", "runs", "p50"]
-    assert [line.split()[0] for line in table[4:]] == ["SQLite:", "store:", "lock.acquire,"]
+    assert [line.split()[0] for line in table[1:]] == ["SQLite:", "store:", "lock.acquire,"]
 
 
 def test_an_unknown_group_is_refused_with_the_names_of_all(tmp_path: Path) -> None:
     refused = run(tmp_path, "--only", "locks,nothing")
     assert refused.returncode == 2
-    assert "no group is called nothing; there are store, " in refused.stderr
+    assert "no group is called nothing; there are references, store, " in refused.stderr

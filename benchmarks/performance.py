@@ -1,0 +1,59 @@
+"""The tables of ``docs/performance.md``, between marks; what people wrote around them stays."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from .report import cells, conditions
+from .rows import Row, Run
+
+BEGIN = "<!-- measured: begin -->"
+END = "<!-- measured: end -->"
+OURS = ("path", "runs", "p50 ms", "p95 ms", "beside", "ratio", "spread", "target", "", "also")
+PEERS = ("path", "beside", "ours ms", "theirs ms", "ours / theirs", "spread", "what they do")
+NUMBERS = frozenset({"runs", "p50 ms", "p95 ms", "ratio", "ours ms", "theirs ms", "ours / theirs"})
+
+
+def write(page: Path, run: Run) -> None:
+    """Put a run between the marks of a page; raises ValueError when it has no marks."""
+    before, begin, rest = page.read_text().partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{page} has no place for the tables: {BEGIN} and {END}, a line each")
+    page.write_text(f"{before}{BEGIN}\n{text(run)}\n{END}{after}")
+
+
+def text(run: Run) -> str:
+    """Return a run as Markdown: the conditions, our table and the one beside the peers."""
+    ours = [row for row in run.rows if row.peer is None]
+    beside = [row for row in run.rows if row.peer is not None]
+    parts = [
+        f"`{run.command}`, {run.seconds:.0f} s. {conditions(run)}",
+        _table(OURS, [_ours(row) for row in ours]),
+    ]
+    if beside:
+        parts += ["### Beside others", _table(PEERS, [_theirs(row) for row in beside])]
+    parts += [f"Not measured: {name}, {why}." for name, why in run.absent.items()]
+    return "\n\n".join(parts)
+
+
+def _ours(row: Row) -> Sequence[str]:
+    name, runs, p50, p95, reference, ratio, spread, _, promise, kept, also = cells(row)
+    return (name, runs, p50, p95, reference, ratio, spread, promise, kept, also)
+
+
+def _theirs(row: Row) -> Sequence[str]:
+    assert row.peer is not None
+    return (
+        row.name,
+        row.peer.name,
+        f"{row.p50_ms:.3f}",
+        f"{row.reference_p50_ms:.3f}",
+        f"{row.ratio_p50:.2f}",
+        f"{row.ratio_low:.2f}-{row.ratio_high:.2f}",
+        row.peer.text(),
+    )
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    rule = ["--:" if name in NUMBERS else ":--" for name in head]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *rows))

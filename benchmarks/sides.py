@@ -1,0 +1,94 @@
+"""The two revisions of a comparison: the checkout as it is, and an older one with its Python."""
+
+import hashlib
+import io
+import json
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from .machine import ROOT
+from .peers.environments import PLACE
+from .rows import Run
+
+BENCHMARKS = Path(__file__).parent
+BLOCK_S = 600
+
+
+class NotMeasured(Exception):
+    """A group cannot be measured of a revision; says what its last words were."""
+
+
+class Side(msgspec.Struct, frozen=True):
+    """A revision: what it is called, where its files lie, and the interpreter that runs them."""
+
+    name: str
+    root: Path
+    python: str
+
+    def measure(self, options: Sequence[str]) -> Run:
+        """Run today's benchmarks against it in a process of its own; raises NotMeasured."""
+        done = subprocess.run(
+            [self.python, "-m", "benchmarks", "--json", "--no-peers", *options],
+            cwd=self.root,
+            capture_output=True,
+            timeout=BLOCK_S,
+        )
+        if not done.stdout:
+            lines = done.stderr.decode(errors="replace").strip().splitlines()
+            raise NotMeasured(lines[-1] if lines else f"exit status {done.returncode}")
+        return msgspec.json.decode(done.stdout, type=Run)
+
+
+@contextmanager
+def both(base: str, scratch: Path) -> Iterator[tuple[Side, Side]]:
+    """Give the older and the newer side; files of the older lie below ``scratch``."""
+    root = scratch / "base"
+    _check_out(base, root)
+    yield Side(base, root, _python_for(root)), Side("now", ROOT, sys.executable)
+
+
+def _check_out(revision: str, root: Path) -> None:
+    """Lay a revision's files down, with today's benchmarks in the place of its own."""
+    archive = subprocess.run(
+        ["git", "-C", str(ROOT), "archive", "--format=tar", revision],
+        check=True,
+        stdout=subprocess.PIPE,
+    ).stdout
+    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        files.extractall(root, filter="data")
+    shutil.rmtree(root / "benchmarks", ignore_errors=True)
+    unwanted = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(BENCHMARKS, root / "benchmarks", ignore=unwanted)
+    # The first command of each kind would be measured compiling.
+    compiled = [sys.executable, "-m", "compileall", "-q", "fleetd", "fleetctl", "benchmarks"]
+    subprocess.run(compiled, cwd=root, check=True)
+
+
+def _python_for(root: Path) -> str:
+    """Return our interpreter, or one with what the older revision depends on, made once."""
+    wanted = _dependencies(root)
+    if wanted == _dependencies(ROOT):
+        return sys.executable
+    digest = hashlib.sha256(json.dumps([wanted, sys.version]).encode()).hexdigest()[:10]
+    place = PLACE / f"base-{digest}"
+    python = place / "bin" / "python"
+    made = place / ".made"
+    if not made.is_file():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(place)], check=True)
+        quietly = ["--quiet", "--disable-pip-version-check"]
+        subprocess.run([str(python), "-m", "pip", "install", *quietly, *wanted], check=True)
+        made.touch()
+    return str(python)
+
+
+def _dependencies(root: Path) -> list[str]:
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    return sorted(project["dependencies"])
