@@ -9,11 +9,12 @@ from pathlib import Path
 from .fleet import Fleet, running
 from .measure import AT_LEAST, Clock, Operation, alternate
 from .peers.beside import Peers
-from .references import bare_python
+from .references import bare_interpreter, starting
 from .rows import NOTHING, Beside, Promise, Row, row
 
 QUICKLY = 0.02
 BUDGET_S = 8.0
+NOTHING_TO_DO = ("-c", "pass")
 
 
 class Bench:
@@ -45,6 +46,11 @@ class Bench:
     def fleet(self) -> Fleet:
         """Return the daemon of this run, started when the first path needs it."""
         return self._started.enter_context(running(self.directory))
+
+    @cached_property
+    def python(self) -> str:
+        """Return an interpreter that starts as an installed one does, with nothing to load."""
+        return bare_interpreter(self.directory / "bare")
 
     def often(self, count: int) -> int:
         """Return how many runs to make of a path that deserves ``count``."""
@@ -110,5 +116,10 @@ class Bench:
     ) -> Row:
         """Measure a whole process in turn with one that does nothing."""
         return self.beside(
-            name, operation, bare_python, runs=runs, reference="python -c pass", promise=promise
+            name,
+            operation,
+            starting(self.python, *NOTHING_TO_DO),
+            runs=runs,
+            reference="python -c pass",
+            promise=promise,
         )

@@ -3,29 +3,29 @@
 import itertools
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import fleetctl
 
-from .bench import Bench
+from .bench import NOTHING_TO_DO, Bench
 from .fleet import Fleet
-from .references import isolated_python
+from .references import starting
 from .rows import Promise, Row
 
 CLIENT = Path(fleetctl.__file__).with_name("hook.py")
 AT_ONCE = 8
 EDIT_BYTES = 500_000
-BARE = [sys.executable, "-c", "pass"]
+# As hooks are installed: nothing of the environment, nothing of site-packages.
+ALONE = ("-I", "-S")
 
 
 class Session:
     """A session of an agent CLI; no two of its calls say the same, as in life."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: Fleet, python: str) -> None:
         self._fleet = fleet
-        self._command = [sys.executable, "-I", "-S", str(CLIENT), "claude"]
+        self._command = [python, *ALONE, str(CLIENT), "claude"]
         self._number = itertools.count(1)
         self._told = 0
 
@@ -83,14 +83,14 @@ class Session:
 
 def whole_processes(bench: Bench) -> Iterator[Row]:
     """Measure hooks alone and side by side, beside an interpreter that does nothing."""
-    session = Session(bench.fleet)
+    session = Session(bench.fleet, bench.python)
     session.call()
     promised = Promise(ratio=1)
     yield bench.beside_python("hook, whole process", session.call, runs=200, promise=promised)
     yield bench.beside(
         "hook, beside an interpreter with its flags",
         session.call,
-        isolated_python,
+        starting(bench.python, *ALONE, *NOTHING_TO_DO),
         runs=100,
         reference="python -I -S -c pass",
     )
@@ -100,7 +100,7 @@ def whole_processes(bench: Bench) -> Iterator[Row]:
     yield bench.beside(
         f"hook, {AT_ONCE} at once",
         session.call_at_once,
-        _bare_at_once,
+        lambda: _at_once(bench.python),
         runs=50,
         promise=promised,
         reference=f"{AT_ONCE} at once",
@@ -108,7 +108,8 @@ def whole_processes(bench: Bench) -> Iterator[Row]:
     session.check()
 
 
-def _bare_at_once() -> None:
-    processes = [subprocess.Popen(BARE, stdin=subprocess.DEVNULL) for _ in range(AT_ONCE)]
+def _at_once(python: str) -> None:
+    bare = [python, *NOTHING_TO_DO]
+    processes = [subprocess.Popen(bare, stdin=subprocess.DEVNULL) for _ in range(AT_ONCE)]
     for process in processes:
         process.wait()

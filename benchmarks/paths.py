@@ -1,14 +1,15 @@
 """The paths that clients take, over a real socket to a real daemon, each timed from outside."""
 
 import itertools
+import os
 import shutil
 import subprocess
-import sys
+import sysconfig
 from collections.abc import Iterator
 
 from . import compared
 from .bench import Bench
-from .fleet import AGENTS, Fleet
+from .fleet import AGENTS, ROOT, Fleet
 from .measure import Operation
 from .rows import Promise, Row
 
@@ -182,12 +183,13 @@ def _letter(fleet: Fleet, mission_id: str) -> None:
 def command_line(bench: Bench) -> Iterator[Row]:
     """Measure a whole ``fleetctl status``, from exec to exit."""
     fleet = bench.fleet
-    # What the installed script does, without the finder that an editable install adds.
+    # What the installed script does, where an installed one would find its modules.
     entry = "import sys; from fleetctl.__main__ import main; sys.exit(main())"
-    command = [sys.executable, "-c", entry, "status"]
+    command = [bench.python, "-c", entry, "status"]
+    env = fleet.env | {"PYTHONPATH": os.pathsep.join([str(ROOT), sysconfig.get_path("purelib")])}
     yield bench.beside_python(
         "fleetctl status, whole process",
-        lambda: subprocess.run(command, env=fleet.env, check=True, stdout=subprocess.DEVNULL),
+        lambda: subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL),
         runs=40,
         promise=Promise(ratio=3, spec_p95_ms=200),
     )

@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-import sys
+import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,11 +52,16 @@ def _scratch(path: Path) -> Iterator[int]:
         path.unlink()
 
 
-def bare_python() -> None:
-    """Start this interpreter and let it do nothing."""
-    subprocess.run([sys.executable, "-c", "pass"], check=True)
+def bare_interpreter(directory: Path) -> str:
+    """Make an environment of this Python with nothing in it; return its interpreter.
+
+    What lies in an environment's ``.pth`` files runs at every start: the finder of an editable
+    install doubles what a start takes, and would flatter whatever is compared with one.
+    """
+    venv.create(directory, symlinks=True, with_pip=False)
+    return str(directory / "bin" / "python")
 
 
-def isolated_python() -> None:
-    """Start this interpreter as hooks are started, and let it do nothing."""
-    subprocess.run([sys.executable, "-I", "-S", "-c", "pass"], check=True)
+def starting(*command: str) -> Operation:
+    """Give one process from exec to exit."""
+    return lambda: subprocess.run(command, check=True)

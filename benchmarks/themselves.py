@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from .bench import Bench
+from .bench import NOTHING_TO_DO, Bench
 from .measure import Samples, timed
-from .references import bare_python, overwriting
+from .references import overwriting, starting
 from .rows import Row, row
 
 
@@ -16,5 +16,6 @@ def references(bench: Bench) -> Iterator[Row]:
             ("fsync in place: the same block over and over", in_place),
         ):
             yield bench.beside_fsync(name, operation, runs=300)
-    starts = Samples([timed(bare_python) for _ in range(bench.often(20))])
+    start = starting(bench.python, *NOTHING_TO_DO)
+    starts = Samples([timed(start) for _ in range(bench.often(20))])
     yield row("python -c pass", starts, starts, reference="python -c pass")
