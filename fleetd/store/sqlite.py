@@ -59,6 +59,7 @@ class Store:
         self.path = path
         self.failed = trio.Event()
         self._on_commit = on_commit
+        self._inline = inline
         self._vfs = vfs
         self._watch = Watch(path)
         self._writer_connection = open_database(path, vfs, self._watch.look)
@@ -91,7 +92,8 @@ class Store:
         self._token = trio.lowlevel.current_trio_token()
         self._writer.start()
         self._reader.start()
-        self._upkeep.start()
+        # Inline is for virtual time: there is no use in fast commits, and none in waiting for it.
+        self._upkeep.start(lay_out=not self._inline)
 
     def _fail(self, error: BaseException) -> None:
         """Stop for an error that was met beside the writer, on a thread of its own."""

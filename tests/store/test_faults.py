@@ -1,5 +1,6 @@
 """What a failing disk does: a full one is answered and passes, a broken one stops the store."""
 
+import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -245,9 +246,10 @@ async def test_a_disk_that_has_no_room_for_the_index_of_the_wal_is_a_full_one(
         reader = apsw.Connection(str(store.path))  # so that the WAL does not begin anew
         reader.execute("BEGIN; SELECT * FROM store_meta LIMIT 1").fetchall()
         frames = 4_062  # one more needs another part of the index, of eight pages
+        keys = itertools.count()
         for size, short_of in ((20_000, 50), (1, 6)):
             while store.sizes()[1] < (frames - short_of) * 4_120:
-                await store.write(tools.put(f"{store.sizes()[1]}", "x" * size))
+                await store.write(tools.put(f"key {next(keys)}", "x" * size))
         fill(small_disk / "filler", leave=12 * 4_096)
 
         async def write_on() -> None:
