@@ -103,10 +103,11 @@ def running(directory: Path) -> Iterator[Fleet]:
 
 def _environment(directory: Path, socket: Path) -> dict[str, str]:
     """Return an environment in which nothing of the user's own fleet is found."""
+    # Whoever installs a package has its bytecode; the first run here makes it.
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("FLEET_", "FLIGHTLINE_", "XDG_"))
+        if not name.startswith(("FLEET_", "FLIGHTLINE_", "XDG_", "PYTHONDONTWRITEBYTECODE"))
     }
     return kept | {
         "HOME": str(directory),

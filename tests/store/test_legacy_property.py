@@ -6,11 +6,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fleetd.domain.legacy import agent_name
+from fleetd.store import strict_json
 from fleetd.store.legacy import parse
 from fleetd.store.legacy_file import LegacyRefused
 from tests.fleet import opened
@@ -120,3 +122,32 @@ def _compare(document: dict[str, Any], stored: dict[str, list[dict[str, Any]]]) 
     read = {c.get("mailbox_id") or c.get("stream_id") or name for name, c in cursors.items()}
     assert {row["stream"] for row in stored["cursors"]} == {f"agent:{agent_name(r)}" for r in read}
     assert len(stored["locks"]) <= len({str(each.get("file")) for each in locks.values()})
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(ANYTHING, st.sampled_from([None, 2]))
+def test_what_is_read_at_once_is_what_a_closer_look_finds(
+    document: Any, indent: int | None
+) -> None:
+    data = json.dumps(document, ensure_ascii=False, indent=indent).encode()
+
+    at_once = strict_json._at_once(data)
+
+    assert at_once is None or at_once == strict_json._Reader().read(data.decode())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1, "a": 1}',
+        '{"a": "x", "b": {"c": [], "c": "\\""}}',
+        '{"\\u0061": 1, "a": "\\u0022\\u0022"}',
+        '["\\ud83d"]',
+        "[1e999]",
+        "[100000000000000000000]",
+        "[NaN]",
+        "[" * 102 + "]" * 102,
+    ],
+)
+def test_what_is_doubtful_is_not_read_at_once(text: str) -> None:
+    assert strict_json._at_once(text.encode()) is None

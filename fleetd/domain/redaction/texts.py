@@ -51,14 +51,20 @@ def redact_data(value: Any) -> Any:
 
     The same object when it holds none.
     """
-    # One look at everything: most data is done with after it. JSON writes what a secret is found
-    # by as it is, and puts nothing before it that would hide it.
+    # One look at everything: most data is done with after it.
     together = _encode(value).decode()
-    live = _live(together, _NEEDLES)
-    if not live and len(together) <= SCANNED_MAX:
+    if holds_none(together):
         return value
-    cleaned = _Cleaning(live).clean(value)
+    cleaned = _Cleaning(_live(together, _NEEDLES)).clean(value)
     return value if cleaned == value else cleaned
+
+
+def holds_none(json: str) -> bool:
+    """Return whether data written as JSON certainly holds no secret.
+
+    JSON writes what a secret is found by as it is, and puts nothing before it that would hide it.
+    """
+    return len(json) <= SCANNED_MAX and not _live(json, _NEEDLES)
 
 
 def _live(text: str, needles: tuple[tuple[str, Search], ...]) -> tuple[tuple[str, Search], ...]:
