@@ -5,7 +5,7 @@ mission or run when a row turns out to be missing.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from functools import partial
 
 import msgspec
@@ -34,12 +34,13 @@ class TakenIn(msgspec.Struct, frozen=True):
     """What came of an owner's files without a row.
 
     ``ids`` have a row now, newest first; ``refused`` says why the others have none, ``told`` what
-    is unusual about those that have.
+    is unusual about those that have. ``there`` are all that have a file.
     """
 
     ids: list[str] = []
     refused: dict[str, FleetError] = {}
     told: dict[str, list[str]] = {}
+    there: Set[str] = frozenset()
 
 
 async def reconcile(engine: Engine) -> None:
@@ -149,11 +150,11 @@ async def take_in(engine: Engine, noun: Noun, owner_id: str) -> TakenIn:
     (rows,) = (await engine.execute(NamesGet(noun, [owner_id]))).owners
     strangers = (listing.files | listing.blocked) - rows.rows
     if not strangers:
-        return TakenIn()
+        return TakenIn(there=listing.files)
     taken = await _take_in(engine, noun, owner_id, sorted(strangers))
     if taken.ids:
         await _catch_up(engine)
-    return taken
+    return msgspec.structs.replace(taken, there=listing.files)
 
 
 async def _take_in(engine: Engine, noun: Noun, owner_id: str, strangers: list[str]) -> TakenIn:

@@ -122,19 +122,42 @@ def last_action(
     """Tell the newest thing that was done; an agent's own words come first for that agent."""
     if agent_id and notes and notes[0].last_action:
         return notes[0].last_action
-    mine = f" AND {OWN_EVENTS}" if agent_id else ""
-    row = tx.one(
-        # From the last activity backwards: a recovery may have left thousands of events behind it.
-        "SELECT * FROM events WHERE mission_id = :mission AND activity = 1"
-        " AND seq <= (SELECT last_activity_seq FROM missions WHERE id = :mission)"
-        f" AND type NOT IN {_TELLS_NOTHING}{mine} ORDER BY seq DESC LIMIT 1",
-        mission=mission_id,
-        **({"agent": agent_id} if agent_id else {}),
-    )
+    row = _own_action(tx, mission_id, agent_id) if agent_id else _action(tx, mission_id)
     if row is not None:
         return sentence(event_of(row))
     told = next((s.progress_notes for s in own if s.progress_notes), None)
     return told or "Nothing recorded yet"
+
+
+def _action(tx: Tx, mission_id: str) -> Row | None:
+    """Return the newest event of a mission that tells what was done."""
+    return tx.one(
+        # From the last activity backwards: a recovery may have left thousands of events behind it.
+        "SELECT * FROM events WHERE mission_id = :mission AND activity = 1"
+        " AND seq <= (SELECT last_activity_seq FROM missions WHERE id = :mission)"
+        f" AND type NOT IN {_TELLS_NOTHING} ORDER BY seq DESC LIMIT 1",
+        mission=mission_id,
+    )
+
+
+def _own_action(tx: Tx, mission_id: str, agent_id: str) -> Row | None:
+    """Return the newest such event of an agent, or of those whose work it took over.
+
+    Along the agent's own events: those of its mission can be many, and none of them its own.
+    """
+    rows = tx.all("SELECT id FROM agents WHERE succeeded_by = :agent", agent=agent_id)
+    found = [
+        tx.one(
+            "SELECT * FROM events WHERE agent_id = :agent AND activity = 1"
+            " AND seq <= (SELECT last_activity_seq FROM missions WHERE id = :mission)"
+            " AND coalesce(mission_id, '') = :mission"
+            f" AND type NOT IN {_TELLS_NOTHING} ORDER BY seq DESC LIMIT 1",
+            agent=name,
+            mission=mission_id,
+        )
+        for name in (agent_id, *(row["id"] for row in rows))
+    ]
+    return max(filter(None, found), key=lambda row: int(row["seq"]), default=None)
 
 
 def open_errors(tx: Tx, mission_id: str, agent_id: str | None) -> list[str]:

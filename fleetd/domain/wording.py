@@ -1,17 +1,15 @@
 """Other people's words made safe to repeat: one line, no control characters, in quotes."""
 
-import re
 import unicodedata
 
 LINE_CHARS = 300
-_SPACES = re.compile(r"\s+")
 
 
 def clean(text: str) -> str:
     """Return text on one line without control, escape or direction-changing characters."""
-    flat = _SPACES.sub(" ", text)
+    flat = " ".join(text.split())
     if flat.isprintable():  # nearly always: then it has none of them
-        return flat.strip()
+        return flat
     return "".join(c for c in flat if unicodedata.category(c)[0] != "C").strip()
 
 

@@ -11,7 +11,7 @@ from ..domain.context import Caller, Facts
 from ..domain.takeover import SurroundingsGet
 from ..domain.tx import WriteBackup
 from ..engine import Engine, operation
-from ..reconciling import take_in
+from ..reconciling import TakenIn, take_in
 from ..wire.base import Request
 from ..wire.errors import Corrupt, FleetError, Incompatible, NotFound
 from ..wire.model import RestoreResult
@@ -33,35 +33,37 @@ async def restore(engine: Engine, request: RecoveryRestore, caller: Caller) -> R
     known = await engine.recalled(request)
     if known is not None:  # its checkpoint may be gone by now
         return known
-    result, warnings = await _from_good_copies(engine, request, caller)
-    told = warnings + await _missing_file(engine, request, result)
-    return msgspec.structs.replace(result, warnings=[*told, *result.warnings])
+    result, taken, warnings = await _from_good_copies(engine, request, caller)
+    if result.checkpoint_id not in taken.there:
+        warnings += await _missing_file(engine, request, result)
+    return msgspec.structs.replace(result, warnings=[*warnings, *result.warnings])
 
 
 @operation
 async def context(engine: Engine, request: RecoveryContextGet, caller: Caller) -> Briefing:
     """Brief without restoring, with what Git says about the project."""
-    briefing, warnings = await _from_good_copies(engine, request, caller)
+    briefing, _, warnings = await _from_good_copies(engine, request, caller)
     return msgspec.structs.replace(briefing, warnings=[*warnings, *briefing.warnings])
 
 
 async def _from_good_copies(
     engine: Engine, request: Request[R], caller: Caller
-) -> tuple[R, list[str]]:
+) -> tuple[R, TakenIn, list[str]]:
     """Execute a request that reads a checkpoint, healing rows from their files on the way.
 
-    Returns the result and the warnings about it. What cannot be healed is passed over, unless the
-    request names it.
+    Returns the result, what was looked at before, and the warnings about both. What cannot be
+    healed is passed over, unless the request names it.
     """
     named = getattr(request, "checkpoint_id", None)
-    healed = [] if named else await _look_for_files(engine, request)
+    taken = TakenIn() if named else await _look_for_files(engine, request)
+    healed = noticed(taken)
     facts = await _facts(engine, request)
     unreadable: dict[str, FleetError] = {}
     while True:
         reasons = {name: reason.message for name, reason in unreadable.items()}
         known = msgspec.structs.replace(facts, unreadable=reasons)
         try:
-            return await engine.execute(request, caller, known), healed
+            return await engine.execute(request, caller, known), taken, healed
         except (Corrupt, NotFound, Incompatible) as error:
             damaged = _damaged(named, error)
             if damaged is None or damaged in unreadable:
@@ -76,10 +78,10 @@ async def _from_good_copies(
                 healed += checkpoint.warnings[-1:]
 
 
-async def _look_for_files(engine: Engine, request: Any) -> list[str]:
+async def _look_for_files(engine: Engine, request: Any) -> TakenIn:
     """Take in the files of the mission that a request means and that have lost their rows."""
     mission_id = (await engine.execute(TargetGet(request))).mission_id
-    return noticed(await take_in(engine, "checkpoint", mission_id)) if mission_id else []
+    return await take_in(engine, "checkpoint", mission_id) if mission_id else TakenIn()
 
 
 def _as_told(error: FleetError, unreadable: list[FleetError]) -> FleetError:
