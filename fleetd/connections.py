@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+import msgspec
 import trio
 
 from . import envelope, peer
@@ -24,6 +25,7 @@ from .wire.requests.event import (
     Subscription,
     Unsubscribed,
 )
+from .wire.requests.mission import MissionGet
 from .wire.shown import shown
 
 log = logging.getLogger(__name__)
@@ -233,7 +235,10 @@ class Connection:
                 allowed=allowed,
             )
         start = await self.engine.perform(request, self.caller)
-        follower = Follower(self.engine, self.caller, request, start)
+        if request.mission_id:  # a prefix may come to stand for several
+            mission = await self.engine.execute(MissionGet(request.mission_id))
+            request = msgspec.structs.replace(request, mission_id=mission.id)
+        follower = Follower(self.engine, request, start)
         self._followers[follower.id] = follower
         return follower, start
 

@@ -21,6 +21,7 @@ from .domain.idempotency import recall, remember
 from .domain.redaction.requests import without_prompt, without_secrets
 from .domain.rules import HANDLERS
 from .domain.tx import Effect, LogLine, RemoveBackup, Ring, Tx, WatchProcess, WriteBackup
+from .feed import Feed
 from .ignoring import refuse_ignored
 from .outbox import Outbox
 from .places import with_real_paths
@@ -79,6 +80,7 @@ class Engine:
         root = loaded.config.checkpoints
         self.backups: dict[Noun, Backups] = {noun: Backups(root, noun) for noun in LAYOUTS}
         self.store = Store(loaded.config.database, self._committed, inline=inline, vfs=vfs)
+        self.feed = Feed(self.execute, self.bell)
         self.outbox = Outbox(self.execute, self.backups, inline=inline)
         self.ballast = Ballast(loaded.config.database)
         self.watcher = Watcher()

@@ -1,41 +1,40 @@
 """One subscriber that follows the event log; must not know sockets, only how to send lines."""
 
-import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import msgspec
 import trio
 
-from .domain.context import Caller
 from .domain.streams import EventTail
 from .engine import Engine
+from .feed import PAGE, Told, told
 from .wire.model import Event
-from .wire.requests.event import EventPage, EventSubscribe, Subscription
+from .wire.requests.event import EventSubscribe, Subscription
 
-log = logging.getLogger(__name__)
-
-# Keeps the memory of a subscriber that lags behind small, and each of its turns short.
-PAGE = 64
 _encode = msgspec.json.Encoder().encode
 
 
 class Follower:
     """Sends every matching event of the log, in order and without gaps, until it is ended.
 
-    It reads the log by position, so a subscriber that is slow lags behind and loses nothing.
+    It knows its position in the log, so a subscriber that is slow lags behind and loses nothing.
+    ``request`` names its mission by the whole id.
     """
 
-    def __init__(
-        self, engine: Engine, caller: Caller, request: EventSubscribe, start: Subscription
-    ) -> None:
+    def __init__(self, engine: Engine, request: EventSubscribe, start: Subscription) -> None:
         self.id = start.subscription_id
         self._engine = engine
-        self._caller = caller
         self._request = request
         self._position = start.position
         self._ended = False
         self._looking = trio.CancelScope()
+        # Far behind, one who wants little has it looked up; at the end all are told everything.
+        self._picks = bool(request.types or request.mission_id)
+        self._behind = self._picks
+        self._begin = (
+            b'{"jsonrpc":"2.0","method":"event","params":{"subscription_id":%b,"event":'
+            % (_encode(self.id))
+        )
 
     def end(self) -> None:
         """Stop; a line that is being sent is finished, since half a line would be garbage."""
@@ -45,23 +44,25 @@ class Follower:
     async def run(self, send: Callable[[bytes], Awaitable[None]]) -> None:
         """Follow the log; raises FleetError when it cannot be read any more."""
         while not self._ended:
-            page: EventPage | None = None
+            next_ones: Told | None = None
             with trio.CancelScope() as self._looking:
-                page = await self._next_page()
-            if page is not None and not self._ended:
-                self._position = page.position
-                if page.events:
-                    await send(b"".join(self._notification(event) for event in page.events))
+                next_ones = await self._next()
+            if next_ones is not None and not self._ended:
+                self._position = next_ones.position
+                lines = [self._line(text) for event, text in next_ones.events if self._wants(event)]
+                if lines:
+                    await send(b"".join(lines))
 
-    async def _next_page(self) -> EventPage:
-        """Return the next page that leads further, waiting at the bell until there is one."""
-        while True:
-            # Taken before looking: what is committed in between still rings it.
-            ticket = self._engine.bell.ticket()
-            page = await self._engine.perform(self._tail(), self._caller)
-            if page.events or page.position > self._position:
-                return page
-            await ticket.wait()
+    async def _next(self) -> Told:
+        """Return the next events that lead further, waiting until there are any."""
+        if self._behind:
+            page = await self._engine.execute(self._tail())
+            self._behind = len(page.events) > 0
+            if page.position > self._position:
+                return told(page)
+        found = await self._engine.feed.after(self._position)
+        self._behind = self._picks and found.full
+        return found
 
     def _tail(self) -> EventTail:
         return EventTail(
@@ -71,6 +72,9 @@ class Follower:
             limit=PAGE,
         )
 
-    def _notification(self, event: Event) -> bytes:
-        params: dict[str, Any] = {"subscription_id": self.id, "event": event}
-        return _encode({"jsonrpc": "2.0", "method": "event", "params": params}) + b"\n"
+    def _wants(self, event: Event) -> bool:
+        types, mission_id = self._request.types, self._request.mission_id
+        return mission_id in (None, event.mission_id) and (types is None or event.type in types)
+
+    def _line(self, text: bytes) -> bytes:
+        return b"%b%b}}\n" % (self._begin, text)

@@ -16,6 +16,7 @@ FLOORS = {
     **dict.fromkeys(
         (
             "bell",
+            "feed",
             "clocks",
             "watcher",
             "outbox",

@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks.growth.filling import fill, mission_id
 from fleetd import housekeeping
+from fleetd.domain.streams import EventTail
 from fleetd.engine import DAEMON
 from fleetd.operations.watching import ActivityScan
 from fleetd.wire.base import Request
@@ -109,6 +110,11 @@ simply("event.list, of a type", lambda s: EventList(type="build_failed", limit=5
 simply("event.list, of both", lambda s: EventList(mission_id(0), "build_failed", limit=50))
 simply("event.list, of no type that was", lambda s: EventList(type="never_was"))
 simply("event.list, from the middle", lambda s: EventList(since=1_500, limit=50))
+simply("event tail, of two types", lambda s: EventTail(0, ["file_read", "test_run"]))
+simply(
+    "event tail, of two types of a mission",
+    lambda s: EventTail(0, ["a", "test_run"], mission_id(20)),
+)
 simply("event.subscribe", lambda s: EventSubscribe())
 simply("cursor.advance", lambda s: CursorAdvance("c", "fleet", s.number()))
 simply("sortie.progress", lambda s: SortieProgress(s.sortie, 1 + s.number() % 20, "Working"))

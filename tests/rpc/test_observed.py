@@ -265,7 +265,7 @@ async def test_subscribers_that_cannot_go_on_are_named(
         async def refuse(*_: Any) -> None:
             raise NotFound("The log is gone.")
 
-        monkeypatch.setattr(running.engine, "perform", refuse)
+        monkeypatch.setattr(running.engine.feed, "_execute", refuse)
         running.engine.bell.ring()
         assert await client.line() is None
     (line,) = texts(out)

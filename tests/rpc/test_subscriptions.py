@@ -229,19 +229,15 @@ async def test_a_subscriber_that_never_reads_is_closed_and_hinders_nobody(
 async def test_a_log_that_cannot_be_read_closes_the_connection(
     client: Any, running: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fleetd.domain.streams import EventTail
     from fleetd.wire.errors import Storage
 
     await subscribe(client)
     await wait_all_tasks_blocked()
-    perform = running.engine.perform
 
-    async def fail(request: Any, caller: Any) -> Any:
-        if isinstance(request, EventTail):
-            raise Storage("The disk cannot be read.")
-        return await perform(request, caller)
+    async def fail(request: Any) -> Any:
+        raise Storage("The disk cannot be read.")
 
-    monkeypatch.setattr(running.engine, "perform", fail)
+    monkeypatch.setattr(running.engine.feed, "_execute", fail)
     other = await running.connect()
     await append(other)
     assert await client.line() is None
