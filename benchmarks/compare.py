@@ -26,7 +26,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="fleetd-base-", dir=chosen.directory) as name:
         try:
             with both(chosen.base, Path(name)) as sides:
-                found, missing = _compare(sides, chosen)
+                found, missing = _compare(sides, chosen, Path(name))
         except subprocess.CalledProcessError as error:
             print(f"{chosen.base} cannot be measured: {error}", file=sys.stderr)
             return 1
@@ -52,7 +52,7 @@ def _options() -> argparse.Namespace:
 
 
 def _compare(
-    sides: tuple[Side, Side], chosen: argparse.Namespace
+    sides: tuple[Side, Side], chosen: argparse.Namespace, scratch: Path
 ) -> tuple[list[Change], list[str]]:
     """Measure group by group, so that the two revisions of a row are minutes apart at most."""
     found: list[Change] = []
@@ -63,7 +63,7 @@ def _compare(
         wanted += ["--directory", str(chosen.directory)] if chosen.directory else []
         print(f"{group} ...", end=" ", file=sys.stderr, flush=True)
         try:
-            old, new = _in_turns(sides, wanted, chosen.blocks)
+            old, new = _in_turns(sides, wanted, chosen.blocks, scratch)
         except NotMeasured as error:
             missing.append(f"{group}, {error}")
         else:
@@ -73,19 +73,19 @@ def _compare(
 
 
 def _in_turns(
-    sides: tuple[Side, Side], wanted: Sequence[str], blocks: int
+    sides: tuple[Side, Side], wanted: Sequence[str], blocks: int, scratch: Path
 ) -> tuple[list[Run], list[Run]]:
     """Let both measure, block after block; who begins changes, as a machine may tire."""
     runs: tuple[list[Run], list[Run]] = ([], [])
     for block in range(blocks):
         for which in (0, 1) if block % 2 == 0 else (1, 0):
-            runs[which].append(sides[which].measure(wanted))
+            runs[which].append(sides[which].measure(wanted, scratch))
     return runs
 
 
 def _remarks(chosen: argparse.Namespace, missing: Sequence[str], seconds: float) -> list[str]:
     return [
-        f"old is {chosen.base}, new what lies in this directory; {chosen.blocks} blocks of each,",
+        f"old is {chosen.base}, new what lies in this directory; blocks of each: {chosen.blocks},",
         f"in turn, in {seconds:.0f} s. old and new are medians of the blocks, the spread is that",
         "of the pairs of blocks. A change is marked when every block of one lies beyond every",
         "block of the other, and by 5 % or more in the middle;",

@@ -102,13 +102,13 @@ def running(directory: Path) -> Iterator[Fleet]:
 
 
 def _environment(directory: Path, socket: Path) -> dict[str, str]:
-    """Return an environment in which nothing of the user's own fleet is found."""
-    # Whoever installs a package has its bytecode; the first run here makes it.
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("FLEET_", "FLIGHTLINE_", "XDG_", "PYTHONDONTWRITEBYTECODE"))
-    }
+    """Return an environment in which nothing of the user's own fleet is found.
+
+    Nor what tells Python to be different: without compiled modules a command takes twice as long,
+    and an installed one has them.
+    """
+    foreign = ("FLEET_", "FLIGHTLINE_", "XDG_", "PYTHON")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
     return kept | {
         "HOME": str(directory),
         "PYTHONPATH": str(ROOT),

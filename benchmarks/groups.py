@@ -19,7 +19,7 @@ class Group(NamedTuple):
 GROUPS = {
     "references": Group("one fsync, one start of Python", ("themselves.references",)),
     "store": Group("one commit per row, and 64 writers at once", ("crowd.in_the_store",)),
-    "progress": Group("counting the progress of a mission", ("inside.progress",)),
+    "progress": Group("counting the progress of a mission", ("progress.progress",)),
     "import": Group("10,000 events of an older store", ("past.importing",)),
     "silence": Group("looking for silent missions, few events and many", ("silence.scanning",)),
     "events": Group(
@@ -36,7 +36,7 @@ GROUPS = {
         "recovery.restore of 100 sorties", ("paths.recovery", "paths.recovery_with_git")
     ),
     "listing": Group("checkpoint.list of many, checkpoint.latest", ("grown.listing",)),
-    "backups": Group("the file of a checkpoint", ("inside.backup_files",)),
+    "backups": Group("the file of a checkpoint", ("backups.backup_files",)),
     "command": Group("a whole fleetctl", ("paths.command_line",)),
     "hooks": Group("a whole hook, alone and side by side", ("hooks.whole_processes",)),
     "memory": Group("a daemon with 1,000,000 events", ("grown.memory",)),

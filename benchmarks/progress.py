@@ -1,16 +1,13 @@
-"""Parts of the daemon on their own, in this process: counting progress, writing a backup file."""
+"""Counting how far a mission is, in this process: what every change of a sortie asks for."""
 
 from collections.abc import Iterator
 
 import apsw
 
-from fleetd.domain.content import to_file
 from fleetd.domain.progress import passed, percent, recount
 from fleetd.domain.tx import Tx
-from fleetd.store.backups import Backups
 from fleetd.store.commit import Executor
 from fleetd.store.migrate import schema
-from fleetd.wire.model import Checkpoint
 
 from .bench import Bench
 from .rows import Promise, Row
@@ -54,28 +51,3 @@ def _fill(tx: Tx) -> None:
             status="completed" if number % 2 else "pending",
             at=NOW,
         )
-
-
-def backup_files(bench: Bench) -> Iterator[Row]:
-    """Measure writing the file of a typical checkpoint, with every fsync and its latest.json."""
-    fleet = bench.fleet
-    for sorties in (4, 20):
-        yield _writing(bench, fleet.taken(sorties), sorties)
-
-
-def _writing(bench: Bench, checkpoint: Checkpoint, sorties: int) -> Row:
-    backups = Backups(bench.directory / "backups")
-    written = [0]
-
-    def write() -> None:
-        written[0] += 1
-        name = f"chk-{written[0]:08x}"
-        backups.write(checkpoint.mission_id, name, to_file(checkpoint), name)
-
-    return bench.beside_fsync(
-        f"backup file, {sorties} sorties",
-        write,
-        runs=100,
-        promise=Promise(spec_p95_ms=200, size_bytes=100_000),
-        size=lambda: len(to_file(checkpoint)),
-    )
