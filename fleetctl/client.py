@@ -17,7 +17,7 @@ from fleetd.wire.errors import (
     Unavailable,
     from_wire,
 )
-from fleetd.wire.frames import FrameTooLong, LineDecoder
+from fleetd.wire.frames import FrameTooLong, Line, LineDecoder
 
 from .dial import dial
 from .protocol import Event, Request
@@ -177,7 +177,7 @@ class Client:
             # A daemon that refused the line says why before it closes: go on to read that.
             return
 
-    def _receive(self) -> bytes:
+    def _receive(self) -> Line:
         try:
             while (line := self._lines.next_line()) is None:
                 if not (data := self._socket.recv(262_144)):
@@ -191,7 +191,7 @@ class Client:
             raise LimitExceeded(f"The reply is longer than {REPLY_BYTES} bytes.") from error
         return line
 
-    def _take(self, line: bytes) -> Record | None:
+    def _take(self, line: Line) -> Record | None:
         """Keep a notification for later; return the reply to the call that is under way."""
         try:
             incoming = decode(line)

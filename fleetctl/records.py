@@ -54,7 +54,7 @@ def encode(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def decode(data: bytes) -> Any:
+def decode(data: bytes | bytearray) -> Any:
     """Return what JSON says, its objects as records; raises ValueError or RecursionError."""
     return json.loads(data, object_hook=Record)
 

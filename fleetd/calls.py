@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 class Call:
     """One line being answered: what the methods know about where it came from."""
 
-    def __init__(self, connection: "Connection") -> None:
+    def __init__(self, connection: "Connection", size: int) -> None:
         self._connection = connection
+        self._size = size
         self._refused = connection.draining
         self.followers: list[Follower] = []
 
@@ -38,7 +39,9 @@ class Call:
         if isinstance(request, Query):
             async with self._connection.reading():
                 return await self._connection.engine.perform(request, self._connection.caller)
-        return await self._connection.engine.perform(request, self._connection.caller)
+        return await self._connection.engine.perform(
+            request, self._connection.caller, size=self._size
+        )
 
     async def _subscribe(self, request: EventSubscribe) -> Subscription:
         follower, start = await self._connection.subscribe(request)

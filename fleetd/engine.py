@@ -13,6 +13,7 @@ from typing import Any, TypeVar, get_type_hints
 
 import trio
 
+from .aside import Aside
 from .bell import Bell
 from .clocks import Uptime, uptime, wall_clock
 from .config import Config, Loaded
@@ -74,6 +75,7 @@ class Engine:
         vfs: str | None = None,
     ) -> None:
         self.loaded = loaded
+        self.aside = Aside(inline=inline)
         self.bell = Bell()
         self.traffic = Traffic()
         self.pulses = Pulses()
@@ -105,16 +107,20 @@ class Engine:
         """Return the settings in force."""
         return self.loaded.config
 
-    async def perform(self, request: Request[R], caller: Caller, facts: Facts | None = None) -> R:
+    async def perform(
+        self, request: Request[R], caller: Caller, facts: Facts | None = None, *, size: int = 0
+    ) -> R:
         """Answer a request by its operation or its rule; what it holds of secrets is left behind.
 
-        ``facts`` are for rules; operations gather their own.
+        ``facts`` are for rules; operations gather their own. ``size`` is how many bytes of text
+        the request can hold at most.
 
         Raises FleetError for what the caller should know; anything else is a bug.
         """
         if not self.config.keep_prompts:
             request = without_prompt(request)
-        request = with_real_paths(without_secrets(request))
+        given = request
+        request = with_real_paths(await self.aside.run(lambda: without_secrets(given), size))
         if self.config.project_ignore and isinstance(request, Mutation):
             await refuse_ignored(request, self.config.project_ignore, self.execute)
         perform = OPERATIONS.get(type(request))

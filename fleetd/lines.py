@@ -6,7 +6,7 @@ import os
 import trio
 
 from .wire.errors import LimitExceeded
-from .wire.frames import FrameTooLong, LineDecoder
+from .wire.frames import FrameTooLong, Line, LineDecoder
 
 _CHUNK = 65_536
 _LARGE_AT_ONCE = 2
@@ -46,7 +46,7 @@ class LineReader:
         self._timeout_ms = timeout_ms
         self._large = large
 
-    async def next_line(self) -> bytes | None:
+    async def next_line(self) -> Line | None:
         """Return the next line, None at the end; raises LimitExceeded when it breaks a bound.
 
         The clock runs from the first byte that is waited on. Trickling does not prolong it, and
@@ -78,7 +78,7 @@ class LineReader:
         while at_most > 0 and (data := await self._receive(math.inf)):
             at_most -= len(data)
 
-    def _finished_line(self) -> bytes | None:
+    def _finished_line(self) -> Line | None:
         try:
             return self._decoder.next_line()
         except FrameTooLong as error:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from fleetd.wire.frames import LineDecoder
+from fleetd.wire.frames import HOOK_BEGINS, LineDecoder
 
 
-def lines_of(decoder: LineDecoder) -> list[bytes]:
+def lines_of(decoder: LineDecoder) -> list[bytes | bytearray]:
     return list(iter(decoder.next_line, None))
 
 
@@ -20,3 +20,16 @@ def test_blank_lines_are_skipped_however_many_come(blank: bytes) -> None:
     decoder.feed(b"\nthird\n")
     assert lines_of(decoder) == [b"third"]
     assert not decoder.partial
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_what_follows_a_large_line_is_kept(end: bytes) -> None:
+    decoder = LineDecoder(100, hook_limit=1_000)
+    large = HOOK_BEGINS + b"x" * 500
+    decoder.feed(large + end + b"second\n" + b"half")
+
+    assert lines_of(decoder) == [large, b"second"]
+    assert decoder.partial
+
+    decoder.feed(b" a line\n")
+    assert lines_of(decoder) == [b"half a line"]

@@ -15,6 +15,7 @@ FLOORS = {
     "store": 2,
     **dict.fromkeys(
         (
+            "aside",
             "bell",
             "feed",
             "clocks",

@@ -58,7 +58,8 @@ async def take(
     if DOCTOR in request.args:
         return HookReply(stdout="fleetd")
     try:
-        adapter, report = _understand(request)
+        size = len(request.payload)
+        adapter, report = await engine.aside.run(lambda: _understand(request), size)
     except Unfit as reason:
         await _complain(engine, request, str(reason), spooled=happened_ms is not None)
         return HookReply()
@@ -138,7 +139,7 @@ async def _carry_out(
     )
     if opens := any(isinstance(each, SessionStarted) for each in report.happenings):
         await engine.perform(ActivityScan(), DAEMON)  # detection comes before registering
-    recorded = await engine.perform(record, caller, facts)
+    recorded = await engine.perform(record, caller, facts, size=len(request.payload))
     if opens:
         await engine.perform(ActivityScan(), DAEMON)
     if not live:

@@ -2,6 +2,8 @@
 
 import re
 
+# Large lines are not copied into what cannot be changed.
+Line = bytes | bytearray
 # A flood of these is skipped as one, or it would keep everybody waiting.
 _BLANK_LINES = re.compile(rb"\s*\n")
 
@@ -46,7 +48,7 @@ class LineDecoder:
         """Take in bytes as they came from the peer."""
         self._buffer += data
 
-    def next_line(self) -> bytes | None:
+    def next_line(self) -> Line | None:
         """Return the next finished line, or None when more bytes are needed.
 
         Raises FrameTooLong, after which the stream cannot be used any more.
@@ -63,10 +65,20 @@ class LineDecoder:
             if end < 0:
                 self._scanned = len(self._buffer)
                 return None
+            self._scanned = 0
+            if end > self._limit:
+                return self._large_line(end)
             with memoryview(self._buffer) as view:
                 line = bytes(view[:end])
             del self._buffer[: end + 1]
-            self._scanned = 0
             line = line.removesuffix(b"\r")
             if line.strip():
                 return line
+
+    def _large_line(self, end: int) -> bytearray:
+        """Give the buffer away instead of a copy, which takes its time when it is large."""
+        line, self._buffer = self._buffer, self._buffer[end + 1 :]
+        del line[end:]
+        if line.endswith(b"\r"):
+            del line[-1:]
+        return line

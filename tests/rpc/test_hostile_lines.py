@@ -1,6 +1,7 @@
 """What a client may send by mistake or on purpose: a typed error, and nobody else notices."""
 
 import json
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 import trio
 
 from fleetd import envelope
-from fleetd.wire.errors import ParseError
+from fleetd.wire.errors import FleetError, ParseError
 
 HELLO = {"jsonrpc": "2.0", "id": 7, "method": "system.health"}
 
@@ -127,6 +128,25 @@ async def test_brackets_within_strings_and_side_by_side_are_not_nesting(
 ) -> None:
     reply = await client.call("system.health", params)
     assert reply["error"]["data"]["kind"] == "invalid_params"  # it was read, and has no such field
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_brackets_are_followed_in_pieces(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    chance = random.Random(seed)
+    lines = [bytes(chance.choices(b'[]{}[]"\\,1 ', k=chance.randrange(60))) for _ in range(1_000)]
+    lines += [b"[" + line for line in lines]
+    whole = [_refusal(line) for line in lines]
+    monkeypatch.setattr(envelope, "_AT_ONCE", 5)
+    assert [_refusal(line) for line in lines] == whole
+    assert {"depth", "batch"} <= set(whole)
+
+
+def _refusal(line: bytes) -> object:
+    try:
+        envelope.read(line, depth=4, batch=3)
+    except FleetError as error:
+        return error.values.get("limit", error.kind)
+    return None
 
 
 async def test_a_message_as_deep_as_allowed_is_read(client: Any) -> None:

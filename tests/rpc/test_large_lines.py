@@ -1,9 +1,11 @@
 """Lines of the hook client may be large: few of them at once, and no others."""
 
 import json
+import random
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 from jsonrpcserver import Success
@@ -114,6 +116,40 @@ async def test_a_large_line_of_another_form_is_refused(
         other = await running.connect()
         assert (await other.call("system.health"))["result"]["ok"]
     assert hooks.payloads == []
+
+
+# What a JSON string is made of, and what would be wrong in one.
+PARTS = ("a", "x" * 7, "é", "😀", r"\n", r"\\", r"\"", r"\/", r"\u00e9", r"\ud83d\ude00", r"\u0041")
+WRONG = (r"\ud83d", "\\", '"', "\x01", r"\x", r"\u12")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_payload_read_in_pieces_is_the_payload(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(envelope, "_PIECE_BYTES", 20)
+    chance = random.Random(seed)
+    for _ in range(500):
+        parts = PARTS + (WRONG if chance.random() < 0.2 else ())
+        text = "".join(chance.choices(parts, k=chance.randrange(40))).encode()
+        text = chance.choice((b"", b"", b"", b"\x80" * 60)) + text[: chance.choice((None, 30))]
+        line = hook_line("").replace(b'"payload":""', b'"payload":"' + text + b'"')
+        whole = _outcome(lambda line: msgspec.json.decode(line)["params"]["payload"], line)
+        assert _outcome(lambda line: _payload(envelope.read_large(line, **USUAL)), line) == whole
+
+
+def _outcome(read: Callable[[bytes], str], line: bytes) -> str | None:
+    try:
+        return read(line)
+    except (msgspec.DecodeError, ParseError, UnicodeDecodeError):
+        return None
+
+
+def _payload(message: envelope.Message) -> str:
+    (element,) = message.elements
+    assert isinstance(element, envelope.Element)
+    assert isinstance(element.params, dict)
+    return str(element.params["payload"])
 
 
 def test_what_stands_around_a_payload_is_checked_as_any_line() -> None:
