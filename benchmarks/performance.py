@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from .report import cells, conditions
+from .report import cells, conditions, shown, spread
 from .rows import Row, Run
 
 BEGIN = "<!-- measured: begin -->"
@@ -37,8 +37,8 @@ def text(run: Run) -> str:
 
 
 def _ours(row: Row) -> Sequence[str]:
-    name, runs, p50, p95, reference, ratio, spread, _, promise, kept, also = cells(row)
-    return (name, runs, p50, p95, reference, ratio, spread, promise, kept, also)
+    *first, _p95_ratio, promise, kept, also = cells(row)
+    return (*first, promise, kept, also)
 
 
 def _theirs(row: Row) -> Sequence[str]:
@@ -48,8 +48,8 @@ def _theirs(row: Row) -> Sequence[str]:
         row.peer.name,
         f"{row.p50_ms:.3f}",
         f"{row.reference_p50_ms:.3f}",
-        f"{row.ratio_p50:.2f}",
-        f"{row.ratio_low:.2f}-{row.ratio_high:.2f}",
+        shown(row.ratio_p50),
+        spread(row),
         row.peer.text(),
     )
 

@@ -14,6 +14,7 @@ HEAD = (
 RIGHT = frozenset({1, 2, 3, 5, 6, 7})
 # Faster than any disk: what is measured lies in memory.
 NO_DISK_MS = 0.005
+SMALL = 0.1
 
 
 def document(run: Run) -> dict[str, Any]:
@@ -73,6 +74,16 @@ def conditions(run: Run) -> str:
     )
 
 
+def shown(ratio: float) -> str:
+    """Return a ratio with two digits that say something."""
+    return f"{ratio:.2f}" if ratio >= SMALL else f"{ratio:.2g}"
+
+
+def spread(row: Row) -> str:
+    """Return how far the ratio of a row moved during the run."""
+    return f"{shown(row.ratio_low)}-{shown(row.ratio_high)}"
+
+
 def cells(row: Row) -> tuple[str, ...]:
     """Return a row as the table shows it, one text for each part of ``HEAD``."""
     kept = {True: "kept", False: "MISSED", None: ""}[row.kept]
@@ -82,9 +93,9 @@ def cells(row: Row) -> tuple[str, ...]:
         f"{row.p50_ms:.3f}",
         f"{row.p95_ms:.3f}",
         row.reference,
-        f"{row.ratio_p50:.2f}",
-        f"{row.ratio_low:.2f}-{row.ratio_high:.2f}",
-        f"{row.ratio_p95:.2f}",
+        shown(row.ratio_p50),
+        spread(row),
+        shown(row.ratio_p95),
         row.promise.text(row.reference),
         kept,
         _also(row),
@@ -99,8 +110,8 @@ def _also(row: Row) -> str:
     if row.ops_per_s is not None:
         parts.append(f"{row.ops_per_s:,.0f}/s")
     if row.speedup is not None:
-        spread = f"{row.speedup_low:.1f}-{row.speedup_high:.1f}"
-        parts.append(f"{row.speedup:.1f} ({spread}) x one commit each")
+        moved = f"{row.speedup_low:.1f}-{row.speedup_high:.1f}"
+        parts.append(f"{row.speedup:.1f} ({moved}) x one commit each")
     if row.size_bytes is not None:
         parts.append(in_bytes(row.size_bytes))
     if row.note is not None:
