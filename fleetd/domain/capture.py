@@ -48,11 +48,11 @@ class State(msgspec.Struct, frozen=True):
         return hashlib.sha256(_canonical(material)).hexdigest()
 
 
-def capture(tx: Tx, ctx: Context, mission: Row) -> State:
-    """Read the state of a mission as it is now."""
+def capture(tx: Tx, ctx: Context, mission: Row, sorties: list[SortieState] | None = None) -> State:
+    """Read the state of a mission as it is now; ``sorties`` if they were just read."""
     return State(
         mission,
-        states_of(tx, mission["id"]),
+        states_of(tx, mission["id"]) if sorties is None else sorties,
         active_locks(tx, ctx, mission["id"]),
         queued_messages(tx, mission["id"]),
     )

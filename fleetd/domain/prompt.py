@@ -13,7 +13,6 @@ from .wording import LINE_CHARS, short
 
 OPENING = "## Recovery Context\n\nYou are resuming a mission after context compaction."
 CLOSING = "Please review the current state and continue the mission."
-_BETWEEN = "\n\n"
 
 
 class Section(msgspec.Struct):
@@ -43,10 +42,11 @@ class Section(msgspec.Struct):
 
     @property
     def length(self) -> int:
-        """Return how long ``text`` is."""
+        """Return how long ``text`` is, of a section that has something to say."""
         end = self._end()
-        lines = len(self.items) + len(end)
-        return len(f"### {self.heading}") + lines + self.chars + sum(map(len, end)) if lines else 0
+        return (
+            len(f"### {self.heading}") + self.chars + len(self.items) + sum(len(e) + 1 for e in end)
+        )
 
     def _end(self) -> list[str]:
         """Return the line behind the items, if there is one."""
@@ -88,16 +88,13 @@ def render(brief: Brief, max_chars: int) -> str:
     says how many items were left out and which command shows them.
     """
     sections = _sections(brief)
-    around = len(_join(brief, []))
-    while around + _length(sections) > max_chars and (section := _next_to_cut(sections)):
+    excess = len(_join(brief, sections)) - max_chars
+    while excess > 0 and (section := _next_to_cut(sections)):
+        excess -= section.length
         section.drop_last()
+        excess += section.length
     text = _join(brief, sections)
     return text if len(text) <= max_chars else _bare(brief, sections, max_chars)
-
-
-def _length(sections: list[Section]) -> int:
-    """Return by how much sections make a text longer."""
-    return sum(len(_BETWEEN) + s.length for s in sections if s.length)
 
 
 def _bare(brief: Brief, sections: list[Section], max_chars: int) -> str:
@@ -106,7 +103,7 @@ def _bare(brief: Brief, sections: list[Section], max_chars: int) -> str:
     rest = f"- ({left_out} items left out: fleetctl context --mission {brief.mission_id})"
     text = ""
     for limit in (100, 60, 30, 10):
-        text = _BETWEEN.join([OPENING, _head(brief, limit), rest, CLOSING])
+        text = "\n\n".join([OPENING, _head(brief, limit), rest, CLOSING])
         if len(text) <= max_chars:
             break
     return text
@@ -126,7 +123,7 @@ def _next_to_cut(sections: list[Section]) -> Section | None:
 
 def _join(brief: Brief, sections: list[Section]) -> str:
     parts = [OPENING, _head(brief, LINE_CHARS), *(text for s in sections if (text := s.text()))]
-    return _BETWEEN.join([*parts, CLOSING])
+    return "\n\n".join([*parts, CLOSING])
 
 
 def _head(brief: Brief, limit: int) -> str:

@@ -73,7 +73,8 @@ def _restore(tx: Tx, request: RecoveryRestore, ctx: Context) -> RestoreResult:
         messages=restore_mail(case),
     )
     progress = rearm(tx, case.mission_id)
-    become_newest(case)
+    sorties = states_of(tx, case.mission_id) if ledger.changes else present
+    become_newest(case, sorties)
     tx.run(
         "UPDATE checkpoints SET consumed_at = :now WHERE id = :id", now=ctx.now, id=checkpoint.id
     )
@@ -86,7 +87,6 @@ def _restore(tx: Tx, request: RecoveryRestore, ctx: Context) -> RestoreResult:
         undo_checkpoint_id=undo_id,
     )
     _announce(case, recovery_id, restored, progress)
-    sorties = states_of(tx, case.mission_id) if ledger.changes else present
     return _result(case, recovery_id, undo_id, restored, sorties)
 
 

@@ -4,6 +4,7 @@ One part of recovery; must not restore anything itself.
 """
 
 from ..wire.errors import InvalidState
+from ..wire.model import SortieState
 from ..wire.requests.checkpoint import DeclaredContext
 from ..wire.types import OPEN_MISSION
 from . import checkpoints
@@ -108,17 +109,18 @@ def keep_undo(case: Case, state: State) -> str | None:
     return checkpoints.take(case.tx, case.ctx, mission["id"], reason, state).id
 
 
-def become_newest(case: Case) -> None:
+def become_newest(case: Case, sorties: list[SortieState]) -> None:
     """Take a checkpoint of what an older one, or an undo checkpoint, restored.
 
-    Otherwise the next recovery would go to the newer one that was just left.
+    Otherwise the next recovery would go to the newer one that was just left. ``sorties`` are those
+    of the mission now.
     """
     newest = checkpoints.latest_row(case.tx, case.mission_id, columns=checkpoints.HEAD)
     mission = find(case.tx, "mission", case.mission_id)
     rewound = case.request.rewind and mission["last_activity_seq"] > case.checkpoint.seq
     if newest and not rewound and newest["id"] == case.checkpoint.id:
         return  # it was the newest before, and what was kept beside it is not lost
-    state = capture(case.tx, case.ctx, mission)
+    state = capture(case.tx, case.ctx, mission, sorties)
     if newest and not rewound and state.digest() == newest["state_digest"]:
         return
     then = case.checkpoint.recovery_context
