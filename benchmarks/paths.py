@@ -57,7 +57,8 @@ def snapshots(bench: Bench) -> Iterator[Row]:
 def recovery(bench: Bench) -> Iterator[Row]:
     """Measure recoveries that change each of 100 sorties and keep an undo checkpoint."""
     fleet = bench.fleet
-    restore = _restoring(fleet, missions=1 if bench.quick else 4)
+    pairs = [_two_states(fleet) for _ in range(1 if bench.quick else 4)]
+    restore = _restoring(fleet, pairs)
     yield bench.beside_fsync(
         "PERF-302: recovery.restore, 100 sorties, all changed",
         lambda: next(restore),
@@ -95,13 +96,12 @@ def recovery_with_git(bench: Bench) -> Iterator[Row]:
     )
 
 
-def _restoring(fleet: Fleet, missions: int) -> Iterator[object]:
+def _restoring(fleet: Fleet, pairs: list[tuple[str, str]]) -> Iterator[object]:
     """Go back and forth between two checkpoints of each mission; each step is one recovery.
 
     Every step leaves an undo checkpoint, so no mission takes more than its share of the steps:
     a mission keeps 100 checkpoints.
     """
-    pairs = [_two_states(fleet) for _ in range(missions)]
     for early, late in itertools.cycle(pairs):
         for checkpoint_id in (early, late):
             yield fleet.call("recovery.restore", checkpoint_id=checkpoint_id, rewind=True)
