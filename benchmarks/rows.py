@@ -64,6 +64,8 @@ class Beside(msgspec.Struct, frozen=True, kw_only=True):
         settings = ""
         if self.journal_mode is not None:
             settings = f", {self.journal_mode}, synchronous={self.synchronous}"
+        if self.sqlite is not None:
+            settings += f", SQLite {self.sqlite}"
         return f"{self.version} {self.does}, {self.way}{settings}"
 
 

@@ -85,8 +85,8 @@ def make(peer: Peer) -> str | None:
 def _install_python(peer: Peer, wanted: Path) -> None:
     python = str(peer.place / "bin" / "python")
     _run([sys.executable, "-m", "venv", str(peer.place)])
-    quietly = ["--quiet", "--disable-pip-version-check"]
-    _run([python, "-m", "pip", "install", *quietly, "--requirement", str(wanted)])
+    how = ["--quiet", "--disable-pip-version-check", "--retries=1"]
+    _run([python, "-m", "pip", "install", *how, "--requirement", str(wanted)])
 
 
 def _install_node(peer: Peer, wanted: Path) -> None:
@@ -94,8 +94,8 @@ def _install_node(peer: Peer, wanted: Path) -> None:
         if shutil.which(tool) is None:
             raise FileNotFoundError(f"there is no {tool} here")
     shutil.copyfile(wanted, peer.place / "package.json")
-    quietly = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
-    _run(["npm", "install", *quietly, "--prefix", str(peer.place)])
+    how = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", "--fetch-retries=1"]
+    _run(["npm", "install", *how, "--prefix", str(peer.place)])
 
 
 def _lay_program(peer: Peer) -> None:
@@ -116,7 +116,7 @@ def _run(command: list[str]) -> None:
 
 
 def _said(error: Exception) -> str:
-    """Return one line of what an installer said."""
+    """Return the line that says what it was: npm says it first, pip last."""
     said = error.stderr if isinstance(error, subprocess.CalledProcessError) else None
-    lines = [line.strip() for line in (said or "").splitlines() if line.strip()]
-    return f"not installed: {lines[-1] if lines else error}"
+    lines = [line.strip() for line in (said or "").splitlines() if line.strip()] or [str(error)]
+    return f"not installed: {lines[0] if lines[0].startswith('npm') else lines[-1]}"
