@@ -21,8 +21,7 @@ def started(pid: int) -> str | None:
     stat = _stat(pid)
     if stat is None:
         return "?" if not Path("/proc/self/stat").exists() and _exists(pid) else None
-    state, start_time = stat.fields[0], stat.fields[19]
-    return None if state in ("Z", "X") else start_time
+    return stat.started
 
 
 class _Stat(NamedTuple):
@@ -34,6 +33,11 @@ class _Stat(NamedTuple):
     @property
     def parent(self) -> int:
         return int(self.fields[1])
+
+    @property
+    def started(self) -> str | None:
+        state, start_time = self.fields[0], self.fields[19]
+        return None if state in ("Z", "X") else start_time
 
 
 def _stat(pid: int) -> _Stat | None:
@@ -63,7 +67,7 @@ def agent_behind(client: int) -> tuple[int, str | None] | None:
     while stat is not None and (pid := stat.parent) > 1:
         stat = _stat(pid)
         if stat is not None and stat.name not in SHELLS:
-            return pid, started(pid)
+            return pid, stat.started
     return None
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from .. import origin, places, processes, transcripts
-from ..domain.context import Caller, Facts
+from ..domain.context import Caller, Facts, TranscriptMark
 from ..domain.redaction.texts import redact
 from ..domain.sessions.deliveries import DeliveryUnfit
 from ..domain.sessions.identity import key_of
@@ -21,7 +21,7 @@ from ..domain.sessions.recording import HookBriefed, Recorded
 from ..domain.sessions.recording import HookRecord as Record
 from ..engine import DAEMON, Engine, operation
 from ..harness.recognise import recognise
-from ..harness.report import Adapter, Answer, Report, SessionStarted, Unfit
+from ..harness.report import Adapter, Answer, AnyHappening, Report, SessionStarted, Unfit
 from ..wire.errors import FleetError, InvalidState, Storage, Unavailable
 from ..wire.requests.hook import (
     HarnessStatus,
@@ -125,9 +125,7 @@ async def _carry_out(
     happened_ms: int | None,
 ) -> HookReply:
     live = happened_ms is None
-    facts, earlier = await engine.outbox.in_thread(
-        lambda: _look_around(adapter, report, caller if live else None)
-    )
+    facts, earlier = await _look_around(engine, adapter, report, caller if live else None)
     record = Record(
         delivery_id=request.delivery_id,
         report=report,
@@ -153,22 +151,35 @@ async def _carry_out(
     return HookReply(stdout="" if silent else adapter.reply(report, answer))
 
 
-def _look_around(
-    adapter: Adapter, report: Report, caller: Caller | None
-) -> tuple[Facts, tuple[Any, ...]]:
-    """Gather what the rules may not look at; ``caller`` only when the client still runs."""
+async def _look_around(
+    engine: Engine, adapter: Adapter, report: Report, caller: Caller | None
+) -> tuple[Facts, tuple[AnyHappening, ...]]:
+    """Gather what the rules may not look at; ``caller`` only when the client still runs.
+
+    A thread takes as long as all the rest of it, so there is none but for what may be large.
+    """
     agent = processes.agent_behind(caller.pid) if caller and caller.pid else None
     pid, started = agent or (None, None)
-    log = transcripts.log_of(report.transcript_path) if report.tells_compaction else (None, ())
-    mark, used = log
-    tail = transcripts.tail_of(report.transcript_path) if report.looks_back else ""
+    mark, earlier = None, ()
+    if report.tells_compaction or report.looks_back:
+        mark, earlier = await engine.outbox.in_thread(lambda: _transcript(adapter, report))
     facts = Facts(
         agent_pid=pid,
         pid_started=started,
         project_root=places.project_root(report.cwd),
         transcript_mark=mark,
     )
-    return facts, (*used, *(adapter.look_back(tail) if tail else ()))
+    return facts, earlier
+
+
+def _transcript(
+    adapter: Adapter, report: Report
+) -> tuple[TranscriptMark | None, tuple[AnyHappening, ...]]:
+    """Return what the transcript tells of a compaction, and what happened beside the events."""
+    log = transcripts.log_of(report.transcript_path) if report.tells_compaction else (None, ())
+    mark, used = log
+    tail = transcripts.tail_of(report.transcript_path) if report.looks_back else ""
+    return mark, (*used, *(adapter.look_back(tail) if tail else ()))
 
 
 async def _context(
