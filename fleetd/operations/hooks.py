@@ -43,6 +43,8 @@ MOST_CHARS = 9_500
 LOOKED_AT, SHOWN = 4_000, 300
 DOCTOR = "doctor"
 _WORDS = (ENFORCE, DOCTOR)
+# What a transcript shows of a compaction, and what it tells beside the events.
+_Told = tuple[TranscriptMark | None, tuple[AnyHappening, ...]]
 _payload = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -160,9 +162,10 @@ async def _look_around(
     """
     agent = processes.agent_behind(caller.pid) if caller and caller.pid else None
     pid, started = agent or (None, None)
-    mark, earlier = None, ()
+    told: _Told = (None, ())
     if report.tells_compaction or report.looks_back:
-        mark, earlier = await engine.outbox.in_thread(lambda: _transcript(adapter, report))
+        told = await engine.outbox.in_thread(lambda: _transcript(adapter, report))
+    mark, earlier = told
     facts = Facts(
         agent_pid=pid,
         pid_started=started,
@@ -172,9 +175,7 @@ async def _look_around(
     return facts, earlier
 
 
-def _transcript(
-    adapter: Adapter, report: Report
-) -> tuple[TranscriptMark | None, tuple[AnyHappening, ...]]:
+def _transcript(adapter: Adapter, report: Report) -> _Told:
     """Return what the transcript tells of a compaction, and what happened beside the events."""
     log = transcripts.log_of(report.transcript_path) if report.tells_compaction else (None, ())
     mark, used = log
