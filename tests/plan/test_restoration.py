@@ -16,6 +16,7 @@ from fleetd.wire.requests.sortie import (
     SortieAssign,
     SortieBlock,
     SortieComplete,
+    SortieGet,
     SortieProgress,
     SortieStart,
 )
@@ -185,6 +186,25 @@ async def test_RST_003_each_open_sortie_carries_its_context_until_its_next_progr
     sorties = await fleet.sorties(mission)
     assert sorties[1].recovery_context is None
     assert sorties[2].recovery_context is not None
+
+
+async def test_what_sorties_carry_stands_once_for_each_agent_however_often_it_recovers(fleet):
+    mission = await fleet.mission(6)
+    await fleet.agents(mission, "spec-1", "spec-2")
+    for position in range(6):
+        await fleet.work(mission, position, "spec-1" if position < 4 else "spec-2")
+    checkpoint = await fleet.checkpoint(mission)
+    for _ in range(3):
+        await fleet.restore(checkpoint)
+
+    carried = [sortie.recovery_context for sortie in await fleet.sorties(mission)]
+    assert len(fleet.dump()["briefings"]) == 2
+    assert [len(part.next_steps) for part in carried] == [4, 4, 4, 4, 2, 2]
+
+    await fleet.restore(checkpoint, scope="agent", agent_id="spec-2")
+    assert len(fleet.dump()["briefings"]) == 2
+    first = (await fleet.sorties(mission))[0]
+    assert (await fleet.do(SortieGet(first.id))).recovery_context == carried[0]
 
 
 @pytest.mark.case("RST-004")
