@@ -4,8 +4,9 @@ from typing import Any, cast
 
 import msgspec
 
+from ..wire.base import Query
 from ..wire.errors import InvalidState
-from ..wire.model import Lock
+from ..wire.model import Lock, Record
 from ..wire.requests.lock import (
     LockAcquire,
     LockCheck,
@@ -23,6 +24,33 @@ from .lock_queue import LockServe
 from .records import lock_of
 from .registry import handler
 from .tx import Row, Tx
+
+
+class Ground(Record, frozen=True, kw_only=True):
+    """What a mission says about the keys of its locks."""
+
+    project_dir: str | None = None
+    by_project: bool = False
+
+
+class LockGround(Query[Ground], frozen=True):
+    """Look up the mission of a request for a lock, by default its agent's; not on the wire."""
+
+    agent_id: str
+    mission_id: str | None
+
+
+@handler
+def ground(tx: Tx, request: LockGround, ctx: Context) -> Ground:
+    """Return what the key of a lock depends on: one question, since each costs a thread's turn."""
+    mission_id = request.mission_id or tx.value(
+        "SELECT mission_id FROM agents WHERE id = :id", id=request.agent_id
+    )
+    if mission_id is None:
+        return Ground()
+    row = find(tx, "mission", mission_id)
+    scope = msgspec.json.decode(row["metadata_json"]).get("lock_scope")
+    return Ground(project_dir=row["project_dir"], by_project=scope == "project")
 
 
 @handler

@@ -6,13 +6,12 @@ import trio
 from .. import places
 from ..domain.context import Caller, Facts
 from ..domain.lock_queue import LockEnqueue, LockLeaveQueue, LockLook, LockPoll, Waiting
+from ..domain.locks import LockGround
 from ..engine import Engine, operation
-from ..wire.errors import InvalidParams, LockConflict, NotFound, Unavailable
+from ..wire.errors import InvalidParams, LockConflict, Unavailable
 from ..wire.model import Lock
-from ..wire.requests.agent import AgentGet
 from ..wire.requests.checkpoint import ErrorReport
 from ..wire.requests.lock import LockAcquire, LockCheck, LockList, LockPage, LockRelease, Validity
-from ..wire.requests.mission import MissionGet
 from ..wire.times import to_ms
 
 # A lease may be renewed while somebody waits for its end; then the wait is simply looked at again.
@@ -62,11 +61,8 @@ async def _take(engine: Engine, request: LockAcquire, caller: Caller, facts: Fac
 
 async def _key(engine: Engine, request: LockAcquire) -> str:
     """Return the key of a file: its real path, or its place in the project it belongs to."""
-    mission = None
-    mission_id = request.mission_id or await _mission_of(engine, request.agent_id)
-    if mission_id:
-        mission = await engine.execute(MissionGet(mission_id))
-    base = request.cwd or (mission.project_dir if mission else None)
+    ground = await engine.execute(LockGround(request.agent_id, request.mission_id))
+    base = request.cwd or ground.project_dir
     path = places.real_path(request.file, base)
     if path is None:
         raise InvalidParams(
@@ -74,16 +70,9 @@ async def _key(engine: Engine, request: LockAcquire) -> str:
             hint="Give an absolute path, or cwd, or a mission with a project directory.",
             field="file",
         )
-    if mission and mission.metadata.get("lock_scope") == "project":
+    if ground.by_project:
         return await places.project_key(path)
     return path
-
-
-async def _mission_of(engine: Engine, agent_id: str) -> str | None:
-    try:
-        return (await engine.execute(AgentGet(agent_id))).mission_id
-    except NotFound:
-        return None
 
 
 async def _wait(engine: Engine, request: LockAcquire, caller: Caller, facts: Facts) -> Lock | None:
