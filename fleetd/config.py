@@ -6,7 +6,6 @@ the start with a message that names the key, the value and what is allowed.
 
 import os
 import stat
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -174,11 +173,19 @@ def _read_file(file: Path) -> dict[str, Any]:
             raise ConfigError(f"The configuration file {file} is no regular file; move it away.")
         text = file.read_text("utf-8")
         _refuse_others(file)
-        return tomllib.loads(text)
+        return _toml(text, file)
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"The configuration file {file} cannot be read: {error}") from error
+
+
+def _toml(text: str, file: Path) -> dict[str, Any]:
+    # Imported here: most have no such file, and commands ask for the settings too.
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"The configuration file {file} is not TOML: {error}") from error
 

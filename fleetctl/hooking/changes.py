@@ -1,10 +1,9 @@
 """What installing and uninstalling would do to a harness's file, and doing it; must not print."""
 
-import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from fleetd.wire.errors import InvalidState
 
@@ -16,15 +15,14 @@ from .settings import Unusable, found, put_in, take_out
 from .versions import installable
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """A file, and what is to become of it; ``after`` is None when it is to be removed."""
 
     harness: Harness
     file: files.SettingsFile
     after: bytes | None
-    events: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    events: Sequence[str] = ()
+    notes: Sequence[str] = ()
     # Whether hooks of ours are in the file as it is: then its copy is already that of before.
     ours_before: bool = False
 
@@ -46,6 +44,9 @@ class Change:
             whole = f"the plugin, {len(before or after)} lines, as in {plugin.place()}"
             yield from (f"--- {old}", f"+++ {new}", f"{'-' if before else '+'} {whole}")
             return
+        # Imported here: nobody who only looks needs it.
+        import difflib
+
         yield from difflib.unified_diff(before, after, old, new, lineterm="")
 
     def install(self) -> Path | None:

@@ -1,12 +1,10 @@
 """Whether installed hooks will work: looks, and runs the installed command once; mends nothing."""
 
 import os
-import subprocess
-import tempfile
 import time
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..protocol import Finding, HarnessStatus
 from . import files
@@ -15,6 +13,9 @@ from .hook_command import for_doctor, program_of
 from .jsonc import is_blank, is_plain, parse
 from .settings import found
 from .state import State
+
+if TYPE_CHECKING:
+    import subprocess
 
 RUN_S = 15
 # The hook waits for an answer so long, and gives up.
@@ -134,6 +135,9 @@ def _codex_hook_states() -> dict[str, object]:
 
 def _codex_setting(section: str, name: str) -> dict[str, object]:
     """Return a table of Codex's settings, an empty one where there is none to read."""
+    # Imported here: most that load this module need it never.
+    import tomllib
+
     path = CODEX.directory(os.environ) / "config.toml"
     try:
         table = tomllib.loads(path.read_text("utf-8")).get(section, {}).get(name, {})
@@ -171,6 +175,10 @@ def _run(harness: Harness, command: str, *, daemon: bool) -> Finding:
 
     Without a daemon it has a spool of its own, of which nothing is left.
     """
+    # Imported here: most that load this module need it never.
+    import subprocess
+    import tempfile
+
     begun = time.monotonic()
     try:
         with tempfile.TemporaryDirectory(prefix="fleet-doctor-") as directory:

@@ -5,10 +5,9 @@ A link stays a link: what it points to is replaced. The new file has the old one
 
 import os
 import stat
-import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from fleetd.wire.errors import InvalidState, Storage
 
@@ -16,8 +15,7 @@ LARGEST = 10_000_000
 BACKUP = ".before-fleet"
 
 
-@dataclass(frozen=True)
-class SettingsFile:
+class SettingsFile(NamedTuple):
     """A file as it was read; ``data`` and ``mode`` are None where there was none."""
 
     path: Path
@@ -144,6 +142,9 @@ def remove_copy(file: SettingsFile) -> None:
 
 def _put(path: Path, data: bytes, mode: int | None) -> None:
     """Write beside the place, then rename: a reader sees the old file or the new one."""
+    # Imported here: who only looks writes nothing.
+    import tempfile
+
     try:
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".new")
     except OSError as error:

@@ -6,9 +6,8 @@ The one place to change when a vendor changes its format.
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 # The hook itself gives up after 1 s, before a compaction after 5 s.
 SOON_S = 5
@@ -19,8 +18,7 @@ BEFORE_COMPACTION_S = 10
 Env = Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     """An event that is installed for; ``word`` goes to the client where the payload names none."""
 
     name: str
@@ -29,8 +27,7 @@ class Event:
     word: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Harness:
+class Harness(NamedTuple):
     """An agent CLI: how to find it, where its settings are, and what goes into them."""
 
     name: str

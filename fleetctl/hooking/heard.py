@@ -1,6 +1,7 @@
 """What the daemon heard of hooks; without a daemon, that there is none."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from fleetd.wire.errors import MethodNotFound, Unavailable
 
@@ -11,11 +12,10 @@ from ..protocol import Finding, HarnessStatus, HookStatusGet, SpoolStatus
 HEADERS = ("LAST EVENT", "AT", "EVENTS", "P50", "P95")
 
 
-@dataclass
-class Heard:
+class Heard(NamedTuple):
     """What was heard, by harness; ``complaint`` says why nothing could be asked."""
 
-    harnesses: list[HarnessStatus] = field(default_factory=list)
+    harnesses: Sequence[HarnessStatus] = ()
     spool: SpoolStatus | None = None
     complaint: str = ""
 

@@ -7,11 +7,10 @@ import os
 import re
 import shlex
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from fleetd import paths
-from fleetd.config import ConfigError, load
 from fleetd.wire.errors import InvalidState
 
 from .harnesses import Event, Harness
@@ -21,8 +20,7 @@ DOCTOR = "doctor"
 _ASSIGNMENT = re.compile(r"[A-Z_]+=")
 
 
-@dataclass(frozen=True)
-class Installation:
+class Installation(NamedTuple):
     """What of this installation goes into a command."""
 
     interpreter: str
@@ -72,6 +70,9 @@ def steady_interpreter(executable: Path) -> str:
 
 def _assignments() -> str:
     """Return what the hook must be told, because it reads no configuration."""
+    # Imported here: who makes no command needs no settings.
+    from fleetd.config import ConfigError, load
+
     try:
         configured = load().config.socket
     except ConfigError as error:

@@ -1,6 +1,5 @@
 """What is installed of fleetd's hooks, and whether it is of this installation; changes nothing."""
 
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from fleetd.wire.errors import InvalidState
@@ -13,22 +12,22 @@ from .settings import found
 from .versions import installable
 
 
-@dataclass(kw_only=True)
 class State:
     """How a harness stands; ``installed`` is yes, partly, no, or unknown with a ``problem``."""
 
-    harness: str
-    here: bool
-    executable: str | None
-    file: str
-    installed: str = "no"
-    events: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-    commands: list[str] = field(default_factory=list)
-    # Whether every command is the one that this installation would write.
-    current: bool = False
-    enforce_locks: bool = False
-    problem: str = ""
+    def __init__(self, *, harness: str, here: bool, executable: str | None, file: str) -> None:
+        self.harness = harness
+        self.here = here
+        self.executable = executable
+        self.file = file
+        self.installed = "no"
+        self.events: list[str] = []
+        self.missing: list[str] = []
+        self.commands: list[str] = []
+        # Whether every command is the one that this installation would write.
+        self.current = False
+        self.enforce_locks = False
+        self.problem = ""
 
 
 def state(harness: Harness, project: Path | None, installation: Installation) -> State:

@@ -5,7 +5,6 @@ know, so what they surely know is all that they get.
 """
 
 import re
-import subprocess
 from collections.abc import Set
 
 from .harnesses import Event, Harness
@@ -39,6 +38,9 @@ def _version(harness: Harness) -> tuple[int, ...] | None:
     executable = harness.executable()
     if executable is None:
         return None
+    # Imported here: most that load this module need it never.
+    import subprocess
+
     try:
         answer = subprocess.run(
             [executable, "--version"],

@@ -3,9 +3,8 @@
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from fleetd.wire.errors import FleetError
 
@@ -17,14 +16,16 @@ from .harnesses import Harness
 _STYLES = {"+": "green", "-": "red"}
 
 
-@dataclass
 class Outcome:
     """What became of one harness: a change, or the reason why there is none."""
 
-    harness: Harness
-    change: Change | None = None
-    error: FleetError | None = None
-    copy: Path | None = None
+    def __init__(
+        self, harness: Harness, change: Change | None = None, error: FleetError | None = None
+    ) -> None:
+        self.harness = harness
+        self.change = change
+        self.error = error
+        self.copy: Path | None = None
 
     @property
     def pending(self) -> Change | None:
@@ -32,8 +33,7 @@ class Outcome:
         return self.change if self.change and self.change.changes and not self.error else None
 
 
-@dataclass(frozen=True)
-class Deed:
+class Deed(NamedTuple):
     """What is done to every harness, and how it is told."""
 
     plan: Callable[[Harness], Change]

@@ -2,17 +2,19 @@
 
 import os
 import stat
-import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from fleetd import paths
 from fleetd.wire.errors import InvalidState, LimitExceeded, Storage
 
 from . import running
 from .setup import command, places, this_interpreter
+
+if TYPE_CHECKING:
+    import subprocess
 
 READY_S = 20.0
 PAUSE_S = 0.02
@@ -34,6 +36,9 @@ def start(path: Path) -> running.Running:
     Raises InvalidState when it ends before (``log`` holds its last lines), LimitExceeded when it
     takes longer, Storage when its log cannot be written.
     """
+    # Imported here: most that load this module need it never.
+    import subprocess
+
     log = _open_log()
     before = os.fstat(log).st_size
     try:

@@ -5,7 +5,6 @@ import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -20,12 +19,12 @@ from .setup import Setup
 from .unit_files import UnitFile
 
 
-@dataclass
 class Report:
     """What was done, for people as sentences, and for programs."""
 
-    said: list[str] = field(default_factory=list)
-    told: dict[str, Any] = field(default_factory=dict)
+    def __init__(self, told: dict[str, Any]) -> None:
+        self.said: list[str] = []
+        self.told = told
 
 
 def install(args: Namespace, manager: Service, setup: Setup) -> Report:

@@ -4,7 +4,6 @@ launchd cannot be told that an exit status means "do not try again", so it waits
 """
 
 import os
-import plistlib
 import time
 from pathlib import Path
 
@@ -48,6 +47,8 @@ def file() -> Path:
 
 def rendered(setup: Setup) -> str:
     """Return the property list of an installation."""
+    import plistlib
+
     log = str(background.log_file())
     document = plistlib.dumps(
         {
@@ -85,9 +86,11 @@ def waiting() -> str:
 
 def program() -> str:
     """Return the program that the installed agent starts; empty where that is not clear."""
+    import plistlib
+
     try:
         return str(plistlib.loads(files.read(file()).data or b"")["ProgramArguments"][0])
-    except (InvalidState, ValueError, LookupError, TypeError, plistlib.InvalidFileException):
+    except (InvalidState, ValueError, LookupError, TypeError):
         return ""
 
 
@@ -98,6 +101,8 @@ def installed() -> bool:
 
 def summary(changes: list[UnitFile]) -> list[str]:
     """Return what of a new agent concerns this installation only."""
+    import plistlib
+
     said = []
     for each in changes:
         told = plistlib.loads(each.after or plistlib.dumps({}))

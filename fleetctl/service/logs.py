@@ -1,6 +1,5 @@
 """The daemon's log, from the journal or from its file."""
 
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -34,6 +33,9 @@ def show(manager: Service | None, count: int, *, follow: bool) -> int:
     Raises NotFound where there is no log, InvalidState where it cannot be read.
     """
     if command := command_of(manager):
+        # Imported here: most that load this module need it never.
+        import subprocess
+
         more = ["--follow"] if follow else ["--no-pager"]
         sys.stdout.flush()
         return subprocess.call([*command, f"--lines={count}", *more])

@@ -2,18 +2,16 @@
 
 import os
 import shutil
-import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from fleetd.wire.errors import InvalidState
 
 CALL_S = 60
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What a program left behind."""
 
     status: int
@@ -39,6 +37,9 @@ def there(program: str) -> bool:
 
 def ask(*words: str) -> Outcome:
     """Run a program and return what it said; one that is missing or hangs has failed."""
+    # Imported here: most that load this module need it never.
+    import subprocess
+
     try:
         done = subprocess.run(
             words,

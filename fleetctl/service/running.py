@@ -5,8 +5,8 @@ import select
 import signal
 import time
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from fleetd import paths
 from fleetd.wire.credentials import credentials
@@ -24,8 +24,7 @@ PAUSE_S = 0.05
 STOP_UNITS = "systemctl --user stop fleetd.socket fleetd"
 
 
-@dataclass(frozen=True)
-class Running:
+class Running(NamedTuple):
     """A daemon that answered; ``listener`` is the process that made its socket, if that is known.
 
     Under systemd that is systemd itself.

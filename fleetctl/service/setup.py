@@ -6,13 +6,11 @@ name, or the service would serve other files than the ones that this shell's com
 
 import os
 import shutil
-import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from fleetd import paths
-from fleetd.config import ConfigError, load
 from fleetd.wire.errors import InvalidState
 
 from ..hooking.hook_command import steady_interpreter
@@ -24,8 +22,7 @@ USUAL_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 _TRY_S = 30
 
 
-@dataclass(frozen=True)
-class Setup:
+class Setup(NamedTuple):
     """What a service needs to know; ``socket`` is None where it is the platform's own.
 
     ``unheard`` names FLEET_* variables of this shell that do not go along.
@@ -43,6 +40,9 @@ def this_setup() -> Setup:
 
     That is refused when the settings cannot stand, or the interpreter cannot run fleetd.
     """
+    # Imported here: who only asks what runs needs no settings.
+    from fleetd.config import ConfigError, load
+
     try:
         config = load().config
     except ConfigError as error:
@@ -104,6 +104,9 @@ def _path() -> str:
 
 def _python_path(interpreter: str) -> dict[str, str]:
     """Return what the interpreter must be told to find fleetd; mostly nothing."""
+    # Imported here: most that load this module need it never.
+    import subprocess
+
     bare = {"HOME": str(Path.home()), "PATH": _path()}
     given = os.environ.get("PYTHONPATH")
     wanted: list[dict[str, str]] = [{}]

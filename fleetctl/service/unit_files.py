@@ -4,12 +4,10 @@ Each begins with a line that names the digest of the rest, so that a file which 
 told from one that an earlier version wrote.
 """
 
-import difflib
-import hashlib
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from fleetd.wire.errors import InvalidState
 
@@ -20,8 +18,7 @@ _MARK = "Written by fleetctl daemon install; its own text has the digest"
 _MARKED = re.compile(rf"{_MARK} ([0-9a-f]{{16}})")
 
 
-@dataclass(frozen=True)
-class UnitFile:
+class UnitFile(NamedTuple):
     """A file as it is, and what is to become of it; ``after`` is None when it is to go."""
 
     file: files.SettingsFile
@@ -48,6 +45,8 @@ class UnitFile:
         old = "/dev/null" if self.file.data is None else name
         new = "/dev/null" if self.after is None else name
         before, after = _lines(self.file.data), _lines(self.after)
+        import difflib
+
         yield from difflib.unified_diff(before, after, old, new, lineterm="")
 
     def carry_out(self) -> Path | None:
@@ -94,6 +93,8 @@ def _is_ours(data: bytes) -> bool:
 
 
 def _digest(text: str) -> str:
+    import hashlib
+
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
