@@ -6,6 +6,7 @@
 #   make check   format, lint, types, tests: what CI runs
 #   make campaign  try to break the promises, for minutes to hours (ARGS="kill --count 50")
 #   make bench   measure, beside an fsync of the same disk and beside others (ARGS="--only locks")
+#   make bench-growth  measure stores, missions and audiences of ever greater size
 #   make bench-compare BASE=main~5   measure another revision and this one, in turns
 
 PYTHON ?= python3
@@ -14,7 +15,7 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 6 ? n + 1 : 6)))
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-agents campaign check format lint types bench bench-compare clean
+.PHONY: demo test test-agents campaign check format lint types bench bench-compare bench-growth clean
 .DEFAULT_GOAL := check
 
 $(VENV)/bin/python:
@@ -66,6 +67,9 @@ types: $(VENV)/.installed-dev
 bench: $(VENV)/.installed
 	@$(if $(findstring --no-peers,$(ARGS)),,$(BIN)/python -m benchmarks.peers)
 	$(BIN)/python -m benchmarks $(ARGS)
+
+bench-growth: $(VENV)/.installed
+	$(BIN)/python -m benchmarks.growth $(ARGS)
 
 bench-compare: $(VENV)/.installed
 	@test -n "$(BASE)" || { echo "name a revision: make bench-compare BASE=HEAD~1" >&2; exit 1; }

@@ -19,12 +19,17 @@ RUNS, BUDGET_S = 60, 1.2
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What one call took: from outside in ms, of the daemon's processor time in microseconds."""
+    """What one call took: from outside in ms, of the daemon's processor time in microseconds.
+
+    ``fsync_ms`` and ``hello_us`` are of what was measured in turn with it: an fsync, and a call
+    that does nothing, which tells how fast the processor was just then.
+    """
 
     p50_ms: float
     p95_ms: float
     cpu_us: float
     fsync_ms: float
+    hello_us: float
 
 
 Question = Callable[[], object]
@@ -86,7 +91,7 @@ def _missions(fleet: Fleet) -> Iterator[tuple[str, Question]]:
     yield "agent.list, of a mission", lambda: fleet.call("agent.list", mission_id=mission_id(3))
     yield "agent.list, idle", lambda: fleet.call("agent.list", status="idle")
     yield "recovery.detect", lambda: fleet.call("recovery.detect")
-    yield "recovery.list", lambda: fleet.call("recovery.list")
+    yield "recovery.list, 10", lambda: fleet.call("recovery.list", limit=10)
     yield (
         "recovery.list, of a mission",
         lambda: fleet.call("recovery.list", mission_id=mission_id(3)),
@@ -167,16 +172,24 @@ def _hooks(fleet: Fleet) -> Question:
     return call
 
 
-def cost(process: Process, question: Question, fsync: Question) -> Cost:
-    """Ask some times, each beside an fsync; the first one finds caches cold and does not count."""
+def cost(fleet: Fleet, process: Process, question: Question, fsync: Question) -> Cost:
+    """Ask some times, in turn with an fsync and a call that does nothing.
+
+    The first time finds caches cold and does not count.
+    """
     question()
-    samples, beside, cpu_ms, spent_ms = Samples([]), Samples([]), 0.0, 0.0
+    samples, beside = Samples([]), Samples([])
+    cpu_ms, hello_ms, spent_ms = 0.0, 0.0, 0.0
     while len(samples.times_ms) < RUNS and (
         spent_ms < BUDGET_S * 1_000 or len(samples.times_ms) < 3
     ):
         before = process.cpu_ms()
         samples.times_ms.append(timed(question))
-        cpu_ms += process.cpu_ms() - before
+        asked = process.cpu_ms()
+        fleet.call("system.hello")
+        hello_ms += process.cpu_ms() - asked
+        cpu_ms += asked - before
         beside.times_ms.append(timed(fsync))
         spent_ms += samples.times_ms[-1]
-    return Cost(samples.p50, samples.p95, cpu_ms / len(samples.times_ms) * 1_000, beside.p50)
+    micros = 1_000 / len(samples.times_ms)
+    return Cost(samples.p50, samples.p95, cpu_ms * micros, beside.p50, hello_ms * micros)

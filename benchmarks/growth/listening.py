@@ -14,7 +14,7 @@ from ..measure import Operation, Samples, timed
 from .process import Process
 
 EVENTS = 40
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 PIECE = 1 << 16
 
 

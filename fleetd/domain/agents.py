@@ -158,7 +158,9 @@ def list_agents(tx: Tx, request: AgentList, ctx: Context) -> AgentPage:
         where.append("mission_id = :mission")
         params["mission"] = find(tx, "mission", request.mission_id)["id"]
     if request.status:
-        where.append("status = :status")
+        where.append(
+            "status = :status" + (" AND status <> 'gone'" if request.status != "gone" else "")
+        )
         params["status"] = request.status
     rows = tx.all(
         f"SELECT * FROM agents WHERE {' AND '.join(where)} ORDER BY id LIMIT :limit",

@@ -107,14 +107,14 @@ def backup_written(tx: Tx, request: BackupWritten, ctx: Context) -> Done:
         )
     row = tx.one(
         f"UPDATE {policy.table} SET backed_up_at = :now"
-        " WHERE id = :id AND backed_up_at IS NULL RETURNING id",
+        " WHERE id = :id AND backed_up_at IS NULL RETURNING *",
         now=ctx.now,
         id=request.record_id,
     )
     if row is None:
         return Done(done=False)
-    if policy.announced:
-        _announce_once(tx, ctx, request.record_id, written=True)
+    if policy.announced and not _announced(tx, row):
+        _announce(tx, ctx, row, written=True)
     return Done(done=True)
 
 
@@ -122,29 +122,16 @@ def backup_written(tx: Tx, request: BackupWritten, ctx: Context) -> Done:
 def backup_not_written(tx: Tx, request: BackupNotWritten, ctx: Context) -> Done:
     """Note that a record lies in the database only, for now."""
     policy = POLICIES[request.noun]
-    row = tx.one(
-        f"SELECT id, {policy.owner} AS owner_id FROM {policy.table} WHERE id = :id",
-        id=request.record_id,
-    )
+    row = tx.one(f"SELECT * FROM {policy.table} WHERE id = :id", id=request.record_id)
     if row is None or not request.first:
         return Done(done=False)
     payload = BackupFailed(
         checkpoint_id=row["id"], error=request.error, reason_code=policy.write_failed
     )
-    emit(tx, ctx, payload, mission_id=row["owner_id"] if policy.whose == "mission" else None)
-    if policy.announced:
-        _announce_once(tx, ctx, row["id"], written=False)
+    emit(tx, ctx, payload, mission_id=row.get("mission_id"))
+    if policy.announced and not _announced(tx, row):
+        _announce(tx, ctx, row, written=False)
     return Done(done=True)
-
-
-def _announce_once(tx: Tx, ctx: Context, checkpoint_id: str, *, written: bool) -> None:
-    """Say of a checkpoint where it lies, unless that was said."""
-    # Not the whole row: its content can be megabytes.
-    row = tx.one(
-        "SELECT id, mission_id, trigger, seq FROM checkpoints WHERE id = :id", id=checkpoint_id
-    )
-    if row is not None and not _announced(tx, row):
-        _announce(tx, ctx, row, written=written)
 
 
 def _announced(tx: Tx, row: Row) -> bool:

@@ -124,14 +124,15 @@ def _keep_up(
 
 def _keep_alive(tx: Tx, ctx: Context, agent_id: str) -> None:
     """Note that an agent is at work; one that was only not heard of is not lost any more."""
+    seen = "UPDATE agents SET last_seen_at = :now, seen_awake_ms = :awake"
+    params = {"now": ctx.now, "awake": ctx.awake_ms, "id": agent_id}
+    # Nearly always it was active: then the index by status has nothing to be written.
+    if tx.all(f"{seen} WHERE id = :id AND status = 'active' RETURNING id", **params):
+        return
     tx.run(
-        "UPDATE agents SET last_seen_at = :now, seen_awake_ms = :awake, status = 'active'"
-        " WHERE id = :id AND (status IN ('active', 'waiting', 'idle')"
-        " OR (status = 'lost' AND pid IS NULL AND succeeded_by IS NULL))"
-        " AND (seen_awake_ms <> :awake OR last_seen_at <> :now OR status <> 'active')",
-        now=ctx.now,
-        awake=ctx.awake_ms,
-        id=agent_id,
+        f"{seen}, status = 'active' WHERE id = :id AND (status IN ('waiting', 'idle')"
+        " OR (status = 'lost' AND pid IS NULL AND succeeded_by IS NULL))",
+        **params,
     )
 
 

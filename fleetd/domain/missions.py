@@ -72,8 +72,7 @@ def make(tx: Tx, ctx: Context, request: MissionCreate, by: str | None = None) ->
         metadata=msgspec.json.encode(request.metadata).decode(),
     )
     emit(tx, ctx, MissionCreated(title=request.title), mission_id=mission_id, agent_id=by)
-    for sortie in request.sorties:
-        sorties.add(tx, ctx, mission_id, sortie, by)
+    sorties.add_all(tx, ctx, mission_id, request.sorties, by)
     return mission_id
 
 

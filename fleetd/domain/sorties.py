@@ -30,6 +30,24 @@ def add(
     tx: Tx, ctx: Context, mission_id: str, new: NewSortie | SortieCreate, by: str | None = None
 ) -> Sortie:
     """Append a sortie to a mission; ``by`` is the agent that adds it, where that is known."""
+    sortie_id = _put(tx, ctx, mission_id, new, by)
+    recount(tx, mission_id)
+    return sortie_of(tx, find(tx, "sortie", sortie_id))
+
+
+def add_all(
+    tx: Tx, ctx: Context, mission_id: str, several: list[NewSortie], by: str | None = None
+) -> None:
+    """Append sorties to a mission, which are counted once: each time, thousands take seconds."""
+    for new in several:
+        _put(tx, ctx, mission_id, new, by)
+    if several:
+        recount(tx, mission_id)
+
+
+def _put(
+    tx: Tx, ctx: Context, mission_id: str, new: NewSortie | SortieCreate, by: str | None
+) -> str:
     sortie_id = fresh_id(tx, ctx, "sortie")
     tx.run(
         "INSERT INTO sorties (id, mission_id, position, title, description, status, priority,"
@@ -46,10 +64,9 @@ def add(
         files=msgspec.json.encode(new.files).decode(),
         now=ctx.now,
     )
-    recount(tx, mission_id)
     payload = SortieCreated(sortie_id=sortie_id, title=new.title)
     emit(tx, ctx, payload, mission_id=mission_id, agent_id=by)
-    return sortie_of(tx, find(tx, "sortie", sortie_id))
+    return sortie_id
 
 
 @handler

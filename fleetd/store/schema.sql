@@ -113,6 +113,8 @@ CREATE INDEX idx_agents_mission ON agents (mission_id);
 CREATE INDEX idx_agents_unwatched ON agents (seen_awake_ms) WHERE status = 'active' AND pid IS NULL;
 -- Whose work an agent took over: asked at every briefing.
 CREATE INDEX idx_agents_succeeded ON agents (succeeded_by) WHERE succeeded_by IS NOT NULL;
+-- Of a status; those that are gone are most, and nobody asks for them.
+CREATE INDEX idx_agents_here ON agents (status, id) WHERE status <> 'gone';
 -- Whose processes are to be watched, at the start.
 CREATE INDEX idx_agents_process ON agents (id) WHERE pid IS NOT NULL;
 

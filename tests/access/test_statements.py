@@ -32,6 +32,7 @@ REVIEWED = {
     "catching_up": {"assignments"},
     "checkpoints": {"also", "clause", "columns"},
     "comparing": {"mine"},
+    "events": {"seen"},
     "erasing": {"agents", "events", "m", "table", "where"},
     "forget_clauses": {"a", "m"},
     "forget_marks": {"going", "which"},

@@ -137,6 +137,7 @@ simply("mission.list, of a project", lambda s: MissionList(project_dir="/srv/pro
 simply("mission.list, further on", lambda s: MissionList(limit=10, after=mission_id(50)))
 simply("agent.register", lambda s: AgentRegister("worker", "dispatch", mission_id=s.own))
 simply("agent.list, of a mission", lambda s: AgentList(mission_id(3)))
+simply("agent.list, of a status", lambda s: AgentList(status="idle"))
 simply("lock.list", lambda s: LockList())
 simply("lock.list, of a mission's past", lambda s: LockList(mission_id(12), active=False))
 simply("lock.list, of an agent's past", lambda s: LockList(held_by="agent-12", active=False))
@@ -232,6 +233,20 @@ async def test_nothing_that_is_asked_grows_with_the_rest(tmp_path: Path, steps: 
         if large > small * SPREAD + SLACK
     }
     assert grown == {}
+
+
+async def test_a_mission_with_many_sorties_costs_no_more_for_each_of_them(
+    fleet: Fleet, steps: Steps
+) -> None:
+    taken = []
+    async with opened(fleet.project, clock=fleet.clock) as counted:
+        for number in (50, 1_000):
+            steps.taken = 0
+            mission = await counted.mission(number)
+            await counted.restore(await counted.checkpoint(mission))
+            taken.append(steps.taken / number)
+    few, many = taken
+    assert many <= few
 
 
 async def test_the_daily_work_looks_at_each_row_once_at_most(tmp_path: Path, steps: Steps) -> None:

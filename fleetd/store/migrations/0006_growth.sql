@@ -143,6 +143,8 @@ CREATE INDEX idx_missions_place ON missions (project_dir, status, created_at DES
 
 -- Whose work an agent took over: asked at every briefing.
 CREATE INDEX idx_agents_succeeded ON agents (succeeded_by) WHERE succeeded_by IS NOT NULL;
+-- Of a status; those that are gone are most, and nobody asks for them.
+CREATE INDEX idx_agents_here ON agents (status, id) WHERE status <> 'gone';
 -- Whose processes are to be watched, at the start.
 CREATE INDEX idx_agents_process ON agents (id) WHERE pid IS NOT NULL;
 
