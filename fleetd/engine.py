@@ -9,6 +9,7 @@ import os
 import secrets
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeVar, get_type_hints
 
 import trio
@@ -119,8 +120,7 @@ class Engine:
         """
         if not self.config.keep_prompts:
             request = without_prompt(request)
-        given = request
-        request = with_real_paths(await self.aside.run(lambda: without_secrets(given), size))
+        request = with_real_paths(await self.aside.run(partial(without_secrets, request), size))
         if self.config.project_ignore and isinstance(request, Mutation):
             await refuse_ignored(request, self.config.project_ignore, self.execute)
         perform = OPERATIONS.get(type(request))
