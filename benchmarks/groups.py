@@ -39,6 +39,7 @@ GROUPS = {
     "backups": Group("the file of a checkpoint", ("backups.backup_files",)),
     "command": Group("a whole fleetctl", ("paths.command_line",)),
     "hooks": Group("a whole hook, alone and side by side", ("hooks.whole_processes",)),
+    "burst": Group("200 hooks at once, and another client meanwhile", ("burst.bursts",)),
     "memory": Group("a daemon with 1,000,000 events", ("grown.memory",)),
     "pruning": Group("requests while 97,000 checkpoints are pruned", ("pruning.pruning",)),
 }

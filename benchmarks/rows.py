@@ -23,6 +23,7 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ratio: float | None = None
     p50_ms: float | None = None
     p95_ms: float | None = None
+    p99_ms: float | None = None
     max_ms: float | None = None
     spec_p95_ms: float | None = None
     speedup: float | None = None
@@ -34,6 +35,7 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             ("≤ {:g} x " + reference, self.ratio),
             ("≤ {:g} ms", self.p50_ms),
             ("p95 < {:g} ms", self.p95_ms),
+            ("p99 < {:g} ms", self.p99_ms),
             ("never > {:g} ms", self.max_ms),
             ("spec p95 < {:g} ms", self.spec_p95_ms),
             ("≥ {:g} x one commit each", self.speedup),
@@ -110,6 +112,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
             (promise.ratio, self.ratio_p50 <= (promise.ratio or 0)),
             (promise.p50_ms, self.p50_ms <= (promise.p50_ms or 0)),
             (promise.p95_ms, self.p95_ms < (promise.p95_ms or 0)),
+            (promise.p99_ms, self.p99_ms < (promise.p99_ms or 0)),
             (promise.max_ms, self.max_ms <= (promise.max_ms or 0)),
             (promise.spec_p95_ms, self.within_spec),
             (promise.speedup, (self.speedup or 0) >= (promise.speedup or 0)),

@@ -8,6 +8,9 @@ import msgspec
 import trio
 
 TIMED = 1_000
+# Hooks that are carried out at once. All that come together would be in the writer's queue
+# together, and whoever asks for something else would wait for all of them.
+AT_ONCE = 2
 
 
 class Timing(msgspec.Struct, frozen=True):
@@ -23,17 +26,21 @@ class Reception:
     def __init__(self) -> None:
         self.spool = trio.StrictFIFOLock()
         """Held by whoever takes in what waits in the spool."""
+        self._places = trio.Semaphore(AT_ONCE)
         self._lanes: dict[Hashable, tuple[trio.StrictFIFOLock, list[None]]] = {}
         self._complaints: set[str] = set()
         self._latencies_us: dict[str, deque[int]] = {}
 
     @asynccontextmanager
     async def turn(self, name: Hashable) -> AsyncIterator[None]:
-        """Wait for the turn of a name: hooks of one session run side by side, and order matters."""
+        """Wait for the turn of a name, and then for one of the few places.
+
+        Hooks of one session run side by side, and their order matters.
+        """
         lane, waiting = self._lanes.setdefault(name, (trio.StrictFIFOLock(), []))
         waiting.append(None)
         try:
-            async with lane:
+            async with lane, self._places:
                 yield
         finally:
             waiting.pop()
