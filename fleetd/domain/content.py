@@ -43,6 +43,15 @@ def to_file(checkpoint: Checkpoint) -> bytes:
     return _canonical(_only_content(checkpoint) | {"integrity": checkpoint.integrity}) + b"\n"
 
 
+def file_of(row: Row) -> bytes:
+    """Return what the file of a row must hold; raises as ``from_row`` does."""
+    content = _content_of(row)
+    if _as_written(row, canonical(content)):
+        # Put together from the row's own parts: nobody needs a record of it here.
+        return _canonical(content | {"integrity": Integrity(digest=row["digest"])}) + b"\n"
+    return to_file(from_row(row))
+
+
 def as_taken(content: CheckpointContent, digest: str, warnings: list[str]) -> Checkpoint:
     """Return a checkpoint as it is right after it was taken: in the database, not yet in a file."""
     return Checkpoint(
@@ -88,8 +97,7 @@ def from_row(row: Row) -> Checkpoint:
     where = f"The database row of checkpoint {row['id']}"
     try:
         whole = canonical(_content_of(row))
-        if row["version"] == CHECKPOINT_VERSION and digest_of(whole) == row["digest"]:
-            # As it was written: once through the bytes is enough.
+        if _as_written(row, whole):  # then once through the bytes is enough
             checkpoint = _with_digest(_checkpoint(whole), row["digest"])
         else:
             checkpoint = _looked_into(_decode(whole), row, where)
@@ -108,6 +116,11 @@ def from_row(row: Row) -> Checkpoint:
             checkpoint_id=row["id"],
             reason=_why(error),
         ) from error
+
+
+def _as_written(row: Row, whole: bytes) -> bool:
+    """Whether the parts of a row, put together, are of the present version and undamaged."""
+    return bool(row["version"] == CHECKPOINT_VERSION and digest_of(whole) == row["digest"])
 
 
 def _looked_into(content: dict[str, Any], row: Row, where: str) -> Checkpoint:

@@ -89,7 +89,7 @@ def backup(tx: Tx, request: BackupGet, ctx: Context) -> Backup:
     owner_id, gone = row[policy.owner], row["deleted_at"] is not None
     newest = newest_with_file(tx, policy, owner_id, coming=row["id"])
     return Backup(
-        data=None if gone else policy.to_file(policy.from_row(row)),
+        data=None if gone else policy.file_of(row),
         owner_id=owner_id,
         latest=latest_of(tx, policy, newest),
     )

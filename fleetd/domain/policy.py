@@ -31,8 +31,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     ``table`` has their rows, ``owner`` is the column that says whose they are, ``whose`` what
     kind that is. ``nameable`` is the condition, in SQL, on those that ``latest.json`` may be;
     ``copies`` says that it holds a copy and no link, ``compressible`` that old files are
-    compressed. ``emptied`` are the columns that a deletion mark empties. ``to_rewrite`` says that
-    the file of a record is not what it should be: of an older version, or another copy stood in.
+    compressed. ``emptied`` are the columns that a deletion mark empties. ``file_of`` makes what a
+    row's file must hold. ``to_rewrite`` says that the file of a record is not what it should be:
+    of an older version, or another copy stood in.
     ``retention`` picks from the settings for how many days records stay, and how many of each
     owner; ``judged`` are the columns that decide it, ``pruned`` is the event that tells of it.
     ``announced`` says that a record is told of when its file was tried and not when it was taken.
@@ -52,6 +53,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     from_row: Callable[[Row], Any]
     from_file: Callable[[bytes, str], Any]
     to_file: Callable[[Any], bytes]
+    file_of: Callable[[Row], bytes]
     to_columns: Callable[[Any], Row]
     to_rewrite: Callable[[Any], bool]
     retention: Callable[[Retention], tuple[int, int]]
@@ -79,6 +81,7 @@ POLICIES: dict[Noun, Policy] = {
         from_row=content.from_row,
         from_file=content.from_file,
         to_file=content.to_file,
+        file_of=content.file_of,
         to_columns=content.to_columns,
         to_rewrite=content.is_migrated,
         retention=lambda settings: (settings.days, settings.keep),
@@ -103,6 +106,7 @@ POLICIES: dict[Noun, Policy] = {
         from_row=document.from_row,
         from_file=document.from_file,
         to_file=document.to_file,
+        file_of=lambda row: document.to_file(document.from_row(row)),
         to_columns=document.to_columns,
         to_rewrite=returning.stands_in,
         retention=lambda settings: (settings.snapshot_days, settings.snapshots_per_run),

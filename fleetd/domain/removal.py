@@ -96,7 +96,7 @@ def latest_of(tx: Tx, policy: Policy, newest: str | None) -> Latest:
         return Latest(id=newest)
     row = tx.one(f"SELECT * FROM {policy.table} WHERE id = :id", id=newest)
     try:
-        data = policy.to_file(policy.from_row(row)) if row else None
+        data = policy.file_of(row) if row else None
     except (Corrupt, Incompatible):
         data = None
     return Latest(id=newest, data=data)
