@@ -78,7 +78,7 @@ def _panel(panel: Panel) -> list[str]:
 def _line(line: Line, colour: str, across: "_Scale", up: "_Scale", number: int) -> list[str]:
     points = [(across.at(x), up.at(y)) for x, y in line.points]
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    place, below = LEFT + (number % 2) * 170, HEIGHT + 14 + (number // 2) * 18
+    place, below = LEFT + (number % 2) * 180, HEIGHT + 14 + (number // 2) * 18
     return [
         f'<polyline class="l" stroke="{colour}" points="{path}"/>',
         *(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in points),
