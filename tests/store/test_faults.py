@@ -281,8 +281,9 @@ async def main():
     store.start()
     limit = store.sizes()[1] + 100_000
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    # More than the WAL has room for, whether it was laid out already or not.
     def rule(tx):
-        tx.run("INSERT INTO store_meta (key, value) VALUES ('k', :v)", v="x" * 1_000_000)
+        tx.run("INSERT INTO store_meta (key, value) VALUES ('k', :v)", v="x" * 8_000_000)
     try:
         await store.write(rule)
     except Storage as error:
