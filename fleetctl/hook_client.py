@@ -65,8 +65,11 @@ def exchange(line: bytes) -> None:
         raise PermissionError
     sock.sendall(line)
     sock.shutdown(_socket.SHUT_WR)  # so that the daemon closes when it has answered
-    reply = sock.recv(1 << 20, _socket.MSG_WAITALL).decode()
-    answer = scanstring(reply, reply.index('"stdout":"') + 10)[0]
+    reply = b""
+    while reply[-1:] != b"\n" and (more := sock.recv(1 << 16)):  # not until it has closed
+        reply += more
+    text = reply.decode()
+    answer = scanstring(text, text.index('"stdout":"') + 10)[0]
     if answer and sys.stdout:  # without one, descriptor 1 is the socket
         posix.write(1, answer.encode(errors="replace"))
 
