@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from fleetctl.client import Client
-
 from .bench import Bench
+from .client import Client
 from .measure import Operation
 from .peers.beside import described
 from .peers.environments import DBOS, JSONRPCSERVER, LANGGRAPH, SWARM_MAIL
@@ -116,7 +115,7 @@ def round_trip(bench: Bench, name: str, method: str) -> Iterator[Row]:
             yield bench.beside(
                 name,
                 lambda: fleet.call(method),
-                lambda: client.call_raw(method),
+                lambda: client.call(method, {}),
                 runs=300,
                 reference=JSONRPCSERVER.name,
                 peer=described(JSONRPCSERVER, told, "dispatch of the same call"),

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from fleetctl.client import Client
-from fleetd.wire.errors import Unavailable
 from fleetd.wire.model import Checkpoint
+
+from .client import Client
 
 ROOT = Path(__file__).parents[1]
 READY_S = 20.0
@@ -36,7 +36,7 @@ class Fleet:
 
     def call(self, method: str, **params: Any) -> Any:
         """Call a method and return its result as plain data."""
-        return self.client.call_raw(method, params)
+        return self.client.call(method, params)
 
     def mission(self, sorties: int, project_dir: Path | None = None) -> str:
         """Start a mission whose sorties are spread over the agents; return its id."""
@@ -124,9 +124,9 @@ def _wait_until_ready(process: subprocess.Popen[bytes], socket: Path, log: Path)
     while True:
         try:
             with Client(socket) as client:
-                client.call_raw("system.hello")
+                client.call("system.hello", {})
             return
-        except Unavailable:
+        except OSError:
             if process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"fleetd did not start:\n{log.read_text()}") from None
             time.sleep(0.02)

@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from fleetctl.client import Client
-
 from .bench import Bench
+from .client import Client
 from .fleet import running
 from .measure import Samples, timed
 from .rows import Promise, Row, row
@@ -45,7 +44,7 @@ def pruning(bench: Bench) -> Iterator[Row]:
                     waits[name].times_ms.append(timed(ask))
                 beside.times_ms.append(timed(bench.fsync))
             prune.join()
-            left = looking.call_raw("checkpoint.list", {"limit": 1})["total"]
+            left = looking.call("checkpoint.list", {"limit": 1})["total"]
         seconds = time.monotonic() - begun
     if left != missions * KEPT:
         raise RuntimeError(f"{left} checkpoints are left, not {missions * KEPT}")
