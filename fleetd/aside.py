@@ -22,11 +22,20 @@ class Aside:
         # Two at once would each have half of what is left to the others.
         self._one = trio.CapacityLimiter(1)
 
-    async def run(self, work: Callable[[], T], size: int) -> T:
+    async def run(
+        self, work: Callable[[], T], size: int, behind: trio.StrictFIFOLock | None = None
+    ) -> T:
         """Do a piece of work on ``size`` bytes, at once when these are few.
 
+        Pieces that name the same lock to stay ``behind`` are done in their order, long or short.
         Cancelled before it has begun, it is not done; once begun, it is waited for.
         """
+        if behind is None or (size < LONG and not behind.locked()):
+            return await self._run(work, size)
+        async with behind:
+            return await self._run(work, size)
+
+    async def _run(self, work: Callable[[], T], size: int) -> T:
         if size < LONG:
             return work()
         if self._inline:

@@ -40,7 +40,7 @@ class Call:
             async with self._connection.reading():
                 return await self._connection.engine.perform(request, self._connection.caller)
         return await self._connection.engine.perform(
-            request, self._connection.caller, size=self._size
+            request, self._connection.caller, size=self._size, behind=self._connection.cleaning
         )
 
     async def _subscribe(self, request: EventSubscribe) -> Subscription:

@@ -78,6 +78,8 @@ class Connection:
         self._followers: dict[str, Follower] = {}
         self._since = trio.current_time()
         self._violation: LimitExceeded | None = None
+        # While a long request is looked through for secrets, the next one does not overtake it.
+        self.cleaning = trio.StrictFIFOLock()
         self.heard = False
 
     @property

@@ -109,18 +109,25 @@ class Engine:
         return self.loaded.config
 
     async def perform(
-        self, request: Request[R], caller: Caller, facts: Facts | None = None, *, size: int = 0
+        self,
+        request: Request[R],
+        caller: Caller,
+        facts: Facts | None = None,
+        *,
+        size: int = 0,
+        behind: trio.StrictFIFOLock | None = None,
     ) -> R:
         """Answer a request by its operation or its rule; what it holds of secrets is left behind.
 
         ``facts`` are for rules; operations gather their own. ``size`` is how many bytes of text
-        the request can hold at most.
+        the request can hold at most; none overtakes those before it that stay ``behind`` the same.
 
         Raises FleetError for what the caller should know; anything else is a bug.
         """
         if not self.config.keep_prompts:
             request = without_prompt(request)
-        request = with_real_paths(await self.aside.run(partial(without_secrets, request), size))
+        cleaned = await self.aside.run(partial(without_secrets, request), size, behind)
+        request = with_real_paths(cleaned)
         if self.config.project_ignore and isinstance(request, Mutation):
             await refuse_ignored(request, self.config.project_ignore, self.execute)
         perform = OPERATIONS.get(type(request))

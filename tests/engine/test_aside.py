@@ -1,9 +1,11 @@
 """Long computations leave the loop to the others, one at a time."""
 
 import threading
+from functools import partial
 
 import pytest
 import trio
+import trio.testing
 
 from fleetd.aside import LONG, Aside
 from fleetd.domain.redaction import requests
@@ -40,6 +42,25 @@ async def test_what_is_long_is_done_beside_the_loop_one_after_the_other() -> Non
     assert most == 1
 
 
+async def test_what_stays_behind_something_long_does_not_overtake_it() -> None:
+    aside, one, other = Aside(inline=False), trio.StrictFIFOLock(), trio.StrictFIFOLock()
+    go_on, done = threading.Event(), list[str]()
+
+    def long() -> None:
+        assert go_on.wait(30)
+        done.append("long")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(aside.run, long, LONG, one)
+        await trio.testing.wait_all_tasks_blocked()
+        for number in range(3):
+            nursery.start_soon(aside.run, partial(done.append, f"short {number}"), 1, one)
+            await trio.testing.wait_all_tasks_blocked()
+        await aside.run(partial(done.append, "of somebody else"), 1, other)
+        go_on.set()
+    assert done == ["of somebody else", "long", "short 0", "short 1", "short 2"]
+
+
 async def test_what_it_raises_is_raised() -> None:
     def fail() -> None:
         raise ValueError("as it was")
@@ -55,9 +76,9 @@ async def test_a_long_request_is_cleaned_of_secrets_beside_the_loop(
     sizes: list[int] = []
     run = engine.aside.run
 
-    async def noted(work: object, size: int) -> object:
+    async def noted(work: object, size: int, behind: object) -> object:
         sizes.append(size)
-        return await run(work, size)  # type: ignore[arg-type]
+        return await run(work, size, behind)  # type: ignore[arg-type]
 
     monkeypatch.setattr(engine.aside, "run", noted)
     request = EventAppend(type="file_read", data={"text": "password=hunter2 " * 10_000})

@@ -73,6 +73,19 @@ async def test_lines_of_one_connection_are_begun_in_their_order(client: Any) -> 
     assert [e["data"]["n"] for e in events if e["type"] == "step_taken"] == list(range(30))
 
 
+async def test_a_short_request_does_not_overtake_a_long_one(client: Any) -> None:
+    for number in range(6):
+        text = "" if number % 2 else "a word or two " * 10_000
+        request = {"type": "step_taken", "data": {"n": number, "text": text}}
+        await client.send(
+            {"jsonrpc": "2.0", "id": number, "method": "event.append", "params": request}
+        )
+    for _ in range(6):
+        assert "result" in await client.line()
+    events = (await client.call("event.list"))["result"]["events"]
+    assert [e["data"]["n"] for e in events if e["type"] == "step_taken"] == list(range(6))
+
+
 async def test_the_33rd_request_in_flight_waits_for_room(
     serve: Callable[..., Any], holding: Holding
 ) -> None:
