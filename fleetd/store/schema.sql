@@ -193,9 +193,9 @@ CREATE TABLE events (
     activity INTEGER NOT NULL,
     data_json TEXT NOT NULL
 ) STRICT;
-CREATE INDEX idx_events_mission ON events (mission_id, seq);
+CREATE INDEX idx_events_mission ON events (mission_id, seq) WHERE mission_id IS NOT NULL;
 CREATE INDEX idx_events_type ON events (type, seq);
-CREATE INDEX idx_events_kind ON events (mission_id, type, seq);
+CREATE INDEX idx_events_kind ON events (mission_id, type, seq) WHERE mission_id IS NOT NULL;
 CREATE INDEX idx_events_agent ON events (agent_id, seq) WHERE agent_id IS NOT NULL;
 
 CREATE TABLE cursors (

@@ -168,3 +168,9 @@ CREATE INDEX idx_checkpoints_outbox ON checkpoints (seq, id, mission_id, backed_
 DROP INDEX idx_snapshots_outbox;
 CREATE INDEX idx_snapshots_outbox ON snapshots (seq, id, run_id, backed_up_at, deleted_at)
     WHERE backed_up_at IS NULL OR deleted_at IS NOT NULL;
+
+-- Events of no mission, of which a log that is taken over has thousands, need no place in these.
+DROP INDEX idx_events_mission;
+DROP INDEX idx_events_kind;
+CREATE INDEX idx_events_mission ON events (mission_id, seq) WHERE mission_id IS NOT NULL;
+CREATE INDEX idx_events_kind ON events (mission_id, type, seq) WHERE mission_id IS NOT NULL;
