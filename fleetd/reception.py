@@ -8,8 +8,8 @@ import msgspec
 import trio
 
 TIMED = 1_000
-# Hooks that are carried out at once. All that come together would be in the writer's queue
-# together, and whoever asks for something else would wait for all of them.
+# Hooks that are recorded at once. All that come together would be in the writer's queue together,
+# and whoever asks for something else would wait for all of them.
 AT_ONCE = 2
 
 
@@ -26,21 +26,22 @@ class Reception:
     def __init__(self) -> None:
         self.spool = trio.StrictFIFOLock()
         """Held by whoever takes in what waits in the spool."""
-        self._places = trio.Semaphore(AT_ONCE)
+        self.places = trio.Semaphore(AT_ONCE)
+        """Held while a hook is recorded, and never while it waits for files or for Git.
+
+        What is slow for one session must not keep the hooks of all others waiting.
+        """
         self._lanes: dict[Hashable, tuple[trio.StrictFIFOLock, list[None]]] = {}
         self._complaints: set[str] = set()
         self._latencies_us: dict[str, deque[int]] = {}
 
     @asynccontextmanager
     async def turn(self, name: Hashable) -> AsyncIterator[None]:
-        """Wait for the turn of a name, and then for one of the few places.
-
-        Hooks of one session run side by side, and their order matters.
-        """
+        """Wait for the turn of a name: hooks of one session run side by side, and order matters."""
         lane, waiting = self._lanes.setdefault(name, (trio.StrictFIFOLock(), []))
         waiting.append(None)
         try:
-            async with lane, self._places:
+            async with lane:
                 yield
         finally:
             waiting.pop()

@@ -137,11 +137,8 @@ async def _carry_out(
         wanted_mission_id=request.env.get("FLEET_MISSION_ID"),
         happened_ms=happened_ms,
     )
-    if opens := any(isinstance(each, SessionStarted) for each in report.happenings):
-        await engine.perform(ActivityScan(), DAEMON)  # detection comes before registering
-    recorded = await engine.perform(record, caller, facts, size=len(request.payload))
-    if opens:
-        await engine.perform(ActivityScan(), DAEMON)
+    async with engine.reception.places:
+        recorded = await _recorded(engine, record, caller, facts, size=len(request.payload))
     if not live:
         return HookReply()
     # Also for a double: what came first may be of hooks that were told to enforce nothing.
@@ -151,6 +148,18 @@ async def _carry_out(
     answer = Answer(context=context, deny=refused)
     silent = context is None and refused is None
     return HookReply(stdout="" if silent else adapter.reply(report, answer))
+
+
+async def _recorded(
+    engine: Engine, record: Record, caller: Caller, facts: Facts, *, size: int
+) -> Recorded:
+    """Record what a hook tells, and what the silence before a new session means."""
+    if opens := any(isinstance(each, SessionStarted) for each in record.report.happenings):
+        await engine.perform(ActivityScan(), DAEMON)  # detection comes before registering
+    recorded = await engine.perform(record, caller, facts, size=size)
+    if opens:
+        await engine.perform(ActivityScan(), DAEMON)
+    return recorded
 
 
 async def _look_around(

@@ -1,52 +1,95 @@
-"""Hooks that come together are carried out a few at a time, and those of one session in order."""
+"""Hooks that come together are recorded a few at a time, and those of one session in order."""
 
+import json
+from collections.abc import Awaitable
+from typing import Any
+
+import pytest
 import trio
 import trio.testing
 
-from fleetd.reception import AT_ONCE, Reception
+from fleetd import places
+from fleetd.operations import hooks
+from fleetd.reception import AT_ONCE
+from fleetd.wire.requests.hook import HookDeliver
+from tests.fleet import Fleet
 
 
-async def test_few_are_served_at_once_and_all_in_the_end(autojump_clock: object) -> None:
-    reception = Reception()
-    most, under_way, served = 0, 0, list[int]()
+def told(fleet: Fleet, session: str, event: str, **fields: str) -> HookDeliver:
+    """Return a hook of a session as Claude Code writes it."""
+    payload = {"session_id": session, "cwd": str(fleet.project), "hook_event_name": event}
+    delivery_id = "-".join(["delivery", session, event, *fields.values()])
+    return HookDeliver(delivery_id, "claude", json.dumps(payload | fields))
 
-    async def hook(number: int) -> None:
+
+async def test_few_are_recorded_at_once_and_all_in_the_end(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, autojump_clock: object
+) -> None:
+    most, under_way = 0, 0
+    record = hooks._recorded
+
+    async def slowly(*given: Any, **more: Any) -> Any:
         nonlocal most, under_way
-        async with reception.turn(number):
-            under_way += 1
-            most = max(most, under_way)
-            await trio.sleep(1)
-            under_way -= 1
-            served.append(number)
+        under_way += 1
+        most = max(most, under_way)
+        await trio.sleep(1)
+        under_way -= 1
+        return await record(*given, **more)
 
+    monkeypatch.setattr(hooks, "_recorded", slowly)
     async with trio.open_nursery() as nursery:
         for number in range(20):
-            nursery.start_soon(hook, number)
+            nursery.start_soon(fleet.do, told(fleet, f"s-{number}", "SessionStart"))
     assert most == AT_ONCE
-    assert sorted(served) == list(range(20))
+    assert len(fleet.sql("SELECT session_id FROM sessions")) == 20
 
 
-async def test_who_waits_for_his_session_takes_no_place(autojump_clock: object) -> None:
-    reception = Reception()
+async def test_sessions_that_wait_for_git_keep_nobody_else_waiting(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, waiting, answered = trio.Event(), list[str](), list[str]()
+
+    async def slow(directory: str | None) -> tuple[str, ...]:
+        waiting.append(str(directory))
+        await go_on.wait()
+        return ()
+
+    async def hear(hook: Awaitable[Any], name: str) -> None:
+        await hook
+        answered.append(name)
+
+    monkeypatch.setattr(places, "repository", slow)
+    mission = await fleet.mission(2)
+    await fleet.checkpoint(mission)
+    sessions = [f"s-{number}" for number in range(AT_ONCE + 2)]
+    for session in sessions:
+        await fleet.do(told(fleet, session, "SessionStart", source="startup"))
+        await fleet.do(told(fleet, session, "PreCompact", trigger="auto"))
+    async with trio.open_nursery() as nursery:
+        for session in sessions:
+            hook = fleet.do(told(fleet, session, "SessionStart", source="compact"))
+            nursery.start_soon(hear, hook, session)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(
+            hear, fleet.do(told(fleet, "other", "UserPromptSubmit", prompt="On")), "other"
+        )
+        await trio.testing.wait_all_tasks_blocked()
+        assert answered == ["other"]
+        assert len(waiting) == len(sessions)
+        go_on.set()
+
+
+async def test_a_session_waits_for_its_own_turn_only(fleet: Fleet) -> None:
+    reception = fleet.engine.reception
     served: list[str] = []
 
     async def hook(session: str) -> None:
-        async with reception.turn(session):
-            await trio.sleep(1)
+        async with reception.turn(session), reception.places:
+            await trio.testing.wait_all_tasks_blocked()
             served.append(session)
 
     async with trio.open_nursery() as nursery:
         for session in ("busy", "busy", "busy", "busy", "other"):
             nursery.start_soon(hook, session)
-            await trio.testing.wait_all_tasks_blocked()
+            await trio.lowlevel.checkpoint()
     assert served.index("other") <= 1
-
-
-async def test_a_place_is_given_back_by_who_gives_up(autojump_clock: object) -> None:
-    reception = Reception()
-    for _ in range(AT_ONCE + 1):
-        with trio.move_on_after(1):
-            async with reception.turn("gone"):
-                await trio.sleep_forever()
-    async with reception.turn("next"):
-        pass
