@@ -21,7 +21,7 @@ from fleetd.wire.frames import FrameTooLong, Line, LineDecoder
 
 from .dial import dial
 from .protocol import Event, Request
-from .records import Record, decode, encode, not_understood
+from .records import Record, an_object, decode, encode, not_understood
 
 CONNECT_S = 5.0
 # systemd waits a second before it starts a daemon again that failed.
@@ -165,7 +165,7 @@ class Client:
         while (reply := self._take(self._receive())) is None:
             pass
         if (error := reply.get("error")) is not None:
-            raise from_wire(error.code, error.message, error.get("data"))
+            raise _refusal(error)
         return reply.get("result")
 
     def _send(self, line: bytes) -> None:
@@ -194,17 +194,27 @@ class Client:
     def _take(self, line: Line) -> Record | None:
         """Keep a notification for later; return the reply to the call that is under way."""
         try:
-            incoming = decode(line)
+            incoming: Any = decode(line)
         except (ValueError, RecursionError) as error:
             raise not_understood(error) from error
-        if not isinstance(incoming, Record):
-            raise not_understood("a message is an object")
+        an_object(incoming, "a message")
         if incoming.get("method") == "event":
-            self._events.append(incoming.params.event)
+            told = an_object(incoming.params, "what a notification tells")
+            event: Any = an_object(told.event, "an event")
+            self._events.append(event)
         # An error without id answers a line that the daemon could not read.
         number = incoming.get("id")
         unaddressed = number is None and incoming.get("error") is not None
         return incoming if number == self._last_id or unaddressed else None
+
+
+def _refusal(told: Any) -> FleetError:
+    """Return the error that the daemon answered with; raises Incompatible when it is none."""
+    error = an_object(told, "an error")
+    code, message = error.code, error.message
+    if not isinstance(code, int) or not isinstance(message, str):
+        raise not_understood("an error has a number and a sentence")
+    return from_wire(code, message, error.get("data"))
 
 
 def new_key() -> str:

@@ -44,9 +44,9 @@ class Asked(Record):
         """Return the parameters as JSON."""
         return encode(self)
 
-    def answer(self, result: Any) -> Any:
-        """Return what the daemon answered."""
-        return result
+    def answer(self, result: Any) -> Record:
+        """Return what the daemon answered; raises Incompatible for what no method answers with."""
+        return an_object(result, "a result")
 
 
 def encode(value: Any) -> bytes:
@@ -57,6 +57,13 @@ def encode(value: Any) -> bytes:
 def decode(data: bytes | bytearray) -> Any:
     """Return what JSON says, its objects as records; raises ValueError or RecursionError."""
     return json.loads(data, object_hook=Record)
+
+
+def an_object(told: Any, what: str) -> Record:
+    """Return a part of a message that must be an object; raises Incompatible when it is none."""
+    if isinstance(told, Record):
+        return told
+    raise not_understood(f"{what} is an object")
 
 
 def not_understood(why: object) -> Incompatible:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from fleetctl import protocol
 from fleetctl.client import Client, ConnectionLost
 from fleetctl.dial import dial
 from fleetd.wire.errors import (
@@ -232,6 +233,22 @@ def test_an_answer_in_another_language_is_incompatible(serve, path, answer):
 
     with Client(path) as client, pytest.raises(Incompatible, match="does not understand"):
         client.call(DELETE)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *(f'{{"id":1,"result":{result}}}' for result in ("null", "5", '"yes"', "[1]")),
+        *(f'{{"id":1,"error":{error}}}' for error in ("5", "{}", '{"code":"x","message":5}')),
+        '{"method":"event","params":5}',
+        '{"method":"event","params":{"event":5}}',
+    ],
+)
+def test_a_command_does_not_go_on_with_what_is_no_answer(serve, path, answer):
+    serve(answer)
+
+    with Client(path) as client, pytest.raises(Incompatible, match="does not understand"):
+        client.call(protocol.AgentList())
 
 
 def test_a_daemon_that_does_not_answer_is_given_up(home, path):
