@@ -1,13 +1,14 @@
 """``fleetctl agent``: register agents, see who works, and say what one is doing."""
 
 from argparse import Namespace
-from typing import get_args
+from typing import Any, get_args
 
 from fleetd.wire.words import AgentStatus, Role
 
 from .. import agent_start, render
 from ..client import connect
 from ..options import Parser, Run, Subparsers, UsageError, command, group, whole
+from ..pages import every
 from ..protocol import Agent, AgentDeregister, AgentGet, AgentHeartbeat, AgentList, AgentNote
 
 START_EXAMPLES = """\
@@ -67,15 +68,16 @@ def _register_note(actions: Subparsers) -> None:
 
 def run_list(args: Namespace) -> int:
     """List agents."""
+    terms: dict[str, Any] = {"mission_id": args.mission, "status": args.status}
     with connect() as client:
-        page = client.call(AgentList(mission_id=args.mission, status=args.status))
+        agents = every(lambda **more: client.call(AgentList(**terms, **more)).agents)
     rows = [
         (each.id, each.role, each.status, each.harness or "", each.mission_id or "",
          each.last_seen_at)
-        for each in page.agents
+        for each in agents
     ]  # fmt: skip
     headers = ("ID", "ROLE", "STATUS", "HARNESS", "MISSION", "LAST SEEN")
-    return render.listing(args, page.agents, headers, rows, "No agents found.")
+    return render.listing(args, agents, headers, rows, "No agents found.")
 
 
 def run_show(args: Namespace) -> int:

@@ -5,6 +5,7 @@ from argparse import Namespace
 from .. import render
 from ..client import REPLY_S, connect
 from ..options import Parser, Run, Subparsers, command, group, whole
+from ..pages import every
 from ..protocol import (
     Lock,
     LockAcquire,
@@ -131,9 +132,11 @@ def run_check(args: Namespace) -> int:
 def run_list(args: Namespace) -> int:
     """List locks."""
     file = absolute(args.file) if args.file else None
-    request = LockList(mission_id=args.mission, held_by=args.agent, file=file, active=not args.all)
+    terms = {"mission_id": args.mission, "held_by": args.agent, "file": file}
     with connect() as client:
-        page = client.call(request)
+        locks = every(
+            lambda **more: client.call(LockList(**terms, active=not args.all, **more)).locks
+        )
     rows = [
         (
             each.id,
@@ -144,7 +147,7 @@ def run_list(args: Namespace) -> int:
             each.expires_at or "",
             each.file,
         )
-        for each in page.locks
+        for each in locks
     ]
     headers = ("ID", "STATUS", "HELD BY", "PURPOSE", "TOKEN", "EXPIRES", "FILE")
-    return render.listing(args, page.locks, headers, rows, "No locks found.")
+    return render.listing(args, locks, headers, rows, "No locks found.")

@@ -1,13 +1,14 @@
 """``fleetctl mail``: messages between agents."""
 
 from argparse import Namespace
-from typing import get_args
+from typing import Any, get_args
 
 from fleetd.wire.words import Priority
 
 from .. import render
 from ..client import connect
 from ..options import Subparsers, command, group, limit_option
+from ..pages import every
 from ..protocol import Message, MessageAck, MessageInbox, MessageList, MessageRequeue, MessageSend
 
 EXAMPLES = """\
@@ -99,9 +100,9 @@ def run_ack(args: Namespace) -> int:
 
 def run_list(args: Namespace) -> int:
     """List messages."""
-    request = MessageList(mission_id=args.mission, pending=True if args.pending else None)
+    terms: dict[str, Any] = {"mission_id": args.mission, "pending": True if args.pending else None}
     with connect() as client:
-        messages = client.call(request).messages
+        messages = every(lambda **more: client.call(MessageList(**terms, **more)).messages)
     rows = [
         (each.id, each.sent_at, each.sender, ", ".join(each.to), _states(each), each.subject)
         for each in messages
