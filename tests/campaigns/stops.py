@@ -17,12 +17,13 @@ FEW, MANY = 1, 10
 HASTY = """
 import os
 from fleetd import daemon
-from tests.campaigns.misbehaving import serve
+from tests.campaigns import misbehaving
 async def leave(signals, stop):
     async for _ in signals:
         os._exit(0)
 daemon._watch_signals = leave
-serve("reply-before-commit")
+misbehaving.WINDOW_S = 0.1  # a busy machine is late to send the signal
+misbehaving.serve("reply-before-commit")
 """
 
 
