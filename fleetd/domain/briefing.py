@@ -141,17 +141,12 @@ def _action(tx: Tx, mission_id: str) -> Row | None:
 
 
 def _own_action(tx: Tx, mission_id: str, agent_id: str) -> Row | None:
-    """Return the newest such event of an agent, or of those whose work it took over.
-
-    Along the agent's own events: those of its mission can be many, and none of them its own.
-    """
+    """Return the newest such event of an agent, or of those whose work it took over."""
     rows = tx.all("SELECT id FROM agents WHERE succeeded_by = :agent", agent=agent_id)
     found = [
         tx.one(
-            "SELECT * FROM events WHERE agent_id = :agent AND activity = 1"
-            " AND seq <= (SELECT last_activity_seq FROM missions WHERE id = :mission)"
-            " AND coalesce(mission_id, '') = :mission"
-            f" AND type NOT IN {_TELLS_NOTHING} ORDER BY seq DESC LIMIT 1",
+            "SELECT * FROM events WHERE mission_id = :mission AND agent_id = :agent"
+            f" AND activity = 1 AND type NOT IN {_TELLS_NOTHING} ORDER BY seq DESC LIMIT 1",
             agent=name,
             mission=mission_id,
         )

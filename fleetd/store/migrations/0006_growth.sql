@@ -174,3 +174,7 @@ DROP INDEX idx_events_mission;
 DROP INDEX idx_events_kind;
 CREATE INDEX idx_events_mission ON events (mission_id, seq) WHERE mission_id IS NOT NULL;
 CREATE INDEX idx_events_kind ON events (mission_id, type, seq) WHERE mission_id IS NOT NULL;
+
+-- What an agent did last in a mission, of whatever else there is of either.
+CREATE INDEX idx_events_deeds ON events (mission_id, agent_id, seq)
+    WHERE activity = 1 AND agent_id IS NOT NULL;
