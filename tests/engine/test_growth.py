@@ -13,6 +13,7 @@ import pytest
 from benchmarks.growth.filling import fill, mission_id
 from fleetd import housekeeping
 from fleetd.domain.streams import EventTail
+from fleetd.domain.tx import Tx
 from fleetd.engine import DAEMON
 from fleetd.operations.watching import ActivityScan
 from fleetd.wire.base import Request
@@ -123,6 +124,10 @@ simply("checkpoint.create", lambda s: CheckpointCreate(s.own))
 simply("checkpoint.list", lambda s: CheckpointList(limit=10))
 simply("recovery.restore", lambda s: RecoveryRestore(mission_id=s.own, agent_id="worker"))
 simply("recovery.context", lambda s: RecoveryContextGet(mission_id=s.own, agent_id="worker"))
+simply(
+    "recovery.context, of one who did much elsewhere",
+    lambda s: RecoveryContextGet(mission_id=s.own, agent_id="veteran"),
+)
 simply("recovery.detect", lambda s: RecoveryDetect())
 simply("recovery.list", lambda s: RecoveryList(limit=10))
 simply("recovery.list, of a mission", lambda s: RecoveryList(mission_id(12)))
@@ -207,6 +212,11 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
     return counter
 
 
+def _all_by_one(tx: Tx) -> None:
+    """Let one agent have done everything, elsewhere."""
+    tx.run("UPDATE events SET agent_id = 'veteran' WHERE agent_id <> 'worker'")
+
+
 @asynccontextmanager
 async def filled(root: Path, steps: Steps, size: tuple[int, int]) -> AsyncIterator[Store]:
     """Open a store of a size."""
@@ -214,7 +224,8 @@ async def filled(root: Path, steps: Steps, size: tuple[int, int]) -> AsyncIterat
     fill(root / "data", *size)
     async with opened(root) as fleet:
         mission = await fleet.mission(4)
-        await fleet.agents(mission, "worker")
+        await fleet.agents(mission, "worker", "veteran")
+        await fleet.engine.store.write(_all_by_one)
         sortie = (await fleet.sorties(mission))[0].id
         await fleet.do(SortieStart(sortie, "worker"))
         await fleet.checkpoint(mission)
