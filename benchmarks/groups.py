@@ -30,6 +30,9 @@ GROUPS = {
     "mail": Group("message.send, message.inbox, message.ack", ("paths.mail",)),
     "roundtrip": Group("a round trip without the store", ("paths.round_trip",)),
     "dispatch": Group("CPU of a request beside jsonrpcserver", ("dispatch.dispatching",)),
+    # Before hundreds of missions are in progress, all of which a status lists.
+    "command": Group("a whole fleetctl", ("paths.command_line",)),
+    "hooks": Group("a whole hook, alone and side by side", ("hooks.whole_processes",)),
     "checkpoints": Group("checkpoint.create of 4, 100 and 1,000 sorties", ("paths.checkpoints",)),
     "snapshots": Group("snapshot.record with its files", ("paths.snapshots",)),
     "recovery": Group(
@@ -37,8 +40,6 @@ GROUPS = {
     ),
     "listing": Group("checkpoint.list of many, checkpoint.latest", ("grown.listing",)),
     "backups": Group("the file of a checkpoint", ("backups.backup_files",)),
-    "command": Group("a whole fleetctl", ("paths.command_line",)),
-    "hooks": Group("a whole hook, alone and side by side", ("hooks.whole_processes",)),
     "burst": Group("200 hooks at once, and another client meanwhile", ("burst.bursts",)),
     "memory": Group("a daemon with 1,000,000 events", ("grown.memory",)),
     "pruning": Group("requests while 97,000 checkpoints are pruned", ("pruning.pruning",)),
