@@ -84,7 +84,8 @@ def _shaped(shape: Shape) -> Search:
             if start is not None:
                 yield start, found.end(), shape.kind
 
-    return Search((shape.needle,), find, in_long_words=True)
+    sign = (lambda words: shape.within in words) if shape.within else None
+    return Search((shape.needle,), find, sign, in_long_words=True)
 
 
 def _before(text: str, at: int, pattern: re.Pattern[str]) -> int | None:

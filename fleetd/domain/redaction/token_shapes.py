@@ -21,13 +21,15 @@ class Shape(NamedTuple):
     """One shape of a token of ``kind``.
 
     ``pattern`` matches from ``needle`` on, which is what it begins with; ``before`` matches what
-    the token has in front of it.
+    the token has in front of it. ``within`` stands somewhere in each token whose needle stands in
+    much that is none.
     """
 
     kind: str
     needle: str
     pattern: re.Pattern[str]
     before: re.Pattern[str] | None = None
+    within: str = ""
 
 
 # kind, characters after the prefix, how many of them at least, prefixes.
@@ -101,6 +103,7 @@ def _shape(
     *,
     before: tuple[str, int, int] | None = None,
     alone: bool = False,
+    within: str = "",
 ) -> Shape:
     """Return a shape; ``before`` is characters with their least and greatest number.
 
@@ -116,7 +119,7 @@ def _shape(
         characters, least, greatest = before
         checks = rf"(?<=[{characters}]{{{least}}}{fixed})"
         ahead = re.compile(rf"[{characters}]{{{least},{greatest}}}\Z")
-    return Shape(kind, needle, re.compile(fixed + checks + rest), ahead)
+    return Shape(kind, needle, re.compile(fixed + checks + rest), ahead, within)
 
 
 SHAPES: tuple[Shape, ...] = (
@@ -135,12 +138,13 @@ SHAPES: tuple[Shape, ...] = (
     _shape("telegram", ":A", rf"[{URL_SAFE}]{{33,}}+", before=("0-9", 5, 16)),
     _shape("discord", "/webhooks/", rf"[0-9]{{15,20}}+/[{URL_SAFE}]{{40,}}+"),
     _shape("terraform", ".atlasv1.", rf"[{BASE64}]{{40,}}+", before=(ALNUM, 14, 14)),
-    # The header of a JWT is JSON, which begins with {" and so with eyJ in Base64.
+    # The header of a JWT is JSON, which begins with {" and so with eyJ in Base64, as any JSON does.
     _shape(
         "jwt",
         "eyJ",
         rf"[{URL_SAFE}]{{8,}}+\.[{URL_SAFE}]{{10,}}+(?:\.[{BASE64}]*+){{0,3}}",
         alone=True,
+        within=".",
     ),
 )
 
