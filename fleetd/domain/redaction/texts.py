@@ -53,9 +53,10 @@ def redact_data(value: Any) -> Any:
     """
     # One look at everything: most data is done with after it.
     together = _encode(value).decode()
-    if holds_none(together):
+    live = _live(together, _NEEDLES)
+    if not live and len(together) <= SCANNED_MAX:
         return value
-    cleaned = _Cleaning(_live(together, _NEEDLES)).clean(value)
+    cleaned = _Cleaning(live).clean(value)
     return value if cleaned == value else cleaned
 
 
