@@ -37,7 +37,8 @@ async def test_a_request_that_does_not_fit_is_refused_and_its_neighbours_are_kep
 
     def large(tx: Tx) -> Any:
         tx.after_commit(LogLine("INFO", "large"))
-        return tools.put("large", "x" * 1_000_000)(tx)
+        # More than the WAL has room for, whether it was laid out already or not.
+        return tools.put("large", "x" * 8_000_000)(tx)
 
     async with open_store(vfs=faults.name, on_commit=said.extend) as store:
         faults.space = store.sizes()[1] + 200_000
