@@ -4,6 +4,7 @@ Lifetimes are nested in the order things depend on each other: the lock and the 
 outermost, then the store, then connections, then the listener and the timers.
 """
 
+import contextlib
 import gc
 import logging
 import os
@@ -12,6 +13,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
+import msgspec
 import trio
 
 from . import __version__
@@ -91,11 +93,23 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 def _prepare_process() -> None:
     """Let threads take turns, and make room for the descriptors that connections take."""
+    _acquaint(msgspec.Struct)
     sys.setswitchinterval(_SWITCH_SECONDS)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _acquaint(kind: type[msgspec.Struct]) -> None:
+    """Have msgspec learn each Struct before there are threads.
+
+    It learns one at its first use, and a second thread that meets it half learned crashes.
+    """
+    for each in kind.__subclasses__():
+        with contextlib.suppress(Exception):  # those with parameters are learned with their values
+            msgspec.json.Decoder(each)
+        _acquaint(each)
 
 
 async def _run(loaded: Loaded, notifier: Notifier) -> int:
