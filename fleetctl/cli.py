@@ -33,7 +33,7 @@ COMMANDS = {
     "mail": "messages between agents",
     "events": "what happened, and what happens now",
     "checkpoint": "take a checkpoint of a mission",
-    "checkpoints": "list, show, prune, delete and verify checkpoints",
+    "checkpoints": "list, show, compare, prune, delete and verify checkpoints",
     "resume": "bring a mission back from a checkpoint",
     "snapshot": "record, list, show, verify and prune snapshots of runs",
     "context": "print the briefing of a mission, changing nothing",

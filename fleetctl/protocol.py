@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from fleetd.wire.base import Mutation as Mutation
     from fleetd.wire.base import Query as Query
     from fleetd.wire.base import Request as Request
+    from fleetd.wire.differences import *  # noqa: F403
     from fleetd.wire.figures import *  # noqa: F403
     from fleetd.wire.model import Agent as Agent
     from fleetd.wire.model import Checkpoint as Checkpoint
@@ -51,7 +52,7 @@ _NOUNS = {
     "message": ("list", "send inbox ack requeue"),
     "event": ("list subscribe unsubscribe", "append"),
     "cursor": ("get", "advance"),
-    "checkpoint": ("get latest list", "create delete verify prune"),
+    "checkpoint": ("get latest list compare", "create delete verify prune"),
     "error": ("", "report"),
     "snapshot": ("latest get list", "record prune verify"),
     "recovery": ("detect context list", "restore"),

@@ -1,10 +1,10 @@
-"""``fleetctl checkpoints``: list, show, prune, delete and verify checkpoints."""
+"""``fleetctl checkpoints``: list, show, compare, prune, delete and verify checkpoints."""
 
 from argparse import Namespace
 
 from fleetd.wire.errors import InvalidState
 
-from .. import render
+from .. import comparing, render
 from ..checkpoint_page import show_checkpoint
 from ..client import Client, connect
 from ..findings import show
@@ -35,13 +35,18 @@ LIST_COLUMNS = "{:<15} {:<25} {:<10} {:<8} {}"
 
 def register(subparsers: Subparsers) -> None:
     """Add the group."""
-    actions = group(subparsers, "checkpoints", "List, show, prune, delete and verify checkpoints.")
+    actions = group(
+        subparsers, "checkpoints", "List, show, compare, prune, delete and verify checkpoints."
+    )
     listing = command(actions, "list", run_list, "List a mission's checkpoints, newest first.")
     mission_option(listing)
     limit_option(listing, 10)
 
     shown = command(actions, "show", run_show, "Show what a checkpoint holds.")
     shown.add_argument("checkpoint_id", metavar="ID")
+    comparing.options(
+        command(actions, "diff", comparing.run, comparing.SUMMARY, comparing.EXAMPLES)
+    )
     _register_prune(actions)
     deleting = command(actions, "delete", run_delete, "Delete a checkpoint, row and file.")
     deleting.add_argument("checkpoint_id", metavar="ID")

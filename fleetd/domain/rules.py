@@ -12,6 +12,7 @@ from . import (
     current,
     cursors,
     deletion,
+    differences,
     episodes,
     failures,
     forgetting,

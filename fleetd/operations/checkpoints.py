@@ -5,10 +5,13 @@ import logging
 import trio
 
 from ..domain.context import Caller, Facts
+from ..domain.differences import Compare
 from ..engine import Engine, operation
+from ..wire.differences import CheckpointDifference
 from ..wire.errors import InvalidState, NotFound
 from ..wire.model import Checkpoint
 from ..wire.requests.checkpoint import (
+    CheckpointCompare,
     CheckpointCreate,
     CheckpointDelete,
     CheckpointGet,
@@ -56,6 +59,18 @@ async def latest(engine: Engine, request: CheckpointLatest, caller: Caller) -> C
     """Return a mission's newest checkpoint, from either copy; also one that lost its row."""
     mission_id = await _mission_id(engine, request.mission_id)
     return await read_latest(engine, "checkpoint", mission_id, request, caller)
+
+
+@operation
+async def compare(
+    engine: Engine, request: CheckpointCompare, caller: Caller
+) -> CheckpointDifference:
+    """Return what differs between two checkpoints, each read from its row, else from its file."""
+    before = await read(engine, "checkpoint", CheckpointGet(request.before), caller)
+    after = None
+    if request.after is not None:
+        after = await read(engine, "checkpoint", CheckpointGet(request.after), caller)
+    return await engine.execute(Compare(before, after), caller)
 
 
 async def _mission_id(engine: Engine, given: str) -> str:

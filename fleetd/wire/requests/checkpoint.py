@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta, Struct
 
 from ..base import Mutation, Query
+from ..differences import CheckpointDifference
 from ..model import Checkpoint, CheckpointSummary, Record
 from ..types import (
     AgentId,
@@ -55,6 +56,17 @@ class CheckpointLatest(Query[Checkpoint], frozen=True):
 
     method: ClassVar[str] = "checkpoint.latest"
     mission_id: MissionId
+
+
+class CheckpointCompare(Query[CheckpointDifference], frozen=True):
+    """Return what differs between two checkpoints of one mission.
+
+    Without ``after`` the checkpoint is compared with what one taken now would hold.
+    """
+
+    method: ClassVar[str] = "checkpoint.compare"
+    before: CheckpointId
+    after: CheckpointId | None = None
 
 
 class CheckpointPage(Record, frozen=True, kw_only=True):

@@ -1,0 +1,69 @@
+"""``fleetctl checkpoints diff``: which two are compared; must not know what a difference is."""
+
+from argparse import Namespace
+
+from fleetd.wire.errors import InvalidState
+
+from . import render
+from .client import Client, connect
+from .options import Parser, UsageError, mission_option
+from .protocol import CheckpointCompare, CheckpointList, CheckpointSummary
+from .target import mission_id
+
+SUMMARY = "Show what differs between two checkpoints, or a checkpoint and now."
+EXAMPLES = """\
+  fleetctl checkpoints diff                            the newest checkpoint and now
+  fleetctl checkpoints diff chk-1a2b3c4d               that one and now
+  fleetctl checkpoints diff chk-1a2b3c4d chk-5e6f7a8b
+  fleetctl checkpoints diff --last                     the newest two"""
+# A mission keeps no more checkpoints than this by default; some of them are for undoing.
+NEWEST = 100
+
+
+def options(parser: Parser) -> None:
+    """Add what says which two."""
+    parser.add_argument(
+        "before", metavar="A", nargs="?", help="the older one (default: the newest there is)"
+    )
+    parser.add_argument(
+        "after", metavar="B", nargs="?", help="the newer one (default: the mission as it is now)"
+    )
+    parser.add_argument("--last", action="store_true", help="compare the newest two")
+    mission_option(parser)
+
+
+def run(args: Namespace) -> int:
+    """Print what is different."""
+    # Imported here: no other command of the group needs it.
+    from .difference_page import show_difference
+
+    if args.before and (args.last or args.mission):
+        option = "--last" if args.last else "--mission"
+        raise UsageError(f"argument {option}: not allowed with the id of a checkpoint")
+    with connect() as client:
+        before, after = (args.before, args.after) if args.before else _newest(client, args)
+        found = client.call(CheckpointCompare(before=before, after=after))
+    for warning in found.warnings:
+        render.warn(warning)
+    if args.json:
+        render.print_json(found)
+    else:
+        show_difference(found)
+    return 0
+
+
+def _newest(client: Client, args: Namespace) -> tuple[str, str | None]:
+    """Return the ids of the newest two, or of the newest and None; raises InvalidState."""
+    mission = mission_id(client, args.mission)
+    page = client.call(CheckpointList(mission_id=mission, limit=NEWEST))
+    found: list[CheckpointSummary] = [each for each in page.checkpoints if not each.undo]
+    wanted = 2 if args.last else 1
+    if len(found) < wanted:
+        has = "only one checkpoint" if found else "no checkpoint"
+        raise InvalidState(
+            f"Mission {mission} has {has}.",
+            hint="fleetctl checkpoints diff compares it with now."
+            if found
+            else f"fleetctl checkpoint --mission {mission} takes one.",
+        )
+    return (found[1].id, found[0].id) if args.last else (found[0].id, None)

@@ -1,0 +1,227 @@
+"""What differs between two checkpoints of a mission, or a checkpoint and now; must not write.
+
+The checkpoints come from whoever read them, so that damage is healed and warned of as ever.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from ..wire.base import Query
+from ..wire.differences import (
+    ChangedHolder,
+    ChangedMessage,
+    ChangedSortie,
+    CheckpointDifference,
+    Compared,
+    FieldChange,
+    LockDifference,
+    MessageDifference,
+    SortieDifference,
+)
+from ..wire.errors import InvalidParams
+from ..wire.model import (
+    Checkpoint,
+    Lock,
+    MissionState,
+    PendingMessage,
+    RecoveryContext,
+    SortieState,
+)
+from .briefing import derive
+from .capture import capture
+from .context import Context
+from .events import position
+from .ids import find
+from .progress import percent
+from .registry import handler
+from .tx import Tx
+
+T = TypeVar("T")
+MISSION_FIELDS = ("title", "description", "status", "priority", "project_dir")
+SORTIE_FIELDS = (
+    *("status", "assigned_to", "progress", "progress_notes", "blocked_reason", "result"),
+    *("files", "title", "description", "priority", "position"),
+)
+CONTEXT_FIELDS = ("mission_summary", "last_action", "next_steps", "blockers", "files_modified")
+
+
+class Compare(Query[CheckpointDifference], frozen=True):
+    """Compare a checkpoint that was read with another one, or else with what is now."""
+
+    before: Checkpoint
+    after: Checkpoint | None
+
+
+class Side(msgspec.Struct, frozen=True):
+    """What is compared, whether it was read from a checkpoint or is there now."""
+
+    compared: Compared
+    mission: MissionState | None
+    sorties: Sequence[SortieState]
+    locks: Sequence[Lock]
+    messages: Sequence[PendingMessage]
+    context: RecoveryContext
+
+
+@handler
+def compare(tx: Tx, request: Compare, ctx: Context) -> CheckpointDifference:
+    """Return what is different; raises InvalidParams for checkpoints of different missions."""
+    before, after = request.before, request.after
+    if after is not None:
+        _refuse_others(before, after)
+    now = _present(tx, ctx, before.mission_id) if after is None else _side(after)
+    told = difference(before.mission_id, _side(before), now)
+    warnings = [*before.warnings, *(after.warnings if after else ())]
+    return msgspec.structs.replace(told, warnings=list(dict.fromkeys(warnings)))
+
+
+def _refuse_others(before: Checkpoint, after: Checkpoint) -> None:
+    if before.mission_id != after.mission_id:
+        raise InvalidParams(
+            f"{before.id} is a checkpoint of {_named(before)}, {after.id} of {_named(after)}; "
+            "only checkpoints of one mission can be compared.",
+            hint=f"fleetctl checkpoints list --mission {before.mission_id} shows the others.",
+            field="after",
+        )
+
+
+def _named(checkpoint: Checkpoint) -> str:
+    title = checkpoint.mission.title if checkpoint.mission else None
+    return f"{checkpoint.mission_id} ({title})" if title else checkpoint.mission_id
+
+
+def _side(checkpoint: Checkpoint) -> Side:
+    known = checkpoint.mission
+    return Side(
+        Compared(
+            checkpoint_id=checkpoint.id,
+            timestamp=checkpoint.timestamp,
+            trigger=checkpoint.trigger,
+            trigger_details=checkpoint.trigger_details,
+            seq=checkpoint.seq,
+            mission_status=known.status if known else None,
+            progress_percent=checkpoint.progress_percent,
+            **_counts(checkpoint.sorties),
+        ),
+        known,
+        checkpoint.sorties,
+        checkpoint.active_locks,
+        checkpoint.pending_messages,
+        checkpoint.recovery_context,
+    )
+
+
+def _present(tx: Tx, ctx: Context, mission_id: str) -> Side:
+    """Return what a checkpoint would hold if one were taken now."""
+    mission = find(tx, "mission", mission_id)
+    state = capture(tx, ctx, mission)
+    done = percent(mission["completed_sorties"], mission["total_sorties"])
+    return Side(
+        Compared(
+            checkpoint_id=None,
+            timestamp=ctx.now,
+            trigger=None,
+            trigger_details=None,
+            seq=position(tx),
+            mission_status=mission["status"],
+            progress_percent=100 if mission["status"] == "completed" else done,
+            **_counts(state.sorties),
+        ),
+        state.mission_state(),
+        state.sorties,
+        state.locks,
+        state.messages,
+        derive(tx, ctx, mission, state.sorties),
+    )
+
+
+def _counts(sorties: Sequence[SortieState]) -> dict[str, int]:
+    completed = sum(sortie.status == "completed" for sortie in sorties)
+    return {"total_sorties": len(sorties), "completed_sorties": completed}
+
+
+def difference(mission_id: str, before: Side, after: Side) -> CheckpointDifference:
+    """Return what is different in ``after``."""
+    newest = after.mission or before.mission
+    found = CheckpointDifference(
+        mission_id=mission_id,
+        mission_title=newest.title if newest else after.context.mission_summary,
+        before=before.compared,
+        after=after.compared,
+        equal=False,
+        mission=changes(before.mission, after.mission, MISSION_FIELDS),
+        sorties=_sorties(before.sorties, after.sorties),
+        locks=_locks(before.locks, after.locks),
+        messages=_messages(before.messages, after.messages),
+        recovery_context=changes(before.context, after.context, CONTEXT_FIELDS),
+    )
+    return msgspec.structs.replace(found, equal=not _any(found))
+
+
+def _any(found: CheckpointDifference) -> bool:
+    """Whether anything is different."""
+    return bool(
+        found.before.progress_percent != found.after.progress_percent
+        or found.mission
+        or found.recovery_context
+        or any(
+            any(msgspec.structs.astuple(d)) for d in (found.sorties, found.locks, found.messages)
+        )
+    )
+
+
+def changes(before: Any, after: Any, fields: Iterable[str]) -> list[FieldChange]:
+    """Return the fields in which two records differ; none where there is but one."""
+    if before is None or after is None:
+        return []
+    pairs = ((name, getattr(before, name), getattr(after, name)) for name in fields)
+    return [
+        FieldChange(field=name, before=old, after=new) for name, old, new in pairs if old != new
+    ]
+
+
+def _apart(
+    before: Iterable[T], after: Iterable[T], key: Callable[[T], str]
+) -> tuple[list[T], list[T], list[tuple[T, T]]]:
+    """Return what only ``after`` has, what only ``before`` has, and what both have."""
+    old = {key(each): each for each in before}
+    new = {key(each): each for each in after}
+    return (
+        [each for name, each in new.items() if name not in old],
+        [each for name, each in old.items() if name not in new],
+        [(old[name], each) for name, each in new.items() if name in old],
+    )
+
+
+def _sorties(before: Sequence[SortieState], after: Sequence[SortieState]) -> SortieDifference:
+    added, removed, both = _apart(before, after, lambda sortie: sortie.id)
+    changed = [
+        ChangedSortie(id=new.id, title=new.title, changes=found)
+        for old, new in both
+        if (found := changes(old, new, SORTIE_FIELDS))
+    ]
+    return SortieDifference(added=added, removed=removed, changed=changed)
+
+
+def _locks(before: Sequence[Lock], after: Sequence[Lock]) -> LockDifference:
+    gained, released, both = _apart(before, after, lambda lock: lock.normalized_path or lock.file)
+    changed = [
+        ChangedHolder(file=new.file, before=old.held_by, after=new.held_by)
+        for old, new in both
+        if old.held_by != new.held_by
+    ]
+    return LockDifference(gained=gained, released=released, changed=changed)
+
+
+def _messages(
+    before: Sequence[PendingMessage], after: Sequence[PendingMessage]
+) -> MessageDifference:
+    new, gone, both = _apart(before, after, lambda message: message.id)
+    changed = [
+        ChangedMessage(id=now.id, subject=now.subject, before=then.to, after=now.to)
+        for then, now in both
+        if sorted(then.to) != sorted(now.to)
+    ]
+    return MessageDifference(new=new, gone=gone, changed=changed)
