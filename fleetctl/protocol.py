@@ -47,7 +47,7 @@ _NOUNS = {
     "rpc": ("discover", ""),
     "mission": ("get list current", "create start update complete fail cancel delete"),
     "sortie": ("get list", "create assign start progress block unblock complete fail remove"),
-    "agent": ("get list", "register heartbeat note deregister"),
+    "agent": ("get list", "register heartbeat note deregister current"),
     "lock": ("check list", "acquire renew release force_release"),
     "message": ("list", "send inbox ack requeue"),
     "event": ("list subscribe unsubscribe", "append"),

@@ -8,8 +8,9 @@ import trio
 
 POLL_S = 0.5
 STAT_BYTES = 4_096
-# What stands between an agent and the hook that it runs.
+# What stands between an agent and the hook, or the server of tools, that it runs.
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "fish", "busybox", "env", "timeout"})
+SHELLS |= {"uv", "uvx", "pipx"}
 
 
 def started(pid: int) -> str | None:

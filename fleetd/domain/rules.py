@@ -26,6 +26,7 @@ from . import (
     overview,
     owing,
     portions,
+    presence,
     pruning,
     recovery,
     recovery_states,

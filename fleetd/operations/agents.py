@@ -1,10 +1,11 @@
-"""Registering an agent: detection first, then the agent with the start time of its process."""
+"""Registering an agent, and finding it: detection first, then the agent with its process."""
 
 from .. import processes
 from ..domain.context import Caller, Facts
+from ..domain.presence import AgentFind, AgentJoin
 from ..engine import Engine, operation
 from ..wire.errors import InvalidParams
-from ..wire.requests.agent import AgentRegister, Registration
+from ..wire.requests.agent import AgentCurrent, AgentRegister, CurrentAgent, Registration
 from .watching import ActivityScan
 
 
@@ -32,3 +33,21 @@ def _started(pid: int) -> str:
             field="pid",
         )
     return started
+
+
+@operation
+async def current(engine: Engine, request: AgentCurrent, caller: Caller) -> CurrentAgent:
+    """Tell which agent the caller's process belongs to, as the kernel says it.
+
+    Asked with every call of an agent, so what changes nothing does not write.
+    """
+    pid, started = (caller.pid and processes.agent_behind(caller.pid)) or (None, None)
+    facts = Facts(agent_pid=pid, pid_started=started)
+    found = await engine.execute(AgentFind(request.agent_id), caller, facts)
+    if found.agent is not None or not request.register:
+        return found
+    await engine.perform(ActivityScan(), caller)
+    join = AgentJoin(request.agent_id, harness=request.harness, cwd=request.cwd)
+    joined = await engine.execute(join, caller, facts)
+    await engine.perform(ActivityScan(), caller)
+    return joined

@@ -11,6 +11,7 @@ from ...harness.report import Report
 from ...wire.types import AGENT_ID
 from ..activity import LIVING
 from ..context import Context
+from ..presence import without_session
 from ..tx import LogLine, Row, Tx
 
 _AGENT_ID = re.compile(AGENT_ID)
@@ -61,7 +62,7 @@ def open_session(tx: Tx, ctx: Context, key: Key, wanted: str | None) -> Row:
             "INSERT INTO sessions (harness, session_id, subagent, agent_id, started_at,"
             " last_event_at) VALUES (:harness, :session, :subagent, :agent, :now, :now)",
             **key.params,
-            agent=_agent_id(tx, key, wanted),
+            agent=_agent_id(tx, ctx, key, wanted),
             now=ctx.now,
         )
     else:
@@ -89,11 +90,12 @@ def go_on_as(tx: Tx, key: Key, previous_session_id: str) -> None:
     )
 
 
-def _agent_id(tx: Tx, key: Key, wanted: str | None) -> str:
+def _agent_id(tx: Tx, ctx: Context, key: Key, wanted: str | None) -> str:
     """Choose an id that no other session goes by.
 
     One that was asked for is taken over from a session that has ended: whoever sets it wants the
-    same agent again. One that is made from a session id means that session only.
+    same agent again. One that is made from a session id means that session only. An agent that
+    was registered for the process before any hook came is this session's.
     """
     if key.subagent:
         parent = session_row(tx, Key(key.harness, key.session_id))
@@ -104,7 +106,7 @@ def _agent_id(tx: Tx, key: Key, wanted: str | None) -> str:
     if wanted:
         text = f"FLEET_AGENT_ID of session {key.session_id} is {wanted!a}, which names no agent"
         tx.after_commit(LogLine("WARNING", text))
-    return _free(tx, _derived(key.harness, key.session_id), key)
+    return without_session(tx, ctx) or _free(tx, _derived(key.harness, key.session_id), key)
 
 
 def _derived(harness: str, session_id: str) -> str:

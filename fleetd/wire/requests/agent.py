@@ -91,3 +91,23 @@ class AgentDeregister(Mutation[Agent], frozen=True):
     method: ClassVar[str] = "agent.deregister"
     agent_id: AgentId
     reason: Text | None = None
+
+
+class CurrentAgent(Record, frozen=True, kw_only=True):
+    """The agent that the caller belongs to, or null."""
+
+    agent: Agent | None
+
+
+class AgentCurrent(Mutation[CurrentAgent], frozen=True):
+    """Which agent the caller belongs to: that of the nearest process above it that is no shell.
+
+    With ``register`` one is registered where there is none: under ``agent_id``, else under a name
+    made of ``harness``. ``agent_id`` says who the caller is whatever its process.
+    """
+
+    method: ClassVar[str] = "agent.current"
+    agent_id: AgentId | None = None
+    register: bool = False
+    harness: Name | None = None
+    cwd: Path | None = None

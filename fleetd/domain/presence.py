@@ -1,0 +1,112 @@
+"""Which agent a process belongs to, and one for a process that has none; must not know events.
+
+An agent CLI has a hook client and a server of its own tools below it. Both are the agent of the
+session that is at work in that process, whichever comes first.
+"""
+
+import re
+
+from ..wire.base import Mutation, Query
+from ..wire.requests.agent import AgentRegister, CurrentAgent
+from ..wire.types import AgentId, Name, Path, Role
+from . import agents
+from .activity import LIVING
+from .context import Context
+from .current import to_join
+from .records import agent_of
+from .registry import handler
+from .tx import Row, Tx
+
+_NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._-]+")
+LONGEST_NAME = 40
+
+
+class AgentFind(Query[CurrentAgent], frozen=True):
+    """Find the agent of the process in the facts; not on the wire."""
+
+    agent_id: AgentId | None = None
+
+
+class AgentJoin(Mutation[CurrentAgent], frozen=True):
+    """Find the agent of the process in the facts, or register one; not on the wire."""
+
+    agent_id: AgentId | None = None
+    harness: Name | None = None
+    cwd: Path | None = None
+
+
+@handler
+def find(tx: Tx, request: AgentFind, ctx: Context) -> CurrentAgent:
+    """Return the living agent that a process belongs to."""
+    row = _present(tx, ctx, request.agent_id)
+    return CurrentAgent(agent=agent_of(row) if row else None)
+
+
+@handler
+def join(tx: Tx, request: AgentJoin, ctx: Context) -> CurrentAgent:
+    """Return the agent that a process belongs to, registered just now if need be."""
+    row = _present(tx, ctx, request.agent_id)
+    if row is not None:
+        return CurrentAgent(agent=agent_of(row))
+    known = request.agent_id and tx.one("SELECT * FROM agents WHERE id = :id", id=request.agent_id)
+    joined = None if known and known["mission_id"] else to_join(tx, request.cwd)
+    first: Role = "specialist" if joined else "dispatch"
+    registered = agents.register(
+        tx,
+        AgentRegister(
+            request.agent_id or ctx.new_id(_named(request.harness)),
+            known["role"] if known else first,
+            harness=request.harness,
+            pid=ctx.facts.agent_pid,
+            mission_id=joined["id"] if joined else None,
+            cwd=request.cwd,
+        ),
+        ctx,
+    )
+    return CurrentAgent(agent=registered.agent)
+
+
+def _named(harness: str | None) -> str:
+    name = _NOT_IN_IDS.sub("-", harness or "").strip("-._")[:LONGEST_NAME]
+    return name or "agent"
+
+
+def _present(tx: Tx, ctx: Context, agent_id: str | None) -> Row | None:
+    """Return the living agent by a name, else that of the process.
+
+    Of the sessions in the process that go by the name: a second one is ``<name>.2``.
+    """
+    here = _of_process(tx, ctx)
+    if agent_id is None:
+        return here[0] if here else None
+    for row in here:
+        if row["id"] == agent_id or re.fullmatch(rf"{re.escape(agent_id)}\.\d+", row["id"]):
+            return row
+    return tx.one(f"SELECT * FROM agents WHERE id = :id AND status IN {LIVING}", id=agent_id)
+
+
+def _of_process(tx: Tx, ctx: Context) -> list[Row]:
+    """Return the living agents of the process in the facts, the session heard of last first.
+
+    Subagents work inside their session and are left out. An agent without a session comes last.
+    """
+    if ctx.facts.agent_pid is None:
+        return []
+    return tx.all(
+        "SELECT a.* FROM agents a LEFT JOIN sessions s"
+        " ON s.agent_id = a.id AND s.ended_at IS NULL"
+        f" WHERE a.status <> 'gone' AND a.status IN {LIVING} AND a.pid = :pid"
+        " AND a.pid_started = :started AND coalesce(s.subagent, '') = ''"
+        " ORDER BY s.session_id IS NULL, s.last_event_at DESC, a.registered_at DESC, a.id",
+        pid=ctx.facts.agent_pid,
+        started=ctx.facts.pid_started,
+    )
+
+
+def without_session(tx: Tx, ctx: Context) -> str | None:
+    """Return the agent that was registered for this process before any hook was heard of it."""
+    for row in _of_process(tx, ctx):
+        known = tx.one("SELECT 1 AS known FROM sessions WHERE agent_id = :id", id=row["id"])
+        if known is None and row["session_id"] is None:
+            return str(row["id"])
+    return None
