@@ -1,0 +1,179 @@
+"""Every event as a sentence for people; must not print, ask the daemon or know the time.
+
+``fleetd.domain.narrate`` tells an agent what it was doing; this tells who looks on what happened.
+What stands in an event comes from agents and tools: clean it before it reaches a terminal.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from fleetd.wire.durations import duration
+
+from .render import plural
+
+if TYPE_CHECKING:
+    from fleetd.wire.model import Event
+
+OPERATOR = "The operator"
+# What is told of a type: the sentence, then what is added where its fields are there. ``who`` is
+# the agent that did it, else the operator; ``title`` stands in quotes.
+_TOLD: dict[str, tuple[str, ...]] = {
+    "mission_created": ("{who} created the mission", " {title}"),
+    "mission_started": ("{who} started the mission",),
+    "mission_updated": ("{who} changed the mission", ": {fields}"),
+    "mission_completed": ("The mission is completed",),
+    "mission_failed": ("The mission was given up", ": {reason}"),
+    "mission_cancelled": ("The mission was called off", ": {reason}"),
+    "mission_reopened": ("The mission goes on: its session was resumed",),
+    "mission_deleted": ("A mission was deleted", ", with {sorties}"),
+    "sortie_created": ("{who} added the sortie {title}",),
+    "sortie_assigned": ("{title} was given to {assigned_to}",),
+    "sortie_started": ("{who} began {title}",),
+    "sortie_progressed": ("{who} is at {percent}% of {title}", ": {notes}"),
+    "sortie_blocked": ("{who} is blocked on {title}", ": {reason}"),
+    "sortie_unblocked": ("{who} can go on with {title}",),
+    "sortie_completed": ("{who} completed {title}",),
+    "sortie_failed": ("{who} gave up {title}", ": {reason}"),
+    "sortie_reopened": ("{who} has {title} to do again",),
+    "sortie_updated": ("{who} changed {title}", ": {fields}"),
+    "sortie_removed": ("{who} removed the sortie {title}",),
+    "sortie_restored": ("The recovery set {title} to {status}",),
+    "agent_registered": ("{who} joined", " as {role}", " ({harness})"),
+    "agent_noted": ("{who} noted", ": {last_action}"),
+    "agent_deregistered": ("{who} left", ": {reason}"),
+    "agent_lost": ("{who} was lost", ": {reason}"),
+    "error_reported": ("{who} met an error", ": {name}", ": {message}"),
+    "window_compacted": ("The context window of {who} was compacted",),
+    "hook_noted": ("{who} heard from its harness", ": {what}", ": {message}"),
+    "lock_acquired": ("{held_by} locked {file}", " to {purpose}"),
+    "lock_renewed": ("{held_by} kept the lock on {file}",),
+    "lock_released": ("{held_by} released {file}",),
+    "lock_force_released": ("The lock of {held_by} on {file} was taken away", ": {reason}"),
+    "lock_expired": ("The lock of {held_by} on {file} ran out",),
+    "lock_conflicted": ("{wanted_by} did not get {file} back: {held_by} holds it",),
+    "message_sent": ("{who} wrote to {to}", ": {subject}"),
+    "message_acked": ("{who} dealt with a message",),
+    "message_delivered": ("{who} received a message",),
+    "message_requeued": ("A message waits again", " for {to}"),
+    "message_failed": ("The message to {to} was refused", ", {error}", ": {subject}"),
+    "fleet_checkpointed": ("Checkpoint {checkpoint_id} was taken", " at {progress_percent}%"),
+    "checkpoint_created": ("Checkpoint {checkpoint_id} is stored",),
+    "checkpoint_deleted": ("Checkpoint {checkpoint_id} was deleted",),
+    "checkpoints_pruned": ("Old checkpoints were deleted: {deleted}",),
+    "backup_failed": ("The file of {checkpoint_id} could not be written", ": {error}"),
+    "snapshot_recorded": ("Snapshot {snapshot_id} of {run_id} was recorded", " ({status})"),
+    "snapshots_pruned": ("Old snapshots were deleted: {deleted}",),
+    "context_compacted": ("The mission fell silent", ": nothing was done for {silence}"),
+    "recovery_available": ("The mission can be recovered", " from {checkpoint_id}"),
+    "fleet_recovered": (
+        "The mission was recovered from {checkpoint_id}",
+        ": {sorties_restored}, {locks_restored}, {messages_requeued}",
+        ", {errors}",
+    ),
+    "recovery_briefed": ("{someone} was briefed",),
+    "recovery_confirmed": ("{someone} is at work again after the recovery",),
+    "recovery_unconfirmed": ("{someone} was briefed and has not been heard of since",),
+    "records_forgotten": ("{missions} and {agents} were forgotten",),
+    "store_restored": ("The database was restored", " ({source})"),
+    "legacy_imported": ("{events} came from an older store",),
+    "file_modified": ("{who} edited {file}",),
+    "command_started": ("{who} runs {command}",),
+    "command_finished": ("{who} ran {command}", " ({result})"),
+    "tool_started": ("{who} uses {tool}",),
+    "tool_finished": ("{who} used {tool}",),
+    "tool_failed": ("{name} failed for {who}", ": {error}"),
+    "prompt_submitted": ("{who} was given a prompt", ": {prompt}"),
+    "agent_answered": ("{who} said", ": {message}"),
+    "agent_paused": ("{who} waits for its user",),
+    "agent_resumed": ("{who} goes on",),
+}
+# Styles by what it means for a mission; what is not named is neither good nor bad.
+_TONES = {
+    "green": "mission_completed sortie_completed fleet_recovered recovery_confirmed",
+    "yellow": "sortie_blocked context_compacted recovery_available recovery_unconfirmed"
+    " lock_expired lock_force_released mission_cancelled window_compacted message_requeued",
+    "red": "mission_failed sortie_failed agent_lost error_reported tool_failed lock_conflicted"
+    " message_failed backup_failed",
+}
+TONES = {name: tone for tone, names in _TONES.items() for name in names.split()}
+# Numbers that are told with what they count.
+_COUNTED = {
+    "sorties": "sortie",
+    "missions": "mission",
+    "agents": "agent",
+    "events": "event",
+    "errors": "problem",
+    "sorties_restored": "sortie",
+    "locks_restored": "lock",
+    "messages_requeued": "message",
+}
+_INSTEAD = {"command": "a command", "tool": "a tool", "name": "A tool", "file": "a file"}
+_WORDS = 300
+
+
+def sentence(event: "Event", *, inside: str | None = None) -> str:
+    """Return what happened, as a sentence without a full stop: ``spec-1 completed "Login"``.
+
+    Files are named from the directory ``inside`` where they lie in it.
+    """
+    told = _Told(event, inside)
+    pieces = _TOLD.get(event.type)
+    if pieces is None:
+        what = event.type.replace("_", " ")
+        return f"{event.agent_id}: {what}" if event.agent_id else what.capitalize()
+    first, *more = pieces
+    return first.format_map(told) + "".join(
+        piece.format_map(told) for piece in more if told.has(piece)
+    )
+
+
+def tone(event_type: str) -> str | None:
+    """Return the style of an event: ``green`` for done, ``yellow`` and ``red`` for trouble."""
+    return TONES.get(event_type)
+
+
+class _Told(Mapping[str, str]):
+    """The fields of an event as they are told; one that is missing is told as ``?``."""
+
+    def __init__(self, event: "Event", inside: str | None) -> None:
+        self._event = event
+        self._data = event.data if isinstance(event.data, dict) else {}
+        self._inside = inside.rstrip("/") + "/" if inside else None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._data)
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def has(self, piece: str) -> bool:
+        """Whether every field that a piece of a sentence names is there."""
+        names = [part.partition("}")[0] for part in piece.split("{")[1:]]
+        return all(self._found(name) for name in names)
+
+    def __getitem__(self, name: str) -> str:
+        return self._found(name) or _INSTEAD.get(name, "?")
+
+    def _found(self, name: str) -> str:
+        if name in ("who", "someone"):
+            return self._event.agent_id or (OPERATOR if name == "who" else "The agent")
+        if name == "silence":
+            ms = self._data.get("inactivity_duration_ms")
+            return duration(ms) if isinstance(ms, int) else ""
+        return self._text(name, self._data.get(name))
+
+    def _text(self, name: str, value: object) -> str:
+        if isinstance(value, list):
+            return ", ".join(map(str, value))
+        if value is None or isinstance(value, dict) or (name == "errors" and not value):
+            return ""
+        if name in _COUNTED:
+            return plural(value, _COUNTED[name]) if isinstance(value, int) else ""
+        text = " ".join(str(value).split())
+        if name == "file" and self._inside and text.startswith(self._inside):
+            text = text[len(self._inside) :]
+        if len(text) > _WORDS:
+            text = text[: _WORDS - 1].rstrip() + "…"
+        if name == "title" and text:
+            return f'"{text}"'
+        return text.replace("_", " ") if name == "status" else text
