@@ -4,6 +4,7 @@
 #   make test    run the tests, with their coverage
 #   make test-agents  run agent CLIs themselves against a scripted model (needs npm)
 #   make check   format, lint, types, tests: what CI runs
+#   make generate  write what is made from the code: completions, man pages, reference pages
 #   make campaign  try to break the promises, for minutes to hours (ARGS="kill --count 50")
 #   make bench   measure, beside an fsync of the same disk and beside others (ARGS="--only locks")
 #   make bench-growth  measure stores, missions and audiences of ever greater size
@@ -15,7 +16,7 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 6 ? n + 1 : 6)))
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-agents campaign check format lint types bench bench-compare bench-growth clean
+.PHONY: demo test test-agents campaign check format lint types generate bench bench-compare bench-growth clean
 .DEFAULT_GOAL := check
 
 $(VENV)/bin/python:
@@ -63,6 +64,9 @@ lint: $(VENV)/.installed-dev
 
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy
+
+generate: $(VENV)/.installed-dev
+	$(BIN)/python -m tools.generate $(ARGS)
 
 bench: $(VENV)/.installed
 	@$(if $(findstring --no-peers,$(ARGS)),,$(BIN)/python -m benchmarks.peers)

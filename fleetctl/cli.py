@@ -46,6 +46,7 @@ COMMANDS = {
     "restore": "put a copy of the database in its place, fleetd stopped",
     "hook": "what the settings of agent CLIs call; not for people",
     "config": "the settings in force and where they come from",
+    "completions": "let bash or zsh complete commands, options and ids",
     "call": "call any method of the daemon",
     "demo": "a guided tour in a temporary directory",
 }
@@ -121,12 +122,7 @@ def _run(arguments: list[str]) -> int:
 
 def build_parser(arguments: Sequence[str]) -> Parser:
     """Return the parser for these arguments, with the options of the command they name."""
-    parser = Parser(
-        prog=_program(),
-        description="See and steer the fleet of agents that fleetd remembers.",
-        epilog=EXAMPLES,
-    )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    parser = _parser(_program())
     subparsers = add_commands(parser, "command")
     named = next((word for word in arguments if not word.startswith("-")), "")
     for name in [named] if named in COMMANDS else COMMANDS:
@@ -134,6 +130,25 @@ def build_parser(arguments: Sequence[str]) -> Parser:
             importlib.import_module(f".commands.{name}", __package__).register(subparsers)
         else:
             subparsers.add_parser(name, help=COMMANDS[name])
+    return parser
+
+
+def whole_parser(prog: str = "fleetctl") -> Parser:
+    """Return the parser with the options of every command: what pages are made of."""
+    parser = _parser(prog)
+    subparsers = add_commands(parser, "command")
+    for name in COMMANDS:
+        importlib.import_module(f".commands.{name}", __package__).register(subparsers)
+    return parser
+
+
+def _parser(prog: str) -> Parser:
+    parser = Parser(
+        prog=prog,
+        description="See and steer the fleet of agents that fleetd remembers.",
+        epilog=EXAMPLES,
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     return parser
 
 

@@ -23,10 +23,18 @@ NEWEST = 100
 def options(parser: Parser) -> None:
     """Add what says which two."""
     parser.add_argument(
-        "before", metavar="A", nargs="?", help="the older one (default: the newest there is)"
+        "before",
+        metavar="A",
+        completes="checkpoint",
+        nargs="?",
+        help="the older one (default: the newest there is)",
     )
     parser.add_argument(
-        "after", metavar="B", nargs="?", help="the newer one (default: the mission as it is now)"
+        "after",
+        metavar="B",
+        completes="checkpoint",
+        nargs="?",
+        help="the newer one (default: the mission as it is now)",
     )
     parser.add_argument("--last", action="store_true", help="compare the newest two")
     mission_option(parser)

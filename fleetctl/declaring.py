@@ -72,7 +72,7 @@ def options(parser: Parser) -> None:
 
 def _step_options(parser: Parser) -> None:
     parser.add_argument("--plan", metavar="PATH", help="the file the plan stands in")
-    parser.add_argument("--step", metavar="ID", help="the step of the plan")
+    parser.add_argument("--step", metavar="ID", completes="nothing", help="the step of the plan")
     parser.add_argument(
         "--ordinal", type=whole(1, 1_000_000), metavar="N", help="its place in the plan, from 1"
     )

@@ -7,7 +7,7 @@ how errors look and what they return.
 import argparse
 import os
 from collections.abc import Callable
-from typing import NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from fleetd.wire.errors import InvalidParams
 
@@ -40,6 +40,12 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **settings: object) -> None:
         super().__init__(formatter_class=_Unprinted, allow_abbrev=False, **settings)  # type: ignore[arg-type]
 
+    def add_argument(
+        self, *names: str, completes: str | None = None, **settings: Any
+    ) -> argparse.Action:
+        """Add an argument, and say what a shell completes its value with: see ``marked``."""
+        return marked(super().add_argument(*names, **settings), completes)
+
     def format_help(self) -> str:
         """Return the help, as wide as the terminal."""
         self.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -53,6 +59,17 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise what argparse would print."""
         raise UsageError(message, self.format_usage().strip())
+
+
+def marked(action: argparse.Action, completes: str | None) -> argparse.Action:
+    """Say what a shell completes an argument with, and return the argument.
+
+    Ids are named by their kind (``mission``) or by the part of it that a command can do something
+    with (``mission.open``): fleetctl/candidates knows them all. Whatever has no id among its
+    values is completed by its metavar: FILE, DIR, HARNESS. An ID without a mark fails a test.
+    """
+    action.completes = completes  # type: ignore[attr-defined]
+    return action
 
 
 def command(
@@ -99,7 +116,9 @@ HERE = "the one of this directory, else the only one in progress"
 
 def mission_option(parser: Parser, default: str = HERE) -> None:
     """Add ``--mission``."""
-    parser.add_argument("--mission", metavar="ID", help=f"the mission (default: {default})")
+    parser.add_argument(
+        "--mission", metavar="ID", completes="mission", help=f"the mission (default: {default})"
+    )
 
 
 def limit_option(parser: Parser, default: int) -> None:

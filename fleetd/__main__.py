@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``fleetd`` in the foreground; return its exit status."""
     # First of all: nothing that is made from here on may be read by others.
     os.umask(0o077)
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     logs.configure("INFO")
     try:
         loaded = _load(options.log_level)
@@ -39,7 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return daemon.start(loaded)
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """Return what takes the arguments."""
     parser = argparse.ArgumentParser(
         prog="fleetd",
         description="Remembers for fleets of AI coding agents. Runs in the foreground; "

@@ -21,7 +21,9 @@ def register(subparsers: Subparsers) -> None:
     actions = group(subparsers, "agent", "Register agents and see who works.")
     _register_start(actions)
     listing = command(actions, "list", run_list, "List agents.")
-    listing.add_argument("--mission", metavar="ID", help="only those of this mission")
+    listing.add_argument(
+        "--mission", metavar="ID", completes="mission", help="only those of this mission"
+    )
     listing.add_argument("--status", choices=get_args(AgentStatus))
     _on_agent(actions, "show", run_show, "Show an agent.")
     _register_note(actions)
@@ -32,7 +34,7 @@ def register(subparsers: Subparsers) -> None:
 
 def _on_agent(actions: Subparsers, name: str, run: Run, summary: str, examples: str = "") -> Parser:
     parser = command(actions, name, run, summary, examples)
-    parser.add_argument("agent_id", metavar="ID")
+    parser.add_argument("agent_id", metavar="ID", completes="agent")
     return parser
 
 
@@ -45,9 +47,13 @@ def _register_start(actions: Subparsers) -> None:
         START_EXAMPLES,
     )
     start.add_argument("--role", choices=get_args(Role), default="specialist")
-    start.add_argument("--mission", metavar="ID", help="the mission it works on")
+    start.add_argument(
+        "--mission", metavar="ID", completes="mission", help="the mission it works on"
+    )
     start.add_argument("--pid", type=whole(1, 2**31 - 1), metavar="N", help="its process")
-    start.add_argument("--harness", metavar="NAME", help="the agent CLI it runs in")
+    start.add_argument(
+        "--harness", metavar="NAME", completes="harness", help="the agent CLI it runs in"
+    )
     start.add_argument(
         "--auto-resume", action="store_true", help="restore without asking and print the briefing"
     )

@@ -14,6 +14,7 @@ from ..options import (
     command,
     group,
     limit_option,
+    marked,
     mission_option,
     whole,
 )
@@ -43,13 +44,13 @@ def register(subparsers: Subparsers) -> None:
     limit_option(listing, 10)
 
     shown = command(actions, "show", run_show, "Show what a checkpoint holds.")
-    shown.add_argument("checkpoint_id", metavar="ID")
+    shown.add_argument("checkpoint_id", metavar="ID", completes="checkpoint")
     comparing.options(
         command(actions, "diff", comparing.run, comparing.SUMMARY, comparing.EXAMPLES)
     )
     _register_prune(actions)
     deleting = command(actions, "delete", run_delete, "Delete a checkpoint, row and file.")
-    deleting.add_argument("checkpoint_id", metavar="ID")
+    deleting.add_argument("checkpoint_id", metavar="ID", completes="checkpoint")
 
     verifying = command(
         actions,
@@ -60,8 +61,14 @@ def register(subparsers: Subparsers) -> None:
         "  fleetctl checkpoints verify --mission msn-1a2b3c4d --repair",
     )
     which = verifying.add_mutually_exclusive_group()
-    which.add_argument("checkpoint_id", metavar="ID", nargs="?", help="one checkpoint only")
-    which.add_argument("--mission", metavar="ID", help=f"the mission (default: {HERE})")
+    marked(
+        which.add_argument("checkpoint_id", metavar="ID", nargs="?", help="one checkpoint only"),
+        "checkpoint",
+    )
+    marked(
+        which.add_argument("--mission", metavar="ID", help=f"the mission (default: {HERE})"),
+        "mission",
+    )
     which.add_argument("--all", action="store_true", help="every mission")
     verifying.add_argument("--repair", action="store_true", help="heal one copy from the other")
 

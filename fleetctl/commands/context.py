@@ -17,8 +17,10 @@ def register(subparsers: Subparsers) -> None:
         subparsers, "context", run, "Print the briefing of a mission, changing nothing.", EXAMPLES
     )
     mission_option(parser)
-    parser.add_argument("--agent", metavar="ID", help="only this agent's part")
-    parser.add_argument("--checkpoint", metavar="ID", help="from this checkpoint")
+    parser.add_argument("--agent", metavar="ID", completes="agent", help="only this agent's part")
+    parser.add_argument(
+        "--checkpoint", metavar="ID", completes="checkpoint", help="from this checkpoint"
+    )
     parser.add_argument(
         "--max-chars", type=whole(500, 9_500), metavar="N", help="the longest text (500 to 9500)"
     )

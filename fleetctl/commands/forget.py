@@ -32,11 +32,14 @@ def register(subparsers: Subparsers) -> None:
     )
     summary = "Forget a mission, also one in progress."
     mission = _register(actions, "mission", run_mission, summary)
-    mission.add_argument("name", metavar="ID")
+    mission.add_argument("name", metavar="ID", completes="mission")
     summary = "Forget the agents and runs of a session, and the missions that only they worked on."
     session = _register(actions, "session", run_session, summary)
     session.add_argument(
-        "name", metavar="ID", help="as the agent's CLI calls it, or the id of a run"
+        "name",
+        metavar="ID",
+        completes="session",
+        help="as the agent's CLI calls it, or the id of a run",
     )
     summary = "Forget everything about a directory and what is below it."
     project = _register(actions, "project", run_project, summary)

@@ -41,24 +41,32 @@ def register(subparsers: Subparsers) -> None:
     check.add_argument("file", metavar="FILE")
     check.add_argument("fencing_token", type=whole(0), metavar="TOKEN")
     listing = command(actions, "list", run_list, "List locks, oldest first.")
-    listing.add_argument("--mission", metavar="ID", help="only those of this mission")
-    listing.add_argument("--agent", metavar="ID", help="only those this agent holds")
+    listing.add_argument(
+        "--mission", metavar="ID", completes="mission", help="only those of this mission"
+    )
+    listing.add_argument(
+        "--agent", metavar="ID", completes="agent", help="only those this agent holds"
+    )
     listing.add_argument("--file", metavar="FILE", help="only those on this file")
     listing.add_argument("--all", action="store_true", help="also those that ended")
 
 
 def _on_lock(actions: Subparsers, name: str, run: Run, summary: str) -> Parser:
     parser = command(actions, name, run, summary)
-    parser.add_argument("lock_id", metavar="ID")
-    parser.add_argument("--agent", metavar="ID", required=True, help="who asks")
+    parser.add_argument("lock_id", metavar="ID", completes="lock.active")
+    parser.add_argument("--agent", metavar="ID", completes="agent", required=True, help="who asks")
     return parser
 
 
 def _register_acquire(actions: Subparsers) -> None:
     acquire = command(actions, "acquire", run_acquire, "Take a lease on a file.", EXAMPLES)
     acquire.add_argument("file", metavar="FILE")
-    acquire.add_argument("--agent", metavar="ID", required=True, help="who is to hold it")
-    acquire.add_argument("--mission", metavar="ID", help="the mission it is for")
+    acquire.add_argument(
+        "--agent", metavar="ID", completes="agent", required=True, help="who is to hold it"
+    )
+    acquire.add_argument(
+        "--mission", metavar="ID", completes="mission", help="the mission it is for"
+    )
     acquire.add_argument("--purpose", metavar="TEXT", default="edit", help="default: edit")
     acquire.add_argument(
         "--timeout-ms", type=whole(1, WEEK_MS), metavar="MS", help="how long the lease lasts"

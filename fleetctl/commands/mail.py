@@ -26,26 +26,41 @@ def register(subparsers: Subparsers) -> None:
     inbox.add_argument("--all", action="store_true", help="also what was acknowledged")
     limit_option(inbox, 50)
     ack = command(actions, "ack", run_ack, "Say that a message is dealt with.")
-    ack.add_argument("message_id", metavar="ID")
-    ack.add_argument("--agent", metavar="ID", required=True, help="the recipient")
+    ack.add_argument("message_id", metavar="ID", completes="message.open")
+    ack.add_argument(
+        "--agent", metavar="ID", completes="agent", required=True, help="the recipient"
+    )
     listing = command(actions, "list", run_list, "List messages, oldest first.")
-    listing.add_argument("--mission", metavar="ID", help="only those of this mission")
+    listing.add_argument(
+        "--mission", metavar="ID", completes="mission", help="only those of this mission"
+    )
     listing.add_argument("--pending", action="store_true", help="only those still queued")
     requeue = command(actions, "requeue", run_requeue, "Deliver a message again.")
-    requeue.add_argument("message_id", metavar="ID")
-    requeue.add_argument("--agent", metavar="ID", help="only to this recipient")
+    requeue.add_argument("message_id", metavar="ID", completes="message.open")
+    requeue.add_argument("--agent", metavar="ID", completes="agent", help="only to this recipient")
 
 
 def _register_send(actions: Subparsers) -> None:
     send = command(actions, "send", run_send, "Post a message.", EXAMPLES)
     send.add_argument("subject", metavar="SUBJECT")
-    send.add_argument("--from", dest="sender", metavar="ID", required=True, help="the sender")
     send.add_argument(
-        "--to", action="append", metavar="ID", required=True, help="a recipient; may be repeated"
+        "--from", dest="sender", metavar="ID", completes="agent", required=True, help="the sender"
+    )
+    send.add_argument(
+        "--to",
+        action="append",
+        metavar="ID",
+        completes="agent",
+        required=True,
+        help="a recipient; may be repeated",
     )
     send.add_argument("--body", metavar="TEXT")
-    send.add_argument("--mission", metavar="ID", help="the mission it is about")
-    send.add_argument("--thread", metavar="ID", help="the conversation it belongs to")
+    send.add_argument(
+        "--mission", metavar="ID", completes="mission", help="the mission it is about"
+    )
+    send.add_argument(
+        "--thread", metavar="ID", completes="thread", help="the conversation it belongs to"
+    )
     send.add_argument("--priority", choices=get_args(Priority), default="medium")
 
 

@@ -37,31 +37,39 @@ def register(subparsers: Subparsers) -> None:
     _register_create(actions)
     start = command(actions, "start", run_start, "Start a pending mission.")
     start.add_argument(
-        "mission_id", metavar="ID", nargs="?", help="default: the newest pending one here"
+        "mission_id",
+        metavar="ID",
+        completes="mission.pending",
+        nargs="?",
+        help="default: the newest pending one here",
     )
     complete = command(actions, "complete", run_complete, "Complete a mission.")
-    _id_argument(complete)
+    _id_argument(complete, "mission.begun")
     for name, run, summary in (
         ("fail", run_fail, "Give a mission up as failed."),
         ("cancel", run_cancel, "Call a mission off."),
     ):
         ending = command(actions, name, run, summary)
-        _id_argument(ending)
+        _id_argument(ending, "mission.open")
         ending.add_argument("--reason", metavar="TEXT", required=True, help="why")
-    _id_argument(command(actions, "show", run_show, "Show a mission and its sorties."))
+    _id_argument(command(actions, "show", run_show, "Show a mission and its sorties."), "mission")
     _register_list(actions)
     _register_update(actions)
     command(actions, "current", run_current, "Show the mission of this directory.")
     delete = command(
         actions, "delete", run_delete, "Delete a finished mission with everything in it."
     )
-    delete.add_argument("mission_id", metavar="ID")
+    delete.add_argument("mission_id", metavar="ID", completes="mission.ended")
     yes_option(delete)
 
 
-def _id_argument(parser: Parser) -> None:
+def _id_argument(parser: Parser, completes: str) -> None:
     parser.add_argument(
-        "mission_id", metavar="ID", nargs="?", help="default: the mission of this directory"
+        "mission_id",
+        metavar="ID",
+        completes=completes,
+        nargs="?",
+        help="default: the mission of this directory",
     )
 
 
@@ -93,7 +101,7 @@ def _register_list(actions: Subparsers) -> None:
 
 def _register_update(actions: Subparsers) -> None:
     update = command(actions, "update", run_update, "Change fields of a mission.")
-    update.add_argument("mission_id", metavar="ID")
+    update.add_argument("mission_id", metavar="ID", completes="mission")
     update.add_argument("--title", metavar="TEXT")
     _detail_options(update)
 

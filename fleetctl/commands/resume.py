@@ -22,7 +22,12 @@ def register(subparsers: Subparsers) -> None:
     """Add the command."""
     parser = command(subparsers, "resume", run, "Bring a mission back from a checkpoint.", EXAMPLES)
     mission_option(parser, "the newest stale one, else the one of this directory")
-    parser.add_argument("--checkpoint", metavar="ID", help="the checkpoint (default: the latest)")
+    parser.add_argument(
+        "--checkpoint",
+        metavar="ID",
+        completes="checkpoint",
+        help="the checkpoint (default: the latest)",
+    )
     parser.add_argument("--dry-run", action="store_true", help="show what would be restored")
     yes_option(parser)
     _recovery_options(parser)
@@ -35,9 +40,14 @@ def _recovery_options(parser: Parser) -> None:
     parser.add_argument(
         "--force-locks", action="store_true", help="take locks that others hold by now"
     )
-    parser.add_argument("--agent", metavar="ID", help="the agent that is briefed")
     parser.add_argument(
-        "--take-over-from", metavar="ID", help="a lost agent whose work goes to --agent"
+        "--agent", metavar="ID", completes="agent", help="the agent that is briefed"
+    )
+    parser.add_argument(
+        "--take-over-from",
+        metavar="ID",
+        completes="agent.lost",
+        help="a lost agent whose work goes to --agent",
     )
     parser.add_argument(
         "--scope",
@@ -46,7 +56,11 @@ def _recovery_options(parser: Parser) -> None:
         "(default: mission; agent with --take-over-from)",
     )
     parser.add_argument(
-        "--requested-by", metavar="ID", default="cli", help="who asks (default: cli)"
+        "--requested-by",
+        metavar="ID",
+        completes="agent",
+        default="cli",
+        help="who asks (default: cli)",
     )
 
 

@@ -52,24 +52,34 @@ def register(subparsers: Subparsers) -> None:
     declaring.options(recording)
 
     listing = command(actions, "list", run_list, "List snapshots, newest first.")
-    listing.add_argument("run_id", metavar="RUN", nargs="?", help="of one run (default: of all)")
+    listing.add_argument(
+        "run_id", metavar="RUN", completes="run", nargs="?", help="of one run (default: of all)"
+    )
     limit_option(listing, 10)
 
     shown = command(actions, "show", run_show, "Show what a snapshot holds.")
     shown.add_argument(
         "which",
         metavar="SNAPSHOT|RUN",
+        completes="snapshot",
         nargs="?",
         help=f"a snapshot, or a run for its newest (default: {MINE})",
     )
-    shown.add_argument("--agent", metavar="ID", help="the newest of this agent's run")
+    shown.add_argument(
+        "--agent", metavar="ID", completes="agent", help="the newest of this agent's run"
+    )
     _register_upkeep(actions)
 
 
 def _run_options(parser: Parser) -> None:
-    parser.add_argument("--run", dest="run_id", metavar="ID", help=f"the run (default: {MINE})")
     parser.add_argument(
-        "--agent", metavar="ID", help="whose run it is; its present one, unless --run names one"
+        "--run", dest="run_id", metavar="ID", completes="run", help=f"the run (default: {MINE})"
+    )
+    parser.add_argument(
+        "--agent",
+        metavar="ID",
+        completes="agent",
+        help="whose run it is; its present one, unless --run names one",
     )
 
 
@@ -82,14 +92,20 @@ def _register_upkeep(actions: Subparsers) -> None:
         VERIFY_EXAMPLES,
     )
     verifying.add_argument(
-        "which", metavar="RUN|SNAPSHOT", nargs="?", help="only this one (default: every run)"
+        "which",
+        metavar="RUN|SNAPSHOT",
+        completes="snapshot",
+        nargs="?",
+        help="only this one (default: every run)",
     )
     verifying.add_argument("--repair", action="store_true", help="heal one copy from the other")
 
     pruning = command(
         actions, "prune", run_prune, "Delete snapshots past their retention.", PRUNE_EXAMPLES
     )
-    pruning.add_argument("run_id", metavar="RUN", nargs="?", help="only its (default: of all)")
+    pruning.add_argument(
+        "run_id", metavar="RUN", completes="run", nargs="?", help="only its (default: of all)"
+    )
     options(pruning)
 
 

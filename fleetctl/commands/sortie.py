@@ -44,22 +44,34 @@ def register(subparsers: Subparsers) -> None:
     """Add the group."""
     actions = group(subparsers, "sortie", "The pieces of a mission.")
     _register_create(actions)
-    assign = _on_sortie(actions, "assign", run_assign, "Give a sortie to an agent.")
+    assign = _on_sortie(
+        actions, "assign", run_assign, "Give a sortie to an agent.", "sortie.waiting"
+    )
     assign.add_argument("agent", metavar="AGENT")
-    start = _on_sortie(actions, "start", run_start, "Begin a sortie.")
-    start.add_argument("--agent", metavar="ID", help="default: the agent it is assigned to")
+    start = _on_sortie(actions, "start", run_start, "Begin a sortie.", "sortie.waiting")
+    start.add_argument(
+        "--agent", metavar="ID", completes="agent", help="default: the agent it is assigned to"
+    )
     _register_reports(actions)
-    _on_sortie(actions, "remove", run_remove, "Take out a sortie that nobody has begun.")
-    _on_sortie(actions, "show", run_show, "Show a sortie.")
+    _on_sortie(
+        actions,
+        "remove",
+        run_remove,
+        "Take out a sortie that nobody has begun.",
+        "sortie.waiting",
+    )
+    _on_sortie(actions, "show", run_show, "Show a sortie.", "sortie")
     listing = command(actions, "list", run_list, "List the sorties of a mission.")
     mission_option(listing)
     listing.add_argument("--status", choices=get_args(SortieStatus))
-    listing.add_argument("--assigned-to", metavar="ID", help="only those of this agent")
+    listing.add_argument(
+        "--assigned-to", metavar="ID", completes="agent", help="only those of this agent"
+    )
 
 
-def _on_sortie(actions: Subparsers, name: str, run: Run, summary: str) -> Parser:
+def _on_sortie(actions: Subparsers, name: str, run: Run, summary: str, completes: str) -> Parser:
     parser = command(actions, name, run, summary)
-    parser.add_argument("sortie_id", metavar="ID")
+    parser.add_argument("sortie_id", metavar="ID", completes=completes)
     return parser
 
 
@@ -71,24 +83,34 @@ def _register_create(actions: Subparsers) -> None:
     create.add_argument(
         "--file", action="append", default=[], metavar="PATH", help="may be repeated"
     )
-    create.add_argument("--assign-to", metavar="ID", help="the agent that is to do it")
+    create.add_argument(
+        "--assign-to", metavar="ID", completes="agent", help="the agent that is to do it"
+    )
     create.add_argument("--priority", choices=get_args(Priority), default="medium")
 
 
 def _register_reports(actions: Subparsers) -> None:
-    progress = _on_sortie(actions, "progress", run_progress, "Report how far a sortie is.")
+    progress = _on_sortie(
+        actions, "progress", run_progress, "Report how far a sortie is.", "sortie.begun"
+    )
     progress.add_argument("--percent", type=whole(0, 100), metavar="N")
     progress.add_argument("--notes", metavar="TEXT")
     progress.add_argument("--file", action="append", metavar="PATH", help="may be repeated")
-    block = _on_sortie(actions, "block", run_block, "Say that a sortie cannot go on.")
+    block = _on_sortie(
+        actions, "block", run_block, "Say that a sortie cannot go on.", "sortie.begun"
+    )
     block.add_argument("--reason", metavar="TEXT", required=True, help="why")
-    unblock = _on_sortie(actions, "unblock", run_unblock, "Say that a sortie can go on again.")
-    complete = _on_sortie(actions, "complete", run_complete, "Complete a sortie.")
+    unblock = _on_sortie(
+        actions, "unblock", run_unblock, "Say that a sortie can go on again.", "sortie.blocked"
+    )
+    complete = _on_sortie(actions, "complete", run_complete, "Complete a sortie.", "sortie.open")
     complete.add_argument("--result", metavar="TEXT", help="what came of it")
-    fail = _on_sortie(actions, "fail", run_fail, "Give a sortie up.")
+    fail = _on_sortie(actions, "fail", run_fail, "Give a sortie up.", "sortie.open")
     fail.add_argument("--reason", metavar="TEXT", required=True, help="why")
     for parser in (progress, block, unblock, complete, fail):
-        parser.add_argument("--agent", metavar="ID", help="who reports (default: its own agent)")
+        parser.add_argument(
+            "--agent", metavar="ID", completes="agent", help="who reports (default: its own agent)"
+        )
 
 
 def _done(args: Namespace, sortie: Sortie, verb: str) -> int:

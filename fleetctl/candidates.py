@@ -1,0 +1,167 @@
+"""What a shell offers for an id: ids and what they stand for, most wanted first; must not print.
+
+Asked at every press of a key, so it reads lists that are short, and gives up early.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from . import render
+from .target import cwd, this_agent
+
+# Calls a method that changes nothing and returns its result.
+Ask = Callable[..., Any]
+MOST = 100
+# Whatever else could be an id in a shell's line is never offered.
+FIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+/-]{0,127}")
+# What commands can do something with, by the status of a record; the first come first.
+PARTS = {
+    "mission.pending": ("pending",),
+    "mission.begun": ("in_progress",),
+    "mission.open": ("in_progress", "pending"),
+    "mission.ended": ("completed", "failed", "cancelled"),
+    "sortie.waiting": ("assigned", "pending"),
+    "sortie.begun": ("in_progress", "blocked"),
+    "sortie.blocked": ("blocked",),
+    "sortie.open": ("in_progress", "blocked", "assigned", "pending"),
+    "lock.active": ("active",),
+    "message.open": ("open",),
+    "agent.lost": ("lost",),
+}
+# How many missions are looked into where no mission is the one of this directory.
+MISSIONS = 5
+
+
+class Candidate(NamedTuple):
+    """An id, what it stands for in a line, and its record's status."""
+
+    id: str
+    text: str
+    status: str = ""
+
+
+def candidates(kind: str, prefix: str, ask: Ask) -> list[Candidate]:
+    """Return what begins with a prefix: what the kind's commands want, else all there is."""
+    noun = kind.partition(".")[0]
+    found = {
+        each.id: each
+        for each in NOUNS[noun](ask)
+        if FIT.fullmatch(each.id) and each.id.startswith(prefix)
+    }
+    wanted = PARTS.get(kind, ())
+    fitting = [each for each in found.values() if each.status in wanted]
+    fitting.sort(key=lambda each: wanted.index(each.status))
+    return (fitting or list(found.values()))[:MOST]
+
+
+def _missions(ask: Ask) -> Iterator[Candidate]:
+    """Yield missions: those in progress, then the newest; a part of them may be long ago."""
+    begun = ask("mission.list", status="in_progress", limit=MOST).missions
+    pending = ask("mission.list", status="pending", limit=MOST).missions
+    newest = ask("mission.list", limit=MOST).missions
+    for each in (*begun, *pending, *newest):
+        progress = f" {each.progress_percent}%" if each.status == "in_progress" else ""
+        yield Candidate(each.id, f"{each.status}{progress}  {each.title}", each.status)
+
+
+def _current(ask: Ask) -> list[str]:
+    """Return the ids of the missions that are meant here: this directory's first."""
+    here = ask("mission.current", cwd=cwd(), agent_id=this_agent()).mission
+    others = ask("mission.list", status="in_progress", limit=MISSIONS).missions
+    return list(dict.fromkeys([*([here.id] if here else []), *(each.id for each in others)]))
+
+
+def _sorties(ask: Ask) -> Iterator[Candidate]:
+    for mission in _current(ask):
+        for each in ask("sortie.list", mission_id=mission).sorties:
+            who = f" {each.assigned_to}" if each.assigned_to else ""
+            yield Candidate(each.id, f"{each.status}{who}  {each.title}", each.status)
+
+
+def _checkpoints(ask: Ask) -> Iterator[Candidate]:
+    """Yield checkpoints, newest first: this directory's mission's, then everybody's; undo last."""
+    found: list[Any] = []
+    for mission in _current(ask)[:1]:
+        found += ask("checkpoint.list", mission_id=mission, limit=MOST).checkpoints
+    found += ask("checkpoint.list", limit=MOST).checkpoints
+    for each in sorted(found, key=lambda each: each.undo):
+        why = each.trigger_details or ("undo" if each.undo else "")
+        told = f"{_when(each.timestamp)}  {each.trigger} {each.progress_percent}%  {why}"
+        yield Candidate(each.id, told)
+
+
+def _snapshots(ask: Ask) -> Iterator[Candidate]:
+    found = ask("snapshot.list", limit=MOST).snapshots
+    for each in found:
+        told = f"{_when(each.timestamp)}  {each.source} {each.status}  {each.run_id}"
+        yield Candidate(each.id, told)
+    yield from _of_runs(found)
+
+
+def _runs(ask: Ask) -> Iterator[Candidate]:
+    yield from _of_runs(ask("snapshot.list", limit=MOST).snapshots)
+
+
+def _of_runs(snapshots: Iterable[Any]) -> Iterator[Candidate]:
+    newest = {each.run_id: each for each in reversed(list(snapshots))}
+    for run, each in reversed(newest.items()):
+        yield Candidate(run, f"{_when(each.timestamp)}  {each.status}")
+
+
+def _locks(ask: Ask) -> Iterator[Candidate]:
+    for each in ask("lock.list").locks:
+        yield Candidate(each.id, f"{each.held_by}  {each.file}", each.status)
+
+
+def _messages(ask: Ask) -> Iterator[Candidate]:
+    for each in reversed(ask("message.list").messages):
+        owed = any(to.status != "acked" for to in each.deliveries)
+        told = f"{each['from']} to {', '.join(each.to)}  {each.subject}"
+        yield Candidate(each.id, told, "open" if owed else "acked")
+
+
+def _threads(ask: Ask) -> Iterator[Candidate]:
+    for each in reversed(ask("message.list").messages):
+        if each.thread_id:
+            yield Candidate(each.thread_id, each.subject)
+
+
+def _agents(ask: Ask) -> Iterator[Candidate]:
+    """Yield agents: who is there, then who is lost, then who left."""
+    late = ("lost", "gone")
+    found = ask("agent.list").agents
+    for each in sorted(found, key=lambda agent: (agent.status in late, agent.status == "gone")):
+        told = f"{each.status} {each.role}  {each.harness or ''} {each.cwd or ''}"
+        yield Candidate(each.id, told, each.status)
+
+
+def _sessions(ask: Ask) -> Iterator[Candidate]:
+    for each in ask("agent.list").agents:
+        if each.session_id:
+            yield Candidate(each.session_id, f"{each.harness or ''} {each.id} {each.cwd or ''}")
+    yield from _runs(ask)
+
+
+def _when(timestamp: str) -> str:
+    return timestamp[:16].replace("T", " ")
+
+
+NOUNS: dict[str, Callable[[Ask], Iterator[Candidate]]] = {
+    "mission": _missions,
+    "sortie": _sorties,
+    "checkpoint": _checkpoints,
+    "snapshot": _snapshots,
+    "run": _runs,
+    "session": _sessions,
+    "lock": _locks,
+    "message": _messages,
+    "thread": _threads,
+    "agent": _agents,
+}
+KINDS = (*NOUNS, *PARTS)
+
+
+def line(candidate: Candidate) -> str:
+    """Return a candidate as the shells read it: the id, a tab, what it stands for."""
+    return f"{candidate.id}\t{render.clean(candidate.text).strip()}"

@@ -1,0 +1,52 @@
+"""``fleetctl completions``: what bash and zsh complete fleetctl with."""
+
+from argparse import SUPPRESS, Namespace
+
+from .. import render
+from ..options import Subparsers, UsageError, command, yes_option
+from ..shells import SHELLS, install, script
+
+EXAMPLES = """\
+  eval "$(fleetctl completions bash)"   # in ~/.bashrc
+  eval "$(fleetctl completions zsh)"    # in ~/.zshrc, after compinit
+  fleetctl completions bash --install   # once, where bash-completion is installed"""
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command."""
+    parser = command(
+        subparsers,
+        "completions",
+        run,
+        "Print what lets a shell complete commands, options and ids, or install it.",
+        EXAMPLES,
+    )
+    parser.add_argument("shell", choices=SHELLS, nargs="?", metavar="SHELL", help="bash or zsh")
+    parser.add_argument(
+        "--install",
+        action="store_true",
+        help="write files that load it to where your shell looks for them",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="show the files, write nothing")
+    yes_option(parser)
+    # What the scripts ask with: a kind, and the beginning of an id.
+    parser.add_argument("--ids", nargs=2, help=SUPPRESS)
+
+
+def run(args: Namespace) -> int:
+    """Print the script of a shell, install it, or print ids."""
+    if args.ids is not None:
+        from ..asking import print_candidates
+
+        print_candidates(*args.ids)
+        return 0
+    if args.shell is None:
+        raise UsageError(f"Name your shell: {' or '.join(SHELLS)}.")
+    if args.install:
+        return install(args, args.shell)
+    text = script(args.shell)
+    if args.json:
+        render.print_json({"shell": args.shell, "script": text})
+    else:
+        print(text, end="")
+    return 0

@@ -1,0 +1,95 @@
+"""The scripts that complete command lines, and where shells look for such; asks no daemon."""
+
+import os
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+from . import render
+from .hooking import files
+from .prompts import Cancelled, confirm
+
+SHELLS = ("bash", "zsh")
+# Made by tools/completions, for what is installed under these names.
+_SHARE = Path(__file__).with_name("share")
+_SCRIPTS = {
+    "bash": ("bash-completion/completions/fleetctl", "bash-completion/completions/fleetd"),
+    "zsh": ("zsh/site-functions/_fleetctl", "zsh/site-functions/_fleetd"),
+}
+# What is installed asks the installed fleetctl, so that it is never of another version.
+_MARK = "# Written by fleetctl completions --install."
+_LOADERS = {
+    "bash": dict.fromkeys(
+        ("fleetctl", "fleet", "fleetd"),
+        f'{_MARK}\neval "$(fleetctl completions bash 2>/dev/null)"\n',
+    ),
+    "zsh": {
+        f"_{name}": f"#compdef {commands}\n{_MARK}\n"
+        f'eval "$(fleetctl completions zsh 2>/dev/null)" && _{name} "$@"\n'
+        for name, commands in (("fleetctl", "fleetctl fleet"), ("fleetd", "fleetd"))
+    },
+}
+
+
+def script(shell: str) -> str:
+    """Return what a shell has to evaluate."""
+    return "\n".join((_SHARE / name).read_text("utf-8") for name in _SCRIPTS[shell])
+
+
+def directory(shell: str) -> Path:
+    """Return where a user's own completions lie: bash-completion's place, or one for zsh."""
+    data = os.environ.get("XDG_DATA_HOME", "")
+    share = Path(data) if Path(data).is_absolute() else Path.home() / ".local/share"
+    if shell == "zsh":
+        return share / "zsh/site-functions"
+    own = os.environ.get("BASH_COMPLETION_USER_DIR", "")
+    return (Path(own) if Path(own).is_absolute() else share / "bash-completion") / "completions"
+
+
+def install(args: Namespace, shell: str) -> int:
+    """Show the files, ask, write them, and say what the shell needs besides; the status is 0.
+
+    Raises Cancelled and InvalidParams from the question, InvalidState and Storage.
+    """
+    wanted = {directory(shell) / name: text for name, text in _LOADERS[shell].items()}
+    found = {path: files.read(path) for path in wanted}
+    pending = {path: text for path, text in wanted.items() if found[path].data != text.encode()}
+    for path in pending:
+        files.check_writable(found[path])
+    if pending and not args.json:
+        _show(pending)
+    if pending and not args.dry_run:
+        if not args.yes and not confirm("Write these files?"):
+            raise Cancelled("Nothing was written.")
+        for path, text in pending.items():
+            files.write(found[path], text.encode())
+    return _report(args, shell, [str(path) for path in wanted], pending)
+
+
+def _show(pending: dict[Path, str]) -> None:
+    for path, text in pending.items():
+        render.line(f"{path}:")
+        render.lines(f"  {line}" for line in text.splitlines())
+    sys.stdout.flush()
+
+
+def _report(args: Namespace, shell: str, paths: list[str], pending: dict[Path, str]) -> int:
+    told = {"shell": shell, "files": paths, "changed": bool(pending) and not args.dry_run}
+    said = [f"Wrote {path}" for path in pending]
+    if not pending:
+        said = [f"The completions for {shell} are installed already."]
+    elif args.dry_run:
+        said = ["[DRY RUN] Nothing was written."]
+    return render.result(args, told, *said, *_needs(shell))
+
+
+def _needs(shell: str) -> list[str]:
+    if shell == "bash":
+        return [
+            "bash-completion loads them in new shells. Without it, ~/.bashrc needs this line:",
+            '  eval "$(fleetctl completions bash)"',
+        ]
+    return [
+        "zsh loads them in new shells, if ~/.zshrc has this line before compinit:",
+        f"  fpath=({directory(shell)} $fpath)",
+    ]

@@ -1,0 +1,1 @@
+"""What makes files of the repository from its code; no part of what is installed."""

@@ -1,0 +1,158 @@
+"""What bash and zsh complete fleetctl, fleet and fleetd with, by shtab from their parsers.
+
+shtab walks the options; what completes a value is said where an option is added, and the functions
+that ask for ids stand beside this file, as shells read them.
+"""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+import shtab
+
+from fleetctl import protocol
+from fleetctl.cli import whole_parser
+from fleetctl.hooking.harnesses import HARNESSES
+from fleetd.__main__ import parser as fleetd_parser
+from fleetd.wire import events
+
+HERE = Path(__file__).resolve().parent
+SHARE = "fleetctl/share"
+# What has no id among its values is named by what stands for them.
+BY_METAVAR = {
+    "FILE": "file",
+    "PATH": "file",
+    "DIR": "directory",
+    "AGENT": "agent",
+    "HARNESS": "harness",
+    "METHOD": "method",
+    "TYPE": "event_type",
+}
+WORDS = {
+    "harness": tuple(HARNESSES),
+    "method": tuple(protocol.METHODS),
+    "event_type": tuple(events.PAYLOADS),
+}
+PATHS = {"file": ("default", "_files"), "directory": ("dirnames", "_files -/")}
+HEAD = "Written by make generate from the options of {}; do not edit."
+BASH_END = """
+{function}() {{ _fleetctl_complete {shtab}; }}
+complete -o nosort -F {function} {names} 2>/dev/null || complete -F {function} {names}
+"""
+# zsh runs the file of a function that is loaded when it is first called; else it was evaluated.
+ZSH_END = """
+_{name}() {{
+  local _fleetctl_typed=${{${{(Q)words[1]}}/#\\~\\//$HOME/}}
+  _shtab_{name} "$@"
+}}
+
+if [[ $funcstack[1] == _{name} ]]; then
+  _{name} "$@"
+else
+  (( $+functions[compdef] )) || {{ autoload -Uz compinit && compinit }}
+  compdef _{name} {names}
+fi
+"""
+
+
+def files() -> dict[str, str]:
+    """Return the scripts, by where completion systems look for them below a prefix."""
+    bash, zsh = f"{SHARE}/bash-completion/completions", f"{SHARE}/zsh/site-functions"
+    return {
+        f"{bash}/fleetctl": _bash(whole_parser(), "fleetctl", "fleet"),
+        f"{bash}/fleet": _fleet_in_bash(),
+        f"{bash}/fleetd": _bash(fleetd_parser(), "fleetd"),
+        f"{zsh}/_fleetctl": _zsh(whole_parser(), "fleetctl", "fleet"),
+        f"{zsh}/_fleetd": _zsh(fleetd_parser(), "fleetd"),
+    }
+
+
+def arguments(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Yield every argument of a parser and of its commands."""
+    for action in parser._actions:  # noqa: SLF001 - argparse has no public way to ask
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            for command in action.choices.values():
+                yield from arguments(command)
+        else:
+            yield action
+
+
+def kind(action: argparse.Action) -> str | None:
+    """Return what completes an argument's value, or None for what nobody can know."""
+    if action.choices or action.nargs == 0:
+        return None
+    marked: str | None = getattr(action, "completes", None)
+    return marked or BY_METAVAR.get(str(action.metavar))
+
+
+def _marked(parser: argparse.ArgumentParser, shell: str) -> None:
+    """Say to shtab what completes every argument."""
+    for action in arguments(parser):
+        if (found := kind(action)) is not None and found != "nothing":
+            action.complete = {shell: _completer(found, shell)}  # type: ignore[attr-defined]
+
+
+def _completer(found: str, shell: str) -> str:
+    if shell == "bash":
+        return f"_fleetctl_of_{_name(found)}"
+    if found in PATHS:
+        return PATHS[found][1]
+    if found in WORDS:
+        return f"({' '.join(WORDS[found])})"
+    # With a space before it, it is called as it stands.
+    return f" _fleetctl_ids {found}"
+
+
+def _name(found: str) -> str:
+    return found.replace(".", "_")
+
+
+def _bash(parser: argparse.ArgumentParser, *names: str) -> str:
+    _marked(parser, "bash")
+    script = shtab.complete(parser, "bash")
+    # What comes last registers the function without ours around it; what comes first is how to.
+    script, _, _ = script.partition(f"\ncomplete -o bashdefault -F _shtab_{names[0]} ")
+    _, _, script = script.partition("completion/blob/main/doc/configuration.md\n")
+    used = sorted({found for action in arguments(parser) if (found := kind(action))} - {"nothing"})
+    asking = "\n".join(map(_bash_function, used))
+    function = f"_{names[0]}"
+    end = BASH_END.format(function=function, shtab=f"_shtab_{names[0]}", names=" ".join(names))
+    head = "# " + HEAD.format(names[0])
+    own = (HERE / "completions.bash").read_text("utf-8")
+    return _tidy(f"{head}\n{script}\n{own}\n{asking}\n{end}")
+
+
+def _bash_function(found: str) -> str:
+    """Return the function that completes one kind; its name tells shtab nothing."""
+    if found in PATHS:
+        body = f"printf '\\t%s\\n' {PATHS[found][0]}"
+    elif found in WORDS:
+        body = f'compgen -W "{" ".join(WORDS[found])}" -- "$1"'
+    else:
+        body = f'_fleetctl_ids {found} "$1"'
+    return f"_fleetctl_of_{_name(found)}() {{ {body}; }}"
+
+
+def _fleet_in_bash() -> str:
+    """Return what bash-completion loads for the alias."""
+    head = "# " + HEAD.format("fleetctl")
+    return f'{head}\n. "${{BASH_SOURCE[0]%/*}}/fleetctl"\n'
+
+
+def _zsh(parser: argparse.ArgumentParser, *names: str) -> str:
+    _marked(parser, "zsh")
+    script = shtab.complete(parser, "zsh")
+    script, _, _ = script.partition("\ntypeset -A opt_args\n")
+    _, _, script = script.partition("zsh-completions-howto.org\n")
+    end = ZSH_END.format(name=names[0], names=" ".join(names))
+    own = (HERE / "completions.zsh").read_text("utf-8")
+    head = f"#compdef {' '.join(names)}\n# {HEAD.format(names[0])}"
+    return _tidy(f"{head}\n{script}\n{own}\n{end}")
+
+
+def _tidy(script: str) -> str:
+    """Return a script without spaces at the ends of lines, and with one empty line at most."""
+    text = "\n".join(line.rstrip() for line in script.splitlines())
+    while "\n\n\n" in text:
+        text = text.replace("\n\n\n", "\n\n")
+    return text.strip("\n") + "\n"

@@ -1,0 +1,56 @@
+"""``make generate``: write the files that are made from the code; must not know what any holds.
+
+A generator returns texts by their paths in the repository. It is deterministic, so that a test can
+compare what it makes with what is checked in.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from . import completions
+
+ROOT = Path(__file__).resolve().parent.parent
+
+Generator = Callable[[], Mapping[str, str]]
+# Each by a name, for who wants only one of them.
+GENERATORS: dict[str, Generator] = {"completions": completions.files}
+HOW_TO_RENEW = "run: make generate"
+
+
+def outdated(name: str, root: Path = ROOT) -> dict[str, str]:
+    """Return the files of a generator that are not what it makes, with the text they should have.
+
+    A file that the checkout lacks is one of them.
+    """
+    made = GENERATORS[name]()
+    return {path: text for path, text in made.items() if _text(root / path) != text}
+
+
+def _text(file: Path) -> str | None:
+    try:
+        return file.read_text("utf-8")
+    except FileNotFoundError:
+        return None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write what is outdated, or only name it; return the exit status."""
+    parser = argparse.ArgumentParser(prog="tools.generate", description=main.__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="which (default: all)")
+    parser.add_argument("--check", action="store_true", help="write nothing; 1 when outdated")
+    options = parser.parse_args(arguments)
+    found: dict[str, str] = {}
+    for name in options.names or GENERATORS:
+        found |= outdated(name)
+    for path, text in found.items():
+        print(path)
+        if not options.check:
+            (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
+            (ROOT / path).write_text(text, "utf-8")
+    return 1 if found and options.check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
