@@ -1,4 +1,4 @@
-"""The OpenRPC document, generated from the request Structs; must not describe anything by hand."""
+"""The OpenRPC document, generated from the request Structs; must not describe anything itself."""
 
 import functools
 import inspect
@@ -9,6 +9,7 @@ import msgspec
 from . import __version__
 from .wire.base import Request, positional_fields, result_type
 from .wire.errors import KINDS
+from .wire.meanings import meaning
 from .wire.methods import METHODS
 from .wire.requests.system import OpenRpc
 
@@ -49,7 +50,9 @@ def _method(
         "summary": summary,
         "description": description,
         "paramStructure": "either",
-        "params": [_param(name, schema) for name in _param_names(request)],
+        "params": [
+            _param(name, schema, meaning(request.method, name)) for name in _param_names(request)
+        ],
         "result": {"name": "result", "schema": result},
         "errors": [{"$ref": f"#/components/errors/{cls.kind}"} for cls in KINDS.values()],
     }
@@ -62,9 +65,10 @@ def _param_names(request: type[Request[Any]]) -> list[str]:
     return [*positional, *rest]
 
 
-def _param(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+def _param(name: str, schema: dict[str, Any], description: str) -> dict[str, Any]:
     return {
         "name": name,
+        "description": description,
         "required": name in schema.get("required", ()),
         "schema": schema["properties"][name],
     }

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fleetd.wire import meanings
 from fleetd.wire.methods import METHODS
 
 
@@ -76,3 +77,13 @@ async def test_every_kind_of_error_is_described(document: dict[str, Any]) -> Non
     assert errors["lock_conflict"]["code"] == -32003
     assert len(errors) == 18
     assert json.dumps(document["methods"][0]["errors"])
+
+
+def test_every_parameter_has_a_meaning_and_no_meaning_is_left_over() -> None:
+    used = set()
+    for method, request in METHODS.items():
+        for name in request.__struct_encode_fields__:
+            assert meanings.meaning(method, name)
+            here = f"{method}.{name}"
+            used.add(here if here in meanings._HERE else name)
+    assert used == {*meanings._HERE, *meanings._EVERYWHERE}
