@@ -20,7 +20,7 @@ from fleetd.wire.errors import (
     SchemaInvalid,
 )
 
-from . import render
+from . import render, screen
 from .options import Parser, UsageError, add_commands
 from .prompts import Cancelled
 
@@ -61,6 +61,7 @@ Exit status: 0 done, 1 failed, 2 usage, 3 cancelled, 4 not found.
 """
 # Their kinds are the reason codes of the snapshot lifecycle: scripts and people look for them.
 WITH_REASON_CODE = (SchemaInvalid, IntegrityMismatch, AtomicWriteFailed, RetentionPruneFailed)
+COMMON = ("--json", "--exact")
 FAILED = 1
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -68,7 +69,7 @@ BROKEN_PIPE = 141
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
-    arguments = _json_last(list(sys.argv[1:] if argv is None else argv))
+    arguments = _common_last(list(sys.argv[1:] if argv is None else argv))
     _tolerate_narrow_terminals()
     try:
         _refuse_undecodable(arguments)
@@ -101,11 +102,10 @@ def _refuse_undecodable(arguments: Sequence[str]) -> None:
             raise UsageError(f"The argument {argument!a} is not valid UTF-8.")
 
 
-def _json_last(arguments: list[str]) -> list[str]:
-    """Let ``--json`` stand before the command as well: every command takes it."""
-    if arguments[:1] == ["--json"]:
-        return [*arguments[1:], "--json"]
-    return arguments
+def _common_last(arguments: list[str]) -> list[str]:
+    """Let ``--json`` and ``--exact`` stand before the command as well: every command takes them."""
+    first = next((n for n, each in enumerate(arguments) if each not in COMMON), len(arguments))
+    return [*arguments[first:], *arguments[:first]]
 
 
 def _run(arguments: list[str]) -> int:
@@ -117,6 +117,7 @@ def _run(arguments: list[str]) -> int:
     except SystemExit as leaving:
         # --help and --version print and leave; main() returns instead.
         return int(leaving.code or 0)
+    screen.be_exact(getattr(args, "exact", False))
     return int(args.run(args))
 
 

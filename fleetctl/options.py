@@ -75,10 +75,13 @@ def marked(action: argparse.Action, completes: str | None) -> argparse.Action:
 def command(
     subparsers: Subparsers, name: str, run: Run, summary: str, examples: str = ""
 ) -> Parser:
-    """Add a command that ends in ``run``; every command takes ``--json``."""
+    """Add a command that ends in ``run``; all take ``--json`` and ``--exact``."""
     epilog = f"examples:\n{examples}" if examples else None
     parser = subparsers.add_parser(name, help=summary, description=summary, epilog=epilog)
     parser.add_argument("--json", action="store_true", help="print exactly one JSON document")
+    parser.add_argument(
+        "--exact", action="store_true", help="on a terminal too: times in ISO 8601, nothing cut"
+    )
     parser.set_defaults(run=run, parser=parser)
     return parser
 

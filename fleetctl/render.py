@@ -13,6 +13,9 @@ from typing import Any, TextIO
 
 from fleetd.wire.durations import duration
 
+from . import moments, screen
+from .tables import Column, Fitted, fit, shortened
+
 _BIDI_AND_BREAKS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029)
 _CONTROLS = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0), *_BIDI_AND_BREAKS))
 _ONE_LINE = {**_CONTROLS, 0x09: " ", 0x0A: " "}
@@ -20,7 +23,17 @@ _BLOCK = {code: None for code in _CONTROLS if code not in (0x09, 0x0A)}
 # JSON keeps every character, but what a terminal would obey is written as an escape.
 _ESCAPED = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), *_BIDI_AND_BREAKS)}
 
-_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
+_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+# How many columns a bar of progress takes.
+BAR = 8
+# What the states of missions, sorties, agents, locks and recoveries mean to who looks on.
+STATES = {
+    **dict.fromkeys(("completed", "resumed", "active", "acked"), "green"),
+    **dict.fromkeys(("in_progress", "running", "briefed"), "cyan"),
+    **dict.fromkeys(("blocked", "waiting", "unconfirmed", "expired", "forced", "queued"), "yellow"),
+    **dict.fromkeys(("failed", "lost", "interrupted"), "red"),
+    **dict.fromkeys(("cancelled", "gone", "released"), "dim"),
+}
 
 
 def clean(text: str) -> str:
@@ -82,7 +95,7 @@ def result(args: Namespace, value: Any, *texts: str) -> int:
 def listing(
     args: Namespace,
     values: Sequence[Any],
-    headers: Sequence[str],
+    headers: Sequence[str | Column],
     rows: Iterable[Sequence[str]],
     empty: str,
 ) -> int:
@@ -96,19 +109,50 @@ def listing(
     return 0
 
 
-def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, indent: str = "") -> None:
-    """Print rows below their headers, every column as wide as its widest cell."""
-    cells = [[clean(cell) or "-" for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
-    if any(headers):
-        print(styled(_row(headers, widths, indent), "bold"))
+def table(
+    headers: Sequence[str | Column], rows: Iterable[Sequence[str]], *, indent: str = ""
+) -> None:
+    """Print rows below their headers, every column as wide as its widest cell.
+
+    On a terminal the table is made to fit, and times are told as people say them.
+    """
+    columns = [Column(each) if isinstance(each, str) else each for each in headers]
+    cells = [
+        [clean(_told(column, cell)) or "-" for column, cell in zip(columns, row, strict=True)]
+        for row in rows
+    ]
+    room = screen.columns()
+    fitted = fit(columns, cells, room - len(indent) if room else None)
+    if any(column.header for column in columns):
+        print(styled(_row(columns, [c.header for c in columns], fitted, indent), "bold"))
     for row in cells:
-        print(_row(row, widths, indent))
+        print(_row(columns, row, fitted, indent, coloured=True))
 
 
-def _row(cells: Sequence[str], widths: Sequence[int], indent: str) -> str:
-    padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-    return (indent + "  ".join(padded)).rstrip()
+def _told(column: Column, cell: str) -> str:
+    """Return a cell as it is told where people look on, else as it is."""
+    if not column.times or not screen.humane():
+        return cell
+    return (moments.lease if column.times == "lease" else moments.ago)(cell, screen.now_ms())
+
+
+def _row(
+    columns: Sequence[Column],
+    cells: Sequence[str],
+    fitted: Fitted,
+    indent: str,
+    *,
+    coloured: bool = False,
+) -> str:
+    told = [
+        shortened(columns[n], cells[n], wide)
+        for n, wide in zip(fitted.columns, fitted.widths, strict=True)
+    ]
+    told[-1:] = [each.rstrip() for each in told[-1:]]
+    if coloured:
+        styles = (columns[n].styles.get(cells[n], "") for n in fitted.columns)
+        told = [styled(each, style) for each, style in zip(told, styles, strict=True)]
+    return (indent + "  ".join(told)).rstrip()
 
 
 def fields(pairs: Iterable[tuple[str, object]]) -> None:
@@ -117,7 +161,9 @@ def fields(pairs: Iterable[tuple[str, object]]) -> None:
 
 
 def styled(text: str, style: str, stream: TextIO | None = None) -> str:
-    """Return text in a style when the stream is a terminal that wants colour."""
+    """Return text in a style, if any, when the stream is a terminal that wants colour."""
+    if not style:
+        return text
     stream = stream or sys.stdout
     plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb" or not stream.isatty()
     return text if plain else f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
@@ -140,7 +186,31 @@ def titled(title: str, *, automatic: bool) -> str:
 
 def silence(ms: int) -> str:
     """Return how long a mission has been silent, as people say it."""
-    return f"silent {duration(ms)}"
+    return f"silent {span(ms)}"
+
+
+def span(ms: int) -> str:
+    """Return a length of time: ``2 h 5 min`` on a terminal, else ``2h 5m``."""
+    return moments.span(ms) if screen.humane() else duration(ms)
+
+
+def ago(text: str) -> str:
+    """Return a time as it is, on a terminal as people say it: ``3 min ago``."""
+    return moments.ago(text, screen.now_ms()) if screen.humane() else text
+
+
+def until(text: str) -> str:
+    """Return the end of a lease as it is, on a terminal as people say it: ``for 8 min``."""
+    return moments.lease(text, screen.now_ms()) if screen.humane() else text
+
+
+def bar(percent: int) -> str:
+    """Return ``50%``, on a terminal with a small bar before it."""
+    if not screen.humane():
+        return f"{percent}%"
+    full = min(max(percent, 0), 100) * BAR // 100
+    done, left = ("█", "░") if screen.draws() else ("#", "-")
+    return f"{done * full}{left * (BAR - full)} {percent:>3}%"
 
 
 def size(count: int) -> str:

@@ -56,7 +56,11 @@ _TOLD: dict[str, tuple[str, ...]] = {
     "message_delivered": ("{who} received a message",),
     "message_requeued": ("A message waits again", " for {to}"),
     "message_failed": ("The message to {to} was refused", ", {error}", ": {subject}"),
-    "fleet_checkpointed": ("Checkpoint {checkpoint_id} was taken", " at {progress_percent}%"),
+    "fleet_checkpointed": (
+        "Checkpoint {checkpoint_id} was taken",
+        " at {progress_percent}%",
+        " ({why})",
+    ),
     "checkpoint_created": ("Checkpoint {checkpoint_id} is stored",),
     "checkpoint_deleted": ("Checkpoint {checkpoint_id} was deleted",),
     "checkpoints_pruned": ("Old checkpoints were deleted: {deleted}",),
@@ -96,6 +100,13 @@ _TONES = {
     " message_failed backup_failed",
 }
 TONES = {name: tone for tone, names in _TONES.items() for name in names.split()}
+# Why a checkpoint was taken, by its trigger.
+_WHY = {
+    "manual": "by hand",
+    "progress": "milestone",
+    "error": "after an error",
+    "compaction": "before a compaction",
+}
 # Numbers that are told with what they count.
 _COUNTED = {
     "sorties": "sortie",
@@ -156,10 +167,12 @@ class _Told(Mapping[str, str]):
 
     def _found(self, name: str) -> str:
         if name in ("who", "someone"):
-            return self._event.agent_id or (OPERATOR if name == "who" else "The agent")
+            return self._event.agent_id or (OPERATOR if name == "who" else "Somebody")
         if name == "silence":
             ms = self._data.get("inactivity_duration_ms")
             return duration(ms) if isinstance(ms, int) else ""
+        if name == "why":
+            return _WHY.get(str(self._data.get("trigger")), "")
         return self._text(name, self._data.get(name))
 
     def _text(self, name: str, value: object) -> str:

@@ -6,7 +6,7 @@ from typing import get_args
 from fleetd.wire.errors import InvalidState
 from fleetd.wire.words import MissionStatus, Priority
 
-from .. import render
+from .. import history, render
 from ..client import Client, connect
 from ..options import Parser, Subparsers, UsageError, command, group, limit_option, yes_option
 from ..prompts import Cancelled, confirm
@@ -53,6 +53,7 @@ def register(subparsers: Subparsers) -> None:
         _id_argument(ending, "mission.open")
         ending.add_argument("--reason", metavar="TEXT", required=True, help="why")
     _id_argument(command(actions, "show", run_show, "Show a mission and its sorties."), "mission")
+    history.options(command(actions, "timeline", history.run, history.SUMMARY, history.EXAMPLES))
     _register_list(actions)
     _register_update(actions)
     command(actions, "current", run_current, "Show the mission of this directory.")

@@ -44,6 +44,8 @@ SORTIE_FIELDS = (
     *("status", "assigned_to", "progress", "progress_notes", "blocked_reason", "result"),
     *("files", "title", "description", "priority", "position"),
 )
+# Lists whose order tells when something was noticed, and not what is there.
+UNORDERED = ("blockers", "files_modified", "files")
 CONTEXT_FIELDS = ("mission_summary", "last_action", "next_steps", "blockers", "files_modified")
 
 
@@ -178,7 +180,9 @@ def changes(before: Any, after: Any, fields: Iterable[str]) -> list[FieldChange]
         return []
     pairs = ((name, getattr(before, name), getattr(after, name)) for name in fields)
     return [
-        FieldChange(field=name, before=old, after=new) for name, old, new in pairs if old != new
+        FieldChange(field=name, before=old, after=new)
+        for name, old, new in pairs
+        if old != new and not (name in UNORDERED and sorted(old) == sorted(new))
     ]
 
 
