@@ -44,11 +44,10 @@ class Candidate(NamedTuple):
 def candidates(kind: str, prefix: str, ask: Ask) -> list[Candidate]:
     """Return what begins with a prefix: what the kind's commands want, else all there is."""
     noun = kind.partition(".")[0]
-    found = {
-        each.id: each
-        for each in NOUNS[noun](ask)
-        if FIT.fullmatch(each.id) and each.id.startswith(prefix)
-    }
+    found: dict[str, Candidate] = {}
+    for each in NOUNS[noun](ask):
+        if FIT.fullmatch(each.id) and each.id.startswith(prefix):
+            found.setdefault(each.id, each)
     wanted = PARTS.get(kind, ())
     fitting = [each for each in found.values() if each.status in wanted]
     fitting.sort(key=lambda each: wanted.index(each.status))
@@ -94,8 +93,8 @@ def _checkpoints(ask: Ask) -> Iterator[Candidate]:
 def _snapshots(ask: Ask) -> Iterator[Candidate]:
     found = ask("snapshot.list", limit=MOST).snapshots
     for each in found:
-        told = f"{_when(each.timestamp)}  {each.source} {each.status}  {each.run_id}"
-        yield Candidate(each.id, told)
+        told = f"{_when(each.created_at)}  {each.source} {each.status}  {each.run_id}"
+        yield Candidate(each.snapshot_id, told)
     yield from _of_runs(found)
 
 
@@ -104,9 +103,9 @@ def _runs(ask: Ask) -> Iterator[Candidate]:
 
 
 def _of_runs(snapshots: Iterable[Any]) -> Iterator[Candidate]:
-    newest = {each.run_id: each for each in reversed(list(snapshots))}
-    for run, each in reversed(newest.items()):
-        yield Candidate(run, f"{_when(each.timestamp)}  {each.status}")
+    """Yield the runs of snapshots, which are newest first; only a run's newest is told of."""
+    for each in snapshots:
+        yield Candidate(each.run_id, f"{_when(each.created_at)}  {each.status}")
 
 
 def _locks(ask: Ask) -> Iterator[Candidate]:

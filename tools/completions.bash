@@ -74,7 +74,7 @@ _fleetctl_shown() {
         printf '%s' "$id"
         return
     fi
-    local room=$((${COLUMNS:-80} - ${#id} - 4))
+    local room=$((${COLUMNS:-80} - ${#id} - 3))
     if ((room < 8)); then
         printf '%s' "$id"
     else

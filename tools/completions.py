@@ -5,6 +5,7 @@ that ask for ids stand beside this file, as shells read them.
 """
 
 import argparse
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -144,6 +145,11 @@ def _zsh(parser: argparse.ArgumentParser, *names: str) -> str:
     script = shtab.complete(parser, "zsh")
     script, _, _ = script.partition("\ntypeset -A opt_args\n")
     _, _, script = script.partition("zsh-completions-howto.org\n")
+    # shtab leaves out that a value may stand behind the = of its option.
+    script = re.sub(r'^(  "\*?--[a-z-]+)(\[.*\]:)', r"\1=\2", script, flags=re.MULTILINE)
+    script = re.sub(
+        r'^(  {-[a-z]),(--[a-z-]+)(}"\[.*\]:)', r"\1+,\2=\3", script, flags=re.MULTILINE
+    )
     end = ZSH_END.format(name=names[0], names=" ".join(names))
     own = (HERE / "completions.zsh").read_text("utf-8")
     head = f"#compdef {' '.join(names)}\n# {HEAD.format(names[0])}"
