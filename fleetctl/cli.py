@@ -40,6 +40,7 @@ COMMANDS = {
     "forget": "take back what is remembered of a mission, a session, a project",
     "daemon": "install, start, stop and watch over fleetd",
     "hooks": "let agent CLIs tell fleetd what they do",
+    "mcp": "let agents work with their fleet by themselves",
     "metrics": "figures for Prometheus",
     "doctor": "look for damage and loose permissions, and mend them",
     "backup": "copy the whole database while it is in use",

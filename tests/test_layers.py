@@ -209,6 +209,11 @@ def test_one_file_knows_the_rpc_library() -> None:
     assert importers(ROOT, "jsonrpcserver") == {"fleetd.rpc"}
 
 
+def test_only_the_server_of_tools_knows_the_package_of_its_protocol() -> None:
+    found = importers(ROOT, "mcp") | importers(ROOT, "mcp_types") | importers(ROOT, "anyio")
+    assert found == {"fleetctl.mcp_server.serving"}
+
+
 def test_only_the_store_knows_the_database_library() -> None:
     found = importers(ROOT, "apsw")
     assert found

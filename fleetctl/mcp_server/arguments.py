@@ -1,0 +1,88 @@
+"""What a tool takes: a Struct of the protocol's own types, as a schema and as a check of values.
+
+The schema is read by an agent with every request to its model, so it holds what the agent needs
+to know and no more; the limits that it leaves out are checked all the same.
+"""
+
+import re
+from typing import Any, TypeVar
+
+import msgspec
+
+from fleetd.wire.errors import InvalidParams
+from fleetd.wire.shown import shown
+from fleetd.wire.types import PATTERN_MEANINGS
+
+A = TypeVar("A", bound="Arguments")
+
+_TOLD = ("type", "enum", "items", "description", "minimum", "maximum")
+_WHERE = re.compile(r"(.*) - at `\$\.?([^`]*)`", re.DOTALL)
+_PATTERN = re.compile(r"Expected `str` matching regex '(.*)'", re.DOTALL)
+
+
+class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The arguments of one tool."""
+
+
+def schema(arguments: type[Arguments]) -> dict[str, Any]:
+    """Return the JSON Schema of a tool's arguments, as short as it can be."""
+    (_,), known = msgspec.json.schema_components([arguments])
+    return _brief(known[arguments.__name__], known)
+
+
+def _brief(told: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+    if "$ref" in told:
+        return _brief(known[told["$ref"].rpartition("/")[2]], known)
+    if "anyOf" in told:  # a value or null: to leave it out says the same
+        whole = next(each for each in told["anyOf"] if each.get("type") != "null")
+        return _brief({**whole, **{k: v for k, v in told.items() if k != "anyOf"}}, known)
+    brief = {key: told[key] for key in _TOLD if key in told}
+    if "enum" in brief:
+        brief["type"] = "string"  # not every model takes a list of words alone
+    if "items" in brief:
+        brief["items"] = _brief(brief["items"], known)
+    if brief.get("type") == "object":
+        brief.pop("description", None)  # the Struct's own, which is for programmers
+        parts = told.get("properties", {})
+        brief["properties"] = {name: _brief(part, known) for name, part in parts.items()}
+        if told.get("required"):
+            brief["required"] = told["required"]
+    return brief
+
+
+def taken(arguments: type[A], given: dict[str, Any] | None) -> A:
+    """Return the arguments that a tool was given; raises InvalidParams.
+
+    Models send null for what they leave out.
+    """
+    named = {key: value for key, value in (given or {}).items() if value is not None}
+    try:
+        return msgspec.convert(named, arguments)
+    except msgspec.ValidationError as error:
+        raise _explained(arguments, named, str(error)) from error
+
+
+def _explained(arguments: type[Arguments], named: dict[str, Any], text: str) -> InvalidParams:
+    problem, where = match.groups() if (match := _WHERE.fullmatch(text)) else (text, "")
+    inside = f" in {where}" if where else ""
+    known = ", ".join(arguments.__struct_fields__) or "none"
+    if match := re.match(r"Object contains unknown field `(.*)`", problem, re.DOTALL):
+        name = shown(match[1])
+        return InvalidParams(f"There is no argument {name}{inside}.", hint=f"Known: {known}.")
+    if match := re.match(r"Object missing required field `(.*)`", problem):
+        return InvalidParams(f"{match[1]} is missing{inside}.", hint="Call again with it.")
+    field = where.partition(".")[0].partition("[")[0]
+    got = f", got {shown(named[where])}" if where in named else ""
+    return InvalidParams(
+        f"{where or 'the arguments'}: expected {_expected(problem)}{got}.",
+        hint="Call again with another value.",
+        field=field,
+    )
+
+
+def _expected(problem: str) -> str:
+    if match := _PATTERN.match(problem):
+        pattern = match[1].replace("\\\\", "\\")
+        return PATTERN_MEANINGS.get(pattern, f"a text that matches {pattern}")
+    wanted, _, _ = problem.removeprefix("Expected ").partition(", got ")
+    return wanted.replace("`", "")

@@ -1,0 +1,114 @@
+"""Where the server stands: its daemon, the agent that it is, and the directory that it works in.
+
+Sessions change under a server (``/clear``, a resumed one, hooks that come later), so who the agent
+is is asked with every call. Must not know tools.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import TypeVar
+from urllib.parse import unquote, urlparse
+
+from fleetd.wire.base import Request
+from fleetd.wire.errors import InvalidState, NotFound
+from fleetd.wire.model import Agent, Mission, Sortie
+from fleetd.wire.requests.agent import AgentCurrent
+from fleetd.wire.requests.mission import MissionCurrent, MissionGet
+from fleetd.wire.requests.sortie import SortieList
+from fleetd.wire.types import OPEN_MISSION
+
+from .link import Link
+
+R = TypeVar("R")
+# How clients name themselves, and what their harness is called here.
+_HARNESSES = ("claude", "codex", "gemini", "opencode", "cursor", "copilot")
+
+
+class Desk:
+    """One server's place in the fleet.
+
+    ``wanted`` is the agent that a person said it is, None to find out.
+    """
+
+    def __init__(self, link: Link, wanted: str | None) -> None:
+        self._link = link
+        self._wanted = wanted
+        self.cwd = os.getcwd()  # noqa: PTH109 - as it is named, links and all
+        self.client = ""
+
+    def place(self, roots: Sequence[str]) -> None:
+        """Work in the client's first directory, unless the server was started in one of them."""
+        directories = [unquote(urlparse(uri).path) for uri in roots if uri.startswith("file://")]
+        here = self.real_cwd
+        if directories and not any(_within(os.path.realpath(each), here) for each in directories):
+            self.cwd = directories[0]
+
+    @property
+    def real_cwd(self) -> str:
+        """Return the directory with its links resolved, as missions name theirs."""
+        return os.path.realpath(self.cwd)
+
+    async def ask(self, request: Request[R]) -> R:
+        """Return the daemon's answer; raises FleetError."""
+        return await self._link.call(request)
+
+    async def me(self) -> Agent:
+        """Return the agent that this is, registered now if nobody did that yet."""
+        agent = await self.known()
+        if agent is not None:
+            return agent
+        join = AgentCurrent(self._wanted, True, harness_of(self.client), self.cwd)
+        agent = (await self.ask(join)).agent
+        if agent is None:
+            raise InvalidState("fleetd does not say which agent you are.", hint="Call again.")
+        if agent.pid is None:
+            # Nothing but its name tells this agent from others.
+            self._wanted = agent.id
+        return agent
+
+    async def known(self) -> Agent | None:
+        """Return the agent that this is, None when nobody has registered it."""
+        return (await self.ask(AgentCurrent(self._wanted))).agent
+
+    async def mission(self, agent: Agent | None) -> Mission | None:
+        """Return the open mission of an agent, else the one of this directory."""
+        if agent is not None and agent.mission_id is not None:
+            own = await self.ask(MissionGet(agent.mission_id))
+            if own.status in OPEN_MISSION:
+                return own
+        try:
+            found = (await self.ask(MissionCurrent(cwd=self.cwd))).mission
+        except InvalidState:  # several, and none of this directory
+            return None
+        # One that is somewhere else is nobody's business here.
+        there = found and found.project_dir
+        return found if not there or _within(there, self.real_cwd) else None
+
+    async def my_mission(self, agent: Agent | None) -> Mission:
+        """Return the mission that there has to be; raises NotFound."""
+        mission = await self.mission(agent)
+        if mission is None:
+            raise NotFound(
+                "You have no mission.",
+                hint="Begin one with plan and a goal, or join one with sortie start.",
+            )
+        return mission
+
+    async def sorties(self, mission: Mission) -> list[Sortie]:
+        """Return the sorties of a mission."""
+        return (await self.ask(SortieList(mission.id))).sorties
+
+
+def _within(directory: str, path: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def harness_of(client: str) -> str | None:
+    """Return the harness that a client is, by the name that it gives itself."""
+    name = client.lower()
+    return next((each for each in _HARNESSES if each in name), client[:200] or None)
+
+
+def absolute(desk: Desk, file: str) -> str:
+    """Return a file's path, against the directory that the server works in."""
+    return os.path.normpath(os.path.join(desk.cwd, os.path.expanduser(file)))  # noqa: PTH111, PTH118

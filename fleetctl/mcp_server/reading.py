@@ -1,0 +1,98 @@
+"""What a client can read without a tool: the mission, its checkpoints, the briefing."""
+
+import re
+from typing import NamedTuple
+
+from fleetd.wire.errors import FleetError, NotFound
+from fleetd.wire.requests.checkpoint import CheckpointGet, CheckpointList
+from fleetd.wire.requests.mission import MissionGet
+
+from . import wording, work
+from .desk import Desk
+
+MISSION, CHECKPOINTS, BRIEFING = "fleet://mission", "fleet://checkpoints", "fleet://briefing"
+TEMPLATES = {
+    "mission": ("fleet://mission/{mission_id}", "A mission and its sorties"),
+    "checkpoint": ("fleet://checkpoint/{checkpoint_id}", "What a checkpoint holds"),
+}
+RECOVER = "recover"
+LISTED = 20
+_ONE = re.compile(r"fleet://(mission|checkpoint)/([A-Za-z0-9_-]{1,80})")
+
+
+class Readable(NamedTuple):
+    """Something to read."""
+
+    uri: str
+    name: str
+    description: str
+
+
+_ALWAYS = (
+    Readable(MISSION, "mission", "Your mission and its sorties"),
+    Readable(CHECKPOINTS, "checkpoints", "The checkpoints of your mission, newest first"),
+    Readable(BRIEFING, "briefing", "What to know after your context was lost"),
+)
+
+
+async def readables(desk: Desk) -> list[Readable]:
+    """Return what there is to read; without a daemon, what there always is."""
+    try:
+        mission = await desk.mission(await desk.known())
+        if mission is None:
+            return list(_ALWAYS)
+        page = await desk.ask(CheckpointList(mission_id=mission.id, limit=LISTED))
+    except FleetError:
+        return list(_ALWAYS)
+    return [
+        *_ALWAYS,
+        *(
+            Readable(f"fleet://checkpoint/{each.id}", each.id, wording.checkpoint_line(each))
+            for each in page.checkpoints
+        ),
+    ]
+
+
+async def read(desk: Desk, uri: str) -> str:
+    """Return the text behind a URI; raises NotFound for one that names nothing."""
+    if uri == BRIEFING:
+        return await work.briefed(desk)
+    agent = await desk.known()
+    me = agent.id if agent else None
+    if uri == CHECKPOINTS:
+        mission = await desk.my_mission(agent)
+        page = await desk.ask(CheckpointList(mission_id=mission.id, limit=100))
+        lines = map(wording.checkpoint_line, page.checkpoints)
+        return wording.listed(lines) or "No checkpoint yet."
+    one = _ONE.fullmatch(uri)
+    if one is not None and one[1] == "checkpoint":
+        return await _checkpoint(desk, one[2])
+    if one is None and uri != MISSION:
+        raise NotFound(f"Nothing is at {uri[:200]}.", hint="resources/list has what there is.")
+    mission = await desk.ask(MissionGet(one[2])) if one else await desk.my_mission(agent)
+    return wording.mission_text(mission, await desk.sorties(mission), me)
+
+
+async def _checkpoint(desk: Desk, checkpoint_id: str) -> str:
+    """Return what a checkpoint holds, as lines."""
+    kept = await desk.ask(CheckpointGet(checkpoint_id))
+    context = kept.recovery_context
+    why = wording.cut(kept.trigger_details or kept.trigger)
+    lines = [
+        f"{kept.id} of {kept.mission_id}, {kept.timestamp}, {kept.progress_percent}%: {why}",
+        f"Last action: {wording.cut(context.last_action)}",
+        *(f"Next: {wording.cut(each)}" for each in context.next_steps),
+        *(f"Blocker: {wording.cut(each)}" for each in context.blockers),
+        *(f"Changed: {each}" for each in context.files_modified),
+        *(
+            f"Sortie {each.id} {each.status} {each.progress}%: {wording.cut(each.title)}"
+            f"{f' ({each.assigned_to})' if each.assigned_to else ''}"
+            for each in kept.sorties
+        ),
+        *(f"Lock: {each.file} held by {each.held_by}" for each in kept.active_locks),
+        *(
+            f"Letter {each.id} from {each.sender}: {wording.cut(each.subject)}"
+            for each in kept.pending_messages
+        ),
+    ]
+    return wording.listed(lines)

@@ -1,0 +1,43 @@
+"""What an agent is told when something is refused: what happened, and what to do next."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from fleetd.wire.durations import duration
+from fleetd.wire.errors import FleetError, InvalidParams, LockConflict, Unavailable
+
+_AWAY = (
+    "Go on with your own work without it; nothing that it remembers is lost. Ask your user to run:"
+    " fleetctl daemon start. Then call again."
+)
+
+
+def told(error: FleetError) -> str:
+    """Return the text of a tool's error."""
+    if isinstance(error, LockConflict) and isinstance(
+        held := error.values.get("existing_lock"), dict
+    ):
+        return _conflict(held)
+    if isinstance(error, Unavailable):
+        return f"{error.message.partition(' Start it with')[0]} {_AWAY}"
+    if isinstance(error, InvalidParams):
+        return f"{error.message} {error.hint}".strip()
+    return " ".join(filter(None, (error.message, error.hint)))
+
+
+def _conflict(held: dict[str, Any]) -> str:
+    holder, file = held.get("held_by"), held.get("file")
+    return (
+        f"{file} is held by {holder} ({held.get('purpose')}) {until(held.get('expires_at'))}."
+        f" Do not edit it. Work on something else, call lock with wait_s to wait for it, or ask"
+        f" {holder} with send."
+    )
+
+
+def until(expires_at: str | None) -> str:
+    """Return when a lease ends, as a time of day and as how long that is from now."""
+    if expires_at is None:
+        return "for an unknown time"
+    left = datetime.fromisoformat(expires_at) - datetime.now(UTC)
+    seconds = max(0, round(left.total_seconds()))
+    return f"until {expires_at[11:19]}Z ({duration(seconds * 1_000)})"

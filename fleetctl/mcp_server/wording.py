@@ -1,0 +1,99 @@
+"""Records as an agent reads them: short lines of text, bounded; must not talk to the daemon."""
+
+from collections.abc import Iterable, Sequence
+
+from fleetd.wire.model import Agent, CheckpointSummary, Lock, Message, Mission, Sortie
+
+from .refusals import until
+
+# Some CLIs cut an answer that is too long, others refuse it.
+MOST_CHARS = 12_000
+LINE_CHARS = 400
+BODY_CHARS = 4_000
+
+
+def bounded(text: str, most: int = MOST_CHARS) -> str:
+    """Return a text that is not too long; what is cut is said."""
+    if len(text) <= most:
+        return text
+    return f"{text[:most].rstrip()}\n… cut here: {len(text):,} characters in all."
+
+
+def listed(lines: Iterable[str], *, most: int = MOST_CHARS) -> str:
+    """Return as many lines as fit, and how many do not."""
+    kept: list[str] = []
+    left, room = 0, most - 40
+    for line in lines:
+        room -= len(line) + 1
+        if room < 0:
+            left += 1
+        else:
+            kept.append(line)
+    return "\n".join([*kept, f"… {left} more"] if left else kept)
+
+
+def cut(text: str | None, most: int = LINE_CHARS) -> str:
+    """Return a text on one line."""
+    line = " ".join((text or "").split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def mission_head(mission: Mission) -> str:
+    """Return what a mission is, in a line or two."""
+    where = f" in {mission.project_dir}" if mission.project_dir else ""
+    done = f"{mission.completed_sorties}/{mission.total_sorties} sorties"
+    head = f"{mission.id} {mission.status} {mission.progress_percent}% ({done}){where}"
+    about = f"\n{cut(mission.description, 1_000)}" if mission.description else ""
+    return f"{head}\nGoal: {cut(mission.title)}{about}"
+
+
+def sortie_line(sortie: Sortie, me: str | None) -> str:
+    """Return a sortie's id, state, title, agent, and what is known of it."""
+    state = sortie.status if sortie.status != "in_progress" else f"in_progress {sortie.progress}%"
+    who = {None: "", me: " (you)"}.get(sortie.assigned_to, f" ({sortie.assigned_to})")
+    known = {"blocked": sortie.blocked_reason, "completed": None, "failed": sortie.result}
+    notes = cut(known.get(sortie.status, sortie.progress_notes))
+    files = f" [{cut(', '.join(sortie.files))}]" if sortie.files else ""
+    return f"{sortie.id} {state}: {cut(sortie.title)}{who}{f' - {notes}' if notes else ''}{files}"
+
+
+def mission_text(mission: Mission, sorties: Sequence[Sortie], me: str | None) -> str:
+    """Return a mission with its sorties; those that are open come first where not all fit."""
+    lines = [sortie_line(each, me) for each in sorties]
+    if sum(map(len, lines)) > MOST_CHARS - 2_000:
+        lines = [sortie_line(each, me) for each in sorties if each.status != "completed"]
+        lines.append(f"({len(sorties) - len(lines)} completed sorties are left out)")
+    return f"{mission_head(mission)}\n{listed(lines, most=MOST_CHARS - 2_000)}".rstrip()
+
+
+def lock_line(lock: Lock, me: str | None) -> str:
+    """Return who holds a file, for what, and until when."""
+    who = "you" if lock.held_by == me else lock.held_by
+    return f"{lock.file}: held by {who} ({cut(lock.purpose)}) {until(lock.expires_at)}"
+
+
+def letter(message: Message, me: str) -> str:
+    """Return a letter as its recipient reads it."""
+    marks = [f"priority {message.priority}"] if message.priority != "medium" else []
+    marks += [f"thread {message.thread_id}"] if message.thread_id else []
+    marks += [f"also to {', '.join(each for each in message.to if each != me)}"] * (
+        len(message.to) > 1
+    )
+    about = f" ({'; '.join(marks)})" if marks else ""
+    head = f"{message.id} from {message.sender}, {message.sent_at[:19]}Z{about}: {message.subject}"
+    return f"{head}\n{bounded(message.body, BODY_CHARS)}" if message.body else head
+
+
+def agent_line(agent: Agent, me: str | None) -> str:
+    """Return who an agent is and what it does."""
+    harness = f", {agent.harness}" if agent.harness else ""
+    mission = f" in {agent.mission_id}" if agent.mission_id else ""
+    did = f" - {cut(agent.note.last_action)}" if agent.note and agent.note.last_action else ""
+    name = f"{agent.id} (you)" if agent.id == me else agent.id
+    return f"{name}: {agent.role}{harness}, {agent.status}{mission}{did}"
+
+
+def checkpoint_line(each: CheckpointSummary) -> str:
+    """Return a checkpoint's id, time, reason and progress."""
+    why = cut(each.trigger_details or each.trigger)
+    return f"{each.id} {each.timestamp[:19]}Z {each.progress_percent}%: {why}"

@@ -1,0 +1,257 @@
+"""The tools for an agent's own work: its mission, sorties, notes, checkpoints, its briefing."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from fleetd.wire.errors import InvalidParams, InvalidState
+from fleetd.wire.model import Agent, Mission, Sortie
+from fleetd.wire.requests.agent import AgentNote, AgentRegister, Lines
+from fleetd.wire.requests.checkpoint import CheckpointCreate
+from fleetd.wire.requests.mission import (
+    MissionCancel,
+    MissionComplete,
+    MissionCreate,
+    MissionFail,
+    MissionGet,
+    MissionStart,
+    MissionUpdate,
+)
+from fleetd.wire.requests.recovery import RecoveryContextGet
+from fleetd.wire.requests.sortie import (
+    SortieBlock,
+    SortieComplete,
+    SortieCreate,
+    SortieFail,
+    SortieProgress,
+    SortieStart,
+    SortieUnblock,
+)
+from fleetd.wire.types import AgentId, Files, MissionId, Percent, SortieId, Text, Title
+
+from . import wording
+from .arguments import Arguments
+from .desk import Desk
+
+# What a harness takes whole, in characters.
+BRIEFING_CHARS = 9_500
+
+
+class WhichMission(Arguments, frozen=True, kw_only=True):
+    """The mission to show, by default the agent's own."""
+
+    mission_id: MissionId | None = None
+
+
+async def mission(desk: Desk, asked: WhichMission) -> str:
+    """Show a mission and its sorties."""
+    agent = await desk.known()
+    if asked.mission_id:
+        found = await desk.ask(MissionGet(asked.mission_id))
+    else:
+        found = await desk.my_mission(agent)
+    me = agent.id if agent else None
+    you = f"You are {agent.id} ({agent.role}).\n" if agent else ""
+    return you + wording.mission_text(found, await desk.sorties(found), me)
+
+
+class NewSortie(Arguments, frozen=True, kw_only=True):
+    """A piece of work to add."""
+
+    title: Title
+    description: Text | None = None
+    files: Files | None = None
+    assigned_to: AgentId | None = None
+
+
+class Plan(Arguments, frozen=True, kw_only=True):
+    """What a mission is made of."""
+
+    goal: Title | None = None
+    sorties: Annotated[list[NewSortie], Meta(max_length=200)] | None = None
+
+
+async def plan(desk: Desk, asked: Plan) -> str:
+    """Begin a mission, or add to the one that there is."""
+    if not asked.goal and not asked.sorties:
+        raise InvalidParams("There is nothing to plan.", hint="Give a goal, sorties, or both.")
+    agent = await desk.me()
+    if asked.goal:
+        found = await _begun(desk, agent, asked.goal)
+    else:
+        found = await desk.my_mission(agent)
+    for new in asked.sorties or ():
+        await desk.ask(
+            SortieCreate(found.id, new.title, new.description, new.files or [], new.assigned_to)
+        )
+    found = await desk.ask(MissionGet(found.id))
+    return wording.mission_text(found, await desk.sorties(found), agent.id)
+
+
+async def _begun(desk: Desk, agent: Agent, goal: str) -> Mission:
+    """Begin a mission, or give the one that was made by itself for this session its goal."""
+    mission = await desk.mission(agent)
+    if mission is None:
+        made = await desk.ask(MissionCreate(goal, project_dir=desk.cwd))
+        await desk.ask(MissionStart(made.id))
+        await desk.ask(_joining(agent, made.id))
+        return made
+    if mission.title == goal:
+        return mission
+    if mission.metadata.get("automatic") is not True or agent.mission_id != mission.id:
+        raise InvalidState(
+            f"You have a mission already: {mission.id}, {mission.title}.",
+            hint="Leave goal out to add sorties to it, or end it with finish first.",
+        )
+    kept = {key: value for key, value in mission.metadata.items() if key != "automatic"}
+    return await desk.ask(MissionUpdate(mission.id, title=goal, metadata=kept))
+
+
+def _joining(agent: Agent, mission_id: str) -> AgentRegister:
+    return AgentRegister(
+        agent.id,
+        agent.role,
+        harness=agent.harness,
+        session_id=agent.session_id,
+        pid=agent.pid,
+        mission_id=mission_id,
+        cwd=agent.cwd,
+    )
+
+
+class Standing(Arguments, frozen=True, kw_only=True):
+    """How a sortie stands."""
+
+    sortie_id: SortieId
+    state: Literal["start", "progress", "block", "unblock", "complete", "fail"]
+    percent: Percent | None = None
+    text: Annotated[Text, Meta(description="notes, result, or why")] | None = None
+
+
+async def sortie(desk: Desk, asked: Standing) -> str:
+    """Start, report, block, unblock, complete or fail a sortie."""
+    if asked.state in ("block", "fail") and not asked.text:
+        raise InvalidParams("text is missing.", hint=f"To {asked.state} a sortie, say why in text.")
+    agent = await desk.me()
+    changed = await _changed(desk, agent.id, asked)
+    mission = await desk.ask(MissionGet(changed.mission_id))
+    line = wording.sortie_line(changed, agent.id)
+    after = f"Mission {mission.progress_percent}% ({mission.completed_sorties}"
+    after += f"/{mission.total_sorties} sorties)."
+    if asked.state in ("complete", "fail"):
+        after += _next(await desk.sorties(mission), agent.id)
+    return f"{line}\n{after}"
+
+
+async def _changed(desk: Desk, agent_id: str, asked: Standing) -> Sortie:
+    ident, text = asked.sortie_id, asked.text
+    match asked.state:
+        case "start":
+            started = await desk.ask(SortieStart(ident, agent_id))
+            if asked.percent is None and text is None:
+                return started
+            return await desk.ask(
+                SortieProgress(ident, asked.percent, notes=text, agent_id=agent_id)
+            )
+        case "progress":
+            request = SortieProgress(ident, asked.percent, notes=text, agent_id=agent_id)
+            return await desk.ask(request)
+        case "block":
+            return await desk.ask(SortieBlock(ident, text or "", agent_id=agent_id))
+        case "unblock":
+            return await desk.ask(SortieUnblock(ident, agent_id=agent_id))
+        case "complete":
+            return await desk.ask(SortieComplete(ident, result=text, agent_id=agent_id))
+        case "fail":
+            return await desk.ask(SortieFail(ident, text or "", agent_id=agent_id))
+
+
+def _next(sorties: list[Sortie], me: str) -> str:
+    """Say what there is to do next: the agent's own work first, then what nobody has begun."""
+    mine = [each for each in sorties if each.assigned_to == me]
+    for state, whose in (("in_progress", mine), ("assigned", mine), ("pending", sorties)):
+        for each in whose:
+            if each.status == state:
+                return f"\nNext: {wording.sortie_line(each, me)}"
+    if all(each.status in ("completed", "failed") for each in sorties):
+        return "\nNo sortie is open: plan more, or finish the mission."
+    return ""
+
+
+class Ending(Arguments, frozen=True, kw_only=True):
+    """How a mission ends."""
+
+    outcome: Literal["complete", "fail", "cancel"]
+    reason: Annotated[Text, Meta(description="for fail, cancel")] | None = None
+
+
+async def finish(desk: Desk, asked: Ending) -> str:
+    """End the mission."""
+    if asked.outcome != "complete" and not asked.reason:
+        raise InvalidParams("reason is missing.", hint=f"To {asked.outcome} a mission, say why.")
+    mission = await desk.my_mission(await desk.me())
+    if asked.outcome == "complete":
+        ended = await desk.ask(MissionComplete(mission.id))
+    elif asked.outcome == "fail":
+        ended = await desk.ask(MissionFail(mission.id, asked.reason or ""))
+    else:
+        ended = await desk.ask(MissionCancel(mission.id, asked.reason or ""))
+    return wording.mission_head(ended)
+
+
+class Noting(Arguments, frozen=True, kw_only=True):
+    """What an agent declares."""
+
+    last_action: Text | None = None
+    next_steps: Lines | None = None
+    blockers: Lines | None = None
+
+
+async def note(desk: Desk, asked: Noting) -> str:
+    """Keep what the agent declares."""
+    given = (asked.last_action, asked.next_steps, asked.blockers)
+    if given == (None, None, None):
+        raise InvalidParams("There is nothing to note.", hint="Give at least one field.")
+    agent = await desk.me()
+    kept = (await desk.ask(AgentNote(agent.id, *given))).note
+    lines = [f"Noted for {agent.id}."]
+    if kept is not None:
+        lines += [f"Last action: {wording.cut(kept.last_action)}"] * bool(kept.last_action)
+        lines += [f"Next: {wording.cut(each)}" for each in kept.next_steps]
+        lines += [f"Blocker: {wording.cut(each)}" for each in kept.blockers]
+    return wording.listed(lines)
+
+
+class Saving(Arguments, frozen=True, kw_only=True):
+    """What a checkpoint is for."""
+
+    reason: Text | None = None
+
+
+async def checkpoint(desk: Desk, asked: Saving) -> str:
+    """Take a checkpoint of the mission."""
+    agent = await desk.me()
+    mission = await desk.my_mission(agent)
+    made = await desk.ask(
+        CheckpointCreate(mission_id=mission.id, trigger_details=asked.reason, created_by=agent.id)
+    )
+    return f"Checkpoint {made.id} of {mission.id} at {mission.progress_percent}%."
+
+
+async def briefing(desk: Desk, _asked: Arguments) -> str:
+    """Tell the agent where it is; what it reads changes nothing."""
+    return await briefed(desk)
+
+
+async def briefed(desk: Desk) -> str:
+    """Return the briefing of this agent, or of the mission where nobody knows the agent."""
+    agent = await desk.known()
+    mission = await desk.my_mission(agent)
+    told = await desk.ask(
+        RecoveryContextGet(
+            mission_id=mission.id,
+            agent_id=agent.id if agent else None,
+            max_chars=BRIEFING_CHARS,
+        )
+    )
+    return told.prompt

@@ -1,0 +1,59 @@
+"""How the package ``mcp`` gets into this fleetctl's environment; installs nothing."""
+
+import importlib.util
+import shlex
+import sys
+from importlib import metadata
+from pathlib import Path
+
+PACKAGE = "fleetd"
+
+
+def is_installed() -> bool:
+    """Return whether the server can run."""
+    return importlib.util.find_spec("mcp") is not None
+
+
+def install_command(prefix: Path | None = None) -> str:
+    """Return the command that installs it, for the way in which fleetctl itself was installed."""
+    prefix = Path(sys.prefix) if prefix is None else prefix
+    wanted = shlex.quote(requirement())
+    if (prefix / "uv-receipt.toml").is_file():
+        return f"uv tool install --with {wanted} {shlex.quote(_source(prefix))}"
+    if (prefix / "pipx_metadata.json").is_file():
+        return f"pipx inject {shlex.quote(prefix.name)} {wanted}"
+    python = shlex.quote(sys.executable or "python3")
+    if importlib.util.find_spec("pip") is None:
+        return f"uv pip install --python {python} {wanted}"
+    return f"{python} -m pip install {wanted}"
+
+
+def requirement() -> str:
+    """Return what fleetd's own metadata asks for under the extra ``mcp``."""
+    try:
+        known = metadata.requires(PACKAGE) or []
+    except metadata.PackageNotFoundError:  # it runs from a checkout
+        known = []
+    for each in known:
+        name, _, marker = each.partition(";")
+        if 'extra == "mcp"' in marker.replace("'", '"') and name.strip().startswith("mcp"):
+            return name.strip().replace(" ", "")
+    return "mcp>=2.3"
+
+
+def _source(prefix: Path) -> str:
+    """Return where a uv tool was installed from: a directory, a wheel, or its name."""
+    # Imported here: most that load this module need it never.
+    import tomllib
+
+    try:
+        receipt = tomllib.loads((prefix / "uv-receipt.toml").read_text("utf-8"))
+        wanted = receipt["tool"]["requirements"]
+        own = next(each for each in wanted if each.get("name") == PACKAGE)
+    except (OSError, ValueError, KeyError, TypeError, StopIteration, AttributeError):
+        return PACKAGE
+    for key in ("directory", "editable", "path", "url", "git"):
+        if isinstance(own.get(key), str):
+            where: str = own[key]
+            return f"git+{where}" if key == "git" else where
+    return f"{PACKAGE}{own.get('specifier', '')}"

@@ -1,0 +1,237 @@
+"""The tools, through the package's own client, the real server and a real daemon."""
+
+import os
+import re
+from typing import Any
+
+import pytest
+
+from fleetctl.mcp_server.tools import TOOLS
+from fleetd.wire.requests.agent import AgentGet, AgentList
+from fleetd.wire.requests.mission import MissionList
+from fleetd.wire.requests.sortie import SortieList
+from tests.mcp_server.conftest import Start
+
+
+def ids(prefix: str, text: str) -> list[str]:
+    return re.findall(rf"\b{prefix}-[0-9a-f]{{8}}\b", text)
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_an_agent_works_on_a_mission_from_its_goal_to_its_end(
+    agent: Start, connect, mode
+) -> None:
+    async with agent(mode=mode) as alice:
+        begun = await alice.does(
+            "plan",
+            goal="Add login",
+            sorties=[{"title": "Form", "files": ["src/form.py"]}, {"title": "Tests"}],
+        )
+        [mission] = connect().call(MissionList()).missions
+        assert (mission.title, mission.status) == ("Add login", "in_progress")
+        assert mission.project_dir == os.getcwd()
+        form, tests = ids("srt", begun)
+        started = await alice.does("sortie", sortie_id=form, state="start")
+        assert f"{form} in_progress 0%: Form (you) [src/form.py]" in started
+        told = await alice.does(
+            "sortie", sortie_id=form, state="progress", percent=60, text="Drawn"
+        )
+        assert f"{form} in_progress 60%: Form (you) - Drawn" in told
+        blocked = await alice.does("sortie", sortie_id=form, state="block", text="No design")
+        assert f"{form} blocked: Form (you) - No design" in blocked
+        await alice.does("sortie", sortie_id=form, state="unblock")
+        done = await alice.does("sortie", sortie_id=form, state="complete", text="Works")
+        assert "Mission 50% (1/2 sorties)." in done
+        assert f"Next: {tests} pending: Tests" in done
+        shown = await alice.does("mission")
+        assert shown.startswith("You are claude-")
+        assert "Goal: Add login" in shown
+        assert f"{form} completed: Form (you)" in shown
+        open_yet = await alice.fails("finish", outcome="complete")
+        assert tests in open_yet or "open" in open_yet
+        await alice.does("plan", sorties=[{"title": "Docs"}])
+        failed = await alice.does("sortie", sortie_id=tests, state="fail", text="No runner")
+        assert "failed" in failed
+        *_, docs = ids("srt", await alice.does("mission"))
+        last = await alice.does("sortie", sortie_id=docs, state="complete")
+        assert "No sortie is open" in last
+        assert f"{mission.id} completed" in await alice.does("finish", outcome="complete")
+        assert await alice.fails("mission") == (
+            "You have no mission. Begin one with plan and a goal, or join one with sortie start."
+        )
+    states = [each.status for each in connect().call(SortieList(mission.id)).sorties]
+    assert states == ["completed", "failed", "completed"]
+
+
+async def test_a_mission_can_be_given_up_with_a_reason(agent: Start, connect) -> None:
+    async with agent() as alice:
+        for outcome, status in (("fail", "failed"), ("cancel", "cancelled")):
+            await alice.does("plan", goal=f"To {outcome}")
+            assert "say why" in await alice.fails("finish", outcome=outcome)
+            assert status in await alice.does("finish", outcome=outcome, reason="No time")
+
+
+async def test_two_missions_at_a_time_are_refused_with_what_to_do(agent: Start) -> None:
+    async with agent() as alice:
+        await alice.does("plan", goal="Add login")
+        assert "Goal: Add login" in await alice.does("plan", goal="Add login")
+        told = await alice.fails("plan", goal="Add logout")
+        assert "You have a mission already: msn-" in told
+        assert "finish first" in told
+
+
+async def test_an_agent_joins_what_others_began(agent: Start) -> None:
+    async with agent("--agent", "alice") as alice, agent("--agent", "bob") as bob:
+        begun = await alice.does("plan", goal="Add login", sorties=[{"title": "Form"}])
+        [form] = ids("srt", begun)
+        assert "Goal: Add login" in await bob.does("mission")
+        await bob.does("sortie", sortie_id=form, state="start")
+        told = await alice.fails("sortie", sortie_id=form, state="complete")
+        assert "bob" in told
+        assert f"{form} in_progress 0%: Form (bob)" in await alice.does("mission")
+        here = await alice.does("agents")
+        assert "alice (you): dispatch, claude" in here
+        assert "bob: specialist, claude" in here
+
+
+async def test_a_file_that_another_holds_says_who_until_when_and_what_to_do(agent: Start) -> None:
+    async with agent("--agent", "alice") as alice, agent("--agent", "bob") as bob:
+        held = await alice.does("lock", file="src/a.py", purpose="rename", lease_s=60)
+        path = os.path.join(os.getcwd(), "src/a.py")
+        assert held.startswith("You hold src/a.py until ")
+        assert "fencing token" in held
+        told = await bob.fails("lock", file=path)
+        assert re.search(r"is held by alice \(rename\) until \d\d:\d\d:\d\dZ \(.+s\)", told), told
+        assert "lock with wait_s" in told
+        assert "ask alice with send" in told
+        assert "held by alice (rename)" in await bob.does("locks", file="src/a.py")
+        assert "held by you" in await alice.does("locks")
+        assert await bob.does("locks", file="src/b.py") == "Nobody holds src/b.py."
+        assert "You hold" in await alice.does("lock", file="src/a.py")  # renews
+        assert await bob.does("unlock", file="src/a.py") == "You held no lock on src/a.py."
+        assert await alice.does("unlock", file="src/a.py") == "Released: src/a.py."
+        assert "You hold" in await bob.does("lock", file="src/a.py", wait_s=1)
+        await bob.does("lock", file="src/b.py")
+        released = await bob.does("unlock")
+        assert "src/a.py" in released
+        assert "src/b.py" in released
+        assert await bob.does("unlock") == "You held no lock."
+
+
+async def test_a_lock_is_waited_for(agent: Start, nursery) -> None:
+    async with agent("--agent", "alice") as alice, agent("--agent", "bob") as bob:
+        await alice.does("lock", file="a.py")
+        waited = []
+
+        async def wait() -> None:
+            waited.append(await bob.does("lock", file="a.py", wait_s=30))
+
+        async def give_back() -> None:
+            while "waits" not in (await alice.does("locks")) and not waited:
+                await alice.does("unlock")
+
+        nursery.start_soon(wait)
+        nursery.start_soon(give_back)
+        while not waited:
+            await bob.does("agents")
+        assert waited[0].startswith("You hold a.py")
+
+
+async def test_letters_are_sent_read_and_acknowledged(agent: Start) -> None:
+    async with agent("--agent", "alice") as alice, agent("--agent", "bob") as bob:
+        assert await bob.does("inbox") == "No mail."
+        sent = await alice.does(
+            "send", to=["bob"], subject="Review?", body="Look at a.py", thread_id="t1"
+        )
+        [letter] = ids("msg", sent)
+        mail = await bob.does("inbox")
+        assert f"{letter} from alice" in mail
+        assert "(thread t1): Review?\nLook at a.py" in mail
+        assert letter in await bob.does("inbox")  # read is not done
+        acked = await bob.does("ack", message_ids=[letter, "msg-00000000"])
+        assert acked.startswith(f"Acknowledged: {letter}.\n")
+        assert await bob.does("inbox") == "No mail."
+        again = await bob.fails("ack", message_ids=[letter])
+        assert "acknowledged" in again
+        unknown = await alice.does("send", to=["bob", "nobody"], subject="Hello?")
+        assert "Nobody is known as nobody" in unknown
+
+
+async def test_a_note_a_checkpoint_and_the_briefing(agent: Start, connect) -> None:
+    async with agent("--agent", "alice") as alice:
+        assert "You have no mission" in await alice.fails("briefing")
+        await alice.does("plan", goal="Add login", sorties=[{"title": "Form"}])
+        noted = await alice.does(
+            "note", last_action="Drew the form", next_steps=["Check it"], blockers=["No design"]
+        )
+        assert noted.splitlines() == [
+            "Noted for alice.",
+            "Last action: Drew the form",
+            "Next: Check it",
+            "Blocker: No design",
+        ]
+        await alice.does("note", next_steps=["Test it"])
+        saved = await alice.does("checkpoint", reason="Before the refactoring")
+        assert re.match(r"Checkpoint chk-[0-9a-f]{8} of msn-", saved)
+        told = await alice.does("briefing")
+        for words in ("Add login", "Drew the form", "Test it", "No design"):
+            assert words in told
+        assert "Check it" not in told
+    note = connect().call(AgentGet("alice")).note
+    assert note is not None
+    assert note.next_steps == ["Test it"]
+
+
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("sortie", {"state": "start"}, "sortie_id is missing"),
+    ("sortie", {"sortie_id": "x y", "state": "start"}, "expected an id such as"),
+    ("sortie", {"sortie_id": "srt-00000000", "state": "begin"}, "state: "),
+    ("sortie", {"sortie_id": "srt-00000000", "state": "start"}, "srt-00000000"),
+    ("sortie", {"sortie_id": "srt-00000000", "state": "block"}, "text is missing"),
+    ("sortie", {"sortie_id": "srt-0", "state": "progress", "percent": 101}, "percent: "),
+    ("lock", {"file": "a.py", "wait": 3}, 'no argument "wait"'),
+    ("lock", {"file": "a.py", "wait_s": 51}, "wait_s: expected int <= 50, got 51"),
+    ("lock", {"file": "a\0.py"}, "a path without NUL bytes"),
+    ("lock", {"file": 7}, "file: expected str, got 7"),
+    ("plan", {}, "nothing to plan"),
+    ("plan", {"goal": "x" * 501}, "goal: expected str of length <= 500"),
+    ("plan", {"goal": "x", "sorties": [{"titel": "y"}]}, 'no argument "titel" in sorties'),
+    ("note", {}, "nothing to note"),
+    ("send", {"to": [], "subject": "x"}, "to: expected array of length >= 1"),
+    ("ack", {"message_ids": ["msg-00000000"]}, "msg-00000000"),
+    ("mission", {"mission_id": "msn-00000000"}, "msn-00000000"),
+    ("checkpoint", {}, "You have no mission"),
+]
+
+
+async def test_what_is_wrong_is_said_to_the_agent_and_the_server_lives(agent: Start) -> None:
+    async with agent() as alice:
+        for tool, arguments, told in WRONG:
+            assert told in await alice.fails(tool, **arguments)
+        assert "claude" in await alice.does("agents")
+
+
+async def test_nulls_are_what_was_left_out(agent: Start) -> None:
+    async with agent() as alice:
+        assert "You hold a.py" in await alice.does("lock", file="a.py", lease_s=None, purpose=None)
+
+
+async def test_long_lists_are_cut_and_say_so(agent: Start) -> None:
+    async with agent() as alice:
+        sorties = [{"title": f"{n} {'x' * 300}"} for n in range(150)]
+        told = await alice.does("plan", goal="Much", sorties=sorties)
+        assert len(told) < 12_500
+        assert re.search(r"… \d+ more", told)
+
+
+async def test_tools_read_only_say_so_and_register_nobody(agent: Start, connect) -> None:
+    async with agent() as alice:
+        listed = {tool.name: tool for tool in (await alice.client.list_tools()).tools}
+        assert listed.keys() == TOOLS.keys()
+        for name, tool in TOOLS.items():
+            hints = listed[name].annotations
+            assert hints is not None
+            assert hints.read_only_hint is tool.reads
+            if tool.reads:
+                await alice.answer(name)
+        assert connect().call(AgentList()).agents == []
