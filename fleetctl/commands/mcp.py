@@ -31,6 +31,7 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--agent",
         metavar="ID",
+        completes="agent",
         help="who the agent is (default: FLEET_AGENT_ID, else the one in whose CLI this runs)",
     )
     parser.set_defaults(run=run, parser=parser, json=False)
