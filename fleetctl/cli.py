@@ -26,6 +26,7 @@ from .prompts import Cancelled
 
 COMMANDS = {
     "status": "the fleet at a glance",
+    "watch": "the fleet as it is now, live on the screen",
     "mission": "create, start and end missions",
     "sortie": "the pieces of a mission",
     "agent": "register agents and see who works",

@@ -214,6 +214,14 @@ def test_only_the_server_of_tools_knows_the_package_of_its_protocol() -> None:
     assert found == {"fleetctl.mcp_server.serving"}
 
 
+def test_only_the_screens_know_the_library_that_draws_them() -> None:
+    screens = {
+        f"fleetctl.watching.{name}" for name in ("app", "board", "checkpoints", "page", "painted")
+    }
+    assert importers(ROOT, "textual") == screens
+    assert importers(ROOT, "rich") == {"fleetctl.watching.cells", "fleetctl.watching.painted"}
+
+
 def test_only_the_store_knows_the_database_library() -> None:
     found = importers(ROOT, "apsw")
     assert found

@@ -190,7 +190,8 @@ def ack(tx: Tx, request: MessageAck, ctx: Context) -> Message:
 
 @handler
 def list_messages(tx: Tx, request: MessageList, ctx: Context) -> MessagePage:
-    """Return messages in the order of sending."""
+    """Return messages in the order of sending, or backwards."""
+    beyond, order = ("<", "DESC") if request.newest else (">", "ASC")
     where, params = ["1 = 1"], cast("dict[str, Any]", {})
     if request.mission_id:
         where.append("mission_id = :mission")
@@ -200,10 +201,11 @@ def list_messages(tx: Tx, request: MessageList, ctx: Context) -> MessagePage:
         where.append(f"id {queued}" if request.pending else f"id NOT {queued}")
     if request.after:
         last = find(tx, "message", request.after)
-        where.append("seq >= :seq AND (seq > :seq OR id > :after)")
+        where.append(f"seq {beyond}= :seq AND (seq {beyond} :seq OR id {beyond} :after)")
         params |= {"seq": last["seq"], "after": last["id"]}
     rows = tx.all(
-        f"SELECT * FROM messages WHERE {' AND '.join(where)} ORDER BY seq, id LIMIT :limit",
+        f"SELECT * FROM messages WHERE {' AND '.join(where)} ORDER BY seq {order}, id {order}"
+        " LIMIT :limit",
         **params,
         limit=request.limit,
     )

@@ -97,6 +97,7 @@ _HERE = {
     "lock.list.held_by": "only those of this agent",
     "message.inbox.agent_id": "whose mail",
     "message.inbox.include_acked": "also what was acknowledged",
+    "message.list.newest": "the newest first",
     "message.list.pending": "only those with (or, when false, without) a queued delivery",
     "message.requeue.agent_id": "only for this recipient",
     "message.send.body": "the text",

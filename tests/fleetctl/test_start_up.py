@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-HEAVY = ("trio", "jsonrpcserver", "apsw", "rich", "asyncio", "platformdirs", "tomllib")
+HEAVY = ("trio", "jsonrpcserver", "apsw", "rich", "textual", "asyncio", "platformdirs", "tomllib")
 HEAVY += ("logging", "msgspec", "socket", "datetime", "shutil", "locale")
 
 

@@ -51,7 +51,7 @@ class MessageAck(Mutation[Message], frozen=True):
 class MessageList(Query[MessagePage], frozen=True):
     """List messages, oldest first; ``pending`` picks those with (or without) a queued delivery.
 
-    ``after`` is the last one of the page before.
+    With ``newest`` the newest comes first. ``after`` is the last one of the page before.
     """
 
     method: ClassVar[str] = "message.list"
@@ -59,6 +59,7 @@ class MessageList(Query[MessagePage], frozen=True):
     pending: bool | None = None
     limit: Limit = 1_000
     after: MessageId | None = None
+    newest: bool = False
 
 
 class MessageRequeue(Mutation[Message], frozen=True):

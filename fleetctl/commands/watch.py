@@ -1,0 +1,56 @@
+"""``fleetctl watch``: a live view of the fleet in the terminal."""
+
+import os
+import sys
+from argparse import Namespace
+
+from fleetd.wire.errors import InvalidParams, InvalidState
+
+from ..options import Subparsers, command
+
+HINT = "Without one: fleetctl status, or fleetctl events --follow."
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command."""
+    command(
+        subparsers,
+        "watch",
+        run,
+        "Look on: missions, sorties, agents, locks, mail and events, live. Changes nothing.",
+        "  fleetctl watch        ? shows the keys, q leaves",
+    )
+
+
+def run(args: Namespace) -> int:
+    """Show the fleet until the person has seen enough."""
+    if args.json:
+        raise InvalidParams(
+            "fleetctl watch draws a screen and has no JSON document.",
+            hint="One document: fleetctl status --json. "
+            "One a line, live: fleetctl events --follow --json.",
+        )
+    _check_terminal()
+    # Keys are few here; not every terminal on the way takes back what this one would ask it for.
+    os.environ.setdefault("TEXTUAL_DISABLE_KITTY_KEY", "1")
+    # Whoever exported them would see a screen of that size, whatever the terminal's own is by now.
+    for name in ("COLUMNS", "LINES"):
+        os.environ.pop(name, None)
+    # Imports that take longer than all of another command, which wants none of them.
+    from ..watching.app import Watch
+
+    app = Watch()
+    app.run(mouse=False)
+    return app.return_code or 0
+
+
+def _check_terminal() -> None:
+    """Refuse what nothing can be drawn on; raises InvalidState."""
+    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+        raise InvalidState("fleetctl watch needs a terminal.", hint=HINT)
+    if os.environ.get("TERM", "dumb") in ("dumb", "unknown", ""):
+        raise InvalidState(
+            "fleetctl watch needs a terminal that can move its cursor; TERM says that this one"
+            " cannot.",
+            hint=HINT,
+        )

@@ -1,0 +1,246 @@
+"""The live view: joins the threads that fetch, the picture and the screens."""
+
+import asyncio
+import signal
+import time
+from threading import Thread
+from typing import Any, ClassVar
+
+from textual.app import App
+from textual.binding import BindingType
+from textual.message import Message
+
+from . import asking, fleet, texts
+from .board import Board
+from .checkpoints import Checkpoints
+from .feeding import Feed
+from .fleet import View
+from .page import Page
+from .painted import Pane
+from .picture import Picture
+from .rows import Row
+from .tray import Tray
+
+# However much happens, the screen is drawn anew no more often: a slow line has to carry it.
+FRAME_S = 0.2
+TICK_S = 1.0
+
+
+class Fresh(Message):
+    """Something lies in the tray."""
+
+
+class Failed(Message):
+    """A thread ended by a defect."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
+
+
+class Answered(Message):
+    """The daemon answered what a page asked."""
+
+    def __init__(self, page: Page, text: Any) -> None:
+        super().__init__()
+        self.page = page
+        self.tell = text
+
+
+class Watch(App[None]):
+    """The fleet at a glance, as it is now."""
+
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("q,ctrl+c", "quit"),
+        ("question_mark,f1", "help"),
+        ("c", "checkpoints"),
+        ("p", "prompt"),
+        ("d", "diff"),
+        ("m", "mark"),
+        ("r", "waiting"),
+        ("f", "only"),
+        ("space", "pause"),
+    ]
+    # The person's own colours, and nothing that moves by itself.
+    CSS = """
+    Screen { background: ansi_default; color: ansi_default; }
+    Painted { background: ansi_default; color: ansi_default; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__(ansi_color=True)
+        self.animation_level = "none"
+        self.picture, self.view = Picture(), View()
+        self.tray = Tray(self._ring, _tick)
+        self.feed = Feed(self.tray, self._fail)
+        self.board = Board(self.picture, self.view)
+        self._drawn_soon = False
+
+    def on_mount(self) -> None:
+        """Begin; whoever closes the terminal, or ends the process, has it end in good order."""
+        self._set_clocks()
+        self.push_screen(self.board)
+        self.set_interval(TICK_S, self.renew)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.exit)
+        self.feed.start()
+
+    def on_unmount(self) -> None:
+        """Let the threads end too."""
+        self.feed.stop()
+
+    def _ring(self) -> None:
+        self.post_message(Fresh())
+
+    def _fail(self, error: BaseException) -> None:
+        self.post_message(Failed(error))
+
+    def on_fresh(self) -> None:
+        """Take what came, a moment later and with all that comes meanwhile."""
+        if not self._drawn_soon:
+            self._drawn_soon = True
+            self.set_timer(FRAME_S, self._take)
+
+    def _take(self) -> None:
+        self._drawn_soon = False
+        if not self.view.paused:
+            self.tray.take(self.picture)
+        self.renew()
+
+    def on_failed(self, message: Failed) -> None:
+        """Leave: a view that is no longer fed would lie."""
+        raise message.error
+
+    def renew(self) -> None:
+        """Show what is known, at this moment."""
+        if not self.view.paused:
+            self._set_clocks()
+        self._choose()
+        self.board.waiting = self.tray.waiting()
+        if isinstance(self.screen, Board | Checkpoints):
+            self.screen.show()
+
+    def _set_clocks(self) -> None:
+        self.view.now_ms, self.view.tick_ms = round(time.time() * 1000), _tick()
+
+    def _choose(self) -> None:
+        """Keep to the mission that was chosen while it is there, else the first."""
+        known = [seen.id for seen in fleet.missions(self.picture, self.view)]
+        if self.view.mission_id not in known:
+            self.view.mission_id = known[0] if known else None
+        self.feed.look_at(self.view.mission_id)
+
+    def on_pane_moved(self, message: Pane.Moved) -> None:
+        """Show the sorties of the mission that the cursor is on."""
+        if message.pane.id == "missions" and message.pane.row:
+            self.view.mission_id = message.pane.row.key
+            self.renew()
+
+    def on_pane_opened(self, message: Pane.Opened) -> None:
+        """Open what the cursor is on."""
+        row = message.row
+        if message.pane.id == "checkpoints":
+            self._ask(*asking.a_checkpoint(row.key))
+        else:
+            told = asking.known(str(message.pane.id), row.record, self.picture, self.view)
+            self.push_screen(Page(*told))
+
+    def _ask(self, title: str, ask: asking.Ask, tell: asking.Tell) -> None:
+        """Open a page that the daemon has to be asked for; the screen goes on meanwhile."""
+        page = Page(title, "…")
+        self.push_screen(page)
+
+        def work() -> None:
+            answer = asking.answered(ask)
+            self.post_message(Answered(page, lambda: asking.page(tell, answer)))
+
+        Thread(target=work, daemon=True).start()
+
+    def on_answered(self, message: Answered) -> None:
+        """Fill a page, if it is still open."""
+        if message.page.is_attached:
+            message.page.say(message.tell())
+
+    @property
+    def _here(self) -> tuple[str, Row | None]:
+        """The name of the pane that has the keys, and the row there."""
+        if isinstance(self.screen, Board | Checkpoints):
+            return str(self.screen.here.id), self.screen.here.row
+        return "", None
+
+    def action_help(self) -> None:
+        """Tell the keys and the signs."""
+        if not isinstance(self.screen, Page):
+            self.push_screen(Page("Help", texts.HELP))
+
+    def action_checkpoints(self) -> None:
+        """Open the checkpoints of the chosen mission."""
+        if isinstance(self.screen, Board) and self.view.mission_id:
+            self.push_screen(Checkpoints(self.picture, self.view))
+
+    def action_prompt(self) -> None:
+        """Open a recovery prompt: of an agent, from a checkpoint, or of the chosen mission."""
+        name, row = self._here
+        if name == "checkpoints" and row:
+            self._ask(*asking.a_prompt(row.key, checkpoint_id=row.key))
+        elif name == "agents" and row and row.record.mission_id:
+            mission_id = row.record.mission_id
+            self._ask(*asking.a_prompt(row.key, mission_id=mission_id, agent_id=row.key))
+        elif name and self.view.mission_id:
+            title = fleet.title_of(self.picture, self.view.mission_id)
+            self._ask(*asking.a_prompt(title, mission_id=self.view.mission_id))
+
+    def action_diff(self) -> None:
+        """Open what differs: between two checkpoints, or the newest one and now."""
+        name, row = self._here
+        if name == "checkpoints" and row:
+            self._open_difference(row.key)
+        elif name and self.view.mission_id:
+            found = fleet.checkpoints(self.picture, self.view)
+            newest = next((each.id for each in found if not each.undo), None)
+            if newest is None:
+                self.push_screen(Page("Difference", "Error: There is no checkpoint yet."))
+            else:
+                self._ask(*asking.a_difference(newest, None))
+
+    def _open_difference(self, chosen: str) -> None:
+        """Compare a checkpoint with the marked one, else with the one before it, else with now."""
+        order = [each.id for each in fleet.checkpoints(self.picture, self.view)]
+        at, marked = order.index(chosen), self.view.marked
+        if marked in order and marked != chosen:
+            older, newer = max(at, order.index(marked)), min(at, order.index(marked))
+            self._ask(*asking.a_difference(order[older], order[newer]))
+        elif at + 1 < len(order):
+            self._ask(*asking.a_difference(order[at + 1], chosen))
+        else:
+            self._ask(*asking.a_difference(chosen, None))
+
+    def action_mark(self) -> None:
+        """Mark a checkpoint to compare with, or take the mark away."""
+        name, row = self._here
+        if name == "checkpoints" and row:
+            self.view.marked = None if self.view.marked == row.key else row.key
+            self.renew()
+
+    def action_waiting(self) -> None:
+        """Open what waits for recovery."""
+        if isinstance(self.screen, Board):
+            self.push_screen(Page("Waiting for recovery", texts.waiting(self.picture, self.view)))
+
+    def action_only(self) -> None:
+        """Leave out what belongs to other missions, or show it again."""
+        if isinstance(self.screen, Board):
+            self.view.only = not self.view.only
+            self.renew()
+
+    def action_pause(self) -> None:
+        """Hold the picture still, or go on."""
+        if isinstance(self.screen, Board):
+            self.view.paused = not self.view.paused
+            self._take()
+
+
+def _tick() -> int:
+    return time.monotonic_ns() // 1_000_000

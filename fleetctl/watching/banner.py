@@ -1,0 +1,113 @@
+"""What stands above and below the panes: the daemon, what waits, the keys; pure."""
+
+from . import fleet, spoken
+from .cells import Line, fitted, plain, shown, width
+from .fleet import View
+from .picture import Picture
+
+BACK_MS = 8_000
+# Which keys go first when there is no room: the highest number.
+KEYS = (
+    ("Tab", "pane", 3),
+    ("↑↓", "move", 5),
+    ("Enter", "open", 1),
+    ("c", "checkpoints", 2),
+    ("p", "prompt", 2),
+    ("d", "diff", 2),
+    ("f", "filter", 4),
+    ("z", "zoom", 4),
+    ("Space", "pause", 5),
+    ("?", "help", 0),
+    ("q", "quit", 0),
+)
+PAGE_KEYS = (("↑↓", "move", 1), ("PgDn", "page", 3), ("Home/End", "", 4), ("Esc", "back", 0))
+LIST_KEYS = (
+    ("↑↓", "move", 2),
+    ("Enter", "open", 0),
+    ("p", "prompt", 1),
+    ("m", "mark", 1),
+    ("d", "diff with marked, or the one before", 1),
+    ("Esc", "back", 0),
+)
+Keys = tuple[tuple[str, str, int], ...]
+
+
+def header(picture: Picture, view: View, columns: int, waiting: int = 0) -> Line:
+    """Return the first line: who is there, and how much of everything."""
+    end: Line = [(f" {spoken.clock(view.now_ms, with_seconds=False)} ", "dim")]
+    if view.paused:
+        end.insert(0, (f" PAUSED, {waiting} events since ", "alert"))
+    if view.only:
+        end.insert(0, (" one mission only ", "accent"))
+    room = columns - width(plain(end))
+    start: Line = [(" fleetd ", "strong"), *_link(picture, view), *_counts(picture)]
+    return [*fitted(start, room), *end]
+
+
+def _link(picture: Picture, view: View) -> Line:
+    since = view.tick_ms - picture.link_since
+    if picture.link == "connected":
+        back = picture.was_away_ms > 0 and since < BACK_MS
+        was = f" back after {spoken.seconds(picture.was_away_ms)}" if back else " connected"
+        return [("●", "good"), (was, "good" if back else "")]
+    if picture.link == "away":
+        return [(f" away for {spoken.seconds(since)} ", "alarm")]
+    if picture.link == "waiting":
+        return [("○", "warn"), (f" not running; waiting for it ({spoken.seconds(since)})", "warn")]
+    return [("○", "dim"), (" connecting", "dim")]
+
+
+def _counts(picture: Picture) -> Line:
+    if picture.status is None or picture.link != "connected":
+        return []
+    counts = picture.status.counts
+    told = (
+        (len(picture.status.missions), "mission"),
+        (len([each for each in picture.agents if each.status != "lost"]), "agent"),
+        (counts.locks, "lock"),
+        (counts.messages, "letter"),
+    )
+    texts = [f"{count} {noun}" if count == 1 else f"{count} {noun}s" for count, noun in told]
+    return [("   ", ""), (" · ".join(texts) + " queued", "dim")]
+
+
+def alerts(picture: Picture, view: View, columns: int, most: int) -> list[Line]:
+    """Return what a person should not overlook: the daemon away, missions that wait."""
+    found: list[Line] = []
+    if picture.link == "away":
+        at = spoken.clock(view.now_ms - (view.tick_ms - picture.link_since))
+        found.append([(f" fleetd went away at {at}. What you see is what it told last. ", "alarm")])
+    waiting = fleet.candidates(picture)
+    passed = max(0, view.tick_ms - picture.status_at)
+    if len(waiting) <= max(1, most - len(found)):
+        found += [_waits(each, passed, columns) for each in waiting]
+    else:
+        titles = ", ".join(shown(each.mission_title) for each in waiting)
+        found.append([(f" ▲ {len(waiting)} MISSIONS WAIT FOR RECOVERY: {titles}", "alert")])
+    return [fitted(line, columns) for line in found[:most]]
+
+
+def _waits(candidate: object, passed: int, columns: int) -> Line:
+    each = candidate
+    silent = spoken.silence(each.inactivity_duration_ms + passed)  # type: ignore[attr-defined]
+    title = shown(each.mission_title)  # type: ignore[attr-defined]
+    checkpoint = each.checkpoint_id  # type: ignore[attr-defined]
+    end = f"  {silent}  " + (f"{checkpoint}  r: what to do " if checkpoint else "no checkpoint ")
+    start = " ▲ WAITS FOR RECOVERY  "
+    room = max(8, columns - width(start) - width(end))
+    return [(start, "alert"), *fitted([(title, "alert")], room)[:1], (end, "alert")]
+
+
+def footer(keys: Keys, columns: int) -> Line:
+    """Return the keys, as many as there is room for."""
+    kept = list(keys)
+    while len(kept) > 1 and _length(kept) > columns:
+        kept.remove(max(kept, key=lambda key: key[2]))
+    line: Line = []
+    for key, what, _ in kept:
+        line += [(f" {key}", "key"), (f" {what} " if what else " ", "dim")]
+    return fitted(line, columns)
+
+
+def _length(keys: list[tuple[str, str, int]]) -> int:
+    return sum(width(key) + width(what) + (3 if what else 2) for key, what, _ in keys)

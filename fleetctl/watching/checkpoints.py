@@ -1,0 +1,67 @@
+"""The screen with the checkpoints of one mission; must not know what opens them."""
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from . import banner, fleet, rows
+from .cells import shown
+from .fleet import View
+from .painted import Painted, Pane
+from .picture import Picture
+
+
+class Checkpoints(Screen[None]):
+    """A mission's checkpoints, newest first."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("escape,q,left,h,backspace,c", "back"),
+        Binding("tab,shift+tab", "nothing", show=False),
+    ]
+    CSS = "Checkpoints { overflow: hidden; }"
+
+    def __init__(self, picture: Picture, view: View) -> None:
+        super().__init__()
+        self.picture = picture
+        self.view = view
+
+    def compose(self) -> ComposeResult:
+        """Return the list and the keys."""
+        yield Pane("checkpoints")
+        yield Painted("footer")
+
+    @property
+    def here(self) -> Pane:
+        """The pane that has the keys."""
+        return self.query_one("#checkpoints", Pane)
+
+    def on_mount(self) -> None:
+        """Begin with the newest."""
+        self.here.focus()
+        self.show()
+
+    def on_resize(self) -> None:
+        """Put everything in its place again."""
+        self.show()
+
+    def show(self) -> None:
+        """Show what the picture holds by now."""
+        columns, lines = self.size
+        for name, y, height in (("checkpoints", 0, lines - 1), ("footer", lines - 1, 1)):
+            styles = self.query_one(f"#{name}").styles
+            styles.offset, styles.width, styles.height = (0, y), columns, max(1, height)
+        title = shown(fleet.title_of(self.picture, self.view.mission_id))
+        found = rows.checkpoint_rows(self.picture, self.view, columns - 1)
+        empty = "No checkpoints yet. fleetctl checkpoint takes one."
+        self.here.fill(f"Checkpoints {len(found)}", f"of {title}", found, empty)
+        self.query_one("#footer", Painted).paint([banner.footer(banner.LIST_KEYS, columns)])
+
+    def action_back(self) -> None:
+        """Go back to the panes."""
+        self.view.marked = None
+        self.dismiss()
+
+    def action_nothing(self) -> None:
+        """There is one pane only."""

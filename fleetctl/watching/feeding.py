@@ -1,0 +1,134 @@
+"""Two threads that fetch what is shown: one hears events, one reads; must not know a screen.
+
+An event says that something changed; what it is now is read, a moment later and once for all that
+changed meanwhile. So a storm of events costs the daemon no more than a few readings a second.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+
+from fleetd.wire.errors import FleetError, Unavailable
+
+from ..client import Client, connect
+from ..protocol import EventSubscribe
+from .picture import EVERYTHING, SILENT_CHANGES, Part, concerns
+from .reading import read
+from .tray import Tray
+
+RECONNECT_S = 0.5
+# At least so long between readings, and longer for a daemon that takes long to answer.
+PAUSE_S = 0.3
+PATIENCE = 4
+UNTOLD_S = 15.0
+
+
+class Feed:
+    """Fills a tray until it is stopped; ``failed`` hears of a defect that ended a thread."""
+
+    def __init__(self, tray: Tray, failed: Callable[[BaseException], None]) -> None:
+        self._tray = tray
+        self._failed = failed
+        self._changed = threading.Condition()
+        self._wanted: set[Part] = set()
+        self._urgent = False
+        self._there = False
+        self._mission_id: str | None = None
+        self._stopped = threading.Event()
+
+    def start(self) -> None:
+        """Begin; the threads end with the process, whatever they wait for."""
+        for work in (self._hear, self._read):
+            threading.Thread(target=self._guarded, args=(work,), daemon=True).start()
+
+    def stop(self) -> None:
+        """Let the threads come to their end."""
+        self._stopped.set()
+        with self._changed:
+            self._changed.notify_all()
+
+    def look_at(self, mission_id: str | None) -> None:
+        """Read from now on the sorties and checkpoints of this mission."""
+        if mission_id != self._mission_id:
+            self._mission_id = mission_id
+            self._want(frozenset(("sorties", "checkpoints")), urgent=True)
+
+    # A view that stands still and does not say so would lie.
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001
+            if not self._stopped.is_set():
+                self._failed(error)
+
+    def _hear(self) -> None:
+        """Subscribe, and subscribe again when the daemon was away."""
+        while not self._stopped.is_set():
+            try:
+                with connect() as client:
+                    self._follow(client)
+            except FleetError as error:
+                self._there = False
+                self._tray.away(error.message)
+                if not isinstance(error, Unavailable):
+                    # It is there, and refuses: asking less often is kinder.
+                    self._stopped.wait(RECONNECT_S)
+            self._stopped.wait(RECONNECT_S)
+
+    def _follow(self, client: Client) -> None:
+        # From the end of the log, always: what was missed is read anew with all the rest.
+        started = client.call(EventSubscribe())
+        self._there = True
+        self._tray.connected(started.epoch)
+        self._want(EVERYTHING, urgent=True)
+        for event in client.notifications():
+            if self._stopped.is_set():
+                return
+            self._tray.event(event)
+            self._want(concerns(event.type))
+
+    def _want(self, parts: frozenset[Part], *, urgent: bool = False) -> None:
+        if parts <= self._wanted and not urgent:
+            return
+        with self._changed:
+            self._wanted |= parts
+            self._urgent |= urgent
+            self._changed.notify_all()
+
+    def _read(self) -> None:
+        client: Client | None = None
+        while not self._stopped.is_set():
+            parts = self._next()
+            if not self._there or self._stopped.is_set():
+                continue
+            began = time.monotonic()
+            try:
+                client = client or connect()
+                for part in sorted(parts):
+                    mission_id = self._mission_id
+                    self._tray.answer(part, read(client, part, mission_id), mission_id)
+            except Unavailable:
+                # Whoever hears the events notices too, and says so.
+                if client is not None:
+                    client.close()
+                client = None
+                self._want(frozenset(parts))
+            except FleetError as error:
+                self._tray.away(error.message)
+                self._want(frozenset(parts))
+            self._rest(max(PAUSE_S, PATIENCE * (time.monotonic() - began)))
+
+    def _next(self) -> set[Part]:
+        """Wait until something is wanted, or may have changed without anybody saying so."""
+        with self._changed:
+            if not self._changed.wait_for(self._has_work, UNTOLD_S):
+                self._wanted |= SILENT_CHANGES
+            parts, self._wanted, self._urgent = self._wanted, set(), False
+        return parts
+
+    def _has_work(self) -> bool:
+        return bool(self._wanted and self._there) or self._stopped.is_set()
+
+    def _rest(self, seconds: float) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._urgent or self._stopped.is_set(), seconds)

@@ -1,0 +1,201 @@
+"""Widgets that draw lines put together elsewhere; must not know the fleet.
+
+Colours are those of the person's own terminal, light or dark, and nothing of a text is markup.
+"""
+
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.binding import BindingType
+from textual.geometry import Region
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from .cells import Line, cut, fitted, width
+from .rows import Row, position_of
+
+STYLES = {
+    "": Style(),
+    "dim": Style(color="bright_black"),
+    "strong": Style(bold=True),
+    "good": Style(color="green"),
+    "warn": Style(color="yellow"),
+    "bad": Style(color="red"),
+    "accent": Style(color="cyan"),
+    "key": Style(color="cyan", bold=True),
+    "alert": Style(color="black", bgcolor="yellow", bold=True),
+    "alarm": Style(color="bright_white", bgcolor="red", bold=True),
+    "title": Style(color="cyan", bold=True),
+    "rule": Style(color="cyan"),
+    "cursor": Style(reverse=True),
+}
+
+
+class Painted(Widget):
+    """Lines; of those that are shown anew only the changed ones are drawn."""
+
+    DEFAULT_CSS = "Painted { position: absolute; }"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(id=name)
+        self._lines: list[Line] = []
+
+    def paint(self, lines: list[Line]) -> None:
+        """Show these lines from now on."""
+        before, self._lines = self._lines, lines
+        changed = [
+            Region(0, y, self.size.width, 1)
+            for y in range(max(len(before), len(lines)))
+            if _at(before, y) != _at(lines, y)
+        ]
+        if changed:
+            self.refresh(*changed)
+
+    def render_line(self, y: int) -> Strip:
+        """Return a line as the terminal gets it."""
+        line = fitted(_at(self._lines, y), self.size.width)
+        return Strip([Segment(text, STYLES[style]) for text, style in line], self.size.width)
+
+
+def _at(lines: list[Line], y: int) -> Line:
+    return lines[y] if y < len(lines) else []
+
+
+class Pane(Painted, can_focus=True):
+    """A titled list with a cursor, which stays with what it is on when the list changes."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("up,k", "move(-1)"),
+        ("down,j", "move(1)"),
+        ("pageup,ctrl+b", "page(-1)"),
+        ("pagedown,ctrl+f", "page(1)"),
+        ("home,g", "end(-1)"),
+        ("end,G", "end(1)"),
+        ("enter", "open"),
+    ]
+
+    class Moved(Message):
+        """The cursor is on another row, or on none."""
+
+        def __init__(self, pane: "Pane") -> None:
+            super().__init__()
+            self.pane = pane
+
+    class Opened(Message):
+        """A person wants to see what the cursor is on."""
+
+        def __init__(self, pane: "Pane", row: Row) -> None:
+            super().__init__()
+            self.pane = pane
+            self.row = row
+
+    def __init__(self, name: str, *, keeps_mark: bool = False, follows: bool = False) -> None:
+        super().__init__(name)
+        self._rows: list[Row] = []
+        self._cursor = 0
+        self._top = 0
+        self._title = self._aside = self._empty = ""
+        # Where the cursor stands is of interest even while another pane has the keys.
+        self._keeps_mark = keeps_mark
+        self._follows = follows
+
+    @property
+    def row(self) -> Row | None:
+        """What the cursor is on."""
+        return self._rows[self._cursor] if self._cursor < len(self._rows) else None
+
+    @property
+    def rows(self) -> list[Row]:
+        """All rows, also those that have no room."""
+        return self._rows
+
+    def fill(self, title: str, aside: str, rows: list[Row], empty: str) -> None:
+        """Show other rows; ``aside`` stands beside the title, ``empty`` in place of no rows."""
+        self._title, self._aside, self._empty = title, aside, empty
+        before = self.row
+        key = before.key if before else None
+        self._cursor = position_of(rows, key, self._cursor, follows=self._follows)
+        self._rows = rows
+        self._draw()
+        self._tell(before)
+
+    def put(self, key: str | None) -> None:
+        """Put the cursor on the row with this key, if there is one."""
+        self._to(next((at for at, row in enumerate(self._rows) if row.key == key), self._cursor))
+
+    def action_move(self, by: int) -> None:
+        """Move the cursor by rows."""
+        self._to(self._cursor + by)
+
+    def action_page(self, by: int) -> None:
+        """Move the cursor by what is seen at once."""
+        self._to(self._cursor + by * max(1, self.size.height - 2))
+
+    def action_end(self, which: int) -> None:
+        """Move the cursor to the first or the last row."""
+        self._to(0 if which < 0 else len(self._rows) - 1)
+
+    def action_open(self) -> None:
+        """Ask for what the cursor is on."""
+        if (row := self.row) is not None:
+            self.post_message(self.Opened(self, row))
+
+    def on_focus(self) -> None:
+        """Show that the keys go here now."""
+        self._draw()
+
+    def on_blur(self) -> None:
+        """Show that the keys go elsewhere."""
+        self._draw()
+
+    def on_resize(self) -> None:
+        """Keep the cursor in sight."""
+        self._draw()
+
+    def _to(self, position: int) -> None:
+        before = self.row
+        self._cursor = max(0, min(position, len(self._rows) - 1))
+        self._draw()
+        self._tell(before)
+
+    def _tell(self, before: Row | None) -> None:
+        after = self.row
+        if (before.key if before else None) != (after.key if after else None):
+            self.post_message(self.Moved(self))
+
+    def _draw(self) -> None:
+        room = max(0, self.size.height - 1)
+        last_top = max(0, len(self._rows) - room)
+        self._top = max(min(self._top, self._cursor, last_top), self._cursor - room + 1, 0)
+        lines = [self._heading(room)]
+        seen = range(self._top, min(self._top + room, len(self._rows)))
+        lines += [self._marked(at) for at in seen]
+        if not self._rows and room:
+            lines.append([(" ", ""), (self._empty, "dim")])
+        self.paint(lines)
+
+    def _heading(self, room: int) -> Line:
+        """Return the title in a rule; beside it what is above and below those that are seen."""
+        above, below = self._top, max(0, len(self._rows) - self._top - room)
+        more = f" ↑{above}" * bool(above) + f" ↓{below}" * bool(below)
+        rule = "━" if self.has_focus else "─"
+        end = f"{more} {rule}" if more else rule
+        title = cut(f"{rule} {self._title} ", self.size.width - width(end))
+        room_aside = max(0, self.size.width - width(title) - width(end) - 2)
+        told = cut(self._aside, room_aside)
+        told = f"{told} " if told else ""
+        fill = rule * (self.size.width - width(title + told + end))
+        ruled = "rule" if self.has_focus else "dim"
+        name = "title" if self.has_focus else "strong"
+        return [(title[:1], ruled), (title[1:], name), (told, "dim"), (fill + end, ruled)]
+
+    def _marked(self, at: int) -> Line:
+        line = self._rows[at].line
+        if at == self._cursor and self.has_focus:
+            return fitted(
+                [(" ", "cursor"), *((text, "cursor") for text, _ in line)], self.size.width
+            )
+        mark = "▸" if at == self._cursor and self._keeps_mark else " "
+        return [(mark, "key"), *line]

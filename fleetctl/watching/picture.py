@@ -1,0 +1,142 @@
+"""What the daemon told last, put together; must not talk to it, read a clock or know a screen.
+
+Times that come in are of two clocks: ``now_ms`` is the wall clock (ms since 1970), which the
+daemon's timestamps are of; ``tick_ms`` is a clock that nobody steps, by which silences grow.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+# The newest events that are kept, and asked for when a connection begins.
+TAIL = 300
+# A lost agent of a mission that is over is of interest for so long.
+LOST_MS = 24 * 3_600_000
+FINISHED = ("completed", "failed", "cancelled")
+
+Link = Literal["starting", "waiting", "connected", "away"]
+Part = Literal["status", "missions", "sorties", "agents", "locks", "mail", "checkpoints", "events"]
+EVERYTHING: frozenset[Part] = frozenset(
+    ("status", "missions", "sorties", "agents", "locks", "mail", "checkpoints", "events")
+)
+# What goes on without an event: heartbeats, leases that activity prolongs, silences.
+SILENT_CHANGES: frozenset[Part] = frozenset(("status", "agents", "locks"))
+
+_CONCERNS: dict[str, tuple[Part, ...]] = {
+    "mission": ("status", "missions", "sorties"),
+    "sortie": ("status", "sorties"),
+    "agent": ("status", "agents", "locks"),
+    "lock": ("status", "locks", "agents"),
+    "message": ("status", "mail", "agents"),
+    "fleet": ("status", "checkpoints"),
+    "checkpoint": ("status", "checkpoints"),
+    "checkpoints": ("status", "checkpoints"),
+}
+_NOT_CONCERNED = ("snapshot_recorded", "snapshots_pruned", "hook_noted", "backup_failed")
+_UPHEAVALS = ("fleet_recovered", "context_compacted", "store_restored", "records_forgotten")
+
+
+def concerns(event_type: str) -> frozenset[Part]:
+    """Return what has to be read again after an event of this type."""
+    if event_type in _NOT_CONCERNED:
+        return frozenset()
+    if event_type in _UPHEAVALS or event_type.startswith("recovery_"):
+        return EVERYTHING - {"events"}
+    # Whatever an agent does ends a silence, and may prolong what it holds.
+    noun = event_type.partition("_")[0]
+    return frozenset(_CONCERNS.get(noun, ("status", "agents", "locks")))
+
+
+def moment(timestamp: str | None) -> int:
+    """Return a timestamp of the wire as ms since 1970; 0 for what is none."""
+    try:
+        return round(datetime.fromisoformat(timestamp or "").timestamp() * 1000)
+    except ValueError:
+        return 0
+
+
+@dataclass
+class Picture:
+    """All that is shown."""
+
+    link: Link = "starting"
+    # When the link became what it is, and how long it was away before (by ``tick_ms``).
+    link_since: int = 0
+    was_away_ms: int = 0
+    trouble: str = ""
+    epoch: str = ""
+    status: Any = None
+    status_at: int = 0
+    listed: list[Any] = field(default_factory=list)
+    agents: list[Any] = field(default_factory=list)
+    locks: list[Any] = field(default_factory=list)
+    letters: list[Any] = field(default_factory=list)
+    # What belongs to one mission, and to which.
+    sorties: list[Any] = field(default_factory=list)
+    sorties_of: str | None = None
+    checkpoints: list[Any] = field(default_factory=list)
+    checkpoints_of: str | None = None
+    events: deque[Any] = field(default_factory=lambda: deque(maxlen=TAIL))
+    told: int = 0
+
+    def connected(self, epoch: str, tick_ms: int) -> None:
+        """Note that the daemon is there; of another store nothing that was known is true."""
+        if self.link == "connected":
+            return
+        self.was_away_ms = tick_ms - self.link_since if self.link == "away" else 0
+        self.link, self.link_since, self.trouble = "connected", tick_ms, ""
+        if self.epoch not in ("", epoch):
+            self.forget()
+        self.epoch = epoch
+
+    def away(self, trouble: str, tick_ms: int) -> None:
+        """Note that the daemon is not there; what it told stays, to be looked at."""
+        gone = "waiting" if self.link in ("starting", "waiting") else "away"
+        if self.link != gone:
+            self.link_since = tick_ms
+        self.link, self.trouble = ("waiting" if gone == "waiting" else "away"), trouble
+
+    def forget(self) -> None:
+        """Forget all that was told."""
+        self.status = None
+        self.listed, self.agents, self.locks, self.letters = [], [], [], []
+        self.sorties, self.sorties_of = [], None
+        self.checkpoints, self.checkpoints_of = [], None
+        self.events.clear()
+
+    def tell(self, events: Iterable[Any]) -> None:
+        """Take in events that came, in their order."""
+        last = self.events[-1].seq if self.events else 0
+        for event in events:
+            if event.seq > last:
+                self.events.append(event)
+                last = event.seq
+                self.told += 1
+
+    def take(self, part: Part, answer: Any, subject: str | None, tick_ms: int) -> None:
+        """Take in what the daemon answered; ``subject`` is the mission it was asked about."""
+        if part == "status":
+            self.status, self.status_at = answer, tick_ms
+        elif part == "missions":
+            self.listed = answer
+        elif part == "sorties":
+            self.sorties, self.sorties_of = answer, subject
+        elif part == "checkpoints":
+            self.checkpoints, self.checkpoints_of = answer, subject
+        elif part == "events":
+            self._tail(answer)
+        elif part == "mail":
+            self.letters = answer
+        elif part == "agents":
+            self.agents = answer
+        else:
+            self.locks = answer
+
+    def _tail(self, events: list[Any]) -> None:
+        """Put the newest events before those that came meanwhile."""
+        last = events[-1].seq if events else 0
+        newer = [event for event in self.events if event.seq > last]
+        self.events.clear()
+        self.events.extend([*events, *newer])

@@ -1,0 +1,67 @@
+"""What is asked of the daemon for each part of the picture; must not change anything there.
+
+Mail is looked at by ``message.list``: ``message.inbox`` would mark it as delivered.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from fleetd.wire.errors import NotFound
+from fleetd.wire.words import AgentStatus
+
+from ..client import Client
+from ..protocol import (
+    AgentList,
+    CheckpointList,
+    EventList,
+    LockList,
+    MessageList,
+    MissionList,
+    SortieList,
+    SystemStatus,
+)
+from .picture import TAIL, Part
+
+LISTED = 50
+LETTERS = 200
+CHECKPOINTS = 30
+LIVING: tuple[AgentStatus, ...] = ("active", "waiting", "idle", "lost")
+
+
+def _agents(client: Client, _: str | None) -> Any:
+    return [agent for status in LIVING for agent in client.call(AgentList(status=status)).agents]
+
+
+def _sorties(client: Client, mission_id: str | None) -> Any:
+    return client.call(SortieList(mission_id=mission_id)).sorties if mission_id else []
+
+
+def _checkpoints(client: Client, mission_id: str | None) -> Any:
+    if mission_id is None:
+        return []
+    return client.call(CheckpointList(mission_id=mission_id, limit=CHECKPOINTS)).checkpoints
+
+
+def _events(client: Client, _: str | None) -> Any:
+    since = max(0, client.call(SystemStatus()).position - TAIL)
+    return client.call(EventList(since=since, limit=TAIL)).events
+
+
+_READINGS: dict[Part, Callable[[Client, str | None], Any]] = {
+    "status": lambda client, _: client.call(SystemStatus()),
+    "missions": lambda client, _: client.call(MissionList(limit=LISTED)).missions,
+    "sorties": _sorties,
+    "agents": _agents,
+    "locks": lambda client, _: client.call(LockList()).locks,
+    "mail": lambda client, _: client.call(MessageList(newest=True, limit=LETTERS)).messages,
+    "checkpoints": _checkpoints,
+    "events": _events,
+}
+
+
+def read(client: Client, part: Part, mission_id: str | None) -> Any:
+    """Return a part of the picture; nothing of a mission that is not there any more."""
+    try:
+        return _READINGS[part](client, mission_id)
+    except NotFound:
+        return []

@@ -1,0 +1,245 @@
+"""The lines of each pane; pure, must not know how they are drawn.
+
+A ``Row`` is a line with the key of what it shows, so that a cursor stays with it wherever it goes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .. import sentences
+from . import fleet, spoken
+from .cells import Line, cut_front, fitted, pad, shown, width
+from .fleet import MissionSeen, View
+from .picture import Picture, moment
+
+_MARKS = {
+    "in_progress": ("●", "good"),
+    "pending": ("○", "dim"),
+    "assigned": ("○", ""),
+    "blocked": ("■", "warn"),
+    "completed": ("✓", "good"),
+    "failed": ("✗", "bad"),
+    "cancelled": ("-", "dim"),
+    "ended": ("✓", "dim"),
+    "active": ("●", "good"),
+    "waiting": ("◐", "warn"),
+    "idle": ("○", "dim"),
+    "lost": ("✗", "bad"),
+    "gone": ("-", "dim"),
+    "queued": ("◌", "warn"),
+    "delivered": ("◑", ""),
+    "acked": ("✓", "dim"),
+}
+_PLAIN = ("·", "dim")
+WAITING = ("▲", "alert")
+ROOMY = 100
+_TONES = {"green": "good", "yellow": "warn", "red": "bad"}
+
+
+@dataclass
+class Row:
+    """One line of a pane; ``key`` names what it shows, ``record`` is what the daemon told of it."""
+
+    key: str
+    line: Line
+    record: Any = None
+
+
+def mark(status: str) -> Line:
+    """Return the sign of a status, in its colour."""
+    sign, style = _MARKS.get(status, _PLAIN)
+    return [(sign + " ", style)]
+
+
+def bar(percent: int, columns: int, style: str) -> Line:
+    """Return a bar of progress; it can be read without colours too."""
+    full = max(0, min(columns, (percent * columns + 50) // 100))
+    # Begun shows, and only what is done is full.
+    full = max(full, 1) if percent > 0 else full
+    full = min(full, columns - 1) if percent < 100 else full
+    return [("━" * full, style), ("─" * (columns - full), "dim")]
+
+
+def _text(told: object, columns: int, style: str = "") -> Line:
+    return [(pad(shown(told), columns), style)]
+
+
+def _number(told: object, columns: int, style: str = "") -> Line:
+    return [(pad(shown(told), columns, right=True), style)]
+
+
+_GAP: Line = [("  ", "")]
+
+
+def mission_rows(picture: Picture, view: View, columns: int) -> list[Row]:
+    """Return a line for each mission."""
+    return [Row(seen.id, _mission(seen, columns), seen) for seen in fleet.missions(picture, view)]
+
+
+def _mission(seen: MissionSeen, columns: int) -> Line:
+    sign = [(WAITING[0] + " ", WAITING[1])] if seen.waits else mark(seen.status)
+    over = fleet.over(seen)
+    style = "warn" if seen.waits else "dim" if over else "good"
+    wide = max(6, min(30, columns // 5))
+    end: Line = [("  ", ""), *bar(seen.percent, wide, style)]
+    end += _number(f"{seen.percent}%", 5) + _number(f"{seen.done}/{seen.total}", 7) + _GAP
+    if columns >= ROOMY:
+        end += _number(_counted(seen.agents, "agent"), 9, "dim")
+        end += _number(_counted(seen.locks, "lock"), 8, "dim") + _GAP
+    end += _state(seen)
+    room = columns - 2 - sum(width(text) for text, _ in end)
+    return fitted([*sign, *_text(seen.title, room, "dim" if over else "strong"), *end], columns)
+
+
+def _counted(count: int, noun: str) -> str:
+    if not count:
+        return ""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _state(seen: MissionSeen) -> Line:
+    if seen.silence_ms is None:
+        return _text(seen.status.replace("_", " "), 13, "dim")
+    style = "warn" if seen.waits else "" if seen.silence_ms >= 60_000 else "dim"
+    return _text(spoken.silence(seen.silence_ms), 13, style)
+
+
+def sortie_rows(picture: Picture, view: View, columns: int) -> list[Row]:
+    """Return a line for each sortie of the chosen mission."""
+    return [Row(each.id, _sortie(each, columns), each) for each in fleet.sorties(picture, view)]
+
+
+def _sortie(sortie: Any, columns: int) -> Line:
+    who = max(8, min(20, columns // 6))
+    state = sortie.status.replace("_", " ")
+    progress = f"{sortie.progress}%" if sortie.status in ("in_progress", "blocked") else ""
+    end = _GAP + _text(sortie.assigned_to or "", who) + _GAP
+    end += _text(state, 11, _MARKS.get(sortie.status, _PLAIN)[1]) + _number(progress, 5)
+    room = columns - 2 - sum(width(text) for text, _ in end)
+    over = sortie.status in ("completed", "failed")
+    told = fitted(_title_and_notes(sortie, "dim" if over else ""), room)
+    return fitted([*mark(sortie.status), *told, *end], columns)
+
+
+def _title_and_notes(sortie: Any, style: str) -> Line:
+    told: Line = [(shown(sortie.title), style)]
+    if sortie.status == "blocked" and sortie.blocked_reason:
+        told.append((f": {shown(sortie.blocked_reason)}", "warn"))
+    elif sortie.status == "in_progress" and sortie.progress_notes:
+        told.append((f": {shown(sortie.progress_notes)}", "dim"))
+    return told
+
+
+def agent_rows(picture: Picture, view: View, columns: int) -> list[Row]:
+    """Return a line for each agent."""
+    return [
+        Row(each.id, _agent(picture, each, view, columns), each)
+        for each in fleet.agents(picture, view)
+    ]
+
+
+def _agent(picture: Picture, agent: Any, view: View, columns: int) -> Line:
+    told = spoken.span(view.now_ms - moment(agent.last_seen_at))
+    harness = 8 if columns < 50 else 11
+    end = _GAP + _text(agent.harness or agent.role, harness, "dim" if not agent.harness else "")
+    end += [(" ", ""), *_text(agent.status, 8, _MARKS.get(agent.status, _PLAIN)[1])]
+    end += _number(told, 6, "dim")
+    room = columns - 2 - sum(width(text) for text, _ in end)
+    name: Line = [(shown(agent.id), "strong" if agent.role == "dispatch" else "")]
+    if columns >= 60:
+        name.append((f"  {shown(fleet.title_of(picture, agent.mission_id))}", "dim"))
+    return fitted([*mark(agent.status), *fitted(name, room), *end], columns)
+
+
+def lock_rows(picture: Picture, view: View, columns: int) -> list[Row]:
+    """Return a line for each lease that runs."""
+    return [Row(each.id, _lock(each, view, columns), each) for each in fleet.locks(picture, view)]
+
+
+def _lock(lock: Any, view: View, columns: int) -> Line:
+    ms = fleet.lease_left(lock, view)
+    who = max(8, min(20, columns // 4))
+    end = _GAP + _text(lock.held_by, who)
+    end += _number(spoken.left(ms), 7, "warn" if ms < 60_000 else "dim")
+    room = columns - sum(width(text) for text, _ in end)
+    return fitted([(pad(cut_front(shown(lock.file), room), room), ""), *end], columns)
+
+
+def letter_rows(picture: Picture, view: View, columns: int) -> list[Row]:
+    """Return a line for each of the newest letters."""
+    return [
+        Row(each.id, _letter(each, view, columns), each) for each in fleet.letters(picture, view)
+    ]
+
+
+def _letter(letter: Any, view: View, columns: int) -> Line:
+    state = fleet.letter_state(letter)
+    to = shown(letter.to[0]) if letter.to else ""
+    more = f" +{len(letter.to) - 1}" if len(letter.to) > 1 else ""
+    line = [
+        *mark(state),
+        (f"{shown(letter.sender)} → {to}{more}  ", "dim" if state == "acked" else ""),
+    ]
+    line.append((shown(letter.subject), "dim" if state == "acked" else "strong"))
+    if columns < 60:
+        return fitted(line, columns)
+    sent = spoken.ago(view.now_ms - moment(letter.sent_at))
+    end = _GAP + _text(state, 10, _MARKS.get(state, _PLAIN)[1]) + _number(sent, 11, "dim")
+    return fitted([*fitted(line, columns - 23), *end], columns)
+
+
+def event_rows(picture: Picture, view: View, columns: int) -> list[Row]:
+    """Return a sentence for each of the newest events."""
+    return [
+        Row(str(each.seq), _event(picture, each, columns), each)
+        for each in fleet.events(picture, view)
+    ]
+
+
+def _event(picture: Picture, event: Any, columns: int) -> Line:
+    at = spoken.clock(moment(event.timestamp), with_seconds=columns >= 70)
+    tone = _TONES.get(sentences.tone(event.type) or "", "")
+    inside = fleet.directory_of(picture, event.mission_id)
+    told: Line = [(f"{at}  ", "dim"), (shown(sentences.sentence(event, inside=inside)), tone)]
+    if columns < ROOMY or not event.mission_id:
+        return fitted(told, columns)
+    where = shown(fleet.title_of(picture, event.mission_id))
+    return fitted([*fitted(told, columns - 32), ("  ", ""), *_text(where, 30, "dim")], columns)
+
+
+def checkpoint_rows(picture: Picture, view: View, columns: int) -> list[Row]:
+    """Return a line for each of the newest checkpoints of the chosen mission."""
+    return [
+        Row(each.id, _checkpoint(each, view, columns), each)
+        for each in fleet.checkpoints(picture, view)
+    ]
+
+
+def _checkpoint(checkpoint: Any, view: View, columns: int) -> Line:
+    ms = view.now_ms - moment(checkpoint.timestamp)
+    sign = "◆ " if checkpoint.id == view.marked else "  "
+    line: Line = [(sign, "key"), *_text(checkpoint.id, 14, "accent")]
+    line += _number(f"{checkpoint.progress_percent}%", 4)
+    line += _GAP + _text(checkpoint.trigger, 12)
+    end = _number(spoken.ago(ms), 12, "dim")
+    details = checkpoint.trigger_details or ("before a recovery" if checkpoint.undo else "")
+    held = [(checkpoint.sortie_count, "sortie"), (checkpoint.lock_count, "lock")]
+    if columns >= ROOMY:
+        told = ", ".join(_counted(count, noun) for count, noun in held if count)
+        end = _GAP + _text(told, 22, "dim") + end
+    room = columns - sum(width(text) for text, _ in line + end)
+    return fitted([*line, *_text(details, room, "dim"), *end], columns)
+
+
+def position_of(rows: Sequence[Row], key: str | None, before: int, *, follows: bool = False) -> int:
+    """Return where the cursor is when the rows have changed: with what it was on.
+
+    Where what is new comes on top (``follows``) a cursor there stays there. When its row has gone
+    it stays where it was on the screen.
+    """
+    last = max(0, len(rows) - 1)
+    if key is None or (follows and before == 0):
+        return min(before, last)
+    found = next((at for at, row in enumerate(rows) if row.key == key), None)
+    return min(before, last) if found is None else found

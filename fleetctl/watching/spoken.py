@@ -1,0 +1,49 @@
+"""Short words for how long ago and how long yet; must not read a clock.
+
+They change as seldom as they can: every change is sent to the terminal, maybe over a slow line.
+"""
+
+from datetime import datetime
+
+MINUTE, HOUR, DAY = 60, 3_600, 86_400
+
+
+def span(ms: int) -> str:
+    """Return a length of time in one unit: ``20 s``, ``4 min``, ``2 h``, ``3 d``."""
+    seconds = max(ms, 0) // 1000
+    if seconds < MINUTE:
+        return f"{seconds // 10 * 10} s" if seconds >= 10 else "now"
+    if seconds < HOUR:
+        return f"{seconds // MINUTE} min"
+    if seconds < 2 * DAY:
+        return f"{seconds // HOUR} h"
+    return f"{seconds // DAY} d"
+
+
+def silence(ms: int) -> str:
+    """Return how long nothing was heard: ``active``, ``silent 4 min``."""
+    told = span(ms)
+    return "active now" if told == "now" else f"silent {told}"
+
+
+def ago(ms: int) -> str:
+    """Return how long ago something was: ``just now``, ``4 min ago``."""
+    told = span(ms)
+    return "just now" if told == "now" else f"{told} ago"
+
+
+def left(ms: int) -> str:
+    """Return how long a lease still runs."""
+    if ms <= 0:
+        return "ran out"
+    return "10 s" if ms < 10_000 else span(ms)
+
+
+def seconds(ms: int) -> str:
+    """Return a length of time to the second while that matters."""
+    return f"{max(ms, 0) // 1000} s" if ms < MINUTE * 1000 else span(ms)
+
+
+def clock(ms: int, *, with_seconds: bool = True) -> str:
+    """Return a time of day here, of ms since 1970."""
+    return datetime.fromtimestamp(ms / 1000).strftime("%H:%M:%S" if with_seconds else "%H:%M")

@@ -1,0 +1,245 @@
+"""What the pages say; pure, must not ask the daemon.
+
+A checkpoint and a difference read as ``fleetctl checkpoints show`` and ``diff`` print them: it is
+the same code that tells them.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
+from io import StringIO
+from typing import Any
+
+from .. import render, sentences
+from ..checkpoint_page import show_checkpoint
+from ..difference_page import show_difference
+from . import fleet, spoken
+from .fleet import MissionSeen, View
+from .picture import Picture, moment
+
+HELP = """\
+Panes
+  Tab, Shift+Tab, ← →   the next pane, the one before
+  1 … 7                 missions, sorties, agents, locks, mail, checkpoints, events
+  ↑ ↓, j k              the next row, the one before
+  PgUp PgDn, Home End   further
+  Enter                 all that is known of the row
+  z                     one pane on the whole screen; z or Esc again: all
+  f                     only what belongs to the chosen mission
+
+Missions
+  c                     its checkpoints: Enter shows one, m marks one
+  p                     the prompt its agent would get in a recovery; nothing is changed.
+                        On an agent: that agent's own; on a checkpoint: from there
+  d                     what changed since its newest checkpoint. On a checkpoint:
+                        between it and the marked one, or the one before it
+  r                     what waits for recovery, and how to go on
+
+  Space                 hold the picture still; again: go on with what is true by now
+  q, Ctrl+C             leave; q or Esc leaves a page
+
+Signs
+  ● at work   ○ to do, or idle   ◐ waits for its user   ■ blocked   ✓ done   ✗ failed, lost
+  ▲ waits for recovery           letters: ◌ queued   ◑ delivered, not dealt with   ✓ dealt with
+
+Looking on changes nothing: no letter counts as read and no silence ends because of it.
+The picture is driven by fleetd's events. When fleetd goes away it stays as it was, and is
+right again as soon as fleetd is back."""
+
+
+def printed(show: Callable[[Any], None], record: Any) -> str:
+    """Return what a command would print of a record."""
+    with redirect_stdout(StringIO()) as out:
+        show(record)
+    return out.getvalue().rstrip("\n")
+
+
+def checkpoint(record: Any) -> str:
+    """Return a checkpoint's page."""
+    warnings = "".join(f"Warning: {told}\n" for told in record.warnings)
+    return warnings + printed(show_checkpoint, record)
+
+
+def difference(record: Any) -> str:
+    """Return the page of what differs."""
+    warnings = "".join(f"Warning: {told}\n" for told in record.warnings)
+    return warnings + printed(show_difference, record)
+
+
+def prompt(briefing: Any) -> str:
+    """Return a recovery prompt as an agent gets it."""
+    warnings = "".join(f"Warning: {told}\n" for told in briefing.warnings)
+    return warnings + render.clean_block(briefing.prompt)
+
+
+def _fields(pairs: list[tuple[str, Any]]) -> Iterator[str]:
+    told = [(name, value) for name, value in pairs if value not in (None, "", [], {})]
+    wide = max((len(name) for name, _ in told), default=0) + 2
+    for name, value in told:
+        text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        yield f"{name + ':':<{wide}}{render.clean(text)}"
+
+
+def _section(title: str, text: str | None) -> Iterator[str]:
+    if text:
+        yield from ("", f"{title}:", *(f"  {line}" for line in text.split("\n")))
+
+
+def mission(seen: MissionSeen, view: View) -> str:
+    """Return what is known of a mission."""
+    record = seen.record or {}
+    asked = [
+        ("Mission", seen.id),
+        ("Status", "in progress" if seen.silence_ms is not None else record.get("status")),
+        ("Progress", f"{seen.percent}% ({seen.done} of {seen.total} sorties)"),
+        ("Silence", None if seen.silence_ms is None else spoken.silence(seen.silence_ms)),
+        ("Agents", seen.agents or None),
+        ("Locks", seen.locks or None),
+        ("Priority", record.get("priority")),
+        ("Directory", record.get("project_dir")),
+        *((name.capitalize(), _when(record.get(f"{name}_at"), view)) for name in _MOMENTS),
+    ]
+    told = [*_fields(asked), *_section("Description", record.get("description"))]
+    if seen.waits:
+        told += ["", "It waits for recovery:", f"  fleetctl resume --mission {seen.id}"]
+    return "\n".join([seen.title, "", *told])
+
+
+_MOMENTS = ("created", "started", "completed")
+
+
+def _when(timestamp: str | None, view: View) -> str | None:
+    if not timestamp:
+        return None
+    return f"{timestamp}  ({spoken.ago(view.now_ms - moment(timestamp))})"
+
+
+def sortie(record: Any, view: View) -> str:
+    """Return what is known of a sortie."""
+    told = [
+        record.title,
+        "",
+        *_fields(
+            [
+                ("Sortie", record.id),
+                ("Status", record.status.replace("_", " ")),
+                ("Agent", record.assigned_to),
+                ("Progress", f"{record.progress}%"),
+                ("Priority", record.priority),
+                ("Files", record.files),
+                ("Started", _when(record.started_at, view)),
+                ("Completed", _when(record.completed_at, view)),
+            ]
+        ),
+        *_section("Description", record.description),
+        *_section("Notes", record.progress_notes),
+        *_section("Blocked", record.blocked_reason),
+        *_section("Result", record.result),
+    ]
+    return "\n".join(told)
+
+
+def agent(record: Any, picture: Picture, view: View) -> str:
+    """Return what is known of an agent, and what it declared about itself."""
+    told = list(
+        _fields(
+            [
+                ("Agent", record.id),
+                ("Role", record.role),
+                ("Harness", record.harness),
+                ("Status", record.status),
+                ("Mission", fleet.title_of(picture, record.mission_id)),
+                ("Session", record.session_id),
+                ("Process", record.pid),
+                ("Directory", record.cwd),
+                ("Came", _when(record.registered_at, view)),
+                ("Last seen", _when(record.last_seen_at, view)),
+            ]
+        )
+    )
+    if note := record.note:
+        told += _section("Last action", note.last_action)
+        told += _section("Next steps", "\n".join(f"- {each}" for each in note.next_steps))
+        told += _section("Blockers", "\n".join(f"- {each}" for each in note.blockers))
+    held = [f"{lock.file}" for lock in picture.locks if lock.held_by == record.id]
+    told += _section("Holds", "\n".join(held))
+    return "\n".join(told)
+
+
+def lock(record: Any, picture: Picture, view: View) -> str:
+    """Return what is known of a lock."""
+    return "\n".join(
+        _fields(
+            [
+                ("File", record.file),
+                ("Path", record.normalized_path),
+                ("Held by", record.held_by),
+                ("Purpose", record.purpose),
+                ("Mission", fleet.title_of(picture, record.mission_id)),
+                ("Taken", _when(record.acquired_at, view)),
+                ("Runs for", spoken.left(fleet.lease_left(record, view))),
+                ("Token", record.fencing_token),
+                ("Lock", record.id),
+            ]
+        )
+    )
+
+
+def letter(record: Any, view: View) -> str:
+    """Return a letter and how far it has come; whose it is has not read it by this."""
+    fields = [
+        ("From", record.sender),
+        ("To", record.to),
+        ("Subject", record.subject),
+        ("Sent", _when(record.sent_at, view)),
+        ("Priority", record.priority),
+        ("Letter", record.id),
+    ]
+    states = [
+        (each.agent_id, f"{each.status} {_when(each.acked_at or each.delivered_at, view) or ''}")
+        for each in record.deliveries
+    ]
+    return "\n".join([*_fields(fields), "", record.body or "(no text)", "", *_fields(states)])
+
+
+def event(record: Any, picture: Picture, view: View) -> str:
+    """Return an event with all its data."""
+    fields = [
+        ("Event", record.seq),
+        ("Type", record.type),
+        ("When", _when(record.timestamp, view)),
+        ("Agent", record.agent_id),
+        ("Mission", fleet.title_of(picture, record.mission_id)),
+    ]
+    data = render.to_json(record.data)
+    return "\n".join([sentences.sentence(record), "", *_fields(fields), *_section("Data", data)])
+
+
+_STATES = {
+    "pending": "nobody was briefed yet",
+    "briefed": "briefed, not at work again yet",
+    "unconfirmed": "briefed, and not heard of since",
+}
+
+
+def waiting(picture: Picture, view: View) -> str:
+    """Return what waits for recovery, and how a person goes on."""
+    passed = max(0, view.tick_ms - picture.status_at)
+    told = []
+    for each in fleet.candidates(picture):
+        silent = spoken.silence(each.inactivity_duration_ms + passed)
+        point = (
+            f"{each.checkpoint_id} ({each.checkpoint_progress}%)" if each.checkpoint_id else None
+        )
+        told += ["", f"{each.mission_title}:", f"  {each.mission_id}, {silent}"]
+        told += [f"  only the part of {each.agent_id} waits"] * bool(each.agent_id)
+        told += [f"  newest checkpoint: {point or 'none'}"]
+        if point:
+            told += [
+                f"  see what it would do:  fleetctl resume --mission {each.mission_id} --dry-run"
+            ]
+            told += [f"  bring it back:         fleetctl resume --mission {each.mission_id}"]
+    for each in fleet.under_way(picture):
+        title = fleet.title_of(picture, each.mission_id)
+        who = f", {each.agent_id}" if each.agent_id else ""
+        told += ["", f"{title}:", f"  {each.id}{who}: {_STATES.get(each.state, each.state)}"]
+    return "\n".join(told[1:]) or "Nothing waits for recovery."
