@@ -1,6 +1,7 @@
 """Brings a database to the schema of this program by numbered migrations; knows no table."""
 
 import re
+from collections.abc import Sequence
 from importlib import resources
 
 import apsw
@@ -49,25 +50,25 @@ def check_ours(connection: apsw.Connection, path: str) -> int:
 
 
 def migrate(connection: apsw.Connection, path: str) -> int:
-    """Apply the migrations that are missing and return the schema version.
+    """Apply the migrations that are missing, all or none, and return the schema version.
 
-    Raises StoreRefused for a newer schema and for a database of another program.
+    None, so that the fleetd of before can go on with the database when one of them fails. Raises
+    StoreRefused for a newer schema and for a database of another program.
     """
     version = check_ours(connection, path)
     known = migrations()
-    for number, sql in known:
-        if number > version:
-            _apply(connection, number, sql)
+    if missing := [(number, sql) for number, sql in known if number > version]:
+        _apply(connection, missing)
     return known[-1][0]
 
 
-def _apply(connection: apsw.Connection, number: int, sql: str) -> None:
-    """Apply one migration, whole or not at all."""
+def _apply(connection: apsw.Connection, missing: Sequence[tuple[int, str]]) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        connection.execute(sql)
+        for number, sql in missing:
+            connection.execute(sql)
+            connection.execute(f"PRAGMA user_version = {number}")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {number}")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
