@@ -4,7 +4,7 @@ from argparse import Namespace
 from typing import Any
 
 from . import render
-from .client import Client, connect
+from .client import Fleet
 from .options import threshold_ms
 from .prompts import confirm, interactive
 from .protocol import AgentRegister, Detection, RecoveryCandidate, RecoveryRestore, RestoreResult
@@ -21,7 +21,7 @@ from .target import cwd
 
 def run(args: Namespace) -> int:
     """Register the agent; restore when a mission waits and the person or the option says so."""
-    with connect() as client:
+    with Fleet() as client:
         registration = client.call(_registration(args))
         waiting = registration.recovery
         if not args.json:
@@ -56,7 +56,7 @@ def _candidate(waiting: Detection, mission_id: str | None) -> RecoveryCandidate 
 
 
 def _recover(
-    client: Client, args: Namespace, candidate: RecoveryCandidate | None, *, sure: bool
+    client: Fleet, args: Namespace, candidate: RecoveryCandidate | None, *, sure: bool
 ) -> RestoreResult | None:
     if candidate is None or not ((args.auto_resume and sure) or _agreed(args, candidate)):
         return None

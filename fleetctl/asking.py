@@ -9,7 +9,7 @@ from fleetd import paths
 from fleetd.wire.errors import FleetError
 
 from .candidates import KINDS, candidates, line
-from .client import Client
+from .client import Fleet
 
 # A person has pressed a key and waits: what takes longer than this is not worth it.
 PATIENCE_S = 0.3
@@ -36,7 +36,7 @@ def _asked(kind: str, prefix: str) -> list[Any]:
     if not _somebody_serves(path):
         return []
     deadline = time.monotonic() + PATIENCE_S
-    with Client(path, connect_s=PATIENCE_S) as client:
+    with Fleet(path, connect_s=PATIENCE_S) as client:
 
         def ask(method: str, **params: Any) -> Any:
             return client.call_raw(method, params, reply_s=max(0.01, deadline - time.monotonic()))

@@ -1,66 +1,93 @@
-"""The blocking client of the daemon's socket; must not know commands, options or output."""
+"""The client of the daemon's socket: ``Fleet``, which blocks; must not know commands or output.
+
+``AsyncFleet``, the same for trio, is offered here and loaded when it is asked for.
+"""
 
 import os
 import time
-from collections import deque
-from collections.abc import Iterator
-from contextlib import suppress
+from _thread import RLock
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from fleetd import paths
-from fleetd.wire.errors import (
-    FleetError,
-    InvalidParams,
-    LimitExceeded,
-    Unavailable,
-    from_wire,
+from fleetd.wire.errors import Unavailable
+
+from .carrier import SocketCarrier
+from .conversation import ConnectionLost as ConnectionLost
+from .conversation import Conversation, Reply
+from .conversation import TooSlow as TooSlow
+from .insisting import (
+    CONNECT_S,
+    REPLY_S,
+    RESTART_S,
+    answer,
+    at_once,
+    insisted,
+    new_key,
+    opened_again,
+    patience,
+    users_socket,
 )
-from fleetd.wire.frames import FrameTooLong, Line, LineDecoder
+from .protocol import Request
+from .records import encode
 
-from .dial import dial
-from .protocol import Event, Request
-from .records import Record, an_object, decode, encode, not_understood
-
-CONNECT_S = 5.0
-# systemd waits a second before it starts a daemon again that failed.
-RESTART_S = 8.0
-RESTART_PAUSE_S = 0.1
-# What makes a daemon fall over is not sent for ever.
-LOSSES = 2
-REPLY_S = 120.0
-# Reading takes milliseconds; a daemon that is silent for so long hangs.
-READ_S = 15.0
-WAKE_S = 0.5
-REPLY_BYTES = 256 * 1024 * 1024
+if TYPE_CHECKING:
+    from .async_client import AsyncFleet as AsyncFleet
+    from .async_events import AsyncEvents as AsyncEvents
+    from .blocking_events import Events as Events
+    from .wanted import Link as Link
+    from .wanted import StoreReplaced as StoreReplaced
 
 R = TypeVar("R")
 
-
-class ConnectionLost(Unavailable):
-    """The daemon closed the connection before it answered; whether it acted is not known."""
-
-
-class TooSlow(LimitExceeded):
-    """The daemon did not answer in time."""
-
-    def __init__(self) -> None:
-        super().__init__("fleetd did not answer in time.", hint="Look at its log, then try again.")
+# What commands do without is loaded for whoever asks for it.
+_ELSEWHERE = {
+    "AsyncFleet": "async_client",
+    "AsyncEvents": "async_events",
+    "Events": "blocking_events",
+    "Link": "wanted",
+    "StoreReplaced": "wanted",
+}
 
 
-class Client:
-    """One connection to the daemon, one call at a time.
+def __getattr__(name: str) -> Any:
+    if (module := _ELSEWHERE.get(name)) is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(f".{module}", __package__), name)
+
+
+class Fleet:
+    """This user's daemon, over one connection, one call at a time.
+
+    It connects at once, so whoever has a Fleet has a daemon; ``path`` is another socket than the
+    user's own. When the daemon is restarted, it connects again and sends what was not answered
+    again, for up to ``restart_s`` seconds. Threads that share a Fleet take turns. A process that
+    was forked from its own gets a connection of its own.
 
     Raises Unavailable when nobody listens, Denied when the server is another user's, Incompatible
     when its words make no sense, and the daemon's own FleetError for a call that it refused.
     """
 
-    def __init__(self, path: Path, *, connect_s: float = CONNECT_S) -> None:
-        self._path = path
-        self._last_id = 0
-        self._events: deque[Event] = deque()
-        self._open(time.monotonic() + connect_s)
+    def __init__(
+        self,
+        path: Path | str | None = None,
+        *,
+        connect_s: float = CONNECT_S,
+        restart_s: float = RESTART_S,
+    ) -> None:
+        self._path = users_socket() if path is None else Path(path)
+        self._connect_s = connect_s
+        self._restart_s = restart_s
+        self._carrier = SocketCarrier()
+        self._conversation = Conversation()
+        self._turn = RLock()
+        self._turns_of = os.getpid()
+        self._following: list[Events] = []
+        self._closed = False
+        at_once(self._open(time.monotonic() + connect_s))
 
     def __enter__(self) -> Self:
         return self
@@ -74,8 +101,11 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connection; closing twice is harmless."""
-        self._socket.close()
+        """Close the connection and all that follow events; closing twice is harmless."""
+        self._closed = True
+        self._carrier.close()
+        while self._following:
+            self._following.pop().close()
 
     def call(self, request: Request[R], *, reply_s: float | None = None) -> R:
         """Send a request and return its result; waits up to ``reply_s`` seconds.
@@ -85,13 +115,9 @@ class Client:
         A call that may change something carries an idempotency key, so that it can be sent again
         when the daemon went away before it answered, and is applied once all the same.
         """
-        if reply_s is None:
-            reply_s = REPLY_S if request.changes else READ_S
-        result = self._insist(request.method, request.keyed(new_key()).encoded(), reply_s)
-        try:
-            return request.answer(result)
-        except ValueError as error:
-            raise not_understood(error) from error
+        params = request.keyed(new_key()).encoded()
+        result = self._insist(request.method, params, patience(request, reply_s))
+        return answer(request, result)
 
     def call_raw(
         self, method: str, params: Any = None, *, reply_s: float = REPLY_S, again: bool = False
@@ -101,139 +127,96 @@ class Client:
         ``again`` allows it to be sent again over a restart of the daemon: for what changes nothing
         and for what has an idempotency key.
         """
-        send = self._insist if again else self._exchange
+        send = self._insist if again else self._once
         return send(method, encode({} if params is None else params), reply_s)
 
-    def notifications(self) -> Iterator[Event]:
-        """Yield the events of this connection's subscriptions, for ever.
+    def events(
+        self,
+        *,
+        since: int | None = None,
+        types: Sequence[str] | None = None,
+        mission_id: str | None = None,
+        epoch: str | None = None,
+        consumer: str | None = None,
+        away_s: float | None = None,
+        on_link: "Callable[[Link], None] | None" = None,
+    ) -> "Events":
+        """Follow the event log from after ``since``, or from now on; see ``Events``.
 
-        Raises ConnectionLost when the daemon goes away.
+        ``types`` and ``mission_id`` select. ``epoch`` says of which store ``since`` is a position.
+        A ``consumer`` goes on where the cursor of that name stands, and moves it along behind what
+        was dealt with. A daemon that went away is waited for ``away_s`` seconds, or for ever;
+        ``on_link`` is told when it goes and when it is back.
         """
-        # A signal that comes just before the system call does not interrupt it: with a timeout,
-        # Ctrl-C is heard a moment later instead of at the next event.
-        self._socket.settimeout(WAKE_S)
-        while True:
-            while self._events:
-                yield self._events.popleft()
-            with suppress(TooSlow):
-                self._take(self._receive())
+        from .blocking_events import Events
+        from .wanted import Wanted
 
-    def _open(self, deadline: float) -> None:
-        self._lines = LineDecoder(REPLY_BYTES)
-        self._socket = dial(self._path, deadline)
+        wanted = Wanted(since, epoch, types, mission_id, consumer, away_s, on_link)
+        events = Events(self, self._path, SocketCarrier(), wanted)
+        self._following = [each for each in self._following if not each.closed]
+        self._following.append(events)
+        return events
+
+    async def _open(self, deadline: float) -> None:
+        if self._closed:
+            raise Unavailable("This Fleet was closed.", hint="Open another one.")
+        self._conversation.begin()
+        await self._carrier.dial(self._path, deadline)
+
+    async def _reopen(self) -> None:
+        """Connect again, for which a daemon may take as long as for a restart."""
+        try:
+            await self._open(time.monotonic() + self._connect_s)
+        except Unavailable:
+            if self._closed:
+                raise
+            await opened_again(self._open, self._carrier, time.monotonic() + self._restart_s)
 
     def _insist(self, method: str, params: bytes, reply_s: float) -> Any:
-        """Exchange a call for its result, over restarts of the daemon.
+        """Exchange a call for its result, over restarts of the daemon."""
 
-        Raises ConnectionLost when it does not come back in time, or the error of a daemon that
-        ends and goes on saying so.
-        """
-        deadline, losses = None, 0
+        async def exchange() -> Any:
+            if not self._carrier.open:
+                await self._reopen()
+            return await self._exchange(method, params, reply_s)
+
+        async def come_back(deadline: float) -> None:
+            await opened_again(self._open, self._carrier, deadline)
+
+        with self._my_turn():
+            return at_once(insisted(exchange, come_back, self._carrier, self._restart_s))
+
+    def _once(self, method: str, params: bytes, reply_s: float) -> Any:
+        async def exchange() -> Any:
+            if not self._carrier.open:
+                await self._open(time.monotonic() + self._connect_s)
+            return await self._exchange(method, params, reply_s)
+
+        with self._my_turn():
+            return at_once(exchange())
+
+    def _my_turn(self) -> RLock:
+        """Return the lock of those who share this client; a fork may have copied it locked."""
+        if self._turns_of != os.getpid():
+            self._turn, self._turns_of = RLock(), os.getpid()
+        return self._turn
+
+    async def _exchange(self, method: str, params: bytes, reply_s: float) -> Any:
+        try:
+            reply = await self._reply(method, params, reply_s)
+        except BaseException:
+            # Whatever comes on this connection now may be half of something.
+            self._carrier.close()
+            raise
+        if reply.error is not None:
+            raise reply.error
+        return reply.result
+
+    async def _reply(self, method: str, params: bytes, reply_s: float) -> Reply:
+        asked = self._conversation.ask(method, params)
+        await self._carrier.send(asked.line, reply_s)
         while True:
-            try:
-                return self._exchange(method, params, reply_s)
-            except FleetError as error:
-                losses += isinstance(error, ConnectionLost)
-                if not _ends(error) or losses > LOSSES:
-                    raise
-                if deadline is None:
-                    deadline = time.monotonic() + RESTART_S
-                elif time.monotonic() > deadline:
-                    raise
-            self._reopen(deadline)
-
-    def _reopen(self, deadline: float) -> None:
-        """Wait for a daemon that restarts; raises ConnectionLost when it does not come back."""
-        self.close()
-        while True:
-            # The one that ends listens for a moment yet, and nobody else does.
-            time.sleep(RESTART_PAUSE_S)
-            try:
-                return self._open(deadline)
-            except Unavailable as error:
-                if time.monotonic() > deadline:
-                    raise ConnectionLost(
-                        "fleetd went away before it answered; whether it acted is not known.",
-                        hint="Start it again and look: fleetctl status",
-                    ) from error
-
-    def _exchange(self, method: str, params: bytes, reply_s: float) -> Any:
-        self._last_id += 1
-        head = b'{"jsonrpc":"2.0","id":%d,"method":%b,"params":' % (self._last_id, encode(method))
-        self._socket.settimeout(reply_s)
-        self._send(head + params + b"}\n")
-        while (reply := self._take(self._receive())) is None:
-            pass
-        if (error := reply.get("error")) is not None:
-            raise _refusal(error)
-        return reply.get("result")
-
-    def _send(self, line: bytes) -> None:
-        try:
-            self._socket.sendall(line)
-        except TimeoutError as error:
-            raise TooSlow from error
-        except (BrokenPipeError, ConnectionResetError):
-            # A daemon that refused the line says why before it closes: go on to read that.
-            return
-
-    def _receive(self) -> Line:
-        try:
-            while (line := self._lines.next_line()) is None:
-                if not (data := self._socket.recv(262_144)):
-                    raise ConnectionLost("fleetd closed the connection before it answered.")
-                self._lines.feed(data)
-        except TimeoutError as error:
-            raise TooSlow from error
-        except ConnectionResetError as error:
-            raise ConnectionLost("fleetd closed the connection before it answered.") from error
-        except FrameTooLong as error:
-            raise LimitExceeded(f"The reply is longer than {REPLY_BYTES} bytes.") from error
-        return line
-
-    def _take(self, line: Line) -> Record | None:
-        """Keep a notification for later; return the reply to the call that is under way."""
-        try:
-            incoming: Any = decode(line)
-        except (ValueError, RecursionError) as error:
-            raise not_understood(error) from error
-        an_object(incoming, "a message")
-        if incoming.get("method") == "event":
-            told = an_object(incoming.params, "what a notification tells")
-            event: Any = an_object(told.event, "an event")
-            self._events.append(event)
-        # An error without id answers a line that the daemon could not read.
-        number = incoming.get("id")
-        unaddressed = number is None and incoming.get("error") is not None
-        return incoming if number == self._last_id or unaddressed else None
-
-
-def _refusal(told: Any) -> FleetError:
-    """Return the error that the daemon answered with; raises Incompatible when it is none."""
-    error = an_object(told, "an error")
-    code, message = error.code, error.message
-    if not isinstance(code, int) or not isinstance(message, str):
-        raise not_understood("an error has a number and a sentence")
-    return from_wire(code, message, error.get("data"))
-
-
-def new_key() -> str:
-    """Return an idempotency key that nobody else uses."""
-    return os.urandom(16).hex()
-
-
-def _ends(error: FleetError) -> bool:
-    """Whether the daemon went away, or says that it does and what was sent may be sent again."""
-    return isinstance(error, ConnectionLost) or error.values.get("retry") is True
-
-
-def connect(*, connect_s: float = CONNECT_S) -> Client:
-    """Open a connection to this user's daemon."""
-    path = paths.socket_path()
-    try:
-        paths.check_socket_length(path)
-    except paths.PathRefused as error:
-        raise InvalidParams(
-            str(error), hint="A socket path must fit the kernel's limit."
-        ) from error
-    return Client(path, connect_s=connect_s)
+            while (message := self._conversation.next_message()) is None:
+                self._conversation.feed(await self._carrier.receive(reply_s))
+            if isinstance(message, Reply) and message.number == asked.number:
+                return message

@@ -5,7 +5,7 @@ from argparse import Namespace
 from fleetd.wire.errors import InvalidState
 
 from . import render
-from .client import Client, connect
+from .client import Fleet
 from .options import Parser, UsageError, mission_option
 from .protocol import CheckpointCompare, CheckpointList, CheckpointSummary
 from .target import mission_id
@@ -48,7 +48,7 @@ def run(args: Namespace) -> int:
     if args.before and (args.last or args.mission):
         option = "--last" if args.last else "--mission"
         raise UsageError(f"argument {option}: not allowed with the id of a checkpoint")
-    with connect() as client:
+    with Fleet() as client:
         before, after = (args.before, args.after) if args.before else _newest(client, args)
         found = client.call(CheckpointCompare(before=before, after=after))
     for warning in found.warnings:
@@ -60,7 +60,7 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def _newest(client: Client, args: Namespace) -> tuple[str, str | None]:
+def _newest(client: Fleet, args: Namespace) -> tuple[str, str | None]:
     """Return the ids of the newest two, or of the newest and None; raises InvalidState."""
     mission = mission_id(client, args.mission)
     page = client.call(CheckpointList(mission_id=mission, limit=NEWEST))

@@ -23,19 +23,24 @@ def dial(path: Path, deadline: float) -> socket:
 
     Raises Unavailable when nobody listens, Denied when somebody else does.
     """
-    while True:
-        sock = socket(AF_UNIX, SOCK_STREAM)
-        sock.settimeout(max(deadline - time.monotonic(), PAUSE_S))
-        try:
-            sock.connect(str(path))
-        except OSError as error:
-            sock.close()
-            # A full backlog is not a refusal: the daemon takes us as soon as it has room.
-            if error.errno != errno.EAGAIN or time.monotonic() > deadline:
-                raise _connect_error(path, error) from error
-            time.sleep(PAUSE_S)
-        else:
-            return _checked(sock, path)
+    while (sock := attempt(path, deadline - time.monotonic())) is None:
+        time.sleep(PAUSE_S)
+    return sock
+
+
+def attempt(path: Path, left_s: float) -> socket | None:
+    """Return a connected socket; None when the daemon has no room yet, and there is time left."""
+    sock = socket(AF_UNIX, SOCK_STREAM)
+    sock.settimeout(max(left_s, PAUSE_S))
+    try:
+        sock.connect(str(path))
+    except OSError as error:
+        sock.close()
+        # A full backlog is not a refusal: the daemon takes us as soon as it has room.
+        if error.errno != errno.EAGAIN or left_s < 0:
+            raise _connect_error(path, error) from error
+        return None
+    return _checked(sock, path)
 
 
 def _connect_error(path: Path, error: OSError) -> FleetError:

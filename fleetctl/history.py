@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from . import render, screen
-from .client import Client, connect
+from .client import Fleet
 from .options import Parser, whole
 from .protocol import Event, EventList, MissionGet, SortieList
 from .target import mission_id
@@ -63,7 +63,7 @@ def run(args: Namespace) -> int:
     from .timeline import story
     from .timeline_page import show_story
 
-    with connect() as client:
+    with Fleet() as client:
         mission = client.call(MissionGet(mission_id=mission_id(client, args.mission_id)))
         sorties = client.call(SortieList(mission_id=mission.id)).sorties
         known = deque(_events(client, mission.id), maxlen=None if args.all else EVENTS)
@@ -96,7 +96,7 @@ def _close(args: Namespace, shown: int, left_out: int) -> None:
         render.line(f"{render.plural(left_out, 'line')} before these; --all shows them.")
 
 
-def _events(client: Client, mission: str) -> Iterator[Event]:
+def _events(client: Fleet, mission: str) -> Iterator[Event]:
     since = 0
     while True:
         page = client.call(EventList(mission_id=mission, since=since, limit=PAGE))

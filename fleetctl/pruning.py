@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from . import render
-from .client import connect
+from .client import Fleet
 from .options import Parser, yes_option
 from .prompts import Cancelled, confirm
 from .protocol import Mutation
@@ -46,7 +46,7 @@ class Pruning:
 
     def run(self, args: Namespace) -> int:
         """Prune as asked; raises Cancelled on a no, InvalidParams without a terminal."""
-        with connect() as client:
+        with Fleet() as client:
             if args.dry_run or not args.yes:
                 found: Pruned = client.call(self._request(True), reply_s=PRUNE_S)
                 if args.dry_run or not found.details:

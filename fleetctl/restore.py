@@ -16,7 +16,7 @@ from fleetd.wire.errors import (
 )
 
 from . import render
-from .client import Client
+from .client import Fleet
 from .options import threshold_ms
 from .protocol import (
     CheckpointGet,
@@ -44,7 +44,7 @@ class Target(NamedTuple):
     others: tuple[RecoveryCandidate, ...] = ()
 
 
-def choose(client: Client, mission: str | None, checkpoint: str | None) -> Target:
+def choose(client: Fleet, mission: str | None, checkpoint: str | None) -> Target:
     """Return what to restore: what was named, else the newest stale mission, else this one.
 
     Raises InvalidState when there is nothing to restore, NotFound for an id that does not exist,
@@ -64,7 +64,7 @@ def choose(client: Client, mission: str | None, checkpoint: str | None) -> Targe
     )
 
 
-def detect(client: Client, mission: str | None = None) -> Detection:
+def detect(client: Fleet, mission: str | None = None) -> Detection:
     """Return the silent missions, by the threshold of this shell when it names one."""
     return client.call(RecoveryDetect(mission_id=mission, threshold_ms=threshold_ms()))
 
@@ -90,7 +90,7 @@ def candidate_target(
     )
 
 
-def _mission(client: Client, given: str) -> Target:
+def _mission(client: Fleet, given: str) -> Target:
     mission = client.call(MissionGet(mission_id=given))
     if newest := newest_candidate(detect(client, mission.id).candidates):
         return candidate_target(newest)
@@ -112,7 +112,7 @@ def _mission(client: Client, given: str) -> Target:
     )
 
 
-def _named_checkpoint(client: Client, given: str, mission: str | None) -> Target:
+def _named_checkpoint(client: Fleet, given: str, mission: str | None) -> Target:
     checkpoint = client.call(CheckpointGet(checkpoint_id=given))
     for warning in checkpoint.warnings:
         render.warn(warning)

@@ -7,7 +7,7 @@ from pathlib import Path
 from fleetd.wire.errors import InvalidState, NotFound
 from fleetd.wire.words import AGENT_ID
 
-from .client import Client
+from .client import Fleet
 from .protocol import Mission, MissionCurrent
 
 
@@ -35,7 +35,7 @@ def absolute(path: str) -> str:
     return path if path.startswith("/") else str(Path(cwd(), path))
 
 
-def current_mission(client: Client) -> Mission | None:
+def current_mission(client: Fleet) -> Mission | None:
     """Return the mission in progress of the agent in whose shell this is, else of the directory."""
     return client.call(MissionCurrent(cwd=cwd(), agent_id=this_agent())).mission
 
@@ -46,7 +46,7 @@ def this_agent() -> str | None:
     return agent if re.match(AGENT_ID, agent) else None
 
 
-def mission_id(client: Client, given: str | None) -> str:
+def mission_id(client: Fleet, given: str | None) -> str:
     """Return the id that was given, else the current mission's; raises InvalidState without one."""
     if given:
         return given

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetctl.client import Client
+from fleetctl import client as fleetctl_client
 from fleetd import logs
 from fleetd.store import checksums
 from tests.fleet import Fleet, opened
@@ -63,12 +63,12 @@ def daemon(home: Path) -> Iterator[Daemon]:
 
 
 @pytest.fixture
-def connect(daemon: Daemon) -> Iterator[Callable[[], Client]]:
+def connect(daemon: Daemon) -> Iterator[Callable[[], fleetctl_client.Fleet]]:
     """Return a function that opens one more connection to the daemon."""
-    clients: list[Client] = []
+    clients: list[fleetctl_client.Fleet] = []
 
-    def client() -> Client:
-        clients.append(Client(daemon.socket))
+    def client() -> fleetctl_client.Fleet:
+        clients.append(fleetctl_client.Fleet(daemon.socket))
         return clients[-1]
 
     yield client

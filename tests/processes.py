@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import fleetd
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetd.wire.errors import Unavailable
 
 READY_S = 20
@@ -98,7 +98,7 @@ class Daemon:
         deadline = time.monotonic() + READY_S
         while True:
             try:
-                with Client(self.socket) as client:
+                with Fleet(self.socket) as client:
                     client.call_raw("system.hello")
                 return
             except Unavailable:
@@ -150,7 +150,7 @@ def agent_process() -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 
 
-def with_checkpoints(client: Client, number: int) -> str:
+def with_checkpoints(client: Fleet, number: int) -> str:
     """Make a mission with many checkpoints that could be pruned; return its id."""
     wanted = {"title": "m", "description": "x" * 9_000}
     mission: str = client.call_raw("mission.create", wanted)["id"]

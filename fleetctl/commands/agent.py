@@ -6,7 +6,7 @@ from typing import Any, get_args
 from fleetd.wire.words import AgentStatus, Role
 
 from .. import agent_start, render
-from ..client import connect
+from ..client import Fleet
 from ..options import Parser, Run, Subparsers, UsageError, command, group, whole
 from ..pages import every
 from ..protocol import Agent, AgentDeregister, AgentGet, AgentHeartbeat, AgentList, AgentNote
@@ -75,7 +75,7 @@ def _register_note(actions: Subparsers) -> None:
 def run_list(args: Namespace) -> int:
     """List agents."""
     terms: dict[str, Any] = {"mission_id": args.mission, "status": args.status}
-    with connect() as client:
+    with Fleet() as client:
         agents = every(lambda **more: client.call(AgentList(**terms, **more)).agents)
     rows = [
         (each.id, each.role, each.status, each.harness or "", each.mission_id or "",
@@ -88,7 +88,7 @@ def run_list(args: Namespace) -> int:
 
 def run_show(args: Namespace) -> int:
     """Show an agent."""
-    with connect() as client:
+    with Fleet() as client:
         agent = client.call(AgentGet(agent_id=args.agent_id))
     if args.json:
         render.print_json(agent)
@@ -128,20 +128,20 @@ def run_note(args: Namespace) -> int:
         next_steps=args.next_step,
         blockers=args.blocker,
     )
-    with connect() as client:
+    with Fleet() as client:
         agent = client.call(request)
     return render.result(args, agent, f"Noted for {agent.id}.")
 
 
 def run_heartbeat(args: Namespace) -> int:
     """Say that an agent lives."""
-    with connect() as client:
+    with Fleet() as client:
         agent = client.call(AgentHeartbeat(agent_id=args.agent_id))
     return render.result(args, agent, f"Agent {agent.id} is {agent.status}.")
 
 
 def run_deregister(args: Namespace) -> int:
     """Let an agent leave."""
-    with connect() as client:
+    with Fleet() as client:
         agent = client.call(AgentDeregister(agent_id=args.agent_id, reason=args.reason))
     return render.result(args, agent, f"Agent deregistered: {agent.id}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from fleetd.wire.errors import InvalidParams, Storage
 
 from .. import render
-from ..client import Client, connect
+from ..client import Fleet
 from ..options import Subparsers, UsageError, command
 from ..protocol import BackupResult, SystemBackup, SystemHello
 
@@ -35,7 +35,7 @@ def run(args: Namespace) -> int:
         raise UsageError("FILE is empty; give the name of a file that does not exist yet.")
     # The daemon has a working directory of its own.
     target = Path.cwd() / args.file
-    with connect() as client:
+    with Fleet() as client:
         try:
             copied = client.call(SystemBackup(path=str(target)), reply_s=COPY_S)
         except Storage as error:
@@ -52,7 +52,7 @@ def _ours_to_write(target: Path) -> bool:
     return not os.path.lexists(target) and os.access(target.parent, os.W_OK | os.X_OK)
 
 
-def _by_way_of_its_own_place(client: Client, target: Path) -> BackupResult:
+def _by_way_of_its_own_place(client: Fleet, target: Path) -> BackupResult:
     """Have the copy made beside the database, and move it to where it is wanted."""
     database = Path(client.call(SystemHello()).paths.database)
     aside = database.with_name(f"{database.name}.backup-{os.urandom(8).hex()}")

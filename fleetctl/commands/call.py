@@ -6,7 +6,8 @@ from argparse import Namespace
 from typing import Any
 
 from .. import render
-from ..client import connect, new_key
+from ..client import Fleet
+from ..insisting import new_key
 from ..options import Subparsers, UsageError, command
 from ..protocol import METHODS
 
@@ -40,7 +41,7 @@ def run(args: Namespace) -> int:
         params = {"idempotency_key": new_key(), **params}
     # What may change something is sent a second time under a key only: then it is applied once.
     again = harmless or (isinstance(params, dict) and params.get("idempotency_key") is not None)
-    with connect() as client:
+    with Fleet() as client:
         render.print_json(client.call_raw(args.method, params, again=again))
     return 0
 

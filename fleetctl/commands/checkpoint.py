@@ -3,7 +3,7 @@
 from argparse import Namespace
 
 from .. import render
-from ..client import connect
+from ..client import Fleet
 from ..options import Subparsers, command, mission_option
 from ..protocol import Checkpoint, CheckpointCreate
 from ..restore import failing_as
@@ -26,7 +26,7 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: Namespace) -> int:
     """Take the checkpoint and say what it holds."""
-    with connect() as client:
+    with Fleet() as client:
         mission = mission_id(client, args.mission)
         request = CheckpointCreate(mission_id=mission, trigger_details=args.note)
         with failing_as("Failed to create checkpoint"):

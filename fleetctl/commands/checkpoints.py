@@ -6,7 +6,7 @@ from fleetd.wire.errors import InvalidState
 
 from .. import comparing, render
 from ..checkpoint_page import show_checkpoint
-from ..client import Client, connect
+from ..client import Fleet
 from ..findings import show
 from ..options import (
     HERE,
@@ -100,7 +100,7 @@ def _register_prune(actions: Subparsers) -> None:
 
 def run_list(args: Namespace) -> int:
     """Print the checkpoints of a mission."""
-    with connect() as client:
+    with Fleet() as client:
         mission = mission_id(client, args.mission)
         page = client.call(CheckpointList(mission_id=mission, limit=args.limit))
     if args.json:
@@ -131,7 +131,7 @@ def _list_line(summary: CheckpointSummary) -> str:
 
 def run_show(args: Namespace) -> int:
     """Print one checkpoint."""
-    with connect() as client:
+    with Fleet() as client:
         checkpoint = client.call(CheckpointGet(checkpoint_id=args.checkpoint_id))
     for warning in checkpoint.warnings:
         render.warn(warning)
@@ -163,14 +163,14 @@ def _pruned_line(each: PrunedCheckpoint) -> str:
 
 def run_delete(args: Namespace) -> int:
     """Delete one checkpoint."""
-    with connect() as client:
+    with Fleet() as client:
         deleted = client.call(CheckpointDelete(checkpoint_id=args.checkpoint_id))
     return render.result(args, deleted, f"Deleted checkpoint: {args.checkpoint_id}")
 
 
 def run_verify(args: Namespace) -> int:
     """Check checkpoints and say what is wrong."""
-    with connect() as client:
+    with Fleet() as client:
         mission = None
         if args.checkpoint_id is None and not args.all:
             mission = _mission_to_verify(client, args.mission)
@@ -181,7 +181,7 @@ def run_verify(args: Namespace) -> int:
     return show(args, findings)
 
 
-def _mission_to_verify(client: Client, given: str | None) -> str:
+def _mission_to_verify(client: Fleet, given: str | None) -> str:
     try:
         return mission_id(client, given)
     except InvalidState as none:

@@ -5,7 +5,7 @@ from argparse import Namespace
 from fleetd.wire.errors import InvalidState, Unavailable
 
 from .. import render
-from ..client import connect
+from ..client import Fleet
 from ..options import Subparsers, command
 from ..protocol import Setting, SystemConfig
 
@@ -55,7 +55,7 @@ def _of_this_shell() -> list[Setting]:
 
 def _of_the_daemon() -> list[Setting] | None:
     try:
-        with connect() as client:
+        with Fleet() as client:
             return client.call(SystemConfig()).settings
     except Unavailable:
         return None

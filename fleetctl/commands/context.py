@@ -3,7 +3,7 @@
 from argparse import Namespace
 
 from .. import render
-from ..client import connect
+from ..client import Fleet
 from ..options import Subparsers, command, mission_option, whole
 from ..protocol import RecoveryContextGet
 from ..target import current_mission, cwd
@@ -29,7 +29,7 @@ def register(subparsers: Subparsers) -> None:
 def run(args: Namespace) -> int:
     """Fetch the briefing and print it."""
     named = args.mission or args.checkpoint
-    with connect() as client:
+    with Fleet() as client:
         current = None if named else current_mission(client)
         briefing = client.call(
             RecoveryContextGet(

@@ -6,7 +6,7 @@ from fleetd import __version__
 from fleetd.wire.errors import Denied, InvalidParams, Unavailable
 
 from .. import render
-from ..client import TooSlow, connect
+from ..client import Fleet, TooSlow
 from ..findings import show
 from ..options import Subparsers, command
 from ..protocol import Finding, Findings, Hello, SystemDoctor, SystemHello
@@ -31,7 +31,7 @@ def register(subparsers: Subparsers) -> None:
 def run(args: Namespace) -> int:
     """Have the daemon examine itself; without one, examine what its start would meet."""
     try:
-        with connect() as client:
+        with Fleet() as client:
             hello = client.call(SystemHello())
             found = client.call(SystemDoctor(fix=args.fix), reply_s=EXAMINE_S)
     except TooSlow as error:

@@ -1,17 +1,18 @@
 """``fleetctl events``: the event log, up to now or as it grows."""
 
 import sys
-import time
 from argparse import Namespace
 from collections import deque
 from collections.abc import Iterator
-
-from fleetd.wire.errors import Incompatible, Unavailable
+from typing import TYPE_CHECKING
 
 from .. import render
-from ..client import Client, connect
+from ..client import Fleet
 from ..options import Subparsers, command, mission_option, whole
-from ..protocol import Event, EventList, EventSubscribe, SystemStatus
+from ..protocol import Event, EventList, SystemStatus
+
+if TYPE_CHECKING:
+    from ..client import Link
 
 EXAMPLES = """\
   fleetctl events --limit 20
@@ -19,7 +20,6 @@ EXAMPLES = """\
   fleetctl events --since 100 --json"""
 PAGE = 1_000
 DEFAULT_LIMIT = 50
-RECONNECT_PAUSE_S = 0.2
 
 
 def register(subparsers: Subparsers) -> None:
@@ -49,7 +49,7 @@ def run(args: Namespace) -> int:
         except KeyboardInterrupt:
             # Ctrl-C is how one stops following; nothing failed.
             return 0
-    with connect() as client:
+    with Fleet() as client:
         events = _listed(client, args)
     if args.json:
         render.print_json(events)
@@ -60,7 +60,7 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def _listed(client: Client, args: Namespace) -> list[Event]:
+def _listed(client: Fleet, args: Namespace) -> list[Event]:
     """Return the first events after ``--since``, or without it the newest."""
     limit = args.limit or DEFAULT_LIMIT
     if args.since is None:
@@ -69,14 +69,14 @@ def _listed(client: Client, args: Namespace) -> list[Event]:
     return [event for event, _ in zip(found, range(limit), strict=False)]
 
 
-def _newest(client: Client, args: Namespace, limit: int) -> int:
+def _newest(client: Fleet, args: Namespace, limit: int) -> int:
     """Return where to begin so that the newest events are among those that follow."""
     if args.type or args.mission:
         return 0
     return max(0, client.call(SystemStatus()).position - limit)
 
 
-def _pages(client: Client, args: Namespace, since: int) -> Iterator[Event]:
+def _pages(client: Fleet, args: Namespace, since: int) -> Iterator[Event]:
     only = args.type[0] if args.type and len(args.type) == 1 else None
     while True:
         page = client.call(EventList(mission_id=args.mission, type=only, since=since, limit=PAGE))
@@ -90,9 +90,14 @@ def _pages(client: Client, args: Namespace, since: int) -> Iterator[Event]:
 
 def _follow(args: Namespace) -> int:
     """Print events as they come; goes on where it was when the daemon was restarted."""
+    from msgspec import to_builtins
+
     left = args.limit
     for event in _stream(args):
-        print(render.to_json(event, indent=0) if args.json else render.clean(_line(event)))
+        if args.json:
+            print(render.to_json(to_builtins(event), indent=0))
+        else:
+            print(render.clean(_line(event)))
         sys.stdout.flush()
         if left is not None and (left := left - 1) == 0:
             break
@@ -100,38 +105,24 @@ def _follow(args: Namespace) -> int:
 
 
 def _stream(args: Namespace) -> Iterator[Event]:
-    """Yield events without gaps, over as many connections as it takes."""
-    position, epoch = args.since, None
-    client = connect()
-    while True:
-        try:
-            with client:
-                started = client.call(_subscription(args, position, epoch))
-                position = started.position if position is None else position
-                epoch = started.epoch
-                for event in client.notifications():
-                    position = event.seq
-                    yield event
-        except Unavailable:
-            render.warn("fleetd went away; waiting for it to come back.")
-        except Incompatible as error:
-            if epoch is None:
-                raise
-            render.warn(f"{error.message} Following from the end of the new log.")
-            position, epoch = None, None
-        client = _reconnect()
+    """Yield events without gaps; in a store that was replaced, from its end on."""
+    from ..client import StoreReplaced
+
+    since = args.since
+    with Fleet() as fleet:
+        while True:
+            try:
+                yield from fleet.events(
+                    since=since, types=args.type, mission_id=args.mission, on_link=_tell
+                )
+            except StoreReplaced as error:
+                render.warn(f"{error.message} Following from the end of the new log.")
+                since = None
 
 
-def _subscription(args: Namespace, position: int | None, epoch: str | None) -> EventSubscribe:
-    return EventSubscribe(since=position, types=args.type, mission_id=args.mission, epoch=epoch)
-
-
-def _reconnect() -> Client:
-    while True:
-        try:
-            return connect()
-        except Unavailable:
-            time.sleep(RECONNECT_PAUSE_S)
+def _tell(link: "Link") -> None:
+    if link.state == "away":
+        render.warn("fleetd went away; waiting for it to come back.")
 
 
 def _line(event: Event) -> str:

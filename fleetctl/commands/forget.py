@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from .. import render
-from ..client import connect
+from ..client import Fleet
 from ..options import Parser, Run, Subparsers, command, group, yes_option
 from ..prompts import Cancelled, confirm
 from ..protocol import Forgotten, SystemForget
@@ -72,7 +72,7 @@ def run_project(args: Namespace) -> int:
 
 def _run(args: Namespace, request: Callable[..., SystemForget]) -> int:
     """Show what goes, ask, forget it and report."""
-    with connect() as client:
+    with Fleet() as client:
         if args.dry_run or not args.yes:
             found = client.call(request(dry_run=True))
             if args.dry_run:

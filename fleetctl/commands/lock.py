@@ -3,7 +3,8 @@
 from argparse import Namespace
 
 from .. import render
-from ..client import REPLY_S, connect
+from ..client import Fleet
+from ..insisting import REPLY_S
 from ..options import Parser, Run, Subparsers, command, group, whole
 from ..pages import every
 from ..protocol import (
@@ -87,7 +88,7 @@ def run_acquire(args: Namespace) -> int:
         timeout_ms=args.timeout_ms,
         wait_ms=args.wait_ms,
     )
-    with connect() as client:
+    with Fleet() as client:
         lock = client.call(request, reply_s=REPLY_S + args.wait_ms / 1000)
     return _granted(args, lock, "acquired")
 
@@ -107,13 +108,13 @@ def _granted(args: Namespace, lock: Lock, verb: str) -> int:
 def run_renew(args: Namespace) -> int:
     """Prolong a lease."""
     request = LockRenew(lock_id=args.lock_id, agent_id=args.agent, timeout_ms=args.timeout_ms)
-    with connect() as client:
+    with Fleet() as client:
         return _granted(args, client.call(request), "renewed")
 
 
 def run_release(args: Namespace) -> int:
     """Give a lock back."""
-    with connect() as client:
+    with Fleet() as client:
         lock = client.call(LockRelease(lock_id=args.lock_id, agent_id=args.agent))
     return render.result(args, lock, f"Lock released: {lock.id}  {lock.file}")
 
@@ -121,7 +122,7 @@ def run_release(args: Namespace) -> int:
 def run_force_release(args: Namespace) -> int:
     """Take a lock away from its holder."""
     request = LockForceRelease(lock_id=args.lock_id, agent_id=args.agent, reason=args.reason)
-    with connect() as client:
+    with Fleet() as client:
         lock = client.call(request)
     taken = f"Lock released by force: {lock.id}  {lock.file} (was held by {lock.held_by})"
     return render.result(args, lock, taken)
@@ -130,7 +131,7 @@ def run_force_release(args: Namespace) -> int:
 def run_check(args: Namespace) -> int:
     """Say whether a fencing token is the one in force."""
     request = LockCheck(file=absolute(args.file), fencing_token=args.fencing_token)
-    with connect() as client:
+    with Fleet() as client:
         validity = client.call(request)
     text = "The token is valid." if validity.valid else "The token is not valid any more."
     render.result(args, validity, text)
@@ -141,7 +142,7 @@ def run_list(args: Namespace) -> int:
     """List locks."""
     file = absolute(args.file) if args.file else None
     terms = {"mission_id": args.mission, "held_by": args.agent, "file": file}
-    with connect() as client:
+    with Fleet() as client:
         locks = every(
             lambda **more: client.call(LockList(**terms, active=not args.all, **more)).locks
         )

@@ -6,7 +6,7 @@ from typing import Any, get_args
 from fleetd.wire.words import Priority
 
 from .. import render
-from ..client import connect
+from ..client import Fleet
 from ..options import Subparsers, command, group, limit_option
 from ..pages import every
 from ..protocol import Message, MessageAck, MessageInbox, MessageList, MessageRequeue, MessageSend
@@ -75,7 +75,7 @@ def run_send(args: Namespace) -> int:
         thread_id=args.thread,
         priority=args.priority,
     )
-    with connect() as client:
+    with Fleet() as client:
         message = client.call(request)
     sent = f"Message sent: {message.id} to {', '.join(message.to)}"
     return render.result(args, message, sent)
@@ -84,7 +84,7 @@ def run_send(args: Namespace) -> int:
 def run_inbox(args: Namespace) -> int:
     """Print an agent's mail with its text."""
     request = MessageInbox(agent_id=args.agent_id, limit=args.limit, include_acked=args.all)
-    with connect() as client:
+    with Fleet() as client:
         messages = client.call(request).messages
     if args.json:
         render.print_json(messages)
@@ -108,7 +108,7 @@ def _show(message: Message, recipient: str) -> None:
 
 def run_ack(args: Namespace) -> int:
     """Acknowledge a message."""
-    with connect() as client:
+    with Fleet() as client:
         message = client.call(MessageAck(message_id=args.message_id, agent_id=args.agent))
     return render.result(args, message, f"Message acknowledged: {message.id}")
 
@@ -116,7 +116,7 @@ def run_ack(args: Namespace) -> int:
 def run_list(args: Namespace) -> int:
     """List messages."""
     terms: dict[str, Any] = {"mission_id": args.mission, "pending": True if args.pending else None}
-    with connect() as client:
+    with Fleet() as client:
         messages = every(lambda **more: client.call(MessageList(**terms, **more)).messages)
     rows = [
         (each.id, each.sent_at, each.sender, ", ".join(each.to), _states(each), each.subject)
@@ -132,6 +132,6 @@ def _states(message: Message) -> str:
 
 def run_requeue(args: Namespace) -> int:
     """Queue a message again."""
-    with connect() as client:
+    with Fleet() as client:
         message = client.call(MessageRequeue(message_id=args.message_id, agent_id=args.agent))
     return render.result(args, message, f"Message queued again: {message.id}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from fleetd.wire.errors import Storage
 
 from .. import render
-from ..client import connect
+from ..client import Fleet
 from ..options import Subparsers, command
 from ..protocol import SystemMetrics
 
@@ -37,7 +37,7 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: Namespace) -> int:
     """Ask the daemon, then print or write."""
-    with connect() as client:
+    with Fleet() as client:
         metrics = client.call(SystemMetrics())
     if args.output is not None:
         _write(args.output, metrics.text)

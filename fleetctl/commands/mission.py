@@ -7,7 +7,7 @@ from fleetd.wire.errors import InvalidState
 from fleetd.wire.words import MissionStatus, Priority
 
 from .. import history, render
-from ..client import Client, connect
+from ..client import Fleet
 from ..options import Parser, Subparsers, UsageError, command, group, limit_option, yes_option
 from ..prompts import Cancelled, confirm
 from ..protocol import (
@@ -116,7 +116,7 @@ def run_create(args: Namespace) -> int:
         project_dir=absolute(args.project_dir) if args.project_dir else project_dir(),
         sorties=[NewSortie(title=title) for title in args.sortie],
     )
-    with connect() as client:
+    with Fleet() as client:
         mission = client.call(request)
     return render.result(
         args,
@@ -130,12 +130,12 @@ def run_create(args: Namespace) -> int:
 
 def run_start(args: Namespace) -> int:
     """Start the mission that was named, else the newest pending one of this directory."""
-    with connect() as client:
+    with Fleet() as client:
         mission = client.call(MissionStart(mission_id=args.mission_id or _newest_pending(client)))
     return render.result(args, mission, f"Mission started: {mission.id}  {mission.title}")
 
 
-def _newest_pending(client: Client) -> str:
+def _newest_pending(client: Fleet) -> str:
     here = project_dir()
     page = client.call(MissionList(status="pending", project_dir=here, limit=1))
     if not page.missions:
@@ -148,14 +148,14 @@ def _newest_pending(client: Client) -> str:
 
 def run_complete(args: Namespace) -> int:
     """Complete a mission."""
-    with connect() as client:
+    with Fleet() as client:
         mission = client.call(MissionComplete(mission_id=mission_id(client, args.mission_id)))
     return render.result(args, mission, f"Mission completed: {mission.id}  {mission.title}")
 
 
 def run_fail(args: Namespace) -> int:
     """Give a mission up."""
-    with connect() as client:
+    with Fleet() as client:
         chosen = mission_id(client, args.mission_id)
         mission = client.call(MissionFail(mission_id=chosen, reason=args.reason))
     return render.result(args, mission, f"Mission failed: {mission.id}  {mission.title}")
@@ -163,7 +163,7 @@ def run_fail(args: Namespace) -> int:
 
 def run_cancel(args: Namespace) -> int:
     """Call a mission off."""
-    with connect() as client:
+    with Fleet() as client:
         chosen = mission_id(client, args.mission_id)
         mission = client.call(MissionCancel(mission_id=chosen, reason=args.reason))
     return render.result(args, mission, f"Mission cancelled: {mission.id}  {mission.title}")
@@ -171,7 +171,7 @@ def run_cancel(args: Namespace) -> int:
 
 def run_show(args: Namespace) -> int:
     """Show a mission."""
-    with connect() as client:
+    with Fleet() as client:
         mission = client.call(MissionGet(mission_id=mission_id(client, args.mission_id)))
         sorties = client.call(SortieList(mission_id=mission.id)).sorties
     if args.json:
@@ -214,7 +214,7 @@ def _titled(mission: Mission) -> str:
 def run_list(args: Namespace) -> int:
     """List missions."""
     directory = absolute(args.project_dir) if args.project_dir else None
-    with connect() as client:
+    with Fleet() as client:
         page = client.call(MissionList(status=args.status, project_dir=directory, limit=args.limit))
     rows = [
         (each.id, each.status, f"{each.progress_percent}%", each.priority, _titled(each))
@@ -234,14 +234,14 @@ def run_update(args: Namespace) -> int:
         description=args.description,
         priority=args.priority,
     )
-    with connect() as client:
+    with Fleet() as client:
         mission = client.call(request)
     return render.result(args, mission, f"Mission updated: {mission.id}  {mission.title}")
 
 
 def run_current(args: Namespace) -> int:
     """Show the mission that this directory belongs to."""
-    with connect() as client:
+    with Fleet() as client:
         mission = current_mission(client)
     if mission is None:
         raise InvalidState("No active mission found.", hint="Start one: fleetctl mission start")
@@ -254,7 +254,7 @@ def run_current(args: Namespace) -> int:
 
 def run_delete(args: Namespace) -> int:
     """Delete a mission, after asking."""
-    with connect() as client:
+    with Fleet() as client:
         mission = client.call(MissionGet(mission_id=args.mission_id))
         question = f"Delete {mission.id} ({render.clean(mission.title)}) with its checkpoints?"
         if not args.yes and not confirm(question):

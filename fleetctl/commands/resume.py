@@ -6,7 +6,7 @@ from argparse import Namespace
 from fleetd.wire.words import Scope
 
 from .. import render
-from ..client import connect
+from ..client import Fleet
 from ..options import Parser, Subparsers, UsageError, command, mission_option, yes_option
 from ..prompts import Cancelled, confirm, interactive
 from ..protocol import RecoveryRestore
@@ -72,7 +72,7 @@ def run(args: Namespace) -> int:
     ):
         if given and not args.agent:
             raise UsageError(f"{option} needs --agent: who is to go on with the work?")
-    with connect() as client:
+    with Fleet() as client:
         target = choose(client, args.mission, args.checkpoint)
         if not args.dry_run:
             _announce(args, target)

@@ -3,8 +3,9 @@
 from argparse import Namespace
 
 from .. import declaring, render
-from ..client import Client, connect, new_key
+from ..client import Fleet
 from ..findings import show
+from ..insisting import new_key
 from ..options import Parser, Subparsers, command, group, limit_option
 from ..protocol import (
     PrunedSnapshot,
@@ -112,7 +113,7 @@ def _register_upkeep(actions: Subparsers) -> None:
 def run_record(args: Namespace) -> int:
     """Record where a run stands, and say where that is kept."""
     request = declaring.request(args)
-    with connect() as client:
+    with Fleet() as client:
         snapshot = _record(client, request)
         folder = "" if args.json else _folder(client, snapshot)
     for warning in snapshot.warnings:
@@ -120,7 +121,7 @@ def run_record(args: Namespace) -> int:
     return render.result(args, snapshot, *_recorded(snapshot, folder))
 
 
-def _record(client: Client, request: SnapshotRecord | dict[str, object]) -> Snapshot:
+def _record(client: Fleet, request: SnapshotRecord | dict[str, object]) -> Snapshot:
     if isinstance(request, SnapshotRecord):
         return client.call(request)
     keyed = {"idempotency_key": new_key(), **request}
@@ -128,7 +129,7 @@ def _record(client: Client, request: SnapshotRecord | dict[str, object]) -> Snap
     return found
 
 
-def _folder(client: Client, snapshot: Snapshot) -> str:
+def _folder(client: Fleet, snapshot: Snapshot) -> str:
     """Return the directory of a run as the daemon sees it."""
     settings = {each.key: each.value for each in client.call(SystemConfig()).settings}
     return f"{settings.get('paths.checkpoints')}/{snapshot.run_id}"
@@ -149,7 +150,7 @@ def _recorded(snapshot: Snapshot, folder: str) -> list[str]:
 
 def run_list(args: Namespace) -> int:
     """Print the snapshots of a run, or of all."""
-    with connect() as client:
+    with Fleet() as client:
         page = client.call(SnapshotList(run_id=args.run_id, limit=args.limit))
     if args.json:
         render.print_json(page.snapshots)
@@ -186,7 +187,7 @@ def _row(each: SnapshotSummary) -> tuple[str, ...]:
 def run_show(args: Namespace) -> int:
     """Print one snapshot."""
     request = _named(args)
-    with connect() as client:
+    with Fleet() as client:
         snapshot = client.call(request)
         folder = "" if args.json else _folder(client, snapshot)
     for warning in snapshot.warnings:
@@ -210,7 +211,7 @@ def run_verify(args: Namespace) -> int:
     """Check snapshots and say what is wrong."""
     noun = "snapshot_id" if (args.which or "").startswith(SNAPSHOT) else "run_id"
     request = SnapshotVerify(**{noun: args.which}, repair=args.repair)
-    with connect() as client:
+    with Fleet() as client:
         return show(args, client.call(request, reply_s=VERIFY_S))
 
 

@@ -6,7 +6,7 @@ from typing import get_args
 from fleetd.wire.words import Priority, SortieStatus
 
 from .. import render
-from ..client import Client, connect
+from ..client import Fleet
 from ..options import (
     Parser,
     Run,
@@ -120,7 +120,7 @@ def _done(args: Namespace, sortie: Sortie, verb: str) -> int:
 
 def run_create(args: Namespace) -> int:
     """Add a sortie."""
-    with connect() as client:
+    with Fleet() as client:
         request = SortieCreate(
             mission_id=mission_id(client, args.mission),
             title=args.title,
@@ -135,20 +135,20 @@ def run_create(args: Namespace) -> int:
 
 def run_assign(args: Namespace) -> int:
     """Give a sortie to an agent."""
-    with connect() as client:
+    with Fleet() as client:
         sortie = client.call(SortieAssign(sortie_id=args.sortie_id, agent_id=args.agent))
     return render.result(args, sortie, f"Sortie assigned: {sortie.id} to {sortie.assigned_to}")
 
 
 def run_start(args: Namespace) -> int:
     """Begin a sortie."""
-    with connect() as client:
+    with Fleet() as client:
         agent = args.agent or _assigned_agent(client, args.sortie_id)
         sortie = client.call(SortieStart(sortie_id=args.sortie_id, agent_id=agent))
     return _done(args, sortie, "started")
 
 
-def _assigned_agent(client: Client, sortie_id: str) -> str:
+def _assigned_agent(client: Fleet, sortie_id: str) -> str:
     agent = client.call(SortieGet(sortie_id=sortie_id)).assigned_to
     if agent is None:
         raise UsageError(f"Sortie {sortie_id} is assigned to nobody: say who begins it, --agent.")
@@ -166,7 +166,7 @@ def run_progress(args: Namespace) -> int:
         files=args.file,
         agent_id=args.agent,
     )
-    with connect() as client:
+    with Fleet() as client:
         sortie = client.call(request)
     return render.result(args, sortie, f"Sortie progress: {sortie.id}  {sortie.progress}%")
 
@@ -174,41 +174,41 @@ def run_progress(args: Namespace) -> int:
 def run_block(args: Namespace) -> int:
     """Block a sortie."""
     request = SortieBlock(sortie_id=args.sortie_id, reason=args.reason, agent_id=args.agent)
-    with connect() as client:
+    with Fleet() as client:
         return _done(args, client.call(request), "blocked")
 
 
 def run_unblock(args: Namespace) -> int:
     """Unblock a sortie."""
     request = SortieUnblock(sortie_id=args.sortie_id, agent_id=args.agent)
-    with connect() as client:
+    with Fleet() as client:
         return _done(args, client.call(request), "unblocked")
 
 
 def run_complete(args: Namespace) -> int:
     """Complete a sortie."""
     request = SortieComplete(sortie_id=args.sortie_id, result=args.result, agent_id=args.agent)
-    with connect() as client:
+    with Fleet() as client:
         return _done(args, client.call(request), "completed")
 
 
 def run_fail(args: Namespace) -> int:
     """Give a sortie up."""
     request = SortieFail(sortie_id=args.sortie_id, reason=args.reason, agent_id=args.agent)
-    with connect() as client:
+    with Fleet() as client:
         return _done(args, client.call(request), "failed")
 
 
 def run_remove(args: Namespace) -> int:
     """Take a sortie out."""
-    with connect() as client:
+    with Fleet() as client:
         deleted = client.call(SortieRemove(sortie_id=args.sortie_id))
     return render.result(args, deleted, f"Sortie removed: {args.sortie_id}")
 
 
 def run_show(args: Namespace) -> int:
     """Show a sortie."""
-    with connect() as client:
+    with Fleet() as client:
         sortie = client.call(SortieGet(sortie_id=args.sortie_id))
     if args.json:
         render.print_json(sortie)
@@ -236,7 +236,7 @@ def run_show(args: Namespace) -> int:
 
 def run_list(args: Namespace) -> int:
     """List sorties."""
-    with connect() as client:
+    with Fleet() as client:
         chosen = mission_id(client, args.mission)
         page = client.call(
             SortieList(mission_id=chosen, status=args.status, assigned_to=args.assigned_to)

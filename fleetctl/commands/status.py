@@ -5,7 +5,7 @@ from argparse import Namespace
 from fleetd.wire.durations import duration
 
 from .. import render
-from ..client import connect
+from ..client import Fleet
 from ..options import Subparsers, command
 from ..protocol import MissionLine, Recovery, Status, SystemStatus, Timing
 
@@ -32,7 +32,7 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: Namespace) -> int:
     """Ask the daemon and print what it says."""
-    with connect() as client:
+    with Fleet() as client:
         status = client.call(SystemStatus())
     if args.json:
         render.print_json(status)

@@ -13,7 +13,7 @@ from fleetd.wire.requests.message import MessageList
 from fleetd.wire.requests.mission import MissionGet
 from fleetd.wire.requests.sortie import SortieList
 
-from ..client import Client
+from ..client import Fleet
 
 PAGE = 1_000
 
@@ -44,7 +44,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     seen: Seen
 
 
-def read(client: Client, mission_id: str, files: Path, seen: Seen) -> Ending:
+def read(client: Fleet, mission_id: str, files: Path, seen: Seen) -> Ending:
     """Ask the daemon for everything it knows; ``files`` is its directory of checkpoints."""
     page = client.call(CheckpointList(mission_id=mission_id, limit=PAGE))
     checkpoints = [client.call(CheckpointGet(checkpoint_id=each.id)) for each in page.checkpoints]

@@ -2,14 +2,11 @@
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import TypeVar
 
-from fleetd.wire.errors import LimitExceeded
 from fleetd.wire.model import Event
-from fleetd.wire.requests.event import EventSubscribe
 
-from ..client import Client
+from ..client import Fleet
 
 PATIENCE_S = 30.0
 
@@ -20,24 +17,16 @@ class NothingCame(Exception):
     """A fact that had to come did not come in time."""
 
 
-class Follower(Client):
+class Follower(Fleet):
     """A client with one subscription."""
 
     def follow(self, types: Sequence[str]) -> None:
         """Subscribe to events of these types, from the beginning of the log."""
-        self.call(EventSubscribe(since=0, types=list(types)))
+        self._followed = self.events(since=0, types=types)
 
     def next_event(self, wait_s: float) -> Event | None:
         """Return the next event; None when ``wait_s`` seconds went by without one."""
-        deadline = time.monotonic() + wait_s
-        while not self._events:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return None
-            self._socket.settimeout(left)
-            with suppress(LimitExceeded):
-                self._take(self._receive())
-        return self._events.popleft()
+        return self._followed.next(wait_s)
 
     def until(self, look: Callable[[], T | None], what: str) -> T:
         """Look now and after every event until there is something to see; raises NothingCame."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from fleetd.wire.errors import MethodNotFound, Unavailable
 
 from .. import render
-from ..client import TooSlow, connect
+from ..client import Fleet, TooSlow
 from ..protocol import Finding, HarnessStatus, HookStatusGet, SpoolStatus
 
 HEADERS = ("LAST EVENT", "AT", "EVENTS", "P50", "P95")
@@ -59,7 +59,7 @@ def _ms(value: float | None) -> str:
 def ask() -> Heard:
     """Ask the daemon; one that is away, hangs, or is too old to know, is told as such."""
     try:
-        with connect() as client:
+        with Fleet() as client:
             status = client.call(HookStatusGet())
     except Unavailable as error:
         return Heard(complaint=error.message)

@@ -12,7 +12,7 @@ from fleetd import paths
 from fleetd.wire.credentials import credentials
 from fleetd.wire.errors import FleetError, InvalidState, LimitExceeded, Unavailable
 
-from ..client import Client, TooSlow
+from ..client import Fleet, TooSlow
 from ..dial import dial
 from ..hooking import files
 from ..protocol import Hello, SystemHello
@@ -64,13 +64,13 @@ def look(path: Path) -> Running | None:
     Silent for one that does not answer.
     """
     try:
-        with Client(path, connect_s=LOOK_S) as client:
+        with Fleet(path, connect_s=LOOK_S) as client:
             return _introduced(client, path)
     except Unavailable:
         return None
 
 
-def _introduced(client: Client, path: Path) -> Running:
+def _introduced(client: Fleet, path: Path) -> Running:
     """Return who answers; raises Silent when nobody does."""
     try:
         hello = client.call(SystemHello(), reply_s=LOOK_S)
@@ -103,7 +103,7 @@ def end(path: Path) -> Running | None:
     """
     try:
         # While this connection stands, the pid is the daemon's and nobody else's.
-        with Client(path, connect_s=LOOK_S) as client:
+        with Fleet(path, connect_s=LOOK_S) as client:
             found = _introduced(client, path)
             if found.activated:
                 raise InvalidState(

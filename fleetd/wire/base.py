@@ -1,11 +1,13 @@
 """The shape of a request: one Struct is one method; must not know any particular method."""
 
+import threading
 from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta
 
 R = TypeVar("R")
+Shape = TypeVar("Shape")
 
 # Goes up when a client of the version before would misunderstand the daemon.
 PROTOCOL = 1
@@ -19,6 +21,22 @@ IdempotencyKey = Annotated[
         "result and changes nothing.",
     ),
 ]
+
+
+# What each request's result is read as, once that was learned.
+_RESULTS: dict[type, Any] = {}
+_LEARNING = threading.Lock()
+
+
+def learned(shape: Shape) -> Shape:
+    """Have msgspec learn a type, and return it.
+
+    It learns a Struct at its first use, and a second thread that meets it half learned crashes in
+    msgspec's core.
+    """
+    with _LEARNING:
+        msgspec.json.Decoder(shape)
+    return shape
 
 
 class Request(msgspec.Struct, Generic[R], frozen=True, forbid_unknown_fields=True):
@@ -40,7 +58,10 @@ class Request(msgspec.Struct, Generic[R], frozen=True, forbid_unknown_fields=Tru
 
     def answer(self, result: Any) -> R:
         """Return plain data as this method's result; raises ValueError when it is none."""
-        return msgspec.convert(result, result_type(type(self)))  # type: ignore[no-any-return]
+        kind = type(self)
+        if (shape := _RESULTS.get(kind)) is None:
+            shape = _RESULTS[kind] = learned(result_type(kind))
+        return msgspec.convert(result, shape)  # type: ignore[no-any-return]
 
 
 class Query(Request[R], frozen=True):

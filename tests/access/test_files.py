@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetctl.client import Client
+from fleetctl import client as fleetctl_client
 from fleetd import transcripts
 from fleetd.config import ConfigError, load
 from fleetd.wire.errors import InvalidParams
@@ -95,7 +95,7 @@ async def test_a_hook_that_names_such_a_file_is_answered(
 
 def test_an_id_is_matched_whole_before_anything_is_looked_for(daemon: Daemon, home: Path) -> None:
     before = sorted(home.glob("flightline/**/*"))
-    with Client(daemon.socket) as client:
+    with fleetctl_client.Fleet(daemon.socket) as client:
         for name, (method, field) in itertools.product(IDS, FIELDS):
             # A run may be called latest.json: its directory is its own.
             if (name, field) != ("latest.json", "run_id"):

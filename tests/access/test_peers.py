@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import fleetctl as package
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetctl.dial import dial
 from fleetd.wire import credentials
 from fleetd.wire.errors import Denied
@@ -55,7 +55,7 @@ sys.exit(fleetd.__main__.main([]))
 
 
 def everything(daemon: Daemon) -> Any:
-    with Client(daemon.socket) as client:
+    with Fleet(daemon.socket) as client:
         return client.call_raw("event.list"), client.call_raw("mission.list")
 
 
@@ -74,7 +74,7 @@ def test_somebody_else_is_told_so_and_nothing_is_taken_from_him(
     assert reply["error"]["data"]["uid"] == STRANGER
     assert everything(daemon) == before
     assert f"uid {STRANGER} may not use it" in daemon.log.read_text()
-    with Client(daemon.socket) as client:
+    with Fleet(daemon.socket) as client:
         figures = client.call_raw("system.metrics")["text"].splitlines()
     assert "fleetd_connections_refused_total 1" in figures
 

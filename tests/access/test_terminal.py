@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fleetctl import cli
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from tests.hook_client import hook
 from tests.processes import Daemon, Result, fleetctl
 
@@ -63,7 +63,7 @@ def run(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result
 @pytest.fixture
 def stored(daemon: Daemon, home: Path) -> dict[str, str]:
     """Store hostile text wherever there is room for text; return the ids of what holds it."""
-    with Client(daemon.socket) as client:
+    with Fleet(daemon.socket) as client:
 
         def call(method: str, **given: Any) -> Any:
             return client.call_raw(method, given)
@@ -232,7 +232,7 @@ def test_the_log_has_no_line_that_somebody_else_wrote(
     odd = home / "x\x1b[35m\x9b\n[2026-01-05T12:00:00.000Z] [INFO] forged\r\u2028"
     monkeypatch.setenv("FLIGHTLINE_DIR", str(odd))
     daemon = start()
-    with Client(daemon.socket) as client:
+    with Fleet(daemon.socket) as client:
         mission = client.call_raw("mission.create", {"title": EVIL})["id"]
         client.call_raw("mission.start", {"mission_id": mission})
         (odd / "checkpoints" / mission / "latest.json").mkdir(parents=True)

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetd.wire.model import Event, Mission, Recovery, Sortie
 from fleetd.wire.requests.checkpoint import CheckpointList
 from fleetd.wire.requests.event import EventList
@@ -23,7 +23,7 @@ class Memory:
         self._socket = socket
 
     def _ask(self, request: Any) -> Any:
-        with Client(self._socket) as client:
+        with Fleet(self._socket) as client:
             return client.call(request)
 
     def missions(self) -> list[Mission]:

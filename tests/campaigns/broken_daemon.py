@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetd.wire.errors import FleetError, NotFound, Unavailable
 from tests.campaigns.campaign import Red, Run
 from tests.processes import EXIT_S, READY_S, Daemon
@@ -74,7 +74,7 @@ def _until_ready(daemon: Daemon) -> bool:
     assert process is not None
     while process.poll() is None:
         try:
-            with Client(daemon.socket) as client:
+            with Fleet(daemon.socket) as client:
                 client.call_raw("system.hello")
         except Unavailable:
             if time.monotonic() > deadline:
@@ -89,7 +89,7 @@ def _until_ready(daemon: Daemon) -> bool:
 
 def _work(daemon: Daemon, told: dict[str, str], what: str) -> bool:
     """Create missions, noting each answer, '' for none; whether the daemon said that it ends."""
-    with Client(daemon.socket) as client:
+    with Fleet(daemon.socket) as client:
         for number in range(MISSIONS):
             key = f"key {number}"
             told[key] = ""
@@ -112,7 +112,7 @@ def _look_at_the_next(
     daemon = Daemon(socket=socket, log=home / "after.log", env=env)
     daemon.start()
     try:
-        with Client(socket) as client:
+        with Fleet(socket) as client:
             for key, known in told.items():
                 request = {"title": key, "description": "x" * 20_000, "idempotency_key": key}
                 again = client.call_raw("mission.create", request)["id"]
@@ -131,7 +131,7 @@ def _look_at_the_next(
         daemon.clean_up()
 
 
-def _get(client: Client, mission_id: str, what: str) -> None:
+def _get(client: Fleet, mission_id: str, what: str) -> None:
     try:
         client.call_raw("mission.get", {"mission_id": mission_id})
     except NotFound as gone:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetd.wire.errors import FleetError
 from tests.campaigns import ill_behaved as bad
 from tests.campaigns.beside import Noticed, judge, polite
@@ -52,7 +52,7 @@ class Trouble:
         self.long = run.judged and not run.planted
         self.patience_s = 3.0 if run.planted else PATIENCE_S
         self.slots = 256 if self.long else 16
-        with Client(gauge.socket) as client:
+        with Fleet(gauge.socket) as client:
             text = "x" * 200_000
             for _ in range(10):
                 client.call_raw("event.append", {"type": "large_one", "data": {"text": text}})
@@ -132,7 +132,7 @@ class Trouble:
         """The daemon may open nothing more: clients wait, files are late, and all is made up."""
         pid, gauge = self.gauge.pid, self.gauge
         old = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-        with Client(gauge.socket) as client, ExitStack() as stack:
+        with Fleet(gauge.socket) as client, ExitStack() as stack:
             mission = client.call_raw("mission.create", {"title": "without files"})["id"]
             client.call_raw("mission.start", {"mission_id": mission})
             resource.prlimit(pid, resource.RLIMIT_NOFILE, (gauge.descriptors(), old[1]))
@@ -157,7 +157,7 @@ class Trouble:
             self.backed_up(client, made["id"])
         self.run.add("times without descriptors")
 
-    def backed_up(self, client: Client, checkpoint: str) -> None:
+    def backed_up(self, client: Fleet, checkpoint: str) -> None:
         """Wait until a checkpoint has its file; raises Red."""
         deadline = time.monotonic() + self.patience_s
         while not client.call_raw("checkpoint.get", {"checkpoint_id": checkpoint}).get(
@@ -189,7 +189,7 @@ class Trouble:
         """Clients wait for a lock, and vanish; nobody is in their way afterwards."""
         count = 64 if self.long else 8
         path = f"/srv/{self.run.round}"
-        with Client(self.gauge.socket) as client, ExitStack() as stack:
+        with Fleet(self.gauge.socket) as client, ExitStack() as stack:
             lock = {"file": path, "timeout_ms": 60_000}
             held = client.call_raw("lock.acquire", lock | {"agent_id": "holder"})
             for number in range(count):

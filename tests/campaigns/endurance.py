@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from tests.campaigns.campaign import Campaign, Red, Run
 from tests.campaigns.everyday import Everybody
 from tests.campaigns.gauge import MB, Gauge, measured
@@ -81,7 +81,7 @@ def run(run: Run) -> None:
             fleet.stop()
         _judge(run, samples, number, long=long)
         gauge.well()
-        with Client(gauge.socket) as client:
+        with Fleet(gauge.socket) as client:
             findings = client.call_raw("system.doctor")["findings"]
         if found := [each for each in findings if not each["ok"]]:
             raise Red(f"the doctor found at the end: {found[:3]}")

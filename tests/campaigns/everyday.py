@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetd.wire.errors import FleetError
 from tests.campaigns.hostile import hook_line
 
@@ -37,7 +37,7 @@ class Agent:
     def run(self) -> None:
         """Work until told to stop; what should not have happened is kept in ``broken``."""
         try:
-            with Client(self.path) as self.client:
+            with Fleet(self.path) as self.client:
                 number = 0
                 while not self.stop.is_set():
                     number += 1

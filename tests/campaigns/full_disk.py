@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from unittest import mock
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetd.store.ballast import Ballast
 from fleetd.wire.errors import Storage, Unavailable
 from tests.campaigns import worker
@@ -84,7 +84,7 @@ def _one(run: Run, home: Path, env: Mapping[str, str], disk: Path) -> None:
 def _fill_and_empty(run: Run, daemon: Daemon, home: Path, disk: Path) -> None:
     crew = Crew(daemon.socket, home, f"{run.seed}/{run.round}", WORKERS)
     witness = Witness(crew, home)
-    with contextlib.ExitStack() as open_, Client(daemon.socket) as client:
+    with contextlib.ExitStack() as open_, Fleet(daemon.socket) as client:
         for each in crew.workers:
             open_.callback(each.close)
         mission = with_checkpoints(client, OLD)
@@ -109,7 +109,7 @@ def _fill_and_empty(run: Run, daemon: Daemon, home: Path, disk: Path) -> None:
     run.add("times full")
 
 
-def _store_until_refused(client: Client) -> int:
+def _store_until_refused(client: Fleet) -> int:
     """Store ever less until nothing fits; return how much did."""
     stored = 0
     for size in (50_000, 5_000, 1):
@@ -120,7 +120,7 @@ def _store_until_refused(client: Client) -> int:
     return stored
 
 
-def _stored(client: Client, size: int) -> bool:
+def _stored(client: Fleet, size: int) -> bool:
     try:
         client.call_raw("mission.create", {"title": "filling", "description": "x" * size})
     except Storage as error:
@@ -130,7 +130,7 @@ def _stored(client: Client, size: int) -> bool:
     return True
 
 
-def _full(client: Client, mission: str) -> None:
+def _full(client: Fleet, mission: str) -> None:
     """Reading and pruning work; what does not fit is refused still."""
     client.call_raw("mission.list")
     client.call_raw("event.list", {"limit": 10})
@@ -147,7 +147,7 @@ def _full(client: Client, mission: str) -> None:
     client.call_raw("system.health")
 
 
-def _backlog(client: Client) -> int:
+def _backlog(client: Fleet) -> int:
     backlog: int = client.call_raw("system.status")["backup_backlog"]
     return backlog
 

@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from tests.campaigns.campaign import Campaign, Red, Run
 from tests.campaigns.view import check
 from tests.campaigns.witness import Witness
@@ -139,7 +139,7 @@ class _Home:
         begun = time.monotonic()
         self._daemon.start()
         self._run.worst("ms, slowest start", (time.monotonic() - begun) * 1_000)
-        with Client(self._daemon.socket) as client:
+        with Fleet(self._daemon.socket) as client:
             self._witness.look(client)
             self._run.add("sent again", self._witness.settle(client))
 

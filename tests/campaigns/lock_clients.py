@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetd.wire.base import Request
 from fleetd.wire.errors import FleetError, Unavailable
 from fleetd.wire.requests.agent import AgentRegister
@@ -76,7 +76,7 @@ def process(work: Callable[[], None]) -> int:
 class Diary:
     """Where a client writes what it calls and what it is answered."""
 
-    def __init__(self, path: Path, client: Client, agent: str) -> None:
+    def __init__(self, path: Path, client: Fleet, agent: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._client, self._agent, self._number = client, agent, 0
 
@@ -106,7 +106,7 @@ class Diary:
 def work(plan: Plan, diary: Path) -> None:
     """Lock, check, renew and release files at random."""
     chance = random.Random(plan.seed)
-    with Client(plan.socket) as client:
+    with Fleet(plan.socket) as client:
         notes = Diary(diary, client, plan.agent)
         agent = AgentRegister(plan.agent, "specialist", pid=os.getpid(), mission_id=plan.mission_id)
         notes.call("", agent)

@@ -18,7 +18,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetd.wire.errors import FleetError
 from fleetd.wire.requests.agent import AgentRegister
 from fleetd.wire.requests.checkpoint import CheckpointCreate
@@ -83,8 +83,8 @@ class Round:
             self.diaries.append(path)
         return path
 
-    def client(self) -> Client:
-        return Client(self.daemon.socket)
+    def client(self) -> Fleet:
+        return Fleet(self.daemon.socket)
 
 
 @contextmanager
@@ -232,7 +232,7 @@ def storm(round_: Round) -> None:
     _judge(round_, locks)
 
 
-def _plans(round_: Round, client: Client) -> list[Plan]:
+def _plans(round_: Round, client: Fleet) -> list[Plan]:
     shared = round_.run.judged and round_.run.chance.random() < 0.3
     made = client.call(
         MissionCreate(

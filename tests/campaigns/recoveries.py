@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetd.wire.errors import FleetError, Unavailable
 from tests.campaigns.campaign import Campaign, Run
 from tests.campaigns.twins import AGENTS, Twin
@@ -95,10 +95,10 @@ class _Round:
 
         return wish
 
-    def _client(self) -> Client:
-        return Client(self._daemon.socket)
+    def _client(self) -> Fleet:
+        return Fleet(self._daemon.socket)
 
-    def _recover(self, client: Client, twin: Twin, key: str) -> dict[str, Any]:
+    def _recover(self, client: Fleet, twin: Twin, key: str) -> dict[str, Any]:
         said = {**self._wish(twin), "idempotency_key": f"{twin.name} {key}"}
         told: dict[str, Any] = client.call_raw("recovery.restore", said)
         return told
@@ -176,7 +176,7 @@ class _Round:
         told = sum(event["type"] == "fleet_recovered" for event in twin.events())
         check(told == times, f"{told} fleet_recovered of {times} recoveries")
 
-    def _check_tokens(self, client: Client) -> None:
+    def _check_tokens(self, client: Fleet) -> None:
         """Check that each lock guards with its own token, and with none that is older."""
         held = {lock["normalized_path"]: lock for lock in self._troubled.locks(active=True)}
         check(len(held) == len(self._troubled.locks(active=True)), "a file has two holders")
@@ -205,7 +205,7 @@ class _Round:
         with self._client() as client:
             client.call_raw("message.inbox", {"agent_id": agent})
 
-    def _undo(self, client: Client, once: dict[str, Any], begun: dict[str, Any]) -> None:
+    def _undo(self, client: Fleet, once: dict[str, Any], begun: dict[str, Any]) -> None:
         """Check that the recovery can be undone: the sorties are as they were."""
         undo = once["undo_checkpoint_id"]
         if undo is None:

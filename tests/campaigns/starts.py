@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from tests.campaigns.campaign import Campaign, Red, Run
 
 RIVALS, FEW = 16, 4
@@ -147,8 +147,8 @@ class Daemon:
     def serves(self) -> bool:
         return self.status is None and f"listens on {self.socket} (pid" in self.log
 
-    def client(self) -> Client:
-        return Client(self.socket)
+    def client(self) -> Fleet:
+        return Fleet(self.socket)
 
 
 class Round:

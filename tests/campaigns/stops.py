@@ -4,7 +4,7 @@ import signal
 import sys
 import time
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from tests.campaigns.campaign import Campaign, Red, Run
 from tests.campaigns.witness import Witness
 from tests.campaigns.work import Crew
@@ -68,7 +68,7 @@ def _live(run: Run, daemon: Daemon, crew: Crew, witness: Witness) -> None:
     crew.finish()
     run.add("stops")
     daemon.start()
-    with Client(daemon.socket) as client:
+    with Fleet(daemon.socket) as client:
         witness.look(client)
         run.add("sent again", witness.settle(client))
 

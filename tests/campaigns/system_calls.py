@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetd.wire.errors import Unavailable
 from tests.campaigns import kill, tracer
 from tests.campaigns.campaign import Campaign, CannotRun, Red, Run
@@ -89,7 +89,7 @@ class _Place:
         self._end()
         self._count(operation, before)
         self._start()
-        with Client(self._daemon.socket) as client:
+        with Fleet(self._daemon.socket) as client:
             self._witness.look(client)
             self._witness.settle(client)
 
@@ -170,7 +170,7 @@ class _Place:
         self._crew.close()
 
     def _serves(self) -> bool:
-        with suppress(Unavailable), Client(self._daemon.socket, connect_s=0.1):
+        with suppress(Unavailable), Fleet(self._daemon.socket, connect_s=0.1):
             return True
         return False
 

@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 
 SORTIES = 5
 AGENTS = ("one", "two", "three")
@@ -23,7 +23,7 @@ class Twin:
     What happened comes from ``story`` alone: two twins of one story are alike but for their ids.
     """
 
-    def __init__(self, client: Client, name: str, project: Path, story: str) -> None:
+    def __init__(self, client: Fleet, name: str, project: Path, story: str) -> None:
         self._client, self.name = client, name
         self._project = project / name
         self._project.mkdir(parents=True)
@@ -172,6 +172,6 @@ class Twin:
                 queued.update((letter, to) for to in data["to"])
         return [each for each, number in given.items() if number > max(1, queued[each])]
 
-    def reconnect(self, client: Client) -> None:
+    def reconnect(self, client: Fleet) -> None:
         """Go on with another connection."""
         self._client = client

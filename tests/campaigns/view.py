@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from tests.campaigns.campaign import Red
 
 MARK = re.compile(r"~[\w.-]+~")
@@ -52,7 +52,7 @@ class Log:
         """The ``seq`` of the last event."""
         return max(self.events, default=0)
 
-    def read(self, client: Client) -> list[dict[str, Any]]:
+    def read(self, client: Fleet) -> list[dict[str, Any]]:
         """Read on, and return what is new."""
         new: list[dict[str, Any]] = []
         page = None
@@ -82,7 +82,7 @@ def _words(event: dict[str, Any]) -> set[str]:
 class View:
     """What there is, by the answers of a daemon, read while nobody changes anything."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Fleet) -> None:
         def every(method: str, what: str, **params: Any) -> dict[str, dict[str, Any]]:
             return {one["id"]: one for one in client.call_raw(method, params)[what]}
 
@@ -169,7 +169,7 @@ class View:
 
 
 def check_files(
-    client: Client, checkpoints: Path, kept: Callable[[], set[str]], patience_s: float
+    client: Fleet, checkpoints: Path, kept: Callable[[], set[str]], patience_s: float
 ) -> None:
     """Check that rows and files agree, as soon as what is under way is done."""
 

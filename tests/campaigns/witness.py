@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetd.wire.errors import NotFound
 from tests.campaigns.view import OVER, Log, View, check, check_files, wait_until
 from tests.campaigns.work import Crew
@@ -48,7 +48,7 @@ class Witness:
         """Expect no more that checkpoints of a mission are there: somebody else has pruned it."""
         self._pruned.add(mission)
 
-    def look(self, client: Client) -> None:
+    def look(self, client: Fleet) -> None:
         """Check that nothing acknowledged is lost, whatever became of what was in flight."""
         for said in filter(None, (worker.open for worker in self._crew.workers)):
             if said.method == "checkpoint.prune":
@@ -61,7 +61,7 @@ class Witness:
         for worker in self._crew.workers:
             _Compared(worker, view, client, self.log).check()
 
-    def settle(self, client: Client) -> int:
+    def settle(self, client: Fleet) -> int:
         """Send what was in flight again, and check that all was done once and all copies agree.
 
         Returns how many requests were sent again.
@@ -85,7 +85,7 @@ class Witness:
             if what == kind
         }
 
-    def _compare_log(self, client: Client) -> None:
+    def _compare_log(self, client: Fleet) -> None:
         """Read on in the log, and compare it with what was told of it while it was written."""
         position = self.log.position
         new = self.log.read(client)
@@ -125,7 +125,7 @@ class Witness:
 class _Compared:
     """One worker's things beside the fleet."""
 
-    def __init__(self, worker: Worker, view: View, client: Client, log: Log) -> None:
+    def __init__(self, worker: Worker, view: View, client: Fleet, log: Log) -> None:
         self._worker, self._view, self._client, self._log = worker, view, client, log
         self._there: dict[str, dict[str, Any]] = {
             "mission": view.missions,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetd.wire.errors import FleetError, Unavailable
 from tests.campaigns.keeping import Keeping
 from tests.campaigns.worker import Gone, Worker
@@ -47,15 +47,14 @@ class Follower:
 
     def __init__(self, socket: Path) -> None:
         self._socket = socket
-        self._client: Client | None = None
+        self._client: Fleet | None = None
         self.told: dict[int, dict[str, Any]] = {}
         self.broken: BaseException | None = None
 
     def run(self) -> None:
         """Listen until the daemon goes away or somebody closes the connection."""
-        with Client(self._socket, connect_s=1.0) as self._client:
-            self._client.call_raw("event.subscribe", {"since": max(self.told, default=0)})
-            for event in self._client.notifications():
+        with Fleet(self._socket, connect_s=1.0) as self._client:
+            for event in self._client.events(since=max(self.told, default=0), away_s=0):
                 self.told[event.seq] = {"type": event.type, "data": event.data}
 
     def close(self) -> None:

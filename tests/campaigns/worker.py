@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleetctl.client import Client, TooSlow
+from fleetctl.client import Fleet, TooSlow
 from fleetd.wire.errors import FleetError, Unavailable
 
 # After these nothing was done, or nobody knows: the request is sent again under its key.
@@ -73,7 +73,7 @@ class Worker:
         self.sent = self.answered = 0
         self.broken: BaseException | None = None
         self.moment: Callable[[], None] = lambda: None
-        self._client: Client | None = None
+        self._client: Fleet | None = None
 
     def mark(self) -> str:
         """Return a word that nobody has said before."""
@@ -140,9 +140,9 @@ class Worker:
             said.mission = about.get("mission_id") or said.mission
             said.then(result)
 
-    def _connected(self) -> Client:
+    def _connected(self) -> Fleet:
         if self._client is None:
-            self._client = Client(self.socket, connect_s=1.0)
+            self._client = Fleet(self.socket, connect_s=1.0)
         return self._client
 
     def _lost(self, error: Exception) -> Gone:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetd.wire.errors import FleetError, Storage
 from fleetd.wire.requests.mission import MissionList
 from tests.hook_client import hook, spooled
@@ -36,14 +36,14 @@ def plan(home: Path) -> Callable[[str], None]:
 
 
 def titles(running: Supervised) -> list[str]:
-    with Client(running.daemon.socket) as client:
+    with Fleet(running.daemon.socket) as client:
         return [each.title for each in client.call(MissionList()).missions]
 
 
 def test_who_asks_a_failed_daemon_is_told_to_ask_again_and_who_reads_is_answered(
     running: Supervised, plan: Callable[[str], None]
 ) -> None:
-    with Client(running.daemon.socket) as client:
+    with Fleet(running.daemon.socket) as client:
         client.call_raw("mission.create", {"title": "before"})
         plan(BEFORE_COMMIT)
         for title in ("in flight", "new"):
@@ -74,13 +74,13 @@ def test_who_waits_for_a_lock_is_told_when_the_disk_fails(
     errors: list[FleetError] = []
 
     def wait() -> None:
-        with Client(running.daemon.socket) as client:
+        with Fleet(running.daemon.socket) as client:
             try:
                 client.call_raw("lock.acquire", {"agent_id": "b", "file": "/f", "wait_ms": 60_000})
             except FleetError as error:
                 errors.append(error)
 
-    with Client(running.daemon.socket) as client:
+    with Fleet(running.daemon.socket) as client:
         for agent in ("a", "b"):
             client.call_raw("agent.register", {"agent_id": agent, "role": "specialist"})
         client.call_raw("lock.acquire", {"agent_id": "a", "file": "/f"})
@@ -98,7 +98,7 @@ def test_who_waits_for_a_lock_is_told_when_the_disk_fails(
 def test_a_file_that_hangs_does_not_hold_a_failed_daemon_up(
     running: Supervised, plan: Callable[[str], None]
 ) -> None:
-    with Client(running.daemon.socket) as client:
+    with Fleet(running.daemon.socket) as client:
         mission = client.call_raw("mission.create", {"title": "m"})["id"]
         client.call_raw("mission.start", {"mission_id": mission})
         plan(FILES_HANG)
@@ -142,7 +142,7 @@ def test_hooks_are_recorded_once_and_their_agent_is_briefed_all_the_same(
         assert spooled() == []
         told_again = hook(told("UserPromptSubmit", prompt=f"Go on {number}"))
         assert b"Write the parser" in told_again.out
-    with Client(running.daemon.socket) as client:
+    with Fleet(running.daemon.socket) as client:
         page = client.call_raw("event.list", {"type": "prompt_submitted"})
         status = client.call_raw("hook.status")
     said = [event["data"]["prompt"] for event in page["events"]]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import fleetd
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetctl.service.rendering import SERVICE, SOCKET, rendered
 from fleetctl.service.setup import Setup, this_setup
 from tests.hook_client import hook
@@ -185,7 +185,7 @@ def live(home: Path) -> None:
     ):
         told = hook(json.dumps(event | {"session_id": "s-1", "cwd": str(project)}))
         assert (told.status, told.err) == (0, b"")
-    with Client(home / "run" / "d.sock") as client:
+    with Fleet(home / "run" / "d.sock") as client:
         mission = client.call_raw("mission.list")["missions"][0]["id"]
         # Git can be asked, through pipes and in a process of its own. It has half a second, which
         # may be too short under strace.

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetd.store import checksums
 from fleetd.wire.errors import NotFound
 from tests.processes import fleetctl
@@ -172,7 +172,7 @@ def test_prune_asks_deletes_and_says_how_many(daemon, mission, folder):
     assert names == sorted([*(f"{i}.json" for i in ids[3:]), "latest.json"])
     daemon.kill()
     daemon.start()
-    with Client(daemon.socket) as client:
+    with Fleet(daemon.socket) as client:
         for checkpoint in ids[:3]:
             with pytest.raises(NotFound):
                 client.call_raw("checkpoint.get", {"checkpoint_id": checkpoint})

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from fleetctl import hook_client as client
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetd import paths
 from tests.hook_client import AT_MOST_S, Hooked, hook, spooled, start
 from tests.processes import Daemon
 
-Connect = Callable[[], Client]
+Connect = Callable[[], Fleet]
 
 
 def prompt(text: str, session: str = "s-1", event: str = "UserPromptSubmit") -> str:
@@ -32,7 +32,7 @@ def prompt(text: str, session: str = "s-1", event: str = "UserPromptSubmit") -> 
 
 def prompts(daemon: Daemon) -> list[str]:
     """Return the prompts that were recorded, in order, once the spool is empty."""
-    with Client(daemon.socket) as connection:
+    with Fleet(daemon.socket) as connection:
         while spooled():
             assert hook("{}", "claude", "doctor").status == 0  # any hook takes in what waits
         page = connection.call_raw("event.list", {"type": "prompt_submitted", "limit": 1_000})
@@ -40,7 +40,7 @@ def prompts(daemon: Daemon) -> list[str]:
 
 
 def deliveries(daemon: Daemon, figure: str = "deliveries") -> int:
-    with Client(daemon.socket) as connection:
+    with Fleet(daemon.socket) as connection:
         return sum(row[figure] for row in connection.call_raw("hook.status")["harnesses"])
 
 

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from fleetctl.client import Client
+from fleetctl import client as fleetctl_client
 from fleetd.wire.errors import InvalidState
 from fleetd.wire.requests.agent import AgentRegister
 from fleetd.wire.requests.lock import LockAcquire, LockCheck
@@ -29,7 +29,7 @@ class Fleet:
         self.daemon = daemon
         self.processes = {agent: mortal() for agent in AGENTS}
         new = [NewSortie(f"S{n}", files=[f"src/{n}.py"]) for n in range(6)]
-        with Client(daemon.socket) as client:
+        with fleetctl_client.Fleet(daemon.socket) as client:
             made = client.call(
                 MissionCreate("Fleet", project_dir=str(home / "project"), sorties=new)
             )
@@ -55,7 +55,7 @@ class Fleet:
 
     def look(self, agents):
         """Return all that belongs to some agents, as plain data."""
-        with Client(self.daemon.socket) as client:
+        with fleetctl_client.Fleet(self.daemon.socket) as client:
             sorties = client.call_raw("sortie.list", {"mission_id": self.mission})["sorties"]
             locks = client.call_raw("lock.list", {"active": False})["locks"]
             letters = client.call_raw("message.list", {})["messages"]
@@ -75,7 +75,7 @@ def fleet(daemon, home, mortal):
 
 def test_when_one_of_five_compacts_four_do_not_notice(fleet, daemon):
     others = AGENTS[1:]
-    with Client(daemon.socket) as client:
+    with fleetctl_client.Fleet(daemon.socket) as client:
         client.call(SortieProgress(fleet.sorties[0], 95, "Confused"))
     before = fleet.look(others)
     daemon.kill()
@@ -121,7 +121,7 @@ def test_two_lost_agents_have_two_successors(fleet, daemon):
         daemon.start()
 
     assert fleet.look(living) == before
-    with Client(daemon.socket) as client:
+    with fleetctl_client.Fleet(daemon.socket) as client:
         sorties = client.call(SortieList(fleet.mission)).sorties
         assert [s.assigned_to for s in sorties] == ["spec-6", "spec-7", *living, None]
         for lost, successor in (("spec-1", "spec-6"), ("spec-2", "spec-7")):
@@ -163,7 +163,7 @@ def test_a_living_agent_keeps_its_work(fleet, daemon):
 
 
 def test_the_whole_fleet_comes_back_from_one_checkpoint(fleet, daemon):
-    with Client(daemon.socket) as client:
+    with fleetctl_client.Fleet(daemon.socket) as client:
         for number in range(5):
             client.call(SortieProgress(fleet.sorties[number], 99, "Lost in thought"))
         for agent in AGENTS:
@@ -189,13 +189,13 @@ def test_the_whole_fleet_comes_back_from_one_checkpoint(fleet, daemon):
 
     forced = done("resume", "--checkpoint", fleet.checkpoint, "--force-locks", "--yes")
     assert "Force-released lock: src/4.py (was held by stranger)" in forced.out
-    with Client(daemon.socket) as client:
+    with fleetctl_client.Fleet(daemon.socket) as client:
         assert not client.call(LockCheck(thief.normalized_path, thief.fencing_token)).valid
 
 
 def test_dispatch_dies_and_its_specialists_work_on(fleet, daemon, mortal):
     dispatch = mortal()
-    with Client(daemon.socket) as client:
+    with fleetctl_client.Fleet(daemon.socket) as client:
         register = AgentRegister(
             "dispatch-1", "dispatch", pid=dispatch.pid, mission_id=fleet.mission
         )
@@ -211,5 +211,8 @@ def test_dispatch_dies_and_its_specialists_work_on(fleet, daemon, mortal):
     assert "**Progress**: 33% (2/6 sorties complete), 4 sorties restored" in resumed.out
     state = fleet.look(AGENTS)
     assert [s["status"] for s in state["sorties"]] == ["completed"] * 2 + ["in_progress"] * 3
-    with Client(daemon.socket) as client, pytest.raises(InvalidState, match="already completed"):
+    with (
+        fleetctl_client.Fleet(daemon.socket) as client,
+        pytest.raises(InvalidState, match="already completed"),
+    ):
         client.call_raw("sortie.complete", {"sortie_id": fleet.sorties[0], "agent_id": "spec-1"})

@@ -6,7 +6,7 @@ from subprocess import Popen
 
 import pytest
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetd.wire.model import Event
 from fleetd.wire.requests.agent import AgentRegister
 from fleetd.wire.requests.event import EventList
@@ -23,7 +23,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     monkeypatch.setenv("FLEET_ACTIVITY_THRESHOLD_MS", str(THRESHOLD_MS))
 
 
-def wait_for(client: Client, kind: str) -> Event:
+def wait_for(client: Fleet, kind: str) -> Event:
     """Wait until an event of a type is there; only the daemon's own clock can bring it."""
     position = 0
     while True:
@@ -34,7 +34,7 @@ def wait_for(client: Client, kind: str) -> Event:
 
 
 def test_silence_is_announced_when_the_threshold_has_passed(
-    impatient: None, connect: Callable[[], Client]
+    impatient: None, connect: Callable[[], Fleet]
 ) -> None:
     client = connect()
     mission = client.call(MissionStart(client.call(MissionCreate("Silent")).id))
@@ -52,7 +52,7 @@ def test_silence_is_announced_when_the_threshold_has_passed(
 
 
 def test_an_agent_that_is_killed_is_announced(
-    connect: Callable[[], Client], mortal: Callable[[], Popen[bytes]]
+    connect: Callable[[], Fleet], mortal: Callable[[], Popen[bytes]]
 ) -> None:
     client, process = connect(), mortal()
     client.call(AgentRegister("spec-1", "specialist", pid=process.pid))
@@ -64,7 +64,7 @@ def test_an_agent_that_is_killed_is_announced(
 
 
 def test_an_agent_that_died_while_the_daemon_was_down_is_announced_at_its_start(
-    daemon: Daemon, connect: Callable[[], Client], mortal: Callable[[], Popen[bytes]]
+    daemon: Daemon, connect: Callable[[], Fleet], mortal: Callable[[], Popen[bytes]]
 ) -> None:
     process = mortal()
     connect().call(AgentRegister("spec-1", "specialist", pid=process.pid))

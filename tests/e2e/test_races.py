@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetd.wire.base import Request
 from fleetd.wire.errors import FleetError, InvalidState, LockConflict
 from fleetd.wire.requests.agent import AgentRegister
@@ -51,7 +51,7 @@ def at_once(*calls: Callable[[], Any]) -> list[Any]:
     return outcomes
 
 
-def both(rivals: tuple[Client, Client], *requests: Request[Any]) -> list[Any]:
+def both(rivals: tuple[Fleet, Fleet], *requests: Request[Any]) -> list[Any]:
     """Let each rival send its request at the same moment."""
     pairs = zip(rivals, requests, strict=True)
     return at_once(*(partial(client.call, request) for client, request in pairs))
@@ -65,12 +65,12 @@ def winner_of(outcomes: list[Any]) -> tuple[str, FleetError]:
 
 
 @pytest.fixture
-def rivals(connect) -> tuple[Client, Client]:
+def rivals(connect) -> tuple[Fleet, Fleet]:
     return connect(), connect()
 
 
 @pytest.fixture
-def operator(connect) -> Client:
+def operator(connect) -> Fleet:
     return connect()
 
 
@@ -107,7 +107,7 @@ def test_the_same_lock_with_patience(rivals, operator, mission):
     """Both get it, one after the other, and never together."""
     log: list[tuple[str, str]] = []
 
-    def work(client: Client, agent: str) -> None:
+    def work(client: Fleet, agent: str) -> None:
         for _ in range(ROUNDS):
             with_lock = client.call(LockAcquire("src/0.py", agent, mission.id, wait_ms=20_000))
             log.append(("in", agent))

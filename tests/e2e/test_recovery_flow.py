@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetd.wire.errors import FleetError
 from fleetd.wire.requests.agent import AgentRegister
 from fleetd.wire.requests.checkpoint import CheckpointCreate
@@ -35,7 +35,7 @@ def restart(daemon):
 
 def everything(daemon):
     """Return all that clients can see, as plain data; the events apart."""
-    with Client(daemon.socket) as client:
+    with Fleet(daemon.socket) as client:
         events = client.call_raw("event.list", {"limit": 1_000})["events"]
         missions = client.call_raw("mission.list", {})["missions"]
         state = {
@@ -82,7 +82,7 @@ def assert_nothing_lost(daemon):
     state_after, events_after = everything(daemon)
     assert state_after == state
     assert without_seq(events_after) == without_seq(events)
-    with Client(daemon.socket) as client:
+    with Fleet(daemon.socket) as client:
         wait_for_files(client)
         verified = client.call_raw("checkpoint.verify", {})
     assert verified["ok"], verified
@@ -114,7 +114,7 @@ def test_recovery_from_the_loss_of_an_agent(daemon, mortal, home):
 
     worker.kill()
     worker.wait()
-    with Client(daemon.socket) as client:
+    with Fleet(daemon.socket) as client:
         wait_for_event(client, "agent_lost")
         wait_for_files(client)
     # The loss itself took a newer checkpoint, of what was wrong already.
@@ -156,7 +156,7 @@ def test_recovery_from_the_loss_of_an_agent(daemon, mortal, home):
         assert details.count(milestone) == 1
 
     restart(daemon)
-    with Client(daemon.socket) as client:
+    with Fleet(daemon.socket) as client:
         wait_for_event(client, "checkpoints_pruned")
     # Of a finished mission the last one stays.
     assert checkpoint_details(mission) == ["Mission completed"]
@@ -167,7 +167,7 @@ def test_a_kill_after_every_step_loses_nothing(daemon, home):
     """Each step is acknowledged, then the daemon dies."""
 
     def call(request):
-        with Client(daemon.socket) as client:
+        with Fleet(daemon.socket) as client:
             answer = client.call(request)
         assert_nothing_lost(daemon)
         return answer
@@ -175,7 +175,7 @@ def test_a_kill_after_every_step_loses_nothing(daemon, home):
     new = [NewSortie(f"S{n}", files=[f"src/{n}.py"]) for n in range(4)]
     mission = call(MissionCreate("Killed", project_dir=str(home / "project"), sorties=new))
     call(MissionStart(mission.id))
-    with Client(daemon.socket) as client:
+    with Fleet(daemon.socket) as client:
         sorties = client.call(SortieList(mission.id)).sorties
     call(AgentRegister("spec-1", "specialist", mission_id=mission.id))
     call(SortieStart(sorties[0].id, "spec-1"))
@@ -195,7 +195,7 @@ def test_a_kill_after_every_step_loses_nothing(daemon, home):
 @pytest.mark.parametrize("pause_ms", [0, 1, 2, 4, 8])
 def test_a_recovery_killed_half_way_ends_in_the_same_state(daemon, home, pause_ms):
     new = [NewSortie(f"S{n}") for n in range(300)]
-    with Client(daemon.socket) as client:
+    with Fleet(daemon.socket) as client:
         mission = client.call(MissionCreate("Killed", sorties=new))
         client.call(MissionStart(mission.id))
         sorties = client.call(SortieList(mission.id)).sorties
@@ -205,7 +205,7 @@ def test_a_recovery_killed_half_way_ends_in_the_same_state(daemon, home, pause_m
 
     def restore():
         try:
-            with Client(daemon.socket) as client:
+            with Fleet(daemon.socket) as client:
                 client.call_raw("recovery.restore", {"checkpoint_id": checkpoint.id})
         except FleetError:
             return  # the daemon died under it: that is what this test is about
@@ -217,7 +217,7 @@ def test_a_recovery_killed_half_way_ends_in_the_same_state(daemon, home, pause_m
     thread.join(30)
     daemon.start()
 
-    with Client(daemon.socket) as client:
+    with Fleet(daemon.socket) as client:
         halfway = [s.status for s in client.call(SortieList(mission.id)).sorties]
         client.call(RecoveryRestore(checkpoint.id))
         after = client.call(SortieList(mission.id)).sorties
@@ -241,6 +241,6 @@ def test_a_new_start_offers_the_recovery(daemon, home):
         started = done("agent", "start", "spec-7", "--mission", mission, "--auto-resume")
 
     assert "## Recovery Context\n" in started.out
-    with Client(daemon.socket) as client:
+    with Fleet(daemon.socket) as client:
         (recovery,) = client.call_raw("recovery.list", {})["recoveries"]
     assert (recovery["checkpoint_id"], recovery["agent_id"]) == (checkpoint, "spec-7")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetd.wire.errors import FleetError
 from tests.hook_client import hook
 from tests.processes import Daemon, fleetctl
@@ -60,7 +60,7 @@ class Recording:
             assert not thread.is_alive()
 
     def _record(self, run_id: str) -> None:
-        with Client(self._daemon.socket) as client:
+        with Fleet(self._daemon.socket) as client:
             for number in range(1_000):
                 outcome = {
                     "kind": "shell",
@@ -90,7 +90,7 @@ def document(snapshot: dict[str, Any]) -> dict[str, Any]:
     return {name: snapshot[name] for name in (*fields, *parts)}
 
 
-def check(client: Client, checkpoints: Path, acknowledged: list[dict[str, Any]]) -> None:
+def check(client: Fleet, checkpoints: Path, acknowledged: list[dict[str, Any]]) -> None:
     found = client.call_raw("snapshot.verify")
     assert found["ok"], [each for each in found["findings"] if not each["ok"]]
     for taken in acknowledged:
@@ -115,7 +115,7 @@ def check(client: Client, checkpoints: Path, acknowledged: list[dict[str, Any]])
 
 
 def test_what_was_acknowledged_before_a_kill_is_there_in_row_and_file(
-    daemon: Daemon, connect: Callable[[], Client], home: Path
+    daemon: Daemon, connect: Callable[[], Fleet], home: Path
 ) -> None:
     checkpoints = home / "flightline" / "checkpoints"
     hook(told("SessionStart", source="startup"))
@@ -133,7 +133,7 @@ def test_what_was_acknowledged_before_a_kill_is_there_in_row_and_file(
 
 @pytest.mark.parametrize("lost", ["database", "files", "latest"])
 def test_what_a_kill_left_and_somebody_then_lost_comes_back(
-    daemon: Daemon, connect: Callable[[], Client], home: Path, lost: str
+    daemon: Daemon, connect: Callable[[], Fleet], home: Path, lost: str
 ) -> None:
     checkpoints = home / "flightline" / "checkpoints"
     hook(told("SessionStart", source="startup"))
@@ -161,7 +161,7 @@ def test_what_a_kill_left_and_somebody_then_lost_comes_back(
 
 
 def test_a_file_in_the_way_is_told_on_the_command_line_with_its_reason_code(
-    daemon: Daemon, connect: Callable[[], Client], home: Path
+    daemon: Daemon, connect: Callable[[], Fleet], home: Path
 ) -> None:
     checkpoints = home / "flightline" / "checkpoints"
     checkpoints.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetd.wire.errors import Storage
 from fleetd.wire.requests.system import SystemBackup
 from tests.processes import Daemon, Result
@@ -18,14 +18,14 @@ from tests.processes import Daemon, Result
 @pytest.fixture
 def confined(daemon: Daemon, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the daemon refuse to write anywhere but beside its database."""
-    call = Client.call
+    call = Fleet.call
 
-    def refusing(self: Client, request: Any, **options: Any) -> Any:
+    def refusing(self: Fleet, request: Any, **options: Any) -> Any:
         if isinstance(request, SystemBackup) and Path(request.path).parent != home / "data":
             raise Storage("It cannot be written.", unwritable=str(Path(request.path).parent))
         return call(self, request, **options)
 
-    monkeypatch.setattr(Client, "call", refusing)
+    monkeypatch.setattr(Fleet, "call", refusing)
 
 
 def test_the_copy_comes_to_where_it_was_wanted(

@@ -16,7 +16,7 @@ from typing import Any
 import apsw
 import pytest
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetd.wire.errors import Incompatible
 from tests.processes import LOCKS, Daemon, Result, fleetctl
 
@@ -28,7 +28,7 @@ def ok(*argv: str) -> Result:
 
 
 def call(daemon: Daemon, method: str, **params: Any) -> Any:
-    with Client(daemon.socket) as client:
+    with Fleet(daemon.socket) as client:
         return client.call_raw(method, params)
 
 
@@ -120,7 +120,7 @@ def test_there_and_back_under_load(daemon: Daemon, home: Path, stopped: Callable
     done = threading.Event()
 
     def keep_writing(number: int) -> None:
-        with Client(daemon.socket) as client:
+        with Fleet(daemon.socket) as client:
             count = 0
             while not done.is_set():
                 title = f"w{number}-{count}"
@@ -153,7 +153,7 @@ def test_there_and_back_under_load(daemon: Daemon, home: Path, stopped: Callable
     assert page["epoch"] != epoch
     assert page["events"][-1]["type"] == "store_restored"
     assert page["position"] > end
-    with Client(daemon.socket) as client, pytest.raises(Incompatible, match="epoch"):
+    with Fleet(daemon.socket) as client, pytest.raises(Incompatible, match="epoch"):
         client.call_raw("event.subscribe", {"since": end, "epoch": epoch})
     again = call(daemon, "lock.acquire", file="/x/a.py", agent_id="specialist-2")
     assert again["fencing_token"] > lock["fencing_token"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetd.wire.errors import NotFound
 from tests.processes import Daemon
 
@@ -131,7 +131,7 @@ def test_agents_that_go_on_writing_to_a_daemon_bring_nothing_back(done, secret, 
         ("lock.acquire", {"file": f"/{SECRET}", "agent_id": "alice", "mission_id": secret}),
     )
 
-    def write(client: Client) -> None:
+    def write(client: Fleet) -> None:
         while not over.is_set():
             for method, params in wanted:
                 try:
@@ -139,7 +139,7 @@ def test_agents_that_go_on_writing_to_a_daemon_bring_nothing_back(done, secret, 
                 except NotFound:
                     refused.add(method)
 
-    def stand_by(client: Client) -> None:
+    def stand_by(client: Fleet) -> None:
         while not over.is_set():
             began = time.monotonic()
             client.call_raw("agent.register", {"agent_id": "carol", "role": "specialist"})

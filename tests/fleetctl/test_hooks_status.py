@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetctl.hooking.harnesses import CODEX, HARNESSES
 from fleetctl.hooking.heard import Heard
 from fleetd.wire.requests.hook import HarnessStatus, HookDeliver
@@ -76,7 +76,7 @@ def test_status_without_a_daemon_says_what_is_installed(
 def test_payloads_that_nobody_understands_are_told(
     daemon: Daemon, settings: Path, run: Callable[..., Result]
 ) -> None:
-    with Client(daemon.socket) as client:
+    with Fleet(daemon.socket) as client:
         client.call(HookDeliver(delivery_id="a" * 16, harness="claude", payload="{}"))
         told = findings(run("hooks", "doctor", "--json"))["heard"]
         assert told.startswith("WRONG: nothing that fleetd understood, last at 2")
@@ -91,7 +91,7 @@ def test_payloads_that_nobody_understands_are_told(
 def test_a_daemon_that_hangs_keeps_nobody_from_seeing_the_rest(
     daemon: Daemon, settings: Path, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fleetctl.client.READ_S", 0.1)
+    monkeypatch.setattr("fleetctl.insisting.READ_S", 0.1)
     assert daemon.process is not None
     daemon.process.send_signal(signal.SIGSTOP)
     try:
@@ -109,7 +109,7 @@ def test_a_daemon_that_hangs_keeps_nobody_from_seeing_the_rest(
 def test_status_tells_what_the_daemon_heard(
     daemon: Daemon, settings: Path, done: Callable[..., Result]
 ) -> None:
-    with Client(daemon.socket) as client:
+    with Fleet(daemon.socket) as client:
         payload = json.dumps(PAYLOAD | {"cwd": os.getcwd()})
         client.call(HookDeliver(delivery_id="a" * 16, harness="claude", payload=payload))
     document = done("hooks", "status", "--json").json

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetctl.pages import PAGE, every
 from fleetctl.protocol import AgentRegister
 from fleetctl.records import Record
@@ -31,7 +31,7 @@ def test_a_list_shows_what_is_behind_the_first_page_too(
     daemon: Daemon, done: Callable[..., Any]
 ) -> None:
     names = [f"agent-{number:04}" for number in range(PAGE + 2)]
-    with Client(daemon.socket) as client:
+    with Fleet(daemon.socket) as client:
         for name in names:
             client.call(AgentRegister(agent_id=name, role="specialist"))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetd.wire.requests.event import EventList
 from fleetd.wire.requests.hook import HookStatusGet
 from tests.hook_client import hook
@@ -79,7 +79,7 @@ class Session:
 
 @pytest.mark.parametrize("harness", ["cursor", "copilot"])
 def test_each_compaction_is_briefed_once_with_the_next_tool(
-    daemon: Daemon, connect: Callable[[], Client], harness: str
+    daemon: Daemon, connect: Callable[[], Fleet], harness: str
 ) -> None:
     session = Session(harness)
     assert session.play("sessionStart") == ""
@@ -115,7 +115,7 @@ def test_without_a_tool_the_next_prompt_that_can_brings_the_briefing(
 
 @pytest.mark.parametrize("harness", ["cursor", "copilot"])
 def test_every_recorded_payload_passes_also_when_claudes_settings_sent_it(
-    daemon: Daemon, connect: Callable[[], Client], harness: str
+    daemon: Daemon, connect: Callable[[], Fleet], harness: str
 ) -> None:
     folder = Path(__file__).parent / "payloads" / harness
     files = sorted(folder.glob("*.json"))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft7Validator
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetd.wire.model import Mission
 from fleetd.wire.requests.agent import AgentGet, AgentList
 from fleetd.wire.requests.checkpoint import CheckpointList
@@ -44,7 +44,7 @@ WORK = (
 class Session:
     """One session, and the daemon that hears of it."""
 
-    def __init__(self, connect: Callable[[], Client]) -> None:
+    def __init__(self, connect: Callable[[], Fleet]) -> None:
         self.client = connect()
         self.deliveries = 0
 
@@ -101,7 +101,7 @@ class Session:
 
 
 def test_a_session_with_two_compactions_is_followed_and_briefed_once_each(
-    connect: Callable[[], Client],
+    connect: Callable[[], Fleet],
 ) -> None:
     session = Session(connect)
     session.quiet("SessionStart.startup", *WORK)
@@ -152,7 +152,7 @@ def test_a_session_with_two_compactions_is_followed_and_briefed_once_each(
     [("PostToolUse.Edit", "post-tool-use"), ("UserPromptSubmit", "user-prompt-submit")],
 )
 def test_without_a_start_after_the_compaction_the_next_that_reaches_the_model_briefs(
-    connect: Callable[[], Client], net: str, schema: str
+    connect: Callable[[], Fleet], net: str, schema: str
 ) -> None:
     session = Session(connect)
     session.quiet("SessionStart.startup", "UserPromptSubmit", "PostToolUseFailure.Bash")
@@ -161,7 +161,7 @@ def test_without_a_start_after_the_compaction_the_next_that_reaches_the_model_br
     session.quiet("PostToolUse.Bash.reinterpreted_exit1", "UserPromptSubmit")
 
 
-def test_a_subagents_compaction_is_not_its_parents(connect: Callable[[], Client]) -> None:
+def test_a_subagents_compaction_is_not_its_parents(connect: Callable[[], Fleet]) -> None:
     session = Session(connect)
     inner = {"agent_id": "acb594f61d1631b05", "agent_type": "general-purpose"}
     session.quiet("SessionStart.startup", "UserPromptSubmit", "PreToolUse.Bash")
@@ -176,7 +176,7 @@ def test_a_subagents_compaction_is_not_its_parents(connect: Callable[[], Client]
     assert session.client.call(AgentGet(AGENT)).mission_id == session.mission.id
 
 
-def test_a_session_that_is_resumed_goes_on_with_its_mission(connect: Callable[[], Client]) -> None:
+def test_a_session_that_is_resumed_goes_on_with_its_mission(connect: Callable[[], Fleet]) -> None:
     session = Session(connect)
     session.quiet("SessionStart.startup", *WORK, "SessionEnd.other")
     mission = session.mission
@@ -187,7 +187,7 @@ def test_a_session_that_is_resumed_goes_on_with_its_mission(connect: Callable[[]
     assert session.told("hook_noted", "what") == ["permission_request"]
 
 
-def test_two_compactions_of_one_turn_are_briefed_once_each(connect: Callable[[], Client]) -> None:
+def test_two_compactions_of_one_turn_are_briefed_once_each(connect: Callable[[], Fleet]) -> None:
     session = Session(connect)
     session.quiet("SessionStart.startup", *WORK)
     for number in range(2):
@@ -196,7 +196,7 @@ def test_two_compactions_of_one_turn_are_briefed_once_each(connect: Callable[[],
         session.quiet("PostCompact.auto", "PreToolUse.Bash", tool_use_id=f"toolu_{number}")
 
 
-def test_a_window_that_a_person_cleared_is_not_briefed(connect: Callable[[], Client]) -> None:
+def test_a_window_that_a_person_cleared_is_not_briefed(connect: Callable[[], Fleet]) -> None:
     session = Session(connect)
     session.quiet("SessionStart.startup", *WORK)
     session.quiet("SessionEnd.other", reason="clear")
@@ -204,7 +204,7 @@ def test_a_window_that_a_person_cleared_is_not_briefed(connect: Callable[[], Cli
     session.quiet("UserPromptSubmit", prompt="Something else")
 
 
-def test_what_comes_twice_at_once_counts_once(connect: Callable[[], Client]) -> None:
+def test_what_comes_twice_at_once_counts_once(connect: Callable[[], Fleet]) -> None:
     session = Session(connect)
     for name in WORK:
         session.quiet(name, name)
@@ -214,7 +214,7 @@ def test_what_comes_twice_at_once_counts_once(connect: Callable[[], Client]) -> 
 
 
 def test_an_edit_of_what_another_agent_holds_is_refused_where_that_was_asked_for(
-    connect: Callable[[], Client],
+    connect: Callable[[], Fleet],
 ) -> None:
     session = Session(connect)
     file = f"{Path.cwd()}/PLAN.md"

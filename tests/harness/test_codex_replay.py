@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft7Validator
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetd.wire.model import Mission
 from fleetd.wire.requests.checkpoint import CheckpointList
 from fleetd.wire.requests.event import EventList
@@ -28,7 +28,7 @@ HEADING = "## Recovery Context"
 class Run:
     """A recorded run, told again in this project's directory."""
 
-    def __init__(self, connect: Callable[[], Client], name: str, rollout: str | None) -> None:
+    def __init__(self, connect: Callable[[], Fleet], name: str, rollout: str | None) -> None:
         self.client = connect()
         self.project = str(Path.cwd())
         self.transcript = Path.cwd() / "rollout-recorded.jsonl"
@@ -102,7 +102,7 @@ def briefing(said: str) -> str:
 
 @pytest.mark.parametrize("plans", [True, False])
 def test_what_no_hook_tells_comes_out_of_the_rollout_once(
-    connect: Callable[[], Client], plans: bool
+    connect: Callable[[], Fleet], plans: bool
 ) -> None:
     run = Run(connect, "_sequence.planned", "_rollout.planned")
     [(event, said)] = run.play(plans=plans)
@@ -132,7 +132,7 @@ def test_what_no_hook_tells_comes_out_of_the_rollout_once(
 
 
 def test_without_a_rollout_a_run_is_followed_as_far_as_its_hooks_tell(
-    connect: Callable[[], Client],
+    connect: Callable[[], Fleet],
 ) -> None:
     run = Run(connect, "_sequence", None)
     [(event, said)] = run.play()
@@ -144,7 +144,7 @@ def test_without_a_rollout_a_run_is_followed_as_far_as_its_hooks_tell(
     assert run.steps() == []
 
 
-def test_a_session_that_is_resumed_full_is_briefed_once(connect: Callable[[], Client]) -> None:
+def test_a_session_that_is_resumed_full_is_briefed_once(connect: Callable[[], Fleet]) -> None:
     run = Run(connect, "_sequence.planned", "_rollout.planned")
     named = {(told["ev"], json.loads(told["raw"]).get("source", "")): told for told in run.hooks}
     opened, prompt = named["SessionStart", "startup"], named["UserPromptSubmit", ""]
@@ -164,7 +164,7 @@ def test_a_session_that_is_resumed_full_is_briefed_once(connect: Callable[[], Cl
     assert run.mission.status == "in_progress"
 
 
-def test_an_interrupted_turn_tells_what_became_of_it(connect: Callable[[], Client]) -> None:
+def test_an_interrupted_turn_tells_what_became_of_it(connect: Callable[[], Fleet]) -> None:
     run = Run(connect, "_sequence.planned", "_rollout.planned")
     stop = next(number for number, told in enumerate(run.hooks) if told["ev"] == "PreCompact")
     for told in run.hooks[:stop]:

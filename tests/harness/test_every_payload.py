@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft7Validator
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetd.wire.requests.hook import HookStatusGet
 from tests.hook_client import hook
 
@@ -45,7 +45,7 @@ def test_there_are_payloads_of_every_sender() -> None:
 
 @pytest.mark.parametrize("pretty", [None, 2])
 def test_each_is_taken_once_in_silence_or_answered_as_its_harness_honours_it(
-    connect: Callable[[], Client], pretty: int | None
+    connect: Callable[[], Fleet], pretty: int | None
 ) -> None:
     for file in FILES:
         text = json.dumps(json.loads(file.read_text("utf-8")), indent=pretty)

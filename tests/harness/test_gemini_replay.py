@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetd.wire.requests.event import EventList
 from fleetd.wire.requests.hook import HookStatusGet
 from fleetd.wire.requests.lock import LockAcquire
@@ -85,7 +85,7 @@ class Session:
 
 
 @pytest.fixture
-def session(connect: Callable[[], Client], tmp_path: Path) -> Iterator[Session]:
+def session(connect: Callable[[], Fleet], tmp_path: Path) -> Iterator[Session]:
     """Return a session that has gone through its first turn."""
     begun = Session(tmp_path)
     assert begun.tell("SessionStart") == ""
@@ -96,12 +96,12 @@ def session(connect: Callable[[], Client], tmp_path: Path) -> Iterator[Session]:
     assert status.deliveries == begun.told
 
 
-def kinds(client: Client) -> list[str]:
+def kinds(client: Fleet) -> list[str]:
     return [each.type for each in client.call(EventList(limit=1_000)).events]
 
 
 def test_each_compaction_is_briefed_once_with_the_next_tool(
-    session: Session, connect: Callable[[], Client]
+    session: Session, connect: Callable[[], Fleet]
 ) -> None:
     assert not session.briefed("BeforeAgent")
     for number in range(2):
@@ -127,7 +127,7 @@ def test_a_compaction_after_the_last_tool_is_briefed_with_the_next_prompt(
 
 
 def test_a_session_that_goes_on_in_a_new_process_is_not_compacted(
-    session: Session, tmp_path: Path, connect: Callable[[], Client]
+    session: Session, tmp_path: Path, connect: Callable[[], Fleet]
 ) -> None:
     assert session.tell("SessionEnd") == ""
     session.log = Log(tmp_path, "later")
@@ -150,7 +150,7 @@ def test_a_compaction_that_a_person_asked_for_is_briefed_with_the_next_prompt(
 
 
 def test_an_edit_of_what_another_agent_holds_is_refused(
-    session: Session, connect: Callable[[], Client]
+    session: Session, connect: Callable[[], Fleet]
 ) -> None:
     held = str(Path.cwd() / "hello.txt")
     assert session.tell("BeforeTool.write_file", "enforce-locks") == ""
@@ -164,7 +164,7 @@ def test_an_edit_of_what_another_agent_holds_is_refused(
 
 
 def test_every_recorded_payload_passes_also_when_claudes_settings_sent_it(
-    connect: Callable[[], Client],
+    connect: Callable[[], Fleet],
 ) -> None:
     for name in names("gemini"):
         assert hook(json.dumps(recorded("gemini", name)), "claude").silent

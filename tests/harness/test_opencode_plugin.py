@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import fleetctl
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetd.wire.requests.agent import AgentRegister
 from fleetd.wire.requests.event import EventList
 from fleetd.wire.requests.hook import HookStatusGet
@@ -156,7 +156,7 @@ def spooled(home: Path) -> list[dict[str, Any]]:
 
 
 def test_after_a_compaction_each_request_holds_the_briefing_once(
-    daemon: Daemon, connect: Callable[[], Client], opencode: OpenCode
+    daemon: Daemon, connect: Callable[[], Fleet], opencode: OpenCode
 ) -> None:
     opencode.begin()
     opencode.prompt("Add login")
@@ -187,7 +187,7 @@ def test_after_a_compaction_each_request_holds_the_briefing_once(
 
 
 def test_a_compaction_that_ends_the_turn_is_briefed_with_the_next_prompt(
-    daemon: Daemon, connect: Callable[[], Client], opencode: OpenCode
+    daemon: Daemon, connect: Callable[[], Fleet], opencode: OpenCode
 ) -> None:
     opencode.begin()
     opencode.prompt("Add login")
@@ -285,7 +285,7 @@ def test_how_full_the_window_is_goes_with_what_is_told(home: Path, opencode: Ope
 
 
 def test_the_transcript_of_a_subagent_is_not_its_parents(
-    daemon: Daemon, connect: Callable[[], Client], opencode: OpenCode
+    daemon: Daemon, connect: Callable[[], Fleet], opencode: OpenCode
 ) -> None:
     opencode.begin()
     opencode.prompt("Add login")
@@ -303,7 +303,7 @@ def test_the_transcript_of_a_subagent_is_not_its_parents(
 
 def test_an_edit_of_a_file_that_another_agent_holds_is_refused_where_that_was_asked_for(
     daemon: Daemon,
-    connect: Callable[[], Client],
+    connect: Callable[[], Fleet],
     start: Callable[..., OpenCode],
     home: Path,
 ) -> None:
@@ -355,7 +355,7 @@ def test_a_daemon_that_starts_later_takes_what_the_plugin_left(
     late = Daemon(socket=home / "run" / "d.sock", log=home / "daemon.log")
     late.start()
     try:
-        with Client(late.socket) as client:
+        with Fleet(late.socket) as client:
             deadline = time.monotonic() + EXIT_S
             while spooled(home) and time.monotonic() < deadline:
                 time.sleep(0.05)

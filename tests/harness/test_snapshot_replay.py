@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetd.wire.requests.snapshot import SnapshotGet, SnapshotList
 from fleetd.wire.requests.sortie import SortieList
 from fleetd.wire.snapshots import Snapshot
@@ -16,7 +16,7 @@ STEPS = ("Read the plan", "Write the parser", "Test it")
 LETTERS = {"p": "pending", "i": "in_progress", "c": "completed"}
 
 
-def recorded(client: Client, run_id: str) -> list[Snapshot]:
+def recorded(client: Fleet, run_id: str) -> list[Snapshot]:
     """Return the snapshots of a run as they were taken."""
     page = client.call(SnapshotList(run_id, limit=500))
     assert page.total == len(page.snapshots)
@@ -40,7 +40,7 @@ def plan(session: Session, statuses: str) -> None:
 
 
 def test_a_session_of_claude_gives_the_snapshots_one_would_write_by_hand(
-    connect: Callable[[], Client],
+    connect: Callable[[], Fleet],
 ) -> None:
     session = Session(connect)
     session.quiet("SessionStart.startup", "UserPromptSubmit")
@@ -87,7 +87,7 @@ def test_a_session_of_claude_gives_the_snapshots_one_would_write_by_hand(
 
 
 def test_a_run_of_codex_gives_the_snapshots_one_would_write_by_hand(
-    connect: Callable[[], Client],
+    connect: Callable[[], Fleet],
 ) -> None:
     run = Run(connect, "_sequence.planned", "_rollout.planned")
     run.play()
@@ -112,7 +112,7 @@ def test_a_run_of_codex_gives_the_snapshots_one_would_write_by_hand(
 
 
 def test_a_session_without_a_plan_is_recorded_where_something_fails(
-    connect: Callable[[], Client],
+    connect: Callable[[], Fleet],
 ) -> None:
     session = Session(connect)
     session.quiet("SessionStart.startup", "UserPromptSubmit", "PostToolUse.Edit")

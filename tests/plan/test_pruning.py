@@ -15,7 +15,7 @@ import msgspec
 import pytest
 import trio
 
-from fleetctl.client import Client
+from fleetctl import client as fleetctl_client
 from fleetd import outbox
 from fleetd.config import Limits, Retention
 from fleetd.domain import pruning as rules
@@ -284,7 +284,7 @@ async def test_PRN_004_it_runs_at_the_start(
 
 @pytest.mark.case("PRN-004")
 def test_PRN_004_a_daemon_that_starts_prunes_while_it_serves(
-    daemon: Daemon, connect: Callable[[], Client], home: Path
+    daemon: Daemon, connect: Callable[[], fleetctl_client.Fleet], home: Path
 ) -> None:
     client = connect()
     mission = client.call_raw("mission.create", {"title": "Long ago"})["id"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetd.store.ballast import PART, SIZE, Ballast
 from fleetd.wire.errors import Storage
 from tests.processes import Daemon, environment, with_checkpoints
@@ -53,7 +53,7 @@ def until_whole(ballast: Ballast) -> None:
     raise AssertionError(f"{ballast.left} bytes are kept")
 
 
-def write_until_full(client: Client) -> int:
+def write_until_full(client: Fleet) -> int:
     """Store until even little does not fit; return how many were stored."""
     stored = 0
 
@@ -126,7 +126,7 @@ def test_on_a_full_disk_reading_and_pruning_work_and_then_it_goes_on(
 ) -> None:
     cramped.start()
     until_whole(ballast_of(disk))
-    with Client(cramped.socket) as client:
+    with Fleet(cramped.socket) as client:
         with_checkpoints(client, 80)
         fill(disk / "filler", leave=2 * MIB)
         stored = write_until_full(client)
@@ -155,13 +155,13 @@ def test_a_daemon_starts_on_a_full_disk_and_its_missions_can_be_deleted(
 ) -> None:
     cramped.start()
     until_whole(ballast_of(disk))
-    with Client(cramped.socket) as client:
+    with Fleet(cramped.socket) as client:
         missions = [with_checkpoints(client, 10) for _ in range(4)]
     cramped.stop()
     fill(disk / "filler")
     cramped.start()
     assert ballast_of(disk).left < SIZE
-    with Client(cramped.socket) as client:
+    with Fleet(cramped.socket) as client:
         assert client.call_raw("mission.list")["total"] == 4
         for mission in missions[:2]:
             client.call_raw("system.forget", {"mission_id": mission})

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetd.wire.errors import FleetError, Unavailable
 from tests.processes import EXIT_S, READY_S, Daemon
 
@@ -50,7 +50,7 @@ def doomed(home: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 def _answers(socket: Path) -> bool:
     try:
-        with Client(socket) as client:
+        with Fleet(socket) as client:
             client.call_raw("system.hello")
     except Unavailable:
         return False
@@ -59,7 +59,7 @@ def _answers(socket: Path) -> bool:
 
 def _create_until_refused(socket: Path) -> tuple[list[str], FleetError]:
     created: list[str] = []
-    with Client(socket) as client:
+    with Fleet(socket) as client:
         while len(created) < 10 * HEALTHY_SYNCS:
             try:
                 made = client.call_raw("mission.create", {"title": f"m{len(created)}"})
@@ -85,7 +85,7 @@ def test_an_io_error_ends_the_daemon_with_status_1_and_a_clear_line(
     after = Daemon(socket=home / "run" / "d.sock", log=home / "after.log")
     after.start()
     try:
-        with Client(after.socket) as client:
+        with Fleet(after.socket) as client:
             found = client.call_raw("mission.list", {"limit": 1000})["missions"]
     finally:
         after.stop()

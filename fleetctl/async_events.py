@@ -1,0 +1,76 @@
+"""The event log as something to loop over in trio; must not know how it outlives a restart."""
+
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from fleetd.wire.base import Request
+from fleetd.wire.model import Event
+from fleetd.wire.requests.event import CursorPosition
+
+from .async_carrier import TrioCarrier
+from .following import Following
+from .wanted import Link, Wanted
+
+if TYPE_CHECKING:
+    from .async_client import AsyncFleet
+
+
+class AsyncEvents:
+    """Events in the order of the log, each once, over restarts of the daemon.
+
+    ``async with fleet.events() as events`` subscribes and ends it. It has a connection of its own.
+    Nothing is read ahead of the loop: one that is slow lags behind and loses nothing. What was
+    cancelled while it waited may be asked again. With a ``consumer`` whoever asks for the next
+    event has dealt with those before, and the end of the block says so of the last one too, unless
+    it was left by an exception.
+
+    The loop raises StoreReplaced when the store is not the one it was, and ConnectionLost when the
+    daemon is away for longer than was allowed.
+    """
+
+    def __init__(self, fleet: "AsyncFleet", path: Path, wanted: Wanted) -> None:
+        async def call(request: Request[CursorPosition]) -> CursorPosition:
+            return await fleet.call(request)
+
+        self._following = Following(path, TrioCarrier(), wanted, call)
+
+    @property
+    def position(self) -> int:
+        """Return the ``seq`` of the last event that was given out, else of the one before."""
+        return self._following.position or 0
+
+    @property
+    def epoch(self) -> str:
+        """Return of which store the position is one."""
+        return self._following.epoch or ""
+
+    @property
+    def link(self) -> Link:
+        """Return how it stands with the daemon."""
+        return self._following.link
+
+    async def __aenter__(self) -> Self:
+        await self._following.begin()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None:
+                await self._following.save()
+        finally:
+            self._following.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        event = await self._following.next_event()
+        if event is None:
+            raise StopAsyncIteration
+        return event

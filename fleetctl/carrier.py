@@ -1,0 +1,73 @@
+"""A connection that blocks; must not know what it carries."""
+
+import os
+import time
+from _socket import socket
+from pathlib import Path
+
+from .conversation import TooSlow, lost
+from .dial import dial
+
+
+class SocketCarrier:
+    """A socket that blocks, one connection at a time; a process that was forked has its own."""
+
+    def __init__(self) -> None:
+        self._socket: socket | None = None
+        self._process = 0
+
+    @property
+    def open(self) -> bool:
+        """Return whether there is a connection, and it is this process's."""
+        return self._socket is not None and self._process == os.getpid()
+
+    def now(self) -> float:
+        """Return monotonic seconds."""
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)  # noqa: ASYNC251
+
+    async def dial(self, path: Path, deadline: float) -> None:
+        """Open a connection, after closing the one before; raises Unavailable or Denied."""
+        self.close()
+        self._socket = dial(path, deadline)
+        self._process = os.getpid()
+
+    async def send(self, data: bytes, wait_s: float) -> None:
+        """Send all; raises TooSlow, ConnectionLost."""
+        sock = self._mine()
+        sock.settimeout(wait_s)
+        try:
+            sock.sendall(data)
+        except TimeoutError as error:
+            raise TooSlow from error
+        except (BrokenPipeError, ConnectionResetError):
+            # A daemon that refused the line says why before it closes: go on to read that.
+            return
+
+    async def receive(self, wait_s: float) -> bytes:
+        """Return what comes next; raises TooSlow when nothing does, ConnectionLost at the end."""
+        sock = self._mine()
+        sock.settimeout(wait_s)
+        try:
+            if data := sock.recv(262_144):
+                return data
+        except TimeoutError as error:
+            raise TooSlow from error
+        except OSError as error:  # another thread may have closed it
+            raise lost() from error
+        raise lost()
+
+    def _mine(self) -> socket:
+        sock = self._socket
+        if sock is None or not self.open:
+            raise lost()
+        return sock
+
+    def close(self) -> None:
+        """Close the connection; closing twice is harmless."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None

@@ -1,0 +1,124 @@
+"""What is said on one connection: calls, replies and notices; must not touch a socket or a clock.
+
+The blocking client and the one for trio both speak by this.
+"""
+
+from typing import Any, NamedTuple
+
+from fleetd.wire.errors import FleetError, LimitExceeded, Unavailable, from_wire
+from fleetd.wire.frames import FrameTooLong, Line, LineDecoder
+
+from .records import Record, an_object, decode, encode, not_understood
+
+REPLY_BYTES = 256 * 1024 * 1024
+
+
+class ConnectionLost(Unavailable):
+    """The connection ended before the answer came; whether the daemon acted is not known."""
+
+
+class TooSlow(LimitExceeded):
+    """The daemon did not answer in time."""
+
+    def __init__(self) -> None:
+        super().__init__("fleetd did not answer in time.", hint="Look at its log, then try again.")
+
+
+class Asked(NamedTuple):
+    """A call as it is sent: its number and its line."""
+
+    number: int
+    line: bytes
+
+
+class Reply(NamedTuple):
+    """What a call came to: its result, or the error that it was refused with."""
+
+    number: int
+    result: Any
+    error: FleetError | None
+
+
+class Notice(NamedTuple):
+    """What the daemon says of its own accord."""
+
+    method: str
+    params: Record
+
+
+class Conversation:
+    """Numbers the calls and tells which reply is whose, over as many connections as it takes."""
+
+    def __init__(self) -> None:
+        self._last = 0
+        self._lengths: dict[int, int] = {}
+        self._lines = LineDecoder(REPLY_BYTES)
+
+    def begin(self) -> None:
+        """Begin on a new connection: nothing that was asked on another is answered there."""
+        self._lines = LineDecoder(REPLY_BYTES)
+        self._lengths.clear()
+
+    def ask(self, method: str, params: bytes) -> Asked:
+        """Return the line to send for a call."""
+        self._last += 1
+        head = b'{"jsonrpc":"2.0","id":%d,"method":%b,"params":' % (self._last, encode(method))
+        line = head + params + b"}\n"
+        self._lengths[self._last] = len(line)
+        return Asked(self._last, line)
+
+    def forget(self, number: int) -> None:
+        """Wait no more for a reply; should it come, it is passed over."""
+        self._lengths.pop(number, None)
+
+    def feed(self, data: bytes) -> None:
+        """Take in bytes as they came."""
+        self._lines.feed(data)
+
+    def next_message(self) -> Reply | Notice | None:
+        """Return what the daemon said next, or None when more bytes are needed.
+
+        Raises Incompatible for what makes no sense, LimitExceeded for what is too long; after
+        either nothing more can be understood.
+        """
+        try:
+            while (line := self._lines.next_line()) is not None:
+                if (message := self._understood(line)) is not None:
+                    return message
+        except FrameTooLong as error:
+            raise LimitExceeded(f"The reply is longer than {REPLY_BYTES} bytes.") from error
+        return None
+
+    def _understood(self, line: Line) -> Reply | Notice | None:
+        try:
+            incoming: Any = decode(line)
+        except (ValueError, RecursionError) as error:
+            raise not_understood(error) from error
+        an_object(incoming, "a message")
+        if isinstance(method := incoming.get("method"), str):
+            return Notice(method, an_object(incoming.params, "what a notification tells"))
+        return self._reply(incoming)
+
+    def _reply(self, incoming: Record) -> Reply | None:
+        number, told = incoming.get("id"), incoming.get("error")
+        if number is None and told is not None and self._lengths:
+            # It answers a line that the daemon did not read to its end: a limit was passed.
+            number = max(self._lengths, key=lambda each: self._lengths[each])
+        if not isinstance(number, int) or self._lengths.pop(number, None) is None:
+            return None
+        error = None if told is None else _refusal(told)
+        return Reply(number, incoming.get("result"), error)
+
+
+def _refusal(told: Any) -> FleetError:
+    """Return the error that the daemon answered with; raises Incompatible when it is none."""
+    error = an_object(told, "an error")
+    code, message = error.code, error.message
+    if not isinstance(code, int) or not isinstance(message, str):
+        raise not_understood("an error has a number and a sentence")
+    return from_wire(code, message, error.get("data"))
+
+
+def lost() -> ConnectionLost:
+    """Return what is said of a connection that the daemon closed."""
+    return ConnectionLost("fleetd closed the connection before it answered.")

@@ -1,0 +1,132 @@
+"""How a call outlives a restart of the daemon; must not know what carries it, or what it says.
+
+What is written here waits by what it is given: the client for trio gives what trio waits for, and
+the blocking one what blocks, so that ``at_once`` runs it to its end.
+"""
+
+import os
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from fleetd import paths
+from fleetd.wire.errors import FleetError, InvalidParams, Unavailable
+
+from .conversation import ConnectionLost
+from .protocol import Request
+from .records import not_understood
+
+CONNECT_S = 5.0
+# systemd waits a second before it starts a daemon again that failed.
+RESTART_S = 8.0
+RESTART_PAUSE_S = 0.1
+# What makes a daemon fall over is not sent for ever.
+LOSSES = 2
+REPLY_S = 120.0
+# Reading takes milliseconds; a daemon that is silent for so long hangs.
+READ_S = 15.0
+
+R = TypeVar("R")
+
+
+class Waits(Protocol):
+    """Time, as a client waits in it."""
+
+    def now(self) -> float:
+        """Return seconds of a clock that nobody sets."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+
+async def insisted(
+    exchange: Callable[[], Awaitable[Any]],
+    come_back: Callable[[float], Awaitable[Any]],
+    time: Waits,
+    restart_s: float,
+) -> Any:
+    """Exchange a call for its result, over restarts of the daemon that end within ``restart_s``.
+
+    Raises ConnectionLost when it does not come back in time, or the error of a daemon that
+    ends and goes on saying so.
+    """
+    deadline, losses = None, 0
+    while True:
+        try:
+            return await exchange()
+        except FleetError as error:
+            losses += isinstance(error, ConnectionLost)
+            if not ends(error) or losses > LOSSES:
+                raise
+            if deadline is None:
+                deadline = time.now() + restart_s
+            elif time.now() > deadline:
+                raise
+        try:
+            await come_back(deadline)
+        except Unavailable as error:
+            raise ConnectionLost(
+                "fleetd went away before it answered; whether it acted is not known.",
+                hint="Start it again and look: fleetctl status",
+            ) from error
+
+
+async def opened_again(
+    open_one: Callable[[float], Awaitable[R]], time: Waits, deadline: float
+) -> R:
+    """Wait for a daemon that restarts; raises Unavailable when it does not come back."""
+    while True:
+        # The one that ends listens for a moment yet, and nobody else does.
+        await time.sleep(RESTART_PAUSE_S)
+        try:
+            return await open_one(deadline)
+        except Unavailable:
+            if time.now() > deadline:
+                raise
+
+
+def ends(error: FleetError) -> bool:
+    """Whether the daemon went away, or says that it does and what was sent may be sent again."""
+    return isinstance(error, ConnectionLost) or error.values.get("retry") is True
+
+
+def at_once(steps: Coroutine[Any, Any, R]) -> R:
+    """Run what waits by blocking only, and return what it returns."""
+    try:
+        steps.send(None)
+    except StopIteration as done:
+        result: R = done.value
+        return result
+    raise RuntimeError("what blocks does not wait for anybody")
+
+
+def patience(request: Request[Any], reply_s: float | None) -> float:
+    """Return how many seconds a reply is waited for."""
+    if reply_s is not None:
+        return reply_s
+    return REPLY_S if request.changes else READ_S
+
+
+def answer(request: Request[R], result: Any) -> R:
+    """Return what a call came to; raises Incompatible for what its method cannot come to."""
+    try:
+        return request.answer(result)
+    except ValueError as error:
+        raise not_understood(error) from error
+
+
+def new_key() -> str:
+    """Return an idempotency key that nobody else uses."""
+    return os.urandom(16).hex()
+
+
+def users_socket() -> Path:
+    """Return the path of this user's socket; raises InvalidParams when it is too long."""
+    path = paths.socket_path()
+    try:
+        paths.check_socket_length(path)
+    except paths.PathRefused as error:
+        raise InvalidParams(
+            str(error), hint="A socket path must fit the kernel's limit."
+        ) from error
+    return path
