@@ -11,7 +11,7 @@ import trio
 from fleetd.wire.base import Request
 from fleetd.wire.errors import Unavailable
 
-from ..client import connect
+from ..client import Fleet
 
 R = TypeVar("R")
 # systemd waits a second before it starts a daemon again that failed.
@@ -45,7 +45,7 @@ class Link:
 
     async def _once(self, request: Request[R]) -> R:
         def ask() -> R:
-            with connect() as client:
+            with Fleet() as client:
                 return client.call(request)
 
         return await trio.to_thread.run_sync(ask, abandon_on_cancel=True)  # type: ignore[call-arg]
