@@ -5,20 +5,20 @@ from typing import Any
 
 from fleetd.wire.errors import FleetError
 
-from ..client import Client, connect
+from ..client import Fleet
 from ..protocol import CheckpointCompare, CheckpointGet, RecoveryContextGet
 from . import texts
 from .fleet import View
 from .picture import Picture
 
-Ask = Callable[[Client], Any]
+Ask = Callable[[Fleet], Any]
 Tell = Callable[[Any], str]
 
 
 def a_checkpoint(checkpoint_id: str) -> tuple[str, Ask, Tell]:
     """Return title, question and page of a checkpoint."""
 
-    def ask(client: Client) -> Any:
+    def ask(client: Fleet) -> Any:
         return client.call(CheckpointGet(checkpoint_id=checkpoint_id))
 
     return f"Checkpoint {checkpoint_id}", ask, texts.checkpoint
@@ -27,7 +27,7 @@ def a_checkpoint(checkpoint_id: str) -> tuple[str, Ask, Tell]:
 def a_prompt(title: str, **named: str | None) -> tuple[str, Ask, Tell]:
     """Return title, question and page of a recovery prompt."""
 
-    def ask(client: Client) -> Any:
+    def ask(client: Fleet) -> Any:
         return client.call(RecoveryContextGet(**named))  # type: ignore[arg-type]
 
     return f"Prompt of {title}", ask, texts.prompt
@@ -36,7 +36,7 @@ def a_prompt(title: str, **named: str | None) -> tuple[str, Ask, Tell]:
 def a_difference(before: str, after: str | None) -> tuple[str, Ask, Tell]:
     """Return title, question and page of what differs between two checkpoints, or one and now."""
 
-    def ask(client: Client) -> Any:
+    def ask(client: Fleet) -> Any:
         return client.call(CheckpointCompare(before=before, after=after))
 
     return f"From {before} to {after or 'now'}", ask, texts.difference
@@ -68,7 +68,7 @@ _TITLES = {
 def answered(ask: Ask) -> Any:
     """Return what the daemon answers, or the error that it, or its absence, is."""
     try:
-        with connect() as client:
+        with Fleet() as client:
             return ask(client)
     except FleetError as error:
         return error

@@ -10,8 +10,7 @@ from collections.abc import Callable
 
 from fleetd.wire.errors import FleetError, Unavailable
 
-from ..client import Client, connect
-from ..protocol import EventSubscribe
+from ..client import Fleet
 from .picture import EVERYTHING, SILENT_CHANGES, Part, concerns
 from .reading import read
 from .tray import Tray
@@ -65,7 +64,7 @@ class Feed:
         """Subscribe, and subscribe again when the daemon was away."""
         while not self._stopped.is_set():
             try:
-                with connect() as client:
+                with Fleet() as client:
                     self._follow(client)
             except FleetError as error:
                 self._there = False
@@ -75,13 +74,13 @@ class Feed:
                     self._stopped.wait(RECONNECT_S)
             self._stopped.wait(RECONNECT_S)
 
-    def _follow(self, client: Client) -> None:
+    def _follow(self, client: Fleet) -> None:
         # From the end of the log, always: what was missed is read anew with all the rest.
-        started = client.call(EventSubscribe())
+        events = client.events(away_s=0)
         self._there = True
-        self._tray.connected(started.epoch)
+        self._tray.connected(events.epoch)
         self._want(EVERYTHING, urgent=True)
-        for event in client.notifications():
+        for event in events:
             if self._stopped.is_set():
                 return
             self._tray.event(event)
@@ -96,14 +95,14 @@ class Feed:
             self._changed.notify_all()
 
     def _read(self) -> None:
-        client: Client | None = None
+        client: Fleet | None = None
         while not self._stopped.is_set():
             parts = self._next()
             if not self._there or self._stopped.is_set():
                 continue
             began = time.monotonic()
             try:
-                client = client or connect()
+                client = client or Fleet()
                 for part in sorted(parts):
                     mission_id = self._mission_id
                     self._tray.answer(part, read(client, part, mission_id), mission_id)

@@ -9,7 +9,7 @@ from typing import Any
 from fleetd.wire.errors import NotFound
 from fleetd.wire.words import AgentStatus
 
-from ..client import Client
+from ..client import Fleet
 from ..protocol import (
     AgentList,
     CheckpointList,
@@ -28,26 +28,26 @@ CHECKPOINTS = 30
 LIVING: tuple[AgentStatus, ...] = ("active", "waiting", "idle", "lost")
 
 
-def _agents(client: Client, _: str | None) -> Any:
+def _agents(client: Fleet, _: str | None) -> Any:
     return [agent for status in LIVING for agent in client.call(AgentList(status=status)).agents]
 
 
-def _sorties(client: Client, mission_id: str | None) -> Any:
+def _sorties(client: Fleet, mission_id: str | None) -> Any:
     return client.call(SortieList(mission_id=mission_id)).sorties if mission_id else []
 
 
-def _checkpoints(client: Client, mission_id: str | None) -> Any:
+def _checkpoints(client: Fleet, mission_id: str | None) -> Any:
     if mission_id is None:
         return []
     return client.call(CheckpointList(mission_id=mission_id, limit=CHECKPOINTS)).checkpoints
 
 
-def _events(client: Client, _: str | None) -> Any:
+def _events(client: Fleet, _: str | None) -> Any:
     since = max(0, client.call(SystemStatus()).position - TAIL)
     return client.call(EventList(since=since, limit=TAIL)).events
 
 
-_READINGS: dict[Part, Callable[[Client, str | None], Any]] = {
+_READINGS: dict[Part, Callable[[Fleet, str | None], Any]] = {
     "status": lambda client, _: client.call(SystemStatus()),
     "missions": lambda client, _: client.call(MissionList(limit=LISTED)).missions,
     "sorties": _sorties,
@@ -59,7 +59,7 @@ _READINGS: dict[Part, Callable[[Client, str | None], Any]] = {
 }
 
 
-def read(client: Client, part: Part, mission_id: str | None) -> Any:
+def read(client: Fleet, part: Part, mission_id: str | None) -> Any:
     """Return a part of the picture; nothing of a mission that is not there any more."""
     try:
         return _READINGS[part](client, mission_id)

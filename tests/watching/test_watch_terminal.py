@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from tests.processes import Daemon, fleetctl
 from tests.terminal import Terminal, terminal
 
@@ -42,7 +42,7 @@ def a_mission(title: str, *sorties: str) -> str:
 
 
 def test_what_others_do_is_seen_and_quitting_leaves_the_terminal_as_it_was(
-    daemon: Daemon, home: Path, connect: Callable[[], Client]
+    daemon: Daemon, home: Path, connect: Callable[[], Fleet]
 ) -> None:
     mission = a_mission("[/] [bold]x[/] 日本語 \x1b]0;owned\x07", "First piece", "Second piece")
     with watching(home) as shown:
@@ -72,7 +72,7 @@ def test_what_others_do_is_seen_and_quitting_leaves_the_terminal_as_it_was(
         assert b"\x1b]0;" not in written(shown)
 
 
-def events_since(client: Client, position: int) -> list[dict[str, object]]:
+def events_since(client: Fleet, position: int) -> list[dict[str, object]]:
     found: list[dict[str, object]] = client.call_raw("event.list", {"since": position})["events"]
     return found
 
@@ -148,7 +148,7 @@ def test_who_ends_the_process_gets_the_terminal_back(home: Path, number: int) ->
 def test_a_defect_gives_the_terminal_back_and_says_so(home: Path) -> None:
     planted = (
         "import sys; from fleetctl.watching import feeding;"
-        "feeding.connect = lambda: 1 / 0;"
+        "feeding.Fleet = lambda: 1 / 0;"
         "from fleetctl.cli import main; sys.exit(main(['watch']))"
     )
     env = {name: value for name, value in os.environ.items() if name != "TERM"}
