@@ -74,12 +74,8 @@ async def test_a_name_in_the_environment_or_the_command_is_the_agents(
 async def test_an_agent_whose_cli_ends_is_missed(agent: Start, daemon, connect) -> None:
     async with agent() as claude:
         await claude.does("lock", file="a.py")
-    client = connect()
-    events = client.call_raw("event.subscribe", {"since": 0, "types": ["agent_lost"]})
-    assert events["subscription_id"]
-    for event in client.notifications():
-        assert event.agent_id.startswith("claude-")
-        break
+    event = next(connect().events(since=0, types=["agent_lost"]))
+    assert event.agent_id.startswith("claude-")
 
 
 async def test_the_clients_directory_counts_where_the_server_was_started_elsewhere(

@@ -13,7 +13,7 @@ from typing import Any
 import apsw
 import pytest
 
-from fleetctl.client import Client
+from fleetctl.client import Fleet
 from fleetd.store import checksums
 from fleetd.store.migrate import migrations
 from tests.processes import READY_S, Daemon, fleetctl
@@ -96,7 +96,7 @@ def patched(then: str, number: int) -> list[str]:
 
 
 def told_by(daemon: Daemon) -> dict[str, Any]:
-    with Client(daemon.socket) as client:
+    with Fleet(daemon.socket) as client:
         return recorded.of(lambda method, **params: client.call_raw(method, params))
 
 
@@ -147,7 +147,7 @@ def test_every_record_is_there_after_the_upgrade(
     for kind in recorded.KINDS:
         assert kind == "snapshots" or old[kind], f"the old one recorded no {kind}"
         same(kind, old[kind], now[kind])
-    with Client(upgraded.socket) as client:
+    with Fleet(upgraded.socket) as client:
         findings = client.call_raw("system.doctor")["findings"]
         verified = client.call_raw("checkpoint.verify")["findings"]
     assert [each for each in (*findings, *verified) if not each["ok"]] == []
