@@ -6,6 +6,7 @@
 #   make check   format, lint, types, tests: what CI runs
 #   make generate  write what is made from the code: completions, man pages, reference pages
 #   make campaign  try to break the promises, for minutes to hours (ARGS="kill --count 50")
+#   make recording  record the session that README shows
 #   make bench   measure, beside an fsync of the same disk and beside others (ARGS="--only locks")
 #   make bench-growth  measure stores, missions and audiences of ever greater size
 #   make bench-compare BASE=main~5   measure another revision and this one, in turns
@@ -16,7 +17,7 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 6 ? n + 1 : 6)))
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-agents campaign check format lint types generate bench bench-compare bench-growth clean
+.PHONY: demo test test-agents campaign check format lint types generate recording bench bench-compare bench-growth clean
 .DEFAULT_GOAL := check
 
 $(VENV)/bin/python:
@@ -78,6 +79,9 @@ bench-growth: $(VENV)/.installed
 bench-compare: $(VENV)/.installed
 	@test -n "$(BASE)" || { echo "name a revision: make bench-compare BASE=HEAD~1" >&2; exit 1; }
 	$(BIN)/python -m benchmarks.compare $(BASE) $(ARGS)
+
+recording: $(VENV)/.installed-dev
+	$(BIN)/python -m tools.recording
 
 clean:
 	rm -rf $(VENV) .agents .bench build dist *.egg-info .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache

@@ -133,7 +133,7 @@ def machine() -> Iterator[Machine]:
     """Lay out a machine where nothing is installed but the programs; nothing outlives it."""
     # A short name: a socket's path has to fit into 107 bytes.
     home = Path(tempfile.mkdtemp(prefix="docs-")).resolve()
-    env = _environment(home)
+    env = environment_of(home)
     made = Machine(home, env)
     try:
         made.run("git init -q -b main . && git commit -q --allow-empty -m 'The first commit'")
@@ -144,7 +144,8 @@ def machine() -> Iterator[Machine]:
         shutil.rmtree(home)
 
 
-def _environment(home: Path) -> dict[str, str]:
+def environment_of(home: Path) -> dict[str, str]:
+    """Return the environment of a machine that this lays out below a directory."""
     env = {k: v for k, v in environment(home).items() if not k.startswith(("FLEET_", "FLIGHTLINE"))}
     for name in ("XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "NO_COLOR"):
         env.pop(name, None)
