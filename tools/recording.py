@@ -139,7 +139,8 @@ def _keyframes(number: int, begin: float, end: float) -> str:
     hidden, shown = "{visibility:hidden}", "{visibility:visible}"
     before = f"0%{hidden}" if begin else ""
     after = f"{end:.2f}%{hidden}" if end < 100 else ""
-    return f"@keyframes k{number}{{{before}{begin:.2f}%{shown}{after}}}.f{number}{{animation-name:k{number}}}"
+    steps = f"{before}{begin:.2f}%{shown}{after}"
+    return f"@keyframes k{number}{{{steps}}}.f{number}{{animation-name:k{number}}}"
 
 
 def _group(number: int, rows: list[str], *, still: bool) -> str:

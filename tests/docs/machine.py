@@ -21,7 +21,7 @@ from tests.processes import environment
 PATIENCE_S = 45.0
 PAUSE_S = 0.02
 QUESTION = b" [y/N] "
-INTERRUPTED = re.compile(r"^(.*?) +# until Ctrl\+C$", re.MULTILINE)
+INTERRUPTED = re.compile(r"^(.*?) +#[^#\n]*\buntil Ctrl\+C$", re.MULTILINE)
 # Reads the names of scripts and runs each in itself, so that variables and directory stay.
 _SHELL = """
 trap 'printf "%s\\n" "$?" >&4' EXIT
