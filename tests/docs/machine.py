@@ -1,5 +1,6 @@
 """A person's machine on which the pages are tried: a home, a project, a shell at a terminal."""
 
+import fcntl
 import os
 import pty
 import re
@@ -7,9 +8,11 @@ import select
 import shlex
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,7 +24,7 @@ from tests.processes import environment
 PATIENCE_S = 45.0
 PAUSE_S = 0.02
 QUESTION = b" [y/N] "
-INTERRUPTED = re.compile(r"^(.*?) +#[^#\n]*\buntil Ctrl\+C$", re.MULTILINE)
+ENDLESS = re.compile(r"^(.*?) +#[^#\n]*\b(?:until (Ctrl\+C)|q leaves)$", re.MULTILINE)
 # Reads the names of scripts and runs each in itself, so that variables and directory stay.
 _SHELL = """
 trap 'printf "%s\\n" "$?" >&4' EXIT
@@ -55,6 +58,7 @@ class Machine:
         commands, self._commands = os.pipe()
         self._ends, ends = os.pipe()
         self._terminal, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
         try:
             self._shell = subprocess.Popen(
                 ["bash", "-c", f"exec 3<&{commands} 4>&{ends} {commands}<&- {ends}>&-\n{_SHELL}"],
@@ -72,7 +76,7 @@ class Machine:
 
     def run(self, text: str) -> str:
         """Run commands at the terminal; returns what it showed, raises Failed."""
-        return self._source(f"set -euo pipefail\n{INTERRUPTED.sub(_interrupted, text)}\n")
+        return self._source(f"set -euo pipefail\n{ENDLESS.sub(_ended, text)}\n")
 
     def output(self, command: str) -> str:
         """Run a command and return what it prints, standard error too, whatever its status."""
@@ -124,8 +128,13 @@ class Machine:
         raise Failed(f"does not end; the terminal shows:\n{seen.decode(errors='replace')}")
 
 
-def _interrupted(found: re.Match[str]) -> str:
-    return f"timeout --signal=INT 1 bash -c {shlex.quote(found[1])} || [ $? = 124 ]"
+def _ended(found: re.Match[str]) -> str:
+    """Return a command that goes on as one that is ended after a while, and has to be there still.
+
+    What draws on the whole screen takes Ctrl+C for a key, and wants the terminal for itself.
+    """
+    how = "--signal=INT 1" if found[2] else "--foreground 2"
+    return f"timeout {how} bash -c {shlex.quote(found[1])} || [ $? = 124 ]; stty sane"
 
 
 @contextmanager

@@ -11,9 +11,9 @@ What a block is for stands in its fence:
 =============  =====================================================================================
 
 A block that begins with a comment holding nothing but a file's name is saved under that name. A
-command with the comment ``# until Ctrl+C`` is interrupted after a second. Two invisible comments
-may stand before a block: ``<!-- not run: why -->``, and ``<!-- first: commands -->``, which sets
-the stage.
+command whose comment ends in ``until Ctrl+C`` or ``q leaves`` goes on, and is ended. Two invisible
+comments may stand before a block: ``<!-- not run: why -->``, and ``<!-- first: commands -->``,
+which sets the stage.
 """
 
 import re
