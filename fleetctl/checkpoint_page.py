@@ -19,7 +19,7 @@ def _head(checkpoint: Checkpoint) -> Iterator[str]:
     details = f" ({checkpoint.trigger_details})" if checkpoint.trigger_details else ""
     yield f"Checkpoint: {checkpoint.id}"
     yield f"Mission: {checkpoint.mission_id}"
-    yield f"Created: {checkpoint.timestamp}"
+    yield f"Created: {render.ago(checkpoint.timestamp)}"
     yield f"Trigger: {checkpoint.trigger}{details}"
     yield f"Progress: {checkpoint.progress_percent}%"
     yield f"Created by: {checkpoint.created_by}"

@@ -54,13 +54,19 @@ COMMANDS = {
 }
 EXAMPLES = """\
 examples:
-  fleetctl mission create "Add login" --sortie "Write the form" --sortie "Write tests"
+  fleetctl mission create "Add login" --sortie "Write the form" --sortie "Test"
   fleetctl mission start
   fleetctl checkpoint --note "Before the refactoring"
   fleetctl resume --dry-run
 
 Exit status: 0 done, 1 failed, 2 usage, 3 cancelled, 4 not found.
 """
+# Which list shows the ids that a parameter takes.
+LISTS = {
+    **{f"{noun}_id": noun for noun in ("mission", "sortie", "agent", "lock", "snapshot")},
+    **dict.fromkeys(("checkpoint_id", "before", "after"), "checkpoints"),
+    "message_id": "mail",
+}
 # Their kinds are the reason codes of the snapshot lifecycle: scripts and people look for them.
 WITH_REASON_CODE = (SchemaInvalid, IntegrityMismatch, AtomicWriteFailed, RetentionPruneFailed)
 COMMON = ("--json", "--exact")
@@ -115,7 +121,7 @@ def _run(arguments: list[str]) -> int:
         parser = build_parser(arguments)
         args, unknown = parser.parse_known_args(arguments)
         if unknown:
-            getattr(args, "parser", parser).error("unrecognized arguments: " + " ".join(unknown))
+            getattr(args, "parser", parser).refuse(unknown)
     except SystemExit as leaving:
         # --help and --version print and leave; main() returns instead.
         return int(leaving.code or 0)
@@ -172,20 +178,27 @@ def _report(error: FleetError, *, as_json: bool) -> int:
 
 
 def _report_text(error: FleetError) -> None:
-    label = render.styled("Error:", "red", sys.stderr)
     message = render.clean(error.message).removeprefix("Invalid params: ")
     if isinstance(error, MethodNotFound):
         message = f"{message}: {error.values.get('method')}"
     if isinstance(error, WITH_REASON_CODE):
         message = f"{message} [{error.kind}]"
-    print(label, message, file=sys.stderr)
+    render.complain("Error:", message, "red")
     for candidate in error.values.get("candidates") or ():
         shown = candidate.values() if isinstance(candidate, dict) else (candidate,)
         print(render.clean("  " + "  ".join(map(str, shown))), file=sys.stderr)
     if isinstance(error, UsageError) and error.usage:
         print(error.usage, file=sys.stderr)
     elif error.hint and not error.hint.startswith("rpc.discover"):
-        print("Hint:", render.clean(error.hint), file=sys.stderr)
+        render.complain("Hint:", render.clean(error.hint))
+    elif hint := _hint_of_id(error):
+        render.complain("Hint:", hint)
+
+
+def _hint_of_id(error: FleetError) -> str:
+    """Return where to find the ids of what a malformed one was given for."""
+    noun = LISTS.get(str(error.values.get("field")))
+    return f"fleetctl {noun} list shows the ids there are." if noun else ""
 
 
 def _tolerate_narrow_terminals() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import render
+from . import render, screen
 
 if TYPE_CHECKING:
     from .protocol import ChangedSortie, CheckpointDifference, Compared, FieldChange
@@ -36,16 +36,16 @@ def show_difference(found: "CheckpointDifference") -> None:
         return
     render.line(_progress(found))
     if told := summary(found):
-        render.line(f"In between: {told}.")
+        render.flow("In between: ", f"{told}.")
     for title, lines in _sections(found):
         _section(title, list(lines))
 
 
 def _side(side: "Compared") -> str:
     if side.checkpoint_id is None:
-        return f"{'now':<12}  {side.timestamp}"
+        return "now" if screen.humane() else f"{'now':<12}  {side.timestamp}"
     details = f" ({side.trigger_details})" if side.trigger_details else ""
-    return f"{side.checkpoint_id:<12}  {side.timestamp}  {side.trigger}{details}"
+    return f"{side.checkpoint_id:<12}  {render.ago(side.timestamp)}  {side.trigger}{details}"
 
 
 def _progress(found: "CheckpointDifference") -> str:
@@ -109,8 +109,7 @@ def _section(title: str, lines: Sequence[Line]) -> None:
         return
     render.heading(f"{title}:")
     for mark, text in lines:
-        told = render.clean(f"  {mark} {text}" if mark else f"      {text}")
-        print(render.styled(told, STYLES[mark]) if mark else told)
+        render.flow(f"  {mark} " if mark else "      ", text, style=STYLES.get(mark, ""))
 
 
 def _sorties(found: "CheckpointDifference") -> Iterator[Line]:

@@ -5,6 +5,8 @@ from argparse import Namespace
 from . import render
 from .protocol import Findings
 
+STYLES = {"ok": "green", "fixed": "yellow", "WRONG": "red"}
+
 
 def show(args: Namespace, found: Findings) -> int:
     """Print findings as JSON or line by line; the status is 1 when something is wrong and stays so.
@@ -18,6 +20,6 @@ def show(args: Namespace, found: Findings) -> int:
         verdict = "fixed" if finding.fixed else "ok" if finding.ok else "WRONG"
         code = f"[{finding.reason_code}]" if finding.reason_code else None
         told = "  ".join(filter(None, (finding.check, finding.subject, finding.detail, code)))
-        render.line(f"{verdict:<6} {told}")
+        render.flow(f"{verdict:<6} ", told, style=STYLES[verdict])
     render.line("Everything is in order." if found.ok else "Something is wrong.")
     return 0 if found.ok else 1

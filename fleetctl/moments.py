@@ -100,6 +100,17 @@ def since(at: int, now_ms: int) -> str:
     return f"{span(passed // DAY * DAY) if passed >= DAY else span(passed)} ago"
 
 
+def moment(text: str, now_ms: int) -> str:
+    """Return the local time of something: ``14:02:31`` today, ``5 Jan 14:02`` before."""
+    at = ms_of(text)
+    if at is None:
+        return text
+    if _day_number(at) == _day_number(now_ms):
+        return clock(at, seconds=True)
+    then = time.localtime(at // SECOND)
+    return f"{then.tm_mday} {_MONTHS[then.tm_mon - 1]} {clock(at)}"
+
+
 def lease(text: str, now_ms: int) -> str:
     """Return how long something still holds: ``for 8 min``; else since when it does not."""
     at = ms_of(text)

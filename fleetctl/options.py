@@ -6,13 +6,14 @@ how errors look and what they return.
 
 import argparse
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 from fleetd.wire.errors import InvalidParams
 
 # Text, because argparse's class takes no argument at run time, and has no public name.
 Subparsers: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001
+COMMAND = "COMMAND"
 Run = Callable[[argparse.Namespace], int]
 # fleetctl speaks English: argparse need not look for its words in another language, in eight
 # places for each of them.
@@ -34,6 +35,15 @@ class _Unprinted(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, width=80)
 
 
+class _Printed(argparse.RawDescriptionHelpFormatter):
+    """What people read: a command's name and what it is for stand on one line."""
+
+    def format_help(self) -> str:
+        # argparse forgets that commands are indented when it looks for the longest.
+        self._action_max_length += 2
+        return super().format_help()
+
+
 class Parser(argparse.ArgumentParser):
     """A parser that raises UsageError and takes no abbreviated options."""
 
@@ -48,17 +58,46 @@ class Parser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         """Return the help, as wide as the terminal."""
-        self.formatter_class = argparse.RawDescriptionHelpFormatter
+        self.formatter_class = _Printed
         return super().format_help()
 
     def format_usage(self) -> str:
         """Return the usage, as wide as the terminal."""
-        self.formatter_class = argparse.RawDescriptionHelpFormatter
+        self.formatter_class = _Printed
         return super().format_usage()
 
     def error(self, message: str) -> NoReturn:
-        """Raise what argparse would print."""
+        """Raise what argparse would print; where a command is missing, with those there are."""
+        if message.endswith(f"are required: {COMMAND}"):
+            raise UsageError("A command is missing.", self.format_help().strip())
         raise UsageError(message, self.format_usage().strip())
+
+    def refuse(self, unknown: Sequence[str]) -> NoReturn:
+        """Raise UsageError for arguments that nobody knows, and name what may have been meant."""
+        options = [each for each in unknown if each.startswith("-")]
+        near = nearest(options[0], self._option_string_actions) if options else ""
+        self.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse a choice that there is not, and name what may have been meant."""
+        if action.choices is None or value in action.choices:
+            return
+        choices = list(map(str, action.choices))
+        near = nearest(str(value), choices)
+        if action.metavar == COMMAND:
+            told = near or f" There are: {', '.join(choices)}."
+            raise UsageError(f"There is no command {value!r}.{told}", self.format_usage().strip())
+        told = f"expected one of {', '.join(choices)}; got {value!r}"
+        raise argparse.ArgumentError(action, f"{told}.{near}" if near else told)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return `` Did you mean status?`` for a word that is nearly a known one, else nothing."""
+    # Imported here: it is needed only where something is wrong.
+    from difflib import get_close_matches
+
+    found = get_close_matches(word, list(known), n=1)
+    return f" Did you mean {found[0]}?" if found else ""
 
 
 def marked(action: argparse.Action, completes: str | None) -> argparse.Action:
@@ -95,7 +134,9 @@ def group(subparsers: Subparsers, name: str, summary: str) -> Subparsers:
 def add_commands(parser: Parser, dest: str) -> Subparsers:
     """Return the place to add commands to a parser."""
     # With its prog argparse need not format a usage line, which imports what only help needs.
-    return parser.add_subparsers(dest=dest, metavar="COMMAND", required=True, prog=parser.prog)
+    return parser.add_subparsers(
+        title="commands", dest=dest, metavar=COMMAND, required=True, prog=parser.prog
+    )
 
 
 def whole(minimum: int, maximum: int | None = None) -> Callable[[str], int]:

@@ -9,13 +9,15 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Sequence
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 from fleetd.wire.durations import duration
 
 from . import moments, screen
 from .tables import Column, Fitted, fit, shortened
+from .widths import cut, width, wrapped
 
+Text = TypeVar("Text", str, str | None)
 _BIDI_AND_BREAKS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029)
 _CONTROLS = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0), *_BIDI_AND_BREAKS))
 _ONE_LINE = {**_CONTROLS, 0x09: " ", 0x0A: " "}
@@ -24,6 +26,21 @@ _BLOCK = {code: None for code in _CONTROLS if code not in (0x09, 0x0A)}
 _ESCAPED = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), *_BIDI_AND_BREAKS)}
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+# What to do about an empty list.
+HINTS = {
+    "No missions found.": ('Create one: fleetctl mission create "Title" --sortie "First piece"',),
+    "No sorties found.": ('Add one: fleetctl sortie create "Title"',),
+    "No checkpoints found.": ('Take one: fleetctl checkpoint --note "Why"',),
+    "No agents found.": (
+        "They come by themselves with hooks: fleetctl hooks install --all",
+        "By hand: fleetctl agent start NAME",
+    ),
+    "No locks found.": ("Take one: fleetctl lock acquire FILE --agent NAME",),
+    "No messages found.": ('Write one: fleetctl mail send "Subject" --from NAME --to NAME',),
+    "No snapshots found.": ("Record one: fleetctl snapshot record",),
+    "No events found.": ("Wait for some: fleetctl events --follow",),
+}
+MIN_FLOW = 20
 # How many columns a bar of progress takes.
 BAR = 8
 # What the states of missions, sorties, agents, locks and recoveries mean to who looks on.
@@ -68,7 +85,8 @@ def bullets(title: str, items: Sequence[str]) -> None:
     if items:
         print()
         line(f"{title}:")
-        lines(f"  - {item}" for item in items)
+        for item in items:
+            flow("  - ", item)
 
 
 def to_json(value: Any, *, indent: int = 2) -> str:
@@ -105,8 +123,35 @@ def listing(
     elif values:
         table(headers, rows)
     else:
-        line(empty)
+        nothing(empty)
     return 0
+
+
+def nothing(told: str) -> None:
+    """Print that a list is empty; on a terminal also how that is changed."""
+    line(told)
+    if screen.humane():
+        lines(HINTS.get(told, ()))
+
+
+def rest_of_line(start: str, text: str) -> str:
+    """Return text, on a terminal as much of it as fits behind its start."""
+    room = screen.columns()
+    text = clean(text)
+    return text if room is None else cut(text, max(room - width(start), MIN_FLOW))
+
+
+def flow(start: str, text: str, *, style: str = "") -> None:
+    """Print text behind its start; on a terminal it is broken between words, below itself.
+
+    ``style`` is that of the start.
+    """
+    room = screen.columns()
+    start, text = clean(start), clean(text)
+    columns = width(start)
+    parts = [text] if room is None else wrapped(text, max(room - columns, MIN_FLOW))
+    for n, part in enumerate(parts):
+        print((" " * columns if n else styled(start, style)) + part)
 
 
 def table(
@@ -157,7 +202,9 @@ def _row(
 
 def fields(pairs: Iterable[tuple[str, object]]) -> None:
     """Print ``Name: value`` lines; absent values are left out."""
-    lines(f"{name}: {value}" for name, value in pairs if value is not None and value != "")
+    for name, value in pairs:
+        if value is not None and value != "":
+            flow(f"{name}: ", str(value))
 
 
 def styled(text: str, style: str, stream: TextIO | None = None) -> str:
@@ -171,7 +218,15 @@ def styled(text: str, style: str, stream: TextIO | None = None) -> str:
 
 def warn(text: str) -> None:
     """Print a warning on stderr."""
-    print(styled("Warning:", "yellow", sys.stderr), clean(text), file=sys.stderr)
+    complain("Warning:", text, "yellow")
+
+
+def complain(label: str, text: str, style: str = "") -> None:
+    """Print something on stderr behind its label; on a terminal broken between words."""
+    text = clean(text)
+    if sys.stderr.isatty():
+        text = f"\n{' ' * (len(label) + 1)}".join(wrapped(text, screen.width() - len(label) - 1))
+    print(styled(label, style, sys.stderr), text, file=sys.stderr)
 
 
 def plural(count: int, noun: str) -> str:
@@ -194,14 +249,14 @@ def span(ms: int) -> str:
     return moments.span(ms) if screen.humane() else duration(ms)
 
 
-def ago(text: str) -> str:
-    """Return a time as it is, on a terminal as people say it: ``3 min ago``."""
-    return moments.ago(text, screen.now_ms()) if screen.humane() else text
+def ago(text: Text) -> Text:
+    """Return a time as it is, on a terminal as people say it: ``3 min ago``; None stays None."""
+    return moments.ago(text, screen.now_ms()) if text and screen.humane() else text
 
 
-def until(text: str) -> str:
+def until(text: Text) -> Text:
     """Return the end of a lease as it is, on a terminal as people say it: ``for 8 min``."""
-    return moments.lease(text, screen.now_ms()) if screen.humane() else text
+    return moments.lease(text, screen.now_ms()) if text and screen.humane() else text
 
 
 def bar(percent: int) -> str:

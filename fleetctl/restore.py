@@ -138,7 +138,7 @@ def announcement(target: Target) -> list[str]:
     return [
         *_candidate_lines(target),
         f"{found} {target.title}",
-        f"Last activity: {target.last_activity_at or 'never'}",
+        f"Last activity: {render.ago(target.last_activity_at or 'never')}",
         f"Checkpoint: {target.checkpoint_id} ({target.progress_percent}%)",
     ]
 
@@ -150,7 +150,7 @@ def _candidate_lines(target: Target) -> Iterator[str]:
     for other in target.others:
         checkpoint = other.checkpoint_id or "no checkpoint"
         yield (
-            f"  {other.mission_id}  last activity {other.last_activity_at}  "
+            f"  {other.mission_id}  last activity {render.ago(other.last_activity_at)}  "
             f"{checkpoint}  {other.mission_title}"
         )
     yield "Taking the one that was active last; --mission <id> takes another."

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from fleetd.wire.durations import duration
 
-from . import render
+from . import render, screen
 from .protocol import Artifact, CommandOutcome, ContextDigest, Snapshot, SourceDetail, StepState
 
 
@@ -25,7 +25,7 @@ def _head(snapshot: Snapshot) -> Iterator[str]:
         yield f"Agent: {snapshot.agent_id}"
     if snapshot.note:
         yield f"Note: {snapshot.note}"
-    yield f"Created: {snapshot.created_at}"
+    yield f"Created: {render.ago(snapshot.created_at)}"
     yield f"Source: {snapshot.source}"
     for each in snapshot.source_details:
         yield f"Joined by: {joined(each)}"
@@ -36,7 +36,8 @@ def joined(detail: SourceDetail) -> str:
     """Return who joined a snapshot, how often, and when last: ``timer, 2 times, last at …``."""
     who = f" of {detail.agent_id}" if detail.agent_id else ""
     times = render.plural(detail.count, "time")
-    return f"{detail.source}{who}, {times}, last at {detail.last_at}"
+    at = "" if screen.humane() else "at "
+    return f"{detail.source}{who}, {times}, last {at}{render.ago(detail.last_at)}"
 
 
 def step_told(ordinal: int | None, status: str | None) -> str:
@@ -51,7 +52,7 @@ def _step(step: StepState) -> Iterator[str]:
     yield f"  Plan: {step.plan_path or 'None'}"
     told = step_told(step.step_ordinal, step.step_status)
     yield f"  Step: {'  '.join(filter(None, (told, step.step_id))) or 'None'}"
-    yield f"  Plan kept: {kept.result} (checked {kept.checked_at})"
+    yield f"  Plan kept: {kept.result} (checked {render.ago(kept.checked_at)})"
     for violation in kept.violations:
         yield f"    - {violation}"
 

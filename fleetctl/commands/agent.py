@@ -10,10 +10,21 @@ from ..client import Fleet
 from ..options import Parser, Run, Subparsers, UsageError, command, group, whole
 from ..pages import every
 from ..protocol import Agent, AgentDeregister, AgentGet, AgentHeartbeat, AgentList, AgentNote
+from ..tables import Column
 
 START_EXAMPLES = """\
   fleetctl agent start specialist-1
   fleetctl agent start dispatch-1 --role dispatch --mission msn-1a2b3c4d --auto-resume"""
+
+
+COLUMNS = (
+    Column("ID"),
+    Column("ROLE", matters=1),
+    Column("STATUS", matters=5, styles=render.STATES),
+    Column("HARNESS", matters=2),
+    Column("MISSION", matters=3),
+    Column("LAST SEEN", matters=4, times="ago"),
+)
 
 
 def register(subparsers: Subparsers) -> None:
@@ -82,8 +93,7 @@ def run_list(args: Namespace) -> int:
          each.last_seen_at)
         for each in agents
     ]  # fmt: skip
-    headers = ("ID", "ROLE", "STATUS", "HARNESS", "MISSION", "LAST SEEN")
-    return render.listing(args, agents, headers, rows, "No agents found.")
+    return render.listing(args, agents, COLUMNS, rows, "No agents found.")
 
 
 def run_show(args: Namespace) -> int:
@@ -108,8 +118,8 @@ def _show(agent: Agent) -> None:
             ("Process", agent.pid),
             ("Mission", agent.mission_id),
             ("Directory", agent.cwd),
-            ("Registered", agent.registered_at),
-            ("Last seen", agent.last_seen_at),
+            ("Registered", render.ago(agent.registered_at)),
+            ("Last seen", render.ago(agent.last_seen_at)),
         )
     )
     if note := agent.note:

@@ -4,7 +4,7 @@ from argparse import Namespace
 
 from fleetd.wire.errors import InvalidState
 
-from .. import comparing, render
+from .. import comparing, render, screen
 from ..checkpoint_page import show_checkpoint
 from ..client import Fleet
 from ..findings import show
@@ -29,9 +29,18 @@ from ..protocol import (
     PrunedCheckpoint,
 )
 from ..pruning import Pruning, options
+from ..tables import Column
 from ..target import mission_id
 
 LIST_COLUMNS = "{:<15} {:<25} {:<10} {:<8} {}"
+COLUMNS = (
+    Column("ID"),
+    Column("TAKEN", matters=5, times="ago"),
+    Column("TRIGGER", matters=4, styles={"error": "red", "progress": "green"}),
+    Column("PROGRESS", matters=3),
+    Column("SORTIES", matters=1),
+    Column("DETAILS", matters=2, cut="end", least=14),
+)
 
 
 def register(subparsers: Subparsers) -> None:
@@ -108,17 +117,32 @@ def run_list(args: Namespace) -> int:
     elif page.checkpoints:
         _print_list(page)
     else:
-        render.line("No checkpoints found.")
+        render.nothing("No checkpoints found.")
     return 0
 
 
 def _print_list(page: CheckpointPage) -> None:
-    print(LIST_COLUMNS.format("ID", "TIMESTAMP", "TRIGGER", "PROGRESS", "SORTIES"))
-    print("-" * 70)
-    render.lines(_list_line(summary) for summary in page.checkpoints)
+    if screen.humane():
+        render.table(COLUMNS, map(_row, page.checkpoints))
+    else:
+        print(LIST_COLUMNS.format("ID", "TIMESTAMP", "TRIGGER", "PROGRESS", "SORTIES"))
+        print("-" * 70)
+        render.lines(_list_line(summary) for summary in page.checkpoints)
     print(f"\nTotal: {page.total} checkpoints")
     if page.total > len(page.checkpoints):
         print(f"Showing the newest {len(page.checkpoints)}; --limit N shows more.")
+
+
+def _row(summary: CheckpointSummary) -> tuple[str, ...]:
+    """Return the cells of a checkpoint on a terminal, where there is room to say what it is for."""
+    return (
+        summary.id,
+        summary.timestamp,
+        f"{summary.trigger} (undo)" if summary.undo else summary.trigger,
+        render.bar(summary.progress_percent),
+        str(summary.sortie_count),
+        summary.trigger_details or "",
+    )
 
 
 def _list_line(summary: CheckpointSummary) -> str:
@@ -158,7 +182,7 @@ def run_prune(args: Namespace) -> int:
 
 def _pruned_line(each: PrunedCheckpoint) -> str:
     size = render.size(each.size_bytes)
-    return f"{each.id}  {each.mission_id}  {each.timestamp}  {each.trigger}  {size}"
+    return f"{each.id}  {each.mission_id}  {render.ago(each.timestamp)}  {each.trigger}  {size}"
 
 
 def run_delete(args: Namespace) -> int:

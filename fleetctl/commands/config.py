@@ -8,6 +8,7 @@ from .. import render
 from ..client import Fleet
 from ..options import Subparsers, command
 from ..protocol import Setting, SystemConfig
+from ..tables import Column
 
 
 def register(subparsers: Subparsers) -> None:
@@ -30,7 +31,12 @@ def run(args: Namespace) -> int:
         render.print_json({"settings": settings, "daemon": daemon, "differences": differences})
         return 0
     rows = [(setting.key, _shown(setting.value), setting.origin) for setting in settings]
-    render.table(("SETTING", "VALUE", "ORIGIN"), rows)
+    columns = (
+        Column("SETTING"),
+        Column("VALUE", cut="middle", least=12),
+        Column("ORIGIN", matters=1, cut="middle", least=12),
+    )
+    render.table(columns, rows)
     if daemon is None:
         render.warn("fleetd is not running; these are the settings that it would start with.")
     for each in differences:

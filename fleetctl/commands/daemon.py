@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from fleetd.wire.errors import FleetError, InvalidState
 
-from .. import render
+from .. import moments, render, screen
 from ..options import Parser, Subparsers, UsageError, command, group, whole, yes_option
 from ..service import installing, logs, starting, status
 from ..service.choice import Service, service
@@ -149,8 +149,8 @@ def run_status(args: Namespace) -> int:
 
 def _show(seen: status.Standing) -> None:
     by = "in the background" if seen.run_by == "background" else f"under {seen.run_by}"
-    at = f"fleetd {seen.version} runs {by} (pid {seen.pid}) since {seen.started_at}"
-    render.line(at if seen.running else NOT_RUNNING[seen.silent])
+    at = f"fleetd {seen.version} runs {by} (pid {seen.pid}) {_how_long(seen)}"
+    render.flow("", at if seen.running else NOT_RUNNING[seen.silent])
     told = seen.service
     pairs: list[tuple[str, object]] = [("Socket", seen.socket), ("Log", seen.log)]
     if told is not None:
@@ -162,6 +162,13 @@ def _show(seen: status.Standing) -> None:
     render.fields(pairs)
     for warning in seen.warnings:
         render.warn(warning)
+
+
+def _how_long(seen: status.Standing) -> str:
+    at = moments.ms_of(seen.started_at or "")
+    if at is None or not screen.humane():
+        return f"since {seen.started_at}"
+    return f"for {moments.span(screen.now_ms() - at)}"
 
 
 def _service(told: State) -> str:

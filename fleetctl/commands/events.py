@@ -6,10 +6,11 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from .. import render
+from .. import moments, render, screen
 from ..client import Fleet
 from ..options import Subparsers, command, mission_option, whole
 from ..protocol import Event, EventList, SystemStatus
+from ..sentences import sentence, tone
 
 if TYPE_CHECKING:
     from ..client import Link
@@ -24,7 +25,13 @@ DEFAULT_LIMIT = 50
 
 def register(subparsers: Subparsers) -> None:
     """Add the command."""
-    parser = command(subparsers, "events", run, "Print the event log, oldest first.", EXAMPLES)
+    parser = command(
+        subparsers,
+        "events",
+        run,
+        "Print the event log, oldest first: sentences on a terminal, else whole.",
+        EXAMPLES,
+    )
     mission_option(parser, "all missions")
     parser.add_argument(
         "--type", action="append", metavar="TYPE", help="only this type; may be repeated"
@@ -54,9 +61,10 @@ def run(args: Namespace) -> int:
     if args.json:
         render.print_json(events)
     elif events:
-        render.lines(map(_line, events))
+        for event in events:
+            _print(event)
     else:
-        render.line("No events found.")
+        render.nothing("No events found.")
     return 0
 
 
@@ -97,7 +105,7 @@ def _follow(args: Namespace) -> int:
         if args.json:
             print(render.to_json(to_builtins(event), indent=0))
         else:
-            print(render.clean(_line(event)))
+            _print(event)
         sys.stdout.flush()
         if left is not None and (left := left - 1) == 0:
             break
@@ -123,6 +131,16 @@ def _stream(args: Namespace) -> Iterator[Event]:
 def _tell(link: "Link") -> None:
     if link.state == "away":
         render.warn("fleetd went away; waiting for it to come back.")
+
+
+def _print(event: Event) -> None:
+    """Print an event as a sentence to who looks on, else with all that it says."""
+    if not screen.humane():
+        render.line(_line(event))
+        return
+    start = f"{event.seq:>6}  {moments.moment(event.timestamp, screen.now_ms()):<8}  "
+    told = render.rest_of_line(start, sentence(event))
+    print(render.styled(start, "dim") + render.styled(told, tone(event.type) or ""))
 
 
 def _line(event: Event) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fleetd.wire.errors import NotFound
 
-from .. import render
+from .. import render, screen
 from ..findings import show
 from ..hooking import checks, heard
 from ..hooking.changes import Change, installing, uninstalling
@@ -15,6 +15,7 @@ from ..hooking.state import State, state
 from ..hooking.writing import Deed, carry_out
 from ..options import Parser, Run, Subparsers, UsageError, command, group, yes_option
 from ..protocol import Finding, Findings
+from ..tables import Column
 from ..target import project_dir
 
 
@@ -136,11 +137,20 @@ def run_status(args: Namespace) -> int:
         )
         return 0
     rows = [(*_standing(seen), *heard_of.row(seen.harness)) for seen in states]
-    headers = ("HARNESS", "HERE", "HOOKS", *heard.HEADERS)
+    headers = (
+        Column("HARNESS"),
+        Column("HERE", matters=8, styles={"no": "dim"}),
+        Column("HOOKS", styles={"yes": "green", "no": "dim", "?": "red"}),
+        *heard.COLUMNS,
+    )
     render.table(headers, rows)
     for seen in states:
         _details(seen)
     heard_of.tell()
+    if screen.humane() and all(seen.installed == "no" for seen in states):
+        print()
+        render.flow("", "No hooks are installed. To install those of what is here:")
+        render.line("  fleetctl hooks install --all")
     return 0
 
 

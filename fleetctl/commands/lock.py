@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from .. import render
+from .. import render, screen
 from ..client import Fleet
 from ..insisting import REPLY_S
 from ..options import Parser, Run, Subparsers, command, group, whole
@@ -16,12 +16,24 @@ from ..protocol import (
     LockRelease,
     LockRenew,
 )
+from ..tables import Column
 from ..target import absolute, cwd
 
 WEEK_MS = 7 * 86_400_000
 EXAMPLES = """\
   fleetctl lock acquire src/auth.ts --agent specialist-1
   fleetctl lock acquire src/auth.ts --agent specialist-2 --wait-ms 30000"""
+
+
+COLUMNS = (
+    Column("ID"),
+    Column("STATUS", matters=3, styles=render.STATES),
+    Column("HELD BY", matters=6, cut="middle", least=10),
+    Column("PURPOSE", matters=2, cut="end"),
+    Column("TOKEN", matters=1),
+    Column("EXPIRES", matters=5, times="lease"),
+    Column("FILE", cut="middle", least=24),
+)
 
 
 def register(subparsers: Subparsers) -> None:
@@ -100,7 +112,7 @@ def _granted(args: Namespace, lock: Lock, verb: str) -> int:
         f"Lock {verb}: {lock.id}",
         f"File: {lock.normalized_path or lock.file}",
         f"Held by: {lock.held_by}",
-        f"Expires: {lock.expires_at}",
+        f"Expires: {render.until(lock.expires_at)}",
         f"Fencing token: {lock.fencing_token}",
     )
 
@@ -138,6 +150,11 @@ def run_check(args: Namespace) -> int:
     return 0 if validity.valid else 1
 
 
+def _matters(lock: Lock) -> bool:
+    """Whether to tell when a lease ends: of one that ended before only to who wants all."""
+    return bool(lock.expires_at) and (lock.status == "active" or not screen.humane())
+
+
 def run_list(args: Namespace) -> int:
     """List locks."""
     file = absolute(args.file) if args.file else None
@@ -153,10 +170,9 @@ def run_list(args: Namespace) -> int:
             each.held_by,
             each.purpose,
             str(each.fencing_token),
-            each.expires_at or "",
+            each.expires_at or "" if _matters(each) else "",
             each.file,
         )
         for each in locks
     ]
-    headers = ("ID", "STATUS", "HELD BY", "PURPOSE", "TOKEN", "EXPIRES", "FILE")
-    return render.listing(args, locks, headers, rows, "No locks found.")
+    return render.listing(args, locks, COLUMNS, rows, "No locks found.")

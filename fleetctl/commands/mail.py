@@ -10,11 +10,22 @@ from ..client import Fleet
 from ..options import Subparsers, command, group, limit_option
 from ..pages import every
 from ..protocol import Message, MessageAck, MessageInbox, MessageList, MessageRequeue, MessageSend
+from ..tables import Column
 
 EXAMPLES = """\
   fleetctl mail send "Need the endpoint list" --from specialist-1 --to dispatch-1
   fleetctl mail inbox dispatch-1
   fleetctl mail ack msg-1a2b3c4d --agent dispatch-1"""
+
+
+COLUMNS = (
+    Column("ID"),
+    Column("SENT", matters=2, times="ago"),
+    Column("FROM", matters=4, cut="middle", least=10),
+    Column("TO", matters=3, cut="end", least=10),
+    Column("STATE", matters=1, styles=render.STATES),
+    Column("SUBJECT", cut="end", least=16),
+)
 
 
 def register(subparsers: Subparsers) -> None:
@@ -89,7 +100,7 @@ def run_inbox(args: Namespace) -> int:
     if args.json:
         render.print_json(messages)
     elif not messages:
-        render.line("No messages found.")
+        render.nothing("No messages found.")
     else:
         for message in messages:
             _show(message, args.agent_id)
@@ -98,7 +109,7 @@ def run_inbox(args: Namespace) -> int:
 
 def _show(message: Message, recipient: str) -> None:
     status = [each.status for each in message.deliveries if each.agent_id == recipient]
-    render.line(f"{message.id}  {message.sent_at}  {', '.join(status)}")
+    render.line(f"{message.id}  {render.ago(message.sent_at)}  {', '.join(status)}")
     render.line(f"From: {message.sender}  To: {', '.join(message.to)}")
     render.line(f"Subject: {message.subject}")
     if message.body:
@@ -122,8 +133,7 @@ def run_list(args: Namespace) -> int:
         (each.id, each.sent_at, each.sender, ", ".join(each.to), _states(each), each.subject)
         for each in messages
     ]
-    headers = ("ID", "SENT", "FROM", "TO", "STATE", "SUBJECT")
-    return render.listing(args, messages, headers, rows, "No messages found.")
+    return render.listing(args, messages, COLUMNS, rows, "No messages found.")
 
 
 def _states(message: Message) -> str:

@@ -24,11 +24,28 @@ from ..protocol import (
     NewSortie,
     SortieList,
 )
+from ..tables import Column
 from ..target import absolute, current_mission, mission_id, project_dir
 
 CREATE_EXAMPLES = """\
-  fleetctl mission create "Add login" --sortie "Write the form" --sortie "Write tests"
+  fleetctl mission create "Add login" --sortie "Write the form" --sortie "Test"
   fleetctl mission create "Fix the build" --priority critical --json"""
+
+
+COLUMNS = (
+    Column("ID"),
+    Column("STATUS", matters=3, styles=render.STATES),
+    Column("PROGRESS", matters=2),
+    Column("PRIORITY", matters=1, styles={"critical": "red", "high": "yellow"}),
+    Column("TITLE", cut="end", least=18),
+)
+SORTIES = (
+    Column(""),
+    Column("", matters=3, styles=render.STATES),
+    Column("", matters=1),
+    Column("", matters=2, cut="middle"),
+    Column("", cut="end", least=16),
+)
 
 
 def register(subparsers: Subparsers) -> None:
@@ -184,7 +201,7 @@ def run_show(args: Namespace) -> int:
             (each.id, each.status, f"{each.progress}%", each.assigned_to or "", each.title)
             for each in sorties
         ]
-        render.table([""] * 5, rows, indent="  ")
+        render.table(SORTIES, rows, indent="  ")
     return 0
 
 
@@ -199,10 +216,10 @@ def _show(mission: Mission) -> None:
             ("Priority", mission.priority),
             ("Progress", f"{mission.progress_percent}% {done}"),
             ("Directory", mission.project_dir),
-            ("Created", mission.created_at),
-            ("Started", mission.started_at),
-            ("Ended", mission.completed_at),
-            ("Last activity", mission.last_activity_at),
+            ("Created", render.ago(mission.created_at)),
+            ("Started", render.ago(mission.started_at)),
+            ("Ended", render.ago(mission.completed_at)),
+            ("Last activity", render.ago(mission.last_activity_at)),
         )
     )
 
@@ -217,11 +234,10 @@ def run_list(args: Namespace) -> int:
     with Fleet() as client:
         page = client.call(MissionList(status=args.status, project_dir=directory, limit=args.limit))
     rows = [
-        (each.id, each.status, f"{each.progress_percent}%", each.priority, _titled(each))
+        (each.id, each.status, render.bar(each.progress_percent), each.priority, _titled(each))
         for each in page.missions
     ]
-    headers = ("ID", "STATUS", "PROGRESS", "PRIORITY", "TITLE")
-    return render.listing(args, page.missions, headers, rows, "No missions found.")
+    return render.listing(args, page.missions, COLUMNS, rows, "No missions found.")
 
 
 def run_update(args: Namespace) -> int:

@@ -23,6 +23,7 @@ from ..protocol import (
 )
 from ..pruning import Pruning, options
 from ..snapshot_page import joined, show_snapshot, step_told
+from ..tables import Column
 
 EXAMPLES = """\
   fleetctl snapshot record --note "Before the refactoring"
@@ -38,7 +39,18 @@ PRUNE_EXAMPLES = """\
 # As a snapshot's id begins; a run that is called so is reached by its snapshots' ids.
 SNAPSHOT = "cp_"
 MINE = "the run of FLEET_AGENT_ID if that is set, else the one under way in this directory"
-COLUMNS = ("ID", "TIME", "SOURCE", "STATUS", "STEP", "PRESSURE", "COMMANDS", "SIZE", "GZ")
+COLUMNS = (
+    Column("ID"),
+    Column("TIME", matters=8, times="ago"),
+    Column("SOURCE", matters=5),
+    Column("STATUS", matters=7, styles=render.STATES),
+    Column("STEP", matters=4, cut="end", least=10),
+    Column("PRESSURE", matters=3, styles={"high": "yellow", "critical": "red"}),
+    Column("COMMANDS", matters=1),
+    Column("SIZE", matters=2),
+    Column("GZ", matters=0),
+)
+RUN = Column("RUN", matters=6, cut="middle", least=16)
 # Every snapshot is read twice.
 VERIFY_S = 3_600.0
 
@@ -157,12 +169,12 @@ def run_list(args: Namespace) -> int:
     elif page.snapshots:
         _print_list(page, of_all=args.run_id is None)
     else:
-        render.line("No snapshots found.")
+        render.nothing("No snapshots found.")
     return 0
 
 
 def _print_list(page: SnapshotPage, *, of_all: bool) -> None:
-    columns = [*COLUMNS, *(["RUN"] if of_all else [])]
+    columns = [*COLUMNS, *([RUN] if of_all else [])]
     render.table(columns, [_row(each)[: len(columns)] for each in page.snapshots])
     print(f"\nTotal: {render.plural(page.total, 'snapshot')}")
     if page.total > len(page.snapshots):
@@ -226,4 +238,4 @@ def run_prune(args: Namespace) -> int:
 
 def _pruned_line(each: PrunedSnapshot) -> str:
     size = render.size(each.size_bytes)
-    return f"{each.id}  {each.run_id}  {each.timestamp}  {each.source}  {size}"
+    return f"{each.id}  {each.run_id}  {render.ago(each.timestamp)}  {each.source}  {size}"

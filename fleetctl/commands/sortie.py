@@ -31,6 +31,7 @@ from ..protocol import (
     SortieStart,
     SortieUnblock,
 )
+from ..tables import Column
 from ..target import mission_id
 
 EXAMPLES = """\
@@ -38,6 +39,15 @@ EXAMPLES = """\
   fleetctl sortie start srt-1a2b3c4d --agent specialist-1
   fleetctl sortie progress srt-1a2b3c4d --percent 40 --notes "Fields are there"
   fleetctl sortie complete srt-1a2b3c4d"""
+
+
+COLUMNS = (
+    Column("ID"),
+    Column("STATUS", matters=3, styles=render.STATES),
+    Column("PROGRESS", matters=1),
+    Column("AGENT", matters=2, cut="middle", least=10),
+    Column("TITLE", cut="end", least=18),
+)
 
 
 def register(subparsers: Subparsers) -> None:
@@ -227,8 +237,8 @@ def run_show(args: Namespace) -> int:
             ("Blocked", sortie.blocked_reason),
             ("Result", sortie.result),
             ("Files", ", ".join(sortie.files)),
-            ("Started", sortie.started_at),
-            ("Ended", sortie.completed_at),
+            ("Started", render.ago(sortie.started_at)),
+            ("Ended", render.ago(sortie.completed_at)),
         )
     )
     return 0
@@ -242,8 +252,7 @@ def run_list(args: Namespace) -> int:
             SortieList(mission_id=chosen, status=args.status, assigned_to=args.assigned_to)
         )
     rows = [
-        (each.id, each.status, f"{each.progress}%", each.assigned_to or "", each.title)
+        (each.id, each.status, render.bar(each.progress), each.assigned_to or "", each.title)
         for each in page.sorties
     ]
-    headers = ("ID", "STATUS", "PROGRESS", "AGENT", "TITLE")
-    return render.listing(args, page.sorties, headers, rows, "No sorties found.")
+    return render.listing(args, page.sorties, COLUMNS, rows, "No sorties found.")

@@ -2,12 +2,11 @@
 
 from argparse import Namespace
 
-from fleetd.wire.durations import duration
-
-from .. import render
+from .. import render, screen
 from ..client import Fleet
 from ..options import Subparsers, command
 from ..protocol import MissionLine, Recovery, Status, SystemStatus, Timing
+from ..tables import Column
 
 # What a recovery that is not over waits for.
 STATES = {
@@ -15,6 +14,30 @@ STATES = {
     "briefed": "briefed, not at work again yet",
     "unconfirmed": "briefed, and not heard of since",
 }
+
+
+MISSIONS = (
+    Column(""),
+    Column("", matters=5),
+    Column("", matters=3),
+    Column("", matters=4),
+    Column("", matters=2),
+    Column("", matters=1),
+    Column("", cut="end", least=18),
+)
+RECOVERIES = (
+    Column(""),
+    Column("", matters=3),
+    Column("", matters=2, styles=render.STATES),
+    Column("", matters=1, cut="middle", least=10),
+    Column("", cut="end", least=16),
+)
+FIRST = (
+    "  To begin:",
+    '    fleetctl mission create "Title" --sortie "First piece"',
+    "    fleetctl mission start",
+)
+NEXT = ("  fleetctl mission list shows all there are.",)
 
 
 def register(subparsers: Subparsers) -> None:
@@ -45,13 +68,15 @@ def run(args: Namespace) -> int:
 
 def _show(status: Status) -> None:
     render.line(
-        f"fleetd {status.version} (pid {status.pid}), running for {duration(status.uptime_ms)}"
+        f"fleetd {status.version} (pid {status.pid}), running for {render.span(status.uptime_ms)}"
     )
     render.heading("Missions in progress")
     if status.missions:
-        render.table([""] * 7, map(_mission_row, status.missions), indent="  ")
+        render.table(MISSIONS, map(_mission_row, status.missions), indent="  ")
     else:
         render.line("  none")
+        if screen.humane():
+            render.lines(NEXT if status.counts.missions else FIRST)
     _show_candidates(status)
     _show_recoveries(status.recoveries)
     _show_store(status)
@@ -60,7 +85,7 @@ def _show(status: Status) -> None:
 def _mission_row(mission: MissionLine) -> tuple[str, ...]:
     return (
         mission.mission_id,
-        f"{mission.progress_percent}%",
+        render.bar(mission.progress_percent),
         f"({mission.completed_sorties}/{mission.total_sorties})",
         render.silence(mission.silence_ms),
         render.plural(mission.agents, "agent"),
@@ -76,7 +101,8 @@ def _show_candidates(status: Status) -> None:
     for each in status.candidates:
         checkpoint = each.checkpoint_id or "no checkpoint"
         silent = render.silence(each.inactivity_duration_ms)
-        render.line(f"  {each.mission_id}  {silent}  {checkpoint}  {each.mission_title}")
+        head = f"  {each.mission_id}  {silent}  {checkpoint}  "
+        render.line(head + render.rest_of_line(head, each.mission_title))
         if each.checkpoint_id:
             render.line(f"    fleetctl resume --mission {each.mission_id}")
 
@@ -89,7 +115,7 @@ def _show_recoveries(recoveries: list[Recovery]) -> None:
         (each.id, each.mission_id, each.state, each.agent_id or "", STATES.get(each.state, ""))
         for each in recoveries
     ]
-    render.table([""] * 5, rows, indent="  ")
+    render.table(RECOVERIES, rows, indent="  ")
 
 
 def _show_store(status: Status) -> None:
@@ -105,7 +131,7 @@ def _show_store(status: Status) -> None:
         (counts.checkpoints, "checkpoint"),
         (counts.snapshots, "snapshot"),
     )
-    render.line("  " + ", ".join(render.plural(count, noun) for count, noun in named))
+    render.flow("  ", ", ".join(render.plural(count, noun) for count, noun in named))
     recovered = "recovery" if counts.recoveries == 1 else "recoveries"
     render.line(f"  {counts.recoveries} {recovered} so far")
     render.line(f"  files still to write: {status.backup_backlog}")

@@ -8,8 +8,15 @@ from fleetd.wire.errors import MethodNotFound, Unavailable
 from .. import render
 from ..client import Fleet, TooSlow
 from ..protocol import Finding, HarnessStatus, HookStatusGet, SpoolStatus
+from ..tables import Column
 
-HEADERS = ("LAST EVENT", "AT", "EVENTS", "P50", "P95")
+COLUMNS = (
+    Column("LAST EVENT", matters=4),
+    Column("AT", matters=6, times="ago"),
+    Column("EVENTS", matters=5),
+    Column("P50", matters=1),
+    Column("P95", matters=2),
+)
 
 
 class Heard(NamedTuple):
