@@ -26,8 +26,8 @@ NAMES = {
 def show_difference(found: "CheckpointDifference") -> None:
     """Print what a person wants to know: what was done in between, then what is different."""
     print(render.styled(render.clean(f"{found.mission_title} ({found.mission_id})"), "bold"))
-    render.line(f"  from {_side(found.before)}")
-    render.line(f"  to   {_side(found.after)}")
+    render.flow("  from ", _side(found.before))
+    render.flow("  to   ", _side(found.after))
     if found.after.seq < found.before.seq:
         render.line("The second one is the older: this is what going back to it would change.")
     print()

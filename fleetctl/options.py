@@ -69,14 +69,14 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise what argparse would print; where a command is missing, with those there are."""
         if message.endswith(f"are required: {COMMAND}"):
-            raise UsageError("A command is missing.", self.format_help().strip())
+            raise UsageError(f"{COMMAND} is missing: say what to do.", self.format_help().strip())
         raise UsageError(message, self.format_usage().strip())
 
     def refuse(self, unknown: Sequence[str]) -> NoReturn:
         """Raise UsageError for arguments that nobody knows, and name what may have been meant."""
         options = [each for each in unknown if each.startswith("-")]
         near = nearest(options[0], self._option_string_actions) if options else ""
-        self.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
+        self.error(f"unrecognized arguments: {' '.join(unknown)}{near and '.' + near}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse a choice that there is not, and name what may have been meant."""
@@ -86,7 +86,9 @@ class Parser(argparse.ArgumentParser):
         near = nearest(str(value), choices)
         if action.metavar == COMMAND:
             told = near or f" There are: {', '.join(choices)}."
-            raise UsageError(f"There is no command {value!r}.{told}", self.format_usage().strip())
+            raise UsageError(
+                f"argument {COMMAND}: there is no {value!r}.{told}", self.format_usage().strip()
+            )
         told = f"expected one of {', '.join(choices)}; got {value!r}"
         raise argparse.ArgumentError(action, f"{told}.{near}" if near else told)
 

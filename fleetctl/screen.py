@@ -30,15 +30,18 @@ def columns() -> int | None:
 
 
 def width() -> int:
-    """Return how wide the terminal is, in columns; 80 where it does not say."""
+    """Return how wide the terminal is, in columns; else as ``COLUMNS`` says, else 80."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            found = os.get_terminal_size(stream.fileno()).columns
+        except (OSError, ValueError):
+            continue
+        if found:
+            return max(found, NARROWEST)
     told = os.environ.get("COLUMNS", "")
-    if told.isdigit() and int(told):
-        return max(int(told), NARROWEST)
-    try:
-        size = os.get_terminal_size(sys.stdout.fileno()).columns
-    except (OSError, ValueError):
-        size = 0
-    return max(size, NARROWEST) if size else USUAL
+    return (
+        max(int(told), NARROWEST) if told.isdecimal() and told.isascii() and told != "0" else USUAL
+    )
 
 
 def draws() -> bool:

@@ -143,18 +143,20 @@ def _show_work(status: Status) -> None:
     """Print what only helps who looks for a bottleneck."""
     writer, clients = status.writer, status.connections
     render.heading("Work since the start")
-    render.line(
-        f"  connections: {clients.open} of {clients.limit}, {clients.open_max} at most;"
-        f" {clients.accepted} accepted, {clients.refused} refused, {clients.cut_off} cut off"
+    render.flow(
+        "  ",
+        f"connections: {clients.open} of {clients.limit}, {clients.open_max} at most;"
+        f" {clients.accepted} accepted, {clients.refused} refused, {clients.cut_off} cut off",
     )
-    render.line(f"  writer: {writer.queue} requests wait, {writer.queue_max} at most")
-    render.line(
-        f"  group commit: {render.plural(writer.batches, 'transaction')} of"
-        f" {writer.batch_mean:g} requests, p95 {writer.batch_p95}, at most {writer.batch_max}"
+    render.flow("  ", f"writer: {writer.queue} requests wait, {writer.queue_max} at most")
+    render.flow(
+        "  ",
+        f"group commit: {render.plural(writer.batches, 'transaction')} of"
+        f" {writer.batch_mean:g} requests, p95 {writer.batch_p95}, at most {writer.batch_max}",
     )
     if status.errors:
         kinds = ", ".join(f"{kind} {count}" for kind, count in status.errors.items())
-        render.line(f"  errors answered: {kinds}")
+        render.flow("  ", f"errors answered: {kinds}")
     print()
     rows = [_timing_row("COMMIT to disk", writer.commit)]
     rows += [_timing_row(each.method, each) for each in status.latencies]
