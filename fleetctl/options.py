@@ -69,7 +69,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise what argparse would print; where a command is missing, with those there are."""
         if message.endswith(f"are required: {COMMAND}"):
-            raise UsageError(f"{COMMAND} is missing: say what to do.", self.format_help().strip())
+            raise UsageError(f"{COMMAND} is required: say what to do.", self.format_help().strip())
         raise UsageError(message, self.format_usage().strip())
 
     def refuse(self, unknown: Sequence[str]) -> NoReturn:
