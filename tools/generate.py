@@ -9,13 +9,17 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from . import completions, reference
+from . import completions, manual, reference
 
 ROOT = Path(__file__).resolve().parent.parent
 
 Generator = Callable[[], Mapping[str, str]]
 # Each by a name, for who wants only one of them.
-GENERATORS: dict[str, Generator] = {"completions": completions.files, "reference": reference.files}
+GENERATORS: dict[str, Generator] = {
+    "completions": completions.files,
+    "manual": manual.files,
+    "reference": reference.files,
+}
 HOW_TO_RENEW = "run: make generate"
 
 

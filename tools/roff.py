@@ -1,0 +1,93 @@
+"""Manual pages as roff, from parts; must not know what any page is about."""
+
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
+
+# A part of a usage line that is not broken: [--option VALUE], or one word.
+_UNBROKEN = re.compile(r"\[[^][]*(?:\[[^][]*\][^][]*)*\]|\([^()]*\)|\S+")
+_SPECIAL = {"\\": "\\e", "-": "\\-", "'": "\\(aq", "`": "\\(ga", "^": "\\(ha", "~": "\\(ti"}
+
+
+def escape(text: str) -> str:
+    """Return text in which roff finds nothing to obey."""
+    escaped = "".join(_SPECIAL.get(character, character) for character in text)
+    escaped = escaped.replace("\u2026", "...").replace("\u2013", "\\(en")
+    return re.sub(r"^([.])", r"\\&\1", escaped, flags=re.MULTILINE)
+
+
+def bold(text: str) -> str:
+    """Return text as it is to be typed."""
+    return f"\\fB{escape(text)}\\fR"
+
+
+def italic(text: str) -> str:
+    """Return text that stands for something else."""
+    return f"\\fI{escape(text)}\\fR"
+
+
+def rich(text: str) -> str:
+    """Return text in which ``words between two backticks`` are bold."""
+    parts = re.split(r"``(.+?)``", text)
+    return "".join(bold(part) if number % 2 else escape(part) for number, part in enumerate(parts))
+
+
+def paragraph(text: str) -> list[str]:
+    """Return lines of one paragraph."""
+    return [".P", *_filled(text)]
+
+
+def _filled(text: str) -> list[str]:
+    return [rich(line) for line in textwrap.wrap(" ".join(text.split()), 90)]
+
+
+def section(title: str, *blocks: Iterable[str]) -> list[str]:
+    """Return a section; nothing when there is nothing in it."""
+    lines = [line for block in blocks for line in block]
+    return [f'.SH "{title.upper()}"', *lines] if lines else []
+
+
+def subsection(title: str, *blocks: Iterable[str]) -> list[str]:
+    """Return a part of a section."""
+    return [f'.SS "{escape(title)}"', *(line for block in blocks for line in block)]
+
+
+def entries(pairs: Iterable[tuple[str, str]]) -> list[str]:
+    """Return a list of terms, which are roff already, and what is said of each."""
+    lines = []
+    for term, text in pairs:
+        lines += [".TP", term, *(_filled(text) or ["\\&"])]
+    return lines
+
+
+def choices(text: str) -> str:
+    """Return roff in which a line may end between words to choose from."""
+    return re.sub(r"([|,])(?=[a-z])", r"\1\\:", text)
+
+
+def usage(text: str, hidden: Sequence[str] = ()) -> list[str]:
+    """Return a synopsis from argparse's usage, broken only between options and choices."""
+    words = text.split(":", 1)[1].split()
+    command = next(number for number, word in enumerate(words) if not word[0].islower())
+    parts = [
+        choices(escape(part).replace(" ", "\\ "))
+        for part in _UNBROKEN.findall(" ".join(words[command:]))
+        if part not in hidden
+    ]
+    return [f'.SY "{escape(" ".join(words[:command]))}"', *parts, ".YS"]
+
+
+def example(text: str) -> list[str]:
+    """Return lines that are shown as they are."""
+    return [".P", ".EX", *(escape(line) for line in textwrap.dedent(text).splitlines()), ".EE"]
+
+
+def page(name: str, number: int, source: str, brief: str, body: Sequence[str]) -> str:
+    """Return a whole page.
+
+    It has no date: the version says how old it is, and the same text is made on every day.
+    """
+    head = f'.TH "{escape(name).upper()}" "{number}" "" "{escape(source)}" "fleetd"'
+    note = '.\\" Written by make generate; do not edit.'
+    lines = [head, note, ".ad l", ".SH NAME", f"{escape(name)} \\- {escape(brief)}", *body]
+    return "\n".join(lines) + "\n"
