@@ -1,7 +1,6 @@
 """``fleetctl hooks``: put fleetd's hooks into agent CLIs, take them out, see how they do."""
 
 from argparse import BooleanOptionalAction, Namespace
-from pathlib import Path
 
 from fleetd.wire.errors import NotFound
 
@@ -9,14 +8,14 @@ from .. import render, screen
 from ..findings import show
 from ..hooking import checks, heard
 from ..hooking.changes import Change, installing, uninstalling
-from ..hooking.harnesses import HARNESSES, Harness
+from ..hooking.choosing import changing, chosen, looking, project
+from ..hooking.harnesses import HARNESSES
 from ..hooking.hook_command import this_installation
 from ..hooking.state import State, state
 from ..hooking.writing import Deed, carry_out
-from ..options import Parser, Run, Subparsers, UsageError, command, group, yes_option
+from ..options import Subparsers, group
 from ..protocol import Finding, Findings
 from ..tables import Column
-from ..target import project_dir
 
 
 def register(subparsers: Subparsers) -> None:
@@ -27,7 +26,7 @@ def register(subparsers: Subparsers) -> None:
         "Let agent CLIs tell fleetd what they do: " + ", ".join(HARNESSES) + ".",
     )
     summary = "Add fleetd's hooks to the settings of agent CLIs; what is there stays as it is."
-    install = _changing(
+    install = changing(
         actions,
         "install",
         run_install,
@@ -44,49 +43,28 @@ def register(subparsers: Subparsers) -> None:
     )
     summary = "Take fleetd's hooks out of the settings of agent CLIs, and nothing else."
     example = "  fleetctl hooks uninstall --all\n  fleetctl hooks uninstall gemini"
-    _changing(actions, "uninstall", run_uninstall, summary, example)
+    changing(actions, "uninstall", run_uninstall, summary, example)
     summary = "Show where hooks are installed and what was heard of them."
-    _looking(actions, "status", run_status, summary, "  fleetctl hooks status")
+    looking(actions, "status", run_status, summary, "  fleetctl hooks status")
     summary = (
         "Look for hooks that cannot work, and run the installed command once; exit status 1 when "
         "something is wrong."
     )
     example = "  fleetctl hooks doctor\n  fleetctl hooks doctor codex"
-    _looking(actions, "doctor", run_doctor, summary, example)
-
-
-def _changing(actions: Subparsers, name: str, run: Run, summary: str, examples: str) -> Parser:
-    parser = _looking(actions, name, run, summary, examples)
-    parser.add_argument("--all", action="store_true", help="every agent CLI on this machine")
-    parser.add_argument("--dry-run", action="store_true", help="show the change, write nothing")
-    yes_option(parser)
-    return parser
-
-
-def _looking(actions: Subparsers, name: str, run: Run, summary: str, examples: str) -> Parser:
-    parser = command(actions, name, run, summary, examples)
-    parser.add_argument(
-        "harness", metavar="HARNESS", nargs="*", help="one of " + ", ".join(HARNESSES)
-    )
-    parser.add_argument(
-        "--project",
-        action="store_true",
-        help="the settings of the project here, instead of the user's",
-    )
-    return parser
+    looking(actions, "doctor", run_doctor, summary, example)
 
 
 def run_install(args: Namespace) -> int:
     """Show what would be added, ask, and add it."""
-    installation, project = this_installation(), _project(args)
-    harnesses = [each for each in _chosen(args) if each.is_here() or not args.all]
+    installation, place = this_installation(), project(args)
+    harnesses = [each for each in chosen(args) if each.is_here() or not args.all]
     if not harnesses:
         raise NotFound(
             f"None of these was found on this machine: {', '.join(HARNESSES)}.",
             hint="Name one to install its hooks all the same: fleetctl hooks install claude",
         )
     deed = Deed(
-        lambda each: installing(each, project, installation, enforce=args.enforce_locks),
+        lambda each: installing(each, place, installation, enforce=args.enforce_locks),
         Change.install,
         done="installed in",
         nothing="already installed",
@@ -96,29 +74,14 @@ def run_install(args: Namespace) -> int:
 
 def run_uninstall(args: Namespace) -> int:
     """Show what would be taken out, ask, and take it out."""
-    project = _project(args)
+    place = project(args)
     deed = Deed(
-        lambda each: uninstalling(each, project),
+        lambda each: uninstalling(each, place),
         Change.uninstall,
         done="taken out of",
         nothing="not installed",
     )
-    return carry_out(args, _chosen(args), deed)
-
-
-def _chosen(args: Namespace) -> list[Harness]:
-    if unknown := [name for name in args.harness if name not in HARNESSES]:
-        raise UsageError(f"{unknown[0]!r} is none of: {', '.join(HARNESSES)}.")
-    if args.harness and getattr(args, "all", False):
-        raise UsageError("Name agent CLIs or give --all, not both.")
-    if not args.harness and not getattr(args, "all", True):
-        here = ", ".join(each.name for each in HARNESSES.values() if each.is_here())
-        raise UsageError(f"Name an agent CLI, or give --all. On this machine: {here or 'none'}.")
-    return [each for name, each in HARNESSES.items() if name in args.harness or not args.harness]
-
-
-def _project(args: Namespace) -> Path | None:
-    return Path(project_dir()) if args.project else None
+    return carry_out(args, chosen(args), deed)
 
 
 def run_status(args: Namespace) -> int:
@@ -156,7 +119,7 @@ def run_status(args: Namespace) -> int:
 
 def _states(args: Namespace) -> list[State]:
     installation = this_installation()
-    return [state(each, _project(args), installation) for each in _chosen(args)]
+    return [state(each, project(args), installation) for each in chosen(args)]
 
 
 def _standing(seen: State) -> tuple[str, ...]:

@@ -1,14 +1,21 @@
 """``fleetctl mcp``: the server that agents work with their fleet through, and who starts it."""
 
-import importlib.util
 import os
 import re
 import sys
 from argparse import Namespace
 
-from fleetd.wire.errors import InvalidState
+from fleetd.wire.errors import InvalidState, NotFound
 from fleetd.wire.words import AGENT_ID
 
+from .. import render
+from ..hooking.changes import Change
+from ..hooking.choosing import changing, chosen, looking, project
+from ..hooking.harnesses import HARNESSES
+from ..hooking.writing import Deed, carry_out
+from ..mcp_settings import extra
+from ..mcp_settings.changes import State, installing, look, uninstalling
+from ..mcp_settings.places import PLACES, this_command
 from ..options import Parser, Subparsers, UsageError
 
 EXAMPLES = """\
@@ -35,6 +42,16 @@ def register(subparsers: Subparsers) -> None:
         help="who the agent is (default: FLEET_AGENT_ID, else the one in whose CLI this runs)",
     )
     parser.set_defaults(run=run, parser=parser, json=False)
+    # Without one of them it is the server.
+    actions = parser.add_subparsers(dest="action", metavar="COMMAND", prog=parser.prog)
+    summary = "Add fleetd's server to the settings of agent CLIs; what is there stays as it is."
+    example = "  fleetctl mcp install --all\n  fleetctl mcp install claude codex --dry-run"
+    changing(actions, "install", run_install, summary, example)
+    summary = "Take fleetd's server out of the settings of agent CLIs, and nothing else."
+    example = "  fleetctl mcp uninstall --all\n  fleetctl mcp uninstall gemini"
+    changing(actions, "uninstall", run_uninstall, summary, example)
+    summary = "Show which agent CLIs start the server."
+    looking(actions, "status", run_status, summary, "  fleetctl mcp status")
 
 
 def run(args: Namespace) -> int:
@@ -45,13 +62,10 @@ def run(args: Namespace) -> int:
             "This is a server that agent CLIs start; nobody types here. To tell them to: "
             "fleetctl mcp install --all"
         )
-    if importlib.util.find_spec("mcp") is None:
-        # Imported here: nobody else needs it.
-        from ..mcp_settings.extra import install_command
-
+    if not extra.is_installed():
         raise InvalidState(
             "fleetctl mcp needs the package mcp, which is not installed.",
-            hint=f"Install it with: {install_command()}",
+            hint=f"Install it with: {extra.install_command()}",
         )
     # Imported here: it takes half a second, and no other command needs it.
     from ..mcp_server.serving import serve
@@ -67,3 +81,57 @@ def _agent(given: str | None) -> str | None:
         )
     inherited = os.environ.get("FLEET_AGENT_ID", "")
     return given or (inherited if re.match(AGENT_ID, inherited) else None)
+
+
+def run_install(args: Namespace) -> int:
+    """Show what would be added, ask, and add it."""
+    command, place = this_command(), project(args)
+    harnesses = [each for each in chosen(args) if each.is_here() or not args.all]
+    if not harnesses:
+        raise NotFound(
+            f"None of these was found on this machine: {', '.join(HARNESSES)}.",
+            hint="Name one to install the server all the same: fleetctl mcp install claude",
+        )
+    deed = Deed(
+        lambda each: installing(PLACES[each.name], place, command),
+        Change.install,
+        done="server added to",
+        nothing="already installed",
+    )
+    return carry_out(args, harnesses, deed)
+
+
+def run_uninstall(args: Namespace) -> int:
+    """Show what would be taken out, ask, and take it out."""
+    place = project(args)
+    deed = Deed(
+        lambda each: uninstalling(PLACES[each.name], place),
+        Change.uninstall,
+        done="server taken out of",
+        nothing="not installed",
+    )
+    return carry_out(args, chosen(args), deed)
+
+
+def run_status(args: Namespace) -> int:
+    """Print which agent CLIs start the server, and whether it can run."""
+    command, place = this_command(), project(args)
+    states = [look(PLACES[each.name], place, command) for each in chosen(args)]
+    if args.json:
+        document = {"package": extra.is_installed(), "harnesses": [vars(each) for each in states]}
+        render.print_json(document)
+        return 0
+    headers = ("HARNESS", "HERE", "SERVER", "FILE")
+    render.table(headers, [_row(seen) for seen in states])
+    for seen in states:
+        if seen.problem:
+            render.warn(f"{seen.harness}: {seen.problem}")
+    if not extra.is_installed():
+        render.warn(f"The server needs the package mcp. Install it with: {extra.install_command()}")
+    return 0
+
+
+def _row(seen: State) -> tuple[str, ...]:
+    server = {"yes": "yes" if seen.current else "yes, old", "other": "no, another's"}
+    told = server.get(seen.installed, "?" if seen.problem else "no")
+    return seen.harness, "yes" if seen.here else "no", told, seen.file

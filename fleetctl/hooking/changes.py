@@ -25,6 +25,8 @@ class Change(NamedTuple):
     notes: Sequence[str] = ()
     # Whether hooks of ours are in the file as it is: then its copy is already that of before.
     ours_before: bool = False
+    # Where the text of a file comes from that comes or goes as a whole.
+    whole: str = ""
 
     @property
     def changes(self) -> bool:
@@ -40,8 +42,8 @@ class Change(NamedTuple):
         old = "/dev/null" if self.file.data is None else name
         new = "/dev/null" if self.after is None else name
         before, after = _lines(self.file.data), _lines(self.after)
-        if self.harness is OPENCODE and not (before and after):
-            whole = f"the plugin, {len(before or after)} lines, as in {plugin.place()}"
+        if self.whole and not (before and after):
+            whole = f"the plugin, {len(before or after)} lines, as in {self.whole}"
             yield from (f"--- {old}", f"+++ {new}", f"{'-' if before else '+'} {whole}")
             return
         # Imported here: nobody who only looks needs it.
@@ -75,10 +77,10 @@ def installing(
     file = files.read(harness.settings_file(project))
     notes = _notes(harness, project, enforce=enforce)
     if harness is OPENCODE:
-        after = plugin.content(file, enforce=enforce)
+        after, whole = plugin.content(file, enforce=enforce), str(plugin.place())
         if installation.assignments:
             notes.append("OpenCode's own environment must say it: " + installation.assignments)
-        return _writable(Change(harness, file, after, notes=notes, ours_before=True))
+        return _writable(Change(harness, file, after, notes=notes, ours_before=True, whole=whole))
     with complaints(file):
         text = file.text or ""
         ours = found(text, harness)
@@ -100,7 +102,8 @@ def uninstalling(harness: Harness, project: Path | None) -> Change:
     """Return what uninstalling would change; raises InvalidState for a file it cannot read."""
     file = files.read(harness.settings_file(project))
     if harness is OPENCODE:
-        return _writable(Change(harness, file, None if plugin.is_ours(file) else file.data))
+        after = None if plugin.is_ours(file) else file.data
+        return _writable(Change(harness, file, after, whole=str(plugin.place())))
     with complaints(file):
         ours = found(file.text or "", harness)
         if not ours:

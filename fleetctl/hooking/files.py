@@ -21,6 +21,8 @@ class SettingsFile(NamedTuple):
     path: Path
     data: bytes | None
     mode: int | None
+    # How the copy beside it is called: hooks and servers may stand in one file.
+    mark: str = BACKUP
 
     @property
     def target(self) -> Path:
@@ -30,7 +32,7 @@ class SettingsFile(NamedTuple):
     @property
     def backup(self) -> Path:
         """Return the place of the copy, beside the file."""
-        return self.path.with_name(self.path.name + BACKUP)
+        return self.path.with_name(self.path.name + self.mark)
 
     @property
     def text(self) -> str | None:
@@ -54,15 +56,15 @@ class SettingsFile(NamedTuple):
             return None
 
 
-def read(path: Path) -> SettingsFile:
+def read(path: Path, mark: str = BACKUP) -> SettingsFile:
     """Read a file; raises InvalidState for what is no readable regular file of sensible size."""
     try:
         with open(path, "rb", opener=_at_once) as file:
             info = os.fstat(file.fileno())
             _check_kind(path, info)
-            return SettingsFile(path, file.read(), stat.S_IMODE(info.st_mode))
+            return SettingsFile(path, file.read(), stat.S_IMODE(info.st_mode), mark)
     except (FileNotFoundError, NotADirectoryError):
-        return SettingsFile(path, None, None)
+        return SettingsFile(path, None, None, mark)
     except OSError as error:
         raise InvalidState(
             f"{path} cannot be read: {error.strerror}.", hint="Look at what stands there."

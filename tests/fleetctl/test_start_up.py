@@ -84,6 +84,6 @@ def test_what_was_printed_before_a_failure_is_there_at_the_end(home):
 
 
 def test_no_command_but_its_own_loads_the_server_of_tools(home):
-    for command in (("config",), ("hooks", "status")):
+    for command in (("config",), ("hooks", "status"), ("mcp", "status")):
         loaded = imported(*command)
         assert not loaded & {"fleetctl.mcp_server", "mcp", "trio", "asyncio"}

@@ -1,0 +1,13 @@
+"""What agent CLIs start as their server of tools: ``fleetctl mcp`` of this very installation.
+
+They name it by its path, so that it is found whatever their environment says.
+"""
+
+import sys
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+    from fleetctl.__main__ import main
+
+    main(["mcp", *sys.argv[1:]])
