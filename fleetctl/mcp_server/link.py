@@ -11,7 +11,7 @@ import trio
 from fleetd.wire.base import Request
 from fleetd.wire.errors import Unavailable
 
-from ..client import Fleet
+from ..client import AsyncFleet
 
 R = TypeVar("R")
 # systemd waits a second before it starts a daemon again that failed.
@@ -44,8 +44,5 @@ class Link:
                 return answer
 
     async def _once(self, request: Request[R]) -> R:
-        def ask() -> R:
-            with Fleet() as client:
-                return client.call(request)
-
-        return await trio.to_thread.run_sync(ask, abandon_on_cancel=True)  # type: ignore[call-arg]
+        async with AsyncFleet() as fleet:
+            return await fleet.call(request)
