@@ -17,6 +17,7 @@ from ..mcp_settings import extra
 from ..mcp_settings.changes import State, installing, look, uninstalling
 from ..mcp_settings.places import PLACES, this_command
 from ..options import Parser, Subparsers, UsageError
+from ..tables import Column
 
 EXAMPLES = """\
 examples:
@@ -121,8 +122,13 @@ def run_status(args: Namespace) -> int:
         document = {"package": extra.is_installed(), "harnesses": [vars(each) for each in states]}
         render.print_json(document)
         return 0
-    headers = ("HARNESS", "HERE", "SERVER", "FILE")
-    render.table(headers, [_row(seen) for seen in states])
+    columns = (
+        Column("HARNESS"),
+        Column("HERE", matters=8, styles={"no": "dim"}),
+        Column("SERVER", styles={"yes": "green", "no": "dim", "?": "red"}),
+        Column("FILE"),
+    )
+    render.table(columns, [_row(seen) for seen in states])
     for seen in states:
         if seen.problem:
             render.warn(f"{seen.harness}: {seen.problem}")
