@@ -21,7 +21,7 @@ from fleetd.wire.errors import (
 )
 
 from . import render, screen
-from .options import Parser, UsageError, add_commands
+from .options import Parser, UsageError
 from .prompts import Cancelled
 
 COMMANDS = {
@@ -132,7 +132,7 @@ def _run(arguments: list[str]) -> int:
 def build_parser(arguments: Sequence[str]) -> Parser:
     """Return the parser for these arguments, with the options of the command they name."""
     parser = _parser(_program())
-    subparsers = add_commands(parser, "command")
+    subparsers = parser.commands("command")
     named = next((word for word in arguments if not word.startswith("-")), "")
     for name in [named] if named in COMMANDS else COMMANDS:
         if name == named:
@@ -145,7 +145,7 @@ def build_parser(arguments: Sequence[str]) -> Parser:
 def whole_parser(prog: str = "fleetctl") -> Parser:
     """Return the parser with the options of every command: what pages are made of."""
     parser = _parser(prog)
-    subparsers = add_commands(parser, "command")
+    subparsers = parser.commands("command")
     for name in COMMANDS:
         importlib.import_module(f".commands.{name}", __package__).register(subparsers)
     return parser

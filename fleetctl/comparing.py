@@ -12,10 +12,10 @@ from .target import mission_id
 
 SUMMARY = "Show what differs between two checkpoints, or a checkpoint and now."
 EXAMPLES = """\
-  fleetctl checkpoints diff                            the newest checkpoint and now
-  fleetctl checkpoints diff chk-1a2b3c4d               that one and now
+  fleetctl checkpoints diff                 the newest checkpoint and now
+  fleetctl checkpoints diff chk-1a2b3c4d    that one and now
   fleetctl checkpoints diff chk-1a2b3c4d chk-5e6f7a8b
-  fleetctl checkpoints diff --last                     the newest two"""
+  fleetctl checkpoints diff --last          the newest two"""
 # A mission keeps no more checkpoints than this by default; some of them are for undoing.
 NEWEST = 100
 

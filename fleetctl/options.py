@@ -14,10 +14,28 @@ from fleetd.wire.errors import InvalidParams
 # Text, because argparse's class takes no argument at run time, and has no public name.
 Subparsers: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001
 COMMAND = "COMMAND"
+# What is said of an argument that is an id, unless something else is.
+IDS = {
+    **{
+        noun: f"its id, or the first digits of it: fleetctl {noun} list"
+        for noun in ("mission", "sortie", "lock", "snapshot")
+    },
+    "checkpoint": "its id, or the first digits of it: fleetctl checkpoints list",
+    "message": "its id, or the first digits of it: fleetctl mail list",
+    "agent": "its name, such as alice; fleetctl agent list has those there are",
+}
+# Choices with more letters than this are no part of the usage line.
+MOST_CHOICES = 30
 Run = Callable[[argparse.Namespace], int]
+
+
+def _as_it_is(text: Any) -> Any:
+    return text
+
+
 # fleetctl speaks English: argparse need not look for its words in another language, in eight
 # places for each of them.
-argparse._ = str  # type: ignore[attr-defined]
+argparse._ = _as_it_is  # type: ignore[attr-defined]
 
 
 class UsageError(InvalidParams):
@@ -36,12 +54,30 @@ class _Unprinted(argparse.RawDescriptionHelpFormatter):
 
 
 class _Printed(argparse.RawDescriptionHelpFormatter):
-    """What people read: a command's name and what it is for stand on one line."""
+    """What people read: no wider than the terminal, but for examples, which are to be copied.
+
+    A command's name and what it is for stand on one line.
+    """
 
     def format_help(self) -> str:
         # argparse forgets that commands are indented when it looks for the longest.
         self._action_max_length += 2
         return super().format_help()
+
+    def _format_action(self, action: argparse.Action) -> str:
+        """Leave out the line above a list of commands, which says COMMAND."""
+        told = super()._format_action(action)
+        listed = isinstance(action, argparse._SubParsersAction)  # noqa: SLF001 - as above
+        return told.partition("\n")[2] if listed else told
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Break what is prose; what is indented stays as it is."""
+        from textwrap import fill
+
+        return "\n".join(
+            indent + line if line.startswith(" ") else fill(line, width, initial_indent=indent)
+            for line in text.splitlines()
+        )
 
 
 class Parser(argparse.ArgumentParser):
@@ -53,7 +89,17 @@ class Parser(argparse.ArgumentParser):
     def add_argument(
         self, *names: str, completes: str | None = None, **settings: Any
     ) -> argparse.Action:
-        """Add an argument, and say what a shell completes its value with: see ``marked``."""
+        """Add an argument, and say what a shell completes its value with: see ``marked``.
+
+        Many choices stand in the help, not in the usage, where nothing breaks them.
+        """
+        if completes and not names[0].startswith("-"):
+            settings.setdefault("help", IDS.get(completes.partition(".")[0]))
+        choices = settings.get("choices")
+        if choices and "metavar" not in settings and sum(map(len, choices)) > MOST_CHOICES:
+            settings["metavar"] = names[-1].strip("-").replace("-", "_").upper()
+            told = f"one of {', '.join(choices)}"
+            settings["help"] = f"{settings['help']}: {told}" if settings.get("help") else told
         return marked(super().add_argument(*names, **settings), completes)
 
     def format_help(self) -> str:
@@ -65,6 +111,15 @@ class Parser(argparse.ArgumentParser):
         """Return the usage, as wide as the terminal."""
         self.formatter_class = _Printed
         return super().format_usage()
+
+    def commands(self, dest: str) -> Subparsers:
+        """Return the place to add commands, which the help shows before the options."""
+        # With its prog argparse need not format a usage line, which imports what only help needs.
+        place: Subparsers = self.add_subparsers(
+            title="commands", dest=dest, metavar=COMMAND, required=True, prog=self.prog
+        )
+        self._action_groups.insert(0, self._action_groups.pop())
+        return place
 
     def error(self, message: str) -> NoReturn:
         """Raise what argparse would print; where a command is missing, with those there are."""
@@ -130,15 +185,7 @@ def command(
 def group(subparsers: Subparsers, name: str, summary: str) -> Subparsers:
     """Add a group of commands and return the place to add them."""
     parser = subparsers.add_parser(name, help=summary, description=summary)
-    return add_commands(parser, "action")
-
-
-def add_commands(parser: Parser, dest: str) -> Subparsers:
-    """Return the place to add commands to a parser."""
-    # With its prog argparse need not format a usage line, which imports what only help needs.
-    return parser.add_subparsers(
-        title="commands", dest=dest, metavar=COMMAND, required=True, prog=parser.prog
-    )
+    return parser.commands("action")
 
 
 def whole(minimum: int, maximum: int | None = None) -> Callable[[str], int]:

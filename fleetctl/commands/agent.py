@@ -14,7 +14,7 @@ from ..tables import Column
 
 START_EXAMPLES = """\
   fleetctl agent start specialist-1
-  fleetctl agent start dispatch-1 --role dispatch --mission msn-1a2b3c4d --auto-resume"""
+  fleetctl agent start dispatch-1 --role dispatch --auto-resume"""
 
 
 COLUMNS = (
@@ -57,7 +57,12 @@ def _register_start(actions: Subparsers) -> None:
         "Register an agent, and offer it the mission that waits for recovery.",
         START_EXAMPLES,
     )
-    start.add_argument("--role", choices=get_args(Role), default="specialist")
+    start.add_argument(
+        "--role",
+        choices=get_args(Role),
+        default="specialist",
+        help="a dispatch coordinates (default: specialist)",
+    )
     start.add_argument(
         "--mission", metavar="ID", completes="mission", help="the mission it works on"
     )
@@ -76,11 +81,15 @@ def _register_note(actions: Subparsers) -> None:
         "note",
         run_note,
         "Say what an agent did last, what comes next, what blocks it.",
-        '  fleetctl agent note specialist-1 --last-action "Wrote the form" --next-step "Test it"',
+        '  fleetctl agent note alice --last-action "Wrote the form" --next-step "Test it"',
     )
-    note.add_argument("--last-action", metavar="TEXT")
-    note.add_argument("--next-step", action="append", metavar="TEXT", help="may be repeated")
-    note.add_argument("--blocker", action="append", metavar="TEXT", help="may be repeated")
+    note.add_argument("--last-action", metavar="TEXT", help="what it did last")
+    note.add_argument(
+        "--next-step", action="append", metavar="TEXT", help="what comes next; may be repeated"
+    )
+    note.add_argument(
+        "--blocker", action="append", metavar="TEXT", help="what blocks it; may be repeated"
+    )
 
 
 def run_list(args: Namespace) -> int:

@@ -51,8 +51,10 @@ def register(subparsers: Subparsers) -> None:
         run_check,
         "Ask whether a fencing token still guards a file; exit status 1 when it does not.",
     )
-    check.add_argument("file", metavar="FILE")
-    check.add_argument("fencing_token", type=whole(0), metavar="TOKEN")
+    check.add_argument("file", metavar="FILE", help="from this directory, or absolute")
+    check.add_argument(
+        "fencing_token", type=whole(0), metavar="TOKEN", help="what the lock was granted with"
+    )
     listing = command(actions, "list", run_list, "List locks, oldest first.")
     listing.add_argument(
         "--mission", metavar="ID", completes="mission", help="only those of this mission"
@@ -73,7 +75,7 @@ def _on_lock(actions: Subparsers, name: str, run: Run, summary: str) -> Parser:
 
 def _register_acquire(actions: Subparsers) -> None:
     acquire = command(actions, "acquire", run_acquire, "Take a lease on a file.", EXAMPLES)
-    acquire.add_argument("file", metavar="FILE")
+    acquire.add_argument("file", metavar="FILE", help="from this directory, or absolute")
     acquire.add_argument(
         "--agent", metavar="ID", completes="agent", required=True, help="who is to hold it"
     )
@@ -82,7 +84,10 @@ def _register_acquire(actions: Subparsers) -> None:
     )
     acquire.add_argument("--purpose", metavar="TEXT", default="edit", help="default: edit")
     acquire.add_argument(
-        "--timeout-ms", type=whole(1, WEEK_MS), metavar="MS", help="how long the lease lasts"
+        "--timeout-ms",
+        type=whole(1, WEEK_MS),
+        metavar="MS",
+        help="how long the lease lasts (default: 600000, 10 minutes)",
     )
     acquire.add_argument(
         "--wait-ms", type=whole(0, WEEK_MS), metavar="MS", default=0, help="how long to wait for it"

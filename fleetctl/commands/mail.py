@@ -13,7 +13,7 @@ from ..protocol import Message, MessageAck, MessageInbox, MessageList, MessageRe
 from ..tables import Column
 
 EXAMPLES = """\
-  fleetctl mail send "Need the endpoint list" --from specialist-1 --to dispatch-1
+  fleetctl mail send "Need the endpoint list" --from alice --to dispatch-1
   fleetctl mail inbox dispatch-1
   fleetctl mail ack msg-1a2b3c4d --agent dispatch-1"""
 
@@ -53,7 +53,7 @@ def register(subparsers: Subparsers) -> None:
 
 def _register_send(actions: Subparsers) -> None:
     send = command(actions, "send", run_send, "Post a message.", EXAMPLES)
-    send.add_argument("subject", metavar="SUBJECT")
+    send.add_argument("subject", metavar="SUBJECT", help="what it is about, in a line")
     send.add_argument(
         "--from", dest="sender", metavar="ID", completes="agent", required=True, help="the sender"
     )
@@ -65,14 +65,16 @@ def _register_send(actions: Subparsers) -> None:
         required=True,
         help="a recipient; may be repeated",
     )
-    send.add_argument("--body", metavar="TEXT")
+    send.add_argument("--body", metavar="TEXT", help="the text")
     send.add_argument(
         "--mission", metavar="ID", completes="mission", help="the mission it is about"
     )
     send.add_argument(
         "--thread", metavar="ID", completes="thread", help="the conversation it belongs to"
     )
-    send.add_argument("--priority", choices=get_args(Priority), default="medium")
+    send.add_argument(
+        "--priority", choices=get_args(Priority), default="medium", help="default: medium"
+    )
 
 
 def run_send(args: Namespace) -> int:

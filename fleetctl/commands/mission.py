@@ -93,7 +93,7 @@ def _id_argument(parser: Parser, completes: str) -> None:
 
 def _register_create(actions: Subparsers) -> None:
     create = command(actions, "create", run_create, "Create a pending mission.", CREATE_EXAMPLES)
-    create.add_argument("title", metavar="TITLE")
+    create.add_argument("title", metavar="TITLE", help="what is to be reached")
     _detail_options(create)
     create.add_argument(
         "--project-dir",
@@ -101,13 +101,19 @@ def _register_create(actions: Subparsers) -> None:
         help="where the work is (default: the git repository here, else this directory)",
     )
     create.add_argument(
-        "--sortie", action="append", default=[], metavar="TITLE", help="may be repeated"
+        "--sortie",
+        action="append",
+        default=[],
+        metavar="TITLE",
+        help="a piece of it, done by one agent; may be repeated",
     )
 
 
 def _detail_options(parser: Parser) -> None:
-    parser.add_argument("--description", metavar="TEXT")
-    parser.add_argument("--priority", choices=get_args(Priority))
+    parser.add_argument("--description", metavar="TEXT", help="what it is about")
+    parser.add_argument(
+        "--priority", choices=get_args(Priority), help="default: medium when it is created"
+    )
 
 
 def _register_list(actions: Subparsers) -> None:
@@ -120,7 +126,7 @@ def _register_list(actions: Subparsers) -> None:
 def _register_update(actions: Subparsers) -> None:
     update = command(actions, "update", run_update, "Change fields of a mission.")
     update.add_argument("mission_id", metavar="ID", completes="mission")
-    update.add_argument("--title", metavar="TEXT")
+    update.add_argument("--title", metavar="TEXT", help="what is to be reached")
     _detail_options(update)
 
 

@@ -27,9 +27,9 @@ from ..tables import Column
 
 EXAMPLES = """\
   fleetctl snapshot record --note "Before the refactoring"
-  fleetctl snapshot record --run build-42 --plan PLAN.md --ordinal 2 --step-status done \\
+  fleetctl snapshot record --run build-42 --ordinal 2 --step-status done \\
       --outcome 'shell:make test:PASS:1200' --next "Write the docs"
-  echo '{"run_id": "build-42", "status": "completed"}' | fleetctl snapshot record --json-in -"""
+  echo '{"run_id": "build-42"}' | fleetctl snapshot record --json-in -"""
 VERIFY_EXAMPLES = """\
   fleetctl snapshot verify
   fleetctl snapshot verify cp_20260105T120000000Z_42 --repair"""

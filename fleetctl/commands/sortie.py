@@ -35,7 +35,7 @@ from ..tables import Column
 from ..target import mission_id
 
 EXAMPLES = """\
-  fleetctl sortie create "Write the form" --file src/form.ts --assign-to specialist-1
+  fleetctl sortie create "Write the form" --file src/form.ts --assign-to alice
   fleetctl sortie start srt-1a2b3c4d --agent specialist-1
   fleetctl sortie progress srt-1a2b3c4d --percent 40 --notes "Fields are there"
   fleetctl sortie complete srt-1a2b3c4d"""
@@ -87,25 +87,31 @@ def _on_sortie(actions: Subparsers, name: str, run: Run, summary: str, completes
 
 def _register_create(actions: Subparsers) -> None:
     create = command(actions, "create", run_create, "Add a sortie to a mission.", EXAMPLES)
-    create.add_argument("title", metavar="TITLE")
+    create.add_argument("title", metavar="TITLE", help="the piece of work")
     mission_option(create)
-    create.add_argument("--description", metavar="TEXT")
+    create.add_argument("--description", metavar="TEXT", help="what is to be done")
     create.add_argument(
         "--file", action="append", default=[], metavar="PATH", help="may be repeated"
     )
     create.add_argument(
         "--assign-to", metavar="ID", completes="agent", help="the agent that is to do it"
     )
-    create.add_argument("--priority", choices=get_args(Priority), default="medium")
+    create.add_argument(
+        "--priority", choices=get_args(Priority), default="medium", help="default: medium"
+    )
 
 
 def _register_reports(actions: Subparsers) -> None:
     progress = _on_sortie(
         actions, "progress", run_progress, "Report how far a sortie is.", "sortie.begun"
     )
-    progress.add_argument("--percent", type=whole(0, 100), metavar="N")
-    progress.add_argument("--notes", metavar="TEXT")
-    progress.add_argument("--file", action="append", metavar="PATH", help="may be repeated")
+    progress.add_argument(
+        "--percent", type=whole(0, 100), metavar="N", help="how much of it is done"
+    )
+    progress.add_argument("--notes", metavar="TEXT", help="what is done, what is missing")
+    progress.add_argument(
+        "--file", action="append", metavar="PATH", help="what it touches; may be repeated"
+    )
     block = _on_sortie(
         actions, "block", run_block, "Say that a sortie cannot go on.", "sortie.begun"
     )
