@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from . import completions, manual, reference
+from . import commands, completions, manual, reference
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -17,6 +17,7 @@ Generator = Callable[[], Mapping[str, str]]
 # Each by a name, for who wants only one of them.
 GENERATORS: dict[str, Generator] = {
     "completions": completions.files,
+    "commands": commands.files,
     "manual": manual.files,
     "reference": reference.files,
 }
