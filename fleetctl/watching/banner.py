@@ -1,19 +1,21 @@
 """What stands above and below the panes: the daemon, what waits, the keys; pure."""
 
+from .. import moments
 from . import fleet, spoken
 from .cells import Line, fitted, plain, shown, width
 from .fleet import View
 from .picture import Picture
 
 BACK_MS = 8_000
+NARROW, ROOMY = 72, 100
 # Which keys go first when there is no room: the highest number.
 KEYS = (
-    ("Tab", "pane", 3),
+    ("Tab", "pane", 1),
     ("↑↓", "move", 5),
     ("Enter", "open", 1),
     ("c", "checkpoints", 2),
     ("p", "prompt", 2),
-    ("d", "diff", 2),
+    ("d", "diff", 3),
     ("f", "filter", 4),
     ("z", "zoom", 4),
     ("Space", "pause", 5),
@@ -34,7 +36,7 @@ Keys = tuple[tuple[str, str, int], ...]
 
 def header(picture: Picture, view: View, columns: int, waiting: int = 0) -> Line:
     """Return the first line: who is there, and how much of everything."""
-    end: Line = [(f" {spoken.clock(view.now_ms, with_seconds=False)} ", "dim")]
+    end: Line = [(f" {moments.clock(view.now_ms)} ", "dim")]
     if view.paused:
         end.insert(0, (f" PAUSED, {waiting} events since ", "alert"))
     if view.only:
@@ -75,7 +77,7 @@ def alerts(picture: Picture, view: View, columns: int, most: int) -> list[Line]:
     """Return what a person should not overlook: the daemon away, missions that wait."""
     found: list[Line] = []
     if picture.link == "away":
-        at = spoken.clock(view.now_ms - (view.tick_ms - picture.link_since))
+        at = moments.clock(view.now_ms - (view.tick_ms - picture.link_since), seconds=True)
         found.append([(f" fleetd went away at {at}. What you see is what it told last. ", "alarm")])
     waiting = fleet.candidates(picture)
     passed = max(0, view.tick_ms - picture.status_at)
@@ -84,7 +86,11 @@ def alerts(picture: Picture, view: View, columns: int, most: int) -> list[Line]:
     else:
         titles = ", ".join(shown(each.mission_title) for each in waiting)
         found.append([(f" ▲ {len(waiting)} MISSIONS WAIT FOR RECOVERY: {titles}", "alert")])
-    return [fitted(line, columns) for line in found[:most]]
+    # A bar, from one side to the other.
+    return [
+        [(text, style or line[0][1]) for text, style in fitted(line, columns)]
+        for line in found[:most]
+    ]
 
 
 def _waits(candidate: object, passed: int, columns: int) -> Line:
@@ -92,8 +98,9 @@ def _waits(candidate: object, passed: int, columns: int) -> Line:
     silent = spoken.silence(each.inactivity_duration_ms + passed)  # type: ignore[attr-defined]
     title = shown(each.mission_title)  # type: ignore[attr-defined]
     checkpoint = each.checkpoint_id  # type: ignore[attr-defined]
-    end = f"  {silent}  " + (f"{checkpoint}  r: what to do " if checkpoint else "no checkpoint ")
-    start = " ▲ WAITS FOR RECOVERY  "
+    point = f"{checkpoint or 'no checkpoint'}  " if columns >= ROOMY else ""
+    end = f"  {silent}  {point}r: what to do "
+    start = " ▲ WAITS FOR RECOVERY  " if columns >= NARROW else " ▲ WAITS  "
     room = max(8, columns - width(start) - width(end))
     return [(start, "alert"), *fitted([(title, "alert")], room)[:1], (end, "alert")]
 

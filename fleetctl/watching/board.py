@@ -1,6 +1,7 @@
 """The screen with the panes: fills them from the picture, and knows which keys open what."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -12,7 +13,7 @@ from .cells import Line, shown
 from .fleet import View
 from .painted import Painted, Pane
 from .picture import Picture
-from .places import PANES, places
+from .places import PANES, Place, places
 from .rows import Row
 
 _ROWS: dict[str, Callable[[Picture, View, int], list[Row]]] = {
@@ -55,7 +56,7 @@ class Board(Screen[None]):
         self.view = view
         self.zoomed = False
         self.waiting = 0
-        self._alerts = -1
+        self._placed: dict[str, Place] = {}
 
     def compose(self) -> ComposeResult:
         """Return the panes, in the order in which Tab goes through them."""
@@ -90,25 +91,29 @@ class Board(Screen[None]):
 
     def place_all(self) -> None:
         """Put every pane in its place, and fill all of them."""
-        columns, lines = self.size
-        self._alerts = len(self._told())
-        board = lines - 2 - self._alerts
-        self._place("header", 0, 0, columns, 1)
-        self._place("alerts", 0, 1, columns, self._alerts)
-        self._place("footer", 0, lines - 1, columns, 1)
-        found = places(columns, max(1, board), str(self.here.id), zoomed=self.zoomed)
-        for name in PANES:
-            place = found.get(name)
-            self.pane(name).display = place is not None
-            if place is not None:
-                top = place.y + 1 + self._alerts
-                self._place(name, place.x, top, place.width, place.height)
+        self._placed = {}
         self.show()
 
-    def _place(self, name: str, x: int, y: int, columns: int, lines: int) -> None:
-        styles = self.query_one(f"#{name}").styles
-        styles.offset = (x, y)
-        styles.width, styles.height = columns, lines
+    def _arranged(self, alerts: int) -> dict[str, Place]:
+        """Return where everything stands on a screen of this size, with what there is to show."""
+        columns, lines = self.size
+        room = max(1, lines - 2 - alerts)
+        needs = {name: len(_ROWS[name](self.picture, self.view, columns)) + 2 for name in PANES}
+        here = str(self.here.id)
+        found = places(columns, room, here, zoomed=self.zoomed, needs=needs)
+        below = {name: replace(place, y=place.y + 1 + alerts) for name, place in found.items()}
+        return below | {
+            "header": Place(0, 0, columns, 1),
+            "alerts": Place(0, 1, columns, alerts),
+            "footer": Place(0, lines - 1, columns, 1),
+        }
+
+    def _put(self, name: str, place: Place | None) -> None:
+        widget = self.query_one(f"#{name}")
+        widget.display = place is not None
+        if place is not None:
+            widget.styles.offset = (place.x, place.y)
+            widget.styles.width, widget.styles.height = place.width, place.height
 
     def _told(self) -> list[Line]:
         columns, lines = self.size
@@ -117,32 +122,32 @@ class Board(Screen[None]):
     def show(self) -> None:
         """Show what the picture holds by now."""
         alerts = self._told()
-        if len(alerts) != self._alerts:
-            self.place_all()
-            return
+        arranged = self._arranged(len(alerts))
+        if arranged != self._placed:
+            self._placed = arranged
+            for name in ("header", "alerts", *PANES, "footer"):
+                self._put(name, arranged.get(name))
         columns = self.size.width
         line = banner.header(self.picture, self.view, columns, self.waiting)
         self.query_one("#header", Painted).paint([line])
         self.query_one("#alerts", Painted).paint(alerts)
         self.query_one("#footer", Painted).paint([banner.footer(banner.KEYS, columns)])
         for name in PANES:
-            if self.pane(name).display:
-                self._fill(name)
+            if name in arranged:
+                self._fill(name, arranged[name])
 
-    def _fill(self, name: str) -> None:
-        pane = self.pane(name)
-        columns = int(pane.styles.width.value) if pane.styles.width else pane.size.width
-        found = _ROWS[name](self.picture, self.view, columns - 1)
-        pane.fill(*self._titled(name, found), found, self._empty(name))
+    def _fill(self, name: str, place: Place) -> None:
+        found = _ROWS[name](self.picture, self.view, place.width - 1)
+        titles = self._titled(name, found, place.width)
+        self.pane(name).fill(place, titles, found, self._empty(name))
 
-    def _titled(self, name: str, found: list[Row]) -> tuple[str, str]:
+    def _titled(self, name: str, found: list[Row], columns: int) -> tuple[str, str]:
         chosen = fleet.selected(self.picture, self.view)
         aside = ""
         if name in ("sorties", "checkpoints") and chosen:
             aside = f"of {shown(chosen.title)}"
         elif name == "mail":
-            counts = fleet.deliveries([row.record for row in found])
-            aside = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+            aside = rows.deliveries_told(fleet.letters(self.picture, self.view), columns)
         count = f" {len(found)}" if found and name not in ("events", "mail") else ""
         return f"{name.capitalize()}{count}", aside
 

@@ -11,6 +11,7 @@ from .cells import shown
 from .fleet import View
 from .painted import Painted, Pane
 from .picture import Picture
+from .places import Place
 
 
 class Checkpoints(Screen[None]):
@@ -55,7 +56,8 @@ class Checkpoints(Screen[None]):
         title = shown(fleet.title_of(self.picture, self.view.mission_id))
         found = rows.checkpoint_rows(self.picture, self.view, columns - 1)
         empty = "No checkpoints yet. fleetctl checkpoint takes one."
-        self.here.fill(f"Checkpoints {len(found)}", f"of {title}", found, empty)
+        titles = (f"Checkpoints {len(found)}", f"of {title}")
+        self.here.fill(Place(0, 0, columns, max(1, lines - 1)), titles, found, empty)
         self.query_one("#footer", Painted).paint([banner.footer(banner.LIST_KEYS, columns)])
 
     def action_back(self) -> None:

@@ -6,7 +6,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from .picture import FINISHED, LOST_MS, Picture, moment
+from .picture import CLOSED, LOST_MS, Picture, moment
 
 # Events that say again what the one before them said.
 ECHOES = ("checkpoint_created", "snapshot_recorded")
@@ -99,8 +99,9 @@ def selected(picture: Picture, view: View) -> MissionSeen | None:
 
 
 def sorties(picture: Picture, view: View) -> list[Any]:
-    """Return the sorties of the chosen mission, as far as they are known."""
-    return picture.sorties if picture.sorties_of == view.mission_id else []
+    """Return the sorties of the chosen mission, as far as they are known: open ones first."""
+    known = picture.sorties if picture.sorties_of == view.mission_id else []
+    return sorted(known, key=lambda sortie: sortie.status in CLOSED)
 
 
 def checkpoints(picture: Picture, view: View) -> list[Any]:
@@ -202,4 +203,4 @@ def directory_of(picture: Picture, mission_id: str | None) -> str | None:
 
 def over(seen: MissionSeen) -> bool:
     """Return whether nothing happens on a mission any more."""
-    return seen.status in FINISHED or seen.status == "ended"
+    return seen.status not in _RANK

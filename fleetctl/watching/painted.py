@@ -14,6 +14,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from .cells import Line, cut, fitted, width
+from .places import Place
 from .rows import Row, position_of
 
 STYLES = {
@@ -94,8 +95,8 @@ class Pane(Painted, can_focus=True):
     def __init__(self, name: str, *, keeps_mark: bool = False, follows: bool = False) -> None:
         super().__init__(name)
         self._rows: list[Row] = []
-        self._cursor = 0
-        self._top = 0
+        self._cursor = self._top = 0
+        self._columns = self._height = 0
         self._title = self._aside = self._empty = ""
         # Where the cursor stands is of interest even while another pane has the keys.
         self._keeps_mark = keeps_mark
@@ -111,9 +112,13 @@ class Pane(Painted, can_focus=True):
         """All rows, also those that have no room."""
         return self._rows
 
-    def fill(self, title: str, aside: str, rows: list[Row], empty: str) -> None:
-        """Show other rows; ``aside`` stands beside the title, ``empty`` in place of no rows."""
-        self._title, self._aside, self._empty = title, aside, empty
+    def fill(self, place: Place, titles: tuple[str, str], rows: list[Row], empty: str) -> None:
+        """Show other rows, in a place that this may get a moment later.
+
+        ``titles`` are the title and what stands beside it, ``empty`` stands in place of no rows.
+        """
+        self._columns, self._height = place.width, place.height
+        (self._title, self._aside), self._empty = titles, empty
         before = self.row
         key = before.key if before else None
         self._cursor = position_of(rows, key, self._cursor, follows=self._follows)
@@ -131,7 +136,7 @@ class Pane(Painted, can_focus=True):
 
     def action_page(self, by: int) -> None:
         """Move the cursor by what is seen at once."""
-        self._to(self._cursor + by * max(1, self.size.height - 2))
+        self._to(self._cursor + by * max(1, self._height - 2))
 
     def action_end(self, which: int) -> None:
         """Move the cursor to the first or the last row."""
@@ -150,10 +155,6 @@ class Pane(Painted, can_focus=True):
         """Show that the keys go elsewhere."""
         self._draw()
 
-    def on_resize(self) -> None:
-        """Keep the cursor in sight."""
-        self._draw()
-
     def _to(self, position: int) -> None:
         before = self.row
         self._cursor = max(0, min(position, len(self._rows) - 1))
@@ -166,7 +167,7 @@ class Pane(Painted, can_focus=True):
             self.post_message(self.Moved(self))
 
     def _draw(self) -> None:
-        room = max(0, self.size.height - 1)
+        room = max(0, self._height - 1)
         last_top = max(0, len(self._rows) - room)
         self._top = max(min(self._top, self._cursor, last_top), self._cursor - room + 1, 0)
         lines = [self._heading(room)]
@@ -182,11 +183,11 @@ class Pane(Painted, can_focus=True):
         more = f" ↑{above}" * bool(above) + f" ↓{below}" * bool(below)
         rule = "━" if self.has_focus else "─"
         end = f"{more} {rule}" if more else rule
-        title = cut(f"{rule} {self._title} ", self.size.width - width(end))
-        room_aside = max(0, self.size.width - width(title) - width(end) - 2)
+        title = cut(f"{rule} {self._title} ", self._columns - width(end))
+        room_aside = max(0, self._columns - width(title) - width(end) - 2)
         told = cut(self._aside, room_aside)
         told = f"{told} " if told else ""
-        fill = rule * (self.size.width - width(title + told + end))
+        fill = rule * (self._columns - width(title + told + end))
         ruled = "rule" if self.has_focus else "dim"
         name = "title" if self.has_focus else "strong"
         return [(title[:1], ruled), (title[1:], name), (told, "dim"), (fill + end, ruled)]
@@ -194,8 +195,6 @@ class Pane(Painted, can_focus=True):
     def _marked(self, at: int) -> Line:
         line = self._rows[at].line
         if at == self._cursor and self.has_focus:
-            return fitted(
-                [(" ", "cursor"), *((text, "cursor") for text, _ in line)], self.size.width
-            )
+            return fitted([(" ", "cursor"), *((text, "cursor") for text, _ in line)], self._columns)
         mark = "▸" if at == self._cursor and self._keeps_mark else " "
         return [(mark, "key"), *line]

@@ -7,14 +7,16 @@ daemon's timestamps are of; ``tick_ms`` is a clock that nobody steps, by which s
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any, Literal
+
+from ..moments import ms_of
 
 # The newest events that are kept, and asked for when a connection begins.
 TAIL = 300
 # A lost agent of a mission that is over is of interest for so long.
 LOST_MS = 24 * 3_600_000
-FINISHED = ("completed", "failed", "cancelled")
+# What a sortie ends in.
+CLOSED = ("completed", "failed")
 
 Link = Literal["starting", "waiting", "connected", "away"]
 Part = Literal["status", "missions", "sorties", "agents", "locks", "mail", "checkpoints", "events"]
@@ -51,10 +53,7 @@ def concerns(event_type: str) -> frozenset[Part]:
 
 def moment(timestamp: str | None) -> int:
     """Return a timestamp of the wire as ms since 1970; 0 for what is none."""
-    try:
-        return round(datetime.fromisoformat(timestamp or "").timestamp() * 1000)
-    except ValueError:
-        return 0
+    return ms_of(timestamp or "") or 0
 
 
 @dataclass

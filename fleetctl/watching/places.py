@@ -1,5 +1,6 @@
 """Where each pane stands on a screen of a given size; pure, must not know what is in them."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 PANES = ("missions", "sorties", "agents", "locks", "mail", "checkpoints", "events")
@@ -7,6 +8,8 @@ PANES = ("missions", "sorties", "agents", "locks", "mail", "checkpoints", "event
 NARROW = 72
 # From this size on there is room for two columns of panes, and for the checkpoints.
 WIDE, HIGH = 140, 32
+# A pane that is empty says so: a title, a line and some air.
+LEAST = 3
 
 
 @dataclass(frozen=True)
@@ -19,18 +22,29 @@ class Place:
     height: int
 
 
-def places(columns: int, rows: int, focused: str, *, zoomed: bool = False) -> dict[str, Place]:
-    """Return the place of every pane that has one."""
+def places(
+    columns: int,
+    rows: int,
+    focused: str,
+    *,
+    zoomed: bool = False,
+    needs: Mapping[str, int] | None = None,
+) -> dict[str, Place]:
+    """Return the place of every pane that has one; ``needs`` says how many lines each would fill.
+
+    A pane that needs less than its share leaves the rest to those that need more.
+    """
+    wanted = {name: max(LEAST, (needs or {}).get(name, rows)) for name in PANES}
     if zoomed or rows < 9:
         return {focused: Place(0, 0, columns, rows)}
     if columns >= WIDE and rows >= HIGH:
-        return _wide(columns, rows)
+        return _wide(columns, rows, wanted)
     if columns < NARROW:
-        return _narrow(columns, rows, focused)
-    return _usual(columns, rows)
+        return _narrow(columns, rows, focused, wanted)
+    return _usual(columns, rows, wanted)
 
 
-def shares(total: int, *weights: int) -> list[int]:
+def shares(total: int, weights: Sequence[int]) -> list[int]:
     """Return a number divided by weights, without a remainder."""
     whole, found, given = sum(weights), [], 0
     for n in range(len(weights)):
@@ -40,7 +54,16 @@ def shares(total: int, *weights: int) -> list[int]:
     return found
 
 
-def _stack(x: int, columns: int, names: tuple[str, ...], heights: list[int]) -> dict[str, Place]:
+def heights(total: int, weights: Sequence[int], wanted: Sequence[int]) -> list[int]:
+    """Return the heights of panes above each other; the last one takes what nobody needs."""
+    given = [min(share, want) for share, want in zip(shares(total, weights), wanted, strict=True)]
+    for n, want in enumerate(wanted):
+        given[n] += min(want - given[n], total - sum(given))
+    given[-1] += total - sum(given)
+    return given
+
+
+def _stack(x: int, columns: int, names: Sequence[str], heights: Sequence[int]) -> dict[str, Place]:
     found, y = {}, 0
     for name, height in zip(names, heights, strict=True):
         found[name] = Place(x, y, columns, height)
@@ -48,26 +71,34 @@ def _stack(x: int, columns: int, names: tuple[str, ...], heights: list[int]) -> 
     return found
 
 
-def _usual(columns: int, rows: int) -> dict[str, Place]:
-    heights = shares(rows, 10, 10, 10, 11)
-    found = _stack(0, columns, ("missions", "sorties", "", "below"), heights)
-    middle, below = found.pop(""), found.pop("below")
+def _usual(columns: int, rows: int, wanted: Mapping[str, int]) -> dict[str, Place]:
+    middle, below = max(wanted["agents"], wanted["locks"]), max(wanted["events"], wanted["mail"])
+    tall = heights(rows, (10, 10, 10, 11), (wanted["missions"], wanted["sorties"], middle, below))
+    found = _stack(0, columns, ("missions", "sorties", "", "below"), tall)
+    first, second = found.pop(""), found.pop("below")
     half = (columns - 1) // 2
-    found["agents"] = Place(0, middle.y, half, middle.height)
-    found["locks"] = Place(half + 1, middle.y, columns - half - 1, middle.height)
+    found["agents"] = Place(0, first.y, half, first.height)
+    found["locks"] = Place(half + 1, first.y, columns - half - 1, first.height)
     events = columns * 5 // 8
-    found["events"] = Place(0, below.y, events, below.height)
-    found["mail"] = Place(events + 1, below.y, columns - events - 1, below.height)
+    found["events"] = Place(0, second.y, events, second.height)
+    found["mail"] = Place(events + 1, second.y, columns - events - 1, second.height)
     return found
 
 
-def _narrow(columns: int, rows: int, focused: str) -> dict[str, Place]:
+def _narrow(columns: int, rows: int, focused: str, wanted: Mapping[str, int]) -> dict[str, Place]:
     third = focused if focused in PANES[2:] and focused != "checkpoints" else "events"
-    return _stack(0, columns, ("missions", "sorties", third), shares(rows, 1, 1, 1))
+    names = ("missions", "sorties", third)
+    return _stack(0, columns, names, heights(rows, (1, 1, 1), [wanted[name] for name in names]))
 
 
-def _wide(columns: int, rows: int) -> dict[str, Place]:
+def _wide(columns: int, rows: int, wanted: Mapping[str, int]) -> dict[str, Place]:
     left = columns * 11 // 20
-    found = _stack(0, left, ("missions", "sorties", "events"), shares(rows, 7, 8, 9))
-    right = ("agents", "locks", "mail", "checkpoints")
-    return found | _stack(left + 2, columns - left - 2, right, shares(rows, 7, 6, 6, 5))
+    sides = (
+        (0, left, ("missions", "sorties", "events"), (7, 8, 9)),
+        (left + 2, columns - left - 2, ("agents", "locks", "mail", "checkpoints"), (7, 6, 6, 5)),
+    )
+    found: dict[str, Place] = {}
+    for x, wide, names, weights in sides:
+        tall = heights(rows, weights, [wanted[name] for name in names])
+        found |= _stack(x, wide, names, tall)
+    return found

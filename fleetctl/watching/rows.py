@@ -3,62 +3,37 @@
 A ``Row`` is a line with the key of what it shows, so that a cursor stays with it wherever it goes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
-from .. import sentences
+from .. import moments, sentences
 from . import fleet, spoken
 from .cells import Line, cut_front, fitted, pad, shown, width
 from .fleet import MissionSeen, View
 from .picture import Picture, moment
+from .signs import bar, mark, sign_of, style_of
 
-_MARKS = {
-    "in_progress": ("●", "good"),
-    "pending": ("○", "dim"),
-    "assigned": ("○", ""),
-    "blocked": ("■", "warn"),
-    "completed": ("✓", "good"),
-    "failed": ("✗", "bad"),
-    "cancelled": ("-", "dim"),
-    "ended": ("✓", "dim"),
-    "active": ("●", "good"),
-    "waiting": ("◐", "warn"),
-    "idle": ("○", "dim"),
-    "lost": ("✗", "bad"),
-    "gone": ("-", "dim"),
-    "queued": ("◌", "warn"),
-    "delivered": ("◑", ""),
-    "acked": ("✓", "dim"),
-}
-_PLAIN = ("·", "dim")
-WAITING = ("▲", "alert")
 ROOMY = 100
 _TONES = {"green": "good", "yellow": "warn", "red": "bad"}
 
 
 @dataclass
 class Row:
-    """One line of a pane; ``key`` names what it shows, ``record`` is what the daemon told of it."""
+    """One line of a pane; ``key`` names what it shows, ``record`` is what the daemon told of it.
+
+    Of hundreds a few are seen: the line is told when somebody asks for it.
+    """
 
     key: str
-    line: Line
+    tell: Callable[[], Line]
     record: Any = None
 
-
-def mark(status: str) -> Line:
-    """Return the sign of a status, in its colour."""
-    sign, style = _MARKS.get(status, _PLAIN)
-    return [(sign + " ", style)]
-
-
-def bar(percent: int, columns: int, style: str) -> Line:
-    """Return a bar of progress; it can be read without colours too."""
-    full = max(0, min(columns, (percent * columns + 50) // 100))
-    # Begun shows, and only what is done is full.
-    full = max(full, 1) if percent > 0 else full
-    full = min(full, columns - 1) if percent < 100 else full
-    return [("━" * full, style), ("─" * (columns - full), "dim")]
+    @cached_property
+    def line(self) -> Line:
+        """What the row says."""
+        return self.tell()
 
 
 def _text(told: object, columns: int, style: str = "") -> Line:
@@ -74,14 +49,17 @@ _GAP: Line = [("  ", "")]
 
 def mission_rows(picture: Picture, view: View, columns: int) -> list[Row]:
     """Return a line for each mission."""
-    return [Row(seen.id, _mission(seen, columns), seen) for seen in fleet.missions(picture, view)]
+    return [
+        Row(seen.id, partial(_mission, seen, columns), seen)
+        for seen in fleet.missions(picture, view)
+    ]
 
 
 def _mission(seen: MissionSeen, columns: int) -> Line:
-    sign = [(WAITING[0] + " ", WAITING[1])] if seen.waits else mark(seen.status)
+    sign = mark("waits" if seen.waits else seen.status)
     over = fleet.over(seen)
     style = "warn" if seen.waits else "dim" if over else "good"
-    wide = max(6, min(30, columns // 5))
+    wide = max(6, min(30, columns // 6))
     end: Line = [("  ", ""), *bar(seen.percent, wide, style)]
     end += _number(f"{seen.percent}%", 5) + _number(f"{seen.done}/{seen.total}", 7) + _GAP
     if columns >= ROOMY:
@@ -107,7 +85,9 @@ def _state(seen: MissionSeen) -> Line:
 
 def sortie_rows(picture: Picture, view: View, columns: int) -> list[Row]:
     """Return a line for each sortie of the chosen mission."""
-    return [Row(each.id, _sortie(each, columns), each) for each in fleet.sorties(picture, view)]
+    return [
+        Row(each.id, partial(_sortie, each, columns), each) for each in fleet.sorties(picture, view)
+    ]
 
 
 def _sortie(sortie: Any, columns: int) -> Line:
@@ -115,7 +95,7 @@ def _sortie(sortie: Any, columns: int) -> Line:
     state = sortie.status.replace("_", " ")
     progress = f"{sortie.progress}%" if sortie.status in ("in_progress", "blocked") else ""
     end = _GAP + _text(sortie.assigned_to or "", who) + _GAP
-    end += _text(state, 11, _MARKS.get(sortie.status, _PLAIN)[1]) + _number(progress, 5)
+    end += _text(state, 11, style_of(sortie.status)) + _number(progress, 5)
     room = columns - 2 - sum(width(text) for text, _ in end)
     over = sortie.status in ("completed", "failed")
     told = fitted(_title_and_notes(sortie, "dim" if over else ""), room)
@@ -134,7 +114,7 @@ def _title_and_notes(sortie: Any, style: str) -> Line:
 def agent_rows(picture: Picture, view: View, columns: int) -> list[Row]:
     """Return a line for each agent."""
     return [
-        Row(each.id, _agent(picture, each, view, columns), each)
+        Row(each.id, partial(_agent, picture, each, view, columns), each)
         for each in fleet.agents(picture, view)
     ]
 
@@ -143,10 +123,11 @@ def _agent(picture: Picture, agent: Any, view: View, columns: int) -> Line:
     told = spoken.span(view.now_ms - moment(agent.last_seen_at))
     harness = 8 if columns < 50 else 11
     end = _GAP + _text(agent.harness or agent.role, harness, "dim" if not agent.harness else "")
-    end += [(" ", ""), *_text(agent.status, 8, _MARKS.get(agent.status, _PLAIN)[1])]
+    end += [(" ", ""), *_text(agent.status, 8, style_of(agent.status))]
     end += _number(told, 6, "dim")
     room = columns - 2 - sum(width(text) for text, _ in end)
-    name: Line = [(shown(agent.id), "strong" if agent.role == "dispatch" else "")]
+    style = "strong" if agent.role == "dispatch" else ""
+    name = _text(agent.id, room if columns < 60 else 18, style)
     if columns >= 60:
         name.append((f"  {shown(fleet.title_of(picture, agent.mission_id))}", "dim"))
     return fitted([*mark(agent.status), *fitted(name, room), *end], columns)
@@ -154,7 +135,10 @@ def _agent(picture: Picture, agent: Any, view: View, columns: int) -> Line:
 
 def lock_rows(picture: Picture, view: View, columns: int) -> list[Row]:
     """Return a line for each lease that runs."""
-    return [Row(each.id, _lock(each, view, columns), each) for each in fleet.locks(picture, view)]
+    return [
+        Row(each.id, partial(_lock, each, view, columns), each)
+        for each in fleet.locks(picture, view)
+    ]
 
 
 def _lock(lock: Any, view: View, columns: int) -> Line:
@@ -169,7 +153,8 @@ def _lock(lock: Any, view: View, columns: int) -> Line:
 def letter_rows(picture: Picture, view: View, columns: int) -> list[Row]:
     """Return a line for each of the newest letters."""
     return [
-        Row(each.id, _letter(each, view, columns), each) for each in fleet.letters(picture, view)
+        Row(each.id, partial(_letter, each, view, columns), each)
+        for each in fleet.letters(picture, view)
     ]
 
 
@@ -185,20 +170,28 @@ def _letter(letter: Any, view: View, columns: int) -> Line:
     if columns < 60:
         return fitted(line, columns)
     sent = spoken.ago(view.now_ms - moment(letter.sent_at))
-    end = _GAP + _text(state, 10, _MARKS.get(state, _PLAIN)[1]) + _number(sent, 11, "dim")
+    end = _GAP + _text(state, 10, style_of(state)) + _number(sent, 11, "dim")
     return fitted([*fitted(line, columns - 23), *end], columns)
+
+
+def deliveries_told(letters: Sequence[Any], columns: int) -> str:
+    """Return how many deliveries are in which state; by their signs where there is little room."""
+    counts = [(state, n) for state, n in fleet.deliveries(list(letters)).items() if n]
+    if columns < 50:
+        return " ".join(f"{sign_of(state)} {n}" for state, n in counts)
+    return ", ".join(f"{n} {state}" for state, n in counts)
 
 
 def event_rows(picture: Picture, view: View, columns: int) -> list[Row]:
     """Return a sentence for each of the newest events."""
     return [
-        Row(str(each.seq), _event(picture, each, columns), each)
+        Row(str(each.seq), partial(_event, picture, each, columns), each)
         for each in fleet.events(picture, view)
     ]
 
 
 def _event(picture: Picture, event: Any, columns: int) -> Line:
-    at = spoken.clock(moment(event.timestamp), with_seconds=columns >= 70)
+    at = moments.clock(moment(event.timestamp), seconds=columns >= 70)
     tone = _TONES.get(sentences.tone(event.type) or "", "")
     inside = fleet.directory_of(picture, event.mission_id)
     told: Line = [(f"{at}  ", "dim"), (shown(sentences.sentence(event, inside=inside)), tone)]
@@ -211,7 +204,7 @@ def _event(picture: Picture, event: Any, columns: int) -> Line:
 def checkpoint_rows(picture: Picture, view: View, columns: int) -> list[Row]:
     """Return a line for each of the newest checkpoints of the chosen mission."""
     return [
-        Row(each.id, _checkpoint(each, view, columns), each)
+        Row(each.id, partial(_checkpoint, each, view, columns), each)
         for each in fleet.checkpoints(picture, view)
     ]
 

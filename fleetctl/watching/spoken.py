@@ -1,9 +1,8 @@
 """Short words for how long ago and how long yet; must not read a clock.
 
-They change as seldom as they can: every change is sent to the terminal, maybe over a slow line.
+Shorter than those of ``moments``, for columns, and changing as seldom as they can: every change is
+sent to the terminal, maybe over a slow line.
 """
-
-from datetime import datetime
 
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
 
@@ -42,8 +41,3 @@ def left(ms: int) -> str:
 def seconds(ms: int) -> str:
     """Return a length of time to the second while that matters."""
     return f"{max(ms, 0) // 1000} s" if ms < MINUTE * 1000 else span(ms)
-
-
-def clock(ms: int, *, with_seconds: bool = True) -> str:
-    """Return a time of day here, of ms since 1970."""
-    return datetime.fromtimestamp(ms / 1000).strftime("%H:%M:%S" if with_seconds else "%H:%M")

@@ -4,17 +4,18 @@ A checkpoint and a difference read as ``fleetctl checkpoints show`` and ``diff``
 the same code that tells them.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from io import StringIO
 from typing import Any
 
-from .. import render, sentences
+from .. import moments, render, screen, sentences
 from ..checkpoint_page import show_checkpoint
 from ..difference_page import show_difference
 from . import fleet, spoken
 from .fleet import MissionSeen, View
-from .picture import Picture, moment
+from .picture import Picture
 
 HELP = """\
 Panes
@@ -56,13 +57,22 @@ def printed(show: Callable[[Any], None], record: Any) -> str:
 def checkpoint(record: Any) -> str:
     """Return a checkpoint's page."""
     warnings = "".join(f"Warning: {told}\n" for told in record.warnings)
-    return warnings + printed(show_checkpoint, record)
+    return warnings + _humane(printed(show_checkpoint, record))
 
 
 def difference(record: Any) -> str:
     """Return the page of what differs."""
     warnings = "".join(f"Warning: {told}\n" for told in record.warnings)
-    return warnings + printed(show_difference, record)
+    return warnings + _humane(printed(show_difference, record))
+
+
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+
+
+def _humane(text: str) -> str:
+    """Return text with its times as people say them."""
+    now_ms = screen.now_ms()
+    return _TIMESTAMP.sub(lambda found: moments.ago(found[0], now_ms), text)
 
 
 def prompt(briefing: Any) -> str:
@@ -110,7 +120,7 @@ _MOMENTS = ("created", "started", "completed")
 def _when(timestamp: str | None, view: View) -> str | None:
     if not timestamp:
         return None
-    return f"{timestamp}  ({spoken.ago(view.now_ms - moment(timestamp))})"
+    return f"{moments.ago(timestamp, view.now_ms)}  ({timestamp})"
 
 
 def sortie(record: Any, view: View) -> str:

@@ -117,6 +117,7 @@ def test_every_size_shows_the_pane_that_has_the_keys(size: tuple[int, int]) -> N
     async def steps(app: Watch, pilot: Pilot[None]) -> None:
         for _ in range(8):
             await pilot.press("tab")
+            await pilot.pause()
             assert app.board.here.display
             assert app.board.here.region.height >= 1
         assert len(text(app).split("\n")) == size[1]

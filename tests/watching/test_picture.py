@@ -17,6 +17,7 @@ from tests.watching.told import (
     lock,
     mission,
     picture_of,
+    record,
     shown_at,
     status,
 )
@@ -117,8 +118,6 @@ def test_who_waits_for_recovery_is_said() -> None:
 
 def test_a_recovery_that_waits_is_not_told_twice() -> None:
     pending = {"id": "rcv-1", "mission_id": "msn-00000002", "state": "pending", "agent_id": None}
-    from tests.watching.told import record
-
     briefed = record(id="rcv-2", mission_id="msn-00000001", state="briefed", agent_id="alice")
     told = status(line(1), candidates=(candidate(2),), recoveries=(record(**pending), briefed))
     assert [each.id for each in fleet.under_way(picture_of(told=told))] == ["rcv-2"]
@@ -169,7 +168,7 @@ def test_a_letter_is_as_far_as_its_last_reader() -> None:
 
 def test_sorties_of_another_mission_are_not_shown() -> None:
     picture = Picture()
-    picture.take("sorties", [event(1)], "msn-00000002", 0)
+    picture.take("sorties", [record(status="pending")], "msn-00000002", 0)
     assert fleet.sorties(picture, shown_at()) == []
     assert len(fleet.sorties(picture, shown_at(mission_id="msn-00000002"))) == 1
 
