@@ -14,7 +14,6 @@ from typing import Any, TextIO, TypeVar
 from fleetd.wire.durations import duration
 
 from . import moments, screen
-from .tables import Column, Fitted, fit, shortened
 from .widths import cut, width, wrapped
 
 Text = TypeVar("Text", str, str | None)
@@ -26,21 +25,9 @@ _BLOCK = {code: None for code in _CONTROLS if code not in (0x09, 0x0A)}
 _ESCAPED = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), *_BIDI_AND_BREAKS)}
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
-# What to do about an empty list.
-HINTS = {
-    "No missions found.": ('Create one: fleetctl mission create "Title" --sortie "First piece"',),
-    "No sorties found.": ('Add one: fleetctl sortie create "Title"',),
-    "No checkpoints found.": ('Take one: fleetctl checkpoint --note "Why"',),
-    "No agents found.": (
-        "They come by themselves with hooks: fleetctl hooks install --all",
-        "By hand: fleetctl agent start NAME",
-    ),
-    "No locks found.": ("Take one: fleetctl lock acquire FILE --agent NAME",),
-    "No messages found.": ('Write one: fleetctl mail send "Subject" --from NAME --to NAME',),
-    "No snapshots found.": ("Record one: fleetctl snapshot record",),
-    "No events found.": ("Wait for some: fleetctl events --follow",),
-}
 MIN_FLOW = 20
+# How much further to the right a line goes on that was broken.
+HANGING = 4
 # How many columns a bar of progress takes.
 BAR = 8
 # What the states of missions, sorties, agents, locks and recoveries mean to who looks on.
@@ -64,8 +51,21 @@ def clean_block(text: str) -> str:
 
 
 def line(text: str = "") -> None:
-    """Print one line; line breaks inside it become spaces."""
-    print(clean(text))
+    """Print one line; line breaks inside it become spaces.
+
+    On a terminal one that is too long is broken between words and goes on further to the right.
+    """
+    text = clean(text)
+    room = screen.columns()
+    if room is None or width(text) <= room:
+        print(text)
+        return
+    start = len(text) - len(text.lstrip())
+    first, *more = wrapped(text, room - start, 2, whole_words=True)
+    rest = text[start + len(first) :]
+    print(text[:start] + first)
+    if more:
+        flow(" " * (start + HANGING), rest.strip())
 
 
 def lines(texts: Iterable[str]) -> None:
@@ -110,30 +110,6 @@ def result(args: Namespace, value: Any, *texts: str) -> int:
     return 0
 
 
-def listing(
-    args: Namespace,
-    values: Sequence[Any],
-    headers: Sequence[str | Column],
-    rows: Iterable[Sequence[str]],
-    empty: str,
-) -> int:
-    """Print records as a JSON array or as a table, and return status 0."""
-    if args.json:
-        print_json(values)
-    elif values:
-        table(headers, rows)
-    else:
-        nothing(empty)
-    return 0
-
-
-def nothing(told: str) -> None:
-    """Print that a list is empty; on a terminal also how that is changed."""
-    line(told)
-    if screen.humane():
-        lines(HINTS.get(told, ()))
-
-
 def rest_of_line(start: str, text: str) -> str:
     """Return text, on a terminal as much of it as fits behind its start."""
     room = screen.columns()
@@ -149,55 +125,10 @@ def flow(start: str, text: str, *, style: str = "") -> None:
     room = screen.columns()
     start, text = clean(start), clean(text)
     columns = width(start)
-    parts = [text] if room is None else wrapped(text, max(room - columns, MIN_FLOW))
+    fits = room and max(room - columns, MIN_FLOW)
+    parts = [text] if fits is None else wrapped(text, fits, whole_words=True)
     for n, part in enumerate(parts):
         print((" " * columns if n else styled(start, style)) + part)
-
-
-def table(
-    headers: Sequence[str | Column], rows: Iterable[Sequence[str]], *, indent: str = ""
-) -> None:
-    """Print rows below their headers, every column as wide as its widest cell.
-
-    On a terminal the table is made to fit, and times are told as people say them.
-    """
-    columns = [Column(each) if isinstance(each, str) else each for each in headers]
-    cells = [
-        [clean(_told(column, cell)) or "-" for column, cell in zip(columns, row, strict=True)]
-        for row in rows
-    ]
-    room = screen.columns()
-    fitted = fit(columns, cells, room - len(indent) if room else None)
-    if any(column.header for column in columns):
-        print(styled(_row(columns, [c.header for c in columns], fitted, indent), "bold"))
-    for row in cells:
-        print(_row(columns, row, fitted, indent, coloured=True))
-
-
-def _told(column: Column, cell: str) -> str:
-    """Return a cell as it is told where people look on, else as it is."""
-    if not column.times or not screen.humane():
-        return cell
-    return (moments.lease if column.times == "lease" else moments.ago)(cell, screen.now_ms())
-
-
-def _row(
-    columns: Sequence[Column],
-    cells: Sequence[str],
-    fitted: Fitted,
-    indent: str,
-    *,
-    coloured: bool = False,
-) -> str:
-    told = [
-        shortened(columns[n], cells[n], wide)
-        for n, wide in zip(fitted.columns, fitted.widths, strict=True)
-    ]
-    told[-1:] = [each.rstrip() for each in told[-1:]]
-    if coloured:
-        styles = (columns[n].styles.get(cells[n], "") for n in fitted.columns)
-        told = [styled(each, style) for each, style in zip(told, styles, strict=True)]
-    return (indent + "  ".join(told)).rstrip()
 
 
 def fields(pairs: Iterable[tuple[str, object]]) -> None:

@@ -58,20 +58,27 @@ def cut_middle(text: str, columns: int) -> str:
     return _start(text, start) + ELLIPSIS + end
 
 
-def wrapped(text: str, columns: int, most: int | None = None) -> list[str]:
+def wrapped(
+    text: str, columns: int, most: int | None = None, *, whole_words: bool = False
+) -> list[str]:
     """Return text as lines of at most this many columns, broken between words where that goes.
 
-    There are at most ``most`` lines; the last one is cut then.
+    There are at most ``most`` lines; the last one is cut then. With ``whole_words`` a word that is
+    longer, such as a path to be copied, stays in one piece and makes its line longer.
     """
     lines: list[str] = []
     rest = text.strip()
     while width(rest) > columns and (most is None or len(lines) < most - 1):
         head = _start(rest, columns + 1)
-        at_word = head[: head.rindex(" ")] if " " in head.strip() else ""
-        head = at_word or _start(rest, columns) or rest[:1]
+        if at_word := head[: head.rindex(" ")] if " " in head.strip() else "":
+            head = at_word
+        elif whole_words:
+            head = rest.partition(" ")[0]
+        else:
+            head = _start(rest, columns) or rest[:1]
         lines.append(head.rstrip())
         rest = rest[len(head) :].lstrip()
-    return [*lines, rest if most is None else cut(rest, columns)]
+    return [*lines, rest if most is None else cut(rest, columns)] if rest or not lines else lines
 
 
 def _start(text: str, columns: int) -> str:

@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 from fleetd.wire.words import AgentStatus, Role
 
-from .. import agent_start, render
+from .. import agent_start, lists, render
 from ..client import Fleet
 from ..options import Parser, Run, Subparsers, UsageError, command, group, whole
 from ..pages import every
@@ -102,7 +102,7 @@ def run_list(args: Namespace) -> int:
          each.last_seen_at)
         for each in agents
     ]  # fmt: skip
-    return render.listing(args, agents, COLUMNS, rows, "No agents found.")
+    return lists.show(args, agents, COLUMNS, rows, "No agents found.")
 
 
 def run_show(args: Namespace) -> int:

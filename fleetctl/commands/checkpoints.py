@@ -4,7 +4,7 @@ from argparse import Namespace
 
 from fleetd.wire.errors import InvalidState
 
-from .. import comparing, render, screen
+from .. import comparing, lists, render, screen
 from ..checkpoint_page import show_checkpoint
 from ..client import Fleet
 from ..findings import show
@@ -117,13 +117,13 @@ def run_list(args: Namespace) -> int:
     elif page.checkpoints:
         _print_list(page)
     else:
-        render.nothing("No checkpoints found.")
+        lists.nothing("No checkpoints found.")
     return 0
 
 
 def _print_list(page: CheckpointPage) -> None:
     if screen.humane():
-        render.table(COLUMNS, map(_row, page.checkpoints))
+        lists.table(COLUMNS, map(_row, page.checkpoints))
     else:
         print(LIST_COLUMNS.format("ID", "TIMESTAMP", "TRIGGER", "PROGRESS", "SORTIES"))
         print("-" * 70)

@@ -4,7 +4,7 @@ from argparse import Namespace
 
 from fleetd.wire.errors import InvalidState, Unavailable
 
-from .. import render
+from .. import lists, render
 from ..client import Fleet
 from ..options import Subparsers, command
 from ..protocol import Setting, SystemConfig
@@ -36,7 +36,7 @@ def run(args: Namespace) -> int:
         Column("VALUE", cut="middle", least=12),
         Column("ORIGIN", matters=1, cut="middle", least=12),
     )
-    render.table(columns, rows)
+    lists.table(columns, rows)
     if daemon is None:
         render.warn("fleetd is not running; these are the settings that it would start with.")
     for each in differences:

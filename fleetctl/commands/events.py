@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from .. import moments, render, screen
+from .. import lists, moments, render, screen
 from ..client import Fleet
 from ..options import Subparsers, command, mission_option, whole
 from ..protocol import Event, EventList, SystemStatus
@@ -64,7 +64,7 @@ def run(args: Namespace) -> int:
         for event in events:
             _print(event)
     else:
-        render.nothing("No events found.")
+        lists.nothing("No events found.")
     return 0
 
 

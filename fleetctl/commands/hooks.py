@@ -4,7 +4,7 @@ from argparse import BooleanOptionalAction, Namespace
 
 from fleetd.wire.errors import NotFound
 
-from .. import render, screen
+from .. import lists, render, screen
 from ..findings import show
 from ..hooking import checks, heard
 from ..hooking.changes import Change, installing, uninstalling
@@ -106,7 +106,7 @@ def run_status(args: Namespace) -> int:
         Column("HOOKS", styles={"yes": "green", "no": "dim", "?": "red"}),
         *heard.COLUMNS,
     )
-    render.table(headers, rows)
+    lists.table(headers, rows)
     for seen in states:
         _details(seen)
     heard_of.tell()

@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from .. import render, screen
+from .. import lists, render, screen
 from ..client import Fleet
 from ..insisting import REPLY_S
 from ..options import Parser, Run, Subparsers, command, group, whole
@@ -180,4 +180,4 @@ def run_list(args: Namespace) -> int:
         )
         for each in locks
     ]
-    return render.listing(args, locks, COLUMNS, rows, "No locks found.")
+    return lists.show(args, locks, COLUMNS, rows, "No locks found.")

@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 from fleetd.wire.words import Priority
 
-from .. import render
+from .. import lists, render
 from ..client import Fleet
 from ..options import Subparsers, command, group, limit_option
 from ..pages import every
@@ -102,7 +102,7 @@ def run_inbox(args: Namespace) -> int:
     if args.json:
         render.print_json(messages)
     elif not messages:
-        render.nothing("No messages found.")
+        lists.nothing("No messages found.")
     else:
         for message in messages:
             _show(message, args.agent_id)
@@ -135,7 +135,7 @@ def run_list(args: Namespace) -> int:
         (each.id, each.sent_at, each.sender, ", ".join(each.to), _states(each), each.subject)
         for each in messages
     ]
-    return render.listing(args, messages, COLUMNS, rows, "No messages found.")
+    return lists.show(args, messages, COLUMNS, rows, "No messages found.")
 
 
 def _states(message: Message) -> str:

@@ -8,7 +8,7 @@ from argparse import Namespace
 from fleetd.wire.errors import InvalidState, NotFound
 from fleetd.wire.words import AGENT_ID
 
-from .. import render
+from .. import lists, render
 from ..hooking.changes import Change
 from ..hooking.choosing import changing, chosen, looking, project
 from ..hooking.harnesses import HARNESSES
@@ -128,7 +128,7 @@ def run_status(args: Namespace) -> int:
         Column("SERVER", styles={"yes": "green", "no": "dim", "?": "red"}),
         Column("FILE"),
     )
-    render.table(columns, [_row(seen) for seen in states])
+    lists.table(columns, [_row(seen) for seen in states])
     for seen in states:
         if seen.problem:
             render.warn(f"{seen.harness}: {seen.problem}")

@@ -6,7 +6,7 @@ from typing import get_args
 from fleetd.wire.errors import InvalidState
 from fleetd.wire.words import MissionStatus, Priority
 
-from .. import history, render
+from .. import history, lists, render
 from ..client import Fleet
 from ..options import Parser, Subparsers, UsageError, command, group, limit_option, yes_option
 from ..prompts import Cancelled, confirm
@@ -207,7 +207,7 @@ def run_show(args: Namespace) -> int:
             (each.id, each.status, f"{each.progress}%", each.assigned_to or "", each.title)
             for each in sorties
         ]
-        render.table(SORTIES, rows, indent="  ")
+        lists.table(SORTIES, rows, indent="  ")
     return 0
 
 
@@ -243,7 +243,7 @@ def run_list(args: Namespace) -> int:
         (each.id, each.status, render.bar(each.progress_percent), each.priority, _titled(each))
         for each in page.missions
     ]
-    return render.listing(args, page.missions, COLUMNS, rows, "No missions found.")
+    return lists.show(args, page.missions, COLUMNS, rows, "No missions found.")
 
 
 def run_update(args: Namespace) -> int:

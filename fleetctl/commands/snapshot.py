@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from .. import declaring, render
+from .. import declaring, lists, render
 from ..client import Fleet
 from ..findings import show
 from ..insisting import new_key
@@ -169,13 +169,13 @@ def run_list(args: Namespace) -> int:
     elif page.snapshots:
         _print_list(page, of_all=args.run_id is None)
     else:
-        render.nothing("No snapshots found.")
+        lists.nothing("No snapshots found.")
     return 0
 
 
 def _print_list(page: SnapshotPage, *, of_all: bool) -> None:
     columns = [*COLUMNS, *([RUN] if of_all else [])]
-    render.table(columns, [_row(each)[: len(columns)] for each in page.snapshots])
+    lists.table(columns, [_row(each)[: len(columns)] for each in page.snapshots])
     print(f"\nTotal: {render.plural(page.total, 'snapshot')}")
     if page.total > len(page.snapshots):
         print(f"Showing the newest {len(page.snapshots)}; --limit N shows more.")

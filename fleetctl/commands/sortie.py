@@ -5,7 +5,7 @@ from typing import get_args
 
 from fleetd.wire.words import Priority, SortieStatus
 
-from .. import render
+from .. import lists, render
 from ..client import Fleet
 from ..options import (
     Parser,
@@ -261,4 +261,4 @@ def run_list(args: Namespace) -> int:
         (each.id, each.status, render.bar(each.progress), each.assigned_to or "", each.title)
         for each in page.sorties
     ]
-    return render.listing(args, page.sorties, COLUMNS, rows, "No sorties found.")
+    return lists.show(args, page.sorties, COLUMNS, rows, "No sorties found.")

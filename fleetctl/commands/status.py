@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from .. import render, screen
+from .. import lists, render, screen
 from ..client import Fleet
 from ..options import Subparsers, command
 from ..protocol import MissionLine, Recovery, Status, SystemStatus, Timing
@@ -72,7 +72,7 @@ def _show(status: Status) -> None:
     )
     render.heading("Missions in progress")
     if status.missions:
-        render.table(MISSIONS, map(_mission_row, status.missions), indent="  ")
+        lists.table(MISSIONS, map(_mission_row, status.missions), indent="  ")
     else:
         render.line("  none")
         if screen.humane():
@@ -115,7 +115,7 @@ def _show_recoveries(recoveries: list[Recovery]) -> None:
         (each.id, each.mission_id, each.state, each.agent_id or "", STATES.get(each.state, ""))
         for each in recoveries
     ]
-    render.table(RECOVERIES, rows, indent="  ")
+    lists.table(RECOVERIES, rows, indent="  ")
 
 
 def _show_store(status: Status) -> None:
@@ -160,7 +160,7 @@ def _show_work(status: Status) -> None:
     print()
     rows = [_timing_row("COMMIT to disk", writer.commit)]
     rows += [_timing_row(each.method, each) for each in status.latencies]
-    render.table(("MS", "CALLS", "P50", "P95", "MAX"), rows, indent="  ")
+    lists.table(("MS", "CALLS", "P50", "P95", "MAX"), rows, indent="  ")
 
 
 def _timing_row(name: str, timing: Timing) -> tuple[str, ...]:

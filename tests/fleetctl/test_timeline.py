@@ -121,6 +121,14 @@ def test_wrapped_text_fits_and_loses_nothing_but_spaces(text, columns, most):
         assert "".join("".join(lines).split()) == "".join(text.split())
 
 
+@given(st.text(alphabet="ab 漢", max_size=200), st.integers(min_value=2, max_value=20))
+def test_words_that_are_to_be_copied_stay_whole(text, columns):
+    lines = wrapped(text, columns, whole_words=True)
+
+    assert " ".join(lines).split() == text.split()
+    assert all(width(each) <= columns or " " not in each for each in lines)
+
+
 def test_piped_it_is_one_exact_line_for_each_entry(done, mission):
     lines = done("mission", "timeline").out.splitlines()
 
