@@ -3,6 +3,7 @@
 #   make demo    watch a fleet lose an agent and get it back (under a minute)
 #   make test    run the tests, with their coverage
 #   make test-agents  run agent CLIs themselves against a scripted model (needs npm)
+#   make test-packaging  build a wheel and an sdist, install them with pip, pipx and uv (needs the network)
 #   make check   format, lint, types, tests: what CI runs
 #   make generate  write what is made from the code: completions, man pages, reference pages
 #   make campaign  try to break the promises, for minutes to hours (ARGS="kill --count 50")
@@ -17,7 +18,7 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 6 ? n + 1 : 6)))
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-agents campaign check format lint types generate recording bench bench-compare bench-growth clean
+.PHONY: demo test test-agents test-packaging campaign check format lint types generate recording bench bench-compare bench-growth clean
 .DEFAULT_GOAL := check
 
 $(VENV)/bin/python:
@@ -49,6 +50,9 @@ test: $(VENV)/.installed-dev
 
 test-agents: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -rfE tests/agents $(ARGS)
+
+test-packaging: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -rfE tests/packaging $(ARGS)
 
 campaign: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.campaigns $(or $(ARGS),all)
