@@ -16,7 +16,7 @@ from fleetd.wire.errors import Unavailable
 from .async_carrier import TrioCarrier
 from .async_connection import Connection
 from .async_events import AsyncEvents
-from .conversation import Conversation
+from .conversation import Conversation, Progress
 from .insisting import (
     CONNECT_S,
     REPLY_S,
@@ -81,16 +81,27 @@ class AsyncFleet:
         # An error of the body goes its own way: in a group with nothing else it would be hidden.
         await self._lifetime.__aexit__(None, None, None)
 
-    async def call(self, request: Request[R], *, reply_s: float | None = None) -> R:
+    async def call(
+        self,
+        request: Request[R],
+        *,
+        reply_s: float | None = None,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> R:
         """Send a request and return its result; waits up to ``reply_s`` seconds.
 
         By default that is two minutes for what changes something, else 15 seconds.
 
         A call that may change something carries an idempotency key, so that it can be sent again
         when the daemon went away before it answered, and is applied once all the same.
+
+        ``progress`` is told a few times a second how far a call is that takes long.
         """
-        params = request.keyed(new_key()).encoded()
-        result = await self._insist(request.method, params, patience(request, reply_s))
+        request, token = request.keyed(new_key()), new_key()
+        if progress is not None:
+            request = request.tracked(token)
+        wait_s = patience(request, reply_s)
+        result = await self._insist(request.method, request.encoded(), wait_s, token, progress)
         return answer(request, result)
 
     async def call_raw(
@@ -125,12 +136,19 @@ class AsyncFleet:
         wanted = Wanted(since, epoch, types, mission_id, consumer, away_s, on_link)
         return AsyncEvents(self, self._path, wanted)
 
-    async def _insist(self, method: str, params: bytes, reply_s: float) -> Any:
+    async def _insist(
+        self,
+        method: str,
+        params: bytes,
+        reply_s: float,
+        token: str = "",
+        progress: Callable[[Progress], None] | None = None,
+    ) -> Any:
         """Exchange a call for its result, over restarts of the daemon."""
 
         async def exchange() -> Any:
             connection = await self._connected(patient=True)
-            return await connection.exchange(method, params, reply_s)
+            return await connection.exchange(method, params, reply_s, token, progress)
 
         async def come_back(deadline: float) -> Connection:
             return await opened_again(self._open, TrioCarrier(), deadline)

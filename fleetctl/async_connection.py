@@ -1,5 +1,6 @@
 """Many calls in flight on one connection; must not know how they outlive it, or what they ask."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -8,12 +9,16 @@ import trio
 from fleetd.wire.errors import FleetError
 
 from .async_carrier import TrioCarrier
-from .conversation import Asked, Conversation, Reply, TooSlow, lost
+from .conversation import Asked, Conversation, Progress, Reply, TooSlow, lost, progress_of
 
 # How many calls wait to be sent before those who ask wait for that too.
 UNSENT = 32
 # A connection that says nothing is no broken one: each call knows how long it waits.
 FOR_EVER = float("inf")
+
+
+def _ignored(_: Progress) -> None:
+    """Hear what is said of a call that nobody waits for any more."""
 
 
 class _Waiting:
@@ -32,12 +37,25 @@ class Connection:
         self._carrier = carrier
         self._conversation = conversation
         self._waiting: dict[int, _Waiting] = {}
+        self._hearing: dict[str, Callable[[Progress], None]] = {}
         self._give, self._take = trio.open_memory_channel[Asked](UNSENT)
 
-    async def exchange(self, method: str, params: bytes, reply_s: float) -> Any:
-        """Return a call's result; raises what it was refused with, TooSlow, ConnectionLost."""
+    async def exchange(
+        self,
+        method: str,
+        params: bytes,
+        reply_s: float,
+        token: str = "",
+        progress: Callable[[Progress], None] | None = None,
+    ) -> Any:
+        """Return a call's result; raises what it was refused with, TooSlow, ConnectionLost.
+
+        ``progress`` hears what is said of the ``token`` meanwhile.
+        """
         asked = self._conversation.ask(method, params)
         waiting = self._waiting[asked.number] = _Waiting()
+        if progress is not None:
+            self._hearing[token] = progress
         try:
             with trio.move_on_after(reply_s):
                 with suppress(trio.ClosedResourceError):  # it ended, and has said so
@@ -47,6 +65,7 @@ class Connection:
             # Whoever was cancelled leaves the others whole: his reply is passed over.
             del self._waiting[asked.number]
             self._conversation.forget(asked.number)
+            self._hearing.pop(token, None)
         if not waiting.over.is_set():
             raise TooSlow
         if isinstance(waiting.outcome, FleetError):
@@ -80,6 +99,8 @@ class Connection:
                 while (message := self._conversation.next_message()) is not None:
                     if isinstance(message, Reply):
                         self._hand_out(message)
+                    elif (told := progress_of(message)) is not None:
+                        self._hearing.get(told[0], _ignored)(told[1])
         except FleetError as error:
             return error
 

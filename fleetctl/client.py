@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from fleetd.wire.errors import Unavailable
 
 from .carrier import SocketCarrier
+from .conversation import Asked, Conversation, Reply, progress_of
 from .conversation import ConnectionLost as ConnectionLost
-from .conversation import Conversation, Reply
+from .conversation import Progress as Progress
 from .conversation import TooSlow as TooSlow
 from .insisting import (
     CONNECT_S,
@@ -107,16 +108,27 @@ class Fleet:
         while self._following:
             self._following.pop().close()
 
-    def call(self, request: Request[R], *, reply_s: float | None = None) -> R:
+    def call(
+        self,
+        request: Request[R],
+        *,
+        reply_s: float | None = None,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> R:
         """Send a request and return its result; waits up to ``reply_s`` seconds.
 
         By default that is two minutes for what changes something, else 15 seconds.
 
         A call that may change something carries an idempotency key, so that it can be sent again
         when the daemon went away before it answered, and is applied once all the same.
+
+        ``progress`` is told a few times a second how far a call is that takes long.
         """
-        params = request.keyed(new_key()).encoded()
-        result = self._insist(request.method, params, patience(request, reply_s))
+        request = request.keyed(new_key())
+        if progress is not None:
+            request = request.tracked(new_key())
+        wait_s = patience(request, reply_s)
+        result = self._insist(request.method, request.encoded(), wait_s, progress)
         return answer(request, result)
 
     def call_raw(
@@ -172,13 +184,19 @@ class Fleet:
                 raise
             await opened_again(self._open, self._carrier, time.monotonic() + self._restart_s)
 
-    def _insist(self, method: str, params: bytes, reply_s: float) -> Any:
+    def _insist(
+        self,
+        method: str,
+        params: bytes,
+        reply_s: float,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> Any:
         """Exchange a call for its result, over restarts of the daemon."""
 
         async def exchange() -> Any:
             if not self._carrier.open:
                 await self._reopen()
-            return await self._exchange(method, params, reply_s)
+            return await self._exchange(method, params, reply_s, progress)
 
         async def come_back(deadline: float) -> None:
             await opened_again(self._open, self._carrier, deadline)
@@ -201,9 +219,15 @@ class Fleet:
             self._turn, self._turns_of = RLock(), os.getpid()
         return self._turn
 
-    async def _exchange(self, method: str, params: bytes, reply_s: float) -> Any:
+    async def _exchange(
+        self,
+        method: str,
+        params: bytes,
+        reply_s: float,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> Any:
         try:
-            reply = await self._reply(method, params, reply_s)
+            reply = await self._reply(self._conversation.ask(method, params), reply_s, progress)
         except BaseException:
             # Whatever comes on this connection now may be half of something.
             self._carrier.close()
@@ -212,11 +236,15 @@ class Fleet:
             raise reply.error
         return reply.result
 
-    async def _reply(self, method: str, params: bytes, reply_s: float) -> Reply:
-        asked = self._conversation.ask(method, params)
+    async def _reply(
+        self, asked: Asked, reply_s: float, progress: Callable[[Progress], None] | None
+    ) -> Reply:
         await self._carrier.send(asked.line, reply_s)
         while True:
             while (message := self._conversation.next_message()) is None:
                 self._conversation.feed(await self._carrier.receive(reply_s))
-            if isinstance(message, Reply) and message.number == asked.number:
-                return message
+            if isinstance(message, Reply):
+                if message.number == asked.number:
+                    return message
+            elif progress is not None and (told := progress_of(message)) is not None:
+                progress(told[1])

@@ -46,6 +46,30 @@ class Notice(NamedTuple):
     params: Record
 
 
+class Progress(NamedTuple):
+    """How far a call is: ``done`` of ``total`` of ``what`` are done, if anybody knows the total."""
+
+    what: str
+    done: int
+    total: int | None
+
+
+def progress_of(notice: Notice) -> tuple[str, Progress] | None:
+    """Return the token of a call and how far it is; None for another notice.
+
+    Raises Incompatible for one that makes no sense.
+    """
+    if notice.method != "progress":
+        return None
+    token, what = notice.params.token, notice.params.what
+    done, total = notice.params.done, notice.params.total
+    if not isinstance(token, str) or not isinstance(what, str):
+        raise not_understood("progress has a token and says of what")
+    if not isinstance(done, int) or not isinstance(total, int | None):
+        raise not_understood("progress is in whole numbers")
+    return token, Progress(what, done, total)
+
+
 class Conversation:
     """Numbers the calls and tells which reply is whose, over as many connections as it takes."""
 

@@ -65,6 +65,13 @@ METHODS = {
     for changes, actions in enumerate(sorts)
     for action in actions.split()
 }
+# Those that take long tell how far they are.
+LONG = frozenset(
+    {
+        *("system.doctor", "system.backup", "system.forget", "mission.delete"),
+        *("checkpoint.verify", "checkpoint.prune", "snapshot.verify", "snapshot.prune"),
+    }
+)
 # A request is named after its method, unless a record already is.
 _NAMED_OTHERWISE = {"recovery.context": "RecoveryContextGet", "hook.status": "HookStatusGet"}
 _REQUESTS = {
@@ -97,6 +104,7 @@ def __getattr__(name: str) -> Any:
         return _Finding
     if (method := _REQUESTS.get(name)) is None:
         return Record
-    asked = type(name, (Asked,), {"method": method, "changes": METHODS[method]})
+    about = {"method": method, "changes": METHODS[method], "long": method in LONG}
+    asked = type(name, (Asked,), about)
     globals()[name] = asked
     return asked

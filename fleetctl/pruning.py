@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from . import render
+from .bar import bar
 from .client import Fleet
 from .options import Parser, yes_option
 from .prompts import Cancelled, confirm
@@ -48,15 +49,20 @@ class Pruning:
         """Prune as asked; raises Cancelled on a no, InvalidParams without a terminal."""
         with Fleet() as client:
             if args.dry_run or not args.yes:
-                found: Pruned = client.call(self._request(True), reply_s=PRUNE_S)
+                found = self._call(client, args, "Looking", dry_run=True)
                 if args.dry_run or not found.details:
                     return self._show_found(args, found)
                 stream = sys.stderr if args.json else sys.stdout
                 print("\n".join(self._found_lines(found)), end="\n\n", file=stream)
                 if not confirm("Proceed?"):
                     raise Cancelled("Prune cancelled.")
-            pruned: Pruned = client.call(self._request(False), reply_s=PRUNE_S)
+            pruned = self._call(client, args, "Pruning", dry_run=False)
         return self._show_pruned(args, pruned)
+
+    def _call(self, client: Fleet, args: Namespace, title: str, *, dry_run: bool) -> Pruned:
+        with bar(args, title) as progress:
+            found: Pruned = client.call(self._request(dry_run), reply_s=PRUNE_S, progress=progress)
+        return found
 
     def _show_found(self, args: Namespace, found: Pruned) -> int:
         if not found.details:

@@ -35,10 +35,15 @@ class Asked(Record):
 
     method: ClassVar[str]
     changes: ClassVar[bool]
+    long: ClassVar[bool]
 
     def keyed(self, key: str) -> Self:
         """Return the request with an idempotency key, if it needs one and has none."""
         return type(self)({"idempotency_key": key, **self}) if self.changes else self
+
+    def tracked(self, token: str) -> Self:
+        """Return the request as it tells how far it is, if it may take long."""
+        return type(self)({"progress_token": token, **self}) if self.long else self
 
     def encoded(self) -> bytes:
         """Return the parameters as JSON."""

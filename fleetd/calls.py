@@ -6,6 +6,7 @@ from . import openrpc
 from .subscriptions import Follower
 from .wire.base import Query, Request
 from .wire.errors import Unavailable
+from .wire.progress import LongMutation
 from .wire.requests.event import EventSubscribe, EventUnsubscribe, Subscription
 from .wire.requests.system import RpcDiscover
 
@@ -36,6 +37,12 @@ class Call:
             return self._connection.unsubscribe(request.subscription_id)
         if isinstance(request, RpcDiscover):
             return openrpc.document()
+        if isinstance(request, LongMutation) and request.progress_token is not None:
+            with self._connection.telling(request.progress_token):
+                return await self._perform(request)
+        return await self._perform(request)
+
+    async def _perform(self, request: Request[Any]) -> Any:
         if isinstance(request, Query):
             async with self._connection.reading():
                 return await self._connection.engine.perform(request, self._connection.caller)

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
 
 import msgspec
@@ -20,6 +20,7 @@ from .relay import Relay
 from .replies import LineWriter, Unsent
 from .rpc import Dispatcher, error_reply
 from .subscriptions import Follower
+from .telling import telling
 from .wire.errors import FleetError, LimitExceeded, NotFound
 from .wire.frames import Line
 from .wire.requests.event import (
@@ -224,6 +225,10 @@ class Connection:
             yield
         finally:
             self._reading.release()
+
+    def telling(self, token: str) -> AbstractContextManager[None]:
+        """Tell the client how far it is with what a block does, until the block ends."""
+        return telling(token, self._replies.offer, self._background)
 
     # Subscriptions
 

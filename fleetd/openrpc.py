@@ -11,6 +11,7 @@ from .wire.base import Request, positional_fields, result_type
 from .wire.errors import KINDS
 from .wire.meanings import meaning
 from .wire.methods import METHODS
+from .wire.progress import Progress
 from .wire.requests.system import OpenRpc
 
 OPENRPC_VERSION = "1.3.2"
@@ -23,12 +24,12 @@ def document() -> OpenRpc:
     requests = list(METHODS.values())
     results = [result_type(request) for request in requests]
     references, schemas = msgspec.json.schema_components(
-        [*requests, *results], ref_template=_REFERENCE
+        [*requests, *results, Progress], ref_template=_REFERENCE
     )
     own = [reference["$ref"].rpartition("/")[2] for reference in references[: len(requests)]]
     methods = [
         _method(request, schemas[name], result)
-        for request, name, result in zip(requests, own, references[len(requests) :], strict=True)
+        for request, name, result in zip(requests, own, references[len(requests) : -1], strict=True)
     ]
     for name in own:  # each is spelled out as its method's parameters
         del schemas[name]

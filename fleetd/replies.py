@@ -63,10 +63,12 @@ class LineWriter:
         self.give_up = too_slow
         self._gone = gone
         self._sending = trio.StrictFIFOLock()
+        self._begun = b""
 
     async def send(self, data: bytes) -> None:
         """Send whole lines; a client that does not take them in time loses its connection."""
         # While another reply is on its way, this one waits its turn: lines must not mix.
+        data, self._begun = self._begun + data, b""
         if not self._sending.locked() and not (data := self._send_now(data)):
             return
         self.unsent += len(data)
@@ -80,6 +82,14 @@ class LineWriter:
             self.lines -= 1
             if not self.lines:
                 self._all.remove(self)
+
+    def offer(self, data: bytes) -> None:
+        """Send a line if there is room for it now, else not at all."""
+        if self._sending.locked() or self._begun:
+            return
+        rest = self._send_now(data)
+        if len(rest) < len(data):
+            self._begun = rest  # a kernel that took a part of it: the next line brings the rest
 
     async def taken(self) -> None:
         """Wait until nothing waits to be sent."""

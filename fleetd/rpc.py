@@ -23,6 +23,7 @@ from .traffic import Traffic
 from .wire.base import Request
 from .wire.errors import FleetError, Internal, InvalidParams, MethodNotFound, from_wire
 from .wire.methods import METHODS
+from .wire.progress import LongMutation
 from .wire.shown import shown
 
 with warnings.catch_warnings():
@@ -43,8 +44,8 @@ SLOW_MICROS = 1_000_000
 # These take as long as what they wait for or look through: that is no sign of trouble.
 UNHURRIED = frozenset(
     {
-        *("lock.acquire", "mission.delete", "system.doctor", "system.backup", "system.forget"),
-        *("checkpoint.verify", "checkpoint.prune", "snapshot.verify", "snapshot.prune"),
+        "lock.acquire",
+        *(name for name, request in METHODS.items() if issubclass(request, LongMutation)),
     }
 )
 

@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 
 from fleetd.openrpc import document
-from fleetd.wire.base import Request
+from fleetd.wire.base import BY_NAME_ONLY, Request
 from fleetd.wire.errors import KINDS, FleetError
 from fleetd.wire.methods import METHODS
+from fleetd.wire.progress import LongMutation
 from fleetd.wire.types import PATTERN_MEANINGS
 from fleetd.wire.words import ID_PREFIXES
 
@@ -111,7 +112,7 @@ def _method(method: dict[str, Any], said: dict[str, Any]) -> str:
     name = method["name"]
     request = METHODS[name]
     parts = [f"## {name}", f"{_prose(method['description'])} {_kind(request)}"]
-    params = [each for each in method["params"] if each["name"] != "idempotency_key"]
+    params = [each for each in method["params"] if each["name"] not in BY_NAME_ONLY]
     if params:
         parts.append(_parameters(params))
     else:
@@ -123,7 +124,11 @@ def _method(method: dict[str, Any], said: dict[str, Any]) -> str:
 def _kind(request: type[Request[Any]]) -> str:
     if not request.changes:
         return "It changes nothing."
-    return "It takes an [`idempotency_key`](../protocol.md#doing-a-thing-once) as well."
+    key = "an [`idempotency_key`](../protocol.md#doing-a-thing-once)"
+    if issubclass(request, LongMutation):
+        other = "a [`progress_token`](../protocol.md#what-takes-long)"
+        return f"It takes {key} and {other} as well."
+    return f"It takes {key} as well."
 
 
 def _parameters(params: list[dict[str, Any]]) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from fleetd.wire.errors import InvalidParams, Storage
 
 from .. import render
+from ..bar import bar
 from ..client import Fleet
 from ..options import Subparsers, UsageError, command
 from ..protocol import BackupResult, SystemBackup, SystemHello
@@ -37,11 +38,11 @@ def run(args: Namespace) -> int:
     target = Path.cwd() / args.file
     with Fleet() as client:
         try:
-            copied = client.call(SystemBackup(path=str(target)), reply_s=COPY_S)
+            copied = _copied(client, args, target)
         except Storage as error:
             if "unwritable" not in error.values or not _ours_to_write(target):
                 raise
-            copied = _by_way_of_its_own_place(client, target)
+            copied = _by_way_of_its_own_place(client, args, target)
     return render.result(
         args, copied, f"Copied the database to {copied.path} ({render.size(copied.size_bytes)})."
     )
@@ -52,11 +53,16 @@ def _ours_to_write(target: Path) -> bool:
     return not os.path.lexists(target) and os.access(target.parent, os.W_OK | os.X_OK)
 
 
-def _by_way_of_its_own_place(client: Fleet, target: Path) -> BackupResult:
+def _copied(client: Fleet, args: Namespace, target: Path) -> BackupResult:
+    with bar(args, "Copying") as progress:
+        return client.call(SystemBackup(path=str(target)), reply_s=COPY_S, progress=progress)
+
+
+def _by_way_of_its_own_place(client: Fleet, args: Namespace, target: Path) -> BackupResult:
     """Have the copy made beside the database, and move it to where it is wanted."""
     database = Path(client.call(SystemHello()).paths.database)
     aside = database.with_name(f"{database.name}.backup-{os.urandom(8).hex()}")
-    copied = client.call(SystemBackup(path=str(aside)), reply_s=COPY_S)
+    copied = _copied(client, args, aside)
     try:
         _move(aside, target)
     except FileExistsError:

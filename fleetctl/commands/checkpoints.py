@@ -5,6 +5,7 @@ from argparse import Namespace
 from fleetd.wire.errors import InvalidState
 
 from .. import comparing, lists, render, screen
+from ..bar import bar
 from ..checkpoint_page import show_checkpoint
 from ..client import Fleet
 from ..findings import show
@@ -201,7 +202,8 @@ def run_verify(args: Namespace) -> int:
         request = CheckpointVerify(
             mission_id=mission, checkpoint_id=args.checkpoint_id, repair=args.repair
         )
-        findings = client.call(request)
+        with bar(args, "Verifying") as progress:
+            findings = client.call(request, progress=progress)
     return show(args, findings)
 
 

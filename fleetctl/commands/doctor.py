@@ -6,6 +6,7 @@ from fleetd import __version__
 from fleetd.wire.errors import Denied, InvalidParams, Unavailable
 
 from .. import render
+from ..bar import bar
 from ..client import Fleet, TooSlow
 from ..findings import show
 from ..options import Subparsers, command
@@ -31,9 +32,10 @@ def register(subparsers: Subparsers) -> None:
 def run(args: Namespace) -> int:
     """Have the daemon examine itself; without one, examine what its start would meet."""
     try:
-        with Fleet() as client:
+        with Fleet() as client, bar(args, "Checking") as progress:
             hello = client.call(SystemHello())
-            found = client.call(SystemDoctor(fix=args.fix), reply_s=EXAMINE_S)
+            request = SystemDoctor(fix=args.fix)
+            found = client.call(request, reply_s=EXAMINE_S, progress=progress)
     except TooSlow as error:
         # What a start would meet is told by none that goes on.
         silent = Finding(check="daemon", ok=False, detail=f"{error.message} {error.hint}")

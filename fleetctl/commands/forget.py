@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from .. import render
+from ..bar import bar
 from ..client import Fleet
 from ..options import Parser, Run, Subparsers, command, group, yes_option
 from ..prompts import Cancelled, confirm
@@ -74,14 +75,17 @@ def _run(args: Namespace, request: Callable[..., SystemForget]) -> int:
     """Show what goes, ask, forget it and report."""
     with Fleet() as client:
         if args.dry_run or not args.yes:
-            found = client.call(request(dry_run=True))
+            with bar(args, "Looking") as progress:
+                found = client.call(request(dry_run=True), progress=progress)
             if args.dry_run:
                 return _report(args, found)
             stream = sys.stderr if args.json else sys.stdout
             print("\n".join(map(render.clean, _preview(found))), end="\n\n", file=stream)
             if not confirm("Forget all of this?"):
                 raise Cancelled("Nothing was forgotten.")
-        return _report(args, client.call(request()))
+        with bar(args, "Forgetting") as progress:
+            found = client.call(request(), progress=progress)
+        return _report(args, found)
 
 
 def _report(args: Namespace, found: Forgotten) -> int:

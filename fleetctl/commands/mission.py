@@ -7,6 +7,7 @@ from fleetd.wire.errors import InvalidState
 from fleetd.wire.words import MissionStatus, Priority
 
 from .. import history, lists, render
+from ..bar import bar
 from ..client import Fleet
 from ..options import Parser, Subparsers, UsageError, command, group, limit_option, yes_option
 from ..prompts import Cancelled, confirm
@@ -281,5 +282,6 @@ def run_delete(args: Namespace) -> int:
         question = f"Delete {mission.id} ({render.clean(mission.title)}) with its checkpoints?"
         if not args.yes and not confirm(question):
             raise Cancelled("Deletion cancelled.")
-        deleted = client.call(MissionDelete(mission_id=mission.id))
+        with bar(args, "Deleting") as progress:
+            deleted = client.call(MissionDelete(mission_id=mission.id), progress=progress)
     return render.result(args, deleted, f"Mission deleted: {mission.id}  {mission.title}")

@@ -3,6 +3,7 @@
 from argparse import Namespace
 
 from .. import declaring, lists, render
+from ..bar import bar
 from ..client import Fleet
 from ..findings import show
 from ..insisting import new_key
@@ -223,8 +224,9 @@ def run_verify(args: Namespace) -> int:
     """Check snapshots and say what is wrong."""
     noun = "snapshot_id" if (args.which or "").startswith(SNAPSHOT) else "run_id"
     request = SnapshotVerify(**{noun: args.which}, repair=args.repair)
-    with Fleet() as client:
-        return show(args, client.call(request, reply_s=VERIFY_S))
+    with Fleet() as client, bar(args, "Verifying") as progress:
+        findings = client.call(request, reply_s=VERIFY_S, progress=progress)
+    return show(args, findings)
 
 
 def run_prune(args: Namespace) -> int:

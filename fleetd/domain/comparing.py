@@ -11,13 +11,15 @@ from .marks import LIVE, OWED
 from .policy import POLICIES, Policy
 from .registry import handler
 from .removal import Latest, latest_of
+from .tallies import What, tally
 from .tx import Tx
 
 
 class Owners(Record, frozen=True, kw_only=True):
-    """Missions that have checkpoints, or runs that have snapshots."""
+    """Missions that have checkpoints, or runs that have snapshots; and how many those are."""
 
     ids: list[str]
+    records: int
 
 
 class OwnersGet(Query[Owners], frozen=True):
@@ -67,7 +69,8 @@ def owners(tx: Tx, request: OwnersGet, ctx: Context) -> Owners:
     """Return whose records there are."""
     policy = POLICIES[request.noun]
     rows = tx.all(f"SELECT DISTINCT {policy.owner} AS id FROM {policy.table}")
-    return Owners(ids=[row["id"] for row in rows])
+    what: What = "checkpoints" if request.noun == "checkpoint" else "snapshots"
+    return Owners(ids=[row["id"] for row in rows], records=tally(tx, what))
 
 
 @handler

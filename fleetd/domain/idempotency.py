@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from ..wire.base import Mutation, result_type
+from ..wire.base import BY_NAME_ONLY, Mutation, result_type
 from ..wire.errors import InvalidParams
 from .context import Context
 from .tx import Tx
@@ -15,7 +15,8 @@ _canonical = msgspec.json.Encoder(order="sorted").encode
 
 
 def _digest(request: Mutation[Any]) -> str:
-    bare = msgspec.structs.replace(request, idempotency_key=None)
+    about = {name: None for name in BY_NAME_ONLY if name in request.__struct_fields__}
+    bare = msgspec.structs.replace(request, **about)
     return hashlib.sha256(_canonical(bare)).hexdigest()
 
 

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from .. import headway
 from ..domain.context import Caller
 from ..domain.policy import POLICIES
 from ..engine import Engine, operation
@@ -29,6 +30,7 @@ async def doctor(engine: Engine, request: SystemDoctor, caller: Caller) -> Findi
 
 
 async def _examine(engine: Engine, *, fix: bool) -> Findings:
+    headway.at("database")
     damage = await engine.store.check()
     findings = [Finding(check="database", ok=not damage, detail="; ".join(damage) or "intact")]
     if engine.store.lost:
@@ -36,6 +38,7 @@ async def _examine(engine: Engine, *, fix: bool) -> Findings:
     if not damage:
         version = await engine.store.read(lambda tx: tx.value("PRAGMA user_version"))
         findings.append(Finding(check="schema", ok=True, detail=f"version {version}"))
+    headway.at("files")
     findings += await engine.outbox.in_thread(lambda: _around(engine, fix=fix))
     for noun in POLICIES:
         findings += await _copies(engine, noun, fix=fix)

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import trio
 
+from .. import headway
 from ..domain.context import Caller
 from ..domain.forget_answers import ForgetDisown
 from ..domain.forget_scope import Target
@@ -155,6 +156,7 @@ async def _through(engine: Engine, found: Found, rows: dict[str, int], *, drop: 
                 hint="Try again when it runs.",
                 retry=True,
             )
+        headway.at("rows", sum(rows.values()))
         piece = await engine.execute(PieceLook(scope, before, place))
         number = piece.found
         if drop and piece.found and piece.until is not None:
@@ -197,6 +199,7 @@ async def _copies(engine: Engine) -> list[str]:
 
 async def _scrub(engine: Engine) -> list[str]:
     """Rewrite the database without the bytes of what was deleted; say it when that fails."""
+    headway.at("database")
     try:
         await engine.store.scrub()
         await engine.execute(BytesScrubbed())

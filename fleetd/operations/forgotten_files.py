@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
+from .. import headway
 from ..domain.forget_clauses import Scope
 from ..domain.forget_marks import PartsGet
 from ..domain.removal import Latest, Removal
@@ -85,6 +86,7 @@ async def _each(
         backups = engine.backups[noun]
         place = backups.root / owner_id
         found[noun, owner_id] = await _or_named(engine, place, partial(work, backups, owner_id))
+        headway.at("files", sum(len(each.names) for each in found.values()))
     return found
 
 

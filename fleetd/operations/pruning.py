@@ -5,11 +5,15 @@ are gone before the next begins. One that breaks off has deleted whole pieces; t
 """
 
 import logging
+from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterator
 
 import trio
 
+from .. import headway
+from ..domain.comparing import OwnersGet
 from ..domain.context import Caller
+from ..domain.policy import POLICIES
 from ..domain.pruning import Candidate, Place, PruneDone, PruneLook, PruneMark, PruneTerms
 from ..domain.terms import Terms
 from ..engine import Engine, operation
@@ -121,6 +125,7 @@ class _Run:
     async def through(self, take: Callable[[list[Candidate]], Awaitable[None]]) -> None:
         """Have everything that is past its time taken, in portions for one short transaction."""
         place: Place | None = Place()
+        owners = await self._owners()
         while place is not None:
             if self._engine.closing:
                 raise Unavailable(
@@ -130,7 +135,18 @@ class _Run:
             found = await self._engine.execute(look)
             for portion in _portions(found.candidates):
                 await take(portion)
+                if not owners:
+                    headway.at(f"{self._noun}s", self.deleted)
             place = found.place
+            if owners and place is not None:
+                whose = POLICIES[self._noun].whose
+                headway.at(f"{whose}s", bisect_left(owners, place.owner_id), len(owners))
+
+    async def _owners(self) -> list[str]:
+        """Return those who are gone through, in the order of their names, if they are several."""
+        if self._terms.owner_id is not None:
+            return []
+        return sorted((await self._engine.execute(OwnersGet(self._noun))).ids)
 
     async def count(self, portion: list[Candidate]) -> None:
         """Note what is there to be deleted."""

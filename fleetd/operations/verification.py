@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from .. import headway
 from ..domain.comparing import NamesGet, NewestFiled, OwnersGet, RowNames
 from ..domain.context import Caller
 from ..domain.policy import POLICIES, id_of
@@ -133,8 +134,10 @@ async def _owners(engine: Engine, what: What) -> list[str]:
     except OSError as error:  # told with every owner that has rows
         log.warning("The %s files cannot be read: %s", what.noun, error)
         known = []
-    every = sorted({*known, *(await engine.execute(OwnersGet(what.noun))).ids})
+    rows = await engine.execute(OwnersGet(what.noun))
+    every = sorted({*known, *rows.ids})
     if what.owner_id is None:
+        headway.at(f"{what.noun}s", total=rows.records)
         return every
     if what.owner_id not in every and what.noun == "snapshot":
         raise NotFound(
@@ -165,9 +168,12 @@ async def _check_owner(engine: Engine, what: What, owner_id: str) -> list[Findin
     if not to_check:
         return stuck
     findings = []
+    if what.owner_id is not None:
+        headway.at(f"{what.noun}s", total=len(to_check))
     for record_id in to_check:
         holder = owner_id if record_id in named else None
         findings.append(await check(engine, what.noun, record_id, holder, repair=what.repair))
+        headway.on()
     known = {finding.subject for finding in findings if not finding.ok}
     findings += await _check_latest(engine, what, owner_id, known)
     return [*findings, *stuck, *_foreign(directory, listing)]

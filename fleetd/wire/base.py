@@ -11,6 +11,8 @@ Shape = TypeVar("Shape")
 
 # Goes up when a client of the version before would misunderstand the daemon.
 PROTOCOL = 1
+# Parameters that many methods take, about the call and not about what it does.
+BY_NAME_ONLY = ("idempotency_key", "progress_token")
 
 IdempotencyKey = Annotated[
     str,
@@ -52,6 +54,10 @@ class Request(msgspec.Struct, Generic[R], frozen=True, forbid_unknown_fields=Tru
         """Return the request as it may be sent twice: with a key, if it needs one and has none."""
         return self
 
+    def tracked(self, token: str) -> Self:  # noqa: ARG002
+        """Return the request as it tells how far it is, if it may take long."""
+        return self
+
     def encoded(self) -> bytes:
         """Return the parameters as JSON."""
         return msgspec.json.encode(self)
@@ -89,4 +95,4 @@ def result_type(request: type[Request[Any]]) -> Any:
 
 def positional_fields(request: type[Request[Any]]) -> tuple[str, ...]:
     """Return the wire names of by-position parameters, in order."""
-    return tuple(name for name in request.__struct_encode_fields__ if name != "idempotency_key")
+    return tuple(name for name in request.__struct_encode_fields__ if name not in BY_NAME_ONLY)

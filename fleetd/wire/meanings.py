@@ -6,6 +6,7 @@ A parameter means the same in every method that has it, unless the method says o
 _EVERYWHERE = {
     "idempotency_key": "a second call with the same method and key within 24 h returns the first "
     "result and changes nothing",
+    "progress_token": "asks for notifications of how far it is, which carry this token",
     "after": "go on behind this one: the id of the last one of the page before",
     "agent_id": "the agent who does it",
     "assigned_to": "the agent that is to do it",

@@ -13,6 +13,7 @@ from fleetd.wire.base import Mutation
 from fleetd.wire.errors import Incompatible
 from fleetd.wire.methods import METHODS
 from fleetd.wire.model import Finding
+from fleetd.wire.progress import LongMutation
 
 
 def shapes() -> set[type[msgspec.Struct]]:
@@ -33,6 +34,15 @@ def test_commands_know_every_method_and_whether_it_may_change_something():
     assert {name: issubclass(known, Mutation) for name, known in METHODS.items()} == (
         protocol.METHODS
     )
+
+
+def test_commands_know_which_methods_tell_how_far_they_are():
+    assert {name for name, known in METHODS.items() if issubclass(known, LongMutation)} == (
+        protocol.LONG
+    )
+    asked = protocol.SystemBackup(path="/x").tracked("t")
+    assert decode(asked.encoded()) == {"path": "/x", "progress_token": "t"}
+    assert protocol.SystemHello().tracked("t").encoded() == b"{}"
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import inspect
 
-from ...wire.base import Mutation
+from ...wire.base import BY_NAME_ONLY, Mutation
 from ...wire.requests.event import EventAppend
 from ...wire.requests.hook import HookDeliver
 from .texts import redact, redact_data
@@ -68,7 +68,7 @@ def _plan(kind: type[Any]) -> tuple[tuple[str, Clean], ...]:
 
 def _names(field: str) -> bool:
     """Whether a field names something, so that a change would make it name something else."""
-    return field.endswith("_id") or field == "idempotency_key"
+    return field.endswith("_id") or field in BY_NAME_ONLY
 
 
 def _cleaner(kind: inspect.Type) -> Clean | None:

@@ -7,6 +7,7 @@ from msgspec import Meta, Struct
 from ..base import Mutation, Query
 from ..differences import CheckpointDifference
 from ..model import Checkpoint, CheckpointSummary, Record
+from ..progress import LongMutation
 from ..types import (
     AgentId,
     CheckpointId,
@@ -92,7 +93,7 @@ class CheckpointDelete(Mutation[Deleted], frozen=True):
     checkpoint_id: CheckpointId
 
 
-class CheckpointVerify(Mutation[Findings], frozen=True):
+class CheckpointVerify(LongMutation[Findings], frozen=True):
     """Check rows and files against their digests; ``repair`` heals one copy from the other."""
 
     method: ClassVar[str] = "checkpoint.verify"
@@ -119,7 +120,7 @@ class Pruned(Record, frozen=True, kw_only=True):
     details: list[PrunedCheckpoint]
 
 
-class CheckpointPrune(Mutation[Pruned], frozen=True):
+class CheckpointPrune(LongMutation[Pruned], frozen=True):
     """Delete checkpoints that are past their retention."""
 
     method: ClassVar[str] = "checkpoint.prune"

@@ -6,6 +6,7 @@ from msgspec import Meta, Struct
 
 from ..base import Mutation, Query
 from ..model import Mission, Record
+from ..progress import LongMutation
 from ..types import AgentId, Files, Limit, MissionId, MissionStatus, Path, Priority, Text, Title
 
 
@@ -120,7 +121,7 @@ class Deleted(Record, frozen=True, kw_only=True):
     deleted: bool
 
 
-class MissionDelete(Mutation[Deleted], frozen=True):
+class MissionDelete(LongMutation[Deleted], frozen=True):
     """Delete a finished mission with everything that belongs to it, files too."""
 
     method: ClassVar[str] = "mission.delete"

@@ -6,6 +6,7 @@ from msgspec import Meta, Struct
 
 from ..base import Mutation, Query
 from ..model import Record
+from ..progress import LongMutation
 from ..snapshots import SUMMARY_CHARS, Count, Snapshot, SnapshotSummary
 from ..types import (
     AgentId,
@@ -151,7 +152,7 @@ class PrunedSnapshots(Record, frozen=True, kw_only=True):
     details: list[PrunedSnapshot]
 
 
-class SnapshotPrune(Mutation[PrunedSnapshots], frozen=True):
+class SnapshotPrune(LongMutation[PrunedSnapshots], frozen=True):
     """Delete snapshots that are past their retention.
 
     Raises ``checkpoint_retention_prune_failed`` when files could not be removed.
@@ -162,7 +163,7 @@ class SnapshotPrune(Mutation[PrunedSnapshots], frozen=True):
     dry_run: bool = False
 
 
-class SnapshotVerify(Mutation[Findings], frozen=True):
+class SnapshotVerify(LongMutation[Findings], frozen=True):
     """Check rows and files against their checksums; ``repair`` heals one copy from the other."""
 
     method: ClassVar[str] = "snapshot.verify"

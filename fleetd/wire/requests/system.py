@@ -4,9 +4,10 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
-from ..base import Mutation, Query
+from ..base import Query
 from ..figures import ConnectionFigures, MethodTiming, WriterFigures
 from ..model import Finding, Record, Recovery, RecoveryCandidate
+from ..progress import LongMutation
 from ..types import MissionId, MissionStatus, Name, Path, RunStatus
 
 
@@ -160,7 +161,7 @@ class Findings(Record, frozen=True, kw_only=True):
     findings: list[Finding]
 
 
-class SystemDoctor(Mutation[Findings], frozen=True):
+class SystemDoctor(LongMutation[Findings], frozen=True):
     """Look for damage in database, backups and permissions; mend what can be mended."""
 
     method: ClassVar[str] = "system.doctor"
@@ -174,7 +175,7 @@ class BackupResult(Record, frozen=True, kw_only=True):
     size_bytes: int
 
 
-class SystemBackup(Mutation[BackupResult], frozen=True):
+class SystemBackup(LongMutation[BackupResult], frozen=True):
     """Write a consistent copy of the database to an absolute path that does not exist yet."""
 
     method: ClassVar[str] = "system.backup"
@@ -231,7 +232,7 @@ class Forgotten(Record, frozen=True, kw_only=True):
     warnings: list[str] = []
 
 
-class SystemForget(Mutation[Forgotten], frozen=True):
+class SystemForget(LongMutation[Forgotten], frozen=True):
     """Forget a mission, a session's agents or a whole project: rows, files and their bytes.
 
     Exactly one of the three is named. Unlike ``mission.delete`` it takes missions in progress too,

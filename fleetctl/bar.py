@@ -1,0 +1,88 @@
+"""A bar on the terminal for what takes long; must not know what that is.
+
+It stands on standard error, comes only after half a second, and leaves nothing behind.
+"""
+
+import os
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from .client import Progress
+
+# What is quicker needs no bar, and one that only flashes is a nuisance.
+WAIT_S = 0.5
+WIDEST = 40
+NARROWEST = 10
+_CLEAR = "\r\x1b[K"
+_PARTS = " ▏▎▍▌▋▊▉"
+# What counts nothing says what goes on.
+_WORDS = {"database": "reading the whole database", "files": "looking at the files"}
+
+
+@contextmanager
+def bar(args: Namespace, title: str) -> Iterator[Callable[[Progress], None] | None]:
+    """Give what draws how far a call is, or None where nobody would see it."""
+    if args.json or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        yield None
+        return
+    drawn = _Bar(title)
+    try:
+        yield drawn.draw
+    finally:
+        drawn.clear()
+
+
+class _Bar:
+    """One line that is drawn over and over."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._from = time.monotonic() + WAIT_S
+        self._shown = False
+
+    def draw(self, told: Progress) -> None:
+        if time.monotonic() < self._from:
+            return
+        # One column stays free: a terminal that wraps there would leave every line behind.
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns - 1
+        self._shown = True
+        sys.stderr.write(_CLEAR + line(self._title, told, columns, plain=_plain()))
+        sys.stderr.flush()
+
+    def clear(self) -> None:
+        if self._shown:
+            sys.stderr.write(_CLEAR)
+            sys.stderr.flush()
+
+
+def line(title: str, told: Progress, columns: int, *, plain: bool) -> str:
+    """Return how far it is in so many columns at most: words, and a bar where there is room."""
+    what, done, total = told
+    if not total:
+        counted = f"{done:,} {what}" if done else _WORDS.get(what, what)
+        return f"{title}: {counted}"[:columns]
+    counts = f"{done:,} of {total:,} {what}"
+    percent = f"{100 * done // total:3d} %"
+    room = min(columns - len(f"{title}  {percent}  {counts}"), WIDEST)
+    if room >= NARROWEST:
+        return f"{title} {_filled(done / total, room, plain=plain)} {percent}  {counts}"
+    return f"{title} {percent}  {counts}"[:columns]
+
+
+def _filled(share: float, width: int, *, plain: bool) -> str:
+    if plain:
+        return ("#" * int(share * width)).ljust(width, ".")
+    whole, part = divmod(int(share * width * 8), 8)
+    return ("█" * whole + _PARTS[part].strip()).ljust(width, "░")
+
+
+def _plain() -> bool:
+    """Whether the terminal's encoding has no blocks."""
+    try:
+        "█░▏".encode(sys.stderr.encoding or "ascii")
+    except UnicodeEncodeError:
+        return True
+    return False
