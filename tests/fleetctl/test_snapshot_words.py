@@ -295,7 +295,7 @@ def test_each_reason_code_stands_behind_its_message_and_is_the_kind_under_json(
     def refuse() -> None:
         raise kind("It is not well.")
 
-    monkeypatch.setattr(command, "connect", refuse)
+    monkeypatch.setattr(command, "Fleet", refuse)
 
     text = run("snapshot", "list")
     assert (text.status, text.out) == (1, "")
@@ -310,7 +310,7 @@ def test_a_kind_that_is_no_reason_code_stays_out_of_the_sentence(run, home, monk
     def refuse() -> None:
         raise Corrupt("It is not well.")
 
-    monkeypatch.setattr(command, "connect", refuse)
+    monkeypatch.setattr(command, "Fleet", refuse)
 
     assert run("snapshot", "list").err == "Error: It is not well.\n"
 
