@@ -66,7 +66,7 @@ def ago(text: str, now_ms: int) -> str:
     if abs(passed) < NOW_MS:
         return "now"
     if passed < 0:
-        return f"in {span(-passed)}" if -passed < DAY else _date(at, now_ms)
+        return f"in {_left(-passed)}" if -passed < DAY else _date(at, now_ms)
     if passed < HOUR:
         return f"{span(passed)} ago"
     if passed < 12 * HOUR:
@@ -116,7 +116,12 @@ def lease(text: str, now_ms: int) -> str:
     at = ms_of(text)
     if at is None or at <= now_ms:
         return ago(text, now_ms)
-    return f"for {span(at - now_ms)}"
+    return f"for {_left(at - now_ms)}"
+
+
+def _left(ms: int) -> str:
+    """Return how long is left, to the nearest minute: who asks for ten minutes sees ten."""
+    return span(ms + MINUTE // 2 if ms >= MINUTE else ms)
 
 
 def clock(at: int, *, seconds: bool = False) -> str:

@@ -185,11 +185,6 @@ def ago(text: Text) -> Text:
     return moments.ago(text, screen.now_ms()) if text and screen.humane() else text
 
 
-def until(text: Text) -> Text:
-    """Return the end of a lease as it is, on a terminal as people say it: ``for 8 min``."""
-    return moments.lease(text, screen.now_ms()) if text and screen.humane() else text
-
-
 def bar(percent: int) -> str:
     """Return ``50%``, on a terminal with a small bar before it."""
     if not screen.humane():

@@ -39,7 +39,7 @@ def show_story(
 def _days(entries: Sequence[Entry], room: int, now: int, most: int | None) -> None:
     """Print the entries below their days; what is as long ago as the line above is not repeated."""
     clocks = [_clock(entry) for entry in entries]
-    agos = [moments.since(entry.ended, now) if room >= ROOMY else "" for entry in entries]
+    agos = [moments.since(_known(entry), now) if room >= ROOMY else "" for entry in entries]
     widest = max(map(len, agos), default=0)
     gap = "  " if widest else ""
     today = above = None
@@ -53,9 +53,15 @@ def _days(entries: Sequence[Entry], room: int, now: int, most: int | None) -> No
         _line(entry, f"{clock:<{max(map(len, clocks))}}  {told:<{widest}}{gap}", room, most)
 
 
+def _known(entry: Entry) -> int:
+    """Return when the last of an entry happened; of a silence, when it began."""
+    return entry.begun if entry.kind == "silence" else entry.ended
+
+
 def _clock(entry: Entry) -> str:
     begun, ended = moments.clock(entry.begun), moments.clock(entry.ended)
-    return begun if begun == ended else f"{begun}-{ended}"
+    one_day = moments.day(entry.begun) == moments.day(entry.ended)
+    return f"{begun}-{ended}" if one_day and begun != ended else begun
 
 
 def _rule(text: str, room: int) -> str:

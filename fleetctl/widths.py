@@ -24,7 +24,7 @@ def _widths(text: str) -> list[int]:
     for char in text:
         if char == _EMOJI_STYLE:  # the character before becomes a picture
             found.append(1)
-        elif category(char) in ("Mn", "Me", "Cf", "Cc") or "\u1160" <= char <= "\u11ff":
+        elif category(char) in ("Mn", "Me", "Cf") or "\u1160" <= char <= "\u11ff":
             found.append(0)
         elif east_asian_width(char) in "WF" or "\U0001f1e6" <= char <= "\U0001f1ff":
             found.append(2)

@@ -117,7 +117,7 @@ def _granted(args: Namespace, lock: Lock, verb: str) -> int:
         f"Lock {verb}: {lock.id}",
         f"File: {lock.normalized_path or lock.file}",
         f"Held by: {lock.held_by}",
-        f"Expires: {render.until(lock.expires_at)}",
+        f"Expires: {render.ago(lock.expires_at)}",
         f"Fencing token: {lock.fencing_token}",
     )
 

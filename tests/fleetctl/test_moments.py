@@ -52,7 +52,15 @@ def test_when_something_was(passed, told):
 
 @pytest.mark.parametrize(
     ("left", "told"),
-    [(8 * MIN, "for 8 min"), (30 * S, "for 30 s"), (H, "for 1 h"), (0, "now"), (-MIN, "1 min ago")],
+    [
+        (8 * MIN, "for 8 min"),
+        (8 * MIN - S, "for 8 min"),
+        (H - S, "for 1 h"),
+        (30 * S, "for 30 s"),
+        (H, "for 1 h"),
+        (0, "now"),
+        (-MIN, "1 min ago"),
+    ],
 )
 def test_how_long_a_lease_still_holds(left, told):
     assert moments.lease(iso(NOON + left), NOON) == told
