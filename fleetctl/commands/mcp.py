@@ -126,7 +126,7 @@ def run_status(args: Namespace) -> int:
         Column("HARNESS"),
         Column("HERE", matters=8, styles={"no": "dim"}),
         Column("SERVER", styles={"yes": "green", "no": "dim", "?": "red"}),
-        Column("FILE"),
+        Column("FILE", cut="middle", least=20),
     )
     lists.table(columns, [_row(seen) for seen in states])
     for seen in states:

@@ -6,6 +6,8 @@ from typing import Any
 from tests.agents.script import Call, Kind, Reply
 
 COMPACTION_WORDS = "CONTEXT CHECKPOINT COMPACTION"
+# Servers' tools are not offered from the start: the model looks for them.
+SEARCH = "tool_search"
 EMPTY_TOKENS, FULL_TOKENS = 2_000, 190_000
 
 
@@ -57,7 +59,13 @@ def _says(text: str) -> dict[str, Any]:
 
 
 def _calls(call: Call) -> dict[str, Any]:
-    named = {"call_id": f"call_{token_hex(8)}", "name": call.tool}
+    # A server's tools are called by their own names, in a namespace of the server's.
+    namespace, _, name = call.tool.rpartition("/")
+    named = {"call_id": f"call_{token_hex(8)}", "name": name}
+    named |= {"namespace": namespace} if namespace else {}
+    if call.tool == SEARCH:
+        found = {"type": "tool_search_call", "execution": "client", "arguments": call.input}
+        return found | {"call_id": named["call_id"]}
     if isinstance(call.input, str):
         return {"type": "custom_tool_call", "input": call.input} | named
     return {"type": "function_call", "arguments": call.json} | named
