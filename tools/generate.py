@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from . import commands, completions, manual, reference
+from . import commands, completions, manual, mcp_page, reference
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -19,6 +19,7 @@ GENERATORS: dict[str, Generator] = {
     "completions": completions.files,
     "commands": commands.files,
     "manual": manual.files,
+    "mcp": mcp_page.files,
     "reference": reference.files,
 }
 HOW_TO_RENEW = "run: make generate"

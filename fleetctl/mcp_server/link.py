@@ -4,6 +4,8 @@ Each request has a connection of its own: a server that rests for hours takes no
 daemon, which has only so many, and none of it goes stale.
 """
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import trio
@@ -11,7 +13,7 @@ import trio
 from fleetd.wire.base import Request
 from fleetd.wire.errors import Unavailable
 
-from ..client import AsyncFleet
+from ..client import AsyncEvents, AsyncFleet
 
 R = TypeVar("R")
 # systemd waits a second before it starts a daemon again that failed.
@@ -42,6 +44,12 @@ class Link:
             else:
                 self._was_there = True
                 return answer
+
+    @asynccontextmanager
+    async def events(self) -> AsyncIterator[AsyncEvents]:
+        """Follow the event log from now on, over restarts; raises FleetError."""
+        async with AsyncFleet() as fleet, fleet.events() as events:
+            yield events
 
     async def _once(self, request: Request[R]) -> R:
         async with AsyncFleet() as fleet:

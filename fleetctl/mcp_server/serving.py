@@ -24,6 +24,7 @@ from . import reading, refusals
 from .arguments import schema
 from .desk import Desk
 from .link import Link
+from .notices import Notices
 from .tools import TOOLS, Tool
 from .wording import bounded
 
@@ -50,9 +51,14 @@ def serve(agent_id: str | None) -> int:
 
 
 async def _serve(agent_id: str | None) -> None:
-    server = Fleet(Desk(Link(), agent_id)).server
-    async with stdio_server() as (read, write):
+    link = Link()
+    desk = Desk(link, agent_id)
+    notices = Notices(link, desk)
+    server = Fleet(desk, notices).server
+    async with stdio_server() as (read, write), anyio.create_task_group() as tasks:
+        tasks.start_soon(notices.follow)
         await server.run(read, write, server.create_initialization_options())
+        tasks.cancel_scope.cancel()
 
 
 def described(tool: Tool) -> types.Tool:
@@ -74,7 +80,7 @@ def described(tool: Tool) -> types.Tool:
 class Fleet:
     """Answers one client."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, notices: Notices) -> None:
         self._desk = desk
         self._placed = False
         self.server: Server[Any] = Server(
@@ -86,6 +92,9 @@ class Fleet:
             on_list_resources=self._list_resources,
             on_list_resource_templates=self._list_templates,
             on_read_resource=self._read_resource,
+            on_subscribe_resource=notices.subscribe,
+            on_unsubscribe_resource=notices.unsubscribe,
+            on_subscriptions_listen=notices.listen,
             on_list_prompts=self._list_prompts,
             on_get_prompt=self._get_prompt,
         )

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fleetctl.mcp_server.serving import INSTRUCTIONS, listing
 from fleetctl.mcp_server.tools import TOOLS
 from fleetd.wire.requests.agent import AgentGet, AgentList
 from fleetd.wire.requests.mission import MissionList
@@ -235,3 +236,10 @@ async def test_tools_read_only_say_so_and_register_nobody(agent: Start, connect)
             if tool.reads:
                 await alice.answer(name)
         assert connect().call(AgentList()).agents == []
+
+
+def test_what_the_tools_cost_every_agent_stays_small() -> None:
+    assert len(listing()) < 6_000
+    assert len(INSTRUCTIONS) < 400
+    for tool in TOOLS.values():
+        assert len(tool.description) < 100
