@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from . import render
+from . import moments, render, screen
 from .target import cwd, this_agent
 
 # Calls a method that changes nothing and returns its result.
@@ -143,7 +143,7 @@ def _sessions(ask: Ask) -> Iterator[Candidate]:
 
 
 def _when(timestamp: str) -> str:
-    return timestamp[:16].replace("T", " ")
+    return moments.ago(timestamp, screen.now_ms())
 
 
 NOUNS: dict[str, Callable[[Ask], Iterator[Candidate]]] = {

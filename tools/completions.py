@@ -12,7 +12,7 @@ from pathlib import Path
 import shtab
 
 from fleetctl import protocol
-from fleetctl.cli import whole_parser
+from fleetctl.cli import COMMANDS, whole_parser
 from fleetctl.hooking.harnesses import HARNESSES
 from fleetd.__main__ import parser as fleetd_parser
 from fleetd.wire import events
@@ -63,7 +63,7 @@ def files() -> dict[str, str]:
         f"{bash}/fleetctl": _bash(whole_parser(), "fleetctl", "fleet"),
         f"{bash}/fleet": _fleet_in_bash(),
         f"{bash}/fleetd": _bash(fleetd_parser(), "fleetd"),
-        f"{zsh}/_fleetctl": _zsh(whole_parser(), "fleetctl", "fleet"),
+        f"{zsh}/_fleetctl": _zsh(_briefly(whole_parser()), "fleetctl", "fleet"),
         f"{zsh}/_fleetd": _zsh(fleetd_parser(), "fleetd"),
     }
 
@@ -78,12 +78,27 @@ def arguments(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
             yield action
 
 
+def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return the commands of a parser by their names."""
+    for action in parser._actions:  # noqa: SLF001 - argparse has no public way to ask
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            return dict(action.choices)
+    return {}
+
+
 def kind(action: argparse.Action) -> str | None:
     """Return what completes an argument's value, or None for what nobody can know."""
     if action.choices or action.nargs == 0:
         return None
     marked: str | None = getattr(action, "completes", None)
     return marked or BY_METAVAR.get(str(action.metavar))
+
+
+def _briefly(whole: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Return the parser with descriptions that fit a line, as zsh shows them in its menu."""
+    for name, parser in commands_of(whole).items():
+        parser.description = COMMANDS[name]
+    return whole
 
 
 def _marked(parser: argparse.ArgumentParser, shell: str) -> None:

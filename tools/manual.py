@@ -15,6 +15,7 @@ from fleetd.config import Config
 
 from . import manual_texts as texts
 from . import roff
+from .completions import commands_of
 
 PLACE = "fleetctl/share/man"
 SOURCE = f"fleetd {__version__}"
@@ -25,7 +26,7 @@ EVERYWHERE = ("--help", "--json", "--exact")
 def files() -> dict[str, str]:
     """Return the pages by their paths."""
     whole = whole_parser()
-    commands = _subcommands(whole)
+    commands = commands_of(whole)
     pages = {f"man1/fleetctl-{name}.1": _command(name, each) for name, each in commands.items()}
     pages |= {
         "man1/fleetctl.1": _fleetctl(whole),
@@ -36,15 +37,8 @@ def files() -> dict[str, str]:
     return {f"{PLACE}/{name}": text for name, text in pages.items()}
 
 
-def _subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    for action in parser._actions:  # noqa: SLF001 - argparse has no public way to ask
-        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
-            return dict(action.choices)
-    return {}
-
-
 def _command(name: str, parser: argparse.ArgumentParser) -> str:
-    leaves = _subcommands(parser) or {"": parser}
+    leaves = commands_of(parser) or {"": parser}
     brief = COMMANDS[name].rstrip(".")
     told = [] if "" in leaves else [_leaf(name, action, each) for action, each in leaves.items()]
     shown = [text for each in leaves.values() if (text := _examples(each))]

@@ -188,6 +188,8 @@ def shell(home: Path) -> Iterator[Callable[..., Any]]:
                 pytest.skip(f"{program} is not installed")
             run = terminal([found, *options], env=env, cwd=home / "project", columns=columns)
             opened = shells_open.enter_context(run)
+            # A shell at a terminal does not heed SIGTERM.
+            shells_open.callback(opened.process.kill)
             opened.press("PS1='> '; unset PROMPT_COMMAND\r")
             for line in begin:
                 opened.press(f"{line}\r")
