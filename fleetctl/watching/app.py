@@ -10,7 +10,7 @@ from textual.app import App
 from textual.binding import BindingType
 from textual.message import Message
 
-from . import asking, fleet, texts
+from . import asking, fleet, manual, texts
 from .board import Board
 from .checkpoints import Checkpoints
 from .feeding import Feed
@@ -173,7 +173,7 @@ class Watch(App[None]):
     def action_help(self) -> None:
         """Tell the keys and the signs."""
         if not isinstance(self.screen, Page):
-            self.push_screen(Page("Help", texts.HELP))
+            self.push_screen(Page("Help", manual.HELP))
 
     def action_checkpoints(self) -> None:
         """Open the checkpoints of the chosen mission."""

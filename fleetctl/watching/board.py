@@ -1,8 +1,8 @@
 """The screen with the panes: fills them from the picture, and knows which keys open what."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -24,6 +24,15 @@ _ROWS: dict[str, Callable[[Picture, View, int], list[Row]]] = {
     "mail": rows.letter_rows,
     "checkpoints": rows.checkpoint_rows,
     "events": rows.event_rows,
+}
+_SHOWN: dict[str, Callable[[Picture, View], Sequence[Any]]] = {
+    "missions": fleet.missions,
+    "sorties": fleet.sorties,
+    "agents": fleet.agents,
+    "locks": fleet.locks,
+    "mail": fleet.letters,
+    "checkpoints": fleet.checkpoints,
+    "events": fleet.events,
 }
 _EMPTY = {
     "missions": "No missions yet: fleetctl mission create",
@@ -98,7 +107,7 @@ class Board(Screen[None]):
         """Return where everything stands on a screen of this size, with what there is to show."""
         columns, lines = self.size
         room = max(1, lines - 2 - alerts)
-        needs = {name: len(_ROWS[name](self.picture, self.view, columns)) + 2 for name in PANES}
+        needs = {name: len(_SHOWN[name](self.picture, self.view)) + 2 for name in PANES}
         here = str(self.here.id)
         found = places(columns, room, here, zoomed=self.zoomed, needs=needs)
         below = {name: replace(place, y=place.y + 1 + alerts) for name, place in found.items()}

@@ -18,7 +18,7 @@ from .tray import Tray
 RECONNECT_S = 0.5
 # At least so long between readings, and longer for a daemon that takes long to answer.
 PAUSE_S = 0.3
-PATIENCE = 4
+PATIENCE, LONGEST_S = 4, 5.0
 UNTOLD_S = 15.0
 
 
@@ -31,7 +31,8 @@ class Feed:
         self._changed = threading.Condition()
         self._wanted: set[Part] = set()
         self._urgent = False
-        self._there = False
+        self._there = self._hung = False
+        self._epoch = ""
         self._mission_id: str | None = None
         self._stopped = threading.Event()
 
@@ -77,8 +78,8 @@ class Feed:
     def _follow(self, client: Fleet) -> None:
         # From the end of the log, always: what was missed is read anew with all the rest.
         events = client.events(away_s=0)
-        self._there = True
-        self._tray.connected(events.epoch)
+        self._there, self._epoch = True, events.epoch
+        self._tray.connected(self._epoch)
         self._want(EVERYTHING, urgent=True)
         for event in events:
             if self._stopped.is_set():
@@ -103,19 +104,28 @@ class Feed:
             began = time.monotonic()
             try:
                 client = client or Fleet()
-                for part in sorted(parts):
-                    mission_id = self._mission_id
-                    self._tray.answer(part, read(client, part, mission_id), mission_id)
-            except Unavailable:
-                # Whoever hears the events notices too, and says so.
+                self._answer(client, parts)
+            except FleetError as error:
+                # Of one that has gone who hears the events says so; one that hangs says nothing.
+                if not isinstance(error, Unavailable):
+                    self._hung = True
+                    self._tray.away(error.message)
                 if client is not None:
                     client.close()
                 client = None
                 self._want(frozenset(parts))
-            except FleetError as error:
-                self._tray.away(error.message)
-                self._want(frozenset(parts))
-            self._rest(max(PAUSE_S, PATIENCE * (time.monotonic() - began)))
+            took = time.monotonic() - began
+            self._rest(min(max(PAUSE_S, PATIENCE * took), LONGEST_S))
+
+    def _answer(self, client: Fleet, parts: set[Part]) -> None:
+        mission_id = self._mission_id
+        answers = {part: read(client, part, mission_id) for part in sorted(parts)}
+        if self._hung:
+            self._hung = False
+            self._tray.connected(self._epoch)
+            self._want(EVERYTHING)
+        for part, answer in answers.items():
+            self._tray.answer(part, answer, mission_id)
 
     def _next(self) -> set[Part]:
         """Wait until something is wanted, or may have changed without anybody saying so."""

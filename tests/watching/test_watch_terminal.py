@@ -72,6 +72,37 @@ def test_what_others_do_is_seen_and_quitting_leaves_the_terminal_as_it_was(
         assert b"\x1b]0;" not in written(shown)
 
 
+def test_checkpoints_differences_and_prompts_are_opened_and_leave_no_trace(
+    daemon: Daemon, home: Path, connect: Callable[[], Fleet]
+) -> None:
+    mission = a_mission("Login", "First piece", "Second piece")
+    fleetctl("agent", "start", "alice", "--mission", mission)
+    fleetctl("mail", "send", "Which colour?", "--from", "bob", "--to", "alice")
+    assert fleetctl("checkpoint", "--mission", mission, "--note", "Before it").status == 0
+    piece = fleetctl("sortie", "list", "--mission", mission).id("srt")
+    fleetctl("sortie", "start", piece, "--agent", "alice")
+    before = connect().call_raw("system.status")["position"]
+    with watching(home) as shown:
+        shown.until("◌ bob → alice")
+        for keys, told, back in (
+            ("c", "Before it", ""),
+            ("\r", "Active Locks (0)", "d diff"),
+            ("d", "status: pending -> in progress", "d diff"),
+            ("p", "You are resuming a mission", "d diff"),
+        ):
+            shown.press(keys)
+            shown.until(told)
+            if back:
+                shown.press("escape")
+                shown.until(back)
+        shown.press("q")
+        shown.until("Agents")
+        shown.press("5", "enter")
+        shown.until("alice: queued")
+    happened = events_since(connect(), before)
+    assert [each["type"] for each in happened if each["type"] != "checkpoint_created"] == []
+
+
 def events_since(client: Fleet, position: int) -> list[dict[str, object]]:
     found: list[dict[str, object]] = client.call_raw("event.list", {"since": position})["events"]
     return found

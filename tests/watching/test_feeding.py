@@ -1,0 +1,140 @@
+"""The threads that fetch: coalesced, and honest about a daemon that hangs."""
+
+import threading
+from collections.abc import Callable, Iterator
+from queue import Queue
+from typing import Any
+
+import pytest
+
+from fleetctl.client import TooSlow
+from fleetctl.watching import feeding
+from fleetctl.watching.feeding import Feed
+from fleetctl.watching.picture import EVERYTHING, Picture
+from fleetctl.watching.tray import Tray
+
+
+class FakeLog:
+    """The events of a daemon, as long as it lives."""
+
+    epoch = "epoch"
+
+    def __init__(self) -> None:
+        self.coming: Queue[Any] = Queue()
+
+    def __iter__(self) -> Iterator[Any]:
+        while (told := self.coming.get()) is not None:
+            yield told
+
+
+class Stage:
+    """A feed with a daemon that is played, and the picture it fills."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.log, self.asked = FakeLog(), []  # type: ignore[var-annotated]
+        self.hangs = threading.Event()
+        self.failed: list[BaseException] = []
+        self.picture = Picture()
+        self._rung = threading.Event()
+        self._tray = Tray(self._rung.set, lambda: 0)
+        stage = self
+
+        class FakeFleet:
+            def __enter__(self) -> "FakeFleet":
+                return self
+
+            def __exit__(self, *_: object) -> None: ...
+
+            def close(self) -> None: ...
+
+            def events(self, *, away_s: float) -> FakeLog:
+                return stage.log
+
+        monkeypatch.setattr(feeding, "Fleet", FakeFleet)
+        monkeypatch.setattr(feeding, "read", self._read)
+        monkeypatch.setattr(feeding, "PAUSE_S", 0.05)
+        self.feed = Feed(self._tray, self.failed.append)
+
+    def _read(self, client: Any, part: Any, mission_id: str | None) -> Any:
+        self.asked.append((part, mission_id))
+        if self.hangs.is_set():
+            raise TooSlow
+        return []
+
+    def until(self, seen: Callable[[], bool]) -> None:
+        """Take what comes until something is so."""
+        for _ in range(1_000):
+            if seen():
+                return
+            self._rung.wait(0.02)
+            self._rung.clear()
+            self._tray.take(self.picture)
+        raise AssertionError(f"never seen; asked: {self.asked}, link: {self.picture.link}")
+
+    def parts(self) -> set[str]:
+        return {part for part, _ in self.asked}
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    played = Stage(monkeypatch)
+    played.feed.start()
+    yield played
+    played.feed.stop()
+    played.log.coming.put(None)
+
+
+def test_everything_is_read_when_the_daemon_is_there(stage: Stage) -> None:
+    stage.until(lambda: stage.parts() == EVERYTHING and stage.picture.link == "connected")
+    assert len(stage.asked) == len(EVERYTHING)
+
+
+def test_a_storm_of_events_is_read_once_for_many(stage: Stage) -> None:
+    stage.until(lambda: len(stage.asked) == len(EVERYTHING))
+    stage.asked.clear()
+    for seq in range(5_000):
+        stage.log.coming.put(_Told(seq))
+    stage.until(lambda: stage.picture.told > 0 and stage.log.coming.empty())
+    stage.until(lambda: "sorties" in stage.parts())
+    assert len(stage.asked) < 200
+    assert "mail" not in stage.parts()
+
+
+class _Told:
+    type = "sortie_progressed"
+
+    def __init__(self, seq: int) -> None:
+        self.seq = seq
+
+
+def test_another_mission_is_read_at_once(stage: Stage) -> None:
+    stage.until(lambda: len(stage.asked) == len(EVERYTHING))
+    stage.asked.clear()
+    stage.feed.look_at("msn-00000001")
+    stage.until(lambda: ("sorties", "msn-00000001") in stage.asked)
+    assert stage.parts() == {"sorties", "checkpoints"}
+
+
+def test_a_daemon_that_hangs_is_away_and_back_when_it_answers(stage: Stage) -> None:
+    stage.until(lambda: stage.picture.link == "connected")
+    stage.hangs.set()
+    stage.feed.look_at("msn-00000001")
+    stage.until(lambda: stage.picture.link == "away")
+    assert stage.picture.trouble == "fleetd did not answer in time."
+    stage.hangs.clear()
+    stage.asked.clear()
+    stage.until(lambda: stage.picture.link == "connected")
+    stage.until(lambda: stage.parts() == EVERYTHING)
+
+
+def test_a_defect_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def defective(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    stage = Stage(monkeypatch)
+    monkeypatch.setattr(feeding, "read", defective)
+    stage.feed.start()
+    stage.until(lambda: bool(stage.failed))
+    stage.feed.stop()
+    stage.log.coming.put(None)
+    assert isinstance(stage.failed[0], ZeroDivisionError)
