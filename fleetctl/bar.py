@@ -25,7 +25,7 @@ _WORDS = {"database": "reading the whole database", "files": "looking at the fil
 @contextmanager
 def bar(args: Namespace, title: str) -> Iterator[Callable[[Progress], None] | None]:
     """Give what draws how far a call is, or None where nobody would see it."""
-    if args.json or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+    if not drawable(args):
         yield None
         return
     drawn = _Bar(title)
@@ -33,6 +33,19 @@ def bar(args: Namespace, title: str) -> Iterator[Callable[[Progress], None] | No
         yield drawn.draw
     finally:
         drawn.clear()
+
+
+def drawable(args: Namespace) -> bool:
+    """Return whether there is a terminal that shows a line which is drawn over."""
+    return not args.json and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def draw(text: str) -> None:
+    """Draw a line over the one before, as far as it fits; an empty one takes that away."""
+    # One column stays free: a terminal that wraps there would leave every line behind.
+    columns = os.get_terminal_size(sys.stderr.fileno()).columns - 1
+    sys.stderr.write(_CLEAR + text[:columns])
+    sys.stderr.flush()
 
 
 class _Bar:
@@ -46,16 +59,13 @@ class _Bar:
     def draw(self, told: Progress) -> None:
         if time.monotonic() < self._from:
             return
-        # One column stays free: a terminal that wraps there would leave every line behind.
-        columns = os.get_terminal_size(sys.stderr.fileno()).columns - 1
         self._shown = True
-        sys.stderr.write(_CLEAR + line(self._title, told, columns, plain=_plain()))
-        sys.stderr.flush()
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns - 1
+        draw(line(self._title, told, columns, plain=_plain()))
 
     def clear(self) -> None:
         if self._shown:
-            sys.stderr.write(_CLEAR)
-            sys.stderr.flush()
+            draw("")
 
 
 def line(title: str, told: Progress, columns: int, *, plain: bool) -> str:

@@ -12,6 +12,7 @@ import resource
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
 
 import msgspec
 import trio
@@ -25,6 +26,7 @@ from .paths import PathRefused
 from .sdnotify import Notifier, feed_watchdog
 from .server import Server
 from .service import open_engine
+from .starting import starting
 from .store import StoreFailed, StoreRefused, StoreUnready
 from .timers import run_timers
 from .wire.errors import Corrupt, FleetError, Storage, Unavailable
@@ -122,7 +124,9 @@ async def _run(loaded: Loaded, notifier: Notifier) -> int:
             watch.start_soon(_watch_signals, signals, stop)
             watch.start_soon(_enforce_deadline, stop)
             with listening(loaded.config) as held:
-                async with open_engine(loaded) as engine:
+                async with AsyncExitStack() as opened:
+                    with starting(notifier, watch):
+                        engine = await opened.enter_async_context(open_engine(loaded))
                     watch.start_soon(_enforce_leaving, engine)
                     watch.start_soon(_watch_socket, held, stop, lost)
                     await _serve(engine, held, notifier, stop)

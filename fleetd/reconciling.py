@@ -10,6 +10,7 @@ from functools import partial
 
 import msgspec
 
+from . import headway
 from .domain.catching_up import CatchUp, ImportEnd
 from .domain.comparing import NamesGet, OwnersGet, RowNames
 from .domain.healing import Heal
@@ -65,7 +66,9 @@ async def _reconcile(engine: Engine, noun: Noun) -> None:
         return
     rows = (await engine.execute(OwnersGet(noun))).ids
     taken_in = 0
-    for page in _some(sorted({*known, *rows}), OWNERS):
+    every = sorted({*known, *rows})
+    headway.at(f"{POLICIES[noun].whose}s", total=len(every))
+    for page in _some(every, OWNERS):
         taken_in += await _reconcile_page(engine, noun, page)
     if taken_in:
         log.warning("%d %ss had lost their rows and came back from files", taken_in, noun)
@@ -93,6 +96,7 @@ async def _reconcile_page(engine: Engine, noun: Noun, owner_ids: list[str]) -> i
             taken_in += len(taken.ids)
         if rows.rows or strangers:
             await mend_latest(engine, noun, listing, rows)
+        headway.on()
     return taken_in
 
 

@@ -49,6 +49,7 @@ FLOORS = {
             "calls",
             "replies",
             "telling",
+            "starting",
             "slots",
             "subscriptions",
             "listener",

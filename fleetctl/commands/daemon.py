@@ -9,7 +9,7 @@ from fleetd.wire.errors import FleetError, InvalidState
 
 from .. import moments, render, screen
 from ..options import Parser, Subparsers, UsageError, command, group, whole, yes_option
-from ..service import installing, logs, starting, status
+from ..service import installing, logs, starting, status, waiting
 from ..service.choice import Service, service
 from ..service.running import Running
 from ..service.setup import this_setup
@@ -102,14 +102,14 @@ def _told(args: Namespace, report: installing.Report) -> int:
 
 def run_start(args: Namespace) -> int:
     """Start the daemon, and return once it answers."""
-    with _log_shown(args):
+    with _log_shown(args), waiting.shown(args):
         found, how = starting.start()
     return _running(args, found, how)
 
 
 def run_restart(args: Namespace) -> int:
     """Stop and start the daemon."""
-    with _log_shown(args):
+    with _log_shown(args), waiting.shown(args):
         found, how = starting.restart()
     return _running(args, found, how)
 

@@ -3,6 +3,7 @@
 import hashlib
 import logging
 
+from .. import headway
 from ..domain.legacy import Imported, LegacyImport
 from ..engine import Engine
 from ..places import real_path
@@ -28,6 +29,7 @@ async def import_legacy(engine: Engine) -> None:
         request = await engine.outbox.in_thread(lambda: _request(file))
         if request is None:
             return
+        headway.at(f"importing {file.path}")
         imported = await engine.execute(request)
     except LegacyRefused as refusal:
         _not_imported(file, f"{refusal}. Mend it, or move it away, then start fleetd again.")
