@@ -42,7 +42,7 @@ def _below(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser
 def _sections(parser: argparse.ArgumentParser, called: str) -> Iterator[str]:
     yield str(parser.description or "")
     below = _below(parser)
-    if not below:
+    if not below or parser.get_default("run"):  # a command by itself, with others below it or not
         yield from _command(parser, called)
     for name, inner in below.items():
         yield f"### {called} {name}"
@@ -50,7 +50,7 @@ def _sections(parser: argparse.ArgumentParser, called: str) -> Iterator[str]:
 
 
 def _command(parser: argparse.ArgumentParser, called: str) -> Iterator[str]:
-    shown = [each for each in parser._actions if each.help != argparse.SUPPRESS]  # noqa: SLF001
+    shown = [each for each in parser._actions if _is_shown(each)]  # noqa: SLF001
     options = [each for each in shown if each.option_strings and each.dest not in EVERYWHERE]
     words = [_word(each) for each in shown if not each.option_strings]
     usage = " ".join([called, *words, *(["[options]"] if options else [])])
@@ -62,6 +62,12 @@ def _command(parser: argparse.ArgumentParser, called: str) -> Iterator[str]:
     if examples := re.findall(r"^  (fleetctl .*)$", epilog, re.MULTILINE):
         # What is said behind a command, with room between, is a comment.
         yield "\n".join(f"- `{re.split('  +', each)[0]}`" for each in examples)
+
+
+def _is_shown(action: argparse.Action) -> bool:
+    # The commands below have sections of their own.
+    below = isinstance(action, argparse._SubParsersAction)  # noqa: SLF001
+    return action.help != argparse.SUPPRESS and not below
 
 
 def _word(action: argparse.Action) -> str:

@@ -23,7 +23,7 @@ EXAMPLES = """\
 examples:
   fleetctl mcp install --all    # once: agent CLIs start the server by themselves
   fleetctl mcp status
-  fleetctl mcp --agent alice    # what an agent CLI runs; speaks on stdin and stdout
+  fleetctl mcp --agent ID       # what an agent CLI runs; speaks on stdin and stdout
 """
 
 
@@ -65,7 +65,7 @@ def run(args: Namespace) -> int:
         )
     if not extra.is_installed():
         raise InvalidState(
-            "fleetctl mcp needs the package mcp, which is not installed.",
+            "The server needs the package mcp, which is not installed.",
             hint=f"Install it with: {extra.install_command()}",
         )
     # Imported here: it takes half a second, and no other command needs it.

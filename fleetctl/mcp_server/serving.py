@@ -83,6 +83,7 @@ class Fleet:
     def __init__(self, desk: Desk, notices: Notices) -> None:
         self._desk = desk
         self._placed = False
+        self._meeting = anyio.Lock()
         self.server: Server[Any] = Server(
             NAME,
             version=__version__,
@@ -177,9 +178,12 @@ class Fleet:
         session = ctx.session
         if session.client_params is not None:
             self._desk.client = session.client_params.client_info.name
-        if self._placed:
-            return
-        self._placed = True
+        async with self._meeting:
+            if not self._placed:
+                await self._find_place(session)
+                self._placed = True
+
+    async def _find_place(self, session: Any) -> None:
         capable = session.client_capabilities
         if capable is None or capable.roots is None or not session.can_send_request:
             return

@@ -1,10 +1,12 @@
 """Who the agent is: the one that its CLI's hooks tell of, or one of its own."""
 
 import os
+from functools import partial
 from pathlib import Path
 
 import mcp_types as types
 import pytest
+import trio
 
 from fleetd.wire.requests.agent import AgentList
 from fleetd.wire.requests.mission import MissionList
@@ -103,6 +105,25 @@ async def test_the_servers_directory_counts_within_the_clients(
         await claude.does("plan", goal="Add login")
     [mission] = connect().call(MissionList()).missions
     assert mission.project_dir == os.getcwd()
+
+
+async def test_a_client_that_does_not_say_where_it_works_is_not_waited_for(
+    agent: Start, connect
+) -> None:
+    asked = []
+
+    async def roots(_context: object) -> types.ListRootsResult:
+        asked.append(1)
+        await trio.sleep_forever()
+
+    async with agent(mode="legacy", list_roots_callback=roots) as claude:
+        async with trio.open_nursery() as nursery:
+            for file in ("a.py", "b.py"):
+                nursery.start_soon(partial(claude.does, "lock", file=file))
+        await claude.does("plan", goal="Add login")
+    [mission] = connect().call(MissionList()).missions
+    assert mission.project_dir == os.getcwd()
+    assert asked == [1]
 
 
 @pytest.mark.parametrize("name", ["", "../../etc", "Ünï code", "x" * 300])
