@@ -17,7 +17,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from tests.mcp_server import agent_cli
 from tests.processes import Daemon
 
-LONGEST_S = 60
+LONGEST_S = 120
 
 
 class Agent:

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -32,10 +31,9 @@ def start() -> "subprocess.Popen[str]":
 
 
 def test_it_ends_when_stdin_is_closed(home: Path) -> None:
-    begun = time.monotonic()
-    done = subprocess.run(SERVER, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    nothing = subprocess.DEVNULL
+    done = subprocess.run(SERVER, stdin=nothing, capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-    assert time.monotonic() - begun < 30
 
 
 def test_it_ends_when_stdin_is_closed_in_the_middle_of_a_wait(daemon: Daemon) -> None:
