@@ -88,8 +88,9 @@ def _each_option(
         if names & set(hidden) or (only and not names & set(only)):
             continue
         told = formatter._expand_help(action) if action.help else ""  # noqa: SLF001
-        if action.choices is not None and action.metavar is not None:
-            told += f" ({', '.join(map(str, action.choices))})"
+        words = list(map(str, action.choices or ()))
+        if action.metavar is not None and not all(word in told for word in words):
+            told += f" ({', '.join(words)})"
         yield _term(action), told[:1].upper() + told[1:]
 
 
