@@ -10,6 +10,12 @@ from ..options import Subparsers, command
 from ..protocol import Setting, SystemConfig
 from ..tables import Column
 
+COLUMNS = (
+    Column("SETTING"),
+    Column("VALUE", cut="middle", least=12),
+    Column("ORIGIN", matters=1, cut="middle", least=12),
+)
+
 
 def register(subparsers: Subparsers) -> None:
     """Add the command."""
@@ -31,12 +37,7 @@ def run(args: Namespace) -> int:
         render.print_json({"settings": settings, "daemon": daemon, "differences": differences})
         return 0
     rows = [(setting.key, _shown(setting.value), setting.origin) for setting in settings]
-    columns = (
-        Column("SETTING"),
-        Column("VALUE", cut="middle", least=12),
-        Column("ORIGIN", matters=1, cut="middle", least=12),
-    )
-    lists.table(columns, rows)
+    lists.table(COLUMNS, rows)
     if daemon is None:
         render.warn("fleetd is not running; these are the settings that it would start with.")
     for each in differences:

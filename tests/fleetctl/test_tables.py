@@ -5,6 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wcwidth import wcswidth
 
+from fleetctl.commands import (
+    agent,
+    checkpoints,
+    config,
+    lock,
+    mail,
+    mission,
+    snapshot,
+    sortie,
+    status,
+)
 from fleetctl.tables import GAP, Column, fit, shortened
 from fleetctl.widths import cut, cut_middle, padded, width
 
@@ -86,3 +97,32 @@ def test_the_least_important_goes_first_and_paths_keep_their_end():
     assert "/token.py" in line
     assert "…" in line
     assert lines(rows, 30)[0] == [0, 3] or lines(rows, 30)[0] == [0, 2, 3]
+
+
+PRINTED = {
+    "mission": mission.COLUMNS,
+    "sorties of a mission": mission.SORTIES,
+    "sortie": sortie.COLUMNS,
+    "agent": agent.COLUMNS,
+    "lock": lock.COLUMNS,
+    "mail": mail.COLUMNS,
+    "checkpoints": checkpoints.COLUMNS,
+    "snapshot": (*snapshot.COLUMNS, snapshot.RUN),
+    "config": config.COLUMNS,
+    "missions in progress": status.MISSIONS,
+    "recoveries": status.RECOVERIES,
+}
+
+
+@pytest.mark.parametrize("name", PRINTED)
+@given(st.data(), st.integers(min_value=60, max_value=100))
+def test_every_list_fits_whatever_stands_in_it(name, data, room):
+    columns = PRINTED[name]
+    first = data.draw(IDS)
+    row = [first, *(data.draw(TEXT) for _ in columns[1:])]
+
+    left, widths = fit(columns, [row], room)
+
+    assert left[0] == 0
+    assert sum(widths) + GAP * (len(widths) - 1) <= room
+    assert shortened(columns[0], first, widths[0]).rstrip() == first
