@@ -45,7 +45,7 @@ _TOLD: dict[str, tuple[str, ...]] = {
     "error_reported": ("{who} met an error", ": {name}", ": {message}"),
     "window_compacted": ("The context window of {who} was compacted",),
     "hook_noted": ("{who} heard from its harness", ": {what}", ": {message}"),
-    "lock_acquired": ("{held_by} locked {file}", " to {purpose}"),
+    "lock_acquired": ("{held_by} locked {file}", " ({purpose})"),
     "lock_renewed": ("{held_by} kept the lock on {file}",),
     "lock_released": ("{held_by} released {file}",),
     "lock_force_released": ("The lock of {held_by} on {file} was taken away", ": {reason}"),
@@ -118,6 +118,8 @@ _COUNTED = {
     "locks_restored": "lock",
     "messages_requeued": "message",
 }
+# What is so nearly always.
+_NOT_WORTH_TELLING = (("errors", 0), ("purpose", "edit"))
 _INSTEAD = {"command": "a command", "tool": "a tool", "name": "A tool", "file": "a file"}
 _WORDS = 300
 
@@ -178,7 +180,7 @@ class _Told(Mapping[str, str]):
     def _text(self, name: str, value: object) -> str:
         if isinstance(value, list):
             return ", ".join(map(str, value))
-        if value is None or isinstance(value, dict) or (name == "errors" and not value):
+        if isinstance(value, dict) or (name, value) in _NOT_WORTH_TELLING or value is None:
             return ""
         if name in _COUNTED:
             return plural(value, _COUNTED[name]) if isinstance(value, int) else ""

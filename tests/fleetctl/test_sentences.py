@@ -86,7 +86,7 @@ def test_what_harnesses_report_has_a_sentence(kind):
         ),
         (
             event("lock_acquired", held_by="a", file="/p/x.py", purpose="edit"),
-            "a locked x.py to edit",
+            "a locked x.py",
         ),
         (event("message_sent", to=["a", "b"], subject="Hi"), "spec-1 wrote to a, b: Hi"),
         (event("mission_created", None, title="Login"), 'The operator created the mission "Login"'),
