@@ -58,12 +58,24 @@ def install(args: Namespace, shell: str) -> int:
         files.check_writable(found[path])
     if pending and not args.json:
         _show(pending)
-    if pending and not args.dry_run:
+    said = ["[DRY RUN] Nothing was written."]
+    if not pending:
+        said = [f"The completions for {shell} are installed already."]
+    elif not args.dry_run:
         if not args.yes and not confirm("Write these files?"):
             raise Cancelled("Nothing was written.")
-        for path, text in pending.items():
-            files.write(found[path], text.encode())
-    return _report(args, shell, [str(path) for path in wanted], pending)
+        said = [line for path, text in pending.items() for line in _written(found[path], text)]
+    changed = bool(pending) and not args.dry_run
+    told = {"shell": shell, "files": [str(path) for path in wanted], "changed": changed}
+    return render.result(args, told, *said, *_needs(shell))
+
+
+def _written(file: files.SettingsFile, text: str) -> list[str]:
+    """Write a file, and say so; what somebody else had put there is kept beside it."""
+    foreign = file.data is not None and _MARK.encode() not in file.data
+    kept = files.keep_copy(file) if foreign else None
+    files.write(file, text.encode())
+    return [f"Wrote {file.path}", *([f"What was there before: {kept}"] if kept else [])]
 
 
 def _show(pending: dict[Path, str]) -> None:
@@ -71,16 +83,6 @@ def _show(pending: dict[Path, str]) -> None:
         render.line(f"{path}:")
         render.lines(f"  {line}" for line in text.splitlines())
     sys.stdout.flush()
-
-
-def _report(args: Namespace, shell: str, paths: list[str], pending: dict[Path, str]) -> int:
-    told = {"shell": shell, "files": paths, "changed": bool(pending) and not args.dry_run}
-    said = [f"Wrote {path}" for path in pending]
-    if not pending:
-        said = [f"The completions for {shell} are installed already."]
-    elif args.dry_run:
-        said = ["[DRY RUN] Nothing was written."]
-    return render.result(args, told, *said, *_needs(shell))
 
 
 def _needs(shell: str) -> list[str]:

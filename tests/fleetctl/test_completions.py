@@ -318,6 +318,16 @@ class TestInstall:
         again = run("completions", name, "--install", "--yes", "--json")
         assert again.json["changed"] is False
 
+    def test_what_somebody_else_had_put_there_is_kept(self, done: Callable[..., Result]) -> None:
+        theirs = shells.directory("bash") / "fleetd"
+        theirs.parent.mkdir(parents=True)
+        theirs.write_text("complete -W start fleetd\n")
+        told = done("completions", "bash", "--install", "--yes").out
+        kept = theirs.with_name("fleetd.before-fleet")
+        assert f"What was there before: {kept}" in told
+        assert kept.read_text() == "complete -W start fleetd\n"
+        assert "fleetctl completions bash" in theirs.read_text()
+
     def test_bash_loads_what_was_installed(
         self, shell: Callable[..., Terminal], done: Callable[..., Result], mission: str
     ) -> None:
