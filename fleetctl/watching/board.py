@@ -87,7 +87,7 @@ class Board(Screen[None]):
 
     def on_mount(self) -> None:
         """Begin with the missions."""
-        self.pane("missions").focus()
+        self.set_focus(self.pane("missions"))
         self.place_all()
 
     def on_resize(self) -> None:
@@ -154,10 +154,12 @@ class Board(Screen[None]):
         chosen = fleet.selected(self.picture, self.view)
         aside = ""
         if name in ("sorties", "checkpoints") and chosen:
-            aside = f"of {shown(chosen.title)}"
+            first = f", the first {len(found)}" if len(found) == rows.MOST else ""
+            aside = f"of {shown(chosen.title)}{first}"
         elif name == "mail":
             aside = rows.deliveries_told(fleet.letters(self.picture, self.view), columns)
-        count = f" {len(found)}" if found and name not in ("events", "mail") else ""
+        total = len(_SHOWN[name](self.picture, self.view))
+        count = f" {total}" if total and name not in ("events", "mail") else ""
         return f"{name.capitalize()}{count}", aside
 
     def _empty(self, name: str) -> str:
@@ -189,7 +191,8 @@ class Board(Screen[None]):
             if not (self._small or self.zoomed):
                 return
             pane.display = True
-        pane.focus()
+        # At once: the next key may be on its way.
+        self.set_focus(pane)
 
     def action_zoom(self) -> None:
         """Let the pane with the keys have the whole screen, or give it back."""

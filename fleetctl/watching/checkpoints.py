@@ -40,7 +40,7 @@ class Checkpoints(Screen[None]):
 
     def on_mount(self) -> None:
         """Begin with the newest."""
-        self.here.focus()
+        self.set_focus(self.here)
         self.show()
 
     def on_resize(self) -> None:

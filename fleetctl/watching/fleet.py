@@ -6,7 +6,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from .picture import CLOSED, LOST_MS, Picture, moment
+from .picture import LOST_MS, Picture, moment
 
 # Events that say again what the one before them said.
 ECHOES = ("checkpoint_created", "snapshot_recorded")
@@ -100,8 +100,7 @@ def selected(picture: Picture, view: View) -> MissionSeen | None:
 
 def sorties(picture: Picture, view: View) -> list[Any]:
     """Return the sorties of the chosen mission, as far as they are known: open ones first."""
-    known = picture.sorties if picture.sorties_of == view.mission_id else []
-    return sorted(known, key=lambda sortie: sortie.status in CLOSED)
+    return picture.sorties if picture.sorties_of == view.mission_id else []
 
 
 def checkpoints(picture: Picture, view: View) -> list[Any]:

@@ -121,6 +121,8 @@ class Picture:
         elif part == "missions":
             self.listed = answer
         elif part == "sorties":
+            # Open ones first; once, since there may be thousands.
+            answer = sorted(answer, key=lambda sortie: sortie.status in CLOSED)
             self.sorties, self.sorties_of = answer, subject
         elif part == "checkpoints":
             self.checkpoints, self.checkpoints_of = answer, subject

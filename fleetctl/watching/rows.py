@@ -16,6 +16,8 @@ from .picture import Picture, moment
 from .signs import bar, mark, sign_of, style_of
 
 ROOMY = 100
+# A mission may have ten thousand sorties; nobody goes through more than these row by row.
+MOST = 1_000
 _TONES = {"green": "good", "yellow": "warn", "red": "bad"}
 
 
@@ -61,7 +63,7 @@ def _mission(seen: MissionSeen, columns: int) -> Line:
     style = "warn" if seen.waits else "dim" if over else "good"
     wide = max(6, min(30, columns // 6))
     end: Line = [("  ", ""), *bar(seen.percent, wide, style)]
-    end += _number(f"{seen.percent}%", 5) + _number(f"{seen.done}/{seen.total}", 7) + _GAP
+    end += _number(f"{seen.percent}%", 5) + _number(f"{seen.done}/{seen.total}", 8) + _GAP
     if columns >= ROOMY:
         end += _number(_counted(seen.agents, "agent"), 9, "dim")
         end += _number(_counted(seen.locks, "lock"), 8, "dim") + _GAP
@@ -86,7 +88,8 @@ def _state(seen: MissionSeen) -> Line:
 def sortie_rows(picture: Picture, view: View, columns: int) -> list[Row]:
     """Return a line for each sortie of the chosen mission."""
     return [
-        Row(each.id, partial(_sortie, each, columns), each) for each in fleet.sorties(picture, view)
+        Row(each.id, partial(_sortie, each, columns), each)
+        for each in fleet.sorties(picture, view)[:MOST]
     ]
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fleetctl import moments
-from fleetctl.watching import banner, rows, spoken
+from fleetctl.watching import banner, manual, rows, spoken
 from fleetctl.watching.cells import Line, cut, cut_front, fitted, pad, plain, shown, width, wrapped
 from fleetctl.watching.places import PANES, places
 from fleetctl.watching.rows import Row, position_of
@@ -129,7 +129,7 @@ def test_a_mission_says_how_far_it_is_and_how_silent() -> None:
     (row,) = rows.mission_rows(picture_of(mission(1, "Login"), told=told), shown_at(), 79)
     text = plain(row.line)
     assert text.startswith("● Login ")
-    assert text.rstrip().endswith(" 50%    2/4  silent 4 min")
+    assert text.rstrip().endswith(" 50%     2/4  silent 4 min")
     assert text.count("━") == text.count("─") + 1 == 7
 
 
@@ -163,6 +163,16 @@ def test_events_are_sentences_newest_first_and_echoes_are_left_out() -> None:
     told = [plain(row.line).split("  ", 1)[1].rstrip() for row in
             rows.event_rows(picture, shown_at(), 60)]  # fmt: skip
     assert told == ['alice completed "Piece 3"', 'alice began "Piece 1"']
+
+
+def test_of_thousands_of_sorties_the_first_are_gone_through() -> None:
+    picture = picture_of()
+    picture.take("sorties", [sortie(n) for n in range(3_000)], "msn-00000001", 0)
+    assert len(rows.sortie_rows(picture, shown_at(), 79)) == rows.MOST
+
+
+def test_help_fits_the_usual_terminal() -> None:
+    assert all(width(line) <= 78 for line in manual.HELP.split("\n"))
 
 
 def test_the_cursor_stays_with_what_it_is_on() -> None:

@@ -166,6 +166,14 @@ def test_a_letter_is_as_far_as_its_last_reader() -> None:
     assert counts == {"queued": 2, "delivered": 0, "acked": 1, "failed": 0}
 
 
+def test_sorties_that_are_open_come_first_in_their_order() -> None:
+    picture = Picture()
+    states = ("completed", "blocked", "failed", "pending")
+    picture.take("sorties", [record(status=state) for state in states], "msn-00000001", 0)
+    seen = [each.status for each in fleet.sorties(picture, shown_at())]
+    assert seen == ["blocked", "pending", "completed", "failed"]
+
+
 def test_sorties_of_another_mission_are_not_shown() -> None:
     picture = Picture()
     picture.take("sorties", [record(status="pending")], "msn-00000002", 0)
