@@ -78,18 +78,25 @@ def _answer(it: Terminal, home: Path) -> Iterator[Frame]:
 
 def _typed(it: Terminal, home: Path, line: str) -> Frame:
     """Type a line, and return the screen before it is sent off."""
-    it.press(line)
-    it.until(lambda text: line.split()[-1] in text.rstrip().splitlines()[-1])
+    _press(it, line)
     return _rows(it, home), TYPING_S
 
 
 def _type(it: Terminal, line: str) -> None:
-    """Type a line and wait for the next prompt."""
-    it.until(PROMPT.strip())
-    it.press(line, "enter")
+    """Type a line, or send off what is typed, and wait for the next prompt."""
+    if line:
+        it.until(PROMPT.strip())
+        _press(it, line)
+    it.press("enter")
     it.until(
         lambda text: text.rstrip().endswith(f"\n{PROMPT.strip()}") or text.strip() == PROMPT.strip()
     )
+
+
+def _press(it: Terminal, line: str) -> None:
+    """Press a line's keys; once the screen shows them, no prompt can be taken for the next one."""
+    it.press(line)
+    it.until(lambda text: line.split()[-1] in text.rstrip().splitlines()[-1])
 
 
 def _rows(it: Terminal, home: Path) -> list[str]:
