@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fleetd.wire.durations import duration
-from fleetd.wire.errors import FleetError, InvalidParams, LockConflict, Unavailable
+from fleetd.wire.errors import FleetError, LockConflict, NotFound, Unavailable
 
 _AWAY = (
     "Go on with your own work without it; nothing that it remembers is lost. Ask your user to run:"
@@ -20,9 +20,22 @@ def told(error: FleetError) -> str:
         return _conflict(held)
     if isinstance(error, Unavailable):
         return f"{error.message.partition(' Start it with')[0]} {_AWAY}"
-    if isinstance(error, InvalidParams):
-        return f"{error.message} {error.hint}".strip()
-    return " ".join(filter(None, (error.message, error.hint)))
+    return " ".join(filter(None, (_sentence(error.message), _next(error))))
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def _next(error: FleetError) -> str:
+    """Return what to do next, by tools: whoever reads this does not type commands."""
+    if "fleetctl" not in error.hint:
+        return error.hint
+    if isinstance(owner := error.values.get("assigned_to"), str):
+        return f"Leave it to {owner}, or ask {owner} with send."
+    if isinstance(error, NotFound):
+        return "mission, inbox and agents show what there is."
+    return ""
 
 
 def _conflict(held: dict[str, Any]) -> str:

@@ -54,7 +54,9 @@ def sortie_line(sortie: Sortie, me: str | None) -> str:
     known = {"blocked": sortie.blocked_reason, "completed": None, "failed": sortie.result}
     notes = cut(known.get(sortie.status, sortie.progress_notes))
     files = f" [{cut(', '.join(sortie.files))}]" if sortie.files else ""
-    return f"{sortie.id} {state}: {cut(sortie.title)}{who}{f' - {notes}' if notes else ''}{files}"
+    about = cut(sortie.description) if sortie.status not in ("completed", "failed") else ""
+    told = "".join(f" - {each}" for each in (about, notes) if each)
+    return f"{sortie.id} {state}: {cut(sortie.title)}{who}{told}{files}"
 
 
 def mission_text(mission: Mission, sorties: Sequence[Sortie], me: str | None) -> str:

@@ -26,7 +26,10 @@ async def test_an_agent_works_on_a_mission_from_its_goal_to_its_end(
         begun = await alice.does(
             "plan",
             goal="Add login",
-            sorties=[{"title": "Form", "files": ["src/form.py"]}, {"title": "Tests"}],
+            sorties=[
+                {"title": "Form", "files": ["src/form.py"]},
+                {"title": "Tests", "description": "Of the form"},
+            ],
         )
         [mission] = connect().call(MissionList()).missions
         assert (mission.title, mission.status) == ("Add login", "in_progress")
@@ -43,7 +46,7 @@ async def test_an_agent_works_on_a_mission_from_its_goal_to_its_end(
         await alice.does("sortie", sortie_id=form, state="unblock")
         done = await alice.does("sortie", sortie_id=form, state="complete", text="Works")
         assert "Mission 50% (1/2 sorties)." in done
-        assert f"Next: {tests} pending: Tests" in done
+        assert f"Next: {tests} pending: Tests - Of the form" in done
         shown = await alice.does("mission")
         assert shown.startswith("You are claude-")
         assert "Goal: Add login" in shown
@@ -88,7 +91,8 @@ async def test_an_agent_joins_what_others_began(agent: Start) -> None:
         assert "Goal: Add login" in await bob.does("mission")
         await bob.does("sortie", sortie_id=form, state="start")
         told = await alice.fails("sortie", sortie_id=form, state="complete")
-        assert "bob" in told
+        assert "Leave it to bob, or ask bob with send." in told
+        assert "fleetctl" not in told
         assert f"{form} in_progress 0%: Form (bob)" in await alice.does("mission")
         here = await alice.does("agents")
         assert "alice (you): dispatch, claude" in here
