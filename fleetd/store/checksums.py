@@ -46,6 +46,17 @@ def reserve(connection: apsw.Connection) -> None:
         connection.reserve_bytes(None, RESERVED)
 
 
+def begin(connection: apsw.Connection, page_size: int) -> None:
+    """Write the first page of an empty database, so that every further one has its checksum.
+
+    The extension adds none before it has seen a first page that asks for them. A large copy brings
+    others to the file before its own first page, and those from a write-ahead log have none yet.
+    """
+    connection.pragma("page_size", page_size)
+    reserve(connection)
+    connection.pragma("user_version", 1)
+
+
 def checked(connection: apsw.Connection) -> bool:
     """Whether the pages of a database are checked as they are read."""
     return available() and connection.pragma("checksum_verification") in (1, "1")

@@ -73,6 +73,8 @@ def _fill(source: apsw.Connection, part: Path, beat: Callable[[], None]) -> None
         with contextlib.closing(checksums.opened(str(part))) as target:
             # Every write of SQLite's goes to the file at once, and to the disk as told below.
             target.pragma("synchronous", "off")
+            if checksums.checked(source):
+                checksums.begin(target, source.pragma("page_size"))
             with target.backup("main", source, "main") as backup:
                 steps = 0
                 while not backup.done:

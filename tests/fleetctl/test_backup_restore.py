@@ -17,6 +17,7 @@ import apsw
 import pytest
 
 from fleetctl.client import Fleet
+from fleetd.store import checksums
 from fleetd.wire.errors import Incompatible
 from tests.processes import LOCKS, Daemon, Result, fleetctl
 
@@ -88,6 +89,27 @@ def test_a_copy_is_one_private_file_that_opens_alone(daemon: Daemon, home: Path)
     assert plain.execute("SELECT title FROM missions").fetchall() == [("kept",)]
     plain.close()
     assert os.listdir(copy.parent) == ["copy.db"]
+
+
+def test_a_large_copy_of_what_was_just_written_has_its_checksums(
+    daemon: Daemon, home: Path
+) -> None:
+    """More than a page cache holds, and the newest of it in the write-ahead log only."""
+    sorties = [{"title": f"Sortie {n}", "description": "x" * 600} for n in range(100)]
+    with Fleet(daemon.socket) as client:
+        mission = client.call_raw("mission.create", {"title": "m", "sorties": sorties})["id"]
+        client.call_raw("mission.start", {"mission_id": mission})
+        for n in range(3):
+            for _ in range(40):
+                said = {"mission_id": mission, "wait_for_backup": False}
+                client.call_raw("checkpoint.create", said)
+            copy = home / f"copy{n}.db"
+            client.call_raw("system.backup", {"path": str(copy)})
+            data = copy.read_bytes()
+            assert len(data) > 3_000_000
+            for start in range(0, len(data), 4_096):
+                page = data[start : start + 4_096]
+                assert checksums.sum_of(page[:-8]) == page[-8:]
 
 
 def test_a_copy_as_json_names_path_and_size(daemon: Daemon, home: Path) -> None:
