@@ -55,7 +55,8 @@ def _link(picture: Picture, view: View) -> Line:
     if picture.link == "away":
         return [(f" away for {spoken.seconds(since)} ", "alarm")]
     if picture.link == "waiting":
-        return [("○", "warn"), (f" not running; waiting for it ({spoken.seconds(since)})", "warn")]
+        why = "cannot be reached" if picture.trouble else "not running"
+        return [("○", "warn"), (f" {why}; waiting for it ({spoken.seconds(since)})", "warn")]
     return [("○", "dim"), (" connecting", "dim")]
 
 
@@ -79,6 +80,8 @@ def alerts(picture: Picture, view: View, columns: int, most: int) -> list[Line]:
     if picture.link == "away":
         at = moments.clock(view.now_ms - (view.tick_ms - picture.link_since), seconds=True)
         found.append([(f" fleetd went away at {at}. What you see is what it told last. ", "alarm")])
+    if picture.trouble:
+        found.append([(f" {shown(picture.trouble)} ", "alarm")])
     waiting = fleet.candidates(picture)
     passed = max(0, view.tick_ms - picture.status_at)
     if len(waiting) <= max(1, most - len(found)):

@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 from fleetd.wire.errors import FleetError, Unavailable
 
-from ..client import Fleet
+from ..client import ConnectionLost, Fleet
+from ..dial import NOT_RUNNING
 from .picture import EVERYTHING, SILENT_CHANGES, Part, concerns
 from .reading import read
 from .tray import Tray
@@ -69,7 +70,7 @@ class Feed:
                     self._follow(client)
             except FleetError as error:
                 self._there = False
-                self._tray.away(error.message)
+                self._tray.away(_trouble(error))
                 if not isinstance(error, Unavailable):
                     # It is there, and refuses: asking less often is kinder.
                     self._stopped.wait(RECONNECT_S)
@@ -141,3 +142,9 @@ class Feed:
     def _rest(self, seconds: float) -> None:
         with self._changed:
             self._changed.wait_for(lambda: self._urgent or self._stopped.is_set(), seconds)
+
+
+def _trouble(error: FleetError) -> str:
+    """Return what is said of a daemon that cannot be reached; that it is not there goes without."""
+    absent = isinstance(error, ConnectionLost) or error.message == NOT_RUNNING
+    return "" if absent else error.message

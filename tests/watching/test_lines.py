@@ -5,6 +5,7 @@ import pytest
 from fleetctl import moments
 from fleetctl.watching import banner, manual, rows, spoken
 from fleetctl.watching.cells import Line, cut, cut_front, fitted, pad, plain, shown, width, wrapped
+from fleetctl.watching.picture import Picture
 from fleetctl.watching.places import PANES, places
 from fleetctl.watching.rows import Row, position_of
 from fleetctl.watching.signs import bar
@@ -208,6 +209,18 @@ def test_the_daemon_is_connected_away_since_and_back() -> None:
     picture.connected("epoch-1", 13_000)
     assert "back after 12 s" in plain(banner.header(picture, shown_at(NOON, 14_000), 80))
     assert "connected" in plain(banner.header(picture, shown_at(NOON, 60_000), 80))
+
+
+def test_what_is_wrong_with_a_daemon_that_cannot_be_reached_is_said() -> None:
+    picture = Picture()
+    picture.away("The socket belongs to \x1b[2Janother user.", 0)
+    view = shown_at(NOON, 3_000)
+    assert "cannot be reached; waiting for it (3 s)" in plain(banner.header(picture, view, 80))
+    (told,) = banner.alerts(picture, view, 80, 2)
+    assert "The socket belongs to [2Janother user." in plain(told)
+    picture.away("", 4_000)
+    assert "not running; waiting" in plain(banner.header(picture, view, 80))
+    assert banner.alerts(picture, view, 80, 2) == []
 
 
 def test_keys_are_left_out_where_there_is_no_room_but_never_the_way_out() -> None:

@@ -154,6 +154,13 @@ def test_without_a_daemon_it_waits_and_says_so(home: Path) -> None:
             running.stop()
 
 
+def test_a_socket_that_is_none_is_said(home: Path) -> None:
+    (home / "run" / "d.sock").write_text("no socket")
+    with watching(home, 120) as shown:
+        shown.until("is not a socket")
+        shown.until("cannot be reached")
+
+
 @pytest.mark.parametrize(("columns", "rows", "seen"), [(200, 50, "Checkpoints"), (60, 20, "Mis")])
 def test_the_screen_is_used_and_a_small_one_too(
     daemon: Daemon, home: Path, columns: int, rows: int, seen: str
