@@ -43,7 +43,7 @@ REVIEWED = {
     "ids": {"_TABLES[noun]", "table"},
     "importing": {"events", "what"},
     "locks": {JOINED},
-    "mailbox": {JOINED},
+    "mailbox": {JOINED, "order"},
     "marks": {"emptied"},
     "migrate": {"number"},
     "missions": {"assignments", "clause", JOINED},

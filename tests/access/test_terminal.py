@@ -23,7 +23,7 @@ EVIL = (
     "\x9d0;t\x9c\x90q\x08\x08\r[INFO] forged\x0b\x0c\x7f\x85\u2028\u2029\u202eflip\u2066\u2069end"
 )
 FILE = f"/p/{EVIL}.py"
-OURS = re.compile("\x1b\\[(0|1|2|31|32|33)m")
+OURS = re.compile("\x1b\\[(0|1|2|31|32|33|36)m")
 ORDERS = {*map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029))}
 
 
@@ -129,6 +129,8 @@ SHOWN = """
 status
 mission show
 mission list
+mission timeline
+mission timeline --full
 mission current
 mission update {mission} --title EVIL
 sortie list
@@ -154,6 +156,8 @@ events
 checkpoint --note EVIL
 checkpoints list
 checkpoints show {checkpoint}
+checkpoints diff
+checkpoints diff {checkpoint}
 checkpoints verify
 checkpoints prune --dry-run --older-than 0
 snapshot list
@@ -216,8 +220,10 @@ def test_no_command_prints_what_a_terminal_obeys(
 
 def test_every_command_that_prints_is_tried() -> None:
     tried = {line.split()[0] for line in SHOWN.strip().splitlines()}
-    # daemon and metrics print nothing that was stored; hook prints for a program.
-    assert set(cli.COMMANDS) - tried <= {"hook", "demo", "daemon", "metrics", "completions"}
+    # daemon and metrics print nothing that was stored; hook and mcp print for a program, and what
+    # watch draws is looked at in tests/watching.
+    others = {"hook", "mcp", "demo", "daemon", "metrics", "completions", "watch"}
+    assert set(cli.COMMANDS) - tried <= others
 
 
 def test_json_says_the_same_as_was_stored(
