@@ -93,9 +93,13 @@ class Module:
             if isinstance(node, ast.Import):
                 yield from (alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
-                above = self.package[: len(self.package) - node.level + 1] if node.level else ()
-                base = ".".join((*above, *(node.module or "").split("."))).strip(".")
+                base = self.base(node)
                 yield from (f"{base}.{alias.name}" for alias in node.names)
+
+    def base(self, node: ast.ImportFrom) -> str:
+        """The dotted name of what an import takes names from."""
+        above = self.package[: len(self.package) - node.level + 1] if node.level else ()
+        return ".".join((*above, *(node.module or "").split("."))).strip(".")
 
 
 def modules(root: Path, *packages: str) -> list[Module]:
@@ -179,6 +183,38 @@ def reaching_too_far(root: Path) -> list[str]:
     ]
 
 
+def at_import(module: Module) -> Iterator[ast.ImportFrom]:
+    """The imports that happen with a module's own, not later and not for types only."""
+    waiting: list[ast.AST] = list(module.tree.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.ImportFrom):
+            yield node
+        elif isinstance(node, ast.Try) or (
+            isinstance(node, ast.If) and ast.unparse(node.test) != "TYPE_CHECKING"
+        ):
+            waiting += ast.iter_child_nodes(node)
+
+
+def circles(root: Path) -> list[str]:
+    """Modules that need each other before either is there: which comes first decides."""
+    found = {module.name: module for module in modules(root, "fleetd", "fleetctl")}
+    needs = {
+        name: {
+            each if (each := f"{base}.{alias.name}".strip(".")) in found else base
+            for node in at_import(module)
+            for base in [module.base(node)]
+            for alias in node.names
+        }
+        & found.keys()
+        for name, module in found.items()
+    }
+    # Whoever needs nobody that is left is taken away; what stays goes round.
+    while free := {name for name, others in needs.items() if not others & needs.keys()}:
+        needs = {name: others for name, others in needs.items() if name not in free}
+    return [f"{name} needs {sorted(others & needs.keys())}" for name, others in needs.items()]
+
+
 def badly_kept(root: Path) -> list[str]:
     found = []
     for module in modules(root, "fleetd", "fleetctl"):
@@ -192,6 +228,10 @@ def badly_kept(root: Path) -> list[str]:
 
 def test_imports_point_down_only() -> None:
     assert upward_imports(ROOT) == []
+
+
+def test_every_module_can_be_the_first_that_is_imported() -> None:
+    assert circles(ROOT) == []
 
 
 def test_every_room_of_fleetd_has_a_floor() -> None:

@@ -13,6 +13,7 @@ from . import agents
 from .activity import LIVING
 from .context import Context
 from .current import to_join
+from .inhabitants import of_process
 from .records import agent_of
 from .registry import handler
 from .tx import Row, Tx
@@ -76,37 +77,10 @@ def _present(tx: Tx, ctx: Context, agent_id: str | None) -> Row | None:
 
     Of the sessions in the process that go by the name: a second one is ``<name>.2``.
     """
-    here = _of_process(tx, ctx)
+    here = of_process(tx, ctx)
     if agent_id is None:
         return here[0] if here else None
     for row in here:
         if row["id"] == agent_id or re.fullmatch(rf"{re.escape(agent_id)}\.\d+", row["id"]):
             return row
     return tx.one(f"SELECT * FROM agents WHERE id = :id AND status IN {LIVING}", id=agent_id)
-
-
-def _of_process(tx: Tx, ctx: Context) -> list[Row]:
-    """Return the living agents of the process in the facts, the session heard of last first.
-
-    Subagents work inside their session and are left out. An agent without a session comes last.
-    """
-    if ctx.facts.agent_pid is None:
-        return []
-    return tx.all(
-        "SELECT a.* FROM agents a LEFT JOIN sessions s"
-        " ON s.agent_id = a.id AND s.ended_at IS NULL"
-        f" WHERE a.status <> 'gone' AND a.status IN {LIVING} AND a.pid = :pid"
-        " AND a.pid_started = :started AND coalesce(s.subagent, '') = ''"
-        " ORDER BY s.session_id IS NULL, s.last_event_at DESC, a.registered_at DESC, a.id",
-        pid=ctx.facts.agent_pid,
-        started=ctx.facts.pid_started,
-    )
-
-
-def without_session(tx: Tx, ctx: Context) -> str | None:
-    """Return the agent that was registered for this process before any hook was heard of it."""
-    for row in _of_process(tx, ctx):
-        known = tx.one("SELECT 1 AS known FROM sessions WHERE agent_id = :id", id=row["id"])
-        if known is None and row["session_id"] is None:
-            return str(row["id"])
-    return None

@@ -11,7 +11,7 @@ from ...harness.report import Report
 from ...wire.types import AGENT_ID
 from ..activity import LIVING
 from ..context import Context
-from ..presence import without_session
+from ..inhabitants import without_session
 from ..tx import LogLine, Row, Tx
 
 _AGENT_ID = re.compile(AGENT_ID)

@@ -1,0 +1,32 @@
+"""The agents of one process; must not register or change any."""
+
+from .activity import LIVING
+from .context import Context
+from .tx import Row, Tx
+
+
+def of_process(tx: Tx, ctx: Context) -> list[Row]:
+    """Return the living agents of the process in the facts, the session heard of last first.
+
+    Subagents work inside their session and are left out. An agent without a session comes last.
+    """
+    if ctx.facts.agent_pid is None:
+        return []
+    return tx.all(
+        "SELECT a.* FROM agents a LEFT JOIN sessions s"
+        " ON s.agent_id = a.id AND s.ended_at IS NULL"
+        f" WHERE a.status <> 'gone' AND a.status IN {LIVING} AND a.pid = :pid"
+        " AND a.pid_started = :started AND coalesce(s.subagent, '') = ''"
+        " ORDER BY s.session_id IS NULL, s.last_event_at DESC, a.registered_at DESC, a.id",
+        pid=ctx.facts.agent_pid,
+        started=ctx.facts.pid_started,
+    )
+
+
+def without_session(tx: Tx, ctx: Context) -> str | None:
+    """Return the agent that was registered for this process before any hook was heard of it."""
+    for row in of_process(tx, ctx):
+        known = tx.one("SELECT 1 AS known FROM sessions WHERE agent_id = :id", id=row["id"])
+        if known is None and row["session_id"] is None:
+            return str(row["id"])
+    return None
