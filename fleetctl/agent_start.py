@@ -3,8 +3,8 @@
 from argparse import Namespace
 from typing import Any
 
-from . import render
 from .client import Fleet
+from .display import render
 from .options import threshold_ms
 from .prompts import confirm, interactive
 from .protocol import AgentRegister, Detection, RecoveryCandidate, RecoveryRestore, RestoreResult

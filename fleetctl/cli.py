@@ -20,7 +20,7 @@ from fleetd.wire.errors import (
     SchemaInvalid,
 )
 
-from . import render, screen
+from .display import render, screen
 from .options import Parser, UsageError
 from .prompts import Cancelled
 

@@ -4,8 +4,8 @@ from argparse import Namespace
 
 from fleetd.wire.errors import InvalidState
 
-from . import render
 from .client import Fleet
+from .display import render
 from .options import Parser, UsageError, mission_option
 from .protocol import CheckpointCompare, CheckpointList, CheckpointSummary
 from .target import mission_id
@@ -43,7 +43,7 @@ def options(parser: Parser) -> None:
 def run(args: Namespace) -> int:
     """Print what is different."""
     # Imported here: no other command of the group needs it.
-    from .difference_page import show_difference
+    from .display.difference_page import show_difference
 
     if args.before and (args.last or args.mission):
         option = "--last" if args.last else "--mission"

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from . import render, screen
 from .client import Fleet
+from .display import render, screen
 from .options import Parser, whole
 from .protocol import Event, EventList, MissionGet, SortieList
 from .target import mission_id
@@ -60,8 +60,8 @@ def age(text: str) -> int:
 def run(args: Namespace) -> int:
     """Print the story of a mission."""
     # Imported here: no other command of the group needs it.
+    from .display.timeline_page import show_story
     from .timeline import story
-    from .timeline_page import show_story
 
     with Fleet() as client:
         mission = client.call(MissionGet(mission_id=mission_id(client, args.mission_id)))

@@ -161,7 +161,7 @@ def marked(action: argparse.Action, completes: str | None) -> argparse.Action:
     """Say what a shell completes an argument with, and return the argument.
 
     Ids are named by their kind (``mission``) or by the part of it that a command can do something
-    with (``mission.open``): fleetctl/candidates knows them all. Whatever has no id among its
+    with (``mission.open``): completing/candidates knows them all. Whatever has no id among its
     values is completed by its metavar: FILE, DIR, HARNESS. An ID without a mark fails a test.
     """
     action.completes = completes  # type: ignore[attr-defined]

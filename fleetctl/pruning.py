@@ -5,9 +5,9 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from . import render
-from .bar import bar
 from .client import Fleet
+from .display import render
+from .display.bar import bar
 from .options import Parser, yes_option
 from .prompts import Cancelled, confirm
 from .protocol import Mutation

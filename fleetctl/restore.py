@@ -15,8 +15,8 @@ from fleetd.wire.errors import (
     Storage,
 )
 
-from . import render
 from .client import Fleet
+from .display import render
 from .options import threshold_ms
 from .protocol import (
     CheckpointGet,

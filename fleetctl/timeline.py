@@ -7,9 +7,9 @@ stand where they were.
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from . import moments
-from .event_runs import RUNS, Run
-from .sentences import sentence, tone
+from .display import moments
+from .display.event_runs import RUNS, Run
+from .display.sentences import sentence, tone
 
 if TYPE_CHECKING:
     from fleetd.wire.model import Event

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetctl import client as fleetctl_client
+from fleetctl.client import blocking as fleetctl_client
 from fleetd import logs
 from fleetd.store import checksums
 from tests.fleet import Fleet, opened

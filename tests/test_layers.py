@@ -209,8 +209,12 @@ def circles(root: Path) -> list[str]:
         & found.keys()
         for name, module in found.items()
     }
-    # Whoever needs nobody that is left is taken away; what stays goes round.
-    while free := {name for name, others in needs.items() if not others & needs.keys()}:
+    # Whoever needs nobody that is left, or whom nobody needs, is taken away; what stays goes round.
+    while free := {
+        name
+        for name, others in needs.items()
+        if not others & needs.keys() or name not in set().union(*needs.values())
+    }:
         needs = {name: others for name, others in needs.items() if name not in free}
     return [f"{name} needs {sorted(others & needs.keys())}" for name, others in needs.items()]
 

@@ -5,12 +5,13 @@ from typing import Any, get_args
 
 from fleetd.wire.words import AgentStatus, Role
 
-from .. import agent_start, lists, render
+from .. import agent_start
 from ..client import Fleet
+from ..display import lists, render
+from ..display.tables import Column
 from ..options import Parser, Run, Subparsers, UsageError, command, group, whole
 from ..pages import every
 from ..protocol import Agent, AgentDeregister, AgentGet, AgentHeartbeat, AgentList, AgentNote
-from ..tables import Column
 
 START_EXAMPLES = """\
   fleetctl agent start specialist-1

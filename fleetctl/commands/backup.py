@@ -8,9 +8,9 @@ from pathlib import Path
 
 from fleetd.wire.errors import InvalidParams, Storage
 
-from .. import render
-from ..bar import bar
 from ..client import Fleet
+from ..display import render
+from ..display.bar import bar
 from ..options import Subparsers, UsageError, command
 from ..protocol import BackupResult, SystemBackup, SystemHello
 

@@ -5,9 +5,9 @@ import sys
 from argparse import Namespace
 from typing import Any
 
-from .. import render
 from ..client import Fleet
-from ..insisting import new_key
+from ..client.insisting import new_key
+from ..display import render
 from ..options import Subparsers, UsageError, command
 from ..protocol import METHODS
 

@@ -2,8 +2,8 @@
 
 from argparse import Namespace
 
-from .. import render
 from ..client import Fleet
+from ..display import render
 from ..options import Subparsers, command, mission_option
 from ..protocol import Checkpoint, CheckpointCreate
 from ..restore import failing_as

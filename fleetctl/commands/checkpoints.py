@@ -4,11 +4,13 @@ from argparse import Namespace
 
 from fleetd.wire.errors import InvalidState
 
-from .. import comparing, lists, render, screen
-from ..bar import bar
-from ..checkpoint_page import show_checkpoint
+from .. import comparing
 from ..client import Fleet
-from ..findings import show
+from ..display import lists, render, screen
+from ..display.bar import bar
+from ..display.checkpoint_page import show_checkpoint
+from ..display.findings import show
+from ..display.tables import Column
 from ..options import (
     HERE,
     Subparsers,
@@ -30,7 +32,6 @@ from ..protocol import (
     PrunedCheckpoint,
 )
 from ..pruning import Pruning, options
-from ..tables import Column
 from ..target import mission_id
 
 LIST_COLUMNS = "{:<15} {:<25} {:<10} {:<8} {}"

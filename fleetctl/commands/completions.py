@@ -2,9 +2,9 @@
 
 from argparse import SUPPRESS, Namespace
 
-from .. import render
+from ..completing.shells import SHELLS, install, script
+from ..display import render
 from ..options import Subparsers, UsageError, command, yes_option
-from ..shells import SHELLS, install, script
 
 EXAMPLES = """\
   eval "$(fleetctl completions bash)"   # in ~/.bashrc
@@ -36,7 +36,7 @@ def register(subparsers: Subparsers) -> None:
 def run(args: Namespace) -> int:
     """Print the script of a shell, install it, or print ids."""
     if args.ids is not None:
-        from ..asking import print_candidates
+        from ..completing.asking import print_candidates
 
         print_candidates(*args.ids)
         return 0

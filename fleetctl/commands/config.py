@@ -4,11 +4,11 @@ from argparse import Namespace
 
 from fleetd.wire.errors import InvalidState, Unavailable
 
-from .. import lists, render
 from ..client import Fleet
+from ..display import lists, render
+from ..display.tables import Column
 from ..options import Subparsers, command
 from ..protocol import Setting, SystemConfig
-from ..tables import Column
 
 COLUMNS = (
     Column("SETTING"),

@@ -2,8 +2,8 @@
 
 from argparse import Namespace
 
-from .. import render
 from ..client import Fleet
+from ..display import render
 from ..options import Subparsers, command, mission_option, whole
 from ..protocol import RecoveryContextGet
 from ..target import current_mission, cwd

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from fleetd.wire.errors import FleetError, InvalidState
 
-from .. import moments, render, screen
+from ..display import moments, render, screen
 from ..options import Parser, Subparsers, UsageError, command, group, whole, yes_option
 from ..service import installing, logs, starting, status, waiting
 from ..service.choice import Service, service

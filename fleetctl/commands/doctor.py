@@ -5,10 +5,10 @@ from argparse import Namespace
 from fleetd import __version__
 from fleetd.wire.errors import Denied, InvalidParams, Unavailable
 
-from .. import render
-from ..bar import bar
 from ..client import Fleet, TooSlow
-from ..findings import show
+from ..display import render
+from ..display.bar import bar
+from ..display.findings import show
 from ..options import Subparsers, command
 from ..protocol import Finding, Findings, Hello, SystemDoctor, SystemHello
 

@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from .. import lists, moments, render, screen
 from ..client import Fleet
+from ..display import lists, moments, render, screen
+from ..display.sentences import sentence, tone
 from ..options import Subparsers, command, mission_option, whole
 from ..protocol import Event, EventList, SystemStatus
-from ..sentences import sentence, tone
 
 if TYPE_CHECKING:
     from ..client import Link

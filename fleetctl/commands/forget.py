@@ -5,9 +5,9 @@ from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
 
-from .. import render
-from ..bar import bar
 from ..client import Fleet
+from ..display import render
+from ..display.bar import bar
 from ..options import Parser, Run, Subparsers, command, group, yes_option
 from ..prompts import Cancelled, confirm
 from ..protocol import Forgotten, SystemForget

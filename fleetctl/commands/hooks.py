@@ -4,8 +4,9 @@ from argparse import BooleanOptionalAction, Namespace
 
 from fleetd.wire.errors import NotFound
 
-from .. import lists, render, screen
-from ..findings import show
+from ..display import lists, render, screen
+from ..display.findings import show
+from ..display.tables import Column
 from ..hooking import checks, heard
 from ..hooking.changes import Change, installing, uninstalling
 from ..hooking.choosing import changing, chosen, looking, project
@@ -15,7 +16,6 @@ from ..hooking.state import State, state
 from ..hooking.writing import Deed, carry_out
 from ..options import Subparsers, group
 from ..protocol import Finding, Findings
-from ..tables import Column
 
 
 def register(subparsers: Subparsers) -> None:

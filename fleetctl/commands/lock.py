@@ -2,9 +2,10 @@
 
 from argparse import Namespace
 
-from .. import lists, render, screen
 from ..client import Fleet
-from ..insisting import REPLY_S
+from ..client.insisting import REPLY_S
+from ..display import lists, render, screen
+from ..display.tables import Column
 from ..options import Parser, Run, Subparsers, command, group, whole
 from ..pages import every
 from ..protocol import (
@@ -16,7 +17,6 @@ from ..protocol import (
     LockRelease,
     LockRenew,
 )
-from ..tables import Column
 from ..target import absolute, cwd
 
 WEEK_MS = 7 * 86_400_000

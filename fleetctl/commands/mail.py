@@ -5,12 +5,12 @@ from typing import Any, get_args
 
 from fleetd.wire.words import Priority
 
-from .. import lists, render
 from ..client import Fleet
+from ..display import lists, render
+from ..display.tables import Column
 from ..options import Subparsers, command, group, limit_option
 from ..pages import every
 from ..protocol import Message, MessageAck, MessageInbox, MessageList, MessageRequeue, MessageSend
-from ..tables import Column
 
 EXAMPLES = """\
   fleetctl mail send "Need the endpoint list" --from alice --to dispatch-1

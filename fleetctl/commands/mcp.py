@@ -8,7 +8,8 @@ from argparse import Namespace
 from fleetd.wire.errors import InvalidState, NotFound
 from fleetd.wire.words import AGENT_ID
 
-from .. import lists, render
+from ..display import lists, render
+from ..display.tables import Column
 from ..hooking.changes import Change
 from ..hooking.choosing import changing, chosen, looking, project
 from ..hooking.harnesses import HARNESSES
@@ -17,7 +18,6 @@ from ..mcp_settings import extra
 from ..mcp_settings.changes import State, installing, look, uninstalling
 from ..mcp_settings.places import PLACES, this_command
 from ..options import Parser, Subparsers, UsageError
-from ..tables import Column
 
 EXAMPLES = """\
 examples:

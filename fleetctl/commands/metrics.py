@@ -7,8 +7,8 @@ from pathlib import Path
 
 from fleetd.wire.errors import Storage
 
-from .. import render
 from ..client import Fleet
+from ..display import render
 from ..options import Subparsers, command
 from ..protocol import SystemMetrics
 

@@ -6,9 +6,11 @@ from typing import get_args
 from fleetd.wire.errors import InvalidState
 from fleetd.wire.words import MissionStatus, Priority
 
-from .. import history, lists, render
-from ..bar import bar
+from .. import history
 from ..client import Fleet
+from ..display import lists, render
+from ..display.bar import bar
+from ..display.tables import Column
 from ..options import Parser, Subparsers, UsageError, command, group, limit_option, yes_option
 from ..prompts import Cancelled, confirm
 from ..protocol import (
@@ -25,7 +27,6 @@ from ..protocol import (
     NewSortie,
     SortieList,
 )
-from ..tables import Column
 from ..target import absolute, current_mission, mission_id, project_dir
 
 CREATE_EXAMPLES = """\

@@ -5,8 +5,8 @@ from argparse import Namespace
 
 from fleetd.wire.words import Scope
 
-from .. import render
 from ..client import Fleet
+from ..display import render
 from ..options import Parser, Subparsers, UsageError, command, mission_option, yes_option
 from ..prompts import Cancelled, confirm, interactive
 from ..protocol import RecoveryRestore

@@ -2,11 +2,14 @@
 
 from argparse import Namespace
 
-from .. import declaring, lists, render
-from ..bar import bar
+from .. import declaring
 from ..client import Fleet
-from ..findings import show
-from ..insisting import new_key
+from ..client.insisting import new_key
+from ..display import lists, render
+from ..display.bar import bar
+from ..display.findings import show
+from ..display.snapshot_page import joined, show_snapshot, step_told
+from ..display.tables import Column
 from ..options import Parser, Subparsers, command, group, limit_option
 from ..protocol import (
     PrunedSnapshot,
@@ -23,8 +26,6 @@ from ..protocol import (
     SystemConfig,
 )
 from ..pruning import Pruning, options
-from ..snapshot_page import joined, show_snapshot, step_told
-from ..tables import Column
 
 EXAMPLES = """\
   fleetctl snapshot record --note "Before the refactoring"

@@ -5,8 +5,9 @@ from typing import get_args
 
 from fleetd.wire.words import Priority, SortieStatus
 
-from .. import lists, render
 from ..client import Fleet
+from ..display import lists, render
+from ..display.tables import Column
 from ..options import (
     Parser,
     Run,
@@ -31,7 +32,6 @@ from ..protocol import (
     SortieStart,
     SortieUnblock,
 )
-from ..tables import Column
 from ..target import mission_id
 
 EXAMPLES = """\

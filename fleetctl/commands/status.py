@@ -2,11 +2,11 @@
 
 from argparse import Namespace
 
-from .. import lists, render, screen
 from ..client import Fleet
+from ..display import lists, render, screen
+from ..display.tables import Column
 from ..options import Subparsers, command
 from ..protocol import MissionLine, Recovery, Status, SystemStatus, Timing
-from ..tables import Column
 
 # What a recovery that is not over waits for.
 STATES = {

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from fleetd.wire.model import Event
 
-from .. import render
+from ..display import render
 from .checks import Verdict
 
 WIDEST = 96

@@ -8,7 +8,7 @@ import msgspec
 
 from fleetd.wire.errors import FleetError
 
-from .. import render
+from ..display import render
 from .checks import Verdict
 from .narrator import Narrator
 from .stage import Stage, StageFailed, open_stage

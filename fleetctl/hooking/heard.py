@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from fleetd.wire.errors import MethodNotFound, Unavailable
 
-from .. import render
 from ..client import Fleet, TooSlow
+from ..display import render
+from ..display.tables import Column
 from ..protocol import Finding, HarnessStatus, HookStatusGet, SpoolStatus
-from ..tables import Column
 
 COLUMNS = (
     Column("LAST EVENT", matters=4),

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TextIO
 
 from fleetd.wire.errors import FleetError
 
-from .. import render
+from ..display import render
 from ..prompts import Cancelled, confirm
 from .changes import Change
 from .harnesses import Harness

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 from fleetd import paths
 from fleetd.wire.errors import FleetError, InvalidState
 
-from .. import render
+from ..display import render
 from ..prompts import Cancelled, confirm, interactive
 from . import background, running, starting
 from .choice import Service

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fleetd.wire.errors import NotFound
 
-from .. import render
+from ..display import render
 from . import background, programs
 from .choice import Service
 

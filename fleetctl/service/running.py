@@ -13,7 +13,7 @@ from fleetd.wire.credentials import credentials
 from fleetd.wire.errors import FleetError, InvalidState, LimitExceeded, Unavailable
 
 from ..client import Fleet, TooSlow
-from ..dial import dial
+from ..client.dial import dial
 from ..hooking import files
 from ..protocol import Hello, SystemHello
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 
 from fleetd.wire.errors import FleetError
 
-from .. import bar, render
+from ..display import bar, render
 from . import logs
 from .starting import managed
 

@@ -1,6 +1,6 @@
 """What stands above and below the panes: the daemon, what waits, the keys; pure."""
 
-from .. import moments
+from ..display import moments
 from . import fleet, spoken
 from .cells import Line, fitted, plain, shown, width
 from .fleet import View

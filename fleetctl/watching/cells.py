@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from rich.cells import cell_len
 
-from .. import render
+from ..display import render
 
 # A text and the name of its style; a line is what stands side by side.
 Span = tuple[str, str]

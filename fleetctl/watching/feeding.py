@@ -11,7 +11,7 @@ from collections.abc import Callable
 from fleetd.wire.errors import FleetError, Unavailable
 
 from ..client import ConnectionLost, Fleet
-from ..dial import NOT_RUNNING
+from ..client.dial import NOT_RUNNING
 from .picture import EVERYTHING, SILENT_CHANGES, Part, concerns
 from .reading import read
 from .tray import Tray

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
-from .. import moments, sentences
+from ..display import moments, sentences
 from . import fleet, spoken
 from .cells import Line, cut_front, fitted, pad, shown, width
 from .fleet import MissionSeen, View

@@ -10,9 +10,9 @@ from contextlib import redirect_stdout
 from io import StringIO
 from typing import Any
 
-from .. import moments, render, screen, sentences
-from ..checkpoint_page import show_checkpoint
-from ..difference_page import show_difference
+from ..display import moments, render, screen, sentences
+from ..display.checkpoint_page import show_checkpoint
+from ..display.difference_page import show_difference
 from . import fleet, spoken
 from .fleet import MissionSeen, View
 from .picture import Picture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetctl import client as fleetctl_client
+from fleetctl.client import blocking as fleetctl_client
 from fleetd import transcripts
 from fleetd.config import ConfigError, load
 from fleetd.wire.errors import InvalidParams

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from fleetctl import client as fleetctl_client
+from fleetctl.client import blocking as fleetctl_client
 from fleetd.wire.errors import InvalidState
 from fleetd.wire.requests.agent import AgentRegister
 from fleetd.wire.requests.lock import LockAcquire, LockCheck

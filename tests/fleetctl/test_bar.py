@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fleetctl.bar import bar, line
 from fleetctl.client import AsyncFleet, Fleet, Progress
+from fleetctl.display.bar import bar, line
 from fleetd.wire.requests.checkpoint import CheckpointVerify
 from fleetd.wire.requests.system import SystemBackup
 from tests.processes import Daemon, with_checkpoints

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fleetctl import difference_page
+from fleetctl.display import difference_page
 from fleetctl.records import decode
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from fleetctl import protocol
 from fleetctl.client import ConnectionLost, Fleet
-from fleetctl.dial import dial
+from fleetctl.client.dial import dial
 from fleetd.wire.errors import (
     Incompatible,
     LimitExceeded,
@@ -281,7 +281,7 @@ def test_where_nobody_listens_nobody_waits(home, path, monkeypatch, left_behind)
     def wait(_):
         raise AssertionError("it waits")
 
-    monkeypatch.setattr("fleetctl.dial.time.sleep", wait)
+    monkeypatch.setattr("fleetctl.client.dial.time.sleep", wait)
     if left_behind:
         with socket.socket(socket.AF_UNIX) as dead:
             dead.bind(str(path))

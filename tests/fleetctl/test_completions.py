@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fleetctl import shells
+from fleetctl.completing import shells
 from tests.processes import Daemon, Result, fleetctl
 from tests.terminal import Terminal, terminal
 

@@ -88,7 +88,8 @@ def test_a_socket_that_cannot_be_ours_is_a_finding_and_no_end(
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
-        monkeypatch.setattr("fleetctl.dial.credentials", lambda _sock: (os.getuid() + 1, None))
+        stranger = os.getuid() + 1
+        monkeypatch.setattr("fleetctl.client.dial.credentials", lambda _sock: (stranger, None))
         found = wrong(run("doctor", "--json"))
         assert "belongs to another user" in found["daemon"]
     uid = os.getuid()

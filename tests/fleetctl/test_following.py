@@ -350,9 +350,9 @@ def test_what_makes_no_sense_ends_it(scripted, home, answer):
 
 
 def test_a_daemon_that_falls_silent_is_taken_for_gone(home, monkeypatch):
-    monkeypatch.setattr("fleetctl.following.READ_S", 0.1)
-    monkeypatch.setattr("fleetctl.following.QUIET_S", 0.1)
-    monkeypatch.setattr("fleetctl.following.WAKE_S", 0.02)
+    monkeypatch.setattr("fleetctl.client.following.READ_S", 0.1)
+    monkeypatch.setattr("fleetctl.client.following.QUIET_S", 0.1)
+    monkeypatch.setattr("fleetctl.client.following.WAKE_S", 0.02)
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(home / "run" / "d.sock"))
     listener.listen()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetctl import moments
+from fleetctl.display import moments
 from fleetd.wire.times import iso, to_ms
 
 NOON = to_ms("2026-01-05T12:00:00.000Z")  # a Monday

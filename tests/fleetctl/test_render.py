@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from fleetctl import cli, render
+from fleetctl import cli
+from fleetctl.display import render
 
 EVIL = "red\x1b[31m bell\x07 csi\x9b0m del\x7f flip\u202e tab\there\nnext\r\x00"
 

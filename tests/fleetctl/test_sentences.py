@@ -4,8 +4,8 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from fleetctl import render
-from fleetctl.sentences import TONES, sentence, tone
+from fleetctl.display import render
+from fleetctl.display.sentences import TONES, sentence, tone
 from fleetd.wire.events import PAYLOADS, REPORTED_ACTIVITY, payload_data
 from fleetd.wire.model import Event
 

@@ -10,8 +10,8 @@ import pytest
 
 from fleetctl import declaring
 from fleetctl.commands import snapshot as command
-from fleetctl.findings import show
-from fleetctl.snapshot_page import show_snapshot, took
+from fleetctl.display.findings import show
+from fleetctl.display.snapshot_page import show_snapshot, took
 from fleetd.wire.errors import (
     AtomicWriteFailed,
     Corrupt,

@@ -16,8 +16,8 @@ from fleetctl.commands import (
     sortie,
     status,
 )
-from fleetctl.tables import GAP, Column, fit, shortened
-from fleetctl.widths import cut, cut_middle, padded, width
+from fleetctl.display.tables import GAP, Column, fit, shortened
+from fleetctl.display.widths import cut, cut_middle, padded, width
 
 TEXT = st.text(
     st.one_of(

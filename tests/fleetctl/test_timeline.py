@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleetctl.display.widths import width, wrapped
 from fleetctl.timeline import NOBODYS, story
-from fleetctl.widths import width, wrapped
 from fleetd.wire.events import PAYLOADS
 from fleetd.wire.model import Event
 from fleetd.wire.times import iso, to_ms

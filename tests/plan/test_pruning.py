@@ -15,7 +15,7 @@ import msgspec
 import pytest
 import trio
 
-from fleetctl import client as fleetctl_client
+from fleetctl.client import blocking as fleetctl_client
 from fleetd import outbox
 from fleetd.config import Limits, Retention
 from fleetd.domain import pruning as rules

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleetctl import moments
+from fleetctl.display import moments
 from fleetctl.watching import banner, manual, rows, spoken
 from fleetctl.watching.cells import Line, cut, cut_front, fitted, pad, plain, shown, width, wrapped
 from fleetctl.watching.picture import Picture

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 from fleetd.wire.times import iso
 
+from ..timeline import Entry
 from . import moments, render, screen
-from .timeline import Entry
 from .widths import cut, padded, width, wrapped
 
 if TYPE_CHECKING:
-    from .protocol import Mission, Sortie
+    from ..protocol import Mission, Sortie
 
 # Narrower terminals show no bars, and no relative times.
 ROOMY = 60

@@ -2,8 +2,8 @@
 
 from argparse import Namespace
 
+from ..protocol import Findings
 from . import render
-from .protocol import Findings
 
 STYLES = {"ok": "green", "fixed": "yellow", "WRONG": "red"}
 

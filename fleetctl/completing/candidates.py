@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from . import moments, render, screen
-from .target import cwd, this_agent
+from ..display import moments, render, screen
+from ..target import cwd, this_agent
 
 # Calls a method that changes nothing and returns its result.
 Ask = Callable[..., Any]

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from fleetd.wire.durations import duration
 
+from ..protocol import Artifact, CommandOutcome, ContextDigest, Snapshot, SourceDetail, StepState
 from . import render, screen
-from .protocol import Artifact, CommandOutcome, ContextDigest, Snapshot, SourceDetail, StepState
 
 
 def show_snapshot(snapshot: Snapshot, folder: str) -> None:

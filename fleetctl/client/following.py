@@ -21,9 +21,9 @@ from fleetd.wire.requests.event import (
 )
 from fleetd.wire.requests.system import SystemHello
 
+from ..records import not_understood
 from .conversation import ConnectionLost, Conversation, Notice, Reply, TooSlow
 from .insisting import CONNECT_S, READ_S, RESTART_PAUSE_S, RESTART_S, ends
-from .records import not_understood
 from .wanted import Calls, Carrier, Link, StoreReplaced, Wanted
 
 # A signal that comes just before the system call does not interrupt it: with a timeout, Ctrl-C is

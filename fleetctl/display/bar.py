@@ -10,7 +10,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from .client import Progress
+from ..client import Progress
 
 # What is quicker needs no bar, and one that only flashes is a nuisance.
 WAIT_S = 0.5

@@ -8,8 +8,8 @@ from typing import Any
 from fleetd import paths
 from fleetd.wire.errors import FleetError
 
+from ..client import Fleet
 from .candidates import KINDS, candidates, line
-from .client import Fleet
 
 # A person has pressed a key and waits: what takes longer than this is not worth it.
 PATIENCE_S = 0.3

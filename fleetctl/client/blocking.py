@@ -1,7 +1,4 @@
-"""The client of the daemon's socket: ``Fleet``, which blocks; must not know commands or output.
-
-``AsyncFleet``, the same for trio, is offered here and loaded when it is asked for.
-"""
+"""``Fleet``, the client that blocks; must not know commands or output."""
 
 import os
 import time
@@ -13,11 +10,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from fleetd.wire.errors import Unavailable
 
+from ..protocol import Request
+from ..records import encode
 from .carrier import SocketCarrier
-from .conversation import Asked, Conversation, Reply, progress_of
-from .conversation import ConnectionLost as ConnectionLost
-from .conversation import Progress as Progress
-from .conversation import TooSlow as TooSlow
+from .conversation import Asked, Conversation, Progress, Reply, progress_of
 from .insisting import (
     CONNECT_S,
     REPLY_S,
@@ -30,34 +26,12 @@ from .insisting import (
     patience,
     users_socket,
 )
-from .protocol import Request
-from .records import encode
 
 if TYPE_CHECKING:
-    from .async_client import AsyncFleet as AsyncFleet
-    from .async_events import AsyncEvents as AsyncEvents
-    from .blocking_events import Events as Events
-    from .wanted import Link as Link
-    from .wanted import StoreReplaced as StoreReplaced
+    from .blocking_events import Events
+    from .wanted import Link
 
 R = TypeVar("R")
-
-# What commands do without is loaded for whoever asks for it.
-_ELSEWHERE = {
-    "AsyncFleet": "async_client",
-    "AsyncEvents": "async_events",
-    "Events": "blocking_events",
-    "Link": "wanted",
-    "StoreReplaced": "wanted",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if (module := _ELSEWHERE.get(name)) is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
-
-    return getattr(importlib.import_module(f".{module}", __package__), name)
 
 
 class Fleet:

@@ -13,6 +13,7 @@ import trio
 from fleetd.wire.base import Request
 from fleetd.wire.errors import Unavailable
 
+from ..records import encode
 from .async_carrier import TrioCarrier
 from .async_connection import Connection
 from .async_events import AsyncEvents
@@ -28,7 +29,6 @@ from .insisting import (
     patience,
     users_socket,
 )
-from .records import encode
 from .wanted import Link, Wanted
 
 R = TypeVar("R")

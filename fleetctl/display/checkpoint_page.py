@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from ..protocol import Checkpoint, RecoveryContext
 from . import render
-from .protocol import Checkpoint, RecoveryContext
 
 
 def show_checkpoint(checkpoint: Checkpoint) -> None:

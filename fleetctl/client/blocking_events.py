@@ -14,7 +14,7 @@ from .insisting import at_once
 from .wanted import Link, Wanted
 
 if TYPE_CHECKING:
-    from .client import Fleet
+    from .blocking import Fleet
 
 
 class Events:

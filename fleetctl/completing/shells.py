@@ -5,13 +5,13 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from . import render
-from .hooking import files
-from .prompts import Cancelled, confirm
+from ..display import render
+from ..hooking import files
+from ..prompts import Cancelled, confirm
 
 SHELLS = ("bash", "zsh")
 # Made by tools/completions, for what is installed under these names.
-_SHARE = Path(__file__).with_name("share")
+_SHARE = Path(__file__).parent.with_name("share")
 _SCRIPTS = {
     "bash": ("bash-completion/completions/fleetctl", "bash-completion/completions/fleetd"),
     "zsh": ("zsh/site-functions/_fleetctl", "zsh/site-functions/_fleetd"),
