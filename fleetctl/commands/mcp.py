@@ -25,6 +25,7 @@ examples:
   fleetctl mcp status
   fleetctl mcp --agent ID       # what an agent CLI runs; speaks on stdin and stdout
 """
+MISSING = "The server needs the package mcp, which is not installed."
 
 
 def register(subparsers: Subparsers) -> None:
@@ -64,10 +65,7 @@ def run(args: Namespace) -> int:
             "fleetctl mcp install --all"
         )
     if not extra.is_installed():
-        raise InvalidState(
-            "The server needs the package mcp, which is not installed.",
-            hint=f"Install it with: {extra.install_command()}",
-        )
+        raise InvalidState(MISSING, hint=extra.hint())
     # Imported here: it takes half a second, and no other command needs it.
     from ..mcp_server.serving import serve
 
@@ -86,6 +84,9 @@ def _agent(given: str | None) -> str | None:
 
 def run_install(args: Namespace) -> int:
     """Show what would be added, ask, and add it."""
+    # An agent CLI would complain of a server that cannot start, each time that it starts itself.
+    if not extra.is_installed() and not args.dry_run:
+        raise InvalidState(f"{MISSING} Nothing was changed.", hint=f"{extra.hint()}, then again.")
     command, place = this_command(), project(args)
     harnesses = [each for each in chosen(args) if each.is_here() or not args.all]
     if not harnesses:
@@ -99,7 +100,9 @@ def run_install(args: Namespace) -> int:
         done="server added to",
         nothing="already installed",
     )
-    return carry_out(args, harnesses, deed)
+    status = carry_out(args, harnesses, deed)
+    _warn_of_missing()
+    return status
 
 
 def run_uninstall(args: Namespace) -> int:
@@ -132,9 +135,13 @@ def run_status(args: Namespace) -> int:
     for seen in states:
         if seen.problem:
             render.warn(f"{seen.harness}: {seen.problem}")
-    if not extra.is_installed():
-        render.warn(f"The server needs the package mcp. Install it with: {extra.install_command()}")
+    _warn_of_missing()
     return 0
+
+
+def _warn_of_missing() -> None:
+    if not extra.is_installed():
+        render.warn(f"{MISSING} {extra.hint()}")
 
 
 def _row(seen: State) -> tuple[str, ...]:

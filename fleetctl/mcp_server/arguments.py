@@ -74,15 +74,26 @@ def _explained(arguments: type[Arguments], named: dict[str, Any], text: str) -> 
     field = where.partition(".")[0].partition("[")[0]
     got = f", got {shown(named[where])}" if where in named else ""
     return InvalidParams(
-        f"{where or 'the arguments'}: expected {_expected(problem)}{got}.",
+        f"{where or 'the arguments'}: expected {_expected(arguments, where, problem)}{got}.",
         hint="Call again with another value.",
         field=field,
     )
 
 
-def _expected(problem: str) -> str:
+def _expected(arguments: type[Arguments], where: str, problem: str) -> str:
+    if problem.startswith("Invalid enum value"):
+        return f"one of {', '.join(_words(arguments, where))}"
     if match := _PATTERN.match(problem):
         pattern = match[1].replace("\\\\", "\\")
         return PATTERN_MEANINGS.get(pattern, f"a text that matches {pattern}")
     wanted, _, _ = problem.removeprefix("Expected ").partition(", got ")
     return wanted.replace("`", "")
+
+
+def _words(arguments: type[Arguments], where: str) -> list[str]:
+    """Return the words that may stand at a place such as ``sorties[0].state``."""
+    told = schema(arguments)
+    for step in re.findall(r"\w+", where):
+        told = told["items"] if step.isdigit() else told["properties"][step]
+    words: list[str] = told["enum"]
+    return words

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from fleetd.wire.errors import FleetError, NotFound
 from fleetd.wire.requests.checkpoint import CheckpointGet, CheckpointList
 from fleetd.wire.requests.mission import MissionGet
+from fleetd.wire.words import RECORD_ID
 
 from . import wording, work
 from .desk import Desk
@@ -17,7 +18,8 @@ TEMPLATES = {
 }
 RECOVER = "recover"
 LISTED = 20
-_ONE = re.compile(r"fleet://(mission|checkpoint)/([A-Za-z0-9_-]{1,80})")
+KNOWN = f"There are {MISSION}, {CHECKPOINTS}, {BRIEFING}, and {MISSION}/ with a mission's id."
+_ONE = re.compile(r"fleet://(mission|checkpoint)/([^/]+)")
 
 
 class Readable(NamedTuple):
@@ -65,10 +67,12 @@ async def read(desk: Desk, uri: str) -> str:
         lines = map(wording.checkpoint_line, page.checkpoints)
         return wording.listed(lines) or "No checkpoint yet."
     one = _ONE.fullmatch(uri)
+    if one is not None and not re.match(RECORD_ID, one[2]):
+        one = None
     if one is not None and one[1] == "checkpoint":
         return await _checkpoint(desk, one[2])
     if one is None and uri != MISSION:
-        raise NotFound(f"Nothing is at {uri[:200]}.", hint="resources/list has what there is.")
+        raise NotFound(f"Nothing is at {uri[:200]}.", hint=KNOWN)
     mission = await desk.ask(MissionGet(one[2])) if one else await desk.my_mission(agent)
     return wording.mission_text(mission, await desk.sorties(mission), me)
 
@@ -83,13 +87,13 @@ async def _checkpoint(desk: Desk, checkpoint_id: str) -> str:
         f"Last action: {wording.cut(context.last_action)}",
         *(f"Next: {wording.cut(each)}" for each in context.next_steps),
         *(f"Blocker: {wording.cut(each)}" for each in context.blockers),
-        *(f"Changed: {each}" for each in context.files_modified),
+        *(f"Changed: {wording.cut(each)}" for each in context.files_modified),
         *(
             f"Sortie {each.id} {each.status} {each.progress}%: {wording.cut(each.title)}"
             f"{f' ({each.assigned_to})' if each.assigned_to else ''}"
             for each in kept.sorties
         ),
-        *(f"Lock: {each.file} held by {each.held_by}" for each in kept.active_locks),
+        *(f"Lock: {wording.cut(each.file)} held by {each.held_by}" for each in kept.active_locks),
         *(
             f"Letter {each.id} from {each.sender}: {wording.cut(each.subject)}"
             for each in kept.pending_messages

@@ -5,15 +5,22 @@ from typing import Any
 
 from fleetd.wire.durations import duration
 from fleetd.wire.errors import FleetError, LockConflict, NotFound, Unavailable
+from fleetd.wire.shown import clean
 
 _AWAY = (
     "Go on with your own work without it; nothing that it remembers is lost. Ask your user to run:"
     " fleetctl daemon start. Then call again."
 )
+# What a hint for persons or programs speaks of.
+_FOR_OTHERS = ("fleetctl", "rpc.")
 
 
 def told(error: FleetError) -> str:
-    """Return the text of a tool's error."""
+    """Return the text of a tool's error: one line, whatever it repeats of what others wrote."""
+    return clean(_told(error))
+
+
+def _told(error: FleetError) -> str:
     if isinstance(error, LockConflict) and isinstance(
         held := error.values.get("existing_lock"), dict
     ):
@@ -29,7 +36,7 @@ def _sentence(text: str) -> str:
 
 def _next(error: FleetError) -> str:
     """Return what to do next, by tools: whoever reads this does not type commands."""
-    if "fleetctl" not in error.hint:
+    if not any(each in error.hint for each in _FOR_OTHERS):
         return error.hint
     if isinstance(owner := error.values.get("assigned_to"), str):
         return f"Leave it to {owner}, or ask {owner} with send."

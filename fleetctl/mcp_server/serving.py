@@ -26,7 +26,7 @@ from .desk import Desk
 from .link import Link
 from .notices import Notices
 from .tools import TOOLS, Tool
-from .wording import bounded
+from .wording import fit
 
 log = logging.getLogger("fleetctl.mcp")
 NAME = "fleet"
@@ -112,9 +112,9 @@ class Fleet:
             raise MCPError(INVALID_PARAMS, f"There is no tool {params.name[:80]}.")
         await self._meet(ctx)
         try:
-            return _says(bounded(await tool.call(self._desk, params.arguments)))
+            return _says(await tool.call(self._desk, params.arguments))
         except FleetError as error:
-            return _says(bounded(refusals.told(error)), wrong=True)
+            return _says(refusals.told(error), wrong=True)
         except Exception:
             log.exception("%s failed", tool.name)
             return _says(
@@ -151,7 +151,7 @@ class Fleet:
             text = await reading.read(self._desk, params.uri)
         except FleetError as error:
             raise _refused(error) from error
-        contents = types.TextResourceContents(uri=params.uri, mime_type=_TEXT, text=bounded(text))
+        contents = types.TextResourceContents(uri=params.uri, mime_type=_TEXT, text=fit(text))
         return types.ReadResourceResult(contents=[contents])
 
     async def _list_prompts(self, _ctx: Any, _params: Any) -> types.ListPromptsResult:
@@ -170,7 +170,7 @@ class Fleet:
             text = await reading.read(self._desk, reading.BRIEFING)
         except FleetError as error:
             raise _refused(error) from error
-        message = types.PromptMessage(role="user", content=types.TextContent(text=text))
+        message = types.PromptMessage(role="user", content=types.TextContent(text=fit(text)))
         return types.GetPromptResult(messages=[message])
 
     async def _meet(self, ctx: Any) -> None:
@@ -200,7 +200,7 @@ class Fleet:
 
 
 def _says(text: str, *, wrong: bool = False) -> types.CallToolResult:
-    return types.CallToolResult(content=[types.TextContent(text=text)], is_error=wrong)
+    return types.CallToolResult(content=[types.TextContent(text=fit(text))], is_error=wrong)
 
 
 def _refused(error: FleetError) -> MCPError:

@@ -56,7 +56,8 @@ async def lock(desk: Desk, asked: Locking) -> str:
         )
     )
     return (
-        f"You hold {held.file} {until(held.expires_at)}, fencing token {held.fencing_token}."
+        f"You hold {wording.cut(held.file)} {until(held.expires_at)},"
+        f" fencing token {held.fencing_token}."
         " What you do renews it. unlock it when you are done."
     )
 

@@ -1,8 +1,13 @@
-"""Records as an agent reads them: short lines of text, bounded; must not talk to the daemon."""
+"""Records as an agent reads them: short lines of text, bounded; must not talk to the daemon.
+
+Whatever others wrote goes through ``cut`` or ``quoted``, so that it begins no line as if fleetd
+had said it; ``fit`` is what every text passes on its way out.
+"""
 
 from collections.abc import Iterable, Sequence
 
 from fleetd.wire.model import Agent, CheckpointSummary, Lock, Message, Mission, Sortie
+from fleetd.wire.shown import clean, clean_block
 
 from .refusals import until
 
@@ -10,6 +15,11 @@ from .refusals import until
 MOST_CHARS = 12_000
 LINE_CHARS = 400
 BODY_CHARS = 4_000
+
+
+def fit(text: str) -> str:
+    """Return a text as an agent may read it: bounded, without characters that nobody sees."""
+    return bounded(clean_block(text))
 
 
 def bounded(text: str, most: int = MOST_CHARS) -> str:
@@ -34,13 +44,13 @@ def listed(lines: Iterable[str], *, most: int = MOST_CHARS) -> str:
 
 def cut(text: str | None, most: int = LINE_CHARS) -> str:
     """Return a text on one line."""
-    line = " ".join((text or "").split())
+    line = clean(text or "")
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def mission_head(mission: Mission) -> str:
     """Return what a mission is, in a line or two."""
-    where = f" in {mission.project_dir}" if mission.project_dir else ""
+    where = f" in {cut(mission.project_dir)}" if mission.project_dir else ""
     done = f"{mission.completed_sorties}/{mission.total_sorties} sorties"
     head = f"{mission.id} {mission.status} {mission.progress_percent}% ({done}){where}"
     about = f"\n{cut(mission.description, 1_000)}" if mission.description else ""
@@ -50,7 +60,8 @@ def mission_head(mission: Mission) -> str:
 def sortie_line(sortie: Sortie, me: str | None) -> str:
     """Return a sortie's id, state, title, agent, and what is known of it."""
     state = sortie.status if sortie.status != "in_progress" else f"in_progress {sortie.progress}%"
-    who = {None: "", me: " (you)"}.get(sortie.assigned_to, f" ({sortie.assigned_to})")
+    owner = sortie.assigned_to
+    who = "" if owner is None else " (you)" if owner == me else f" ({owner})"
     known = {"blocked": sortie.blocked_reason, "completed": None, "failed": sortie.result}
     notes = cut(known.get(sortie.status, sortie.progress_notes))
     files = f" [{cut(', '.join(sortie.files))}]" if sortie.files else ""
@@ -71,24 +82,30 @@ def mission_text(mission: Mission, sorties: Sequence[Sortie], me: str | None) ->
 def lock_line(lock: Lock, me: str | None) -> str:
     """Return who holds a file, for what, and until when."""
     who = "you" if lock.held_by == me else lock.held_by
-    return f"{lock.file}: held by {who} ({cut(lock.purpose)}) {until(lock.expires_at)}"
+    return f"{cut(lock.file)}: held by {who} ({cut(lock.purpose)}) {until(lock.expires_at)}"
 
 
 def letter(message: Message, me: str) -> str:
     """Return a letter as its recipient reads it."""
     marks = [f"priority {message.priority}"] if message.priority != "medium" else []
-    marks += [f"thread {message.thread_id}"] if message.thread_id else []
+    marks += [f"thread {cut(message.thread_id)}"] if message.thread_id else []
     marks += [f"also to {', '.join(each for each in message.to if each != me)}"] * (
         len(message.to) > 1
     )
     about = f" ({'; '.join(marks)})" if marks else ""
-    head = f"{message.id} from {message.sender}, {message.sent_at[:19]}Z{about}: {message.subject}"
-    return f"{head}\n{bounded(message.body, BODY_CHARS)}" if message.body else head
+    sent = f"{message.id} from {message.sender}, {message.sent_at[:19]}Z{about}"
+    head = f"{sent}: {cut(message.subject)}"
+    return f"{head}\n{quoted(message.body)}" if message.body else head
+
+
+def quoted(text: str) -> str:
+    """Return the lines of a letter, each marked as its sender's."""
+    return "\n".join(f"> {line}".rstrip() for line in bounded(text, BODY_CHARS).splitlines())
 
 
 def agent_line(agent: Agent, me: str | None) -> str:
     """Return who an agent is and what it does."""
-    harness = f", {agent.harness}" if agent.harness else ""
+    harness = f", {cut(agent.harness)}" if agent.harness else ""
     mission = f" in {agent.mission_id}" if agent.mission_id else ""
     did = f" - {cut(agent.note.last_action)}" if agent.note and agent.note.last_action else ""
     name = f"{agent.id} (you)" if agent.id == me else agent.id

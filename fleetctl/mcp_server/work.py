@@ -100,7 +100,7 @@ async def _begun(desk: Desk, agent: Agent, goal: str) -> Mission:
         return mission
     if mission.metadata.get("automatic") is not True or agent.mission_id != mission.id:
         raise InvalidState(
-            f"You have a mission already: {mission.id}, {mission.title}.",
+            f"You have a mission already: {mission.id}, {wording.cut(mission.title)}.",
             hint="Leave goal out to add sorties to it, or end it with finish first.",
         )
     kept = {key: value for key, value in mission.metadata.items() if key != "automatic"}

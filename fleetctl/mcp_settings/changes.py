@@ -8,7 +8,7 @@ from fleetd.wire.errors import InvalidState
 from ..hooking import files
 from ..hooking.changes import Change, complaints
 from ..hooking.jsonc import is_plain
-from . import extra, in_json, in_toml
+from . import in_json, in_toml
 from .places import NAME, Command, Place, is_ours
 
 BACKUP = ".before-fleet-mcp"
@@ -112,8 +112,6 @@ def _notes(place: Place, project: Path | None, after: str) -> list[str]:
         notes.append(f"{place.project_file} names paths of this machine: keep it out of commits.")
     if place.harness.plain_json and not place.toml and not is_plain(after):
         notes.append(f"{place.harness.title} reads no comments: as it is, it ignores the file.")
-    if not extra.is_installed():
-        notes.append(f"The server needs the package mcp: {extra.install_command()}")
     if place.note:
         notes.append(place.note)
     return notes

@@ -14,6 +14,11 @@ def is_installed() -> bool:
     return importlib.util.find_spec("mcp") is not None
 
 
+def hint() -> str:
+    """Return what to do where it cannot."""
+    return f"Install it with: {install_command()}"
+
+
 def install_command(prefix: Path | None = None) -> str:
     """Return the command that installs it, for the way in which fleetctl itself was installed."""
     prefix = Path(sys.prefix) if prefix is None else prefix

@@ -111,7 +111,7 @@ def _locks(tx: Tx, ctx: Context, mission_id: str, agent_id: str | None) -> list[
         now=ctx.now,
     )
     return [
-        f"- {short(row['file'], 200)} ({row['id']}, {row['purpose']}, "
+        f"- {short(row['file'], 200)} ({row['id']}, {short(row['purpose'], 200)}, "
         + ("" if agent_id else f"{row['held_by']}, ")
         + f"token {row['fencing_token']}, until {row['expires_at']})"
         for row in rows

@@ -1,16 +1,10 @@
 """Other people's words made safe to repeat: one line, no control characters, in quotes."""
 
-import unicodedata
+from ..wire.shown import clean
+
+__all__ = ["LINE_CHARS", "clean", "quote", "short", "verbatim"]
 
 LINE_CHARS = 300
-
-
-def clean(text: str) -> str:
-    """Return text on one line without control, escape or direction-changing characters."""
-    flat = " ".join(text.split())
-    if flat.isprintable():  # nearly always: then it has none of them
-        return flat
-    return "".join(c for c in flat if unicodedata.category(c)[0] != "C").strip()
 
 
 def short(text: str, limit: int = LINE_CHARS) -> str:

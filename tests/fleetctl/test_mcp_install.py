@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from fleetctl import cli
 from fleetctl.mcp_settings import extra, in_json, in_toml
 from fleetctl.mcp_settings.places import NAME, PLACES, Command, is_ours, this_command
 from tests.processes import fleetctl
@@ -142,6 +143,29 @@ def test_all_are_installed_shown_and_taken_out(written: Path) -> None:
     assert json.loads((written / ".gemini/settings.json").read_text()) == {}
     files = sorted(path.name for path in written.rglob("*") if path.is_file())
     assert files == [".claude.json", "settings.json"]
+
+
+def test_without_the_package_nothing_is_installed_and_it_is_said_each_time(
+    written: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A server that cannot start would be a complaint of the agent CLI at each of its starts."""
+    monkeypatch.setattr(extra, "is_installed", lambda: False)
+    settings = written / ".claude.json"
+    for there in (False, True):
+        if there:  # from before the package went
+            assert fleetctl("mcp", "install", "claude", "--yes").status == 0
+        assert cli.main(["mcp", "install", "claude", "--yes"]) == 1
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert "needs the package mcp, which is not installed. Nothing was changed." in said.err
+        assert extra.install_command() in " ".join(said.err.split())
+        assert settings.exists() is there
+        assert cli.main(["mcp", "install", "claude", "--dry-run"]) == 0
+        said = capsys.readouterr()
+        assert ("already installed" in said.out) is there
+        assert "needs the package mcp" in said.err
+    assert cli.main(["mcp", "uninstall", "claude", "--yes"]) == 0
+    assert not settings.exists()
 
 
 def test_the_command_that_is_installed_is_the_server(written: Path) -> None:

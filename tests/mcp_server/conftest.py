@@ -1,4 +1,9 @@
-"""A desk for each agent: a process that stands for its CLI, the server below it, and its client."""
+"""Agents with tools: whole ones, each with a process for its CLI and the server below it, and near
+ones, whose server is in the test's own process and speaks to the engine.
+
+What the tools say is tested with the near ones, who take a fiftieth of the time; who the agent is,
+what stdin and stdout carry, and what becomes of it all without a daemon, with the whole ones.
+"""
 
 import json
 import os
@@ -9,11 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import mcp_types as types
+import msgspec
 import pytest
 import trio
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
+from fleetctl.mcp_server.desk import Desk
+from fleetctl.mcp_server.notices import Notices
+from fleetctl.mcp_server.serving import Fleet as Server
+from fleetd.wire.base import Request
+from fleetd.wire.errors import FleetError
+from tests import fleet as engines
 from tests.mcp_server import agent_cli
 from tests.processes import Daemon
 
@@ -23,7 +35,7 @@ LONGEST_S = 120
 class Agent:
     """An agent that works with its fleet by tools."""
 
-    def __init__(self, client: Client, place: Path) -> None:
+    def __init__(self, client: Client, place: Path = Path()) -> None:
         self.client = client
         self._place = place
 
@@ -86,5 +98,36 @@ def agent(daemon: Daemon, home: Path) -> Start:
             log.seek(0)
             said = log.read()
         assert "Traceback" not in said, said
+
+    return start
+
+
+class Near:
+    """What takes a server's requests to an engine in the same process."""
+
+    def __init__(self, fleet: engines.Fleet) -> None:
+        self._fleet = fleet
+
+    async def call(self, request: Request[Any]) -> Any:
+        try:
+            return await self._fleet.do(request)
+        except FleetError as error:  # a client has its values from JSON
+            error.values = msgspec.to_builtins(error.values)
+            raise
+
+
+@pytest.fixture
+def near(fleet: engines.Fleet, home: Path) -> Start:
+    """Return a function that lets one more agent work within this process."""
+
+    @asynccontextmanager
+    async def start(name: str = "alice", **more: Any) -> AsyncIterator[Agent]:
+        link: Any = Near(fleet)
+        desk = Desk(link, name)
+        info = types.Implementation(name="claude-code", version="1")
+        server = Server(desk, Notices(link, desk)).server
+        with trio.fail_after(LONGEST_S):
+            async with Client(server, client_info=info, **more) as client:
+                yield Agent(client)
 
     return start

@@ -15,9 +15,9 @@ async def text(agent: Agent, uri: str) -> str:
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_the_mission_and_its_checkpoints_can_be_listed_and_read(
-    agent: Start, mode: str
+    near: Start, mode: str
 ) -> None:
-    async with agent("--agent", "alice", mode=mode) as alice:
+    async with near(mode=mode) as alice:
         always = ["fleet://mission", "fleet://checkpoints", "fleet://briefing"]
         listed = await alice.client.list_resources(cache_mode="reload")
         assert [each.uri for each in listed.resources] == always
@@ -47,26 +47,31 @@ async def test_the_mission_and_its_checkpoints_can_be_listed_and_read(
         ]
 
 
-async def test_what_is_not_there_is_an_error_that_says_so(agent: Start) -> None:
-    async with agent() as alice:
+async def test_what_is_not_there_is_an_error_that_says_so(near: Start) -> None:
+    async with near() as alice:
         for uri, told in (
             ("fleet://nothing", "Nothing is at fleet://nothing"),
             ("fleet://checkpoint/chk-00000000", "chk-00000000"),
+            (
+                "fleet://mission/zzz",
+                "Nothing is at fleet://mission/zzz. There are fleet://mission, ",
+            ),
             ("fleet://checkpoint/..%2Fetc", "Nothing is at"),
             ("file:///etc/passwd", "Nothing is at"),
             ("fleet://mission", "You have no mission"),
         ):
-            with pytest.raises(MCPError, match=told):
+            with pytest.raises(MCPError, match=told) as caught:
                 await alice.client.read_resource(uri)
+            assert "rpc." not in str(caught.value)
         with pytest.raises(MCPError, match="no prompt"):
             await alice.client.get_prompt("forget")
         with pytest.raises(MCPError, match="no tool"):
             await alice.client.call_tool("forget", {})
-        assert "claude" not in await alice.does("agents")
+        assert "alice" not in await alice.does("agents")
 
 
-async def test_the_prompt_briefs(agent: Start) -> None:
-    async with agent("--agent", "alice") as alice:
+async def test_the_prompt_briefs(near: Start) -> None:
+    async with near() as alice:
         [prompt] = (await alice.client.list_prompts()).prompts
         assert prompt.name == "recover"
         with pytest.raises(MCPError, match="You have no mission"):
