@@ -1,6 +1,7 @@
 """What stands above and below the panes: the daemon, what waits, the keys; pure."""
 
 from ..display import moments
+from ..display.render import plural
 from . import fleet, spoken
 from .cells import Line, fitted, plain, shown, width
 from .fleet import View
@@ -64,14 +65,15 @@ def _counts(picture: Picture) -> Line:
     if picture.status is None or picture.link != "connected":
         return []
     counts = picture.status.counts
+    here = len([each for each in picture.agents if each.status != "lost"])
+    lost = len(picture.agents) - here
     told = (
-        (len(picture.status.missions), "mission"),
-        (len([each for each in picture.agents if each.status != "lost"]), "agent"),
-        (counts.locks, "lock"),
-        (counts.messages, "letter"),
+        f"{len(picture.status.missions)} in progress",
+        f"{here} of {here + lost} agents" if lost else plural(here, "agent"),
+        plural(counts.locks, "lock"),
+        f"{counts.messages} undelivered",
     )
-    texts = [f"{count} {noun}" if count == 1 else f"{count} {noun}s" for count, noun in told]
-    return [("   ", ""), (" · ".join(texts) + " queued", "dim")]
+    return [("   ", ""), (" · ".join(told), "dim")]
 
 
 def alerts(picture: Picture, view: View, columns: int, most: int) -> list[Line]:

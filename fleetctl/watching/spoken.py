@@ -26,9 +26,9 @@ def silence(ms: int) -> str:
 
 
 def ago(ms: int) -> str:
-    """Return how long ago something was: ``just now``, ``4 min ago``."""
+    """Return how long ago something was: ``now``, ``4 min ago``."""
     told = span(ms)
-    return "just now" if told == "now" else f"{told} ago"
+    return told if told == "now" else f"{told} ago"
 
 
 def left(ms: int) -> str:

@@ -211,6 +211,15 @@ def test_the_daemon_is_connected_away_since_and_back() -> None:
     assert "connected" in plain(banner.header(picture, shown_at(NOON, 60_000), 80))
 
 
+def test_the_counts_say_what_they_count() -> None:
+    picture = picture_of(mission(1), told=status(line(1)))
+    picture.take("agents", [agent("ada"), agent("bob")], None, 0)
+    told = plain(banner.header(picture, shown_at(), 80))
+    assert "1 in progress · 2 agents · 1 lock · 2 undelivered" in told
+    picture.take("agents", [agent("ada"), agent("bob", status="lost")], None, 0)
+    assert "1 of 2 agents" in plain(banner.header(picture, shown_at(), 80))
+
+
 def test_what_is_wrong_with_a_daemon_that_cannot_be_reached_is_said() -> None:
     picture = Picture()
     picture.away("The socket belongs to \x1b[2Janother user.", 0)
@@ -274,4 +283,4 @@ def test_a_large_screen_shows_more_and_a_small_one_what_has_the_keys() -> None:
 def test_lengths_of_time_are_told_in_one_unit(ms: int, told: str) -> None:
     assert spoken.span(ms) == told
     assert spoken.silence(ms) == ("active now" if told == "now" else f"silent {told}")
-    assert spoken.ago(ms) == ("just now" if told == "now" else f"{told} ago")
+    assert spoken.ago(ms) == (told if told == "now" else f"{told} ago")
