@@ -111,7 +111,7 @@ def _refuse_undecodable(arguments: Sequence[str]) -> None:
 
 
 def _common_last(arguments: list[str]) -> list[str]:
-    """Let ``--json`` and ``--exact`` stand before the command as well: every command takes them."""
+    """Let ``--json`` and ``--exact`` stand before the command as well as behind it."""
     first = next((n for n, each in enumerate(arguments) if each not in COMMON), len(arguments))
     return [*arguments[first:], *arguments[:first]]
 

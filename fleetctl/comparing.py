@@ -24,14 +24,14 @@ def options(parser: Parser) -> None:
     """Add what says which two."""
     parser.add_argument(
         "before",
-        metavar="A",
+        metavar="BEFORE",
         completes="checkpoint",
         nargs="?",
         help="the older one (default: the newest there is)",
     )
     parser.add_argument(
         "after",
-        metavar="B",
+        metavar="AFTER",
         completes="checkpoint",
         nargs="?",
         help="the newer one (default: the mission as it is now)",

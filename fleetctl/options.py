@@ -95,6 +95,8 @@ class Parser(argparse.ArgumentParser):
         """
         if completes and not names[0].startswith("-"):
             settings.setdefault("help", IDS.get(completes.partition(".")[0]))
+        if completes:
+            settings.setdefault("type", _named)
         choices = settings.get("choices")
         if choices and "metavar" not in settings and sum(map(len, choices)) > MOST_CHOICES:
             settings["metavar"] = names[-1].strip("-").replace("-", "_").upper()
@@ -157,6 +159,13 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f" Did you mean {found[0]}?" if found else ""
 
 
+def _named(text: str) -> str:
+    """Refuse an empty id: it comes from a variable that is not set, and means no default."""
+    if not text:
+        raise argparse.ArgumentTypeError("it is empty; leave it out, or say which one is meant")
+    return text
+
+
 def marked(action: argparse.Action, completes: str | None) -> argparse.Action:
     """Say what a shell completes an argument with, and return the argument.
 
@@ -169,15 +178,27 @@ def marked(action: argparse.Action, completes: str | None) -> argparse.Action:
 
 
 def command(
-    subparsers: Subparsers, name: str, run: Run, summary: str, examples: str = ""
+    subparsers: Subparsers,
+    name: str,
+    run: Run,
+    summary: str,
+    examples: str = "",
+    *,
+    prints: bool = True,
 ) -> Parser:
-    """Add a command that ends in ``run``; all take ``--json`` and ``--exact``."""
+    """Add a command that ends in ``run``; all that print take ``--json`` and ``--exact``.
+
+    One that does not print is given them all the same, and says what to do instead.
+    """
     epilog = f"examples:\n{examples}" if examples else None
     parser = subparsers.add_parser(name, help=summary, description=summary, epilog=epilog)
-    parser.add_argument("--json", action="store_true", help="print exactly one JSON document")
-    parser.add_argument(
-        "--exact", action="store_true", help="on a terminal too: times in ISO 8601, nothing cut"
+    told = (
+        ("--json", "print exactly one JSON document"),
+        ("--exact", "on a terminal too: times in ISO 8601, nothing cut"),
     )
+    for option, meaning in told:
+        shown = meaning if prints else argparse.SUPPRESS
+        parser.add_argument(option, action="store_true", help=shown)
     parser.set_defaults(run=run, parser=parser)
     return parser
 

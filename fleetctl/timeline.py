@@ -74,6 +74,8 @@ def story(
         if event.type not in NOBODYS:
             if last is not None and at - last >= SILENT_MS:
                 silences.append(_silence(last, at))
+                # What is told as one thing was not silent in between.
+                grown.clear()
             last = at
         if full or event.type not in _TELLS_NOTHING:
             _take(runs, grown, event, full=full)

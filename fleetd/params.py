@@ -104,7 +104,9 @@ def _expectation(request: type[Request[Any]], steps: list[Step], problem: str) -
         pattern = match[1].replace("\\\\", "\\")
         meaning = PATTERN_MEANINGS.get(pattern, f"a string that matches {pattern}")
         noun = str(steps[0]).removesuffix("_id") if steps else ""
-        return meaning.replace("msn-", f"{ID_PREFIXES.get(noun, 'msn')}-")
+        # A name without a noun, such as after, is of the method's own.
+        prefix = ID_PREFIXES.get(noun) or ID_PREFIXES.get(request.method.partition(".")[0], "msn")
+        return meaning.replace("msn-", f"{prefix}-")
     if problem.startswith("Invalid enum value"):
         literal = _type_at(request, steps)
         if isinstance(literal, inspect.LiteralType):

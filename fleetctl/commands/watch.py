@@ -19,6 +19,7 @@ def register(subparsers: Subparsers) -> None:
         run,
         "Look on: missions, sorties, agents, locks, mail and events, live. Changes nothing.",
         "  fleetctl watch        ? shows the keys, q leaves",
+        prints=False,
     )
 
 

@@ -39,7 +39,8 @@ def show_story(
 def _days(entries: Sequence[Entry], room: int, now: int, most: int | None) -> None:
     """Print the entries below their days; what is as long ago as the line above is not repeated."""
     clocks = [_clock(entry) for entry in entries]
-    agos = [moments.since(_known(entry), now) if room >= ROOMY else "" for entry in entries]
+    # Of runs the beginning, as they are in order of it: else times would go back and forth.
+    agos = [moments.since(entry.begun, now) if room >= ROOMY else "" for entry in entries]
     widest = max(map(len, agos), default=0)
     gap = "  " if widest else ""
     today = above = None
@@ -51,11 +52,6 @@ def _days(entries: Sequence[Entry], room: int, now: int, most: int | None) -> No
         told = "" if ago == above else ago
         above = ago
         _line(entry, f"{clock:<{max(map(len, clocks))}}  {told:<{widest}}{gap}", room, most)
-
-
-def _known(entry: Entry) -> int:
-    """Return when the last of an entry happened; of a silence, when it began."""
-    return entry.begun if entry.kind == "silence" else entry.ended
 
 
 def _clock(entry: Entry) -> str:

@@ -99,7 +99,7 @@ def selected(picture: Picture, view: View) -> MissionSeen | None:
 
 
 def sorties(picture: Picture, view: View) -> list[Any]:
-    """Return the sorties of the chosen mission, as far as they are known: open ones first."""
+    """Return the sorties of the chosen mission, as far as they are known: those worked on first."""
     return picture.sorties if picture.sorties_of == view.mission_id else []
 
 

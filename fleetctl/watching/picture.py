@@ -15,8 +15,15 @@ from ..display.moments import ms_of
 TAIL = 300
 # A lost agent of a mission that is over is of interest for so long.
 LOST_MS = 24 * 3_600_000
-# What a sortie ends in.
-CLOSED = ("completed", "failed")
+# Sorties in the order in which a person wants to know of them, in few lines.
+_RANK = {
+    "in_progress": 0,
+    "blocked": 1,
+    "assigned": 2,
+    "pending": 2,
+    "failed": 3,
+    "completed": 4,
+}
 
 Link = Literal["starting", "waiting", "connected", "away"]
 Part = Literal["status", "missions", "sorties", "agents", "locks", "mail", "checkpoints", "events"]
@@ -121,8 +128,8 @@ class Picture:
         elif part == "missions":
             self.listed = answer
         elif part == "sorties":
-            # Open ones first; once, since there may be thousands.
-            answer = sorted(answer, key=lambda sortie: sortie.status in CLOSED)
+            # What is worked on first; once, since there may be thousands.
+            answer = sorted(answer, key=lambda sortie: _RANK.get(sortie.status, 2))
             self.sorties, self.sorties_of = answer, subject
         elif part == "checkpoints":
             self.checkpoints, self.checkpoints_of = answer, subject

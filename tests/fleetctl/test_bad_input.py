@@ -248,3 +248,33 @@ def test_a_reader_that_has_seen_enough_is_no_error(done, mission):
     assert process.stderr.read() == ""
     process.stderr.close()
     assert process.wait(60) == cli.BROKEN_PIPE == 128 + signal.SIGPIPE
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("checkpoints", "diff", ""),
+        ("checkpoints", "diff", "--mission", ""),
+        ("checkpoint", "--mission", ""),
+        ("resume", "--checkpoint", "", "--yes"),
+        ("mission", "start", ""),
+        ("mission", "timeline", ""),
+        ("context", "--checkpoint", ""),
+        ("snapshot", "verify", ""),
+        ("lock", "list", "--agent", ""),
+    ],
+)
+def test_an_id_from_a_variable_that_is_not_set_is_not_the_default(run, home, command):
+    """Nobody is asked: there is no daemon here, and that would be the error."""
+    refused = run(*command)
+
+    assert refused.status == 2
+    assert ": it is empty; leave it out, or say which one is meant\n" in refused.err
+
+
+def test_a_command_that_prints_nothing_offers_no_form_of_it(run, home):
+    assert "--json" in run("status", "--help").out
+    told = run("watch", "--help").out
+    assert "--json" not in told
+    assert "--exact" not in told
+    assert "has no JSON document" in run("watch", "--json").err

@@ -164,3 +164,11 @@ def test_nothing_stored_steers_the_terminal(capsys):
     assert "  + srt-1  [31mred  (in progress, [31mred )" in printed
     assert "  ~ next steps: in another order" in printed
     assert "      - files: [31mred " in printed
+
+
+def test_what_is_no_id_is_named_as_the_help_names_it(run, done, mission):
+    refused = run("checkpoints", "diff", "nonsense")
+
+    assert refused.status == 2
+    assert refused.err.startswith("Error: before: expected an id such as chk-1a2b3c4d")
+    assert "BEFORE" in done("checkpoints", "diff", "--help").out

@@ -2,11 +2,13 @@
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleetctl.display import screen, timeline_page
 from fleetctl.display.widths import width, wrapped
 from fleetctl.timeline import NOBODYS, story
 from fleetd.wire.events import PAYLOADS
@@ -63,6 +65,32 @@ def test_what_the_agent_did_in_between_parts_a_run():
         'alice is blocked on "Login": No server',
         'alice is at 30% of "Login"',
     ]
+
+
+def test_what_is_told_as_one_line_was_not_silent_in_between():
+    events = [progress(0, 10), progress(1, 20), progress(11, 30), progress(12, 40)]
+
+    assert texts(events) == [
+        'alice went from 10% to 20% of "Login" in 2 steps',
+        "silent for 10 min",
+        'alice went from 30% to 40% of "Login" in 2 steps',
+    ]
+
+
+def test_times_go_one_way_though_runs_overlap(capsys, monkeypatch):
+    monkeypatch.setattr(screen, "humane", lambda: True)
+    monkeypatch.setattr(screen, "width", lambda: 80)
+    monkeypatch.setattr(screen, "now_ms", lambda: NOON + 30 * MIN)
+    files = [event(minute, "lock_acquired", file="/p/a.py") for minute in (0, 3, 6)]
+    said = [event(minute, "agent_noted", "bob", text="x") for minute in (1, 2)]
+    entries = story(sorted([*files, *said], key=lambda each: each.timestamp), NOON + 30 * MIN)
+    mission = SimpleNamespace(id="msn-1", title="Test", progress_percent=0)
+
+    timeline_page.show_story(mission, [], entries, whole=False)  # type: ignore[arg-type]
+
+    lines = capsys.readouterr().out.splitlines()[-2:]
+    assert "30 min ago  alice locked /p/a.py 3 times" in lines[0]
+    assert "29 min ago  bob" in lines[1]
 
 
 def test_files_commands_sorties_and_messages_are_gathered():

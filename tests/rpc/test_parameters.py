@@ -22,6 +22,7 @@ async def invalid(client: Any, method: str, params: Any) -> dict[str, Any]:
         ("mission.get", {"mission_id": 5}, "mission_id", "a string", "5"),
         ("mission.get", {"mission_id": "../../etc"}, "mission_id", "an id such as", '"../../etc"'),
         ("mission.get", {"mission_id": "msn-1\n"}, "mission_id", "an id such as", '"msn-1\\n"'),
+        ("checkpoint.compare", {"before": "A"}, "before", "an id such as chk-", '"A"'),
         ("mission.list", {"limit": True}, "limit", "an integer", "true"),
         ("mission.list", {"limit": 0}, "limit", ">= 1", "0"),
         ("mission.list", {"limit": 1.5}, "limit", "an integer", "1.5"),

@@ -166,12 +166,23 @@ def test_a_letter_is_as_far_as_its_last_reader() -> None:
     assert counts == {"queued": 2, "delivered": 0, "acked": 1, "failed": 0}
 
 
-def test_sorties_that_are_open_come_first_in_their_order() -> None:
+def test_sorties_that_are_worked_on_come_first_and_what_is_done_last() -> None:
     picture = Picture()
-    states = ("completed", "blocked", "failed", "pending")
-    picture.take("sorties", [record(status=state) for state in states], "msn-00000001", 0)
-    seen = [each.status for each in fleet.sorties(picture, shown_at())]
-    assert seen == ["blocked", "pending", "completed", "failed"]
+    states = ["completed", "pending", "blocked", "failed", "assigned", "in_progress"]
+    states += ["completed", "in_progress"]
+    told = [record(status=state, place=place) for place, state in enumerate(states)]
+    picture.take("sorties", told, "msn-00000001", 0)
+    seen = [(each.status, each.place) for each in fleet.sorties(picture, shown_at())]
+    assert seen == [
+        ("in_progress", 5),
+        ("in_progress", 7),
+        ("blocked", 2),
+        ("pending", 1),
+        ("assigned", 4),
+        ("failed", 3),
+        ("completed", 0),
+        ("completed", 6),
+    ]
 
 
 def test_sorties_of_another_mission_are_not_shown() -> None:
