@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from ..display import render
-from ..hooking import files
+from ..editing import files
 from ..prompts import Cancelled, confirm
 
 SHELLS = ("bash", "zsh")

@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 from fleetd.wire.errors import InvalidState
 
-from . import files, plugin
+from ..editing import files
+from ..editing.jsonc import is_plain
+from . import plugin
 from .harnesses import OPENCODE, Harness
 from .hook_command import Installation, enforces
-from .jsonc import is_plain
 from .settings import Unusable, found, put_in, take_out
 from .versions import installable
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..editing import files
+from ..editing.jsonc import is_blank, is_plain, parse
 from ..protocol import Finding, HarnessStatus
-from . import files
 from .harnesses import CLAUDE, CODEX, GEMINI, Harness
 from .hook_command import for_doctor, program_of
-from .jsonc import is_blank, is_plain, parse
 from .settings import found
 from .state import State
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from fleetd.wire.errors import InvalidState
 
-from .files import SettingsFile
+from ..editing.files import SettingsFile
 
 _MARK = b"fleetd"
 _ARGS = b"const ARGS = []"

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from fleetd.wire.errors import InvalidState
 
-from . import files, plugin
+from ..editing import files
+from . import plugin
 from .changes import complaints
 from .harnesses import OPENCODE, Harness
 from .hook_command import Installation, enforces

@@ -5,9 +5,9 @@ from types import ModuleType
 
 from fleetd.wire.errors import InvalidState
 
-from ..hooking import files
+from ..editing import files
+from ..editing.jsonc import is_plain
 from ..hooking.changes import Change, complaints
-from ..hooking.jsonc import is_plain
 from . import in_json, in_toml
 from .places import NAME, Command, Place, is_ours
 

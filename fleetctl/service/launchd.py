@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fleetd.wire.errors import InvalidState
 
-from ..hooking import files
+from ..editing import files
 from . import background, programs
 from .running import END_S, PAUSE_S
 from .setup import Setup

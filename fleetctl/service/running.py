@@ -14,7 +14,7 @@ from fleetd.wire.errors import FleetError, InvalidState, LimitExceeded, Unavaila
 
 from ..client import Fleet, TooSlow
 from ..client.dial import dial
-from ..hooking import files
+from ..editing import files
 from ..protocol import Hello, SystemHello
 
 LOOK_S = 5.0

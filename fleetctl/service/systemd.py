@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fleetd.wire.errors import InvalidState, Storage
 
-from ..hooking import files
+from ..editing import files
 from . import programs
 from .rendering import SERVICE, SOCKET, rendered, shown
 from .setup import Setup

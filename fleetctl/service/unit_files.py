@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from fleetd.wire.errors import InvalidState
 
-from ..hooking import files
+from ..editing import files
 
 EDITED = ".edited"
 _MARK = "Written by fleetctl daemon install; its own text has the digest"

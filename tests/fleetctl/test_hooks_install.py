@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from fleetctl.hooking import files, plugin
+from fleetctl.editing import files
+from fleetctl.hooking import plugin
 from fleetctl.hooking.harnesses import HARNESSES
 from fleetd.wire.errors import InvalidState
 from tests.processes import Result

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetctl.hooking import jsonc
+from fleetctl.editing import jsonc
+from fleetctl.editing.surgery import append, remove
 from fleetctl.hooking.harnesses import CLAUDE, CODEX, COPILOT, CURSOR, GEMINI, Harness
 from fleetctl.hooking.hook_command import Installation
 from fleetctl.hooking.settings import Unusable, found, put_in, take_out
-from fleetctl.hooking.surgery import append, remove
 
 HERE = Installation("/opt/fleet/bin/python3", "/opt/fleet/lib/fleetctl/hook.py")
 OTHERS = {"matcher": "Bash", "hooks": [{"type": "command", "command": "guard"}]}
