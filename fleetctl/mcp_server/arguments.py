@@ -82,18 +82,21 @@ def _explained(arguments: type[Arguments], named: dict[str, Any], text: str) -> 
 
 def _expected(arguments: type[Arguments], where: str, problem: str) -> str:
     if problem.startswith("Invalid enum value"):
-        return f"one of {', '.join(_words(arguments, where))}"
+        return f"one of {', '.join(_told_at(arguments, where)['enum'])}"
     if match := _PATTERN.match(problem):
         pattern = match[1].replace("\\\\", "\\")
         return PATTERN_MEANINGS.get(pattern, f"a text that matches {pattern}")
+    if problem.startswith("Expected `object`"):  # models send a title where a sortie should be
+        needed = _told_at(arguments, where).get("required", ())
+        fields = ", ".join(f'"{name}": ...' for name in needed)
+        return f"an object such as {{{fields}}}"
     wanted, _, _ = problem.removeprefix("Expected ").partition(", got ")
     return wanted.replace("`", "")
 
 
-def _words(arguments: type[Arguments], where: str) -> list[str]:
-    """Return the words that may stand at a place such as ``sorties[0].state``."""
+def _told_at(arguments: type[Arguments], where: str) -> dict[str, Any]:
+    """Return the schema at a place such as ``sorties[0].files``."""
     told = schema(arguments)
     for step in re.findall(r"\w+", where):
         told = told["items"] if step.isdigit() else told["properties"][step]
-    words: list[str] = told["enum"]
-    return words
+    return told

@@ -13,7 +13,7 @@ from fleetd.wire.base import Request
 from fleetd.wire.errors import InvalidState, NotFound
 from fleetd.wire.model import Agent, Mission, Sortie
 from fleetd.wire.requests.agent import AgentCurrent
-from fleetd.wire.requests.mission import MissionCurrent, MissionGet
+from fleetd.wire.requests.mission import MissionCurrent, MissionGet, MissionList
 from fleetd.wire.requests.sortie import SortieList
 from fleetd.wire.types import OPEN_MISSION
 
@@ -22,6 +22,8 @@ from .link import Link
 R = TypeVar("R")
 # How clients name themselves, and what their harness is called here.
 _HARNESSES = ("claude", "codex", "gemini", "opencode", "cursor", "copilot")
+# How many missions that nobody has started are looked at.
+PENDING = 1_000
 
 
 class Desk:
@@ -71,18 +73,39 @@ class Desk:
         return (await self.ask(AgentCurrent(self._wanted))).agent
 
     async def mission(self, agent: Agent | None) -> Mission | None:
-        """Return the open mission of an agent, else the one of this directory."""
+        """Return the open mission of an agent, else the one of this directory that it would join.
+
+        That is the rule by which an agent is registered, so that what it read of before is what it
+        works on afterwards.
+        """
         if agent is not None and agent.mission_id is not None:
             own = await self.ask(MissionGet(agent.mission_id))
             if own.status in OPEN_MISSION:
                 return own
+        return await self._current() or await self._waiting()
+
+    async def _current(self) -> Mission | None:
         try:
             found = (await self.ask(MissionCurrent(cwd=self.cwd))).mission
         except InvalidState:  # several, and none of this directory
             return None
-        # One that is somewhere else is nobody's business here.
-        there = found and found.project_dir
+        # One that is somewhere else is nobody's business here, and neither is another session's.
+        if found is None or is_automatic(found):
+            return None
+        there = found.project_dir
         return found if not there or _within(there, self.real_cwd) else None
+
+    async def _waiting(self) -> Mission | None:
+        """Return the mission that somebody created for this directory and nobody has started."""
+        known = (await self.ask(MissionList(status="pending", limit=PENDING))).missions
+        here = [
+            each
+            for each in known
+            if each.project_dir
+            and _within(each.project_dir, self.real_cwd)
+            and not is_automatic(each)
+        ]
+        return max(here, key=lambda each: each.last_activity_at or each.created_at, default=None)
 
     async def my_mission(self, agent: Agent | None) -> Mission:
         """Return the mission that there has to be; raises NotFound."""
@@ -97,6 +120,11 @@ class Desk:
     async def sorties(self, mission: Mission) -> list[Sortie]:
         """Return the sorties of a mission."""
         return (await self.ask(SortieList(mission.id))).sorties
+
+
+def is_automatic(mission: Mission) -> bool:
+    """Return whether a mission was made by itself for a session."""
+    return mission.metadata.get("automatic") is True
 
 
 def _within(directory: str, path: str) -> bool:

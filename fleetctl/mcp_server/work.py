@@ -31,7 +31,7 @@ from fleetd.wire.types import AgentId, Files, MissionId, Percent, SortieId, Text
 
 from . import wording
 from .arguments import Arguments
-from .desk import Desk
+from .desk import Desk, is_automatic
 
 # What a harness takes whole, in characters.
 BRIEFING_CHARS = 9_500
@@ -98,7 +98,7 @@ async def _begun(desk: Desk, agent: Agent, goal: str) -> Mission:
         return made
     if mission.title == goal:
         return mission
-    if mission.metadata.get("automatic") is not True or agent.mission_id != mission.id:
+    if not is_automatic(mission) or agent.mission_id != mission.id:
         raise InvalidState(
             f"You have a mission already: {mission.id}, {wording.cut(mission.title)}.",
             hint="Leave goal out to add sorties to it, or end it with finish first.",
@@ -189,7 +189,9 @@ async def finish(desk: Desk, asked: Ending) -> str:
     """End the mission."""
     if asked.outcome != "complete" and not asked.reason:
         raise InvalidParams("reason is missing.", hint=f"To {asked.outcome} a mission, say why.")
-    mission = await desk.my_mission(await desk.me())
+    agent = await desk.me()
+    mission = await desk.my_mission(agent)
+    await _refuse_others(desk, agent, mission)
     if asked.outcome == "complete":
         ended = await desk.ask(MissionComplete(mission.id))
     elif asked.outcome == "fail":
@@ -197,6 +199,20 @@ async def finish(desk: Desk, asked: Ending) -> str:
     else:
         ended = await desk.ask(MissionCancel(mission.id, asked.reason or ""))
     return wording.mission_head(ended)
+
+
+async def _refuse_others(desk: Desk, agent: Agent, mission: Mission) -> None:
+    """Raise InvalidState for a mission that the agent had no part in.
+
+    Whoever says twice that its mission is over must not end the next one of the directory.
+    """
+    if agent.mission_id == mission.id:
+        return
+    if all(each.assigned_to != agent.id for each in await desk.sorties(mission)):
+        raise InvalidState(
+            f"{mission.id} ({wording.cut(mission.title)}) is not yours to end: no sortie is yours.",
+            hint="Take one with sortie start, or leave the mission to its agents.",
+        )
 
 
 class Noting(Arguments, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ import msgspec
 
 from ..wire.errors import InvalidState
 from ..wire.requests.mission import CurrentMission, MissionCurrent
+from ..wire.types import OPEN_MISSION
 from .context import Context
 from .records import mission_of
 from .registry import handler
@@ -62,12 +63,13 @@ def of_directory(tx: Tx, cwd: str | None) -> str | None:
 
 
 def to_join(tx: Tx, cwd: str | None) -> Row | None:
-    """Return the open mission that somebody created for a directory, the one at work last first.
+    """Return the open mission that somebody created for a directory: as for who asks for the
+    current one, one that was started comes before those that wait; the one at work last first.
 
     One that was made by itself for another session is no mission to join.
     """
-    there = _around(tx, cwd, ["pending", "in_progress"])
-    return next((row for row in there if not is_automatic(row)), None)
+    there = [row for row in _around(tx, cwd, [*OPEN_MISSION]) if not is_automatic(row)]
+    return min(there, key=lambda row: row["status"] != "in_progress", default=None)
 
 
 def session_before(tx: Tx, cwd: str | None) -> Row | None:
