@@ -1,7 +1,7 @@
 # What bash completes an id with: its lines are an id, a tab, and what it stands for. Whatever the
 # daemon says is read as text and never as words of the shell.
 _fleetctl_ids() {
-    "$(_fleetctl_program)" completions --ids "$1" "$2" 2>/dev/null
+    COLUMNS="${COLUMNS:-80}" "$(_fleetctl_program)" completions --ids "$1" "$2" 2>/dev/null
 }
 
 # The command that is completed, where it was typed as a whole path; else the one on PATH.

@@ -5,7 +5,7 @@ _fleetctl_ids() {
   local -a ids shown expl
   # The command that is completed, where it was typed as a whole path; else the one on PATH.
   if [[ $_fleetctl_typed == /*/fleet(ctl|) && -x $_fleetctl_typed ]] program=$_fleetctl_typed
-  for line in "${(@f)$("$program" completions --ids "$1" "${(Q)PREFIX}" 2>/dev/null)}"; do
+  for line in "${(@f)$(COLUMNS=$COLUMNS "$program" completions --ids "$1" "${(Q)PREFIX}" 2>/dev/null)}"; do
     [[ -n $line ]] || continue
     ids+=("${line%%$'\t'*}")
     shown+=("${${line/$'\t'/  }[1,COLUMNS - 1]}")

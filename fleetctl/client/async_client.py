@@ -24,6 +24,7 @@ from .insisting import (
     RESTART_S,
     answer,
     insisted,
+    keyed,
     new_key,
     opened_again,
     patience,
@@ -97,7 +98,7 @@ class AsyncFleet:
 
         ``progress`` is told a few times a second how far a call is that takes long.
         """
-        request, token = request.keyed(new_key()), new_key()
+        request, token = keyed(request), new_key()
         if progress is not None:
             request = request.tracked(token)
         wait_s = patience(request, reply_s)

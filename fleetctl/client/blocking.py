@@ -21,6 +21,7 @@ from .insisting import (
     answer,
     at_once,
     insisted,
+    keyed,
     new_key,
     opened_again,
     patience,
@@ -98,7 +99,7 @@ class Fleet:
 
         ``progress`` is told a few times a second how far a call is that takes long.
         """
-        request = request.keyed(new_key())
+        request = keyed(request)
         if progress is not None:
             request = request.tracked(new_key())
         wait_s = patience(request, reply_s)

@@ -10,6 +10,7 @@ from _socket import AF_UNIX, SOCK_STREAM, socket
 from pathlib import Path
 from typing import Any
 
+from fleetd import paths
 from fleetd.wire.credentials import credentials
 from fleetd.wire.errors import Denied, FleetError, Unavailable
 
@@ -53,6 +54,8 @@ def _connect_error(path: Path, error: OSError) -> FleetError:
             f"{path} is not a socket, so fleetd cannot listen there.",
             hint="Check FLEET_SOCKET and XDG_RUNTIME_DIR.",
         )
+    if path != paths.socket_path():
+        return Unavailable(NOT_RUNNING, hint=f"Nobody listens at {path}.")
     return Unavailable(NOT_RUNNING, hint=START)
 
 

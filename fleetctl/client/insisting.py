@@ -115,6 +115,16 @@ def answer(request: Request[R], result: Any) -> R:
         raise not_understood(error) from error
 
 
+def keyed(request: Request[R]) -> Request[R]:
+    """Return a request as it may be sent twice; raises TypeError for what is no request."""
+    if not hasattr(request, "keyed"):
+        raise TypeError(
+            f"call() takes a request, such as MissionList(), and got {request!r}; "
+            "call_raw() takes the name of a method and its parameters"
+        )
+    return request.keyed(new_key())
+
+
 def new_key() -> str:
     """Return an idempotency key that nobody else uses."""
     return os.urandom(16).hex()

@@ -102,7 +102,7 @@ def _show_candidates(status: Status) -> None:
         checkpoint = each.checkpoint_id or "no checkpoint"
         silent = render.silence(each.inactivity_duration_ms)
         head = f"  {each.mission_id}  {silent}  {checkpoint}  "
-        render.line(head + render.rest_of_line(head, each.mission_title))
+        render.headed(head, each.mission_title)
         if each.checkpoint_id:
             render.line(f"    fleetctl resume --mission {each.mission_id}")
 

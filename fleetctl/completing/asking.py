@@ -9,6 +9,7 @@ from fleetd import paths
 from fleetd.wire.errors import FleetError
 
 from ..client import Fleet
+from ..display import screen
 from .candidates import KINDS, candidates, line
 
 # A person has pressed a key and waits: what takes longer than this is not worth it.
@@ -26,7 +27,8 @@ def print_candidates(kind: str, prefix: str) -> None:
         found = _asked(kind, prefix)
     except (FleetError, OSError):
         return
-    text = "".join(f"{line(each)}\n" for each in found)
+    columns = screen.width() if "COLUMNS" in os.environ else None
+    text = "".join(f"{line(each, columns)}\n" for each in found)
     signal.setitimer(signal.ITIMER_REAL, 0)
     print(text, end="")
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ..display import moments, render, screen
+from ..display.widths import cut
 from ..target import cwd, this_agent
 
 # Calls a method that changes nothing and returns its result.
@@ -161,6 +162,12 @@ NOUNS: dict[str, Callable[[Ask], Iterator[Candidate]]] = {
 KINDS = (*NOUNS, *PARTS)
 
 
-def line(candidate: Candidate) -> str:
-    """Return a candidate as the shells read it: the id, a tab, what it stands for."""
-    return f"{candidate.id}\t{render.clean(candidate.text).strip()}"
+def line(candidate: Candidate, columns: int | None = None) -> str:
+    """Return a candidate as the shells read it: the id, a tab, what it stands for.
+
+    They count characters. Where ``columns`` are told, the line they make of it takes fewer.
+    """
+    text = render.clean(candidate.text).strip()
+    if columns is not None:
+        text = cut(text, columns - len(candidate.id) - len("  ") - 1)
+    return f"{candidate.id}\t{text}"

@@ -117,6 +117,15 @@ def rest_of_line(start: str, text: str) -> str:
     return text if room is None else cut(text, max(room - width(start), MIN_FLOW))
 
 
+def headed(start: str, text: str) -> None:
+    """Print text behind its start; on a terminal without room for both, cut on the next line."""
+    room = screen.columns()
+    if room is not None and room - width(start) < MIN_FLOW:
+        line(start.rstrip())
+        start = "    "
+    line(start + rest_of_line(start, text))
+
+
 def flow(start: str, text: str, *, style: str = "") -> None:
     """Print text behind its start; on a terminal it is broken between words, below itself.
 

@@ -295,3 +295,18 @@ def test_a_real_daemon_says_not_found(daemon):
         client.call(MissionGet(mission_id="msn-00000000"))
 
     assert caught.value.exit_status == 4
+
+
+def test_a_path_of_the_callers_own_is_named_where_nobody_listens(home, path):
+    with pytest.raises(Unavailable) as elsewhere:
+        Fleet(home / "wrong")
+    with pytest.raises(Unavailable) as here:
+        Fleet(path)
+
+    assert elsewhere.value.hint == f"Nobody listens at {home / 'wrong'}."
+    assert str(here.value.hint).startswith("fleetctl daemon start")
+
+
+def test_a_name_is_no_request(daemon):
+    with Fleet(daemon.socket) as client, pytest.raises(TypeError, match=r"call_raw\(\) takes"):
+        client.call("mission.list")  # type: ignore[arg-type]

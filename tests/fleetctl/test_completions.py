@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from fleetctl.completing import shells
+from fleetctl.display.widths import cut, width
 from tests.processes import Daemon, Result, fleetctl
 from tests.terminal import Terminal, terminal
 
@@ -284,7 +285,7 @@ class TestShells:
         text = opened.until(lambda screen: all(each in screen for each in found))
         for each in found:
             row = next(line for line in text.splitlines() if line.startswith(each))
-            assert row == f"{each}  pending  {HOSTILE}"[: columns - 1].rstrip()
+            assert row == cut(f"{each}  pending  {HOSTILE}", columns - 1)
         assert not Path("pwned").exists()
 
     def test_without_a_daemon_nothing_is_offered_and_nothing_said(
@@ -292,6 +293,16 @@ class TestShells:
     ) -> None:
         typed(completing, "fleetctl mission show m", "fleetctl mission show m")
         typed(completing, "fleetctl mission sho", "fleetctl mission show")
+
+
+def test_what_an_id_stands_for_is_cut_by_columns(monkeypatch, done, daemon):
+    done("mission", "create", "漢字" * 40)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    told = done("completions", "--ids", "mission", "").out.rstrip("\n")
+
+    assert told.endswith("…")
+    assert 77 <= width(told.replace("\t", "  ")) <= 79
 
 
 class TestInstall:

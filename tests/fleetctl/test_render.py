@@ -71,3 +71,20 @@ def test_a_terminal_that_lacks_a_character_gets_it_escaped(done, daemon, monkeyp
 
     assert cli.main(["mission", "list"]) == 0
     assert b"Gr\\xf6\\xdfe \\u2713" in narrow.buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        (None, "msn-1  silent 20 min  A long title of a mission"),
+        (45, "msn-1  silent 20 min  A long title of a miss…"),
+        (30, "msn-1  silent 20 min\n    A long title of a mission"),
+        (24, "msn-1  silent 20 min\n    A long title of a m…"),
+    ],
+)
+def test_a_title_that_has_no_room_behind_its_ids_stands_below(columns, shown, monkeypatch, capsys):
+    monkeypatch.setattr(render.screen, "columns", lambda: columns)
+
+    render.headed("msn-1  silent 20 min  ", "A long title of a mission")
+
+    assert capsys.readouterr().out == f"{shown}\n"
