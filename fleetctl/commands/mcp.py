@@ -86,7 +86,7 @@ def run_install(args: Namespace) -> int:
     """Show what would be added, ask, and add it."""
     # An agent CLI would complain of a server that cannot start, each time that it starts itself.
     if not extra.is_installed() and not args.dry_run:
-        raise InvalidState(f"{MISSING} Nothing was changed.", hint=f"{extra.hint()}, then again.")
+        raise InvalidState(f"{MISSING} Nothing was changed.", hint=extra.hint())
     command, place = this_command(), project(args)
     harnesses = [each for each in chosen(args) if each.is_here() or not args.all]
     if not harnesses:

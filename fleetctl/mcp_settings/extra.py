@@ -1,6 +1,7 @@
 """How the package ``mcp`` gets into this fleetctl's environment; installs nothing."""
 
 import importlib.util
+import json
 import shlex
 import sys
 from importlib import metadata
@@ -56,9 +57,22 @@ def _source(prefix: Path) -> str:
         wanted = receipt["tool"]["requirements"]
         own = next(each for each in wanted if each.get("name") == PACKAGE)
     except (OSError, ValueError, KeyError, TypeError, StopIteration, AttributeError):
-        return PACKAGE
+        return _came_from() or PACKAGE
     for key in ("directory", "editable", "path", "url", "git"):
         if isinstance(own.get(key), str):
             where: str = own[key]
             return f"git+{where}" if key == "git" else where
-    return f"{PACKAGE}{own.get('specifier', '')}"
+    return _came_from() or f"{PACKAGE}{own.get('specifier', '')}"
+
+
+def _came_from() -> str:
+    """Return the URL that fleetd was installed from; empty where its installer did not write it.
+
+    fleetd's name alone would be looked for on an index of packages, where it is not.
+    """
+    try:
+        told = json.loads(metadata.distribution(PACKAGE).read_text("direct_url.json") or "{}")
+    except (metadata.PackageNotFoundError, OSError, ValueError):
+        return ""
+    url = told.get("url") if isinstance(told, dict) else None
+    return url if isinstance(url, str) else ""

@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import PathDistribution
 from pathlib import Path
 
 import pytest
@@ -274,6 +275,23 @@ def test_a_uv_tool_is_installed_from_where_it_came(tmp_path) -> None:
     receipt = '[tool]\nrequirements = [{ name = "fleetd", directory = "/src/my fleetd" }]\n'
     (tmp_path / "uv-receipt.toml").write_text(receipt)
     assert extra.install_command(tmp_path).endswith(" '/src/my fleetd'")
+
+
+@pytest.mark.parametrize(
+    "receipt", ["", "[", '[tool]\nrequirements = [{ name = "fleetd", extras = ["x"] }]\n']
+)
+def test_a_uv_tool_whose_receipt_does_not_say_so_is_installed_from_where_the_package_came(
+    tmp_path, monkeypatch, receipt
+) -> None:
+    (tmp_path / "uv-receipt.toml").write_text(receipt)
+    told = tmp_path / "fleetd-1.dist-info"
+    told.mkdir()
+    (told / "direct_url.json").write_text('{"url": "file:///src/fleetd", "dir_info": {}}')
+    installed = PathDistribution(told)
+    monkeypatch.setattr(extra.metadata, "distribution", lambda _name: installed)
+    assert extra.install_command(tmp_path).endswith(" file:///src/fleetd")
+    (told / "direct_url.json").unlink()
+    assert extra.install_command(tmp_path).endswith(" fleetd")
 
 
 def test_toml_of_any_values_is_read_as_it_was_written() -> None:
