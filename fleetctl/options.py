@@ -133,7 +133,8 @@ class Parser(argparse.ArgumentParser):
         """Raise UsageError for arguments that nobody knows, and name what may have been meant."""
         options = [each for each in unknown if each.startswith("-")]
         near = nearest(options[0], self._option_string_actions) if options else ""
-        self.error(f"unrecognized arguments: {' '.join(unknown)}{near and '.' + near}")
+        told = " ".join(each or "''" for each in unknown)
+        self.error(f"unrecognized arguments: {told}{near and '.' + near}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse a choice that there is not, and name what may have been meant."""

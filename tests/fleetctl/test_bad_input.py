@@ -278,3 +278,7 @@ def test_a_command_that_prints_nothing_offers_no_form_of_it(run, home):
     assert "--json" not in told
     assert "--exact" not in told
     assert "has no JSON document" in run("watch", "--json").err
+
+
+def test_an_empty_argument_that_nobody_knows_is_seen(run, home):
+    assert run("resume", "").err.startswith("Error: unrecognized arguments: ''\n")
