@@ -174,22 +174,23 @@ def list_agents(tx: Tx, request: AgentList, ctx: Context) -> AgentPage:
 def deregister(tx: Tx, request: AgentDeregister, ctx: Context) -> Agent:
     """Let an agent leave: its locks are released, and its process is watched no longer."""
     row = find(tx, "agent", request.agent_id)
-    if row["status"] != "gone":
-        boundaries.left(tx, ctx, row["id"], request.reason)
-        release_all(tx, ctx, row["id"])
-        end_turn(tx, row["id"])
-        emit(
-            tx,
-            ctx,
-            AgentDeregistered(reason=request.reason),
-            mission_id=row["mission_id"],
-            agent_id=row["id"],
-        )
-        tx.run(
-            "UPDATE agents SET status = 'gone', pid = NULL, pid_started = NULL WHERE id = :id",
-            id=row["id"],
-        )
+    let_go(tx, ctx, row, request.reason)
     return _get(tx, row["id"])
+
+
+def let_go(tx: Tx, ctx: Context, row: Row, reason: str | None, *, activity: bool = True) -> None:
+    """Note that an agent left; it is no ``activity`` when nobody said so but the daemon itself."""
+    if row["status"] == "gone":
+        return
+    boundaries.left(tx, ctx, row["id"], reason)
+    release_all(tx, ctx, row["id"], activity=activity)
+    end_turn(tx, row["id"])
+    payload, mission = AgentDeregistered(reason=reason), row["mission_id"]
+    emit(tx, ctx, payload, mission_id=mission, agent_id=row["id"], activity=activity)
+    tx.run(
+        "UPDATE agents SET status = 'gone', pid = NULL, pid_started = NULL WHERE id = :id",
+        id=row["id"],
+    )
 
 
 def mark_lost(tx: Tx, ctx: Context, row: Row, reason: str) -> None:

@@ -193,11 +193,12 @@ def conflict(tx: Tx, claim: Claim, record: tuple[Any, ...] = ()) -> LockConflict
     )
 
 
-def end_held(tx: Tx, ctx: Context, row: Row) -> None:
+def end_held(tx: Tx, ctx: Context, row: Row, *, activity: bool = True) -> None:
     """Release a lock in its holder's name and serve whoever waits for it."""
     end(tx, row["id"], "released", ctx.now)
     payload = LockReleased(lock_id=row["id"], file=row["file"], held_by=row["held_by"])
-    emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=row["held_by"])
+    holder, mission = row["held_by"], row["mission_id"]
+    emit(tx, ctx, payload, mission_id=mission, agent_id=holder, activity=activity)
     serve(tx, ctx, row["normalized_path"])
 
 
@@ -206,11 +207,11 @@ def supersede(tx: Tx, ctx: Context, row: Row) -> None:
     end(tx, row["id"], "released", ctx.now)
 
 
-def release_all(tx: Tx, ctx: Context, agent_id: str) -> None:
+def release_all(tx: Tx, ctx: Context, agent_id: str, *, activity: bool) -> None:
     """Release every lock of an agent."""
     rows = tx.all("SELECT * FROM locks WHERE held_by = :id AND status = 'active'", id=agent_id)
     for row in rows:
-        end_held(tx, ctx, row)
+        end_held(tx, ctx, row, activity=activity)
 
 
 def end_by_force(tx: Tx, ctx: Context, row: Row, by: str | None, reason: str) -> None:

@@ -27,6 +27,7 @@ from fleetd.wire.model import Mission
 from fleetd.wire.requests.agent import AgentGet, AgentList
 from fleetd.wire.requests.checkpoint import CheckpointList
 from fleetd.wire.requests.event import EventList
+from fleetd.wire.requests.lock import LockAcquire, LockList
 from fleetd.wire.requests.mission import MissionCancel, MissionCreate, MissionGet, MissionList
 from fleetd.wire.requests.recovery import (
     RecoveryContextGet,
@@ -500,6 +501,21 @@ async def test_closing_the_terminal_of_a_session_that_waits_ends_it_in_good_orde
     await _end_process(fleet)
     assert (await fleet.do(AgentGet("claude-12f459b8"))).status == "gone"
     assert (await _only_mission(fleet)).status == "completed"
+
+
+async def test_a_terminal_that_was_closed_is_no_activity_of_its_mission(fleet: Fleet) -> None:
+    mission = await fleet.do(MissionCreate("Shop", project_dir=PROJECT))
+    window = Window(fleet)
+    window.process = (4_711, "then")
+    await window.tell(PromptSubmitted("Go"))
+    await fleet.do(LockAcquire("src/a.py", "claude-12f459b8", cwd=PROJECT))
+    await window.tell(Paused("Done."))
+    before = (await fleet.do(MissionGet(mission.id))).last_activity_at
+    fleet.clock.pass_by(MINUTE)
+    await _end_process(fleet)
+    assert (await fleet.do(AgentGet("claude-12f459b8"))).status == "gone"
+    assert (await fleet.do(LockList())).locks == []
+    assert (await fleet.do(MissionGet(mission.id))).last_activity_at == before
 
 
 async def test_an_agent_that_nobody_can_watch_is_not_lost_while_its_tool_runs(

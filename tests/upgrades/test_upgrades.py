@@ -36,7 +36,7 @@ snapshot_gzip_hours = 0
 # What time does to a record, and where a file lies, is not what was stored.
 CHANGES = {
     "missions": {"updated_at"},
-    "agents": {"status"},
+    "agents": {"status", "pid"},  # their processes have ended
     "locks": {"status", "released_at"},
     "checkpoints": {"storage_locations", "backed_up_at", "warnings", "source_details"},
     "snapshots": {"storage_locations", "backed_up_at", "warnings", "compressed_at", "artifacts"},

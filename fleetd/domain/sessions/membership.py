@@ -5,7 +5,7 @@ was created for another session. Must not know what a hook told.
 """
 
 from ...harness.report import Report, SessionStarted
-from ...wire.requests.agent import AgentDeregister, AgentRegister, Registration
+from ...wire.requests.agent import AgentRegister, Registration
 from ...wire.types import OPEN_MISSION, Role
 from .. import agents
 from ..activity import LIVING
@@ -195,17 +195,21 @@ def subagents_of(tx: Tx, report: Report) -> list[str]:
 
 
 def close(tx: Tx, ctx: Context, agent_id: str, reason: str) -> bool:
-    """Let go the agent of an open session, as when it ends; False for an agent without one."""
+    """Let go the agent of an open session, as when it ends; False for an agent without one.
+
+    Nobody said that it ended, so it is no activity.
+    """
     row = tx.one(
         "SELECT * FROM sessions WHERE agent_id = :agent AND ended_at IS NULL", agent=agent_id
     )
     if row is None:
         return False
-    leave(tx, ctx, Key(row["harness"], row["session_id"], row["subagent"]), reason)
+    key = Key(row["harness"], row["session_id"], row["subagent"])
+    leave(tx, ctx, key, reason, activity=False)
     return True
 
 
-def leave(tx: Tx, ctx: Context, key: Key, reason: str) -> None:
+def leave(tx: Tx, ctx: Context, key: Key, reason: str, *, activity: bool = True) -> None:
     """Let the agent of a window go, with its subagents when the session ends.
 
     The last one out closes a mission that was made for the session.
@@ -219,8 +223,8 @@ def leave(tx: Tx, ctx: Context, key: Key, reason: str) -> None:
     )
     for row in rows:
         mission_id = mission_of(tx, row["agent_id"])
-        if _agent(tx, row["agent_id"]) is not None:
-            agents.deregister(tx, AgentDeregister(row["agent_id"], reason=reason), ctx)
+        if (agent := _agent(tx, row["agent_id"])) is not None:
+            agents.let_go(tx, ctx, agent, reason, activity=activity)
         if mission_id is not None and not row["subagent"]:
             automatic.end(tx, ctx, mission_id, reason)
     # Last, so that whatever is told of an agent that leaves is told of this session.
