@@ -152,7 +152,7 @@ async def test_what_is_imported_is_redacted_too(tmp_path: Path) -> None:
 
 
 # Strings that are no free text and follow no pattern: each is there for a reason.
-NAMES = {"idempotency_key", "session_id", "thread_id"}
+NAMES = {"idempotency_key", "progress_token", "session_id", "thread_id"}
 
 
 # A payload as a CLI wrote it is cleaned as the report that is made of it, text by text.
