@@ -181,7 +181,7 @@ def terminal(
             stdout=theirs,
             stderr=theirs,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=_take_terminal,
         )
     finally:
         os.close(theirs)
@@ -190,6 +190,12 @@ def terminal(
     finally:
         _end(process)
         os.close(ours)
+
+
+def _take_terminal() -> None:
+    """Make the terminal the process's own; Ctrl+C ends it, whatever runs the tests."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
