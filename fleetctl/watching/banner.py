@@ -2,6 +2,7 @@
 
 from ..display import moments
 from ..display.render import plural
+from ..protocol import RecoveryCandidate
 from . import fleet, spoken
 from .cells import Line, fitted, plain, shown, width
 from .fleet import View
@@ -98,12 +99,10 @@ def alerts(picture: Picture, view: View, columns: int, most: int) -> list[Line]:
     ]
 
 
-def _waits(candidate: object, passed: int, columns: int) -> Line:
-    each = candidate
-    silent = spoken.silence(each.inactivity_duration_ms + passed)  # type: ignore[attr-defined]
-    title = shown(each.mission_title)  # type: ignore[attr-defined]
-    checkpoint = each.checkpoint_id  # type: ignore[attr-defined]
-    point = f"{checkpoint or 'no checkpoint'}  " if columns >= ROOMY else ""
+def _waits(each: RecoveryCandidate, passed: int, columns: int) -> Line:
+    silent = spoken.silence(each.inactivity_duration_ms + passed)
+    title = shown(each.mission_title)
+    point = f"{each.checkpoint_id or 'no checkpoint'}  " if columns >= ROOMY else ""
     end = f"  {silent}  {point}r: what to do "
     start = " ▲ WAITS FOR RECOVERY  " if columns >= NARROW else " ▲ WAITS  "
     room = max(8, columns - width(start) - width(end))

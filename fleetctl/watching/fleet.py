@@ -6,6 +6,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from ..protocol import RecoveryCandidate
 from .picture import LOST_MS, Picture, moment
 
 # Events that say again what the one before them said.
@@ -175,7 +176,7 @@ def events(picture: Picture, view: View) -> list[Any]:
     ]
 
 
-def candidates(picture: Picture) -> list[Any]:
+def candidates(picture: Picture) -> list[RecoveryCandidate]:
     """Return the missions that wait for recovery, the longest silence last."""
     return list(picture.status.candidates) if picture.status else []
 
