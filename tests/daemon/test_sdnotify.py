@@ -9,23 +9,13 @@ import pytest
 import trio
 
 from fleetd.sdnotify import Notifier, feed_watchdog
+from tests.service_socket import heard, service_socket
 
 
 @pytest.fixture
 def listening(tmp_path: Path) -> Any:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-        sock.setblocking(False)
-        sock.bind(str(tmp_path / "n"))
+    with service_socket(tmp_path / "n") as sock:
         yield sock
-
-
-def heard(sock: socket.socket) -> list[bytes]:
-    messages = []
-    while True:
-        try:
-            messages.append(sock.recv(4_096))
-        except BlockingIOError:
-            return messages
 
 
 async def test_it_feeds_only_while_the_check_succeeds(

@@ -15,6 +15,7 @@ from fleetd.sdnotify import Notifier
 from fleetd.starting import starting
 from fleetd.wire.requests.mission import MissionCreate
 from tests.processes import Daemon
+from tests.service_socket import heard, service_socket
 from tests.terminal import terminal
 
 # Each mission takes its time to be compared with its files.
@@ -36,19 +37,12 @@ MISSIONS = 8
 
 @pytest.fixture
 def notified(tmp_path: Path):
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-        sock.setblocking(False)
-        sock.bind(str(tmp_path / "n"))
+    with service_socket(tmp_path / "n") as sock:
         yield sock
 
 
-def heard(sock: socket.socket) -> list[str]:
-    messages = []
-    while True:
-        try:
-            messages.append(sock.recv(4_096).decode())
-        except BlockingIOError:
-            return messages
+def told_by(sock: socket.socket) -> list[str]:
+    return [each.decode() for each in heard(sock)]
 
 
 async def test_what_gets_on_is_given_more_time_and_what_hangs_is_not(
@@ -62,12 +56,12 @@ async def test_what_gets_on_is_given_more_time_and_what_hangs_is_not(
             for _ in range(3_000):
                 headway.on()
                 await trio.sleep(0.004)
-                told += heard(notified)
+                told += told_by(notified)
             await trio.sleep(60)
         headway.at("missions", 0, 5)
         await trio.sleep(60)
 
-    told += heard(notified)
+    told += told_by(notified)
     assert 11 <= len(told) <= 13
     assert all(each.endswith("EXTEND_TIMEOUT_USEC=60000000") for each in told)
     assert told[-1].startswith(
@@ -88,7 +82,7 @@ async def test_a_quick_start_says_nothing(
             await trio.sleep(5)
             headway.at("missions", 1, 1)
             await trio.sleep(0.9)
-    assert len(heard(notified)) <= 1
+    assert len(told_by(notified)) <= 1
     assert out.getvalue().count("\n") <= 1
 
 
@@ -105,7 +99,7 @@ def test_a_real_start_tells_systemd_and_the_log(
     daemon.env = dict(os.environ) | {"NOTIFY_SOCKET": str(tmp_path / "n")}
     daemon.start()
 
-    told = heard(notified)
+    told = told_by(notified)
     assert any(f"of {MISSIONS} missions\nEXTEND" in each for each in told[:-1])
     assert told[-1].startswith("READY=1")
     assert f"of {MISSIONS} missions" in daemon.log.read_text()
