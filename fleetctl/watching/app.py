@@ -114,7 +114,9 @@ class Watch(App[None]):
         raise message.error
 
     def renew(self) -> None:
-        """Show what is known, at this moment."""
+        """Show what is known, at this moment; at the end a tick may find the panes gone."""
+        if not (self.is_running and self.board.is_mounted):
+            return
         if not self.view.paused:
             self._set_clocks()
         self._choose()
