@@ -94,6 +94,7 @@ class Engine:
         self.started_ms = clock()
         self.awake_since_ms = uptime().awake_ms
         self.closing = False
+        self.machine = ""
         self._new_id = new_id
         self._trouble_told_ms = 0
         self._under_way: dict[tuple[str, str], trio.Event] = {}
@@ -227,6 +228,7 @@ class Engine:
             caller=caller,
             config=self.config,
             facts=facts,
+            machine=self.machine,
             elapsed_ms=lambda: (time.monotonic_ns() - begun) // 1_000_000,
         )
 

@@ -22,13 +22,15 @@ class BacklogGet(Query[Backlog], frozen=True):
 @handler
 def backlog(tx: Tx, request: BacklogGet, ctx: Context) -> Backlog:
     """Count, from an index of what is not written yet."""
-    return Backlog(files=unwritten(tx))
+    return Backlog(files=unwritten(tx, ctx))
 
 
-def unwritten(tx: Tx) -> int:
-    """Return how many records wait for their file."""
+def unwritten(tx: Tx, ctx: Context) -> int:
+    """Return how many records wait for their file on this machine."""
     # By the outbox's index: by that of the live ones, every record would be read.
     return sum(
-        tx.value(f"SELECT count(*) FROM {policy.table} WHERE {OWED} AND {LIVE}")
+        tx.value(
+            f"SELECT count(*) FROM {policy.table} WHERE {OWED} AND {LIVE}", machine=ctx.machine
+        )
         for policy in POLICIES.values()
     )

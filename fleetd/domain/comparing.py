@@ -77,7 +77,7 @@ def owners(tx: Tx, request: OwnersGet, ctx: Context) -> Owners:
 def names(tx: Tx, request: NamesGet, ctx: Context) -> Names:
     """Return the names of some owners' records."""
     policy = POLICIES[request.noun]
-    owed = _owed(tx, policy)
+    owed = _owed(tx, ctx, policy)
     return Names(
         owners=[
             _names_of(tx, policy, owner_id, owed.get(owner_id, {}))
@@ -86,14 +86,15 @@ def names(tx: Tx, request: NamesGet, ctx: Context) -> Names:
     )
 
 
-def _owed(tx: Tx, policy: Policy) -> dict[str, dict[str, bool]]:
+def _owed(tx: Tx, ctx: Context, policy: Policy) -> dict[str, dict[str, bool]]:
     """Return what is still to be done, by owner: for each record whether it is deleted.
 
     Read from an index that is nearly always empty; asked for one owner, SQLite would read rows.
     """
     rows = tx.all(
         f"SELECT id, {policy.owner} AS owner, deleted_at FROM {policy.table}"
-        f" WHERE {OWED} ORDER BY seq"
+        f" WHERE {OWED} ORDER BY seq",
+        machine=ctx.machine,
     )
     found: dict[str, dict[str, bool]] = {}
     for row in rows:

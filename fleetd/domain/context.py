@@ -66,6 +66,8 @@ class Context(msgspec.Struct, frozen=True):
     caller: Caller
     config: Config
     facts: Facts = Facts()
+    machine: str = ""
+    """This machine, in a store that several share; empty in one that it has to itself."""
     elapsed_ms: Callable[[], int] = lambda: 0
     """How long the request has been at work, by a clock that is never stepped."""
 

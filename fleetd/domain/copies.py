@@ -73,7 +73,10 @@ def outbox(tx: Tx, request: OutboxGet, ctx: Context) -> Outbox:
     rows = [
         (noun, row["id"], row["deleted_at"])
         for noun, policy in POLICIES.items()
-        for row in tx.all(f"SELECT id, deleted_at FROM {policy.table} WHERE {OWED} ORDER BY seq")
+        for row in tx.all(
+            f"SELECT id, deleted_at FROM {policy.table} WHERE {OWED} ORDER BY seq",
+            machine=ctx.machine,
+        )
     ]
     return Outbox(
         unwritten=[WriteBackup(noun, each) for noun, each, gone in rows if gone is None],

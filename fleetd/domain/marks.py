@@ -12,8 +12,9 @@ from .policy import POLICIES
 from .tx import RemoveBackup, Row, Tx
 
 LIVE = "deleted_at IS NULL"
-# What still needs a file written, or removed: the words of an index that is nearly always empty.
-OWED = "(backed_up_at IS NULL OR deleted_at IS NOT NULL)"
+# What still needs a file written, or removed, on this machine: the words of an index that is nearly
+# always empty.
+OWED = "machine = :machine AND (backed_up_at IS NULL OR deleted_at IS NOT NULL)"
 
 
 def mark_deleted(tx: Tx, ctx: Context, noun: Noun, record_id: str) -> None:

@@ -58,7 +58,7 @@ def overview(tx: Tx, request: OverviewGet, ctx: Context) -> Overview:
         missions=[_line(ctx, row) for row in rows],
         candidates=detect(tx, ctx).candidates,
         recoveries=[recovery_of(row) for row in under_way],
-        backup_backlog=unwritten(tx),
+        backup_backlog=unwritten(tx, ctx),
         position=position(tx),
         epoch=epoch(tx),
     )

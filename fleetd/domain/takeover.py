@@ -24,7 +24,7 @@ class Process(Record, frozen=True, kw_only=True):
 
 
 class Surroundings(Record, frozen=True, kw_only=True):
-    """What to look at outside the store: the project, and the processes of its agents."""
+    """What to look at outside the store: the project, and the agents' processes of this machine."""
 
     project_dir: str | None
     processes: list[Process]
@@ -42,8 +42,9 @@ class SurroundingsGet(Query[Surroundings], frozen=True):
 def surroundings(tx: Tx, request: SurroundingsGet, ctx: Context) -> Surroundings:
     """Return the project a request is about, and the processes that should be alive."""
     rows = tx.all(
-        "SELECT id, pid, pid_started FROM agents WHERE pid IS NOT NULL"
-        " AND status IN ('active', 'waiting', 'idle') ORDER BY id"
+        "SELECT id, pid, pid_started FROM agents WHERE machine = :machine AND pid IS NOT NULL"
+        " AND status IN ('active', 'waiting', 'idle') ORDER BY id",
+        machine=ctx.machine,
     )
     return Surroundings(
         project_dir=_project_dir(tx, request),

@@ -14,7 +14,7 @@ _NUMBERED = re.compile(r"(\d{4})_[a-z0-9_]+\.sql\Z")
 
 def migrations() -> list[tuple[int, str]]:
     """Return every migration as (number, SQL), in order."""
-    folder = resources.files("fleetd.store") / "migrations"
+    folder = resources.files("fleetd.store") / "migrations" / "sqlite"
     found = [
         (int(match[1]), entry.read_text("utf-8"))
         for entry in folder.iterdir()
@@ -25,7 +25,9 @@ def migrations() -> list[tuple[int, str]]:
 
 def schema() -> str:
     """Return the schema as all migrations together leave it."""
-    return (resources.files("fleetd.store") / "schema.sql").read_text("utf-8")
+    return (resources.files("fleetd.store") / "migrations" / "sqlite" / "schema.sql").read_text(
+        "utf-8"
+    )
 
 
 def check_ours(connection: apsw.Connection, path: str) -> int:

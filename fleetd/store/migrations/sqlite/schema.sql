@@ -23,6 +23,19 @@ CREATE TABLE tallies (
     PRIMARY KEY (what, part)
 ) STRICT, WITHOUT ROWID;
 
+-- The machines of a shared store: one daemon of one user on one computer each. A store that one
+-- machine has to itself names none: there, whose something is is ''.
+CREATE TABLE machines (
+    id TEXT PRIMARY KEY,
+    -- What its computer is called, for people.
+    name TEXT NOT NULL,
+    status TEXT NOT NULL CHECK (status IN ('here', 'left', 'lost')),
+    started_at TEXT NOT NULL,
+    -- When its daemon told last that it lives.
+    heard_at TEXT NOT NULL,
+    heard_awake_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE missions (
     id TEXT PRIMARY KEY,
     title TEXT NOT NULL,
@@ -46,7 +59,9 @@ CREATE TABLE missions (
     -- sleeps; store_meta.boot says which boot they belong to. Zero is "long ago".
     active_awake_ms INTEGER NOT NULL DEFAULT 0,
     -- Set with the episode, cleared by activity: the scan reads only who may have fallen silent.
-    silent INTEGER NOT NULL DEFAULT 0
+    silent INTEGER NOT NULL DEFAULT 0,
+    -- Where its project_dir is a directory.
+    machine TEXT NOT NULL DEFAULT ''
 ) STRICT;
 -- The silence scan reads this and nothing else: it must not grow with events or old missions.
 CREATE INDEX idx_missions_status ON missions (status, silent, active_awake_ms);
@@ -106,7 +121,9 @@ CREATE TABLE agents (
     last_seen_at TEXT NOT NULL,
     succeeded_by TEXT,
     note_json TEXT,
-    seen_awake_ms INTEGER NOT NULL DEFAULT 0
+    seen_awake_ms INTEGER NOT NULL DEFAULT 0,
+    -- Where its process runs.
+    machine TEXT NOT NULL DEFAULT ''
 ) STRICT;
 CREATE INDEX idx_agents_mission ON agents (mission_id);
 -- Agents that nobody can watch: they are expected to say that they live.
@@ -116,7 +133,7 @@ CREATE INDEX idx_agents_succeeded ON agents (succeeded_by) WHERE succeeded_by IS
 -- Of a status; those that are gone are most, and nobody asks for them.
 CREATE INDEX idx_agents_here ON agents (status, id) WHERE status <> 'gone';
 -- Whose processes are to be watched, at the start.
-CREATE INDEX idx_agents_process ON agents (id) WHERE pid IS NOT NULL;
+CREATE INDEX idx_agents_process ON agents (machine, id) WHERE pid IS NOT NULL;
 
 CREATE TABLE locks (
     id TEXT PRIMARY KEY,
@@ -151,7 +168,9 @@ CREATE TABLE lock_waits (
     mission_id TEXT,
     purpose TEXT NOT NULL,
     timeout_ms INTEGER NOT NULL,
-    lock_id TEXT
+    lock_id TEXT,
+    -- Where its client waits.
+    machine TEXT NOT NULL DEFAULT ''
 ) STRICT;
 CREATE INDEX idx_lock_waits_path ON lock_waits (normalized_path, id);
 
@@ -238,7 +257,9 @@ CREATE TABLE checkpoints (
     recovery_context_json TEXT NOT NULL,
     locks_json TEXT NOT NULL,
     messages_json TEXT NOT NULL,
-    sorties_json TEXT NOT NULL
+    sorties_json TEXT NOT NULL,
+    -- Where its file lies.
+    machine TEXT NOT NULL DEFAULT ''
 ) STRICT;
 -- The newest is the one with the highest seq: a clock can be stepped back, the log cannot.
 CREATE INDEX idx_checkpoints_mission ON checkpoints (mission_id, seq DESC);
@@ -251,10 +272,11 @@ CREATE INDEX idx_checkpoints_live ON checkpoints (mission_id, seq, trigger)
 -- The row is the outbox: what still needs a file written, or a file removed. In the order in which it
 -- is worked off, and with all that is asked: it is nearly always empty, and without this every
 -- checkpoint was read to find that out.
-CREATE INDEX idx_checkpoints_outbox ON checkpoints (seq, id, mission_id, backed_up_at, deleted_at)
+CREATE INDEX idx_checkpoints_outbox
+    ON checkpoints (machine, seq, id, mission_id, backed_up_at, deleted_at)
     WHERE backed_up_at IS NULL OR deleted_at IS NOT NULL;
 -- Comparing rows with the names on disk reads this: no row, no file.
-CREATE INDEX idx_checkpoints_names ON checkpoints (mission_id, id, version);
+CREATE INDEX idx_checkpoints_names ON checkpoints (mission_id, id, version, machine);
 
 CREATE TABLE recoveries (
     id TEXT PRIMARY KEY,
@@ -442,13 +464,15 @@ CREATE TABLE snapshots (
     note TEXT,
     source_details_json TEXT NOT NULL DEFAULT '[]',
     warnings_json TEXT NOT NULL DEFAULT '[]',
-    document_json TEXT NOT NULL
+    document_json TEXT NOT NULL,
+    -- Where its file lies.
+    machine TEXT NOT NULL DEFAULT ''
 ) STRICT;
 -- Keeping a run's snapshots few and comparing their names reads this alone, and no document.
 CREATE INDEX idx_snapshots_run ON snapshots
-    (run_id, seq DESC, deleted_at, id, version, status, size_bytes);
+    (run_id, seq DESC, deleted_at, id, version, status, size_bytes, machine);
 CREATE INDEX idx_snapshots_seq ON snapshots (seq DESC);
-CREATE INDEX idx_snapshots_outbox ON snapshots (seq, id, run_id, backed_up_at, deleted_at)
+CREATE INDEX idx_snapshots_outbox ON snapshots (machine, seq, id, run_id, backed_up_at, deleted_at)
     WHERE backed_up_at IS NULL OR deleted_at IS NOT NULL;
 -- What is old enough to be compressed.
 CREATE INDEX idx_snapshots_plain ON snapshots (timestamp)
