@@ -1,0 +1,29 @@
+"""What tests that need a real PostgreSQL have in common."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.postgres_server import Server
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """Run a server that several tests share: none of them may stop it."""
+    with Server() as server:
+        yield server
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[Server]:
+    """Run a server that this test may stop, kill and suspend."""
+    with Server() as server:
+        yield server
+
+
+@pytest.fixture
+def database(postgres: Server) -> Iterator[str]:
+    """Return the name of an empty database on the server that is shared."""
+    name = postgres.new_database()
+    yield name
+    postgres.drop_database(name)
