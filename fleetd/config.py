@@ -5,6 +5,7 @@ the start with a message that names the key, the value and what is allowed.
 """
 
 import os
+import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -98,6 +99,8 @@ class Config(Section, frozen=True, kw_only=True):
     log_level: LogLevel = "INFO"
     project_ignore: list[str] = []
     """Directories, as real paths, of which nothing is recorded."""
+    store: str = ""
+    """A PostgreSQL URL, for a store that several machines share; empty for one of our own."""
     # False: that a prompt was submitted is recorded, and nothing of what it said.
     keep_prompts: bool = True
     paths: Paths = field(default_factory=Paths)
@@ -136,6 +139,7 @@ class Loaded(msgspec.Struct, frozen=True):
     def settings(self) -> list[Setting]:
         """Return every value with its origin, in the order of the sections."""
         flat = flatten(msgspec.to_builtins(self.config))
+        flat["store"] = without_password(flat["store"])
         return [
             Setting(key=key, value=value, origin=self.origins.get(key, "default"))
             for key, value in flat.items()
@@ -145,6 +149,7 @@ class Loaded(msgspec.Struct, frozen=True):
 _ENVIRONMENT: dict[str, tuple[str, ...]] = {
     "FLEET_LOG_LEVEL": ("log_level",),
     "FLEET_DB_PATH": ("paths", "database"),
+    "FLEET_DATABASE_URL": ("store",),
     "FLIGHTLINE_DIR": ("paths", "checkpoints"),
     "FLEET_SOCKET": ("paths", "socket"),
     "FLEET_ACTIVITY_THRESHOLD_MS": ("detection", "threshold_ms"),
@@ -274,6 +279,12 @@ def _allowed(key: str, text: str) -> str:
         kind = type(getattr(Config(), key)) if key else Config
         return f" Known here: {', '.join(kind.__struct_fields__)}."
     return ""
+
+
+def without_password(url: str) -> str:
+    """Return a store's URL as it may be shown: whoever sees it must not be let in by it."""
+    shown = re.sub(r"(://[^:/?#@]*):[^/?#]*@", r"\1:***@", url)
+    return re.sub(r"(?i)(\bpassword\s*=\s*)('(?:[^'\\]|\\.)*'|[^&\s]+)", r"\1***", shown)
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -16,7 +16,7 @@ import trio
 
 from .aside import Aside
 from .bell import Bell
-from .clocks import Uptime, uptime, wall_clock
+from .clocks import Uptime
 from .config import Config, Loaded
 from .domain.context import Caller, Context, Facts
 from .domain.idempotency import recall, remember
@@ -33,8 +33,8 @@ from .room import makes_room
 from .store.backups import Backups
 from .store.ballast import Ballast
 from .store.layouts import LAYOUTS
+from .store.opened import open_store
 from .store.spool import Spool
-from .store.sqlite import Store
 from .store.verdicts import DiskFull
 from .traffic import Traffic
 from .watcher import Watcher
@@ -69,8 +69,8 @@ class Engine:
         self,
         loaded: Loaded,
         *,
-        clock: Callable[[], int] = wall_clock,
-        uptime: Callable[[], Uptime] = uptime,
+        clock: Callable[[], int] | None = None,
+        uptime: Callable[[], Uptime] | None = None,
         new_id: Callable[[str], str] = random_id,
         inline: bool = False,
         vfs: str | None = None,
@@ -82,19 +82,21 @@ class Engine:
         self.pulses = Pulses()
         root = loaded.config.checkpoints
         self.backups: dict[Noun, Backups] = {noun: Backups(root, noun) for noun in LAYOUTS}
-        self.store = Store(loaded.config.database, self._committed, inline=inline, vfs=vfs)
+        self.store = open_store(
+            loaded.config, self._committed, self.bell.ring, inline=inline, vfs=vfs
+        )
         self.feed = Feed(self.execute, self.bell)
         self.outbox = Outbox(self.execute, self.backups, inline=inline)
         self.ballast = Ballast(loaded.config.database)
         self.watcher = Watcher()
         self.reception = Reception()
         self.spool = Spool(loaded.spool)
-        self.clock = clock
-        self.uptime = uptime
-        self.started_ms = clock()
-        self.awake_since_ms = uptime().awake_ms
+        self.clock = clock or self.store.now_ms
+        self.uptime = uptime or self.store.uptime
+        self.started_ms = self.clock()
+        self.awake_since_ms = self.uptime().awake_ms
         self.closing = False
-        self.machine = ""
+        self.machine = self.store.machine
         self._new_id = new_id
         self._trouble_told_ms = 0
         self._under_way: dict[tuple[str, str], trio.Event] = {}

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from . import operations  # noqa: F401 - registers the operations
-from .clocks import Uptime, uptime, wall_clock
+from .clocks import Uptime
 from .config import Loaded
 from .domain.returning import GoOnWithout
 from .domain.upkeep import StartUp
@@ -28,8 +28,8 @@ SPOOL_S = 1.0
 async def open_engine(
     loaded: Loaded,
     *,
-    clock: Callable[[], int] = wall_clock,
-    uptime: Callable[[], Uptime] = uptime,
+    clock: Callable[[], int] | None = None,
+    uptime: Callable[[], Uptime] | None = None,
     new_id: Callable[[str], str] = random_id,
     inline: bool = False,
     vfs: str | None = None,
@@ -58,6 +58,7 @@ async def open_engine(
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_watch_disk, engine)
                 nursery.start_soon(engine.outbox.run)
+                nursery.start_soon(engine.store.run)
                 await engine.outbox.catch_up()
                 with trio.move_on_after(
                     SPOOL_S

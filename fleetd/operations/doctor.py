@@ -36,7 +36,7 @@ async def _examine(engine: Engine, *, fix: bool) -> Findings:
     if engine.store.lost:
         findings.append(Finding(check="log", ok=False, detail=engine.store.lost.why))
     if not damage:
-        version = await engine.store.read(lambda tx: tx.value("PRAGMA user_version"))
+        version = await engine.store.schema_version()
         findings.append(Finding(check="schema", ok=True, detail=f"version {version}"))
     headway.at("files")
     findings += await engine.outbox.in_thread(lambda: _around(engine, fix=fix))

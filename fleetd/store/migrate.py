@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from importlib import resources
+from importlib.abc import Traversable
 
 import apsw
 
@@ -14,7 +15,11 @@ _NUMBERED = re.compile(r"(\d{4})_[a-z0-9_]+\.sql\Z")
 
 def migrations() -> list[tuple[int, str]]:
     """Return every migration as (number, SQL), in order."""
-    folder = resources.files("fleetd.store") / "migrations" / "sqlite"
+    return numbered(resources.files("fleetd.store") / "migrations" / "sqlite")
+
+
+def numbered(folder: Traversable) -> list[tuple[int, str]]:
+    """Return the migrations of a folder as (number, SQL), in order."""
     found = [
         (int(match[1]), entry.read_text("utf-8"))
         for entry in folder.iterdir()

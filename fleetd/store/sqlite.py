@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import TypeVar
 
 import apsw
-import msgspec
 import trio
 
 from .. import origin
+from ..clocks import uptime, wall_clock
 from ..domain.tx import Effect, Tx
-from ..histogram import Histogram
 from ..wire.errors import Storage
 from . import CopyDamaged, CopyFailed, StoreFailed, checksums
 from .commit import Committer, Outside, run_reads
 from .copying import copy_in_use, damage_of
 from .lane import Job, Lane
+from .load import Load
 from .mark import Lost, Watch
 from .opening import check_sqlite, connect, open_database
 from .standing import Standing
@@ -31,21 +31,17 @@ log = logging.getLogger("fleetd")
 T = TypeVar("T")
 
 
-class Load(msgspec.Struct, frozen=True):
-    """How busy the writer is and was; ``commits`` are microseconds, ``batches`` jobs."""
-
-    waiting: int
-    most_waiting: int
-    batches: Histogram
-    commits: Histogram
-
-
 class Store:
     """Two functions, ``write`` and ``read``, each given a rule that works on a transaction.
 
     ``on_commit`` receives the effects of committed transactions, in order of commit, on the trio
     thread. ``failed`` is set when the disk failed; then nothing is written any more.
     """
+
+    machine = ""
+    """Nobody shares it, so that nothing in it says whose it is."""
+    now_ms = staticmethod(wall_clock)
+    uptime = staticmethod(uptime)
 
     def __init__(
         self,
@@ -78,6 +74,11 @@ class Store:
         return apsw.sqlite_lib_version()
 
     @property
+    def engine_version(self) -> str:
+        """Return the name and version of the library in use."""
+        return f"SQLite {apsw.sqlite_lib_version()}"
+
+    @property
     def failure(self) -> BaseException | None:
         """Return the error that made the store stop, if there was one."""
         return self._committer.failure
@@ -101,6 +102,9 @@ class Store:
         if self._token is not None:
             with contextlib.suppress(trio.RunFinishedError):
                 self._token.run_sync_soon(self.failed.set)
+
+    async def run(self) -> None:
+        """Hear of other machines' commits: there are none."""
 
     async def write(self, rule: Callable[[Tx], T]) -> T:
         """Run a rule in a transaction; returns after COMMIT, raises after rollback."""
@@ -139,6 +143,11 @@ class Store:
     def sizes(self) -> tuple[int, int]:
         """Return the bytes of the database file and of its WAL."""
         return _size(self.path), _size(Path(f"{self.path}-wal"))
+
+    async def schema_version(self) -> int:
+        """Return the version of the schema."""
+        version: int = await self.read(lambda tx: tx.value("PRAGMA user_version"))
+        return version
 
     async def copy_to(self, target: Path) -> int:
         """Write a consistent copy of the database, by SQLite's own means, while it is in use.

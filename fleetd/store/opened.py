@@ -1,0 +1,31 @@
+"""Opens the store that the settings name; everybody else takes what it gives."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..config import Config
+from ..domain.tx import Effect
+from .sqlite import Store
+
+if TYPE_CHECKING:
+    from .postgres import PostgresStore
+
+
+def open_store(
+    config: Config,
+    on_commit: Callable[[list[Effect]], None],
+    on_news: Callable[[], None],
+    *,
+    inline: bool = False,
+    vfs: str | None = None,
+) -> "Store | PostgresStore":
+    """Open the store: the database file of this machine, or the server that several share.
+
+    ``on_news`` is called when another machine has committed something. Raises StoreRefused.
+    """
+    if not config.store:
+        return Store(config.database, on_commit, inline=inline, vfs=vfs)
+    # Imported here: whoever has a store of his own needs no such library.
+    from .postgres import PostgresStore
+
+    return PostgresStore(config.store, config.database.parent, on_commit, on_news, inline=inline)

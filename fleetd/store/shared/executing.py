@@ -1,0 +1,32 @@
+"""What a Tx runs its statements with on PostgreSQL; must not begin or end transactions."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row, tuple_row
+
+from ...domain.tx import Row
+from .dialect import translated
+
+
+class Executor:
+    """Runs statements with named parameters, on one connection."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._dicts = connection.cursor(row_factory=dict_row)
+        self._tuples = connection.cursor(row_factory=tuple_row)
+
+    def __call__(self, sql: str, params: Row) -> list[Row]:
+        """Run a statement and return its rows as dicts."""
+        self._dicts.execute(translated(sql), params)
+        return self._dicts.fetchall() if self._dicts.description else []
+
+    def tuples(self, sql: str, params: Row) -> list[tuple[Any, ...]]:
+        """Run a statement and return its rows as they come."""
+        self._tuples.execute(translated(sql), params)
+        return self._tuples.fetchall() if self._tuples.description else []
+
+    def many(self, sql: str, params: Iterable[Row]) -> None:
+        """Run a statement once for each set of parameters."""
+        self._tuples.executemany(translated(sql), list(params))
