@@ -49,6 +49,7 @@ SIGNALS = (
 ENVIRONMENT = (
     ("FLEET_SOCKET", "The socket."),
     ("FLEET_DB_PATH", "The database."),
+    ("FLEET_DATABASE_URL", "The PostgreSQL server of a store that several machines share."),
     ("FLIGHTLINE_DIR", "The directory above the checkpoint files."),
     ("FLEET_CONFIG", "The file of settings."),
     ("FLEET_LOG_LEVEL", "DEBUG, INFO, WARNING or ERROR."),
@@ -123,6 +124,7 @@ threshold_ms = 600000
 """
 SETTINGS = {
     "log_level": "How much is logged.",
+    "store": "A PostgreSQL URL, for a store that several machines share; empty for the database below.",
     "project_ignore": "Directories of which nothing is recorded, absolute or beginning with ~/.",
     "keep_prompts": "Whether what a user said to an agent is kept, or only that something was.",
     "paths.database": "The database.",
