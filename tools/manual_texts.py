@@ -124,7 +124,7 @@ threshold_ms = 600000
 """
 SETTINGS = {
     "log_level": "How much is logged.",
-    "store": "A PostgreSQL URL, for a store that several machines share; empty for the database below.",
+    "store": "A PostgreSQL URL, of a store that several machines share; empty for a database here.",
     "project_ignore": "Directories of which nothing is recorded, absolute or beginning with ~/.",
     "keep_prompts": "Whether what a user said to an agent is kept, or only that something was.",
     "paths.database": "The database.",
