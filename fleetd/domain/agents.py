@@ -35,7 +35,7 @@ def register(tx: Tx, request: AgentRegister, ctx: Context) -> Registration:
     """Start an agent or bring it back; detection comes first, for registering is activity."""
     before = tx.one("SELECT * FROM agents WHERE id = :id", id=request.agent_id)
     recovery = detect_for(tx, ctx, before, request.threshold_ms)
-    mission_id = _mission(tx, request, before)
+    mission_id = _mission(tx, ctx, request, before)
     end_turn(tx, request.agent_id)
     _adopt_orphans(tx, ctx, request.agent_id)
     tx.run(
@@ -84,7 +84,7 @@ def _adopt_orphans(tx: Tx, ctx: Context, agent_id: str) -> None:
     )
 
 
-def _mission(tx: Tx, request: AgentRegister, before: Row | None) -> str | None:
+def _mission(tx: Tx, ctx: Context, request: AgentRegister, before: Row | None) -> str | None:
     """Return the mission an agent joins: the one it names, else that of its directory.
 
     An agent that comes back without naming one stays with the mission it had.
@@ -92,7 +92,7 @@ def _mission(tx: Tx, request: AgentRegister, before: Row | None) -> str | None:
     if request.mission_id:
         return str(find(tx, "mission", request.mission_id)["id"])
     known = before and before["mission_id"]
-    return None if known else of_directory(tx, request.cwd)
+    return None if known else of_directory(tx, ctx, request.cwd)
 
 
 @handler

@@ -34,12 +34,12 @@ def target(tx: Tx, request: TargetGet, ctx: Context) -> Target:
     try:
         if isinstance(wanted, RecoveryRestore):
             return Target(mission_id=_mission_to_recover(tx, ctx, wanted))
-        return Target(mission_id=mission_to_brief(tx, wanted)["id"])
+        return Target(mission_id=mission_to_brief(tx, ctx, wanted)["id"])
     except (NotFound, InvalidState, InvalidParams):
         return Target(mission_id=wanted.mission_id)
 
 
-def mission_to_brief(tx: Tx, request: RecoveryContextGet) -> Row:
+def mission_to_brief(tx: Tx, ctx: Context, request: RecoveryContextGet) -> Row:
     """Return the mission to brief about: named, the agent's, or the current one.
 
     Where nothing is going on, that of the session that was here last: a person who cleared the
@@ -54,7 +54,7 @@ def mission_to_brief(tx: Tx, request: RecoveryContextGet) -> Row:
         )
         if row is not None:
             return row
-    row = current_row(tx, request.cwd) or session_before(tx, request.cwd)
+    row = current_row(tx, ctx, request.cwd) or session_before(tx, ctx, request.cwd)
     if row is None:
         raise InvalidState(
             "No active mission found. Use --mission <id> to specify.",
@@ -90,7 +90,7 @@ def _mission_to_recover(tx: Tx, ctx: Context, request: RecoveryRestore) -> str:
     for candidate in detect(tx, ctx).candidates:
         if candidate.checkpoint_id:
             return candidate.mission_id
-    row = current_row(tx, request.cwd)
+    row = current_row(tx, ctx, request.cwd)
     if row is None:
         raise InvalidState(
             "No missions need recovery.",

@@ -48,6 +48,8 @@ class Facts(msgspec.Struct, frozen=True):
     """The process of the agent whose hook reports."""
     project_root: str | None = None
     """The root of the repository that a session works in, else its directory."""
+    places: tuple[str, ...] = ()
+    """What the directory is called on every machine of a shared store, then those above it."""
     transcript_mark: TranscriptMark | None = None
     """What the session's transcript looks like now."""
 
@@ -70,6 +72,11 @@ class Context(msgspec.Struct, frozen=True):
     """This machine, in a store that several share; empty in one that it has to itself."""
     elapsed_ms: Callable[[], int] = lambda: 0
     """How long the request has been at work, by a clock that is never stepped."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether other machines may have the store too, where a path is another file."""
+        return self.machine != ""
 
     @property
     def now(self) -> str:

@@ -118,6 +118,7 @@ def _make_mission(tx: Tx, ctx: Context, content: Checkpoint) -> Row:
         "started_at": (known and known.started_at)
         or (content.timestamp if status == "in_progress" else None),
         "metadata_json": AUTOMATIC if known and known.automatic else "{}",
+        "machine": ctx.machine,
     }
     tx.insert("missions", columns)
     return find(tx, "mission", content.mission_id)

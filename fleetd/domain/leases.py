@@ -37,7 +37,7 @@ def claim_of(tx: Tx, ctx: Context, request: LockAcquire) -> Claim:
         mission_id = find(tx, "mission", request.mission_id)["id"]
     else:
         agent = tx.one("SELECT mission_id FROM agents WHERE id = :id", id=request.agent_id)
-        mission_id = (agent and agent["mission_id"]) or of_directory(tx, request.cwd)
+        mission_id = (agent and agent["mission_id"]) or of_directory(tx, ctx, request.cwd)
     return Claim(
         path=ctx.facts.real_path,
         file=request.file,

@@ -46,11 +46,20 @@ def _get(tx: Tx, mission_id: str) -> Mission:
 @handler
 def create(tx: Tx, request: MissionCreate, ctx: Context) -> Mission:
     """Create a pending mission and its first sorties."""
-    return _get(tx, make(tx, ctx, request))
+    return _get(tx, make(tx, ctx, request, project=next(iter(ctx.facts.places), None)))
 
 
-def make(tx: Tx, ctx: Context, request: MissionCreate, by: str | None = None) -> str:
-    """Create a pending mission and return its id; ``by`` is the agent that it is for."""
+def make(
+    tx: Tx,
+    ctx: Context,
+    request: MissionCreate,
+    by: str | None = None,
+    project: str | None = None,
+) -> str:
+    """Create a pending mission and return its id; ``by`` is the agent that it is for.
+
+    ``project`` is what its directory is called on every machine.
+    """
     project_dir = request.project_dir
     if project_dir is not None and not project_dir.startswith("/"):
         raise InvalidParams(
@@ -61,8 +70,9 @@ def make(tx: Tx, ctx: Context, request: MissionCreate, by: str | None = None) ->
     mission_id = fresh_id(tx, ctx, "mission")
     tx.run(
         "INSERT INTO missions (id, title, description, status, priority, project_dir,"
-        " created_at, updated_at, metadata_json) VALUES (:id, :title, :description, 'pending',"
-        " :priority, :project_dir, :now, :now, :metadata)",
+        " created_at, updated_at, metadata_json, machine, project) VALUES (:id, :title,"
+        " :description, 'pending', :priority, :project_dir, :now, :now, :metadata, :machine,"
+        " :project)",
         id=mission_id,
         title=request.title,
         description=request.description,
@@ -70,6 +80,8 @@ def make(tx: Tx, ctx: Context, request: MissionCreate, by: str | None = None) ->
         project_dir=os.path.normpath(project_dir) if project_dir else None,
         now=ctx.now,
         metadata=msgspec.json.encode(request.metadata).decode(),
+        machine=ctx.machine,
+        project=project,
     )
     emit(tx, ctx, MissionCreated(title=request.title), mission_id=mission_id, agent_id=by)
     sorties.add_all(tx, ctx, mission_id, request.sorties, by)
@@ -212,7 +224,8 @@ def list_missions(tx: Tx, request: MissionList, ctx: Context) -> MissionPage:
         where.append("status = :status")
         params["status"] = request.status
     if request.project_dir:
-        where.append("project_dir = :project_dir")
+        where.append("machine = :machine AND project_dir = :project_dir")
+        params["machine"] = ctx.machine
         params["project_dir"] = os.path.normpath(request.project_dir)
     if request.project_dir:
         clause = " AND ".join(where)

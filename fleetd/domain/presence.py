@@ -50,7 +50,7 @@ def join(tx: Tx, request: AgentJoin, ctx: Context) -> CurrentAgent:
     if row is not None:
         return CurrentAgent(agent=agent_of(row))
     known = request.agent_id and tx.one("SELECT * FROM agents WHERE id = :id", id=request.agent_id)
-    joined = None if known and known["mission_id"] else to_join(tx, request.cwd)
+    joined = None if known and known["mission_id"] else to_join(tx, ctx, request.cwd)
     first: Role = "specialist" if joined else "dispatch"
     registered = agents.register(
         tx,

@@ -170,7 +170,7 @@ def context(tx: Tx, request: RecoveryContextGet, ctx: Context) -> Briefing:
         checkpoint = checkpoints.load(tx, request.checkpoint_id)
         mission = find(tx, "mission", checkpoint.mission_id)
     else:
-        mission = mission_to_brief(tx, request)
+        mission = mission_to_brief(tx, ctx, request)
         row = checkpoints.latest_row(tx, mission["id"], but=ctx.facts.unreadable)
         checkpoint = from_row(row) if row else None
     sorties = states_of(tx, mission["id"])
@@ -180,13 +180,13 @@ def context(tx: Tx, request: RecoveryContextGet, ctx: Context) -> Briefing:
         recovery_context=told,
         prompt=render(brief, request.max_chars or ctx.config.prompt.max_chars),
         checkpoint_id=checkpoint.id if checkpoint else None,
-        warnings=_before(tx, mission, request.cwd),
+        warnings=_before(tx, ctx, mission, request.cwd),
     )
 
 
-def _before(tx: Tx, mission: Row, cwd: str | None) -> list[str]:
+def _before(tx: Tx, ctx: Context, mission: Row, cwd: str | None) -> list[str]:
     """Name the session before, for a person who cleared its window and wants it back after all."""
-    before = session_before(tx, cwd) if is_automatic(mission) else None
+    before = session_before(tx, ctx, cwd) if is_automatic(mission) else None
     if before is None or before["id"] == mission["id"]:
         return []
     what = f"{before['id']} ({short(before['title'], 80)})"

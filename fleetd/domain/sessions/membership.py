@@ -29,10 +29,10 @@ def attend(
     row = _agent(tx, agent_id)
     if row is not None and _present(row, ctx, report):
         return None
-    if row is not None and _was_another_sessions(tx, row, report, cwd):
+    if row is not None and _was_another_sessions(tx, ctx, row, report, cwd):
         _put_into(tx, agent_id, None)
         row = {**row, "mission_id": None}
-    joined = _mission_to_join(tx, report, row, cwd, wanted)
+    joined = _mission_to_join(tx, ctx, report, row, cwd, wanted)
     first: Role = "specialist" if joined or report.subagent else "dispatch"
     request = AgentRegister(
         agent_id,
@@ -58,7 +58,7 @@ def _present(row: Row, ctx: Context, report: Report) -> bool:
     return pid is None or (row["pid"], row["pid_started"]) == (pid, ctx.facts.pid_started)
 
 
-def _was_another_sessions(tx: Tx, row: Row, report: Report, cwd: str | None) -> bool:
+def _was_another_sessions(tx: Tx, ctx: Context, row: Row, report: Report, cwd: str | None) -> bool:
     """Whether an agent's mission was made for an earlier session under its name.
 
     A new session goes on with it only where it is, and while it is open. Where a session is resumed
@@ -73,11 +73,11 @@ def _was_another_sessions(tx: Tx, row: Row, report: Report, cwd: str | None) -> 
     mission = tx.one("SELECT * FROM missions WHERE id = :id", id=row["mission_id"])
     if mission is None or not is_automatic(mission):
         return False
-    return mission["status"] not in OPEN_MISSION or not belongs(mission, cwd)
+    return mission["status"] not in OPEN_MISSION or not belongs(ctx, mission, cwd)
 
 
 def _mission_to_join(
-    tx: Tx, report: Report, row: Row | None, cwd: str | None, wanted: str | None
+    tx: Tx, ctx: Context, report: Report, row: Row | None, cwd: str | None, wanted: str | None
 ) -> str | None:
     if report.subagent:
         return mission_of(tx, parent_of(tx, report))
@@ -90,7 +90,7 @@ def _mission_to_join(
         return str(named["id"])
     if row is not None and row["mission_id"] is not None:
         return None
-    found = to_join(tx, cwd)
+    found = to_join(tx, ctx, cwd)
     return str(found["id"]) if found else None
 
 
@@ -145,7 +145,7 @@ def _ensure(
             return str(mission["id"])
         if automatic.reopen(tx, ctx, mission["id"]):
             return str(mission["id"])
-    found = to_join(tx, cwd)
+    found = to_join(tx, ctx, cwd)
     if found is not None:
         begin_mission(tx, ctx, found)
         mission_id = str(found["id"])

@@ -6,7 +6,7 @@ Phrased as facts: text in the imperative can trip an agent's defences against in
 import msgspec
 
 from ...wire.requests.agent import Registration
-from ..context import TranscriptMark
+from ..context import Context, TranscriptMark
 from ..current import belongs
 from ..tx import Tx
 from ..wording import quote, short
@@ -51,13 +51,13 @@ def unread_mail(tx: Tx, agent_id: str) -> list[str]:
     return [f"{many} for {agent_id}, the newest from {newest} (fleetctl mail inbox {agent_id})."]
 
 
-def waiting_nearby(missed: Registration | None, cwd: str | None, tx: Tx) -> list[str]:
+def waiting_nearby(tx: Tx, ctx: Context, missed: Registration | None, cwd: str | None) -> list[str]:
     """Return a line about the mission of this directory that waits for recovery, if one does."""
     if missed is None or cwd is None:
         return []
     for each in missed.recovery.candidates:
-        mission = tx.one("SELECT project_dir FROM missions WHERE id = :id", id=each.mission_id)
-        if mission is not None and belongs(mission, cwd):
+        mission = tx.one("SELECT * FROM missions WHERE id = :id", id=each.mission_id)
+        if mission is not None and belongs(ctx, mission, cwd):
             title = short(each.mission_title, TITLE_CHARS)
             what = f"Mission {each.mission_id} ({title}) of this project"
             since = f"has been silent since {each.last_activity_at} and waits for recovery"

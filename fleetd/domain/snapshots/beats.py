@@ -48,7 +48,7 @@ def due_rows(tx: Tx, ctx: Context, run_id: str | None = None) -> list[Row]:
     Where nothing is to be recorded any more, none is due.
     """
     rows = tx.all(
-        "SELECT r.id, r.agent_id, a.cwd FROM runs r JOIN agents a ON a.id = r.agent_id"
+        "SELECT r.id, r.agent_id, a.cwd, a.machine FROM runs r JOIN agents a ON a.id = r.agent_id"
         " WHERE r.status = 'in_progress' AND r.snapshot_awake_ms <= :before"
         f" AND a.status IN {LIVING} AND {_HAS_PLAN}"
         + (" AND r.id = :id" if run_id else "")
@@ -59,9 +59,15 @@ def due_rows(tx: Tx, ctx: Context, run_id: str | None = None) -> list[Row]:
     return [
         row
         for row in rows
-        if run_of_agent(tx, row["agent_id"]) == row["id"]
-        and not any(lies_in(place, row["cwd"]) for place in ctx.config.project_ignore)
+        if run_of_agent(tx, row["agent_id"]) == row["id"] and not _ignored(ctx, row)
     ]
+
+
+def _ignored(ctx: Context, agent: Row) -> bool:
+    """Whether nothing is to be recorded of where an agent works; each machine says so of itself."""
+    return agent["machine"] == ctx.machine and any(
+        lies_in(place, agent["cwd"]) for place in ctx.config.project_ignore
+    )
 
 
 def go_on(tx: Tx, ctx: Context, agent_id: str) -> None:

@@ -53,7 +53,7 @@ def agent_of_run(tx: Tx, request: RunAgentGet, ctx: Context) -> RunAgent:
 @handler
 def find_run(tx: Tx, request: RunFind, ctx: Context) -> RunMeant:
     """Return the run that is meant, whether it has snapshots or not."""
-    return RunMeant(run_id=run_meant(tx, request.wanted).run_id)
+    return RunMeant(run_id=run_meant(tx, ctx, request.wanted).run_id)
 
 
 @handler
@@ -65,7 +65,7 @@ def get(tx: Tx, request: SnapshotGet, ctx: Context) -> Snapshot:
 @handler
 def latest(tx: Tx, request: SnapshotLatest, ctx: Context) -> Snapshot:
     """Return the newest snapshot of a run from its row."""
-    run_id = run_meant(tx, request).run_id
+    run_id = run_meant(tx, ctx, request).run_id
     row = newest_row(tx, run_id)
     if row is None:
         raise without_snapshots(run_id)

@@ -13,7 +13,8 @@ from ...wire.errors import FleetError, InvalidParams, InvalidState, NotFound
 from ...wire.requests.snapshot import SnapshotLatest, SnapshotRecord
 from ...wire.types import RUN_ID
 from ..activity import LIVING
-from ..current import belongs
+from ..context import Context
+from ..current import lies_in
 from ..ids import missing
 from ..sessions.identity import Key
 from ..tx import Row, Tx
@@ -106,7 +107,7 @@ def session_of_run(tx: Tx, run_id: str) -> Row | None:
     return next((row for row in rows if run_of_row(row) == run_id), None)
 
 
-def run_meant(tx: Tx, request: SnapshotRecord | SnapshotLatest) -> Candidate:
+def run_meant(tx: Tx, ctx: Context, request: SnapshotRecord | SnapshotLatest) -> Candidate:
     """Return the run that a request is about.
 
     The one it names, else its agent's, else the one of its directory. Raises InvalidParams when it
@@ -117,7 +118,7 @@ def run_meant(tx: Tx, request: SnapshotRecord | SnapshotLatest) -> Candidate:
     if request.agent_id is not None:
         return Candidate(_of_agent(tx, request.agent_id), request.agent_id)
     if request.cwd is not None:
-        return _of_directory(tx, request.cwd, over=isinstance(request, SnapshotLatest))
+        return _of_directory(tx, ctx, request.cwd, over=isinstance(request, SnapshotLatest))
     raise InvalidParams(
         "Neither run_id nor agent_id nor cwd names a run.",
         hint="Give run_id, or the agent_id of a session, or the cwd that one works in.",
@@ -138,47 +139,50 @@ def _of_agent(tx: Tx, agent_id: str) -> str:
     )
 
 
-def _of_directory(tx: Tx, cwd: str, *, over: bool) -> Candidate:
+def _of_directory(tx: Tx, ctx: Context, cwd: str, *, over: bool) -> Candidate:
     """Return the only run under way in a directory; with ``over`` else the one recorded last."""
-    found = _under_way(tx, cwd)
+    found = _under_way(tx, ctx, cwd)
     if len(found) == 1:
         return found[0]
     if found:
         raise _ambiguous(cwd, found)
-    last = _recorded_last(tx, cwd) if over else None
+    last = _recorded_last(tx, ctx, cwd) if over else None
     if last is None:
         raise _nobody(cwd, over=over)
     return Candidate(last, None)
 
 
 _PLACES = (
-    "SELECT a.id, a.cwd, m.project_dir FROM agents a LEFT JOIN missions m ON m.id = a.mission_id"
+    "SELECT a.id, a.cwd, a.machine, m.project_dir, m.machine AS begun_on FROM agents a"
+    " LEFT JOIN missions m ON m.id = a.mission_id"
 )
 
 
-def _there(row: Row, cwd: str) -> bool:
-    return any(belongs({"project_dir": row[place]}, cwd) for place in ("cwd", "project_dir"))
+def _there(row: Row, ctx: Context, cwd: str) -> bool:
+    """Whether an agent works there, or for a mission of there: on this machine both."""
+    places = ((row["cwd"], row["machine"]), (row["project_dir"], row["begun_on"]))
+    return any(whose == ctx.machine and lies_in(place, cwd) for place, whose in places)
 
 
-def _under_way(tx: Tx, cwd: str) -> list[Candidate]:
+def _under_way(tx: Tx, ctx: Context, cwd: str) -> list[Candidate]:
     """Return the runs of living agents around a directory; a subagent's is its session's part."""
     rows = tx.all(
         f"{_PLACES} WHERE a.status IN {LIVING} AND NOT EXISTS (SELECT 1 FROM sessions s"
         " WHERE s.agent_id = a.id AND s.subagent <> '') ORDER BY a.last_seen_at DESC, a.id"
     )
-    runs = ((run_of_agent(tx, row["id"]), row["id"]) for row in rows if _there(row, cwd))
+    runs = ((run_of_agent(tx, row["id"]), row["id"]) for row in rows if _there(row, ctx, cwd))
     return [Candidate(run_id, agent_id) for run_id, agent_id in runs if run_id is not None]
 
 
-def _recorded_last(tx: Tx, cwd: str) -> str | None:
+def _recorded_last(tx: Tx, ctx: Context, cwd: str) -> str | None:
     """Return the run of a directory that has the newest snapshot."""
     rows = tx.all(
-        "SELECT r.id, a.cwd, m.project_dir,"
+        "SELECT r.id, a.cwd, a.machine, m.project_dir, m.machine AS begun_on,"
         " (SELECT max(s.seq) FROM snapshots s WHERE s.run_id = r.id) AS newest"
         " FROM runs r JOIN agents a ON a.id = r.agent_id"
         " LEFT JOIN missions m ON m.id = a.mission_id ORDER BY newest DESC"
     )
-    return next((row["id"] for row in rows if _there(row, cwd)), None)
+    return next((row["id"] for row in rows if _there(row, ctx, cwd)), None)
 
 
 def _ambiguous(cwd: str, found: list[Candidate]) -> InvalidState:

@@ -27,7 +27,7 @@ __all__ = ["Trigger", "take"]
 @handler
 def record(tx: Tx, request: SnapshotRecord, ctx: Context) -> Snapshot:
     """Record where a run stands, as somebody asked."""
-    meant = run_meant(tx, request)
+    meant = run_meant(tx, ctx, request)
     trigger = Trigger(
         source=request.source,
         status=request.status,

@@ -15,6 +15,9 @@ CREATE TABLE machines (
 
 -- Where its project_dir is a directory.
 ALTER TABLE missions ADD COLUMN machine TEXT NOT NULL DEFAULT '';
+-- What its project is called on every machine; NULL where it has no such name, and where one machine
+-- has the store to itself.
+ALTER TABLE missions ADD COLUMN project TEXT;
 -- Where its process runs.
 ALTER TABLE agents ADD COLUMN machine TEXT NOT NULL DEFAULT '';
 -- Where its client waits.
@@ -22,6 +25,15 @@ ALTER TABLE lock_waits ADD COLUMN machine TEXT NOT NULL DEFAULT '';
 -- Where its file lies.
 ALTER TABLE checkpoints ADD COLUMN machine TEXT NOT NULL DEFAULT '';
 ALTER TABLE snapshots ADD COLUMN machine TEXT NOT NULL DEFAULT '';
+
+-- The same path is another directory on another machine.
+DROP INDEX idx_missions_project;
+CREATE INDEX idx_missions_project ON missions (machine, project_dir, created_at DESC, id)
+    WHERE project_dir IS NOT NULL;
+DROP INDEX idx_missions_place;
+CREATE INDEX idx_missions_place ON missions (machine, project_dir, status, created_at DESC, id)
+    WHERE project_dir IS NOT NULL;
+CREATE INDEX idx_missions_named ON missions (project, status) WHERE project IS NOT NULL;
 
 -- Each machine watches its own processes, and works off its own files.
 DROP INDEX idx_agents_process;

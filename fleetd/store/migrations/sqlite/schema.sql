@@ -61,7 +61,10 @@ CREATE TABLE missions (
     -- Set with the episode, cleared by activity: the scan reads only who may have fallen silent.
     silent INTEGER NOT NULL DEFAULT 0,
     -- Where its project_dir is a directory.
-    machine TEXT NOT NULL DEFAULT ''
+    machine TEXT NOT NULL DEFAULT '',
+    -- What its project is called on every machine; NULL where it has no such name, and where one
+    -- machine has the store to itself.
+    project TEXT
 ) STRICT;
 -- The silence scan reads this and nothing else: it must not grow with events or old missions.
 CREATE INDEX idx_missions_status ON missions (status, silent, active_awake_ms);
@@ -69,10 +72,12 @@ CREATE INDEX idx_missions_status ON missions (status, silent, active_awake_ms);
 CREATE INDEX idx_missions_created ON missions (created_at DESC, id);
 CREATE INDEX idx_missions_listed ON missions (status, created_at DESC, id);
 -- Which mission a directory belongs to is asked for the directory and those above it.
-CREATE INDEX idx_missions_project ON missions (project_dir, created_at DESC, id)
+CREATE INDEX idx_missions_project ON missions (machine, project_dir, created_at DESC, id)
     WHERE project_dir IS NOT NULL;
-CREATE INDEX idx_missions_place ON missions (project_dir, status, created_at DESC, id)
+CREATE INDEX idx_missions_place ON missions (machine, project_dir, status, created_at DESC, id)
     WHERE project_dir IS NOT NULL;
+-- On another machine, for the project.
+CREATE INDEX idx_missions_named ON missions (project, status) WHERE project IS NOT NULL;
 
 CREATE TABLE sorties (
     id TEXT PRIMARY KEY,
