@@ -19,6 +19,7 @@ from .lane import Job, Lane
 from .load import Load
 from .machine_id import machine_id
 from .mark import Lost
+from .reach import Reach
 from .shared.committing import Committer, run_reads
 from .shared.connecting import connect, named
 from .shared.fleet_clock import FleetClock
@@ -48,6 +49,7 @@ class PostgresStore:
         self.where = named(url)
         self.machine = machine_id(directory)
         self.failed = trio.Event()
+        self.reach = Reach()
         self.failure: BaseException | None = None
         self.lost: Lost | None = None
         self._url = url

@@ -24,6 +24,7 @@ from .lane import Job, Lane
 from .load import Load
 from .mark import Lost, Watch
 from .opening import check_sqlite, connect, open_database
+from .reach import Reach
 from .standing import Standing
 from .wal import WalUpkeep
 
@@ -54,6 +55,7 @@ class Store:
         check_sqlite(apsw.sqlite_lib_version())
         self.path = path
         self.failed = trio.Event()
+        self.reach = Reach()
         self._on_commit = on_commit
         self._inline = inline
         self._vfs = vfs

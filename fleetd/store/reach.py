@@ -1,0 +1,62 @@
+"""Whether a store can be reached, and how others hear that it changed; must not connect to any."""
+
+import msgspec
+import trio
+
+from ..wire.durations import duration
+from ..wire.errors import Unavailable
+
+HINT = "It is tried again all the time, and hooks go to the spool: fleetctl status says more."
+
+
+class Away(msgspec.Struct, frozen=True):
+    """That a store cannot be reached: since when, in ms of its clock, at which step, and why.
+
+    ``message`` is one sentence that names the server, and never a secret.
+    """
+
+    since_ms: int
+    step: str
+    message: str
+
+    def refusal(self, now_ms: int) -> Unavailable:
+        """Return the error for everybody who needs the store now."""
+        for_ms = max(0, now_ms - self.since_ms)
+        return Unavailable(
+            f"{self.message.rstrip('.')}; away for {duration(for_ms)}.",
+            hint=HINT,
+            retry=True,
+            step=self.step,
+            away_ms=for_ms,
+        )
+
+
+class Reach:
+    """Whether a store is there, as a store tells it: one of this machine's always is.
+
+    ``came`` is set while it is there. ``went`` is set when it has gone, and another event by the
+    time that it is back: whoever took it while it was there misses nothing.
+    """
+
+    def __init__(self, away: Away | None = None) -> None:
+        self.away = away
+        self.came, self.went = trio.Event(), trio.Event()
+        self.reconnects = 0
+        (self.came if away is None else self.went).set()
+
+    def lose(self, away: Away) -> None:
+        """Note that the store is away, or why it still is; call it on the trio thread."""
+        if self.away is None:
+            self.came = trio.Event()
+            self.away = away
+            self.went.set()
+        else:
+            self.away = msgspec.structs.replace(away, since_ms=self.away.since_ms)
+
+    def regain(self) -> None:
+        """Note that the store is there again; call it on the trio thread."""
+        if self.away is not None:
+            self.away = None
+            self.reconnects += 1
+            self.went = trio.Event()
+            self.came.set()
