@@ -1,0 +1,119 @@
+"""Both engines have one schema: SQLite's own text, its types put into PostgreSQL's words."""
+
+import re
+from typing import Any
+
+import psycopg
+import pytest
+
+from fleetd.store.migrate import schema
+from fleetd.store.shared.migrating import migrations
+from tests.postgres_server import Server
+
+# What only a store that several share needs.
+OWN_TABLES = {"schema_version", "writers"}
+# In place of SQLite's AUTOINCREMENT and INTEGER PRIMARY KEY.
+NUMBERED = {"events", "lock_waits", "hook_deliveries"}
+OWN_TRIGGERS = {
+    ("briefings", "number_briefing"),
+    ("events", "number_event"),
+    ("events", "number_event_kept"),
+    ("lock_waits", "number_lock_wait"),
+    ("lock_waits", "number_lock_wait_kept"),
+    ("hook_deliveries", "number_hook_delivery"),
+    ("hook_deliveries", "number_hook_delivery_kept"),
+}
+
+COLUMNS = """
+    SELECT c.relname || '.' || a.attname AS thing, a.attnum AS place,
+        format_type(a.atttypid, a.atttypmod) AS type, o.collname AS collation,
+        a.attnotnull AS filled, pg_get_expr(d.adbin, d.adrelid) AS default
+    FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+    LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
+    LEFT JOIN pg_collation o ON o.oid = a.attcollation
+    WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND a.attnum > 0
+"""
+CONSTRAINTS = """
+    SELECT c.relname || '.' || k.conname AS thing, pg_get_constraintdef(k.oid) AS definition
+    FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid
+    WHERE k.connamespace = current_schema()::regnamespace
+"""
+INDEXES = """
+    SELECT tablename || '.' || indexname AS thing,
+        replace(indexdef, schemaname || '.', '') AS definition
+    FROM pg_indexes WHERE schemaname = current_schema()
+"""
+TRIGGERS = """
+    SELECT c.relname AS "table", t.tgname AS trigger
+    FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
+    WHERE c.relnamespace = current_schema()::regnamespace AND NOT t.tgisinternal
+"""
+
+
+def in_postgres_words(sql: str) -> str:
+    """Return SQLite's tables and indices with the types, and without the words, that differ."""
+    sql = re.sub(r"--[^\n]*", "", sql[: sql.index("CREATE TRIGGER")])
+    sql = re.sub(r"\) STRICT(, WITHOUT ROWID)?;", ");", sql)
+    sql = re.sub(r"INTEGER PRIMARY KEY( AUTOINCREMENT)?", "BIGINT PRIMARY KEY", sql)
+    sql = re.sub(r"^(\s+\w+) TEXT\b", r'\1 TEXT COLLATE "C"', sql, flags=re.MULTILINE)
+    return re.sub(r"^(\s+\w+) INTEGER\b", r"\1 BIGINT", sql, flags=re.MULTILINE)
+
+
+@pytest.fixture
+def connection(postgres: Server, database: str) -> Any:
+    with psycopg.connect(
+        postgres.url(database), autocommit=True, row_factory=psycopg.rows.dict_row
+    ) as connection:
+        for name in ("ours", "expected"):
+            connection.execute(f"CREATE SCHEMA {name}")
+        for _, sql in migrations():
+            connection.execute("SET search_path = ours")
+            connection.execute(sql.encode())
+        connection.execute("SET search_path = expected")
+        connection.execute(in_postgres_words(schema()).encode())
+        yield connection
+
+
+def found(connection: Any, where: str, question: str) -> dict[str, dict[str, Any]]:
+    """Return what a schema holds, without the tables that it has beyond SQLite's."""
+    connection.execute(f"SET search_path = {where}")
+    rows = connection.execute(question.encode()).fetchall()
+    return {row["thing"]: row for row in rows if row["thing"].partition(".")[0] not in OWN_TABLES}
+
+
+@pytest.mark.parametrize("question", [COLUMNS, CONSTRAINTS, INDEXES])
+def test_tables_columns_constraints_and_indices_are_the_same(
+    connection: Any, question: str
+) -> None:
+    ours = found(connection, "ours", question)
+    assert ours == found(connection, "expected", question)
+    assert any(thing.startswith("missions.") for thing in ours)
+
+
+def test_text_sorts_by_its_bytes_everywhere(connection: Any) -> None:
+    columns = found(connection, "ours", COLUMNS)
+    assert {row["collation"] for row in columns.values() if row["type"] == "text"} == {"C"}
+    assert {row["type"] for row in columns.values()} == {"text", "bigint"}
+
+
+def test_the_same_triggers_count_and_others_number(connection: Any) -> None:
+    connection.execute("SET search_path = ours")
+    ours = {(row["table"], row["trigger"]) for row in connection.execute(TRIGGERS.encode())}
+    sqlite = re.findall(r"CREATE TRIGGER (\w+) AFTER [A-Z]+(?: OF \w+)? ON (\w+)", schema())
+    assert ours == {(table, name) for name, table in sqlite} | OWN_TRIGGERS
+    autoincrement = re.findall(r"CREATE TABLE (\w+) \(\s+\w+ INTEGER PRIMARY KEY AUTO", schema())
+    assert set(autoincrement) == NUMBERED
+
+
+def test_everything_lies_in_the_schema_that_search_path_names(connection: Any) -> None:
+    elsewhere = connection.execute(
+        "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace"
+    ).fetchall()
+    assert elsewhere == []
+    # Whoever works on it by hand has another search_path, and the triggers find their tables.
+    connection.execute("SET search_path = public")
+    connection.execute(
+        "INSERT INTO ours.sessions (harness, session_id, agent_id, started_at, last_event_at)"
+        " VALUES ('claude', 's', 'ann', '', '')"
+    )
+    assert connection.execute("SELECT number FROM ours.tallies").fetchall() == [{"number": 1}]
