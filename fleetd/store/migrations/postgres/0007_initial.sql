@@ -51,15 +51,17 @@ CREATE TABLE missions (
     metadata_json TEXT COLLATE "C" NOT NULL DEFAULT '{}',
     active_awake_ms BIGINT NOT NULL DEFAULT 0,
     silent BIGINT NOT NULL DEFAULT 0,
-    machine TEXT COLLATE "C" NOT NULL DEFAULT ''
+    machine TEXT COLLATE "C" NOT NULL DEFAULT '',
+    project TEXT COLLATE "C"
 );
 CREATE INDEX idx_missions_status ON missions (status, silent, active_awake_ms);
 CREATE INDEX idx_missions_created ON missions (created_at DESC, id);
 CREATE INDEX idx_missions_listed ON missions (status, created_at DESC, id);
-CREATE INDEX idx_missions_project ON missions (project_dir, created_at DESC, id)
+CREATE INDEX idx_missions_project ON missions (machine, project_dir, created_at DESC, id)
     WHERE project_dir IS NOT NULL;
-CREATE INDEX idx_missions_place ON missions (project_dir, status, created_at DESC, id)
+CREATE INDEX idx_missions_place ON missions (machine, project_dir, status, created_at DESC, id)
     WHERE project_dir IS NOT NULL;
+CREATE INDEX idx_missions_named ON missions (project, status) WHERE project IS NOT NULL;
 
 CREATE TABLE sorties (
     id TEXT COLLATE "C" PRIMARY KEY,
