@@ -19,7 +19,7 @@ from .executing import Executor
 CHANNEL = "fleet_events"
 # Of every batch of every daemon on this schema. A schema has its own: two fleets of one database do
 # not wait for each other.
-_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('fleetd ' || current_schema(), 0)) AS locked"
+LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('fleetd ' || current_schema(), 0)) AS locked"
 _NUMBERED = (
     "INSERT INTO writers (machine, batch) VALUES (%(machine)s, %(batch)s)"
     " ON CONFLICT (machine) DO UPDATE SET batch = excluded.batch"
@@ -42,7 +42,7 @@ class Committer:
         done: list[tuple[Job, Any]] = []
         self.batch += 1
         self._connection.execute("BEGIN")
-        self._connection.execute(_LOCK)
+        self._connection.execute(LOCK)
         self._connection.execute(_NUMBERED, {"machine": self._machine, "batch": self.batch})
         for job in jobs:
             self._one(job, done)
