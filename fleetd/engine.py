@@ -78,6 +78,7 @@ class Engine:
         self.loaded = loaded
         self.aside = Aside(inline=inline)
         self.bell = Bell()
+        self.returned = Bell()
         self.traffic = Traffic()
         self.pulses = Pulses()
         root = loaded.config.checkpoints

@@ -14,6 +14,7 @@ from .domain.upkeep import StartUp
 from .engine import Engine, random_id
 from .operations.forgetting import finish
 from .operations.legacy import import_legacy
+from .operations.machines import say_goodbye
 from .operations.spool import tidy
 from .reconciling import reconcile
 from .store import StoreFailed, StoreFull
@@ -69,6 +70,7 @@ async def open_engine(
         except BaseExceptionGroup as group:
             raise _only(group) from None
         with trio.CancelScope(shield=True):
+            await say_goodbye(engine)
             await engine.outbox.drain()
             await engine.store.last_look()
     finally:

@@ -1,18 +1,22 @@
 """What happens by itself, as a client of the engine; must not reach past it."""
 
 import logging
+from typing import TypeVar
 
 import trio
 
+from .domain.machines import BEAT_MS
 from .domain.takeover import SurroundingsGet
 from .domain.tx import WatchProcess
 from .engine import DAEMON, Engine
 from .housekeeping import keep_house
+from .operations.machines import KeepInTouch
 from .operations.spool import tidy
-from .operations.watching import ActivityScan, Looked, ProcessEnded
+from .operations.watching import ActivityScan, ProcessEnded
 from .wire.base import Request
-from .wire.errors import FleetError
+from .wire.errors import FleetError, Unavailable
 
+R = TypeVar("R")
 log = logging.getLogger("fleetd")
 PAUSE_S = 10
 SPOOL_S = 30
@@ -30,6 +34,8 @@ async def run_timers(engine: Engine) -> None:
         nursery.start_soon(keep_house, engine)
         nursery.start_soon(empty_spool, engine)
         nursery.start_soon(keep_room, engine)
+        if engine.machine:
+            nursery.start_soon(keep_in_touch, engine)
 
 
 async def notice_silence(engine: Engine) -> None:
@@ -65,11 +71,42 @@ async def watch_processes(engine: Engine) -> None:
         await tidy(engine)
         await _insist(engine, ProcessEnded(process.agent_id, process.pid, process.started))
 
-    known = await engine.execute(SurroundingsGet())
+    known = await _insist(engine, SurroundingsGet())
     await engine.watcher.run(known.processes, ended)
 
 
-async def _insist(engine: Engine, request: Request[Looked], timer: str | None = None) -> Looked:
+async def keep_in_touch(engine: Engine) -> None:
+    """Tell the machines that share the store that this one is here, and look for those missing.
+
+    When the store comes back, which rings ``engine.returned``, at once: every machine waits then.
+    """
+    anew = True
+    while True:
+        returned = engine.returned.ticket()
+        engine.pulses.beat("machines", ROUND_S)
+        if await _touch(engine, anew=anew):
+            anew = False
+        with trio.move_on_after(BEAT_MS / 1000):
+            await returned.wait()
+            anew = True
+
+
+async def _touch(engine: Engine, *, anew: bool) -> bool:
+    """Return whether it worked; that the store is away is told by the store itself."""
+    try:
+        await engine.perform(KeepInTouch(anew), DAEMON)
+    except Unavailable:
+        return False
+    except FleetError as error:
+        log.warning("KeepInTouch has to wait: %s", error.message)
+        return False
+    except Exception:
+        log.exception("KeepInTouch failed")
+        return False
+    return True
+
+
+async def _insist(engine: Engine, request: Request[R], timer: str | None = None) -> R:
     """Perform a request, again until it succeeds: nobody else will ask for it.
 
     A timer that tries and is refused is alive: what refuses is another's trouble.

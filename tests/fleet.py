@@ -211,10 +211,10 @@ class Fleet:
         return self.checkpoints / checkpoint.mission_id / f"{checkpoint.id}.json"
 
 
-def settings(root: Path, **changes: Any) -> Loaded:
+def settings(root: Path, database: Path | None = None, **changes: Any) -> Loaded:
     """Return the settings of an engine below ``root``; ``changes`` are whole sections."""
     places = Paths(
-        database=str(root / "data" / "squawk.db"),
+        database=str(database or root / "data" / "squawk.db"),
         checkpoints=str(root / ".flightline" / "checkpoints"),
         socket=str(root / "s"),
     )
@@ -232,14 +232,20 @@ async def opened(
     *,
     clock: Clock | None = None,
     new_id: Callable[[str], str] = random_id,
+    machine: str = "",
+    database: Path | None = None,
     **changes: Any,
 ) -> AsyncIterator[Fleet]:
-    """Open a fleet below ``root``, again if it was open before."""
+    """Open a fleet below ``root``, again if it was open before.
+
+    As one ``machine`` of several on one ``database`` it shares the others' clock, too.
+    """
     clock = clock or Clock()
     project = root / "project"
-    project.mkdir(exist_ok=True)
-    loaded = settings(root, **changes)
+    project.mkdir(exist_ok=True, parents=True)
+    loaded = settings(root, database, **changes)
     async with open_engine(
         loaded, clock=clock, uptime=clock.uptime, new_id=new_id, inline=True
     ) as engine:
+        engine.machine = machine
         yield Fleet(engine, clock, project.resolve())

@@ -37,11 +37,12 @@ def register(tx: Tx, request: AgentRegister, ctx: Context) -> Registration:
     recovery = detect_for(tx, ctx, before, request.threshold_ms)
     mission_id = _mission(tx, ctx, request, before)
     end_turn(tx, request.agent_id)
-    _adopt_orphans(tx, ctx, request.agent_id)
+    adopt_orphans(tx, ctx, request.agent_id)
     tx.run(
         "INSERT INTO agents (id, role, harness, session_id, pid, pid_started, mission_id, cwd,"
-        " status, registered_at, last_seen_at, seen_awake_ms) VALUES (:id, :role, :harness,"
-        " :session, :pid, :pid_started, :mission, :cwd, 'active', :now, :now, :awake)"
+        " machine, status, registered_at, last_seen_at, seen_awake_ms) VALUES (:id, :role,"
+        " :harness, :session, :pid, :pid_started, :mission, :cwd, :machine, 'active', :now, :now,"
+        " :awake)"
         " ON CONFLICT (id) DO UPDATE SET role = excluded.role,"
         " harness = coalesce(excluded.harness, agents.harness),"
         " session_id = excluded.session_id, pid = excluded.pid,"
@@ -49,7 +50,7 @@ def register(tx: Tx, request: AgentRegister, ctx: Context) -> Registration:
         " mission_id = coalesce(excluded.mission_id, agents.mission_id),"
         " cwd = coalesce(excluded.cwd, agents.cwd), status = 'active', succeeded_by = NULL,"
         " registered_at = excluded.registered_at, last_seen_at = excluded.last_seen_at,"
-        " seen_awake_ms = excluded.seen_awake_ms",
+        " seen_awake_ms = excluded.seen_awake_ms, machine = excluded.machine",
         id=request.agent_id,
         role=request.role,
         harness=request.harness,
@@ -60,6 +61,7 @@ def register(tx: Tx, request: AgentRegister, ctx: Context) -> Registration:
         cwd=request.cwd,
         now=ctx.now,
         awake=ctx.awake_ms,
+        machine=ctx.machine,
     )
     row = find(tx, "agent", request.agent_id)
     if request.pid is not None:
@@ -74,8 +76,8 @@ def register(tx: Tx, request: AgentRegister, ctx: Context) -> Registration:
     return Registration(agent=agent_of(row), recovery=recovery)
 
 
-def _adopt_orphans(tx: Tx, ctx: Context, agent_id: str) -> None:
-    """Give an agent that came back in time its locks again; registering then renews them."""
+def adopt_orphans(tx: Tx, ctx: Context, agent_id: str) -> None:
+    """Give an agent that came back in time its locks again; its activity then renews them."""
     tx.run(
         "UPDATE locks SET orphaned_at = NULL WHERE held_by = :agent AND status = 'active'"
         " AND orphaned_at IS NOT NULL AND expires_at > :now",
@@ -104,10 +106,12 @@ def heartbeat(tx: Tx, request: AgentHeartbeat, ctx: Context) -> Agent:
     row = find(tx, "agent", request.agent_id)
     tx.run(
         "UPDATE agents SET last_seen_at = :now, seen_awake_ms = :awake,"
+        " machine = CASE WHEN status = 'lost' AND pid IS NULL THEN :machine ELSE machine END,"
         " status = CASE WHEN status = 'lost' AND pid IS NULL AND succeeded_by IS NULL"
         " THEN 'active' ELSE status END WHERE id = :id",
         now=ctx.now,
         awake=ctx.awake_ms,
+        machine=ctx.machine,
         id=row["id"],
     )
     return _get(tx, row["id"])

@@ -125,13 +125,17 @@ def _keep_up(
 def _keep_alive(tx: Tx, ctx: Context, agent_id: str) -> None:
     """Note that an agent is at work; one that was only not heard of is not lost any more."""
     seen = "UPDATE agents SET last_seen_at = :now, seen_awake_ms = :awake"
-    params = {"now": ctx.now, "awake": ctx.awake_ms, "id": agent_id}
+    params: Row = {"now": ctx.now, "awake": ctx.awake_ms, "id": agent_id}
     # Nearly always it was active: then the index by status has nothing to be written.
     if tx.all(f"{seen} WHERE id = :id AND status = 'active' RETURNING id", **params):
         return
+    # One without a process is where it is heard.
     tx.run(
-        f"{seen}, status = 'active' WHERE id = :id AND (status IN ('waiting', 'idle')"
+        f"{seen}, status = 'active',"
+        " machine = CASE WHEN pid IS NULL THEN :machine ELSE machine END"
+        " WHERE id = :id AND (status IN ('waiting', 'idle')"
         " OR (status = 'lost' AND pid IS NULL AND succeeded_by IS NULL))",
+        machine=ctx.machine,
         **params,
     )
 

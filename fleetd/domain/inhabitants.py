@@ -8,7 +8,8 @@ from .tx import Row, Tx
 def of_process(tx: Tx, ctx: Context) -> list[Row]:
     """Return the living agents of the process in the facts, the session heard of last first.
 
-    Subagents work inside their session and are left out. An agent without a session comes last.
+    On another machine the same pid is another process. Subagents work inside their session and are
+    left out. An agent without a session comes last.
     """
     if ctx.facts.agent_pid is None:
         return []
@@ -16,10 +17,11 @@ def of_process(tx: Tx, ctx: Context) -> list[Row]:
         "SELECT a.* FROM agents a LEFT JOIN sessions s"
         " ON s.agent_id = a.id AND s.ended_at IS NULL"
         f" WHERE a.status <> 'gone' AND a.status IN {LIVING} AND a.pid = :pid"
-        " AND a.pid_started = :started AND coalesce(s.subagent, '') = ''"
+        " AND a.machine = :machine AND a.pid_started = :started AND coalesce(s.subagent, '') = ''"
         " ORDER BY s.session_id IS NULL, s.last_event_at DESC, a.registered_at DESC, a.id",
         pid=ctx.facts.agent_pid,
         started=ctx.facts.pid_started,
+        machine=ctx.machine,
     )
 
 

@@ -66,14 +66,16 @@ def enqueue(tx: Tx, request: LockEnqueue, ctx: Context) -> Waiting:
     if row is not None:
         return Waiting(wait_id=0, lock=lock_of(row))
     wait_id = tx.value(
-        "INSERT INTO lock_waits (normalized_path, file, agent_id, mission_id, purpose, timeout_ms)"
-        " VALUES (:path, :file, :agent, :mission, :purpose, :length) RETURNING id",
+        "INSERT INTO lock_waits (normalized_path, file, agent_id, mission_id, purpose, timeout_ms,"
+        " machine) VALUES (:path, :file, :agent, :mission, :purpose, :length, :machine)"
+        " RETURNING id",
         path=claim.path,
         file=claim.file,
         agent=claim.agent_id,
         mission=claim.mission_id,
         purpose=claim.purpose,
         length=claim.timeout_ms,
+        machine=ctx.machine,
     )
     return _waiting(tx, ctx, wait_id)
 
@@ -97,7 +99,8 @@ def poll(tx: Tx, request: LockPoll, ctx: Context) -> Waiting:
     """
     if tx.one("SELECT 1 AS there FROM lock_waits WHERE id = :id", id=request.wait_id) is None:
         raise NotFound(
-            "The wait for the lock has ended: its mission or its agent was taken out of the store.",
+            "The wait for the lock has ended: its mission or its agent was taken out of the store,"
+            " or its machine was not heard of.",
             hint="Ask for the lock again if there is still something to do.",
         )
     return _waiting(tx, ctx, request.wait_id)

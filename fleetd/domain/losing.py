@@ -42,12 +42,15 @@ class AgentUnheard(Mutation[Done], frozen=True):
 def ended(tx: Tx, request: AgentEnded, ctx: Context) -> Done:
     """Lose an agent whose process is gone, unless it left or came back as another process.
 
-    A session that was waiting for its user when its terminal was closed has lost nothing.
+    Where it came back on another machine, the same pid is another process. A session that was
+    waiting for its user when its terminal was closed has lost nothing.
     """
     row = tx.one(
-        f"SELECT * FROM agents WHERE id = :id AND pid = :pid AND status IN {LIVING}",
+        "SELECT * FROM agents WHERE id = :id AND pid = :pid AND machine = :machine"
+        f" AND status IN {LIVING}",
         id=request.agent_id,
         pid=request.pid,
+        machine=ctx.machine,
     )
     if row is None or row["pid_started"] != request.started:
         return Done(done=False)
@@ -56,7 +59,7 @@ def ended(tx: Tx, request: AgentEnded, ctx: Context) -> Done:
         return Done(done=True)
     _orphan_locks(tx, ctx, row["id"])
     mark_lost(tx, ctx, row, reason)
-    _keep_state(tx, ctx, row, reason)
+    keep_state(tx, ctx, row, reason)
     return Done(done=True)
 
 
@@ -74,21 +77,23 @@ def unheard(tx: Tx, request: AgentUnheard, ctx: Context) -> Done:
 def unheard_rows(tx: Tx, ctx: Context, agent_id: str | None = None) -> list[Row]:
     """Return the agents, or the one, of which nobody has heard for too long.
 
-    While its tool runs, nobody can say for an agent CLI that it lives: only its hooks speak.
+    While its tool runs, nobody can say for an agent CLI that it lives: only its hooks speak. Nor
+    could it be heard while its machine was not.
     """
     return tx.all(
         "SELECT * FROM agents a WHERE a.pid IS NULL AND a.status = 'active'"
         " AND a.seen_awake_ms < :before AND NOT EXISTS (SELECT 1 FROM tool_calls c"
         " JOIN sessions s ON s.agent_id = c.agent_id"
         " WHERE c.agent_id = a.id AND c.started_awake_ms >= :forgotten)"
-        + (" AND a.id = :id" if agent_id else ""),
+        " AND NOT EXISTS (SELECT 1 FROM machines m WHERE m.id = a.machine"
+        " AND m.since_awake_ms >= :before)" + (" AND a.id = :id" if agent_id else ""),
         id=agent_id,
         before=ctx.awake_ms - UNHEARD_MS,
         forgotten=ctx.awake_ms - LONGEST_CALL_MS,
     )
 
 
-def _keep_state(tx: Tx, ctx: Context, row: Row, reason: str) -> None:
+def keep_state(tx: Tx, ctx: Context, row: Row, reason: str) -> None:
     """Take an error checkpoint of the mission that lost an agent."""
     mission = tx.one("SELECT * FROM missions WHERE id = :id", id=row["mission_id"])
     if mission is not None and mission["status"] in OPEN_MISSION:

@@ -6,7 +6,7 @@ from ..wire.errors import InvalidState
 from ..wire.model import Record
 from ..wire.times import to_ms
 from ..wire.types import CLOSED_SORTIE
-from . import leases, mailbox
+from . import leases, machines, mailbox
 from .agents import mark_lost
 from .case import Case, refuse_stranger
 from .context import Context
@@ -125,12 +125,33 @@ def _refuse_living(case: Case, lost: str, successor: str) -> None:
         return
     if row["pid"] is None:
         _warn_of_recent(case, row)
-    else:
+    elif row["machine"] == case.ctx.machine:
         raise InvalidState(
             f"Agent {lost} is still running (process {row['pid']}).",
             hint=f"Let it finish, or end it first; fleetctl agent show {lost} says more.",
             pid=row["pid"],
         )
+    else:
+        _refuse_elsewhere(case, row)
+
+
+def _refuse_elsewhere(case: Case, row: Row) -> None:
+    """Refuse an agent of another machine as long as that does not count as lost."""
+    machine = machines.heard_of(case.tx, row["machine"])
+    if machine is None:
+        mark_lost(case.tx, case.ctx, row, f"its work went to {case.request.agent_id}")
+        return
+    here = machine["status"] == "here"
+    where = "runs on" if here else "ran, when it was last heard of, on"
+    raise InvalidState(
+        f"Agent {row['id']} {where} machine {machine['name']} (process {row['pid']}).",
+        hint="Let it finish, or end it there."
+        if here
+        else f"fleetd left there in good order; the agent counts as lost when it has not come back"
+        f" {duration(machines.LEFT_MS)} later.",
+        pid=row["pid"],
+        machine=machine["id"],
+    )
 
 
 def _remember_unregistered(case: Case, lost: str) -> None:

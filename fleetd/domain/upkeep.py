@@ -29,16 +29,16 @@ class DropOldKeys(Mutation[Done], frozen=True):
 
 @handler
 def start_up(tx: Tx, request: StartUp, ctx: Context) -> Done:
-    """Give the store its epoch, follow the machine's boot, forget waiters.
+    """Give the store its epoch, follow the machine's boot, forget this machine's waiters.
 
-    The clients of waiters went with the daemon that knew them.
+    Their clients went with the daemon that knew them.
     """
     tx.run(
         "INSERT INTO store_meta (key, value) VALUES ('epoch', :epoch) ON CONFLICT (key) DO NOTHING",
         epoch=secrets.token_hex(8),
     )
     follow_boot(tx, ctx)
-    tx.run("DELETE FROM lock_waits")
+    tx.run("DELETE FROM lock_waits WHERE machine = :machine", machine=ctx.machine)
     return Done(done=True)
 
 

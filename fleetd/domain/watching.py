@@ -29,7 +29,7 @@ class DueGet(Query[Due], frozen=True):
     """Ask what has come due; not on the wire.
 
     ``hearing_since_ms``, on the awake clock, is since when agents could make themselves heard:
-    while no daemon ran nobody could.
+    while no daemon ran nobody could, nor while the store was away.
     """
 
     hearing_since_ms: int
@@ -39,7 +39,8 @@ class DueGet(Query[Due], frozen=True):
 LONG_AGO = -(2**62)
 # The oldest of each kind that still can come due; nearly always there is nothing else to know.
 _OLDEST = (
-    "SELECT (SELECT min(active_awake_ms) FROM missions WHERE status = 'in_progress'"
+    "SELECT (SELECT since_awake_ms FROM machines WHERE id = :machine) AS hearing,"
+    " (SELECT min(active_awake_ms) FROM missions WHERE status = 'in_progress'"
     " AND silent = 0 AND active_awake_ms >= :active_from) AS active,"
     " (SELECT min(started_awake_ms) FROM tool_calls WHERE started_awake_ms >= :called_from)"
     " AS called,"
@@ -57,7 +58,7 @@ def due(tx: Tx, request: DueGet, ctx: Context) -> Due:
     limit = ctx.config.detection.threshold_ms
     oldest = _oldest(tx, ctx, LONG_AGO, LONG_AGO)
     silent, doubtful, unheard, unrecorded = [], [], [], []
-    hearing = request.hearing_since_ms
+    hearing = max(request.hearing_since_ms, oldest["hearing"] or LONG_AGO)
     silent_at_all = _past(ctx, oldest["active"], limit)
     beats = _past(ctx, oldest["recorded"], BEAT_MS - 1)
     if silent_at_all:
@@ -88,6 +89,7 @@ def due(tx: Tx, request: DueGet, ctx: Context) -> Due:
 def _oldest(tx: Tx, ctx: Context, active_from: int, recorded_from: int) -> Row:
     row = tx.one(
         _OLDEST,
+        machine=ctx.machine,
         active_from=active_from,
         called_from=ctx.awake_ms - LONGEST_CALL_MS,
         recorded_from=recorded_from,

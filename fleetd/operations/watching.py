@@ -45,16 +45,17 @@ async def scan(engine: Engine, request: ActivityScan, caller: Caller) -> Looked:
     look = DueGet(engine.awake_since_ms)
     due = await engine.execute(look)
     if due.agents:
-        await _act(engine, map(AgentUnheard, due.agents))
+        await act(engine, map(AgentUnheard, due.agents))
         # A mission may have been excused by an agent that is lost now.
         due = await engine.execute(look)
-    await _act(engine, map(EpisodeBegin, due.missions))
-    await _act(engine, map(RecoveryDoubt, due.recoveries))
-    await _act(engine, map(SnapshotBeat, due.runs))
+    await act(engine, map(EpisodeBegin, due.missions))
+    await act(engine, map(RecoveryDoubt, due.recoveries))
+    await act(engine, map(SnapshotBeat, due.runs))
     return Looked(look_again_ms=due.look_again_ms)
 
 
-async def _act(engine: Engine, actions: Iterable[Mutation[Any]]) -> None:
+async def act(engine: Engine, actions: Iterable[Mutation[Any]]) -> None:
+    """Execute each action; one that fails is told in the log and keeps no other from its turn."""
     for action in actions:
         try:
             await engine.execute(action)

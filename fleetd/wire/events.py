@@ -402,9 +402,17 @@ class ContextCompacted(Payload, frozen=True, kw_only=True):
 
 
 class AgentLost(Payload, frozen=True, kw_only=True):
-    """An agent ended without a word, was not heard of, or was replaced; ``reason`` says which."""
+    """An agent ended, was not heard of, or was replaced; ``reason`` says which, and of whom."""
 
     type = "agent_lost"
+    activity = False
+    reason: str
+
+
+class AgentReturned(Payload, frozen=True, kw_only=True):
+    """An agent that was lost with its machine is at work after all; ``reason`` says how it came."""
+
+    type = "agent_returned"
     activity = False
     reason: str
 

@@ -10,7 +10,9 @@ CREATE TABLE machines (
     started_at TEXT NOT NULL,
     -- When its daemon told last that it lives.
     heard_at TEXT NOT NULL,
-    heard_awake_ms INTEGER NOT NULL
+    heard_awake_ms INTEGER NOT NULL,
+    -- Since when it has told so without a break: as long its agents could make themselves heard.
+    since_awake_ms INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- Where its project_dir is a directory.

@@ -1,0 +1,128 @@
+"""Agents whose machine is lost, and those found at work when it is back; looks at no process.
+
+A machine that is not heard of need not be dead: its agents may be writing still. So their leases
+run their course, as those of an agent that is merely not heard of, and are not cut short as those
+of a dead process. Nothing here is on the wire.
+"""
+
+from ..wire.base import Mutation, Query
+from ..wire.events import AgentReturned
+from ..wire.model import Record
+from .agents import adopt_orphans, mark_lost
+from .context import Context
+from .events import emit
+from .losing import keep_state
+from .machines import heard_of, stranded, unheard_for
+from .registry import handler
+from .snapshots.beats import go_on
+from .takeover import Process
+from .tx import LogLine, Row, Tx, WatchProcess
+from .upkeep import Done
+
+
+class AgentCutOff(Mutation[Done], frozen=True):
+    """Lose an agent whose machine is lost, if it is."""
+
+    agent_id: str
+
+
+class CutOff(Record, frozen=True, kw_only=True):
+    """The processes of this machine's agents that count as lost and have no successor."""
+
+    processes: list[Process]
+
+
+class CutOffGet(Query[CutOff], frozen=True):
+    """Ask which agents of this machine may be at work though they count as lost."""
+
+
+class AgentBack(Mutation[Done], frozen=True):
+    """An agent that counts as lost is at work: its process lives on this machine."""
+
+    agent_id: str
+    pid: int
+    started: str | None
+
+
+@handler
+def cut_off(tx: Tx, request: AgentCutOff, ctx: Context) -> Done:
+    """Lose an agent with its machine; the state of a mission is kept on which it was at work.
+
+    Who waits for its user has lost nothing.
+    """
+    rows = stranded(tx, ctx, request.agent_id)
+    for row in rows:
+        reason = f"machine {row['machine_name']} is lost, {unheard_for(ctx, row)}"
+        _orphan_locks(tx, ctx, row)
+        mark_lost(tx, ctx, row, reason)
+        if row["status"] == "active":
+            keep_state(tx, ctx, row, reason)
+    return Done(done=bool(rows))
+
+
+def _orphan_locks(tx: Tx, ctx: Context, row: Row) -> None:
+    """Have a recovery name the locks that are left behind; they end when their leases do."""
+    if row["pid"] is not None:
+        tx.run(
+            "UPDATE locks SET orphaned_at = :now WHERE held_by = :agent AND status = 'active'"
+            " AND expires_at > :now",
+            now=ctx.now,
+            agent=row["id"],
+        )
+
+
+@handler
+def cut_off_here(tx: Tx, request: CutOffGet, ctx: Context) -> CutOff:
+    """Return lost agents of this machine; one without a process comes back by its own word."""
+    rows = tx.all(
+        "SELECT id, pid, pid_started FROM agents WHERE machine = :machine AND pid IS NOT NULL"
+        " AND status = 'lost' AND succeeded_by IS NULL ORDER BY id",
+        machine=ctx.machine,
+    )
+    return CutOff(
+        processes=[
+            Process(agent_id=row["id"], pid=row["pid"], started=row["pid_started"]) for row in rows
+        ]
+    )
+
+
+@handler
+def back(tx: Tx, request: AgentBack, ctx: Context) -> Done:
+    """Count an agent as living again, with the locks that are still its own, and watch it."""
+    row = tx.one(
+        "SELECT * FROM agents WHERE id = :id AND pid = :pid AND machine = :machine"
+        " AND status = 'lost' AND succeeded_by IS NULL",
+        id=request.agent_id,
+        pid=request.pid,
+        machine=ctx.machine,
+    )
+    if row is None or row["pid_started"] != request.started:
+        return Done(done=False)
+    machine = heard_of(tx, ctx.machine)
+    waiting = _waited(tx, row)
+    tx.run(
+        "UPDATE agents SET status = :status, last_seen_at = :now, seen_awake_ms = :awake"
+        " WHERE id = :id",
+        status="waiting" if waiting else "active",
+        now=ctx.now,
+        awake=ctx.awake_ms,
+        id=row["id"],
+    )
+    adopt_orphans(tx, ctx, row["id"])
+    if not waiting:
+        go_on(tx, ctx, row["id"])
+    reason = f"machine {machine['name'] if machine else ctx.machine} is heard of again"
+    emit(tx, ctx, AgentReturned(reason=reason), mission_id=row["mission_id"], agent_id=row["id"])
+    tx.after_commit(WatchProcess(row["id"], request.pid, request.started))
+    tx.after_commit(LogLine("INFO", f"Agent {row['id']} is back: {reason}"))
+    return Done(done=True)
+
+
+def _waited(tx: Tx, row: Row) -> bool:
+    """Whether an agent waited for its user when it was lost, by what it did last."""
+    last = tx.value(
+        "SELECT type FROM events WHERE agent_id = :agent AND activity = 1"
+        " ORDER BY seq DESC LIMIT 1",
+        agent=row["id"],
+    )
+    return last == "agent_paused" or (last == "agent_registered" and row["session_id"] is not None)

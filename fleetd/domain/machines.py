@@ -1,0 +1,180 @@
+"""The machines of a shared store: who is here, who left, who is lost; must not know how they tell.
+
+A store that one machine has to itself names none, and nothing here is done there. All of them go
+by one clock, the store's. Nothing here is on the wire.
+
+A machine tells every 10 s that it is here: cheap enough for a thousand of them, and small beside
+what follows. It is lost when it was not heard of for 60 s: five beats may be missing, so that a
+failover of the database, a wireless network that comes back, or a daemon that was killed and is
+started again costs no agent its place; a minute is also how long a dead process keeps its locks.
+One that left in good order is about to come back in most cases, after an upgrade or a restart, and
+its agents go on working meanwhile: it has 5 minutes, as long as an agent without a process.
+"""
+
+from ..wire.base import Mutation, Query
+from ..wire.durations import duration
+from ..wire.model import Record
+from .activity import LIVING
+from .context import Context
+from .registry import handler
+from .tx import LogLine, Row, Tx
+from .upkeep import Done
+
+BEAT_MS = 10_000
+LOST_MS = 60_000
+LEFT_MS = 300_000
+# Who did not beat for so long could not hear the others beat either.
+UNBROKEN_MS = 3 * BEAT_MS
+
+
+class Beaten(Record, frozen=True, kw_only=True):
+    """Says whether the machine had counted as lost, and with it its agents."""
+
+    was_lost: bool
+
+
+class MachineBeat(Mutation[Beaten], frozen=True):
+    """This machine is here: what it is called, and since when its daemon runs."""
+
+    name: str
+    started_at: str
+
+
+class MachineLeave(Mutation[Done], frozen=True):
+    """This machine's daemon ends in good order."""
+
+
+class Missing(Record, frozen=True, kw_only=True):
+    """Machines that were not heard of for too long, and agents of such as are lost already."""
+
+    machines: list[str]
+    agents: list[str]
+
+
+class MissingGet(Query[Missing], frozen=True):
+    """Ask whom this machine misses; one that was itself out of touch until now misses nobody."""
+
+
+class MachineLose(Mutation[Done], frozen=True):
+    """Count a machine as lost, if it was not heard of for too long."""
+
+    machine: str
+
+
+@handler
+def beat(tx: Tx, request: MachineBeat, ctx: Context) -> Beaten:
+    """Note that this machine is here, whatever it counted as before."""
+    before = tx.one("SELECT * FROM machines WHERE id = :id", id=ctx.machine)
+    tx.run(
+        "INSERT INTO machines (id, name, status, started_at, heard_at, heard_awake_ms,"
+        " since_awake_ms) VALUES (:id, :name, 'here', :started, :now, :awake, :since)"
+        " ON CONFLICT (id) DO UPDATE SET name = excluded.name, status = excluded.status,"
+        " started_at = excluded.started_at, heard_at = excluded.heard_at,"
+        " heard_awake_ms = excluded.heard_awake_ms, since_awake_ms = excluded.since_awake_ms",
+        id=ctx.machine,
+        name=request.name,
+        started=request.started_at,
+        now=ctx.now,
+        awake=ctx.awake_ms,
+        since=_since(ctx, before),
+    )
+    was_lost = before is not None and before["status"] == "lost"
+    if was_lost:
+        tx.after_commit(LogLine("WARNING", "This machine counted as lost, and is heard of again"))
+    return Beaten(was_lost=was_lost)
+
+
+def _since(ctx: Context, before: Row | None) -> int:
+    """Return since when this machine has beaten without a break."""
+    if before is None or before["status"] != "here":
+        return ctx.awake_ms
+    broken = ctx.awake_ms - before["heard_awake_ms"] > UNBROKEN_MS
+    return ctx.awake_ms if broken else int(before["since_awake_ms"])
+
+
+@handler
+def leave(tx: Tx, request: MachineLeave, ctx: Context) -> Done:
+    """Note that this machine's daemon ends; nobody waits for locks any more whom it would tell."""
+    tx.run("DELETE FROM lock_waits WHERE machine = :id", id=ctx.machine)
+    gone = tx.one(
+        "UPDATE machines SET status = 'left', heard_at = :now, heard_awake_ms = :awake"
+        " WHERE id = :id RETURNING id",
+        id=ctx.machine,
+        now=ctx.now,
+        awake=ctx.awake_ms,
+    )
+    return Done(done=gone is not None)
+
+
+@handler
+def missing(tx: Tx, request: MissingGet, ctx: Context) -> Missing:
+    """Return machines to be counted as lost, and agents of lost ones that are not lost yet."""
+    if not _judges(tx, ctx):
+        return Missing(machines=[], agents=[])
+    return Missing(
+        machines=[row["id"] for row in _overdue(tx, ctx)],
+        agents=[row["id"] for row in stranded(tx, ctx)],
+    )
+
+
+def _judges(tx: Tx, ctx: Context) -> bool:
+    """Whether this machine was itself in touch for as long as others have to be heard of.
+
+    When the database was away, nobody was: whoever is first to come back would miss all others.
+    """
+    own = tx.one("SELECT * FROM machines WHERE id = :id AND status = 'here'", id=ctx.machine)
+    return own is not None and ctx.awake_ms - own["since_awake_ms"] >= LOST_MS
+
+
+def _overdue(tx: Tx, ctx: Context, machine: str | None = None) -> list[Row]:
+    return tx.all(
+        "SELECT * FROM machines WHERE ((status = 'here' AND heard_awake_ms < :here)"
+        " OR (status = 'left' AND heard_awake_ms < :left))"
+        + (" AND id = :id" if machine else "")
+        + " ORDER BY id",
+        here=ctx.awake_ms - LOST_MS,
+        left=ctx.awake_ms - LEFT_MS,
+        id=machine,
+    )
+
+
+@handler
+def lose(tx: Tx, request: MachineLose, ctx: Context) -> Done:
+    """Count a machine as lost, once, whoever misses it first; its agents follow one by one."""
+    rows = _overdue(tx, ctx, request.machine) if _judges(tx, ctx) else []
+    for row in rows:
+        tx.run("UPDATE machines SET status = 'lost' WHERE id = :id", id=row["id"])
+        tx.run("DELETE FROM lock_waits WHERE machine = :id", id=row["id"])
+        text = f"Machine {row['name']} ({row['id']}) is lost: {unheard_for(ctx, row)}"
+        tx.after_commit(LogLine("WARNING", text))
+    return Done(done=bool(rows))
+
+
+def unheard_for(ctx: Context, machine: Row) -> str:
+    """Say for how long a machine has not been heard of."""
+    silent = duration(ctx.awake_ms - machine["heard_awake_ms"])
+    return f"it has not been heard of for {silent}"
+
+
+def stranded(tx: Tx, ctx: Context, agent_id: str | None = None) -> list[Row]:
+    """Return the agents, or the one, that count as living on a machine that is lost.
+
+    One that was seen since then came back before its machine told.
+    """
+    return tx.all(
+        "SELECT a.*, m.name AS machine_name, m.heard_awake_ms FROM machines m"
+        " JOIN agents a ON a.machine = m.id WHERE m.status = 'lost'"
+        f" AND a.status <> 'gone' AND a.status IN {LIVING} AND a.seen_awake_ms < :before"
+        + (" AND a.id = :agent" if agent_id else "")
+        + " ORDER BY a.id",
+        before=ctx.awake_ms - LOST_MS,
+        agent=agent_id,
+    )
+
+
+def heard_of(tx: Tx, machine: str) -> Row | None:
+    """Return a machine that does not count as lost; None for one that does, or that nobody knows.
+
+    It need not be at work: its daemon may just be starting again.
+    """
+    return tx.one("SELECT * FROM machines WHERE id = :id AND status <> 'lost'", id=machine)

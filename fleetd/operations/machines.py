@@ -1,0 +1,61 @@
+"""One machine among those that share a store: it tells that it is here, and misses the others."""
+
+import os
+
+from .. import processes
+from ..domain.context import Caller
+from ..domain.cut_off import AgentBack, AgentCutOff, CutOffGet
+from ..domain.machines import MachineBeat, MachineLeave, MachineLose, MissingGet
+from ..domain.takeover import SurroundingsGet
+from ..domain.tx import WatchProcess
+from ..domain.upkeep import Done
+from ..engine import Engine, operation
+from ..wire.base import Mutation
+from ..wire.times import iso
+from .watching import ActivityScan, act
+
+
+class KeepInTouch(Mutation[Done], frozen=True):
+    """Tell that this machine is here, and look for those that are missing; not on the wire.
+
+    ``anew``: this machine was out of touch until now, and must look for its own agents first.
+    """
+
+    anew: bool = False
+
+
+@operation
+async def keep_in_touch(engine: Engine, request: KeepInTouch, caller: Caller) -> Done:
+    """Beat, then act on each thing that is missing in a transaction of its own."""
+    beaten = await engine.execute(MachineBeat(os.uname().nodename, iso(engine.started_ms)))
+    if request.anew or beaten.was_lost:
+        await catch_up(engine)
+    missing = await engine.execute(MissingGet())
+    if missing.machines:
+        await act(engine, map(MachineLose, missing.machines))
+        missing = await engine.execute(MissingGet())
+    if missing.agents:
+        await act(engine, map(AgentCutOff, missing.agents))
+        # A mission may have been excused by an agent that is lost now.
+        await engine.perform(ActivityScan(), caller)
+    return Done(done=bool(missing.agents))
+
+
+async def catch_up(engine: Engine) -> None:
+    """Look at the processes of this machine's agents, after nobody could tell of them for a while.
+
+    Those that live are watched, also those that counted as lost meanwhile, unless others went on
+    with their work; of those that ended the watcher tells.
+    """
+    known = await engine.execute(SurroundingsGet())
+    for each in known.processes:
+        engine.watcher.post(WatchProcess(each.agent_id, each.pid, each.started))
+    lost = await engine.execute(CutOffGet())
+    living = [each for each in lost.processes if processes.same(each.pid, each.started)]
+    await act(engine, (AgentBack(each.agent_id, each.pid, each.started) for each in living))
+
+
+async def say_goodbye(engine: Engine) -> None:
+    """Tell the other machines, if there can be any, that this one leaves in good order."""
+    if engine.machine:
+        await act(engine, [MachineLeave()])
