@@ -20,7 +20,7 @@ SILENT_MS = 5 * moments.MINUTE
 RUN_MS = 30 * moments.MINUTE
 # What the daemon says by itself: it breaks no silence.
 _NOBODYS_NAMES = (
-    "agent_lost backup_failed checkpoint_created checkpoint_deleted "
+    "agent_lost agent_returned backup_failed checkpoint_created checkpoint_deleted "
     "checkpoints_pruned context_compacted fleet_recovered hook_noted legacy_imported "
     "lock_conflicted lock_expired message_delivered message_failed message_requeued "
     "mission_deleted mission_reopened records_forgotten recovery_available "

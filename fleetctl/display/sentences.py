@@ -42,6 +42,7 @@ _TOLD: dict[str, tuple[str, ...]] = {
     "agent_noted": ("{who} noted", ": {last_action}"),
     "agent_deregistered": ("{who} left", ": {reason}"),
     "agent_lost": ("{who} was lost", ": {reason}"),
+    "agent_returned": ("{who} is back", ": {reason}"),
     "error_reported": ("{who} met an error", ": {name}", ": {message}"),
     "window_compacted": ("The context window of {who} was compacted",),
     "hook_noted": ("{who} heard from its harness", ": {what}", ": {message}"),
@@ -93,7 +94,7 @@ _TOLD: dict[str, tuple[str, ...]] = {
 }
 # Styles by what it means for a mission; what is not named is neither good nor bad.
 _TONES = {
-    "green": "mission_completed sortie_completed fleet_recovered recovery_confirmed",
+    "green": "mission_completed sortie_completed fleet_recovered recovery_confirmed agent_returned",
     "yellow": "sortie_blocked context_compacted recovery_available recovery_unconfirmed"
     " lock_expired lock_force_released mission_cancelled window_compacted message_requeued",
     "red": "mission_failed sortie_failed agent_lost error_reported tool_failed lock_conflicted"

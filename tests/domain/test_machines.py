@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from fleetd import processes
+from fleetd.domain.context import Facts
 from fleetd.domain.cut_off import AgentBack, AgentCutOff, CutOffGet
-from fleetd.domain.losing import AgentEnded, AgentUnheard
 from fleetd.domain.lock_queue import LockEnqueue, LockPoll
+from fleetd.domain.losing import AgentEnded, AgentUnheard
 from fleetd.domain.machines import (
     BEAT_MS,
     LEFT_MS,
@@ -75,12 +76,398 @@ async def start(fleet, mission, agent, process):
     await fleet.do(AgentRegister(agent, "specialist", pid=process.pid, mission_id=mission.id))
 
 
-async def test_it_works(machines):
+async def settle_in(*fleets):
+    """Let machines have been in touch for long enough to miss each other."""
+    for fleet in fleets:
+        await touch(fleet)
+    await pass_by(LOST_MS, *fleets)
+
+
+async def lost(fleet):
+    return [event.agent_id for event in await fleet.events(kind="agent_lost")]
+
+
+# --- machines -----------------------------------------------------------------------------------
+
+
+async def test_a_machine_is_here_from_its_first_beat(machines):
     north, south = machines
-    await beat(north)
-    await beat(south)
-    assert standing(north) == {NORTH: "here", SOUTH: "here"}
+    await beat(north, "build-1")
+    await beat(south, "laptop")
+
+    rows = north.sql("SELECT id, name, status, heard_at FROM machines")
+
+    now = north.clock.now
+    assert rows == [
+        {"id": NORTH, "name": "build-1", "status": "here", "heard_at": now},
+        {"id": SOUTH, "name": "laptop", "status": "here", "heard_at": now},
+    ]
+
+
+async def test_a_machine_is_lost_when_it_is_not_heard_of_for_a_minute(machines, caplog):
+    north, south = machines
+    await settle_in(north, south)
+
     await pass_by(LOST_MS, north)
     assert standing(north) == {NORTH: "here", SOUTH: "here"}
-    await pass_by(BEAT_MS, north)
+    north.clock.pass_by(1)
+    await touch(north)
+
     assert standing(north) == {NORTH: "here", SOUTH: "lost"}
+    assert f"({SOUTH}) is lost: it has not been heard of for 1m 0s" in caplog.text
+
+
+async def test_of_several_that_miss_a_machine_one_loses_it(tmp_path, machines, caplog):
+    north, south = machines
+    async with opened(
+        tmp_path / "third",
+        clock=north.clock,
+        machine="0000000000000003",
+        database=tmp_path / "shared.db",
+    ) as third:
+        await settle_in(north, south, third)
+        await pass_by(LOST_MS - BEAT_MS, north, third)
+        north.clock.pass_by(BEAT_MS + 1)
+        await beat(north)
+        await beat(third)
+        seen = [(await each.do(MissingGet())).machines for each in (north, third)]
+        assert seen == [[SOUTH], [SOUTH]]
+
+        done = [(await each.do(MachineLose(SOUTH))).done for each in (north, third)]
+
+    assert done == [True, False]
+
+
+async def test_who_was_out_of_touch_itself_misses_nobody(machines):
+    north, south = machines
+    await settle_in(north, south)
+    north.clock.pass_by(10 * MINUTE)  # the store was away
+
+    await pass_by(LOST_MS - BEAT_MS, north)
+    assert standing(north) == {NORTH: "here", SOUTH: "here"}
+    await pass_by(2 * BEAT_MS, north)
+
+    assert standing(north) == {NORTH: "here", SOUTH: "lost"}
+
+
+async def test_some_beats_may_be_missing_without_a_break(machines):
+    north, _ = machines
+    since = await _since_after(north, UNBROKEN_MS)
+    assert await _since_after(north, UNBROKEN_MS) == since
+    assert await _since_after(north, UNBROKEN_MS + 1) == north.clock.uptime().awake_ms
+
+
+async def _since_after(fleet, ms):
+    fleet.clock.pass_by(ms)
+    await beat(fleet)
+    return fleet.sql("SELECT since_awake_ms FROM machines")[0]["since_awake_ms"]
+
+
+async def test_a_machine_that_leaves_in_good_order_has_time_to_come_back(machines):
+    north, south = machines
+    await settle_in(north, south)
+    await south.do(MachineLeave())
+
+    await pass_by(LEFT_MS, north)
+    assert standing(north) == {NORTH: "here", SOUTH: "left"}
+    await pass_by(BEAT_MS, north)
+
+    assert standing(north) == {NORTH: "here", SOUTH: "lost"}
+
+
+async def test_a_machine_is_here_again_when_it_beats_again(machines):
+    north, south = machines
+    await settle_in(north, south)
+    await pass_by(LOST_MS + BEAT_MS, north)
+
+    assert (await beat(south)).was_lost
+    assert not (await beat(south)).was_lost
+
+    assert standing(north) == {NORTH: "here", SOUTH: "here"}
+
+
+async def test_the_end_of_an_engine_says_goodbye(tmp_path):
+    async with opened(tmp_path, machine=NORTH) as north:
+        await beat(north)
+    async with opened(tmp_path) as again:
+        assert standing(again) == {NORTH: "left"}
+
+
+async def test_in_a_store_of_its_own_a_machine_has_no_name(fleet):
+    mission = await fleet.mission()
+    await fleet.agents(mission, "spec-1")
+    await fleet.do(LockAcquire("/srv/a.py", "spec-1"))
+    assert fleet.sql("SELECT * FROM machines") == []
+    assert fleet.sql("SELECT DISTINCT machine FROM agents") == [{"machine": ""}]
+
+
+# --- agents of a machine that is lost -----------------------------------------------------------
+
+
+async def test_the_agents_of_a_lost_machine_are_lost_once_with_their_state(machines, mortal):
+    north, south = machines
+    mission = await north.mission()
+    await start(south, mission, "spec-1", mortal())
+    await start(north, mission, "spec-2", mortal())
+    await settle_in(north, south)
+
+    await pass_by(LOST_MS + 3 * BEAT_MS, north)
+
+    (event,) = await north.events(mission, "agent_lost")
+    assert (event.agent_id, await status(north, "spec-1")) == ("spec-1", "lost")
+    host = north.sql("SELECT name FROM machines WHERE id = :id", id=SOUTH)[0]["name"]
+    assert event.data["reason"] == (f"machine {host} is lost, it has not been heard of for 1m 10s")
+    assert await status(north, "spec-2") == "active"
+    assert len(await north.checkpoint_ids(mission, "error")) == 1
+
+
+async def test_who_waits_for_its_user_is_lost_without_an_error(machines, mortal):
+    north, south = machines
+    mission = await north.mission()
+    await start(south, mission, "spec-1", mortal())
+    await south.do(EventAppend("agent_paused", agent_id="spec-1"))
+    await settle_in(north, south)
+
+    await pass_by(LOST_MS + BEAT_MS, north)
+
+    assert await status(north, "spec-1") == "lost"
+    assert await north.checkpoint_ids(mission, "error") == []
+
+
+async def test_an_agent_that_was_seen_since_is_not_lost_with_its_machine(machines, mortal):
+    north, south = machines
+    mission = await north.mission()
+    await start(south, mission, "spec-1", mortal())
+    await settle_in(north, south)
+    north.clock.pass_by(LOST_MS + 1)
+    await beat(north)
+    await start(south, mission, "spec-1", mortal())  # it is back, its next beat not due yet
+
+    north.sql("UPDATE machines SET status = 'lost' WHERE id = :id", id=SOUTH)
+
+    assert not (await north.do(AgentCutOff("spec-1"))).done
+    assert await status(north, "spec-1") == "active"
+
+
+async def test_the_locks_of_those_cut_off_run_their_course(machines, mortal):
+    north, south = machines
+    mission = await north.mission()
+    await start(south, mission, "spec-1", mortal())
+    await settle_in(north, south)
+    lock = await south.lock(mission, "/srv/a.py", "spec-1")
+
+    await pass_by(LOST_MS + 2 * BEAT_MS, north)
+
+    assert await lost(north) == ["spec-1"]
+    (held,) = await north.locks(mission)
+    assert held.expires_at == lock.expires_at
+    (row,) = north.sql("SELECT orphaned_at FROM locks WHERE id = :id", id=lock.id)
+    assert row["orphaned_at"] is not None
+
+
+async def test_an_agent_of_which_only_its_machine_was_not_heard_is_not_unheard(machines):
+    north, south = machines
+    mission = await north.mission()
+    await settle_in(north, south)
+    await south.agents(mission, "spec-1")
+    await south.do(MachineLeave())
+    await pass_by(LEFT_MS - BEAT_MS, north)
+    await touch(south)
+    await pass_by(2 * BEAT_MS, north, south)
+
+    assert not (await north.do(AgentUnheard("spec-1"))).done
+    await pass_by(LEFT_MS, north, south)
+    assert (await north.do(AgentUnheard("spec-1"))).done
+
+
+# --- coming back ----------------------------------------------------------------------------------
+
+
+async def cut_off(north, south, mission, process, agent="spec-1"):
+    await start(south, mission, agent, process)
+    await settle_in(north, south)
+    lock = await south.lock(mission, "/srv/a.py", agent)
+    await pass_by(LOST_MS + 3 * BEAT_MS, north)
+    assert await lost(north) == [agent]
+    return lock
+
+
+async def test_agents_found_at_work_are_back_with_their_locks(machines, mortal):
+    north, south = machines
+    mission = await north.mission()
+    lock = await cut_off(north, south, mission, mortal())
+
+    await touch(south)
+
+    assert await status(north, "spec-1") == "active"
+    (event,) = await north.events(mission, "agent_returned")
+    assert event.agent_id == "spec-1"
+    assert event.data["reason"].endswith("is heard of again")
+    assert north.sql("SELECT id, orphaned_at FROM locks") == [{"id": lock.id, "orphaned_at": None}]
+    await touch(south)
+    assert len(await north.events(mission, "agent_returned")) == 1
+
+
+async def test_who_waited_for_its_user_waits_again(machines, mortal):
+    north, south = machines
+    mission = await north.mission()
+    await start(south, mission, "spec-1", mortal())
+    await south.do(EventAppend("agent_paused", agent_id="spec-1"))
+    await settle_in(north, south)
+    await pass_by(LOST_MS + BEAT_MS, north)
+
+    await touch(south)
+
+    assert await status(north, "spec-1") == "waiting"
+
+
+async def test_agents_that_ended_meanwhile_stay_lost(machines, mortal):
+    north, south = machines
+    mission, process = await north.mission(), mortal()
+    await cut_off(north, south, mission, process)
+    process.kill()
+    process.wait()
+
+    await touch(south)
+
+    assert await status(north, "spec-1") == "lost"
+    assert await north.events(mission, "agent_returned") == []
+
+
+async def test_an_agent_whose_work_went_to_another_stays_lost(machines, mortal):
+    north, south = machines
+    mission, process = await north.mission(), mortal()
+    await cut_off(north, south, mission, process)
+    await north.agents(mission, "spec-2")
+    await north.restore(mission_id=mission.id, agent_id="spec-2", take_over_from="spec-1")
+
+    assert (await south.do(CutOffGet())).processes == []
+    back = AgentBack("spec-1", process.pid, processes.started(process.pid))
+    assert not (await south.do(back)).done
+    assert await status(north, "spec-1") == "lost"
+
+
+async def test_only_its_own_machine_finds_an_agent_at_work(machines, mortal):
+    north, south = machines
+    mission, process = await north.mission(), mortal()
+    await cut_off(north, south, mission, process)
+    back = AgentBack("spec-1", process.pid, processes.started(process.pid))
+
+    assert not (await north.do(back)).done
+    assert not (await south.do(msgspec.structs.replace(back, started="0"))).done
+    assert (await south.do(back)).done
+
+
+@pytest.mark.parametrize("sign", ["heartbeat", "activity"])
+async def test_one_without_a_process_comes_back_where_it_is_heard(machines, sign):
+    north, south = machines
+    mission = await north.mission()
+    await south.agents(mission, "spec-1")
+    await settle_in(north, south)
+    await pass_by(LOST_MS + BEAT_MS, north)
+    assert await status(north, "spec-1") == "lost"
+
+    if sign == "heartbeat":
+        await north.do(AgentHeartbeat("spec-1"))
+    else:
+        await north.do(EventAppend("file_modified", agent_id="spec-1", data={"file": "a"}))
+
+    assert await status(north, "spec-1") == "active"
+    await pass_by(2 * LOST_MS, north)
+    assert await lost(north) == ["spec-1"]
+
+
+# --- processes of several machines ----------------------------------------------------------------
+
+
+async def test_the_same_pid_on_another_machine_is_another_process(machines, mortal):
+    north, south = machines
+    mission, process = await north.mission(), mortal()
+    await start(north, mission, "spec-1", process)
+    started = processes.started(process.pid)
+
+    assert not (await south.do(AgentEnded("spec-1", process.pid, started))).done
+    assert (await south.do(SurroundingsGet())).processes == []
+    assert (await north.do(AgentEnded("spec-1", process.pid, started))).done
+
+
+async def test_an_agent_that_registers_on_another_machine_moves_there(machines, mortal):
+    north, south = machines
+    mission, first, second = await north.mission(), mortal(), mortal()
+    await start(north, mission, "spec-1", first)
+    await start(south, mission, "spec-1", second)
+
+    ended = AgentEnded("spec-1", first.pid, processes.started(first.pid))
+    assert not (await north.do(ended)).done
+    assert (await north.do(SurroundingsGet())).processes == []
+    (known,) = (await south.do(SurroundingsGet())).processes
+    assert (known.agent_id, known.pid) == ("spec-1", second.pid)
+
+
+async def test_the_work_of_an_agent_elsewhere_is_not_taken_while_it_is_heard_of(machines, mortal):
+    north, south = machines
+    mission, process = await north.mission(), mortal()
+    await south.do(MachineBeat("laptop", south.clock.now))
+    await start(south, mission, "spec-1", process)
+    await north.agents(mission, "spec-2")
+    await north.checkpoint(mission)
+
+    async def take_over():
+        return await north.restore(
+            mission_id=mission.id, agent_id="spec-2", take_over_from="spec-1"
+        )
+
+    with pytest.raises(InvalidState) as refused:
+        await take_over()
+    running = f"Agent spec-1 runs on machine laptop (process {process.pid})."
+    assert refused.value.message == running
+    await south.do(MachineLeave())
+    with pytest.raises(InvalidState, match="ran, when it was last heard of, on machine laptop"):
+        await take_over()
+
+    north.sql("UPDATE machines SET status = 'lost' WHERE id = :id", id=SOUTH)
+    await take_over()
+
+    assert await status(north, "spec-1") == "lost"
+
+
+# --- waits for locks ------------------------------------------------------------------------------
+
+
+async def wait_for(fleet, file, agent):
+    request, facts = LockEnqueue(LockAcquire(file, agent)), Facts(real_path=file)
+    return (await fleet.engine.execute(request, facts=facts)).wait_id
+
+
+async def test_a_start_forgets_the_waits_of_its_own_machine_only(machines):
+    north, south = machines
+    mission = await north.mission()
+    await north.agents(mission, "spec-1", "spec-2", "spec-3")
+    await north.lock(mission, "/srv/a.py", "spec-1")
+    here = await wait_for(north, "/srv/a.py", "spec-2")
+    there = await wait_for(south, "/srv/a.py", "spec-3")
+
+    await north.engine.execute(StartUp())
+
+    with pytest.raises(NotFound, match="or its machine was not heard of"):
+        await north.do(LockPoll(here))
+    assert (await south.do(LockPoll(there))).lock is None
+
+
+@pytest.mark.parametrize("how", ["lost", "left"])
+async def test_who_waits_on_a_machine_that_is_gone_is_not_served(machines, how):
+    north, south = machines
+    mission = await north.mission()
+    await north.agents(mission, "spec-1", "spec-2", "spec-3")
+    await settle_in(north, south)
+    await north.lock(mission, "/srv/a.py", "spec-1")
+    await wait_for(south, "/srv/a.py", "spec-2")
+    mine = await wait_for(north, "/srv/a.py", "spec-3")
+    if how == "left":
+        await south.do(MachineLeave())
+    else:
+        await pass_by(LOST_MS + BEAT_MS, north)
+
+    north.clock.pass_by(10 * MINUTE + SECOND)
+
+    assert (await north.do(LockPoll(mine))).lock.held_by == "spec-3"

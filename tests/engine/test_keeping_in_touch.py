@@ -1,0 +1,176 @@
+"""The timer by which machines that share a store stay in touch, under virtual time."""
+
+from contextlib import AsyncExitStack
+
+import pytest
+import trio
+
+from fleetd import processes, timers
+from fleetd.domain.machines import BEAT_MS, LOST_MS, MachineBeat
+from fleetd.engine import Engine
+from fleetd.operations.machines import catch_up
+from fleetd.wire.errors import Unavailable
+from fleetd.wire.requests.agent import AgentGet, AgentRegister
+from tests.fleet import MINUTE, Clock, opened
+
+NORTH, SOUTH = "0000000000000001", "0000000000000002"
+BEAT_S, LOST_S = BEAT_MS / 1000, LOST_MS / 1000
+
+
+@pytest.fixture
+async def machines(tmp_path):
+    """Two machines, each with an engine of its own on one database, in virtual time."""
+    clock = Clock()
+    clock.follow_trio()
+    async with AsyncExitStack() as stack:
+        yield [
+            await stack.enter_async_context(
+                opened(tmp_path / name, clock=clock, machine=name, database=tmp_path / "shared.db")
+            )
+            for name in (NORTH, SOUTH)
+        ]
+
+
+@pytest.fixture
+def away(monkeypatch):
+    """Machines for which the store is away: while one is named here, it is told so at once."""
+    named, real = set(), Engine.execute
+
+    async def execute(engine, request, *rest, **more):
+        if engine.machine in named:
+            raise Unavailable("The store is away.", retry=True)
+        return await real(engine, request, *rest, **more)
+
+    monkeypatch.setattr(Engine, "execute", execute)
+    return named
+
+
+def standing(fleet):
+    return {row["id"]: row["status"] for row in fleet.sql("SELECT id, status FROM machines")}
+
+
+async def start(fleet, mission, agent, process):
+    await fleet.do(AgentRegister(agent, "specialist", pid=process.pid, mission_id=mission.id))
+
+
+async def status(fleet, agent):
+    return (await fleet.do(AgentGet(agent))).status
+
+
+async def test_machines_that_run_miss_nobody(machines, nursery, autojump_clock):
+    for fleet in machines:
+        nursery.start_soon(timers.keep_in_touch, fleet.engine)
+
+    await trio.sleep(10 * 60 + 1)
+
+    assert standing(machines[0]) == {NORTH: "here", SOUTH: "here"}
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_machine_that_stops_telling_is_missed_and_found_again(
+    machines, nursery, autojump_clock, mortal
+):
+    north, south = machines
+    mission = await north.mission()
+    await start(south, mission, "spec-1", mortal())
+    nursery.start_soon(timers.keep_in_touch, north.engine)
+    async with trio.open_nursery() as hanging:
+        hanging.start_soon(timers.keep_in_touch, south.engine)
+        await trio.sleep(LOST_S + 1)
+        hanging.cancel_scope.cancel()
+
+    await trio.sleep(LOST_S + 2 * BEAT_S)
+    assert standing(north) == {NORTH: "here", SOUTH: "lost"}
+    assert await status(north, "spec-1") == "lost"
+
+    nursery.start_soon(timers.keep_in_touch, south.engine)
+    await trio.sleep(1)
+    assert standing(north) == {NORTH: "here", SOUTH: "here"}
+    assert await status(north, "spec-1") == "active"
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_store_that_was_away_for_all_costs_no_machine_its_place(
+    machines, nursery, autojump_clock, away, caplog
+):
+    for fleet in machines:
+        nursery.start_soon(timers.keep_in_touch, fleet.engine)
+    await trio.sleep(2 * LOST_S + 1)
+    away.update((NORTH, SOUTH))
+    await trio.sleep(10 * LOST_S)
+
+    away.clear()
+    machines[0].engine.returned.ring()
+    await trio.sleep(2 * LOST_S)
+
+    assert standing(machines[0]) == {NORTH: "here", SOUTH: "here"}
+    assert "lost" not in caplog.text
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_store_that_comes_back_is_told_at_once(machines, nursery, autojump_clock, away):
+    north, _ = machines
+    away.add(NORTH)
+    nursery.start_soon(timers.keep_in_touch, north.engine)
+    await trio.sleep(BEAT_S / 2)
+    assert standing(north) == {}
+
+    away.clear()
+    north.engine.returned.ring()
+    await north.settle()
+
+    assert standing(north) == {NORTH: "here"}
+    nursery.cancel_scope.cancel()
+
+
+async def test_what_goes_wrong_does_not_end_it(
+    machines, nursery, autojump_clock, monkeypatch, caplog
+):
+    north, _ = machines
+    execute, bugs = north.engine.execute, iter([ValueError("a bug")])
+
+    async def broken(request, *rest):
+        if isinstance(request, MachineBeat) and (bug := next(bugs, None)):
+            raise bug
+        return await execute(request, *rest)
+
+    monkeypatch.setattr(north.engine, "execute", broken)
+    nursery.start_soon(timers.keep_in_touch, north.engine)
+    await trio.sleep(BEAT_S + 1)
+
+    assert standing(north) == {NORTH: "here"}
+    assert "KeepInTouch failed" in caplog.text
+    nursery.cancel_scope.cancel()
+
+
+async def test_processes_are_watched_though_the_store_was_away_at_the_start(
+    machines, nursery, autojump_clock, away, mortal
+):
+    north, _ = machines
+    mission, process = await north.mission(), mortal()
+    await start(north, mission, "spec-1", process)
+    process.kill()
+    process.wait()
+    away.add(NORTH)
+    nursery.start_soon(timers.watch_processes, north.engine)
+    await trio.sleep(MINUTE / 1000)
+
+    away.clear()
+    await trio.sleep(timers.PAUSE_S + 1)
+
+    assert await status(north, "spec-1") == "lost"
+    nursery.cancel_scope.cancel()
+
+
+async def test_processes_are_looked_at_again_when_the_store_is_back(machines, mortal, monkeypatch):
+    north, _ = machines
+    mission, process = await north.mission(), mortal()
+    await start(north, mission, "spec-1", process)
+    posted = []
+    monkeypatch.setattr(north.engine.watcher, "post", posted.append)
+
+    await catch_up(north.engine)
+
+    assert [(each.agent_id, each.pid, each.started) for each in posted] == [
+        ("spec-1", process.pid, processes.started(process.pid))
+    ]
