@@ -27,7 +27,8 @@ CREATE TABLE machines (
     status TEXT COLLATE "C" NOT NULL CHECK (status IN ('here', 'left', 'lost')),
     started_at TEXT COLLATE "C" NOT NULL,
     heard_at TEXT COLLATE "C" NOT NULL,
-    heard_awake_ms BIGINT NOT NULL
+    heard_awake_ms BIGINT NOT NULL,
+    since_awake_ms BIGINT NOT NULL
 );
 
 CREATE TABLE missions (
