@@ -74,6 +74,7 @@ class Engine:
         new_id: Callable[[str], str] = random_id,
         inline: bool = False,
         vfs: str | None = None,
+        machine: str | None = None,
     ) -> None:
         self.loaded = loaded
         self.aside = Aside(inline=inline)
@@ -97,7 +98,7 @@ class Engine:
         self.started_ms = self.clock()
         self.awake_since_ms = self.uptime().awake_ms
         self.closing = False
-        self.machine = self.store.machine
+        self.machine = machine or self.store.machine
         self._new_id = new_id
         self._trouble_told_ms = 0
         self._under_way: dict[tuple[str, str], trio.Event] = {}

@@ -94,7 +94,8 @@ async def _reconcile_page(engine: Engine, noun: Noun, owner_ids: list[str]) -> i
         if strangers:
             taken = await _take_in(engine, noun, rows.owner_id, sorted(strangers))
             taken_in += len(taken.ids)
-        if rows.rows or strangers:
+        # Where this machine keeps nothing of an owner, there is nothing to mend.
+        if rows.rows - rows.elsewhere or strangers or listing.files:
             await mend_latest(engine, noun, listing, rows)
         headway.on()
     return taken_in

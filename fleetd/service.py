@@ -34,6 +34,7 @@ async def open_engine(
     new_id: Callable[[str], str] = random_id,
     inline: bool = False,
     vfs: str | None = None,
+    machine: str | None = None,
 ) -> AsyncIterator[Engine]:
     """Open the store and serve requests until the block ends; then finish what was begun.
 
@@ -43,7 +44,15 @@ async def open_engine(
     """
     engine = _opened(
         loaded,
-        lambda: Engine(loaded, clock=clock, uptime=uptime, new_id=new_id, inline=inline, vfs=vfs),
+        lambda: Engine(
+            loaded,
+            clock=clock,
+            uptime=uptime,
+            new_id=new_id,
+            inline=inline,
+            vfs=vfs,
+            machine=machine,
+        ),
     )
     engine.ballast.close_to_others()
     engine.store.start()

@@ -245,7 +245,7 @@ async def opened(
     project.mkdir(exist_ok=True, parents=True)
     loaded = settings(root, database, **changes)
     async with open_engine(
-        loaded, clock=clock, uptime=clock.uptime, new_id=new_id, inline=True
+        loaded, clock=clock, uptime=clock.uptime, new_id=new_id, inline=True, machine=machine
     ) as engine:
         engine.machine = machine
         yield Fleet(engine, clock, project.resolve())

@@ -69,7 +69,11 @@ def take(
     content, warnings = bounded(ctx, taken, columns["size_bytes"])
     if content is not taken:
         columns = to_columns(content)
-    beside = {"state_digest": state.digest(), "warnings_json": _encode(warnings).decode()}
+    beside = {
+        "state_digest": state.digest(),
+        "warnings_json": _encode(warnings).decode(),
+        "machine": ctx.machine,
+    }
     tx.insert("checkpoints", columns | beside)
     emit(
         tx,

@@ -7,7 +7,7 @@ from ..wire.base import Query
 from ..wire.model import Record
 from ..wire.types import Noun
 from .context import Context
-from .marks import LIVE, OWED
+from .marks import LIVE, UNSETTLED
 from .policy import POLICIES, Policy
 from .registry import handler
 from .removal import Latest, latest_of
@@ -31,14 +31,16 @@ class OwnersGet(Query[Owners], frozen=True):
 class RowNames(Record, frozen=True, kw_only=True):
     """The records of an owner that have a row.
 
-    ``rows`` are all of them, ``filed`` those that must have a file, ``live`` those that are not
-    deleted, ``old`` those of an older version; ``newest`` is what ``latest.json`` should be.
+    ``rows`` are all of them, ``live`` those that are not deleted, ``elsewhere`` those whose files
+    another machine keeps. Of this machine's, ``filed`` are those that must have a file, ``old``
+    those of an older version; ``newest`` is what ``latest.json`` should be.
     """
 
     owner_id: str
     rows: frozenset[str]
     filed: frozenset[str]
     live: frozenset[str]
+    elsewhere: frozenset[str] = frozenset()
     old: list[str]
     newest: str | None
 
@@ -77,24 +79,22 @@ def owners(tx: Tx, request: OwnersGet, ctx: Context) -> Owners:
 def names(tx: Tx, request: NamesGet, ctx: Context) -> Names:
     """Return the names of some owners' records."""
     policy = POLICIES[request.noun]
-    owed = _owed(tx, ctx, policy)
+    unsettled = _unsettled(tx, policy)
     return Names(
         owners=[
-            _names_of(tx, policy, owner_id, owed.get(owner_id, {}))
+            _names_of(tx, ctx, policy, owner_id, unsettled.get(owner_id, {}))
             for owner_id in request.owner_ids
         ]
     )
 
 
-def _owed(tx: Tx, ctx: Context, policy: Policy) -> dict[str, dict[str, bool]]:
+def _unsettled(tx: Tx, policy: Policy) -> dict[str, dict[str, bool]]:
     """Return what is still to be done, by owner: for each record whether it is deleted.
 
     Read from an index that is nearly always empty; asked for one owner, SQLite would read rows.
     """
     rows = tx.all(
-        f"SELECT id, {policy.owner} AS owner, deleted_at FROM {policy.table}"
-        f" WHERE {OWED} ORDER BY seq",
-        machine=ctx.machine,
+        f"SELECT id, {policy.owner} AS owner, deleted_at FROM {policy.table} WHERE {UNSETTLED}"
     )
     found: dict[str, dict[str, bool]] = {}
     for row in rows:
@@ -102,33 +102,58 @@ def _owed(tx: Tx, ctx: Context, policy: Policy) -> dict[str, dict[str, bool]]:
     return found
 
 
-def _names_of(tx: Tx, policy: Policy, owner_id: str, owed: dict[str, bool]) -> RowNames:
-    mine = f"FROM {policy.table} WHERE {policy.owner} = :owner"
-    rows = tx.all(f"SELECT id, version {mine}", owner=owner_id)
-    newest = tx.one(
-        f"SELECT id {mine} AND {LIVE} AND {policy.nameable} ORDER BY seq DESC LIMIT 1",
+def _names_of(
+    tx: Tx, ctx: Context, policy: Policy, owner_id: str, unsettled: dict[str, bool]
+) -> RowNames:
+    rows = tx.all(
+        f"SELECT id, version, machine FROM {policy.table} WHERE {policy.owner} = :owner",
         owner=owner_id,
     )
     every = frozenset(row["id"] for row in rows)
-    live = every - {record_id for record_id, deleted in owed.items() if deleted}
+    elsewhere = frozenset(row["id"] for row in rows if row["machine"] != ctx.machine)
+    live = every - {record_id for record_id, deleted in unsettled.items() if deleted}
+    ours = live - elsewhere
     return RowNames(
         owner_id=owner_id,
         rows=every,
-        filed=every - owed.keys(),
+        filed=every - elsewhere - unsettled.keys(),
         live=live,
-        old=[r["id"] for r in rows if r["version"] != policy.version and r["id"] in live],
-        newest=newest["id"] if newest else None,
+        elsewhere=elsewhere,
+        old=[r["id"] for r in rows if r["version"] != policy.version and r["id"] in ours],
+        newest=_newest(tx, policy, owner_id, elsewhere),
     )
+
+
+def _newest(tx: Tx, policy: Policy, owner_id: str, elsewhere: frozenset[str]) -> str | None:
+    """Return the newest record that ``latest.json`` may be and that this machine keeps.
+
+    Whose it is stands behind the content: where all are of one machine, it is not read.
+    """
+    newest = (
+        f"SELECT id FROM {policy.table} WHERE {policy.owner} = :owner AND {LIVE}"
+        f" AND {policy.nameable} ORDER BY seq DESC"
+    )
+    first = tx.one(f"{newest} LIMIT 1", owner=owner_id)
+    if first is None or first["id"] not in elsewhere:
+        return first["id"] if first else None
+    rows = tx.all(newest, owner=owner_id)
+    return next((row["id"] for row in rows if row["id"] not in elsewhere), None)
 
 
 @handler
 def newest_filed(tx: Tx, request: NewestFiled, ctx: Context) -> Latest:
-    """Return the newest record that undoes nothing and has a file."""
+    """Return the newest record that undoes nothing and has a file, of those that are kept here."""
     policy = POLICIES[request.noun]
+    ours = tx.all(
+        f"SELECT id FROM {policy.table} WHERE {policy.owner} = :owner AND machine = :machine",
+        owner=request.owner_id,
+        machine=ctx.machine,
+    )
+    files = request.files & {row["id"] for row in ours}
     rows = tx.all(
         f"SELECT id FROM {policy.table} WHERE {policy.owner} = :owner AND {LIVE}"
         f" AND {policy.nameable} ORDER BY seq DESC",
         owner=request.owner_id,
     )
-    found = next((row["id"] for row in rows if row["id"] in request.files), None)
+    found = next((row["id"] for row in rows if row["id"] in files), None)
     return latest_of(tx, policy, found)

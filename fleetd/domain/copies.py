@@ -45,7 +45,7 @@ class Backup(Record, frozen=True, kw_only=True):
 
 
 class BackupGet(Query[Backup], frozen=True):
-    """Read a record for its file; of one that is marked or missing there is no data."""
+    """Read a record for its file; there is no data of one that is marked or kept elsewhere."""
 
     noun: Noun
     record_id: str
@@ -89,10 +89,10 @@ def backup(tx: Tx, request: BackupGet, ctx: Context) -> Backup:
     """Return what the file of a record must hold; raises NotFound when the row is gone."""
     policy = POLICIES[request.noun]
     row = find(tx, request.noun, request.record_id)
-    owner_id, gone = row[policy.owner], row["deleted_at"] is not None
-    newest = newest_with_file(tx, policy, owner_id, coming=row["id"])
+    owner_id, ours = row[policy.owner], row["machine"] == ctx.machine
+    newest = newest_with_file(tx, policy, owner_id, ctx.machine, coming=row["id"] if ours else None)
     return Backup(
-        data=None if gone else policy.file_of(row),
+        data=policy.file_of(row) if ours and row["deleted_at"] is None else None,
         owner_id=owner_id,
         latest=latest_of(tx, policy, newest),
     )
@@ -110,9 +110,10 @@ def backup_written(tx: Tx, request: BackupWritten, ctx: Context) -> Done:
         )
     row = tx.one(
         f"UPDATE {policy.table} SET backed_up_at = :now"
-        " WHERE id = :id AND backed_up_at IS NULL RETURNING *",
+        " WHERE id = :id AND machine = :machine AND backed_up_at IS NULL RETURNING *",
         now=ctx.now,
         id=request.record_id,
+        machine=ctx.machine,
     )
     if row is None:
         return Done(done=False)
@@ -154,5 +155,6 @@ def _announce(tx: Tx, ctx: Context, row: Row, *, written: bool) -> None:
         mission_id=row["mission_id"],
         trigger=row["trigger"],
         storage_locations=["sqlite", "file"] if written else ["sqlite"],
+        machine=row["machine"] or None,
     )
     emit(tx, ctx, payload, mission_id=row["mission_id"])

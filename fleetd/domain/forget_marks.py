@@ -56,7 +56,7 @@ def parts(tx: Tx, request: PartsGet, ctx: Context) -> Removals:
     ids: dict[str, list[str]] = {}
     for row in _parts(tx, request.scope):
         ids.setdefault(row["run_id"], []).append(row["id"])
-    return removals_of(tx, POLICIES["snapshot"], ids)
+    return removals_of(tx, ctx, POLICIES["snapshot"], ids)
 
 
 def _parts(tx: Tx, scope: Scope) -> list[Row]:

@@ -57,10 +57,11 @@ def _overwrite(tx: Tx, ctx: Context, record: Kept) -> None:
     columns = policy.to_columns(record)
     names = ", ".join(f"{name} = :{name}" for name in columns if name != "id")
     tx.run(
-        f"UPDATE {policy.table} SET {names}, backed_up_at = coalesce(backed_up_at, :now)"
-        " WHERE id = :id",
+        f"UPDATE {policy.table} SET {names}, backed_up_at = CASE WHEN machine = :machine"
+        " THEN coalesce(backed_up_at, :now) ELSE backed_up_at END WHERE id = :id",
         **columns,
         now=ctx.now,
+        machine=ctx.machine,
     )
     try:
         policy.from_row(find(tx, policy.noun, columns["id"]))
@@ -90,8 +91,8 @@ def _insert_checkpoint(tx: Tx, ctx: Context, content: Checkpoint) -> bool:
     mission = mission or _make_mission(tx, ctx, content)
     raise_tokens(tx, max((lock.fencing_token for lock in content.active_locks), default=0))
     digest = _state(content, mission).digest()
-    columns = to_columns(content) | {"state_digest": digest, "backed_up_at": ctx.now}
-    tx.insert("checkpoints", columns)
+    beside = {"state_digest": digest, "backed_up_at": ctx.now, "machine": ctx.machine}
+    tx.insert("checkpoints", to_columns(content) | beside)
     return made
 
 

@@ -12,24 +12,27 @@ from .policy import POLICIES
 from .tx import RemoveBackup, Row, Tx
 
 LIVE = "deleted_at IS NULL"
-# What still needs a file written, or removed, on this machine: the words of an index that is nearly
-# always empty.
-OWED = "machine = :machine AND (backed_up_at IS NULL OR deleted_at IS NOT NULL)"
+# What still needs a file written, or removed: the words of an index that is nearly always empty.
+UNSETTLED = "(backed_up_at IS NULL OR deleted_at IS NOT NULL)"
+# What of it is for this machine to do.
+OWED = f"machine = :machine AND {UNSETTLED}"
 
 
 def mark_deleted(tx: Tx, ctx: Context, noun: Noun, record_id: str) -> None:
     """Mark a record deleted; after COMMIT its file goes, then its row.
 
-    The content goes with the mark: a large row would have to be written anew to hold it.
+    The content goes with the mark: a large row would have to be written anew to hold it. What
+    another machine keeps in a file is found marked by the daemon of that one.
     """
     policy = POLICIES[noun]
     emptied = "".join(f", {column} = ''" for column in policy.emptied)
-    tx.run(
-        f"UPDATE {policy.table} SET deleted_at = :now{emptied} WHERE id = :id",
+    row = tx.one(
+        f"UPDATE {policy.table} SET deleted_at = :now{emptied} WHERE id = :id RETURNING machine",
         now=ctx.now,
         id=record_id,
     )
-    tx.after_commit(RemoveBackup(noun, record_id))
+    if row is not None and row["machine"] == ctx.machine:
+        tx.after_commit(RemoveBackup(noun, record_id))
 
 
 def find_live(tx: Tx, noun: Noun, record_id: str) -> Row:

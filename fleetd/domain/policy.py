@@ -37,7 +37,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     ``retention`` picks from the settings for how many days records stay, and how many of each
     owner; ``judged`` are the columns that decide it, ``pruned`` is the event that tells of it.
     ``announced`` says that a record is told of when its file was tried and not when it was taken.
-    ``get`` makes the request that reads one, ``list`` is the command that shows the others.
+    ``get`` makes the request that reads one, ``list`` is the command that shows the others,
+    ``verify`` the one that checks all of them.
     ``write_failed`` and ``prune_failed`` are the reason codes that a document gives.
     """
 
@@ -62,6 +63,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     announced: bool
     get: Callable[[str], Request[Any]]
     list: str
+    verify: str
     way_out: Callable[[str], str]
     write_failed: str | None = None
     prune_failed: str | None = None
@@ -91,6 +93,7 @@ POLICIES: dict[Noun, Policy] = {
         announced=True,
         get=CheckpointGet,
         list="fleetctl checkpoints list",
+        verify="fleetctl checkpoints verify --all",
         way_out=lambda record_id: f"delete it: fleetctl checkpoints delete {record_id}",
     ),
     "snapshot": Policy(
@@ -115,6 +118,7 @@ POLICIES: dict[Noun, Policy] = {
         announced=False,
         get=SnapshotGet,
         list="fleetctl snapshot list",
+        verify="fleetctl snapshot verify",
         way_out=lambda record_id: "it goes when its time has come: fleetctl snapshot prune",
         write_failed=AtomicWriteFailed.kind,
         prune_failed=RetentionPruneFailed.kind,

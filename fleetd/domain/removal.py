@@ -41,7 +41,10 @@ class Removals(Record, frozen=True, kw_only=True):
 
 
 class RemovalsGet(Query[Removals], frozen=True):
-    """Ask where the files of these records lie; those that are not marked are passed over."""
+    """Ask where the files of these records lie.
+
+    Those that are not marked, and those that another machine keeps, are passed over.
+    """
 
     noun: Noun
     record_ids: list[str]
@@ -54,7 +57,7 @@ class Purged(Record, frozen=True, kw_only=True):
 
 
 class Purge(Mutation[Purged], frozen=True):
-    """Remove the rows of records that are marked deleted and whose files are gone."""
+    """Remove the rows of records that are marked deleted and whose files are gone from here."""
 
     noun: Noun
     record_ids: list[str]
@@ -68,22 +71,23 @@ def removals(tx: Tx, request: RemovalsGet, ctx: Context) -> Removals:
     for record_id in request.record_ids:
         row = tx.one(
             f"SELECT {policy.owner} AS owner FROM {policy.table}"
-            " WHERE id = :id AND deleted_at IS NOT NULL",
+            " WHERE id = :id AND machine = :machine AND deleted_at IS NOT NULL",
             id=record_id,
+            machine=ctx.machine,
         )
         if row is not None:
             ids.setdefault(row["owner"], []).append(record_id)
-    return removals_of(tx, policy, ids)
+    return removals_of(tx, ctx, policy, ids)
 
 
-def removals_of(tx: Tx, policy: Policy, going: Mapping[str, list[str]]) -> Removals:
+def removals_of(tx: Tx, ctx: Context, policy: Policy, going: Mapping[str, list[str]]) -> Removals:
     """Return files to remove, by owner, with what each owner's latest.json must be afterwards."""
     return Removals(
         owners=[
             Removal(
                 owner_id=owner,
                 record_ids=ids,
-                latest=latest_of(tx, policy, newest_with_file(tx, policy, owner)),
+                latest=latest_of(tx, policy, newest_with_file(tx, policy, owner, ctx.machine)),
             )
             for owner, ids in going.items()
         ]
@@ -103,30 +107,34 @@ def latest_of(tx: Tx, policy: Policy, newest: str | None) -> Latest:
 
 
 def newest_with_file(
-    tx: Tx, policy: Policy, owner_id: str, coming: str | None = None
+    tx: Tx, policy: Policy, owner_id: str, machine: str | None = None, coming: str | None = None
 ) -> str | None:
     """Return the newest record whose file is there, passing over what undoes something.
 
-    ``coming`` is one whose file is just being written.
+    There is on one ``machine``, or on any. ``coming`` is one whose file is just being written.
     """
+    there = "" if machine is None else " AND machine = :machine"
     row = tx.one(
-        f"SELECT id FROM {policy.table} WHERE {policy.owner} = :owner AND {LIVE}"
-        f" AND {policy.nameable} AND (backed_up_at IS NOT NULL OR id = :coming)"
+        f"SELECT id FROM {policy.table} WHERE {policy.owner} = :owner AND {LIVE}{there}"
+        f" AND {policy.nameable} AND (backed_up_at IS NOT NULL OR id = CAST(:coming AS TEXT))"
         " ORDER BY seq DESC LIMIT 1",
         owner=owner_id,
         coming=coming,
+        **({} if machine is None else {"machine": machine}),
     )
     return row["id"] if row else None
 
 
 @handler
 def purge(tx: Tx, request: Purge, ctx: Context) -> Purged:
-    """Remove marked rows; one that is not marked stays."""
+    """Remove marked rows; one that is not marked, or is another machine's, stays."""
     policy = POLICIES[request.noun]
     gone = [
         tx.one(
-            f"DELETE FROM {policy.table} WHERE id = :id AND deleted_at IS NOT NULL RETURNING id",
+            f"DELETE FROM {policy.table} WHERE id = :id AND machine = :machine"
+            " AND deleted_at IS NOT NULL RETURNING id",
             id=record_id,
+            machine=ctx.machine,
         )
         for record_id in request.record_ids
     ]

@@ -20,7 +20,7 @@ from ..wire.errors import Corrupt, FleetError, IntegrityMismatch, InvalidState, 
 from ..wire.model import Checkpoint, Finding
 from ..wire.snapshots import Snapshot
 from ..wire.types import Noun
-from .reading import get, owner_in
+from .reading import get, kept_on, owner_in
 
 # A file that is about to be written is not missing; nobody waits longer than this for a slow disk.
 FILE_WAIT_S = 1.0
@@ -48,6 +48,9 @@ async def check(
     engine: Engine, noun: Noun, record_id: str, owner_id: str | None, *, repair: bool
 ) -> Finding:
     """Check one record; ``owner_id`` is where a file of it lies, None for where its row says."""
+    elsewhere = await kept_on(engine, noun, record_id)
+    if elsewhere is not None:
+        return await _check_row(engine, noun, record_id, elsewhere)
     copies = await _copies(engine, noun, record_id, owner_id)
     if copies.gone and engine.outbox.failure(record_id) is None:
         return Finding(check=noun, ok=True, subject=record_id, detail="deleted meanwhile")
@@ -65,6 +68,25 @@ async def check(
         detail=detail,
         fixed=fixed,
         reason_code=copies.reason_code,
+    )
+
+
+async def _check_row(engine: Engine, noun: Noun, record_id: str, elsewhere: str) -> Finding:
+    """Compare a row with its digest; its file is for the machine that keeps it to check."""
+    _, error = await _row(engine, noun, record_id)
+    if isinstance(error, NotFound):
+        return Finding(check=noun, ok=True, subject=record_id, detail="deleted meanwhile")
+    detail = f"its file lies on {elsewhere} and was not compared"
+    if error is None:
+        detail = f"its row is intact; {detail}"
+        return Finding(check=noun, ok=True, subject=record_id, detail=detail)
+    return Finding(
+        check=noun,
+        ok=False,
+        subject=record_id,
+        detail=f"{error.message.rstrip('.')}; {detail}: {POLICIES[noun].verify} --repair heals it"
+        " there",
+        reason_code=_reason(noun, None, [error], ""),
     )
 
 

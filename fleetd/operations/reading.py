@@ -11,6 +11,7 @@ import msgspec
 
 from ..domain.context import Caller
 from ..domain.healing import Heal
+from ..domain.keepers import KeeperGet
 from ..domain.policy import POLICIES, Kept, id_of
 from ..domain.tx import WriteBackup
 from ..engine import Engine
@@ -34,7 +35,23 @@ async def get(engine: Engine, noun: Noun, record_id: str) -> Kept:
     return record
 
 
+async def kept_on(engine: Engine, noun: Noun, record_id: str) -> str | None:
+    """Return the other machine that keeps a record's file, as people call it; None for this one."""
+    if not engine.machine:  # it has the store to itself
+        return None
+    return (await engine.execute(KeeperGet(noun, record_id))).machine
+
+
 async def read(engine: Engine, noun: Noun, request: Request[R], caller: Caller) -> R:
+    """Read a record, and where its file lies; see ``_read``."""
+    record = await _read(engine, noun, request, caller)
+    elsewhere = await kept_on(engine, noun, id_of(cast("Kept", record)))
+    if elsewhere is None:
+        return record
+    return cast("R", msgspec.structs.replace(cast("Any", record), file_on=elsewhere))
+
+
+async def _read(engine: Engine, noun: Noun, request: Request[R], caller: Caller) -> R:
     """Read a record; a row that is missing or damaged is healed from its file."""
     try:
         record = await engine.execute(request, caller)
@@ -114,7 +131,7 @@ async def heal(engine: Engine, noun: Noun, record_id: str, error: FleetError) ->
         log.warning("%s", trouble.message)
         raise _both(noun, record_id, error, trouble) from error
     if record is None:
-        raise _no_file(noun, error) from error
+        raise _no_file(noun, error, await kept_on(engine, noun, record_id)) from error
     try:
         await engine.execute(Heal(record))
     except InvalidState:  # deleted on purpose; its file is on the way out
@@ -161,8 +178,14 @@ def _both(noun: Noun, record_id: str, row: FleetError, file: FleetError) -> Flee
     )
 
 
-def _no_file(noun: Noun, row: FleetError) -> FleetError:
-    """Return the error of a damaged row that has no file."""
+def _no_file(noun: Noun, row: FleetError, elsewhere: str | None) -> FleetError:
+    """Return the error of a damaged row that has no file, or none here."""
+    if elsewhere is not None:
+        return type(row)(
+            f"{_clause(row)}, and its file lies on {elsewhere}",
+            hint=f"The daemon there heals it: {POLICIES[noun].verify} --repair, on that machine.",
+            **row.values,
+        )
     return type(row)(
         f"{_clause(row)}, and it has no file",
         hint=f"{POLICIES[noun].list} shows the others.",

@@ -17,7 +17,7 @@ from ..wire.errors import Corrupt, FleetError, Incompatible, NotFound
 from ..wire.model import RestoreResult
 from ..wire.requests.checkpoint import CheckpointGet
 from ..wire.requests.recovery import Briefing, RecoveryContextGet, RecoveryRestore
-from .reading import heal, noticed
+from .reading import heal, kept_on, noticed
 
 log = logging.getLogger("fleetd")
 R = TypeVar("R")
@@ -94,7 +94,12 @@ def _as_told(error: FleetError, unreadable: list[FleetError]) -> FleetError:
 async def _missing_file(
     engine: Engine, request: RecoveryRestore, result: RestoreResult
 ) -> list[str]:
-    """Warn when a checkpoint's file is gone, and have it written again from the row."""
+    """Warn when a checkpoint's file is gone, and have it written again from the row.
+
+    What another machine keeps is not missing here: the row alone is enough.
+    """
+    if await kept_on(engine, "checkpoint", result.checkpoint_id) is not None:
+        return []
     path = engine.backups["checkpoint"].path_of(result.mission_id, result.checkpoint_id)
     if await engine.outbox.in_thread(path.is_file):
         return []

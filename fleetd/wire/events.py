@@ -257,7 +257,10 @@ class FleetCheckpointed(Payload, frozen=True, kw_only=True):
 
 
 class CheckpointCreated(Payload, frozen=True, kw_only=True):
-    """A checkpoint is stored; ``storage_locations`` says where."""
+    """A checkpoint is stored; ``storage_locations`` says where.
+
+    Where several machines share a store, ``machine`` is the one that keeps the file.
+    """
 
     type = "checkpoint_created"
     activity = False
@@ -265,6 +268,7 @@ class CheckpointCreated(Payload, frozen=True, kw_only=True):
     mission_id: str
     trigger: Trigger
     storage_locations: list[StorageLocation]
+    machine: str | None = None
 
 
 class RecordsForgotten(Payload, frozen=True, kw_only=True):

@@ -236,6 +236,7 @@ class Checkpoint(CheckpointContent, frozen=True, kw_only=True):
     """A snapshot of a mission, with what is known about the snapshot itself.
 
     The fields named here stand outside the digest; the row in the store is the truth for them.
+    ``file_on`` is the other machine that keeps the file, where several share the store.
     """
 
     integrity: Integrity | None = None
@@ -243,6 +244,7 @@ class Checkpoint(CheckpointContent, frozen=True, kw_only=True):
     consumed_at: str | None = None
     backed_up_at: str | None = None
     storage_locations: list[StorageLocation] = []
+    file_on: str | None = None
     warnings: list[str] = []
 
 

@@ -111,7 +111,8 @@ class Snapshot(SnapshotDocument, frozen=True, kw_only=True):
 
     The fields named here stand in no file; the row in the store is the truth for them.
     ``window_tokens`` of ``window_size`` were used when the harness told so last, ``note`` is what
-    whoever asked for it said. Paths of ``artifacts`` start in the directory of the run.
+    whoever asked for it said. Paths of ``artifacts`` start in the directory of the run, on the
+    machine ``file_on`` if that is another one.
     """
 
     agent_id: str | None = None
@@ -122,6 +123,7 @@ class Snapshot(SnapshotDocument, frozen=True, kw_only=True):
     backed_up_at: str | None = None
     compressed_at: str | None = None
     storage_locations: list[StorageLocation] = []
+    file_on: str | None = None
     artifacts: list[Artifact] = []
     warnings: list[str] = []
 

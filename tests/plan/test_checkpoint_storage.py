@@ -40,6 +40,7 @@ BESIDE_THE_CONTENT = {
     "consumed_at",
     "backed_up_at",
     "storage_locations",
+    "file_on",
     "warnings",
 }
 

@@ -48,6 +48,6 @@ async def test_comparing_names_reads_no_document(
     await fleet.engine.execute(NamesGet("snapshot", ["run-1"]))
     # The first is nearly always empty.
     assert plans(fleet, asked[:2]) == [
-        "SEARCH snapshots USING COVERING INDEX idx_snapshots_outbox (machine=?)",
+        "SCAN snapshots USING COVERING INDEX idx_snapshots_outbox",
         FROM_INDEX,
     ]

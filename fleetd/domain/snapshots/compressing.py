@@ -23,7 +23,7 @@ class Plain(Record, frozen=True, kw_only=True):
 
 
 class PlainFind(Query[Plain], frozen=True):
-    """Find some history files that are old and not compressed; ``since`` is their time."""
+    """Find some history files here that are old and plain; ``since`` is their time."""
 
     since: str
 
@@ -45,9 +45,10 @@ def find_plain(tx: Tx, request: PlainFind, ctx: Context) -> Plain:
     rows = tx.all(
         f"SELECT id, timestamp FROM snapshots WHERE compressed_at IS NULL AND {LIVE}"
         " AND timestamp < :old AND timestamp >= :since AND backed_up_at IS NOT NULL"
-        " ORDER BY timestamp, id LIMIT :limit",
+        " AND machine = :machine ORDER BY timestamp, id LIMIT :limit",
         old=ctx.at(-hours * HOUR_MS),
         since=request.since,
+        machine=ctx.machine,
         limit=AT_ONCE,
     )
     return Plain(

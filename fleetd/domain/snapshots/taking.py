@@ -152,6 +152,7 @@ def _insert(tx: Tx, ctx: Context, known: Known, gathered: Gathered, trigger: Tri
         "window_tokens": session["window_tokens"] if session else None,
         "window_size": session["window_size"] if session else None,
         "note": trigger.note,
+        "machine": ctx.machine,
     }
     tx.insert("snapshots", to_columns(content) | beside)
     tie(tx, content.snapshot_id, missions)

@@ -1,0 +1,263 @@
+"""Several machines share a store: each writes, checks and removes the files of its own records."""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from fleetd.domain.copies import BackupGet
+from fleetd.domain.tx import RemoveBackup, WriteBackup
+from fleetd.operations.compressing import SnapshotsCompress
+from fleetd.wire.errors import Corrupt
+from fleetd.wire.requests.checkpoint import (
+    CheckpointDelete,
+    CheckpointGet,
+    CheckpointPrune,
+    CheckpointVerify,
+)
+from fleetd.wire.requests.mission import MissionCancel
+from fleetd.wire.requests.recovery import RecoveryContextGet
+from fleetd.wire.requests.snapshot import SnapshotGet, SnapshotPrune, SnapshotRecord, SnapshotVerify
+from fleetd.wire.requests.system import SystemStatus
+from tests.fleet import DAY, MINUTE, Clock, Fleet, opened
+
+NAMES = {"machine-a": "alpha", "machine-b": "beta"}
+BETA = "beta (machine-b)"
+
+
+@asynccontextmanager
+async def machines(root: Path, clock: Clock | None = None) -> AsyncIterator[tuple[Fleet, Fleet]]:
+    """Open two daemons' engines on one store, as two machines with a clock in common."""
+    clock = clock or Clock()
+    async with (
+        machine(root, "machine-a", clock) as a,
+        machine(root, "machine-b", clock) as b,
+    ):
+        for each, name in NAMES.items():
+            told(a, each, name=name)
+        yield a, b
+
+
+def machine(root: Path, name: str, clock: Clock) -> AbstractAsyncContextManager[Fleet]:
+    """Open the engine of one machine."""
+    return opened(root / name, clock=clock, machine=name, database=root / "data" / "shared.db")
+
+
+def told(fleet: Fleet, machine_id: str, *, name: str, status: str = "here") -> None:
+    """Let the store know of a machine, heard of right now."""
+    fleet.sql(
+        "INSERT INTO machines (id, name, status, started_at, heard_at, heard_awake_ms)"
+        " VALUES (:id, :name, :status, :now, :now, 0) ON CONFLICT (id) DO UPDATE SET"
+        " name = excluded.name, status = excluded.status, heard_at = excluded.heard_at",
+        id=machine_id,
+        name=name,
+        status=status,
+        now=fleet.clock.now,
+    )
+
+
+@pytest.fixture
+async def pair(tmp_path: Path) -> AsyncIterator[tuple[Fleet, Fleet]]:
+    async with machines(tmp_path) as both:
+        yield both
+
+
+async def test_a_file_lies_on_the_machine_whose_daemon_took_the_checkpoint(
+    pair: tuple[Fleet, Fleet],
+) -> None:
+    a, b = pair
+    mission = await a.mission()
+    first, second = await a.checkpoint(mission), await b.checkpoint(mission)
+    assert a.file_of(first).is_file()
+    assert not a.file_of(second).exists()
+    assert b.file_of(second).is_file()
+    assert not b.file_of(first).exists()
+    # The newest of those that lie here, on either machine.
+    assert os.readlink(a.file_of(first).with_name("latest.json")) == f"{first.id}.json"
+    assert os.readlink(b.file_of(second).with_name("latest.json")) == f"{second.id}.json"
+    told_of = [
+        (e.data["checkpoint_id"], e.data["machine"])
+        for e in await a.events(mission)
+        if e.type == "checkpoint_created"
+    ]
+    assert told_of == [(first.id, "machine-a"), (second.id, "machine-b")]
+
+
+async def test_a_store_that_one_machine_has_to_itself_says_nothing_of_machines(
+    fleet: Fleet,
+) -> None:
+    mission = await fleet.mission()
+    taken = await fleet.checkpoint(mission)
+    assert taken.file_on is None
+    (event,) = await fleet.events(mission, "checkpoint_created")
+    assert "machine" not in event.data
+    assert fleet.sql("SELECT DISTINCT machine FROM checkpoints") == [{"machine": ""}]
+
+
+async def test_a_record_says_on_which_other_machine_its_file_lies(
+    pair: tuple[Fleet, Fleet],
+) -> None:
+    a, b = pair
+    mission = await a.mission()
+    taken = await b.checkpoint(mission)
+    snapshot = await b.do(SnapshotRecord("run-1"))
+    assert (await a.do(CheckpointGet(taken.id))).file_on == BETA
+    assert (await b.do(CheckpointGet(taken.id))).file_on is None
+    assert (await a.do(SnapshotGet(snapshot.snapshot_id))).file_on == BETA
+    assert (await b.do(SnapshotGet(snapshot.snapshot_id))).file_on is None
+
+
+async def test_what_another_machine_keeps_is_not_written_here(pair: tuple[Fleet, Fleet]) -> None:
+    a, b = pair
+    mission = await a.mission()
+    taken = await b.checkpoint(mission)
+    assert (await a.engine.execute(BackupGet("checkpoint", taken.id))).data is None
+    a.engine.outbox.post(WriteBackup("checkpoint", taken.id))
+    a.engine.outbox.post(RemoveBackup("checkpoint", taken.id))
+    await a.settle()
+    assert a.files() == {}
+    assert b.file_of(taken).is_file()
+    assert (await a.do(SystemStatus())).backup_backlog == 0
+
+
+async def test_rows_of_another_machine_are_not_missed_at_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock()
+    async with machine(tmp_path, "machine-a", clock) as a:
+        mission = await a.mission()
+        taken = await a.checkpoint(mission)
+        await a.do(SnapshotRecord("run-1"))
+    async with machine(tmp_path, "machine-b", clock) as b:
+        await b.settle()
+        assert b.files() == {}
+        assert "missing" not in caplog.text
+    async with machine(tmp_path, "machine-a", clock) as a:
+        assert a.file_of(taken).is_file()
+
+
+async def test_a_row_that_was_lost_comes_back_from_its_file_as_this_machines(
+    tmp_path: Path,
+) -> None:
+    clock = Clock()
+    async with machine(tmp_path, "machine-a", clock) as a:
+        mission = await a.mission()
+        taken = await a.checkpoint(mission)
+        snapshot = await a.do(SnapshotRecord("run-1"))
+        a.sql("DELETE FROM checkpoints")
+        a.sql("DELETE FROM snapshots")
+    async with machine(tmp_path, "machine-b", clock) as b:
+        assert b.sql("SELECT id FROM checkpoints") == []
+    async with machine(tmp_path, "machine-a", clock) as a:
+        back = a.sql("SELECT id, machine FROM checkpoints UNION SELECT id, machine FROM snapshots")
+        assert sorted((row["id"], row["machine"]) for row in back) == sorted(
+            [(taken.id, "machine-a"), (snapshot.snapshot_id, "machine-a")]
+        )
+
+
+async def test_checking_compares_own_files_and_the_rows_of_others(
+    pair: tuple[Fleet, Fleet],
+) -> None:
+    a, b = pair
+    mission = await a.mission()
+    ours, theirs = await a.checkpoint(mission), await b.checkpoint(mission)
+    b.file_of(theirs).unlink()
+    found = await a.do(CheckpointVerify())
+    assert found.ok
+    details = {finding.subject: finding.detail for finding in found.findings}
+    assert details == {
+        ours.id: "both copies are intact",
+        theirs.id: f"its row is intact; its file lies on {BETA} and was not compared",
+    }
+    found = await b.do(CheckpointVerify(repair=True))
+    assert [finding.subject for finding in found.findings if finding.fixed] == [theirs.id]
+    assert b.file_of(theirs).is_file()
+
+
+async def test_a_damaged_row_of_another_machine_is_left_for_that_one_to_heal(
+    pair: tuple[Fleet, Fleet],
+) -> None:
+    a, b = pair
+    mission = await a.mission()
+    taken = await b.checkpoint(mission)
+    a.sql("UPDATE checkpoints SET sorties_json = '[]' WHERE id = :id", id=taken.id)
+    with pytest.raises(Corrupt) as refused:
+        await a.do(CheckpointGet(taken.id))
+    assert f"its file lies on {BETA}" in refused.value.message
+    found = await a.do(CheckpointVerify(repair=True))
+    assert not found.ok
+    (bad,) = [finding for finding in found.findings if not finding.ok]
+    assert f"its file lies on {BETA}" in bad.detail
+    assert "delete it" not in bad.detail
+    healed = await b.do(CheckpointGet(taken.id))
+    assert "restored from its file" in healed.warnings[-1]
+    assert (await a.do(CheckpointVerify())).ok
+
+
+async def test_another_machine_recovers_from_the_row_alone(pair: tuple[Fleet, Fleet]) -> None:
+    a, b = pair
+    mission = await a.mission()
+    await a.agents(mission, "dispatch-1", "worker-1")
+    await a.work(mission, 0, "worker-1", 50, "Half of it")
+    taken = await a.checkpoint(mission)
+    a.clock.pass_by(10 * MINUTE)
+    briefing = await b.do(RecoveryContextGet(mission_id=mission.id))
+    result = await b.restore(taken)
+    assert result.checkpoint_id == taken.id
+    for told_here in (briefing, result):
+        assert told_here.warnings == []
+        assert str(a.checkpoints) not in str(told_here)
+        assert str(b.checkpoints) not in str(told_here)
+    await b.settle()
+    assert b.files() == {}
+    assert (await b.do(CheckpointGet(taken.id))).consumed_at is not None
+
+
+async def test_pruning_marks_what_another_machine_then_removes(pair: tuple[Fleet, Fleet]) -> None:
+    a, b = pair
+    mission = await a.mission()
+    ours, theirs = await a.checkpoint(mission), await b.checkpoint(mission)
+    kept = await b.checkpoint(mission)
+    await a.do(MissionCancel(mission.id, "Over"))
+    assert (await a.do(CheckpointPrune())).deleted == 2
+    assert not a.file_of(ours).exists()
+    assert [
+        row["id"] for row in a.sql("SELECT id FROM checkpoints WHERE deleted_at IS NOT NULL")
+    ] == [theirs.id]
+    assert b.file_of(theirs).is_file()
+    await b.engine.outbox.catch_up()
+    await b.settle()
+    assert set(b.files()) == {f"{mission.id}/{kept.id}.json", f"{mission.id}/latest.json"}
+    assert [row["id"] for row in a.sql("SELECT id FROM checkpoints")] == [kept.id]
+
+
+async def test_deleting_anothers_checkpoint_and_snapshots_leaves_their_files_to_it(
+    pair: tuple[Fleet, Fleet],
+) -> None:
+    a, b = pair
+    mission = await a.mission()
+    taken = await b.checkpoint(mission)
+    await b.do(SnapshotRecord("run-1"))
+    await a.do(CheckpointDelete(taken.id))
+    a.clock.pass_by(15 * DAY)
+    assert (await a.do(SnapshotPrune())).deleted == 1
+    await a.settle()
+    assert len(b.files()) == 4  # both with their latest.json
+    await b.engine.outbox.catch_up()
+    await b.settle()
+    assert b.files() == {}
+    assert b.sql("SELECT id FROM checkpoints UNION SELECT id FROM snapshots") == []
+
+
+async def test_only_this_machines_history_is_compressed(pair: tuple[Fleet, Fleet]) -> None:
+    a, b = pair
+    ours, theirs = await a.do(SnapshotRecord("run-1")), await b.do(SnapshotRecord("run-2"))
+    a.clock.pass_by(2 * DAY)
+    await a.do(SnapshotsCompress())
+    assert [path for path in a.files() if path.endswith(".gz")] == [
+        f"run-1/history/{ours.snapshot_id}.json.gz"
+    ]
+    assert (await b.do(SnapshotGet(theirs.snapshot_id))).compressed_at is None
+    assert (await b.do(SnapshotVerify())).ok
