@@ -247,5 +247,4 @@ async def opened(
     async with open_engine(
         loaded, clock=clock, uptime=clock.uptime, new_id=new_id, inline=True, machine=machine
     ) as engine:
-        engine.machine = machine
         yield Fleet(engine, clock, project.resolve())

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fleetd.domain.copies import BackupGet
+from fleetd.domain.machines import MachineBeat
 from fleetd.domain.tx import RemoveBackup, WriteBackup
 from fleetd.operations.compressing import SnapshotsCompress
 from fleetd.wire.errors import Corrupt
@@ -35,8 +36,7 @@ async def machines(root: Path, clock: Clock | None = None) -> AsyncIterator[tupl
         machine(root, "machine-a", clock) as a,
         machine(root, "machine-b", clock) as b,
     ):
-        for each, name in NAMES.items():
-            told(a, each, name=name)
+        await here(a, b)
         yield a, b
 
 
@@ -45,17 +45,11 @@ def machine(root: Path, name: str, clock: Clock) -> AbstractAsyncContextManager[
     return opened(root / name, clock=clock, machine=name, database=root / "data" / "shared.db")
 
 
-def told(fleet: Fleet, machine_id: str, *, name: str, status: str = "here") -> None:
-    """Let the store know of a machine, heard of right now."""
-    fleet.sql(
-        "INSERT INTO machines (id, name, status, started_at, heard_at, heard_awake_ms)"
-        " VALUES (:id, :name, :status, :now, :now, 0) ON CONFLICT (id) DO UPDATE SET"
-        " name = excluded.name, status = excluded.status, heard_at = excluded.heard_at",
-        id=machine_id,
-        name=name,
-        status=status,
-        now=fleet.clock.now,
-    )
+async def here(*fleets: Fleet) -> None:
+    """Let the store hear of machines, which are called what a person would call them."""
+    for fleet in fleets:
+        name = NAMES[fleet.engine.machine]
+        await fleet.engine.execute(MachineBeat(name=name, started_at=fleet.clock.now))
 
 
 @pytest.fixture
