@@ -11,7 +11,15 @@ from ..display import lists, render
 from ..display.tables import Column
 from ..options import Parser, Run, Subparsers, UsageError, command, group, whole
 from ..pages import every
-from ..protocol import Agent, AgentDeregister, AgentGet, AgentHeartbeat, AgentList, AgentNote
+from ..protocol import (
+    Agent,
+    AgentDeregister,
+    AgentGet,
+    AgentHeartbeat,
+    AgentList,
+    AgentNote,
+    SystemStatus,
+)
 
 START_EXAMPLES = """\
   fleetctl agent start specialist-1
@@ -26,6 +34,8 @@ COLUMNS = (
     Column("MISSION", matters=3),
     Column("LAST SEEN", matters=4, times="ago"),
 )
+# Only where several machines share the store.
+MACHINE = Column("MACHINE", matters=2, cut="middle", least=8)
 
 
 def register(subparsers: Subparsers) -> None:
@@ -94,30 +104,46 @@ def _register_note(actions: Subparsers) -> None:
 
 
 def run_list(args: Namespace) -> int:
-    """List agents."""
+    """List agents, with their machines where there are several."""
     terms: dict[str, Any] = {"mission_id": args.mission, "status": args.status}
     with Fleet() as client:
         agents = every(lambda **more: client.call(AgentList(**terms, **more)).agents)
+        machines = _names(client) if any(each.machine for each in agents) else {}
     rows = [
         (each.id, each.role, each.status, each.harness or "", each.mission_id or "",
          each.last_seen_at)
         for each in agents
     ]  # fmt: skip
-    return lists.show(args, agents, COLUMNS, rows, "No agents found.")
+    if not machines:
+        return lists.show(args, agents, COLUMNS, rows, "No agents found.")
+    places = [_place(machines, each) for each in agents]
+    wider = [(*row, place) for row, place in zip(rows, places, strict=True)]
+    return lists.show(args, agents, (*COLUMNS, MACHINE), wider, "No agents found.")
+
+
+def _names(client: Fleet) -> dict[str, str]:
+    """Return what the machines are called that share the store."""
+    return {each.machine_id: each.name for each in client.call(SystemStatus()).machines}
+
+
+def _place(machines: dict[str, str], agent: Agent) -> str:
+    """Return where an agent runs: what its machine is called, or its id when nobody knows."""
+    return machines.get(agent.machine, agent.machine) if agent.machine else ""
 
 
 def run_show(args: Namespace) -> int:
     """Show an agent."""
     with Fleet() as client:
         agent = client.call(AgentGet(agent_id=args.agent_id))
+        machines = _names(client) if agent.machine else {}
     if args.json:
         render.print_json(agent)
     else:
-        _show(agent)
+        _show(agent, _place(machines, agent))
     return 0
 
 
-def _show(agent: Agent) -> None:
+def _show(agent: Agent, machine: str) -> None:
     render.fields(
         (
             ("Agent", agent.id),
@@ -126,6 +152,7 @@ def _show(agent: Agent) -> None:
             ("Harness", agent.harness),
             ("Session", agent.session_id),
             ("Process", agent.pid),
+            ("Machine", machine),
             ("Mission", agent.mission_id),
             ("Directory", agent.cwd),
             ("Registered", render.ago(agent.registered_at)),

@@ -32,6 +32,13 @@ RECOVERIES = (
     Column("", matters=1, cut="middle", least=10),
     Column("", cut="end", least=16),
 )
+MACHINES = (
+    Column("", cut="middle", least=12),
+    Column("", matters=3, styles=render.STATES),
+    Column("", matters=1),
+    Column("", matters=2, times="ago"),
+    Column("", matters=1),
+)
 FIRST = (
     "  To begin:",
     '    fleetctl mission create "Title" --sortie "First piece"',
@@ -79,6 +86,7 @@ def _show(status: Status) -> None:
             render.lines(NEXT if status.counts.missions else FIRST)
     _show_candidates(status)
     _show_recoveries(status.recoveries)
+    _show_machines(status)
     _show_store(status)
 
 
@@ -116,6 +124,24 @@ def _show_recoveries(recoveries: list[Recovery]) -> None:
         for each in recoveries
     ]
     lists.table(RECOVERIES, rows, indent="  ")
+
+
+def _show_machines(status: Status) -> None:
+    """Print who shares the store, if it is one that several machines share."""
+    if not status.machines:
+        return
+    render.heading("Machines")
+    rows = [
+        (
+            each.name,
+            each.status,
+            render.plural(each.agents, "agent"),
+            each.heard_at,
+            "this one" if each.machine_id == status.machine else "",
+        )
+        for each in status.machines
+    ]
+    lists.table(MACHINES, rows, indent="  ")
 
 
 def _show_store(status: Status) -> None:

@@ -32,9 +32,10 @@ HANGING = 4
 BAR = 8
 # What the states of missions, sorties, agents, locks and recoveries mean to who looks on.
 STATES = {
-    **dict.fromkeys(("completed", "resumed", "active", "acked"), "green"),
+    **dict.fromkeys(("completed", "resumed", "active", "acked", "here"), "green"),
     **dict.fromkeys(("in_progress", "running", "briefed"), "cyan"),
-    **dict.fromkeys(("blocked", "waiting", "unconfirmed", "expired", "forced", "queued"), "yellow"),
+    **dict.fromkeys(("blocked", "waiting", "unconfirmed", "expired", "forced"), "yellow"),
+    **dict.fromkeys(("queued", "left"), "yellow"),
     **dict.fromkeys(("failed", "lost", "interrupted"), "red"),
     **dict.fromkeys(("cancelled", "gone", "released"), "dim"),
 }

@@ -14,9 +14,11 @@ its agents go on working meanwhile: it has 5 minutes, as long as an agent withou
 from ..wire.base import Mutation, Query
 from ..wire.durations import duration
 from ..wire.model import Record
+from ..wire.requests.system import MachineLine
 from .activity import LIVING
 from .context import Context
 from .registry import handler
+from .terms import DAY_MS
 from .tx import LogLine, Row, Tx
 from .upkeep import Done
 
@@ -178,3 +180,24 @@ def heard_of(tx: Tx, machine: str) -> Row | None:
     It need not be at work: its daemon may just be starting again.
     """
     return tx.one("SELECT * FROM machines WHERE id = :id AND status <> 'lost'", id=machine)
+
+
+def shown(tx: Tx, ctx: Context) -> list[MachineLine]:
+    """Return the machines, the one heard of last first; a lost one for ``retention.days``."""
+    rows = tx.all(
+        "SELECT m.*, (SELECT count(*) FROM agents a WHERE a.machine = m.id"
+        f" AND a.status <> 'gone' AND a.status IN {LIVING}) AS agents FROM machines m"
+        " WHERE m.status <> 'lost' OR m.heard_at >= :old ORDER BY m.heard_at DESC, m.id",
+        old=ctx.at(-ctx.config.retention.days * DAY_MS),
+    )
+    return [
+        MachineLine(
+            machine_id=row["id"],
+            name=row["name"],
+            status=row["status"],
+            started_at=row["started_at"],
+            heard_at=row["heard_at"],
+            agents=row["agents"],
+        )
+        for row in rows
+    ]

@@ -2,7 +2,8 @@
 
 from ..wire.base import Query
 from ..wire.model import Record, Recovery, RecoveryCandidate
-from ..wire.requests.system import Counts, MissionLine
+from ..wire.requests.system import Counts, MachineLine, MissionLine
+from . import machines
 from .activity import detect, silence_ms
 from .backlog import unwritten
 from .context import Context
@@ -23,6 +24,7 @@ class Overview(Record, frozen=True, kw_only=True):
     candidates: list[RecoveryCandidate]
     recoveries: list[Recovery]
     backup_backlog: int
+    machines: list[MachineLine]
     position: int
     epoch: str
 
@@ -59,6 +61,7 @@ def overview(tx: Tx, request: OverviewGet, ctx: Context) -> Overview:
         candidates=detect(tx, ctx).candidates,
         recoveries=[recovery_of(row) for row in under_way],
         backup_backlog=unwritten(tx, ctx),
+        machines=machines.shown(tx, ctx),
         position=position(tx),
         epoch=epoch(tx),
     )

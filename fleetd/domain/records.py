@@ -117,6 +117,7 @@ def agent_of(row: Row) -> Agent:
         registered_at=row["registered_at"],
         last_seen_at=row["last_seen_at"],
         note=_note(row["note_json"]) if row["note_json"] else None,
+        machine=row["machine"] or None,
     )
 
 

@@ -70,6 +70,8 @@ async def status(engine: Engine, request: SystemStatus, caller: Caller) -> Statu
         errors=dict(sorted(engine.traffic.errors.items())),
         writer=figures.writer(engine),
         connections=figures.connections(engine),
+        machine=engine.machine or None,
+        machines=seen.machines,
     )
 
 

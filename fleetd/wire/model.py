@@ -102,7 +102,10 @@ class AgentNote(Record, frozen=True, kw_only=True):
 
 
 class Agent(Record, frozen=True, kw_only=True):
-    """A process that works: the dispatch or a specialist."""
+    """A process that works: the dispatch or a specialist.
+
+    ``machine`` is where, in a store that several share: an id that ``system.status`` names.
+    """
 
     id: str
     role: Role
@@ -115,6 +118,7 @@ class Agent(Record, frozen=True, kw_only=True):
     registered_at: str
     last_seen_at: str
     note: AgentNote | None
+    machine: str | None = None
 
 
 class Lock(Record, frozen=True, kw_only=True):

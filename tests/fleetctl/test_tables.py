@@ -111,6 +111,8 @@ PRINTED = {
     "config": config.COLUMNS,
     "missions in progress": status.MISSIONS,
     "recoveries": status.RECOVERIES,
+    "machines": status.MACHINES,
+    "agents of several machines": (*agent.COLUMNS, agent.MACHINE),
 }
 
 

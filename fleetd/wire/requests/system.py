@@ -8,7 +8,7 @@ from ..base import Query
 from ..figures import ConnectionFigures, MethodTiming, WriterFigures
 from ..model import Finding, Record, Recovery, RecoveryCandidate
 from ..progress import LongMutation
-from ..types import MissionId, MissionStatus, Name, Path, RunStatus
+from ..types import MachineStatus, MissionId, MissionStatus, Name, Path, RunStatus
 
 
 class Paths(Record, frozen=True, kw_only=True):
@@ -69,11 +69,27 @@ class Counts(Record, frozen=True, kw_only=True):
     recoveries: int
 
 
+class MachineLine(Record, frozen=True, kw_only=True):
+    """A machine that shares the store; ``agents`` are those that live on it as far as is known.
+
+    ``left`` is one whose daemon ended in good order, ``lost`` one that is not heard of any more.
+    """
+
+    machine_id: str
+    name: str
+    status: MachineStatus
+    started_at: str
+    heard_at: str
+    agents: int
+
+
 class Status(Record, frozen=True, kw_only=True):
     """The state of the fleet at a glance; ``recoveries`` are those after which nobody went on.
 
     ``backup_backlog`` counts checkpoints and snapshots that wait for their file. ``latencies`` are
-    of the methods that were called, ``errors`` how many replies told of each kind.
+    of the methods that were called, ``errors`` how many replies told of each kind. ``machines``
+    share the store, the one heard of last first, and ``machine`` is the one that answers; a store
+    that one machine has to itself names none.
     """
 
     version: str
@@ -93,6 +109,8 @@ class Status(Record, frozen=True, kw_only=True):
     errors: dict[str, int]
     writer: WriterFigures
     connections: ConnectionFigures
+    machine: str | None = None
+    machines: list[MachineLine] = []
 
 
 class SystemStatus(Query[Status], frozen=True):

@@ -1,0 +1,57 @@
+"""What people see of machines that share a store; where one has its own, they see nothing."""
+
+import pytest
+
+from fleetd.store import checksums
+
+HERE, THERE = "00000000000000a1", "00000000000000b2"
+LONG_AHEAD = "2099-01-01T00:00:00.000Z"
+
+
+@pytest.fixture
+def shared(home, daemon, done):
+    """Two agents of two machines, as they stand in a store that several share."""
+    done("agent", "start", "spec-1")
+    done("agent", "start", "spec-2")
+    store = checksums.opened(str(home / "data" / "squawk.db"))
+    store.set_busy_timeout(5_000)
+    try:
+        for machine, name, status, agent in (
+            (HERE, "build-1", "here", "spec-1"),
+            (THERE, "laptop", "left", "spec-2"),
+        ):
+            told = (machine, name, status, LONG_AHEAD, LONG_AHEAD)
+            store.execute("INSERT INTO machines VALUES (?, ?, ?, ?, ?, 0, 0)", told)
+            store.execute("UPDATE agents SET machine = ? WHERE id = ?", (machine, agent))
+    finally:
+        store.close()
+
+
+def test_a_machine_by_itself_sees_nothing_of_it(done, daemon):
+    done("agent", "start", "spec-1")
+
+    assert "Machines" not in done("status").out
+    status = done("status", "--json").json
+    assert (status["machine"], status["machines"]) == (None, [])
+    assert "MACHINE" not in done("agent", "list").out
+    assert "Machine" not in done("agent", "show", "spec-1").out
+    assert done("agent", "show", "spec-1", "--json").json["machine"] is None
+
+
+def test_status_shows_the_machines(done, shared):
+    out = done("status").out
+    lines = out[out.index("Machines") :].splitlines()
+
+    assert lines[1].split()[:4] == ["build-1", "here", "1", "agent"]
+    assert lines[2].split()[:4] == ["laptop", "left", "1", "agent"]
+    told = done("status", "--json").json["machines"]
+    assert [each["machine_id"] for each in told] == [HERE, THERE]
+
+
+def test_agents_are_listed_with_their_machines(done, shared):
+    head, first, second = done("agent", "list").out.splitlines()
+
+    assert head.split()[-1] == "MACHINE"
+    assert (first.split()[-1], second.split()[-1]) == ("build-1", "laptop")
+    assert "Machine: laptop" in done("agent", "show", "spec-2").out
+    assert done("agent", "show", "spec-2", "--json").json["machine"] == THERE
