@@ -200,6 +200,7 @@ async def _serve(engine: Engine, held: Listening, notifier: Notifier, stop: trio
             gc.collect()
             gc.freeze()
             _say_ready(engine, notifier)
+            front.start_soon(_say_when_away, engine, notifier)
             await stop.wait()
             notifier.send("STOPPING=1", "STATUS=Finishing what is in flight")
             front.cancel_scope.cancel()
@@ -212,7 +213,28 @@ async def _serve(engine: Engine, held: Listening, notifier: Notifier, stop: trio
 def _say_ready(engine: Engine, notifier: Notifier) -> None:
     path = engine.loaded.config.socket
     log.info("fleetd %s listens on %s (pid %d)", __version__, path, os.getpid())
-    notifier.send("READY=1", f"STATUS=Listening on {path}")
+    notifier.send("READY=1", f"STATUS={_standing(engine)}")
+
+
+async def _say_when_away(engine: Engine, notifier: Notifier) -> None:
+    """Say that a store went away, and that it is back; in between the daemon is ready all along."""
+    reach = engine.store.reach
+    while True:
+        await reach.went.wait()
+        if (away := reach.away) is not None:
+            log.warning("The store is away (%s): %s", away.step, away.message)
+            notifier.send(f"STATUS={_standing(engine)}")
+        returned = engine.returned.ticket()
+        await reach.came.wait()
+        await returned.wait()
+        log.info("The store is back, and fleetd has caught up with it")
+        notifier.send(f"STATUS={_standing(engine)}")
+
+
+def _standing(engine: Engine) -> str:
+    listening = f"Listening on {engine.loaded.config.socket}"
+    away = engine.store.reach.away
+    return listening if away is None else f"{listening}; the store is away: {away.message}"
 
 
 def _health_check(engine: Engine) -> Callable[[], Awaitable[bool]]:

@@ -24,6 +24,7 @@ from .domain.redaction.requests import without_prompt, without_secrets
 from .domain.rules import HANDLERS
 from .domain.tx import Effect, LogLine, RemoveBackup, Ring, Tx, WatchProcess, WriteBackup
 from .feed import Feed
+from .gate import Gate
 from .ignoring import refuse_ignored
 from .outbox import Outbox
 from .places import with_real_paths
@@ -34,11 +35,12 @@ from .store.backups import Backups
 from .store.ballast import Ballast
 from .store.layouts import LAYOUTS
 from .store.opened import open_store
+from .store.reach import StoreAway
 from .store.spool import Spool
 from .store.verdicts import DiskFull
 from .traffic import Traffic
 from .watcher import Watcher
-from .wire.base import Mutation, Request
+from .wire.base import Mutation, Query, Request
 from .wire.errors import FleetError, MethodNotFound, Storage
 from .wire.types import Noun
 
@@ -80,6 +82,7 @@ class Engine:
         self.aside = Aside(inline=inline)
         self.bell = Bell()
         self.returned = Bell()
+        """Rings when the store is there, and everything that has to come first is done."""
         self.traffic = Traffic()
         self.pulses = Pulses()
         root = loaded.config.checkpoints
@@ -87,7 +90,8 @@ class Engine:
         self.store = open_store(
             loaded.config, self._committed, self.bell.ring, inline=inline, vfs=vfs
         )
-        self.feed = Feed(self.execute, self.bell)
+        self.feed = Feed(self.look, self.bell)
+        self.gate = Gate(self.store.reach, lambda: self.clock())
         self.outbox = Outbox(self.execute, self.backups, inline=inline)
         self.ballast = Ballast(loaded.config.database)
         self.watcher = Watcher()
@@ -99,6 +103,8 @@ class Engine:
         self.awake_since_ms = self.uptime().awake_ms
         self.closing = False
         self.machine = machine or self.store.machine
+        self.in_line: set[int] = set()
+        """The waits for locks that somebody stands behind."""
         self._new_id = new_id
         self._trouble_told_ms = 0
         self._under_way: dict[tuple[str, str], trio.Event] = {}
@@ -107,6 +113,12 @@ class Engine:
         """Let everybody who waits for something know that the daemon ends."""
         self.closing = True
         self.bell.ring()
+
+    def admit_all(self) -> None:
+        """Let everybody in, and have those look who waited for the store."""
+        self.gate.open()
+        self.bell.ring()
+        self.returned.ring()
 
     @property
     def config(self) -> Config:
@@ -129,6 +141,7 @@ class Engine:
 
         Raises FleetError for what the caller should know; anything else is a bug.
         """
+        self.gate.admit(request, caller)
         if not self.config.keep_prompts:
             request = without_prompt(request)
         cleaned = await self.aside.run(partial(without_secrets, request), size, behind)
@@ -161,6 +174,17 @@ class Engine:
             for record in refusal.record:
                 await self._record(record, caller)
             raise
+
+    async def look(self, request: Query[R]) -> R:
+        """Execute what only looks; while the store is away, wait until it is back."""
+        while True:
+            ticket = self.bell.ticket()
+            try:
+                return await self.execute(request)
+            except StoreAway:
+                if self.closing:
+                    raise
+                await ticket.wait()
 
     async def remembered(self, request: Mutation[R], work: Callable[[], Awaitable[R]]) -> R:
         """Do a piece of work that is no single transaction once per idempotency key.

@@ -12,6 +12,7 @@ from .domain.upkeep import DropOldKeys
 from .engine import DAEMON, Engine
 from .operations.compressing import SnapshotsCompress
 from .operations.spent_runs import SpentRunsClear
+from .store.reach import StoreAway
 from .wire.errors import FleetError
 from .wire.requests.checkpoint import CheckpointPrune
 from .wire.requests.mission import MissionDelete
@@ -26,20 +27,34 @@ ROUND_S = 6 * 3_600
 async def keep_house(engine: Engine) -> None:
     """Clean up now and then daily, until cancelled."""
     while True:
-        engine.pulses.beat("housekeeping", DAY_S + ROUND_S)
+        _beat(engine)
         await tidy(engine)
         await trio.sleep(DAY_S)
+
+
+def _beat(engine: Engine) -> None:
+    engine.pulses.beat("housekeeping", DAY_S + ROUND_S)
 
 
 async def tidy(engine: Engine) -> None:
     """Clean up once; what fails is tried again the next day, and is no reason to end."""
     for what, clean in _WORK.items():
         try:
-            await clean(engine)
+            await _while_there(engine, clean)
         except FleetError as error:
             log.warning("Cleaning up %s has to wait for a day: %s", what, error.message)
         except Exception:
             log.exception("Cleaning up %s failed", what)
+
+
+async def _while_there(engine: Engine, clean: Callable[[Engine], Awaitable[None]]) -> None:
+    """Clean up, anew each time that the store was away meanwhile."""
+    while True:
+        await engine.gate.passed(lambda: _beat(engine))
+        try:
+            return await clean(engine)
+        except StoreAway:
+            await trio.lowlevel.checkpoint()
 
 
 async def _prune_checkpoints(engine: Engine) -> None:

@@ -1,6 +1,5 @@
 """Opens and closes an engine: store, start-up work, outbox; must not know sockets."""
 
-import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -9,20 +8,13 @@ import trio
 from . import operations  # noqa: F401 - registers the operations
 from .clocks import Uptime
 from .config import Loaded
-from .domain.returning import GoOnWithout
-from .domain.upkeep import StartUp
 from .engine import Engine, random_id
-from .operations.forgetting import finish
-from .operations.legacy import import_legacy
 from .operations.machines import say_goodbye
-from .operations.spool import tidy
-from .reconciling import reconcile
+from .readiness import keep_ready
 from .store import StoreFailed, StoreFull
 from .store.ballast import Ballast
 
-log = logging.getLogger("fleetd")
 LAST_WORDS_S = 0.5
-SPOOL_S = 1.0
 
 
 @asynccontextmanager
@@ -38,9 +30,9 @@ async def open_engine(
 ) -> AsyncIterator[Engine]:
     """Open the store and serve requests until the block ends; then finish what was begun.
 
-    Raises StoreRefused before the block when the store cannot be opened, StoreFailed out of the
-    block when the disk fails inside it. ``inline`` runs everything on the trio thread, so that
-    virtual time is exact.
+    A store that is away now is waited for inside the block. Raises StoreRefused before it when the
+    store cannot be opened, StoreFailed out of the block when the disk fails inside it. ``inline``
+    runs everything on the trio thread, so that virtual time is exact.
     """
     engine = _opened(
         loaded,
@@ -57,23 +49,14 @@ async def open_engine(
     engine.ballast.close_to_others()
     engine.store.start()
     try:
-        await engine.execute(StartUp())
-        await finish(engine)
-        await reconcile(engine)
-        if lost := engine.store.lost:
-            log.warning("%s. What is left is served under a new epoch", lost.why)
-            await engine.execute(GoOnWithout(end=lost.end, reached=lost.reached))
-        await import_legacy(engine)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_watch_disk, engine)
                 nursery.start_soon(engine.outbox.run)
                 nursery.start_soon(engine.store.run)
-                await engine.outbox.catch_up()
-                with trio.move_on_after(
-                    SPOOL_S
-                ):  # the rest, before anything newer, while it serves
-                    await tidy(engine)
+                begun = trio.Event()
+                nursery.start_soon(keep_ready, engine, begun)
+                await begun.wait()
                 yield engine
                 nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:

@@ -56,7 +56,7 @@ class Follower:
     async def _next(self) -> Told:
         """Return the next events that lead further, waiting until there are any."""
         if self._behind:
-            page = await self._engine.execute(self._tail())
+            page = await self._engine.look(self._tail())
             self._behind = len(page.events) > 0
             if page.position > self._position:
                 return told(page)

@@ -13,6 +13,7 @@ from .housekeeping import keep_house
 from .operations.machines import KeepInTouch
 from .operations.spool import tidy
 from .operations.watching import ActivityScan, ProcessEnded
+from .store.reach import StoreAway
 from .wire.base import Request
 from .wire.errors import FleetError, Unavailable
 
@@ -41,19 +42,20 @@ async def run_timers(engine: Engine) -> None:
 async def notice_silence(engine: Engine) -> None:
     """Look for silences, those of the time before this start too, whenever one can be due."""
     while True:
-        engine.pulses.beat("silence", ROUND_S)
+        await _admitted(engine, "silence")
         looked = await _insist(engine, ActivityScan(), "silence")
         pause_s = looked.look_again_ms / 1000
         engine.pulses.beat("silence", pause_s + ROUND_S)
-        await trio.sleep(pause_s)
+        await _sleep(engine, pause_s)
 
 
 async def empty_spool(engine: Engine) -> None:
     """Take in what hooks left while the daemon could not answer, also if no hook comes any more."""
     while True:
+        await _admitted(engine, "spool")
         engine.pulses.beat("spool", SPOOL_S + LONG_ROUND_S)
         await tidy(engine)
-        await trio.sleep(SPOOL_S)
+        await _sleep(engine, SPOOL_S)
 
 
 async def keep_room(engine: Engine) -> None:
@@ -71,6 +73,7 @@ async def watch_processes(engine: Engine) -> None:
         await tidy(engine)
         await _insist(engine, ProcessEnded(process.agent_id, process.pid, process.started))
 
+    await _admitted(engine)
     known = await _insist(engine, SurroundingsGet())
     await engine.watcher.run(known.processes, ended)
 
@@ -114,6 +117,9 @@ async def _insist(engine: Engine, request: Request[R], timer: str | None = None)
     while True:
         try:
             return await engine.perform(request, DAEMON)
+        except StoreAway:  # which the store itself tells
+            await _admitted(engine, timer)
+            continue
         except FleetError as error:
             log.warning("%s has to wait: %s", type(request).__name__, error.message)
         except Exception:
@@ -121,3 +127,21 @@ async def _insist(engine: Engine, request: Request[R], timer: str | None = None)
         if timer is not None:
             engine.pulses.beat(timer, PAUSE_S + ROUND_S)
         await trio.sleep(PAUSE_S)
+
+
+async def _admitted(engine: Engine, timer: str | None = None) -> None:
+    """Wait while the store is away: a timer that does is alive."""
+
+    def beat() -> None:
+        if timer is not None:
+            engine.pulses.beat(timer, ROUND_S)
+
+    beat()
+    await engine.gate.passed(beat)
+
+
+async def _sleep(engine: Engine, seconds: float) -> None:
+    """Sleep, and look at once when the store was away and is back."""
+    returned = engine.returned.ticket()
+    with trio.move_on_after(seconds):
+        await returned.wait()

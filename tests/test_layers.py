@@ -20,6 +20,8 @@ FLOORS = {
             "aside",
             "bell",
             "feed",
+            "gate",
+            "readiness",
             "watcher",
             "outbox",
             "processes",

@@ -20,7 +20,9 @@ class Done(Record, frozen=True, kw_only=True):
 
 
 class StartUp(Mutation[Done], frozen=True):
-    """Put the store in order before anybody is served."""
+    """Put the store in order before anybody is served; ``in_line`` are waits that are still on."""
+
+    in_line: tuple[int, ...] = ()
 
 
 class DropOldKeys(Mutation[Done], frozen=True):
@@ -31,14 +33,20 @@ class DropOldKeys(Mutation[Done], frozen=True):
 def start_up(tx: Tx, request: StartUp, ctx: Context) -> Done:
     """Give the store its epoch, follow the machine's boot, forget this machine's waiters.
 
-    Their clients went with the daemon that knew them.
+    Their clients went with the daemon that knew them, or while the store was away.
     """
     tx.run(
         "INSERT INTO store_meta (key, value) VALUES ('epoch', :epoch) ON CONFLICT (key) DO NOTHING",
         epoch=secrets.token_hex(8),
     )
     follow_boot(tx, ctx)
-    tx.run("DELETE FROM lock_waits WHERE machine = :machine", machine=ctx.machine)
+    standing = {f"wait_{n}": each for n, each in enumerate(request.in_line)}
+    tx.run(
+        "DELETE FROM lock_waits WHERE machine = :machine"
+        + (f" AND id NOT IN ({', '.join(f':{name}' for name in standing)})" if standing else ""),
+        machine=ctx.machine,
+        **standing,
+    )
     return Done(done=True)
 
 

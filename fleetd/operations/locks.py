@@ -8,6 +8,7 @@ from ..domain.context import Caller, Facts
 from ..domain.lock_queue import LockEnqueue, LockLeaveQueue, LockLook, LockPoll, Waiting
 from ..domain.locks import LockGround
 from ..engine import Engine, operation
+from ..store.reach import StoreAway
 from ..wire.errors import InvalidParams, LockConflict, Unavailable
 from ..wire.model import Lock
 from ..wire.requests.checkpoint import ErrorReport
@@ -81,6 +82,7 @@ async def _wait(engine: Engine, request: LockAcquire, caller: Caller, facts: Fac
     if place.lock is not None:
         return place.lock
     lock = None
+    engine.in_line.add(place.wait_id)
     try:
         with trio.move_on_after(request.wait_ms / 1000):
             lock = await _until_served(engine, place)
@@ -88,6 +90,8 @@ async def _wait(engine: Engine, request: LockAcquire, caller: Caller, facts: Fac
         with trio.CancelScope(shield=True):
             await _leave(engine, place, caller, keep=False)
         raise
+    finally:
+        engine.in_line.discard(place.wait_id)
     return lock or await _leave(engine, place, caller, keep=True)
 
 
@@ -100,9 +104,12 @@ async def _until_served(engine: Engine, place: Waiting) -> Lock:
                 hint="Ask again when it has been started again.",
                 retry=True,
             )
-        seen = await engine.execute(LockLook(place.wait_id))
+        seen = await engine.look(LockLook(place.wait_id))
         if seen.due:
-            lock = (await engine.execute(LockPoll(place.wait_id))).lock
+            try:
+                lock = (await engine.execute(LockPoll(place.wait_id))).lock
+            except StoreAway:  # who stands in line keeps his place
+                continue
             if lock is not None:
                 return lock
         nap = LONGEST_NAP_S

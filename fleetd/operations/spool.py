@@ -9,6 +9,7 @@ import trio
 
 from .. import origin
 from ..engine import DAEMON, Engine
+from ..store.reach import StoreAway
 from ..store.spool import NoFrame, Waiting
 from ..wire.errors import FleetError, Storage, Unavailable
 from ..wire.requests.hook import HookDeliver
@@ -51,6 +52,8 @@ async def tidy(engine: Engine) -> None:
     try:
         await take_in(engine)
         await engine.outbox.in_thread(engine.spool.sweep)
+    except StoreAway:  # which the store itself tells, and then everything here comes first
+        pass
     except FleetError as error:
         log.warning("The spool has to wait: %s", error.message)
     except OSError as error:

@@ -6,6 +6,11 @@ import trio
 from ..wire.durations import duration
 from ..wire.errors import Unavailable
 
+
+class StoreAway(Unavailable):
+    """The store cannot be reached; who only wants to know may wait until it is back."""
+
+
 HINT = "It is tried again all the time, and hooks go to the spool: fleetctl status says more."
 
 
@@ -19,10 +24,10 @@ class Away(msgspec.Struct, frozen=True):
     step: str
     message: str
 
-    def refusal(self, now_ms: int) -> Unavailable:
+    def refusal(self, now_ms: int) -> StoreAway:
         """Return the error for everybody who needs the store now."""
         for_ms = max(0, now_ms - self.since_ms)
-        return Unavailable(
+        return StoreAway(
             f"{self.message.rstrip('.')}; away for {duration(for_ms)}.",
             hint=HINT,
             retry=True,

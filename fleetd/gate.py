@@ -1,0 +1,66 @@
+"""Who is let in while the store is away or not caught up yet; must not know what kind it is."""
+
+from collections.abc import Callable
+from typing import Any
+
+import trio
+
+from .domain.context import Caller
+from .store.reach import Reach, StoreAway
+from .wire.base import Request
+from .wire.requests.system import (
+    SystemConfig,
+    SystemDoctor,
+    SystemHealth,
+    SystemHello,
+    SystemMetrics,
+    SystemStatus,
+)
+
+# They tell of the daemon itself, and each says in its answer that the store is away.
+WITHOUT_STORE = frozenset(
+    {SystemHello, SystemConfig, SystemStatus, SystemHealth, SystemMetrics, SystemDoctor}
+)
+LOOK_S = 10.0
+
+
+class Gate:
+    """Stands between clients and the store; what the daemon does by itself goes round it.
+
+    It is shut until the daemon has made itself ready, and again while the store is away and until
+    everything that has to come first is done: what waits in the spool is older than what comes.
+    """
+
+    def __init__(self, reach: Reach, now_ms: Callable[[], int]) -> None:
+        self._reach = reach
+        self._now_ms = now_ms
+        self._opened = trio.Event()
+
+    def open(self) -> None:
+        """Let everybody in."""
+        self._opened.set()
+
+    def shut(self) -> None:
+        """Let nobody in who needs the store."""
+        self._opened = trio.Event()
+
+    def admit(self, request: Request[Any], caller: Caller) -> None:
+        """Let a request through; raises StoreAway for one that has to come again later."""
+        if self._opened.is_set() and self._reach.away is None:
+            return
+        if caller.kind != "client" or type(request) in WITHOUT_STORE:
+            return
+        if self._reach.away is not None:
+            raise self._reach.away.refusal(self._now_ms())
+        raise StoreAway(
+            "The store is there, and fleetd catches up with it.",
+            hint="That is over in a moment: try again.",
+            retry=True,
+        )
+
+    async def passed(self, beat: Callable[[], None]) -> None:
+        """Wait until it is open, however long, and give a sign of life meanwhile."""
+        while not self._opened.is_set():
+            beat()
+            with trio.move_on_after(LOOK_S):
+                await self._opened.wait()

@@ -1,0 +1,84 @@
+"""Makes the daemon ready to serve, at the start and whenever the store is back; knows no sockets.
+
+Both are one way: what was missed while there was no daemon is what was missed while there was no
+store, and must be done before anything newer is let in.
+"""
+
+import logging
+
+import trio
+
+from .domain.returning import GoOnWithout
+from .domain.upkeep import StartUp
+from .engine import Engine
+from .operations.forgetting import finish
+from .operations.legacy import import_legacy
+from .operations.spool import tidy
+from .reconciling import reconcile
+from .store.mark import Lost
+from .wire.errors import FleetError
+
+log = logging.getLogger("fleetd")
+SPOOL_S = 1.0
+AGAIN_S = 5.0
+
+
+async def keep_ready(engine: Engine, begun: trio.Event) -> None:
+    """Make the daemon ready now, and again after each time that the store was away.
+
+    ``begun`` is set once that is done, or at once while the store is away. Raises FleetError when
+    a store that is there refuses what a start needs.
+    """
+    reach, readiness, since = engine.store.reach, _Readiness(engine), trio.current_time()
+    while True:
+        if reach.away is not None:
+            begun.set()
+        await reach.came.wait()
+        went = reach.went
+        if begun.is_set() and not readiness.complete:
+            # Only now it is known what time it is by the store's clock.
+            engine.started_ms = engine.clock() - round((trio.current_time() - since) * 1_000)
+        try:
+            await readiness.restore()
+        except FleetError as error:
+            if not went.is_set():
+                if not begun.is_set():
+                    raise
+                log.error("fleetd cannot catch up with the store: %s", error.message)
+                await trio.sleep(AGAIN_S)
+            continue
+        engine.admit_all()
+        begun.set()
+        await went.wait()
+        engine.gate.shut()
+
+
+class _Readiness:
+    """How far the daemon is with what must be done once, and what each time."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.complete = False
+        """Whether what only a start has to do is done."""
+        self._engine = engine
+        self._lost: Lost | None = None
+
+    async def restore(self) -> None:
+        """Catch up with everything that was missed; raises FleetError when the store refuses."""
+        engine = self._engine
+        lost = engine.store.lost if engine.store.lost != self._lost else None
+        engine.awake_since_ms = engine.uptime().awake_ms
+        await engine.execute(StartUp(in_line=tuple(engine.in_line)))
+        await finish(engine)
+        if not self.complete or lost is not None:
+            async with engine.outbox.at_work:
+                await reconcile(engine)
+        if lost is not None:
+            log.warning("%s. What is left is served under a new epoch", lost.why)
+            await engine.execute(GoOnWithout(end=lost.end, reached=lost.reached))
+            self._lost = lost
+        if not self.complete:
+            await import_legacy(engine)
+        await engine.outbox.catch_up()
+        with trio.move_on_after(SPOOL_S):  # the rest, before anything newer, while it serves
+            await tidy(engine)
+        self.complete = True
