@@ -6,7 +6,6 @@ the start with a message that names the key, the value and what is allowed.
 
 import os
 import re
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -15,16 +14,15 @@ import msgspec
 from msgspec import Meta, field
 
 from . import paths
+from .config_file import ConfigError, fill_ignored, fill_projects, read_file
 from .wire.requests.system import Setting
+
+__all__ = ["Config", "ConfigError", "Loaded", "load", "without_password"]
 
 Positive = Annotated[int, Meta(ge=1)]
 Ms = Annotated[int, Meta(ge=1, le=30 * 86_400_000)]
 Days = Annotated[int, Meta(ge=0, le=36_500)]
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
-
-
-class ConfigError(Exception):
-    """A setting is wrong; the text names the key, the value and what is allowed."""
 
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -103,6 +101,8 @@ class Config(Section, frozen=True, kw_only=True):
     """A PostgreSQL URL, for a store that several machines share; empty for one of our own."""
     # False: that a prompt was submitted is recorded, and nothing of what it said.
     keep_prompts: bool = True
+    projects: dict[str, list[str]] = {}
+    """What projects are called on every machine of a shared store: directories by name."""
     paths: Paths = field(default_factory=Paths)
     limits: Limits = field(default_factory=Limits)
     retention: Retention = field(default_factory=Retention)
@@ -159,52 +159,17 @@ _ENVIRONMENT: dict[str, tuple[str, ...]] = {
 def load(env: Mapping[str, str] = os.environ) -> Loaded:
     """Read file and environment; raises ConfigError for a value that cannot stand."""
     file = paths.config_path(env)
-    tree = _read_file(file)
+    tree = read_file(file)
     origins = dict.fromkeys(flatten(tree), f"file {file}")
+    fill_projects(tree, file)
     _convert(tree, f"in {file}")
     for variable, where in _ENVIRONMENT.items():
         if text := env.get(variable):
             _place(tree, where, _environment_value(variable, text))
             origins[".".join(where)] = f"environment {variable}"
     _fill_paths(tree, env)
-    _fill_ignored(tree, file)
+    fill_ignored(tree, file)
     return Loaded(_convert(tree, "in the environment"), origins, file, paths.spool_path())
-
-
-def _read_file(file: Path) -> dict[str, Any]:
-    try:
-        # Opening a pipe would wait for somebody to write into it, for ever.
-        if file.exists() and not (file.is_file() or file.is_dir()):
-            raise ConfigError(f"The configuration file {file} is no regular file; move it away.")
-        text = file.read_text("utf-8")
-        _refuse_others(file)
-        return _toml(text, file)
-    except FileNotFoundError:
-        return {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"The configuration file {file} cannot be read: {error}") from error
-
-
-def _toml(text: str, file: Path) -> dict[str, Any]:
-    # Imported here: most have no such file, and commands ask for the settings too.
-    import tomllib
-
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"The configuration file {file} is not TOML: {error}") from error
-
-
-def _refuse_others(file: Path) -> None:
-    """Refuse a file that somebody else may change: it says where everything lies."""
-    info = file.stat()
-    if info.st_uid not in (0, os.getuid()):
-        whose = f"belongs to uid {info.st_uid}, not to uid {os.getuid()} or root"
-    elif info.st_mode & stat.S_IWOTH:
-        whose = f"has mode {stat.S_IMODE(info.st_mode):04o}, so everybody may write to it"
-    else:
-        return
-    raise ConfigError(f"The configuration file {file} {whose}. Run: chmod o-w, or use your own.")
 
 
 def _environment_value(variable: str, text: str) -> Any:
@@ -244,20 +209,6 @@ def _fill_paths(tree: dict[str, Any], env: Mapping[str, str]) -> None:
         section[name] = str(path)
 
 
-def _fill_ignored(tree: dict[str, Any], file: Path) -> None:
-    """Make the ignored directories real paths; a request's directories are compared with them."""
-    given = tree.get("project_ignore", [])
-    # Not Path.expanduser, which fails for a user that is not there.
-    whole = [os.path.expanduser(each) for each in given]  # noqa: PTH111
-    for each, path in zip(given, whole, strict=True):
-        if not path.startswith("/") or "\0" in path:
-            raise ConfigError(
-                f"Setting project_ignore in {file} has {each!r}: give a list of directories, each "
-                "an absolute path, or one that begins with ~/."
-            )
-    tree["project_ignore"] = [os.path.realpath(path) for path in whole]
-
-
 def _convert(tree: dict[str, Any], where: str) -> Config:
     try:
         return msgspec.convert(tree, Config)
@@ -291,7 +242,7 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Turn nested sections into dotted keys: ``{"a": {"b": 1}}`` -> ``{"a.b": 1}``."""
     flat: dict[str, Any] = {}
     for name, value in tree.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and value:
             flat |= flatten(value, f"{prefix}{name}.")
         else:
             flat[prefix + name] = value

@@ -28,6 +28,7 @@ from .gate import Gate
 from .ignoring import refuse_ignored
 from .outbox import Outbox
 from .places import with_real_paths
+from .projects import Projects
 from .pulses import Pulses
 from .reception import Reception
 from .room import makes_room
@@ -103,6 +104,7 @@ class Engine:
         self.awake_since_ms = self.uptime().awake_ms
         self.closing = False
         self.machine = machine or self.store.machine
+        self.projects = Projects(self.config.projects, self.machine)
         self.in_line: set[int] = set()
         """The waits for locks that somebody stands behind."""
         self._new_id = new_id

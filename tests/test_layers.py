@@ -11,7 +11,19 @@ ROOT = Path(__file__).resolve().parent.parent
 
 FLOORS = {
     **dict.fromkeys(
-        ("__init__", "wire", "paths", "config", "clocks", "headway", "histogram", "origin"), 0
+        (
+            "__init__",
+            "wire",
+            "paths",
+            "config",
+            "config_file",
+            "clocks",
+            "headway",
+            "histogram",
+            "origin",
+            "remotes",
+        ),
+        0,
     ),
     **dict.fromkeys(("domain", "harness"), 1),
     "store": 2,
@@ -25,7 +37,9 @@ FLOORS = {
             "watcher",
             "outbox",
             "processes",
+            "git",
             "places",
+            "projects",
             "reception",
             "transcripts",
             "ignoring",

@@ -9,6 +9,7 @@ import msgspec
 from ..wire.model import RecoveryContext, SortieState
 from .briefing import OWN_EVENTS
 from .context import Context
+from .elsewhere import on_another
 from .progress import percent
 from .prompt import Brief
 from .snapshots import telling
@@ -59,7 +60,7 @@ def gather(
         run=telling.line(tx, reader, sorties) if reader else "",
         own_sorties=_own(sorties, agent_id),
         fleet=_fleet(sorties, narrow) if narrow else "",
-        place=_place(mission) if agent_id else "",
+        place=_place(tx, ctx, mission) if agent_id else "",
         locks=_locks(tx, ctx, mission["id"], agent_id),
         messages=_messages(tx, mission["id"], agent_id),
         commands=_commands(tx, mission["id"], narrow, reader),
@@ -84,8 +85,11 @@ def _own(sorties: Sequence[SortieState], agent_id: str | None) -> list[str]:
     return items
 
 
-def _place(mission: Row) -> str:
-    place = f" in {short(mission['project_dir'], 200)}" if mission["project_dir"] else ""
+def _place(tx: Tx, ctx: Context, mission: Row) -> str:
+    place = ""
+    if mission["project_dir"]:
+        where = on_another(tx, ctx, mission["machine"])
+        place = f" in {short(mission['project_dir'], 200)}{where}"
     return f"Mission {mission['id']}{place}"
 
 

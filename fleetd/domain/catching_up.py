@@ -17,6 +17,7 @@ from .checkpoints import latest_row
 from .content import from_row
 from .context import Context
 from .ids import find
+from .lock_keys import of_lock
 from .policy import POLICIES, Policy
 from .progress import rearm
 from .records import states_of
@@ -160,7 +161,7 @@ def _drop_what_was_over(case: Case) -> None:
     would stay locked.
     """
     tx, ctx, then = case.tx, case.ctx, case.checkpoint
-    holders = {(lock.normalized_path or lock.file): lock.held_by for lock in then.active_locks}
+    holders = {of_lock(tx, ctx, lock, case.mission_id): lock.held_by for lock in then.active_locks}
     for row in tx.all("SELECT * FROM locks WHERE status = 'active'"):
         later = holders.get(row["normalized_path"])
         over = row["mission_id"] == case.mission_id if later is None else later != row["held_by"]

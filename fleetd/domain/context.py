@@ -32,8 +32,8 @@ class TranscriptMark(msgspec.Struct, frozen=True):
 class Facts(msgspec.Struct, frozen=True):
     """What was gathered from outside the store before the rule ran."""
 
-    real_path: str | None = None
-    """The file of a lock request, absolute, with symlinks resolved."""
+    lock_key: str | None = None
+    """What the file of a lock request is called by everybody who may mean it."""
     mission_id: str | None = None
     """The mission that the request's directory belongs to."""
     pid_started: str | None = None

@@ -12,6 +12,7 @@ from ..wire.model import Record
 from ..wire.requests.lock import LockAcquire
 from .context import Context
 from .current import of_directory
+from .elsewhere import agent_on
 from .events import emit
 from .ids import find, fresh_id
 from .records import lock_of
@@ -31,21 +32,24 @@ class Claim(Record, frozen=True, kw_only=True):
 
 def claim_of(tx: Tx, ctx: Context, request: LockAcquire) -> Claim:
     """Fill a request in: the file's real path, the agent's mission, the default lease."""
-    if ctx.facts.real_path is None:
-        raise AssertionError("lock requests need the fact real_path")
-    if request.mission_id:
-        mission_id = find(tx, "mission", request.mission_id)["id"]
-    else:
-        agent = tx.one("SELECT mission_id FROM agents WHERE id = :id", id=request.agent_id)
-        mission_id = (agent and agent["mission_id"]) or of_directory(tx, ctx, request.cwd)
+    if ctx.facts.lock_key is None:
+        raise AssertionError("lock requests need the fact lock_key")
     return Claim(
-        path=ctx.facts.real_path,
+        path=ctx.facts.lock_key,
         file=request.file,
         agent_id=request.agent_id,
-        mission_id=mission_id,
+        mission_id=mission_of(tx, ctx, request),
         purpose=request.purpose,
         timeout_ms=request.timeout_ms or ctx.config.locks.lease_ms,
     )
+
+
+def mission_of(tx: Tx, ctx: Context, request: LockAcquire) -> str | None:
+    """Return the mission that a lock is for: as named, the agent's, else that of the directory."""
+    if request.mission_id:
+        return str(find(tx, "mission", request.mission_id)["id"])
+    agent = tx.one("SELECT mission_id FROM agents WHERE id = :id", id=request.agent_id)
+    return (agent and agent["mission_id"]) or of_directory(tx, ctx, request.cwd)
 
 
 def holder(tx: Tx, path: str) -> Row | None:
@@ -180,11 +184,13 @@ def end(tx: Tx, lock_id: str, status: str, at: str) -> None:
     )
 
 
-def conflict(tx: Tx, claim: Claim, record: tuple[Any, ...] = ()) -> LockConflict:
+def conflict(tx: Tx, ctx: Context, claim: Claim, record: tuple[Any, ...] = ()) -> LockConflict:
     """Return the error that says who holds a file; ``record`` is what it wants recorded."""
     row = holder(tx, claim.path)
     existing = lock_of(row) if row else None
-    who = f"{existing.held_by} until {existing.expires_at}" if existing else "another agent"
+    who = "another agent"
+    if existing is not None:
+        who = f"{agent_on(tx, ctx, existing.held_by)} until {existing.expires_at}"
     return LockConflict(
         f"{claim.file} is locked by {who}.",
         hint="Wait (wait_ms; fleetctl --wait-ms), write to the holder, or take another file.",

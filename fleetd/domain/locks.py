@@ -19,6 +19,7 @@ from ..wire.requests.lock import (
 )
 from . import leases
 from .context import Context
+from .elsewhere import agent_on
 from .ids import find
 from .lock_queue import LockServe
 from .records import lock_of
@@ -30,27 +31,33 @@ class Ground(Record, frozen=True, kw_only=True):
     """What a mission says about the keys of its locks."""
 
     project_dir: str | None = None
-    by_project: bool = False
+    """As far as it is a directory of this machine."""
+    by_project: bool
 
 
 class LockGround(Query[Ground], frozen=True):
     """Look up the mission of a request for a lock, by default its agent's; not on the wire."""
 
-    agent_id: str
-    mission_id: str | None
+    request: LockAcquire
 
 
 @handler
 def ground(tx: Tx, request: LockGround, ctx: Context) -> Ground:
-    """Return what the key of a lock depends on: one question, since each costs a thread's turn."""
-    mission_id = request.mission_id or tx.value(
-        "SELECT mission_id FROM agents WHERE id = :id", id=request.agent_id
-    )
+    """Return what the key of a lock depends on: one question, since each costs a thread's turn.
+
+    Where several machines share the store, a lock is on the project's file unless the mission says
+    ``lock_scope: machine``; else it is on this machine's, unless it says ``project``.
+    """
+    mission_id = leases.mission_of(tx, ctx, request.request)
     if mission_id is None:
-        return Ground()
+        return Ground(by_project=ctx.shared)
     row = find(tx, "mission", mission_id)
     scope = msgspec.json.decode(row["metadata_json"]).get("lock_scope")
-    return Ground(project_dir=row["project_dir"], by_project=scope == "project")
+    here = row["machine"] == ctx.machine
+    return Ground(
+        project_dir=row["project_dir"] if here else None,
+        by_project=scope != "machine" if ctx.shared else scope == "project",
+    )
 
 
 @handler
@@ -61,7 +68,7 @@ def acquire(tx: Tx, request: LockAcquire, ctx: Context) -> Lock:
     row = leases.grant(tx, ctx, claim)
     if row is None:
         # The refusal takes back what was granted to the first in line a moment ago.
-        raise leases.conflict(tx, claim, (LockServe(claim.path),) if served else ())
+        raise leases.conflict(tx, ctx, claim, (LockServe(claim.path),) if served else ())
     return lock_of(row)
 
 
@@ -69,8 +76,9 @@ def _own(tx: Tx, ctx: Context, lock_id: str, agent_id: str) -> Row:
     """Return the row of an active lock that the agent holds; raises NotFound, InvalidState."""
     row = find(tx, "lock", lock_id)
     if row["held_by"] != agent_id:
+        whose = agent_on(tx, ctx, row["held_by"])
         raise InvalidState(
-            f"Lock {row['id']} on {row['file']} is held by {row['held_by']}, not by {agent_id}.",
+            f"Lock {row['id']} on {row['file']} is held by {whose}, not by {agent_id}.",
             hint="Only its holder can renew or release a lock.",
             held_by=row["held_by"],
         )
@@ -129,7 +137,7 @@ def force_release(tx: Tx, request: LockForceRelease, ctx: Context) -> Lock:
 @handler
 def check(tx: Tx, request: LockCheck, ctx: Context) -> Validity:
     """Say whether a token is the one in force: the guard before a write."""
-    row = leases.holder(tx, ctx.facts.real_path or request.file)
+    row = leases.holder(tx, ctx.facts.lock_key or request.file)
     valid = (
         row is not None
         and row["fencing_token"] == request.fencing_token
@@ -158,7 +166,7 @@ def list_locks(tx: Tx, request: LockList, ctx: Context) -> LockPage:
     if request.held_by:
         where.append("held_by = :holder")
         params["holder"] = request.held_by
-    if path := ctx.facts.real_path or request.file:
+    if path := ctx.facts.lock_key or request.file:
         where.append("(normalized_path = :path OR file = :path)")
         params["path"] = path
     if request.after:

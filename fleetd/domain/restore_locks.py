@@ -6,6 +6,7 @@ from ..wire.times import iso, to_ms
 from . import leases
 from .case import Case
 from .events import emit
+from .lock_keys import of_lock
 from .tx import Row
 
 
@@ -27,7 +28,7 @@ def restore_locks(case: Case) -> int:
 
 def _restore(case: Case, then: Lock) -> bool:
     tx, ctx, owner = case.tx, case.ctx, case.holder(then.held_by)
-    path = then.normalized_path or then.file
+    path = _key(case, then)
     if _has_left(case, owner):
         text = f"Lock not restored: {then.file} ({owner} has left the fleet)"
         case.ledger.warnings.append(text)
@@ -52,6 +53,10 @@ def _restore(case: Case, then: Lock) -> bool:
     if before != f"held by {owner}":
         case.ledger.changed("lock", then.file, before, f"held by {owner}")
     return True
+
+
+def _key(case: Case, then: Lock) -> str:
+    return of_lock(case.tx, case.ctx, then, case.mission_id)
 
 
 def _has_left(case: Case, agent_id: str) -> bool:
@@ -111,9 +116,7 @@ def _release_orphans(case: Case) -> list[str]:
     Return the paths that came free.
     """
     tx, ctx = case.tx, case.ctx
-    kept = {
-        (lock.normalized_path or lock.file, lock.held_by) for lock in case.checkpoint.active_locks
-    }
+    kept = {(_key(case, lock), lock.held_by) for lock in case.checkpoint.active_locks}
     rows = tx.all(
         "SELECT l.* FROM locks l JOIN agents a ON a.id = l.held_by AND a.status = 'lost'"
         " WHERE l.mission_id = :mission AND l.status = 'active' ORDER BY l.acquired_at, l.id",

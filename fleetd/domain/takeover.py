@@ -10,6 +10,7 @@ from . import leases, machines, mailbox
 from .agents import mark_lost
 from .case import Case, refuse_stranger
 from .context import Context
+from .lock_keys import of_lock
 from .records import states_of
 from .registry import handler
 from .tx import Row, Tx
@@ -24,7 +25,7 @@ class Process(Record, frozen=True, kw_only=True):
 
 
 class Surroundings(Record, frozen=True, kw_only=True):
-    """What to look at outside the store: the project, and the agents' processes of this machine."""
+    """What to look at outside the store: the project and the agents' processes of this machine."""
 
     project_dir: str | None
     processes: list[Process]
@@ -47,15 +48,18 @@ def surroundings(tx: Tx, request: SurroundingsGet, ctx: Context) -> Surroundings
         machine=ctx.machine,
     )
     return Surroundings(
-        project_dir=_project_dir(tx, request),
+        project_dir=_project_dir(tx, ctx, request),
         processes=[
             Process(agent_id=row["id"], pid=row["pid"], started=row["pid_started"]) for row in rows
         ],
     )
 
 
-def _project_dir(tx: Tx, request: SurroundingsGet) -> str | None:
-    """Return the project directory of the mission that a request leads to, if it leads to one."""
+def _project_dir(tx: Tx, ctx: Context, request: SurroundingsGet) -> str | None:
+    """Return the project directory of the mission that a request leads to, if it leads to one.
+
+    That of another machine may be another project here: there the agent's own directory counts.
+    """
     of_checkpoint = "JOIN checkpoints c ON c.mission_id = m.id WHERE c.id = :id"
     of_agent = "JOIN agents a ON a.mission_id = m.id WHERE a.id = :id"
     ways = (
@@ -64,11 +68,21 @@ def _project_dir(tx: Tx, request: SurroundingsGet) -> str | None:
         (of_agent, request.agent_id),
     )
     found = (
-        tx.value(f"SELECT m.project_dir FROM missions m {where}", id=record_id)
+        tx.one(f"SELECT m.project_dir, m.machine FROM missions m {where}", id=record_id)
         for where, record_id in ways
         if record_id
     )
-    return next((directory for directory in found if directory), None)
+    row = next((row for row in found if row and row["project_dir"]), None)
+    if row is None:
+        return None
+    if row["machine"] == ctx.machine:
+        return str(row["project_dir"])
+    directory: str | None = tx.value(
+        "SELECT cwd FROM agents WHERE id = :id AND machine = :machine",
+        id=request.agent_id,
+        machine=ctx.machine,
+    )
+    return directory
 
 
 def note_dead(tx: Tx, ctx: Context, mission_id: str, also: str | None) -> None:
@@ -181,7 +195,9 @@ def _hand_over_sorties(case: Case, lost: str, successor: str) -> None:
 def _hand_over_locks(case: Case, lost: str, successor: str) -> None:
     """Hand over what the lost agent locked since the checkpoint; the rest is restored from it."""
     restored = {
-        lock.normalized_path for lock in case.checkpoint.active_locks if lock.held_by == lost
+        of_lock(case.tx, case.ctx, lock, case.mission_id)
+        for lock in case.checkpoint.active_locks
+        if lock.held_by == lost
     }
     rows = case.tx.all(
         "SELECT * FROM locks WHERE held_by = :lost AND status = 'active' AND expires_at > :now"

@@ -1,5 +1,7 @@
 """Registering an agent, and finding it: detection first, then the agent with its process."""
 
+import msgspec
+
 from .. import processes
 from ..domain.context import Caller, Facts
 from ..domain.presence import AgentFind, AgentJoin
@@ -17,7 +19,9 @@ async def register(engine: Engine, request: AgentRegister, caller: Caller) -> Re
         return known
     started = None if request.pid is None else _started(request.pid)
     await engine.perform(ActivityScan(), caller)
-    registration = await engine.execute(request, caller, Facts(pid_started=started))
+    places = await engine.projects.places(request.cwd)
+    facts = Facts(pid_started=started, places=places)
+    registration = await engine.execute(request, caller, facts)
     # The mission that it had before may have been excused by it, and is not any more.
     await engine.perform(ActivityScan(), caller)
     return registration
@@ -47,6 +51,8 @@ async def current(engine: Engine, request: AgentCurrent, caller: Caller) -> Curr
     if found.agent is not None or not request.register:
         return found
     await engine.perform(ActivityScan(), caller)
+    places = await engine.projects.places(request.cwd)
+    facts = msgspec.structs.replace(facts, places=places)
     join = AgentJoin(request.agent_id, harness=request.harness, cwd=request.cwd)
     joined = await engine.execute(join, caller, facts)
     await engine.perform(ActivityScan(), caller)

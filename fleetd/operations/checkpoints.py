@@ -18,6 +18,7 @@ from ..wire.requests.checkpoint import (
     CheckpointLatest,
 )
 from ..wire.requests.mission import Deleted, MissionCurrent, MissionGet
+from .missions import current
 from .reading import read, read_latest
 from .written import BACKUP_WAIT_S, as_written
 
@@ -39,13 +40,13 @@ async def _facts(engine: Engine, request: CheckpointCreate, caller: Caller) -> F
     """Find the mission that a directory belongs to, where none is named."""
     if request.mission_id is not None or request.cwd is None:
         return Facts()
-    current = await engine.execute(MissionCurrent(request.cwd), caller)
-    if current.mission is None:
+    found = await current(engine, MissionCurrent(request.cwd), caller)
+    if found.mission is None:
         raise InvalidState(
             "No active mission found. Use --mission <id> to specify.",
             hint="fleetctl mission list shows the missions there are.",
         )
-    return Facts(mission_id=current.mission.id)
+    return Facts(mission_id=found.mission.id)
 
 
 @operation

@@ -179,6 +179,7 @@ async def _look_around(
         agent_pid=pid,
         pid_started=started,
         project_root=places.project_root(report.cwd),
+        places=await engine.projects.places(report.cwd),
         transcript_mark=mark,
     )
     return facts, earlier

@@ -8,6 +8,7 @@ from ..domain.context import Caller, Facts
 from ..domain.lock_queue import LockEnqueue, LockLeaveQueue, LockLook, LockPoll, Waiting
 from ..domain.locks import LockGround
 from ..engine import Engine, operation
+from ..projects import Scope
 from ..store.reach import StoreAway
 from ..wire.errors import InvalidParams, LockConflict, Unavailable
 from ..wire.model import Lock
@@ -32,7 +33,9 @@ async def acquire(engine: Engine, request: LockAcquire, caller: Caller) -> Lock:
 
 
 async def _acquire(engine: Engine, request: LockAcquire, caller: Caller) -> Lock:
-    facts = Facts(real_path=await _key(engine, request))
+    known = Facts(places=await engine.projects.places(request.cwd))
+    key = await _key(engine, request, caller, known)
+    facts = msgspec.structs.replace(known, lock_key=key)
     try:
         return await _take(engine, request, caller, facts)
     except LockConflict as conflict:
@@ -60,9 +63,9 @@ async def _take(engine: Engine, request: LockAcquire, caller: Caller, facts: Fac
     return await engine.execute(request, caller, facts)
 
 
-async def _key(engine: Engine, request: LockAcquire) -> str:
+async def _key(engine: Engine, request: LockAcquire, caller: Caller, facts: Facts) -> str:
     """Return the key of a file: its real path, or its place in the project it belongs to."""
-    ground = await engine.execute(LockGround(request.agent_id, request.mission_id))
+    ground = await engine.execute(LockGround(request), caller, facts)
     base = request.cwd or ground.project_dir
     path = places.real_path(request.file, base)
     if path is None:
@@ -71,9 +74,8 @@ async def _key(engine: Engine, request: LockAcquire) -> str:
             hint="Give an absolute path, or cwd, or a mission with a project directory.",
             field="file",
         )
-    if ground.by_project:
-        return await places.project_key(path)
-    return path
+    scope: Scope = "project" if ground.by_project else "machine"
+    return await engine.projects.key(path, scope)
 
 
 async def _wait(engine: Engine, request: LockAcquire, caller: Caller, facts: Facts) -> Lock | None:
@@ -154,18 +156,26 @@ async def check(engine: Engine, request: LockCheck, caller: Caller) -> Validity:
             hint="Give the absolute path.",
             field="file",
         )
-    by_path = await engine.execute(request, caller, Facts(real_path=path))
-    if by_path.valid:
-        return by_path
-    by_project = Facts(real_path=await places.project_key(path))
-    return await engine.execute(request, caller, by_project)
+    usual, other = engine.projects.scopes
+    found = await engine.execute(request, caller, await _facts(engine, path, usual))
+    if found.valid:
+        return found
+    return await engine.execute(request, caller, await _facts(engine, path, other))
+
+
+async def _facts(engine: Engine, path: str, scope: Scope) -> Facts:
+    """Return the key that a file has when it is locked in a scope."""
+    return Facts(lock_key=await engine.projects.key(path, scope))
 
 
 @operation
 async def list_locks(engine: Engine, request: LockList, caller: Caller) -> LockPage:
-    """List locks; ``file`` is found by its real path."""
+    """List locks; ``file`` is found by its keys, the usual one first."""
     path = places.real_path(request.file, None) if request.file else None
-    page = await engine.execute(request, caller, Facts(real_path=path))
-    if page.locks or path is None:
+    if path is None:
+        return await engine.execute(request, caller)
+    usual, other = engine.projects.scopes
+    page = await engine.execute(request, caller, await _facts(engine, path, usual))
+    if page.locks:
         return page
-    return await engine.execute(request, caller, Facts(real_path=await places.project_key(path)))
+    return await engine.execute(request, caller, await _facts(engine, path, other))

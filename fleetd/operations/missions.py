@@ -1,17 +1,39 @@
-"""Deleting a mission with everything that belongs to it, as a forgetting that keeps its agents."""
+"""Missions as clients ask for them: of a directory, and deleted with all that belongs to them."""
 
 import trio
 
-from ..domain.context import Caller
+from ..domain.context import Caller, Facts
 from ..domain.forget_scope import Target
 from ..engine import Engine, operation
-from ..wire.requests.mission import Deleted, MissionDelete, MissionGet
+from ..wire.model import Mission
+from ..wire.requests.mission import (
+    CurrentMission,
+    Deleted,
+    MissionCreate,
+    MissionCurrent,
+    MissionDelete,
+    MissionGet,
+)
 from .forgetting import erase
 
 
 @operation
+async def create(engine: Engine, request: MissionCreate, caller: Caller) -> Mission:
+    """Create a mission; other machines know its directory by the name of the project."""
+    places = await engine.projects.places(request.project_dir)
+    return await engine.execute(request, caller, Facts(places=places))
+
+
+@operation
+async def current(engine: Engine, request: MissionCurrent, caller: Caller) -> CurrentMission:
+    """Return the mission that a directory belongs to, by its path or by its project."""
+    places = await engine.projects.places(request.cwd)
+    return await engine.execute(request, caller, Facts(places=places))
+
+
+@operation
 async def delete(engine: Engine, request: MissionDelete, caller: Caller) -> Deleted:
-    """Delete a finished mission; its checkpoints and their files go before its own row."""
+    """Delete a finished mission as a forgetting that keeps its agents: its files go first."""
     return await engine.remembered(request, lambda: _delete(engine, request))
 
 

@@ -80,7 +80,8 @@ async def _from_good_copies(
 
 async def _look_for_files(engine: Engine, request: Any) -> TakenIn:
     """Take in the files of the mission that a request means and that have lost their rows."""
-    mission_id = (await engine.execute(TargetGet(request))).mission_id
+    facts = Facts(places=await engine.projects.places(request.cwd))
+    mission_id = (await engine.execute(TargetGet(request), facts=facts)).mission_id
     return await take_in(engine, "checkpoint", mission_id) if mission_id else TakenIn()
 
 
@@ -127,4 +128,8 @@ async def _facts(engine: Engine, request: Any) -> Facts:
     )
     dead = frozenset(p.agent_id for p in near.processes if not processes.same(p.pid, p.started))
     directory = near.project_dir or request.cwd
-    return Facts(dead_agents=dead, repository=await places.repository(directory))
+    return Facts(
+        dead_agents=dead,
+        repository=await places.repository(directory),
+        places=await engine.projects.places(request.cwd),
+    )

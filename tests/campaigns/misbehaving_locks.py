@@ -68,12 +68,12 @@ def look_then_take() -> None:
     take = asked._take
 
     async def taken(engine: Any, request: LockAcquire, caller: Any, facts: Facts) -> Any:
-        free = not await engine.store.read(lambda tx: leases.holder(tx, facts.real_path))
+        free = not await engine.store.read(lambda tx: leases.holder(tx, facts.lock_key))
         await trio.sleep(0.02)
         if free:
             end = "UPDATE locks SET status = 'released', released_at = expires_at"
             where = " WHERE normalized_path = :path AND status = 'active'"
-            await engine.store.write(lambda tx: tx.run(end + where, path=facts.real_path))
+            await engine.store.write(lambda tx: tx.run(end + where, path=facts.lock_key))
         return await take(engine, request, caller, facts)
 
     asked._take = taken

@@ -2,46 +2,18 @@
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from fleetd import places
+from fleetd.projects import Projects
 from fleetd.wire.errors import InvalidParams, LockConflict, Unavailable
-from fleetd.wire.requests.lock import LockAcquire, LockCheck
-from fleetd.wire.requests.mission import MissionCreate, MissionStart
+from fleetd.wire.requests.lock import LockAcquire
 from tests.fleet import Fleet
+from tests.repositories import git
 
-
-@pytest.fixture(autouse=True)
-def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine must not turn a slow Git into another answer."""
-    monkeypatch.setattr(places, "GIT_SECONDS", 30)
-
-
-def git(directory: Path, *arguments: str) -> str:
-    identity = ("-c", "user.name=Somebody", "-c", "user.email=somebody@example.org")
-    command = ["git", "-C", str(directory), *identity, *arguments]
-    env = {"PATH": os.environ["PATH"], "HOME": str(directory), "GIT_CONFIG_NOSYSTEM": "1"}
-    return subprocess.run(command, check=True, capture_output=True, text=True, env=env).stdout
-
-
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    directory = tmp_path / "repository"
-    (directory / "src").mkdir(parents=True)
-    git(directory, "init", "--quiet", "--initial-branch=main")
-    (directory / "src" / "a.py").write_text("a = 1\n")
-    git(directory, "add", ".")
-    git(directory, "commit", "--quiet", "--message=Begin")
-    return directory
-
-
-@pytest.fixture
-def worktree(repository: Path, tmp_path: Path) -> Path:
-    git(repository, "worktree", "add", "--quiet", "-b", "topic", str(tmp_path / "worktree"))
-    return tmp_path / "worktree"
+pytestmark = pytest.mark.usefixtures("patience")
 
 
 @pytest.mark.parametrize(
@@ -68,39 +40,6 @@ def test_a_relative_path_needs_an_absolute_base(base: str | None) -> None:
 def test_the_home_directory_may_be_written_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/nowhere/at/all")
     assert places.real_path("~/a.py", None) == "/nowhere/at/all/a.py"
-
-
-async def test_worktrees_share_the_key_of_a_file(repository: Path, worktree: Path) -> None:
-    keys = {await places.project_key(str(d / "src" / "a.py")) for d in (repository, worktree)}
-    assert keys == {f"project:{(repository / '.git').resolve()}:src/a.py"}
-
-
-async def test_worktrees_share_the_key_of_a_file_in_a_directory_that_is_still_to_be_made(
-    repository: Path, worktree: Path
-) -> None:
-    keys = {
-        await places.project_key(str(d.resolve() / "new" / "deep" / "b.py"))
-        for d in (repository, worktree)
-    }
-    assert keys == {f"project:{(repository / '.git').resolve()}:new/deep/b.py"}
-
-
-async def test_clones_of_one_remote_share_the_key(repository: Path, tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        git(tmp_path, "clone", "--quiet", str(repository), name)
-    keys = {await places.project_key(str(tmp_path / n / "src/a.py")) for n in ("one", "two")}
-    assert keys == {f"project:{repository}:src/a.py"}
-
-
-async def test_a_key_holds_no_credentials(repository: Path) -> None:
-    git(repository, "remote", "add", "origin", "https://me:hunter2@example.org/r.git")
-    key = await places.project_key(str(repository / "src/a.py"))
-    assert "hunter2" not in key
-    assert key == "project:https://example.org/r.git:src/a.py"
-
-
-async def test_without_a_repository_the_path_is_the_key(tmp_path: Path) -> None:
-    assert await places.project_key(str(tmp_path / "a.py")) == str(tmp_path / "a.py")
 
 
 async def test_a_repository_is_described_by_branch_commit_and_changes(repository: Path) -> None:
@@ -154,7 +93,7 @@ async def test_no_program_that_a_repository_names_is_run(repository: Path, tmp_p
     git(repository, "config", "gpg.program", str(trap))
     (repository / "src" / "a.py").write_text("a = 3\n")
     assert "Changed:  M src/a.py" in await places.repository(str(repository))
-    await places.project_key(str(repository / "src" / "a.py"))
+    await Projects({}, "").key(str(repository / "src" / "a.py"), "project")
     assert not (tmp_path / "sprung").exists()
 
 
@@ -178,7 +117,7 @@ async def test_what_a_repository_lacks_is_not_fetched_by_a_program_that_it_names
     tree = git(repository, "rev-parse", "HEAD^{tree}").strip()
     (repository / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
     await places.repository(str(repository))
-    await places.project_key(str(repository / "src" / "a.py"))
+    await Projects({}, "").key(str(repository / "src" / "a.py"), "project")
     assert not (tmp_path / "sprung").exists()
 
 
@@ -190,11 +129,11 @@ async def test_git_that_does_not_answer_is_not_waited_for(
     slow.write_text("#!/bin/sh\nexec sleep 60\n")
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
-    monkeypatch.setattr(places, "GIT_SECONDS", 0.05)
+    monkeypatch.setattr("fleetd.git.SECONDS", 0.05)
     assert await places.repository(str(repository)) == ()
     # Another key than the right one would let two agents hold one file.
     with pytest.raises(Unavailable, match="Git did not say"):
-        await places.project_key(str(repository / "src" / "a.py"))
+        await Projects({}, "").key(str(repository / "src" / "a.py"), "project")
 
 
 async def test_a_briefing_waits_for_all_that_git_says_together_no_longer_than_for_one_answer(
@@ -206,7 +145,7 @@ async def test_a_briefing_waits_for_all_that_git_says_together_no_longer_than_fo
     slow.write_text(f'#!/bin/sh\nsleep 0.3\nexec {real} "$@"\n')
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
-    monkeypatch.setattr(places, "GIT_SECONDS", 0.5)
+    monkeypatch.setattr("fleetd.git.SECONDS", 0.5)
     assert await places.repository(str(repository)) == ()
 
 
@@ -225,37 +164,6 @@ def test_the_root_of_a_project_is_that_of_its_repository(
     assert places.project_root("/") == "/"
     assert places.project_root("relative") is None
     assert places.project_root(None) is None
-
-
-async def scoped(fleet: Fleet, directory: Path, scope: str) -> str:
-    request = MissionCreate("m", project_dir=str(directory), metadata={"lock_scope": scope})
-    mission = await fleet.do(request)
-    return (await fleet.do(MissionStart(mission.id))).id
-
-
-async def test_two_worktrees_share_locks_when_the_mission_says_so(
-    fleet: Fleet, repository: Path, worktree: Path
-) -> None:
-    here = await scoped(fleet, repository, "project")
-    there = await scoped(fleet, worktree, "project")
-    held = await fleet.do(LockAcquire("src/a.py", "one", mission_id=here))
-    with pytest.raises(LockConflict) as error:
-        await fleet.do(LockAcquire("src/a.py", "two", mission_id=there))
-    assert error.value.values["existing_lock"].held_by == "one"
-    assert (await fleet.do(LockAcquire("src/b.py", "two", mission_id=there))).held_by == "two"
-    for directory in (repository, worktree):
-        check = LockCheck(str(directory / "src" / "a.py"), held.fencing_token)
-        assert (await fleet.do(check)).valid
-
-
-async def test_two_worktrees_have_locks_of_their_own_otherwise(
-    fleet: Fleet, repository: Path, worktree: Path
-) -> None:
-    here = await scoped(fleet, repository, "machine")
-    there = await scoped(fleet, worktree, "machine")
-    first = await fleet.do(LockAcquire("src/a.py", "one", mission_id=here))
-    second = await fleet.do(LockAcquire("src/a.py", "two", mission_id=there))
-    assert (first.held_by, second.held_by) == ("one", "two")
 
 
 async def test_a_path_that_nothing_is_relative_to_is_refused(fleet: Fleet) -> None:
