@@ -65,6 +65,14 @@ def test_the_environment_wins_over_the_file_and_each_value_knows_its_origin(env,
         ("project_ignore = ['']\n", ["project_ignore", "''", "list of directories"]),
         ("project_ignore = ['~no-such-user/x']\n", ["project_ignore", "'~no-such-user/x'"]),
         ('project_ignore = ["/a\\u0000b"]\n', ["project_ignore", "list of directories"]),
+        ("projects = ['/a']\n", ["projects", "['/a']", "[projects]"]),
+        ("[projects]\na = '/a'\n", ["projects.a", "'/a'", "list of directories"]),
+        ("[projects]\na = [1]\n", ["projects.a", "[1]", "list of directories"]),
+        ("[projects]\na = ['src/a']\n", ["projects.a", "'src/a'", "absolute path"]),
+        ("[projects]\ngit.example = ['/a']\n", ["projects.git", "Put a name with dots in quotes"]),
+        ("[projects]\n'/a' = ['/a']\n", ["projects./a", "names no project"]),
+        ("[projects]\n'' = ['/a']\n", ["''", "names no project"]),
+        ("[projects]\na = ['/x']\nb = ['/x/']\n", ["projects.b", "'/x'", "projects.a"]),
     ],
 )
 def test_a_wrong_value_in_the_file_names_key_value_and_what_is_allowed(env, tmp_path, text, told):
@@ -144,3 +152,24 @@ def test_ignored_directories_are_real_paths_and_know_their_origin(env, tmp_path)
     assert shown.value == [str(tmp_path / "real"), "/srv/x", f"{tmp_path}/not/there"]
     assert shown.value == loaded.config.project_ignore
     assert shown.origin == f"file {tmp_path}/config.toml"
+
+
+def test_the_directories_of_projects_are_real_paths_and_know_their_origin(env, tmp_path):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "link").symlink_to("src")
+    (tmp_path / "config.toml").write_text(
+        f'[projects]\nwidget = ["~/src", "{tmp_path}/link/x/"]\n"git.example/A/B" = []\n'
+    )
+
+    loaded = config.load(env)
+
+    here = str((tmp_path / "src").resolve())
+    assert loaded.config.projects == {"widget": [here, f"{here}/x"], "git.example/A/B": []}
+    shown = {setting.key: (setting.value, setting.origin) for setting in loaded.settings()}
+    assert shown["projects.widget"] == ([here, f"{here}/x"], f"file {tmp_path}/config.toml")
+
+
+def test_without_any_project_the_setting_is_shown_all_the_same(env):
+    shown = {setting.key: setting.value for setting in config.load(env).settings()}
+
+    assert shown["projects"] == {}

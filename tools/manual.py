@@ -183,6 +183,8 @@ def _kind(told: msgspec.inspect.Type) -> str:
         return f"integer, {bounds[0]} to {bounds[1]}" if bounds[1] else f"integer, from {bounds[0]}"
     if isinstance(told, msgspec.inspect.LiteralType):
         return " | ".join(f'"{value}"' for value in told.values)
+    if isinstance(told, msgspec.inspect.DictType):
+        return f"{_kind(told.value_type)} by name"
     if isinstance(told, msgspec.inspect.ListType):
         return "list of strings"
     return "boolean" if isinstance(told, msgspec.inspect.BoolType) else "string"

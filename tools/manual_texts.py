@@ -121,11 +121,17 @@ days = 30
 
 [detection]
 threshold_ms = 600000
+
+[projects]
+widget = ["~/src/widget", "/srv/widget"]
 """
 SETTINGS = {
     "log_level": "How much is logged.",
     "store": "A PostgreSQL URL, of a store that several machines share; empty for a database here.",
     "project_ignore": "Directories of which nothing is recorded, absolute or beginning with ~/.",
+    "projects": "What projects are called on all machines of a shared store: a section with a "
+    "line for each, the directories that it has on this machine. A project without a name here "
+    "goes by the remotes of its Git repository.",
     "keep_prompts": "Whether what a user said to an agent is kept, or only that something was.",
     "paths.database": "The database.",
     "paths.checkpoints": "The directory of checkpoint files.",

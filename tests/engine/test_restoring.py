@@ -363,6 +363,7 @@ def test_a_copy_from_before_there_were_snapshots_can_be_restored(scene: Scene) -
             connection.execute(f"DROP {kind} IF EXISTS {name}")
     for table in ("missions", "agents", "lock_waits", "checkpoints"):
         connection.execute(f"ALTER TABLE {table} DROP COLUMN machine")
+    connection.execute("ALTER TABLE missions DROP COLUMN project")
     connection.execute("ALTER TABLE sorties DROP COLUMN briefing_id")
     connection.execute("ALTER TABLE sorties ADD COLUMN recovery_context_json TEXT")
     for (kind, _), made in then.items():
