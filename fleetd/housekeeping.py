@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
+from .domain.abandoned import AbandonedPurge
 from .domain.retention import OldEventsDrop, OldEventsFind, OldLocksDrop
 from .domain.sessions.deliveries import OldDeliveriesDrop
 from .domain.sessions.left_behind import LeftBehindClose, OldSessionsDrop, SpentFind
@@ -120,6 +121,14 @@ async def _drop_locks(engine: Engine) -> None:
         continue
 
 
+async def _purge_abandoned(engine: Engine) -> None:
+    purged = 0
+    while some := (await engine.execute(AbandonedPurge())).purged:
+        purged += some
+    if purged:
+        log.info("Removed %d rows that were deleted while their machine was gone", purged)
+
+
 async def _drop_runs(engine: Engine) -> None:
     while (await engine.perform(SpentRunsClear(), DAEMON)).done:
         continue
@@ -130,6 +139,7 @@ _WORK: dict[str, Callable[[Engine], Awaitable[None]]] = {
     "checkpoints": _prune_checkpoints,
     "snapshots": _prune_snapshots,
     "the history of runs": _compress_snapshots,
+    "what machines left that are gone": _purge_abandoned,
     "automatic missions": _drop_missions,
     "sessions": _drop_sessions,
     "runs": _drop_runs,

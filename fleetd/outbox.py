@@ -89,13 +89,18 @@ class Outbox:
             await event.wait()
 
     async def catch_up(self) -> None:
-        """Take on what is still to do according to the rows."""
+        """Clear away what a crash has left, and take on what is still to do."""
         every = self._backups.values()
         removed = await self.in_thread(lambda: sum(backups.sweep() for backups in every))
         if removed:
             log.info("Removed %d temporary files that a crash had left", removed)
+        await self.take_on()
+
+    async def take_on(self) -> None:
+        """Take on what is to do according to the rows and is neither queued nor tried again."""
         for work in (await self._execute(OutboxGet())).all:
-            self.post(work)
+            if work.record_id not in self._attempted and work.record_id not in self._failed:
+                self.post(work)
 
     async def run(self) -> None:
         """Work until cancelled; a piece of work that was begun is finished."""

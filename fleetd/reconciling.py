@@ -15,10 +15,11 @@ from .domain.catching_up import CatchUp, ImportEnd
 from .domain.comparing import NamesGet, OwnersGet, RowNames
 from .domain.healing import Heal
 from .domain.policy import POLICIES, Kept, id_of, noun_of
-from .domain.taking_in import ImportFiles
+from .domain.taking_in import Imported, ImportFiles
 from .domain.tx import WriteBackup
 from .engine import Engine
 from .filed import verified
+from .heeding import heed, remove
 from .latest import mend_latest
 from .store.backups import BackupFile, Backups, Listing
 from .wire.errors import Corrupt, FleetError, InvalidState
@@ -35,13 +36,15 @@ class TakenIn(msgspec.Struct, frozen=True):
     """What came of an owner's files without a row.
 
     ``ids`` have a row now, newest first; ``refused`` says why the others have none, ``told`` what
-    is unusual about those that have. ``there`` are all that have a file.
+    is unusual about those that have. ``there`` are all that have a file; those that are ``gone``
+    had one until now, and nothing else.
     """
 
     ids: list[str] = []
     refused: dict[str, FleetError] = {}
     told: dict[str, list[str]] = {}
     there: Set[str] = frozenset()
+    gone: list[str] = []
 
 
 async def reconcile(engine: Engine) -> None:
@@ -51,6 +54,8 @@ async def reconcile(engine: Engine) -> None:
     warning.
     """
     try:
+        if engine.machine:
+            await heed(engine)
         for noun in POLICIES:
             await _reconcile(engine, noun)
         await _catch_up(engine)
@@ -94,6 +99,8 @@ async def _reconcile_page(engine: Engine, noun: Noun, owner_ids: list[str]) -> i
         if strangers:
             taken = await _take_in(engine, noun, rows.owner_id, sorted(strangers))
             taken_in += len(taken.ids)
+            if taken.gone:
+                listing = _listings(backups, [rows.owner_id]).get(rows.owner_id, listing)
         # Where this machine keeps nothing of an owner, there is nothing to mend.
         if rows.rows - rows.elsewhere or strangers or listing.files:
             await mend_latest(engine, noun, listing, rows)
@@ -165,6 +172,7 @@ async def take_in(engine: Engine, noun: Noun, owner_id: str) -> TakenIn:
 async def _take_in(engine: Engine, noun: Noun, owner_id: str, strangers: list[str]) -> TakenIn:
     """Read files that have no row and write their rows, some at a time."""
     ids: list[str] = []
+    gone: list[str] = []
     refused: dict[str, FleetError] = {}
     told: dict[str, list[str]] = {}
     for some in _some(strangers, FILES):
@@ -175,27 +183,35 @@ async def _take_in(engine: Engine, noun: Noun, owner_id: str, strangers: list[st
         for error in bad.values():
             log.warning("A file without a row is left where it is: %s", error.message)
         refused |= bad
-        ids += await _import(engine, good)
+        imported = await _import(engine, good)
+        ids += imported.ids
+        gone += imported.gone
         for record in filter(POLICIES[noun].to_rewrite, good):
             told[id_of(record)] = record.warnings
             engine.outbox.post(WriteBackup(noun, id_of(record)))
-    return TakenIn(ids, refused, told)
+    if gone:
+        await remove(engine, engine.backups[noun], owner_id, gone)
+    return TakenIn(ids, refused, told, gone=gone)
 
 
-async def _import(engine: Engine, records: list[Kept]) -> list[str]:
+async def _import(engine: Engine, records: list[Kept]) -> Imported:
     """Write rows in one transaction, or one by one when one of them will not go in."""
     if not records:
-        return []
+        return Imported(ids=[])
     try:
-        return (await engine.execute(ImportFiles(records=records))).ids
+        return await engine.execute(ImportFiles(records=records))
     except FleetError:
         raise
     except Exception:  # sealed by its checksum, and yet nothing that the tables would hold
         if len(records) == 1:
             noun = noun_of(records[0]).capitalize()
             log.exception("%s %s cannot be taken in", noun, id_of(records[0]))
-            return []
-    return [name for each in records for name in await _import(engine, [each])]
+            return Imported(ids=[])
+    each = [await _import(engine, [record]) for record in records]
+    return Imported(
+        ids=[name for one in each for name in one.ids],
+        gone=[name for one in each for name in one.gone],
+    )
 
 
 def _read_all(backups: Backups, files: list[BackupFile]) -> dict[str, Kept | FleetError | None]:

@@ -9,6 +9,7 @@ from .domain.machines import BEAT_MS
 from .domain.takeover import SurroundingsGet
 from .domain.tx import WatchProcess
 from .engine import DAEMON, Engine
+from .heeding import heed
 from .housekeeping import keep_house
 from .operations.machines import KeepInTouch
 from .operations.spool import tidy
@@ -25,6 +26,7 @@ SPOOL_S = 30
 ROUND_S = 300
 LONG_ROUND_S = 3_600
 ROOM_S = 60
+FILES_S = 60
 
 
 async def run_timers(engine: Engine) -> None:
@@ -37,6 +39,7 @@ async def run_timers(engine: Engine) -> None:
         nursery.start_soon(keep_room, engine)
         if engine.machine:
             nursery.start_soon(keep_in_touch, engine)
+            nursery.start_soon(keep_files, engine)
 
 
 async def notice_silence(engine: Engine) -> None:
@@ -63,6 +66,19 @@ async def keep_room(engine: Engine) -> None:
     while True:
         await engine.outbox.in_thread(engine.ballast.make)
         await trio.sleep(ROOM_S)
+
+
+async def keep_files(engine: Engine) -> None:
+    """Write and remove the files that other machines' doings leave to this one."""
+    heard: int | None = None
+    while True:
+        engine.pulses.beat("files", FILES_S + ROUND_S)
+        try:
+            await engine.outbox.take_on()
+            heard = await heed(engine, heard)
+        except FleetError as error:
+            log.warning("The files have to wait: %s", error.message)
+        await trio.sleep(FILES_S)
 
 
 async def watch_processes(engine: Engine) -> None:

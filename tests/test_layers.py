@@ -45,6 +45,7 @@ FLOORS = {
             "ignoring",
             "engine",
             "filed",
+            "heeding",
             "latest",
             "reconciling",
             "room",

@@ -5,7 +5,7 @@ from ..wire.events import CheckpointDeleted, MissionDeleted
 from ..wire.requests.checkpoint import CheckpointDelete
 from ..wire.requests.mission import Deleted
 from ..wire.types import OPEN_MISSION
-from . import leases, marks
+from . import forgotten, leases, marks
 from .context import Context
 from .erasing import free_locks
 from .events import emit
@@ -45,8 +45,20 @@ def delete_mission(tx: Tx, ctx: Context, mission_id: str) -> None:
     freed = free_locks(tx, "mission_id = :id", {"id": row["id"]})
     tx.run("DELETE FROM events WHERE mission_id = :id", id=row["id"])
     tx.run("DELETE FROM cursors WHERE stream = 'mission:' || :id", id=row["id"])
+    if _kept_elsewhere(tx, ctx, row["id"]):
+        forgotten.note(tx, "mission", row["id"], None)
     # Sorties, mail, recoveries, checkpoints and episodes hang on the mission's row and go with it.
     tx.run("DELETE FROM missions WHERE id = :id", id=row["id"])
     emit(tx, ctx, MissionDeleted(sorties=row["total_sorties"]))
     for path in freed:
         leases.serve(tx, ctx, path)
+
+
+def _kept_elsewhere(tx: Tx, ctx: Context, mission_id: str) -> bool:
+    """Whether another machine still has a file of a mission, which would bring it back."""
+    found = tx.one(
+        "SELECT 1 AS there FROM checkpoints WHERE mission_id = :id AND machine <> :machine LIMIT 1",
+        id=mission_id,
+        machine=ctx.machine,
+    )
+    return found is not None

@@ -1,10 +1,9 @@
 """Taking rows away with everything that hangs on them; must not decide what goes."""
 
-import hashlib
 import re
 from collections.abc import Set
 
-from . import leases
+from . import forgotten, leases
 from .context import Context
 from .events import position
 from .forget_clauses import Scope
@@ -28,9 +27,9 @@ def erase(tx: Tx, ctx: Context, scope: Scope, since: int) -> None:
         agents = ", ".join(scope.named[1])
         tx.run(f"UPDATE runs SET agent_id = NULL WHERE agent_id IN ({agents})", **params)
     for mission_id in scope.missions:
-        _note(tx, "mission", mission_id, None)
+        forgotten.note(tx, "mission", mission_id, None)
     for run_id in scope.runs:
-        _note(tx, "run", run_id, position(tx))
+        forgotten.note(tx, "run", run_id, position(tx))
     for path in freed:
         leases.serve(tx, ctx, path)
 
@@ -87,32 +86,3 @@ def drop_answers(tx: Tx, named: re.Pattern[str], names: Set[str]) -> None:
                 method=row["method"],
                 key=row["key"],
             )
-
-
-def was_forgotten(tx: Tx, noun: str, owner_id: str, seq: int) -> bool:
-    """Whether a mission or a run was forgotten, so that no file of before may bring it back.
-
-    ``seq`` is where in the log a record of it was taken.
-    """
-    found = tx.one(
-        "SELECT 1 AS there FROM forgotten WHERE noun = :noun AND digest = :digest"
-        " AND (until_seq IS NULL OR until_seq >= :seq)",
-        noun=noun,
-        digest=_digest(owner_id),
-        seq=seq,
-    )
-    return found is not None
-
-
-def _note(tx: Tx, noun: str, owner_id: str, until_seq: int | None) -> None:
-    tx.run(
-        "INSERT INTO forgotten (noun, digest, until_seq) VALUES (:noun, :digest, :until)"
-        " ON CONFLICT (noun, digest) DO UPDATE SET until_seq = excluded.until_seq",
-        noun=noun,
-        digest=_digest(owner_id),
-        until=until_seq,
-    )
-
-
-def _digest(owner_id: str) -> str:
-    return hashlib.sha256(owner_id.encode()).hexdigest()

@@ -14,6 +14,13 @@ NAMING_RUNS = ("snapshot_recorded", "backup_failed")
 _RUN_EVENTS = ", ".join(f"'{kind}'" for kind in NAMING_RUNS)
 
 
+# Of a snapshot that is marked, whether anything is left that somebody said.
+_SPEAKS = (
+    "(agent_id IS NOT NULL OR step_id IS NOT NULL OR note IS NOT NULL"
+    " OR source_details_json <> '[]' OR warnings_json <> '[]')"
+)
+
+
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
     """The missions, agents and runs that go, and the directory whose files nobody shall mention.
 
@@ -129,9 +136,10 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
             steps = f"SELECT id FROM sorties WHERE mission_id IN ({m})"
             found += [f"id IN ({tied})", f"step_id IN ({steps})"]
         if self.directory:
-            # One that is marked has nothing left to say, and is on its way out anyway.
+            # What the document of one that is marked said nobody knows: it goes with all that is
+            # said beside it.
             found.append(_says("document_json", ("quoted", "quoted_below")))
-            found.append("deleted_at IS NOT NULL")
+            found.append(f"deleted_at IS NOT NULL AND {_SPEAKS}")
         return " OR ".join(found) or "1 = 0"
 
 

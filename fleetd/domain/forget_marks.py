@@ -7,16 +7,30 @@ on the wire.
 import re
 
 from ..wire.base import Query
+from ..wire.model import Record
 from . import marks
 from .context import Context
 from .erasing import drop_answers
 from .forget_clauses import Scope, inside_of
+from .keepers import called
 from .policy import POLICIES
 from .registry import handler
 from .removal import Removals, removals_of
 from .tx import Row, Tx
 
 _NOTHING = re.compile(r"(?!)")
+
+
+class Keepers(Record, frozen=True, kw_only=True):
+    """Other machines, as people call them."""
+
+    machines: list[str]
+
+
+class KeepersGet(Query[Keepers], frozen=True):
+    """Ask which other machines keep files of what goes."""
+
+    scope: Scope
 
 
 class PartsGet(Query[Removals], frozen=True):
@@ -45,6 +59,43 @@ def mark(tx: Tx, ctx: Context, scope: Scope, missions: list[str]) -> dict[str, i
     return {"checkpoints": len(checkpoints), "snapshots": len(snapshots)}
 
 
+@handler
+def keepers(tx: Tx, request: KeepersGet, ctx: Context) -> Keepers:
+    """Return the machines whose daemons have files to remove."""
+    clauses = request.scope.clauses()
+    kept = " UNION ".join(
+        f"SELECT machine FROM {table} WHERE machine <> :machine AND ({clauses[table]})"
+        for table in ("checkpoints", "snapshots")
+    )
+    rows = tx.all(
+        f"SELECT k.machine AS id, m.name AS name FROM ({kept}) k"
+        " LEFT JOIN machines m ON m.id = k.machine ORDER BY k.machine",
+        machine=ctx.machine,
+        **request.scope.params,
+    )
+    return Keepers(machines=[called(row["id"], row["name"]) for row in rows])
+
+
+def leave_to_others(tx: Tx, ctx: Context, scope: Scope) -> None:
+    """Leave of single snapshots that other machines keep a mark that says nothing.
+
+    The daemons there find it and remove their files. Of a run that goes whole no row may stay:
+    those are noted as forgotten.
+    """
+    if not ctx.machine:  # there are no others
+        return
+    for row in _snapshots(tx, scope, "machine <> :machine", machine=ctx.machine):
+        if row["run_id"] not in scope.runs:
+            tx.run(
+                "UPDATE snapshots SET deleted_at = coalesce(deleted_at, :now), document_json = '',"
+                " agent_id = NULL, step_id = NULL, note = NULL, source_details_json = '[]',"
+                " warnings_json = '[]' WHERE id = :id",
+                now=ctx.now,
+                id=row["id"],
+            )
+            tx.run("DELETE FROM snapshot_missions WHERE snapshot_id = :id", id=row["id"])
+
+
 def lying(tx: Tx, scope: Scope) -> list[str]:
     """Return the runs whose files must go, whole or in part."""
     return sorted({*scope.runs, *(row["run_id"] for row in _parts(tx, scope))})
@@ -65,9 +116,10 @@ def _parts(tx: Tx, scope: Scope) -> list[Row]:
     )
 
 
-def _snapshots(tx: Tx, scope: Scope, which: str) -> list[Row]:
+def _snapshots(tx: Tx, scope: Scope, which: str, **also: str) -> list[Row]:
     going = scope.clauses()["snapshots"]
     return tx.all(
         f"SELECT id, run_id FROM snapshots WHERE ({going}) AND {which} ORDER BY run_id, seq",
         **scope.params,
+        **also,
     )

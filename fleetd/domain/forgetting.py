@@ -211,6 +211,7 @@ def step(tx: Tx, request: ForgetStep, ctx: Context) -> Step:
     found = _sum(counts(tx, scope, since, _COUNTED), request.dropped)
     result = _result(tx, request.target, scope, found, dry_run=False)
     owing.drop_target(tx, request.target)
+    forget_marks.leave_to_others(tx, ctx, scope)
     if request.target.kind == "deletion":
         tx.run(f"DELETE FROM snapshots WHERE {scope.clauses()['snapshots']}", **scope.params)
         deletion.delete_mission(tx, ctx, request.target.name)

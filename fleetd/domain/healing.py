@@ -12,7 +12,7 @@ from .capture import State
 from .content import to_columns
 from .context import Context
 from .current import AUTOMATIC
-from .erasing import was_forgotten
+from .forgotten import was_forgotten
 from .ids import find
 from .leases import raise_tokens
 from .policy import POLICIES, Kept, id_of, noun_of, owner_of, seq_of

@@ -5,12 +5,15 @@ A mission that was missing is ``made``, one that is older than its files lies ``
 here is on the wire.
 """
 
+import msgspec
+
 from ..wire.base import Mutation
 from ..wire.model import Checkpoint, Record
 from . import healing
+from .abandoned import purged_until
 from .context import Context
-from .erasing import was_forgotten
 from .events import position
+from .forgotten import was_forgotten
 from .policy import POLICIES, Kept, id_of, noun_of, owner_of, seq_of
 from .registry import handler
 from .tx import LogLine, Tx
@@ -20,9 +23,13 @@ _WAITING = "catch_up:"
 
 
 class Imported(Record, frozen=True, kw_only=True):
-    """Records that have a row now, newest first."""
+    """Records that have a row now, newest first.
+
+    ``gone`` went while this machine was away for so long that nobody waited for it any more.
+    """
 
     ids: list[str]
+    gone: list[str] = msgspec.field(default_factory=list)
 
 
 class ImportFiles(Mutation[Imported], frozen=True):
@@ -34,8 +41,8 @@ class ImportFiles(Mutation[Imported], frozen=True):
 @handler
 def import_files(tx: Tx, request: ImportFiles, ctx: Context) -> Imported:
     """Write the rows; a record that has one, also a deleted one, is left as it is."""
-    end = _end_of_log(tx)
-    taken = []
+    end, gone_until = _end_of_log(tx), purged_until(tx, ctx)
+    taken, gone = [], []
     # A mission that is missing is made from the newest.
     for record in sorted(request.records, key=seq_of, reverse=True):
         noun, record_id = noun_of(record), id_of(record)
@@ -46,11 +53,14 @@ def import_files(tx: Tx, request: ImportFiles, ctx: Context) -> Imported:
             text = f"The file of {noun} {record_id} belongs to what was forgotten; remove it"
             tx.after_commit(LogLine("WARNING", text))
             continue
+        if seq_of(record) < gone_until:  # a record is always followed by its own event
+            gone.append(record_id)
+            continue
         made = healing.insert(tx, ctx, record)
         if isinstance(record, Checkpoint) and (made or (record.seq > end and not record.undo)):
             _mark(tx, record.mission_id, made=made)
         taken.append(record_id)
-    return Imported(ids=taken)
+    return Imported(ids=taken, gone=gone)
 
 
 def _end_of_log(tx: Tx) -> int:

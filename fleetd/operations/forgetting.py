@@ -30,7 +30,7 @@ from ..wire.base import Mutation
 from ..wire.errors import FleetError, InvalidParams, InvalidState, NotFound, Unavailable
 from ..wire.requests.mission import MissionGet
 from ..wire.requests.system import Forgotten, SystemForget
-from .forgotten_files import Lying, clear, size_of, weigh, with_files
+from .forgotten_files import Lying, clear, elsewhere, size_of, weigh, with_files
 from .legacy import NAME
 from .spool import leave_nothing
 
@@ -91,7 +91,11 @@ async def _preview(engine: Engine, target: Target) -> Forgotten:
             msgspec.structs.replace(each, bytes=size_of(lying, "snapshot", each.run_id))
             for each in seen.run_details
         ],
-        warnings=[*seen.warnings, *await _copies(engine)],
+        warnings=[
+            *seen.warnings,
+            *await elsewhere(engine, found.scope),
+            *await _copies(engine),
+        ],
     )
 
 
@@ -127,8 +131,9 @@ async def _erase(engine: Engine, target: Target, asked: Mutation[Any] | None) ->
     found = await engine.execute(ForgetFind(target))
     async with engine.outbox.at_work:
         begun = await engine.execute(ForgetBegin(target, found.scope, asked))
+        scope = begun.scope
+        others = await elsewhere(engine, scope)
         try:
-            scope = begun.scope
             files = [await clear(engine, scope, scope.missions, scope.runs)]
         except FleetError:  # somebody is told so, and may go on working
             if not begun.owed:
@@ -137,10 +142,12 @@ async def _erase(engine: Engine, target: Target, asked: Mutation[Any] | None) ->
     dropped = dict(begun.marked)
     try:
         await _through(engine, begun, dropped, drop=True)
-        return await _last_step(engine, target, begun.before, dropped, files)
+        forgotten = await _last_step(engine, target, begun.before, dropped, files)
     except (NotFound, InvalidState):  # there was nothing of it, or somebody else was faster
         await engine.execute(ForgetWithdraw(target))
         raise
+    warnings = [*forgotten.warnings, *others]
+    return msgspec.structs.replace(forgotten, warnings=warnings)
 
 
 async def _through(engine: Engine, found: Found, rows: dict[str, int], *, drop: bool) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from .. import headway
 from ..domain.forget_clauses import Scope
-from ..domain.forget_marks import PartsGet
+from ..domain.forget_marks import KeepersGet, PartsGet
 from ..domain.removal import Latest, Removal
 from ..engine import Engine
 from ..store.backups import Backups, Cleared
@@ -48,6 +48,19 @@ async def clear(
         found["snapshot", part.owner_id] = await _weigh_part(engine, part)
         await _clear_part(engine, part)
     return found
+
+
+async def elsewhere(engine: Engine, scope: Scope) -> list[str]:
+    """Return a warning about files on other machines: they go there, and not at once."""
+    if not engine.machine:  # it has the store to itself
+        return []
+    keepers = (await engine.execute(KeepersGet(scope))).machines
+    if not keepers:
+        return []
+    when = "within a minute where one runs, else when it is started"
+    return [
+        f"Files on other machines go when their daemons hear of it, {when}: {', '.join(keepers)}."
+    ]
 
 
 def with_files(forgotten: Forgotten, lying: Iterable[Lying]) -> Forgotten:

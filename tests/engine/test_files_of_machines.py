@@ -6,10 +6,13 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
+from trio.testing import MockClock
 
+from fleetd.domain.abandoned import AbandonedPurge
 from fleetd.domain.copies import BackupGet
-from fleetd.domain.machines import MachineBeat
+from fleetd.domain.machines import MachineBeat, MachineLeave
 from fleetd.domain.tx import RemoveBackup, WriteBackup
+from fleetd.heeding import heed
 from fleetd.operations.compressing import SnapshotsCompress
 from fleetd.wire.errors import Corrupt
 from fleetd.wire.requests.checkpoint import (
@@ -18,10 +21,10 @@ from fleetd.wire.requests.checkpoint import (
     CheckpointPrune,
     CheckpointVerify,
 )
-from fleetd.wire.requests.mission import MissionCancel
+from fleetd.wire.requests.mission import MissionCancel, MissionCreate, MissionDelete
 from fleetd.wire.requests.recovery import RecoveryContextGet
 from fleetd.wire.requests.snapshot import SnapshotGet, SnapshotPrune, SnapshotRecord, SnapshotVerify
-from fleetd.wire.requests.system import SystemStatus
+from fleetd.wire.requests.system import SystemForget, SystemStatus
 from tests.fleet import DAY, MINUTE, Clock, Fleet, opened
 
 NAMES = {"machine-a": "alpha", "machine-b": "beta"}
@@ -255,3 +258,153 @@ async def test_only_this_machines_history_is_compressed(pair: tuple[Fleet, Fleet
     ]
     assert (await b.do(SnapshotGet(theirs.snapshot_id))).compressed_at is None
     assert (await b.do(SnapshotVerify())).ok
+
+
+async def look(*fleets: Fleet) -> None:
+    """Let daemons do what they do about files every minute."""
+    for fleet in fleets:
+        await fleet.engine.outbox.take_on()
+        await heed(fleet.engine)
+        await fleet.settle()
+
+
+async def test_what_waits_to_be_done_is_not_taken_on_twice(
+    pair: tuple[Fleet, Fleet], autojump_clock: MockClock
+) -> None:
+    a, b = pair
+    mission = await a.mission()
+    taken = await b.checkpoint(mission)
+    obstacle = b.file_of(taken)
+    obstacle.unlink()
+    obstacle.parent.chmod(0o700)
+    await a.do(CheckpointDelete(taken.id))
+    await b.engine.outbox.take_on()
+    await b.engine.outbox.take_on()
+    await b.engine.outbox.settled()
+    assert b.engine.outbox.waited_s == 0
+    assert b.sql("SELECT id FROM checkpoints") == []
+
+
+async def test_what_one_machine_forgets_the_others_remove_when_they_hear_of_it(
+    pair: tuple[Fleet, Fleet],
+) -> None:
+    a, b = pair
+    mission, other = await a.mission(), await a.mission()
+    await a.checkpoint(mission)
+    gone, kept = await b.checkpoint(mission), await b.checkpoint(other)
+    preview = await a.do(SystemForget(mission_id=mission.id, dry_run=True))
+    forgotten = await a.do(SystemForget(mission_id=mission.id))
+    for answer in (preview, forgotten):
+        (warning,) = answer.warnings
+        assert BETA in warning
+        assert "within a minute" in warning
+    assert not (a.checkpoints / mission.id).exists()
+    assert b.file_of(gone).is_file()
+    await look(b)
+    assert set(b.files()) == {f"{other.id}/{kept.id}.json", f"{other.id}/latest.json"}
+    assert not (b.checkpoints / mission.id).exists()
+    assert (await a.do(SystemForget(mission_id=other.id, dry_run=True))).warnings != []
+
+
+async def test_a_machine_that_was_off_hears_of_it_at_its_start(tmp_path: Path) -> None:
+    clock = Clock()
+    async with machine(tmp_path, "machine-b", clock) as b:
+        mission = await b.mission()
+        await b.checkpoint(mission)
+        deleted = await b.mission()
+        await b.checkpoint(deleted)
+        await b.do(MissionCancel(deleted.id, "Over"))
+        await b.settle()
+    async with machine(tmp_path, "machine-a", clock) as a:
+        await a.do(SystemForget(mission_id=mission.id))
+        await a.do(MissionDelete(deleted.id))
+        assert len(b.files()) > 2
+    async with machine(tmp_path, "machine-b", clock) as b:
+        assert b.files() == {}
+        assert b.sql("SELECT id FROM missions UNION SELECT id FROM checkpoints") == []
+
+
+async def test_deleting_a_mission_that_others_keep_nothing_of_leaves_no_note(
+    pair: tuple[Fleet, Fleet],
+) -> None:
+    a, b = pair
+    for keeper, notes in ((a, 0), (b, 1)):
+        mission = await keeper.mission()
+        await keeper.do(MissionCancel(mission.id, "Over"))
+        await keeper.checkpoint(mission)
+        await a.do(MissionDelete(mission.id))
+        assert len(a.sql("SELECT * FROM forgotten")) == notes
+    await look(b)
+    assert b.files() == {}
+
+
+async def test_single_snapshots_on_another_machine_go_and_say_nothing_until_then(
+    pair: tuple[Fleet, Fleet],
+) -> None:
+    a, b = pair
+    mission, other = await a.mission(), await a.mission()
+    for each in (mission, other):
+        await a.agents(each, "worker-1")
+        await b.do(SnapshotRecord("run-1", agent_id="worker-1", note=f"of {each.id}"))
+        a.clock.pass_by(MINUTE)
+    gone, kept = (row["id"] for row in b.sql("SELECT id FROM snapshots ORDER BY seq"))
+    forgotten = await a.do(SystemForget(mission_id=mission.id))
+    assert forgotten.snapshots == 1
+    assert BETA in forgotten.warnings[0]
+    (row,) = a.sql("SELECT * FROM snapshots WHERE id = :id", id=gone)
+    assert row["deleted_at"] is not None
+    assert (row["note"], row["agent_id"], row["document_json"]) == (None, None, "")
+    assert a.sql("SELECT * FROM snapshot_missions WHERE snapshot_id = :id", id=gone) == []
+    # Another forgetting has nothing to do with it.
+    await a.do(MissionCreate("Elsewhere", project_dir="/elsewhere"))
+    await a.do(SystemForget(project_dir="/elsewhere"))
+    assert f"run-1/history/{gone}.json" in b.files()
+    await look(b)
+    assert set(b.files()) == {f"run-1/history/{kept}.json", "run-1/latest.json"}
+    assert [row["id"] for row in a.sql("SELECT id FROM snapshots")] == [kept]
+
+
+async def test_what_a_machine_deleted_that_never_comes_back_is_purged_by_another(
+    tmp_path: Path,
+) -> None:
+    clock = Clock()
+    async with machine(tmp_path, "machine-b", clock) as b:
+        await here(b)
+        mission = await b.mission()
+        gone, kept = await b.checkpoint(mission), await b.checkpoint(mission)
+        await b.do(SnapshotRecord("run-1"))
+    async with machine(tmp_path, "machine-a", clock) as a:
+        await here(a)
+        await a.do(CheckpointDelete(gone.id))
+        clock.pass_by(15 * DAY)
+        await here(a)
+        assert (await a.do(SnapshotPrune())).deleted == 1
+        waiting = {row["id"] for row in a.sql("SELECT id FROM checkpoints WHERE deleted_at > ''")}
+        assert waiting == {gone.id}
+        assert (await a.engine.execute(AbandonedPurge())).purged == 2
+        assert a.sql("SELECT id FROM snapshots") == []
+        assert [row["id"] for row in a.sql("SELECT id FROM checkpoints")] == [kept.id]
+    # It comes back after all: its files do not bring back what was deleted.
+    async with machine(tmp_path, "machine-b", clock) as b:
+        assert set(b.files()) == {f"{mission.id}/{kept.id}.json", f"{mission.id}/latest.json"}
+        assert b.sql("SELECT id FROM snapshots") == []
+        assert [row["id"] for row in b.sql("SELECT id FROM checkpoints")] == [kept.id]
+        later = await b.checkpoint(mission)
+        b.sql("DELETE FROM checkpoints WHERE id = :id", id=later.id)
+    async with machine(tmp_path, "machine-b", clock) as b:
+        assert later.id in await b.checkpoint_ids(mission)
+
+
+async def test_what_a_machine_keeps_that_may_come_back_stays_marked(
+    pair: tuple[Fleet, Fleet],
+) -> None:
+    a, b = pair
+    mission = await a.mission()
+    taken = await b.checkpoint(mission)
+    await a.do(CheckpointDelete(taken.id))
+    await b.engine.execute(MachineLeave())
+    a.clock.pass_by(6 * DAY)
+    assert (await a.engine.execute(AbandonedPurge())).purged == 0
+    a.clock.pass_by(2 * DAY)
+    await here(b)  # nobody heard its daemon's end, and it runs again
+    assert (await a.engine.execute(AbandonedPurge())).purged == 0

@@ -1,0 +1,86 @@
+"""Files that have to go because of what other machines did; must not remove one that has a row.
+
+Where several machines share a store, one of them forgets a mission and its rows are gone at once.
+The files that others have of it are removed by their own daemons, when these hear of it.
+"""
+
+import logging
+from collections.abc import Collection
+
+from .domain.comparing import NamesGet, NewestFiled
+from .domain.forgotten import ForgottenCountGet, ForgottenOwnersGet
+from .domain.snapshots.document import seq_of
+from .engine import Engine
+from .filed import latest_data
+from .store.backups import Backups
+
+log = logging.getLogger("fleetd")
+# Owners that are asked about at a time.
+OWNERS = 100
+
+
+async def heed(engine: Engine, since: int | None = None) -> int | None:
+    """Remove what lies here of missions and runs that were forgotten.
+
+    Returns how often something was forgotten by then, None if a file stays: with ``since`` that
+    figure, nothing is looked at until there is more. Raises FleetError when the store refuses.
+    """
+    count = (await engine.execute(ForgottenCountGet())).count
+    if count == since:
+        return count
+    removed, stuck = 0, False
+    for backups in engine.backups.values():
+        try:
+            removed += await _heed(engine, backups)
+        except OSError as error:
+            log.warning("Files of what was forgotten could not be removed: %s", error)
+            stuck = True
+    if removed:
+        log.info("Removed %d files of what was forgotten on another machine", removed)
+    return None if stuck else count
+
+
+async def _heed(engine: Engine, backups: Backups) -> int:
+    owners = await engine.outbox.in_thread(backups.owners)
+    removed = 0
+    for start in range(0, len(owners), OWNERS):
+        page = owners[start : start + OWNERS]
+        found = await engine.execute(ForgottenOwnersGet(backups.layout.noun, page))
+        for owner_id, until in found.until.items():
+            removed += await _clear(engine, backups, owner_id, until)
+    return removed
+
+
+async def _clear(engine: Engine, backups: Backups, owner_id: str, until: int | None) -> int:
+    """Remove an owner's files without a row, up to a position in the log; returns how many."""
+    async with engine.outbox.at_work:
+        listing = await engine.outbox.in_thread(lambda: backups.list(owner_id))
+        (rows,) = (await engine.execute(NamesGet(backups.layout.noun, [owner_id]))).owners
+        strangers = (listing.files | listing.blocked) - rows.rows
+        going = {each for each in strangers if until is None or seq_of(each) <= until}
+        if rows.rows or going != strangers:
+            await _remove(engine, backups, owner_id, going)
+            return len(going)
+        return len((await engine.outbox.in_thread(lambda: backups.clear(owner_id))).names)
+
+
+async def remove(engine: Engine, backups: Backups, owner_id: str, going: Collection[str]) -> None:
+    """Remove files of an owner that have no row; what cannot be removed is told in the log."""
+    try:
+        async with engine.outbox.at_work:
+            await _remove(engine, backups, owner_id, going)
+    except OSError as error:
+        log.warning("%d files of %s could not be removed: %s", len(going), owner_id, error)
+
+
+async def _remove(engine: Engine, backups: Backups, owner_id: str, going: Collection[str]) -> None:
+    listing = await engine.outbox.in_thread(lambda: backups.list(owner_id))
+    left = listing.files - set(going)
+    latest = await engine.execute(NewestFiled(backups.layout.noun, owner_id, left))
+
+    def remove() -> dict[str, OSError]:
+        newest = latest_data(backups, owner_id, latest)
+        return backups.remove(owner_id, sorted(going), latest.id, newest)
+
+    for error in (await engine.outbox.in_thread(remove)).values():
+        raise error
