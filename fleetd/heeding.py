@@ -5,7 +5,10 @@ The files that others have of it are removed by their own daemons, when these he
 """
 
 import logging
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+
+import trio
 
 from .domain.comparing import NamesGet, NewestFiled
 from .domain.forgotten import ForgottenCountGet, ForgottenOwnersGet
@@ -53,7 +56,7 @@ async def _heed(engine: Engine, backups: Backups) -> int:
 
 async def _clear(engine: Engine, backups: Backups, owner_id: str, until: int | None) -> int:
     """Remove an owner's files without a row, up to a position in the log; returns how many."""
-    async with engine.outbox.at_work:
+    async with _at_rest(engine):
         listing = await engine.outbox.in_thread(lambda: backups.list(owner_id))
         (rows,) = (await engine.execute(NamesGet(backups.layout.noun, [owner_id]))).owners
         strangers = (listing.files | listing.blocked) - rows.rows
@@ -64,10 +67,21 @@ async def _clear(engine: Engine, backups: Backups, owner_id: str, until: int | N
         return len((await engine.outbox.in_thread(lambda: backups.clear(owner_id))).names)
 
 
+@asynccontextmanager
+async def _at_rest(engine: Engine) -> AsyncIterator[None]:
+    """Keep others from the files; a start that compares all of them has done so already."""
+    at_work = engine.outbox.at_work
+    if at_work.statistics().owner is trio.lowlevel.current_task():
+        yield
+        return
+    async with at_work:
+        yield
+
+
 async def remove(engine: Engine, backups: Backups, owner_id: str, going: Collection[str]) -> None:
     """Remove files of an owner that have no row; what cannot be removed is told in the log."""
     try:
-        async with engine.outbox.at_work:
+        async with _at_rest(engine):
             await _remove(engine, backups, owner_id, going)
     except OSError as error:
         log.warning("%d files of %s could not be removed: %s", len(going), owner_id, error)

@@ -72,13 +72,18 @@ async def keep_files(engine: Engine) -> None:
     """Write and remove the files that other machines' doings leave to this one."""
     heard: int | None = None
     while True:
+        await _admitted(engine, "files")
         engine.pulses.beat("files", FILES_S + ROUND_S)
         try:
             await engine.outbox.take_on()
             heard = await heed(engine, heard)
+        except StoreAway:  # which the store itself tells
+            continue
         except FleetError as error:
             log.warning("The files have to wait: %s", error.message)
-        await trio.sleep(FILES_S)
+        except Exception:
+            log.exception("Looking after the files failed")
+        await _sleep(engine, FILES_S)
 
 
 async def watch_processes(engine: Engine) -> None:

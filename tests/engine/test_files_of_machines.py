@@ -6,8 +6,10 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
+import trio
 from trio.testing import MockClock
 
+from fleetd import timers
 from fleetd.domain.abandoned import AbandonedPurge
 from fleetd.domain.copies import BackupGet
 from fleetd.domain.machines import MachineBeat, MachineLeave
@@ -268,21 +270,45 @@ async def look(*fleets: Fleet) -> None:
         await fleet.settle()
 
 
-async def test_what_waits_to_be_done_is_not_taken_on_twice(
-    pair: tuple[Fleet, Fleet], autojump_clock: MockClock
+async def test_each_machine_looks_every_minute_at_what_others_left_to_it(
+    tmp_path: Path, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    clock = Clock()
+    clock.follow_trio()
+    async with machines(tmp_path, clock) as (a, b):
+        mission, other = await a.mission(), await a.mission()
+        gone, taken = await b.checkpoint(mission), await b.checkpoint(other)
+        nursery.start_soon(timers.keep_files, b.engine)
+        await trio.sleep(1)
+        await a.do(CheckpointDelete(taken.id))
+        await a.do(SystemForget(mission_id=mission.id))
+        assert b.file_of(gone).is_file()
+        assert b.file_of(taken).is_file()
+        await trio.sleep(timers.FILES_S)
+        assert b.files() == {}
+        assert b.sql("SELECT id FROM checkpoints") == []
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_waits_to_be_tried_again_is_not_taken_on_twice(
+    pair: tuple[Fleet, Fleet],
 ) -> None:
     a, b = pair
     mission = await a.mission()
+    obstacle = b.checkpoints / mission.id
+    obstacle.parent.mkdir(parents=True)
+    obstacle.write_text("in the way")
     taken = await b.checkpoint(mission)
-    obstacle = b.file_of(taken)
+    (failed,) = await b.events(mission, "backup_failed")
+    for _ in range(3):
+        await b.engine.outbox.take_on()
+        await b.engine.outbox.settled()
+    assert await b.events(mission, "backup_failed") == [failed]
+    assert (await b.do(SystemStatus())).backup_backlog == 1
     obstacle.unlink()
-    obstacle.parent.chmod(0o700)
-    await a.do(CheckpointDelete(taken.id))
-    await b.engine.outbox.take_on()
-    await b.engine.outbox.take_on()
-    await b.engine.outbox.settled()
-    assert b.engine.outbox.waited_s == 0
-    assert b.sql("SELECT id FROM checkpoints") == []
+    b.engine.outbox.post(WriteBackup("checkpoint", taken.id))
+    await b.settle()
+    assert b.file_of(taken).is_file()
 
 
 async def test_what_one_machine_forgets_the_others_remove_when_they_hear_of_it(
