@@ -14,11 +14,21 @@ import pytest
 from fleetctl.client import blocking as fleetctl_client
 from fleetd import logs
 from fleetd.store import checksums
+from tests import shared_store
 from tests.fleet import Fleet, opened
 from tests.processes import Daemon, agent_process, environment
 
 # Whoever writes into a database without it leaves pages that look damaged; below all from here on.
 checksums.available()
+
+
+if shared_store.SERVER:
+
+    @pytest.fixture(autouse=True)
+    def _stores() -> Iterator[None]:
+        """Give back what was opened once all that may use it has ended."""
+        yield
+        shared_store.release()
 
 
 @pytest.fixture

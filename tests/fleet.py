@@ -27,9 +27,15 @@ from fleetd.wire.requests.mission import MissionCreate, MissionGet, MissionStart
 from fleetd.wire.requests.recovery import RecoveryRestore
 from fleetd.wire.requests.sortie import SortieComplete, SortieList, SortieProgress, SortieStart
 from fleetd.wire.times import iso, to_ms
+from tests import shared_store
 
 R = TypeVar("R")
 NOON = to_ms("2026-01-05T12:00:00.000Z")
+_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+_TABLES_OF_SERVER = (
+    "SELECT tablename AS name FROM pg_tables WHERE schemaname = current_schema()"
+    " AND tablename NOT IN ('schema_version', 'writers') ORDER BY tablename"
+)
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 
 
@@ -83,8 +89,9 @@ class Clock:
 class Fleet:
     """Drives an engine with the requests of the protocol and looks at what it stored."""
 
-    def __init__(self, engine: Engine, clock: Clock, project: Path) -> None:
+    def __init__(self, engine: Engine, clock: Clock, project: Path, home: Path) -> None:
         self.engine = engine
+        self._home = home
         self.clock = clock
         self.project = project
         self.database = engine.config.database
@@ -176,6 +183,8 @@ class Fleet:
 
     def sql(self, statement: str, **values: Any) -> list[dict[str, Any]]:
         """Run a statement on the database behind the engine's back."""
+        if shared_store.SERVER:
+            return shared_store.run(self._home, statement, values)
         connection = checksums.opened(str(self.database))
         try:
             connection.set_busy_timeout(5_000)
@@ -190,7 +199,7 @@ class Fleet:
 
     def dump(self, *without: str) -> dict[str, list[dict[str, Any]]]:
         """Return every row of every table."""
-        tables = self.sql("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
+        tables = self.sql(_TABLES_OF_SERVER if shared_store.SERVER else _TABLES)
         return {
             table["name"]: self.sql(f"SELECT * FROM {table['name']} ORDER BY 1, 2")
             for table in tables
@@ -219,7 +228,9 @@ def settings(root: Path, database: Path | None = None, **changes: Any) -> Loaded
         socket=str(root / "s"),
     )
     return Loaded(
-        msgspec.structs.replace(Config(), paths=places, **changes),
+        msgspec.structs.replace(
+            Config(), **{"paths": places, "store": shared_store.url(root), **changes}
+        ),
         {},
         root / "c.toml",
         root / "spool",
@@ -247,4 +258,4 @@ async def opened(
     async with open_engine(
         loaded, clock=clock, uptime=clock.uptime, new_id=new_id, inline=True, machine=machine
     ) as engine:
-        yield Fleet(engine, clock, project.resolve())
+        yield Fleet(engine, clock, project.resolve(), root)

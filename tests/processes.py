@@ -15,6 +15,7 @@ from typing import Any
 import fleetd
 from fleetctl.client import Fleet
 from fleetd.wire.errors import Unavailable
+from tests import shared_store
 
 READY_S = 20
 EXIT_S = 20
@@ -64,6 +65,7 @@ def environment(home: Path) -> dict[str, str]:
         "FLEET_DB_PATH": str(home / "data" / "squawk.db"),
         "FLIGHTLINE_DIR": str(home / "flightline"),
         "PYTHONPATH": str(Path(fleetd.__file__).parents[1]),
+        **({"FLEET_DATABASE_URL": shared_store.url(home)} if shared_store.SERVER else {}),
     }
 
 

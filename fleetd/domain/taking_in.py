@@ -84,9 +84,9 @@ def _mark(tx: Tx, mission_id: str, *, made: bool) -> None:
 def waiting(tx: Tx, how: str | None = None) -> list[str]:
     """Return the missions that are to be caught up, or those of one kind, the newest first."""
     rows = tx.all(
-        "SELECT substr(m.key, :skip) AS id, m.value AS how FROM store_meta m"
+        "SELECT substr(m.key, CAST(:skip AS INTEGER)) AS id, m.value AS how FROM store_meta m"
         " WHERE m.key LIKE :prefix ORDER BY (SELECT max(c.seq) FROM checkpoints c"
-        " WHERE c.mission_id = substr(m.key, :skip)) DESC, m.key",
+        " WHERE c.mission_id = substr(m.key, CAST(:skip AS INTEGER))) DESC NULLS LAST, m.key",
         skip=len(_WAITING) + 1,
         prefix=f"{_WAITING}%",
     )
@@ -108,7 +108,7 @@ def drop_marks_of_nothing(tx: Tx) -> None:
     """Let no mission wait that was deleted or forgotten after its files were taken in."""
     tx.run(
         "DELETE FROM store_meta WHERE key LIKE :prefix"
-        " AND substr(key, :skip) NOT IN (SELECT id FROM missions)",
+        " AND substr(key, CAST(:skip AS INTEGER)) NOT IN (SELECT id FROM missions)",
         prefix=f"{_WAITING}%",
         skip=len(_WAITING) + 1,
     )

@@ -20,7 +20,7 @@ BEAT_MS = 120_000
 _HAS_PLAN = (
     "EXISTS (SELECT 1 FROM snapshots s WHERE s.run_id = r.id AND s.seq = (SELECT max(n.seq)"
     f" FROM snapshots n WHERE n.run_id = r.id AND n.{LIVE})"
-    " AND coalesce(s.step_status, s.step_id, s.step_ordinal) IS NOT NULL)"
+    " AND (s.step_status IS NOT NULL OR s.step_id IS NOT NULL OR s.step_ordinal IS NOT NULL))"
 )
 
 
