@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fleetd.wire.model import RestoreResult as RestoreResult
     from fleetd.wire.model import Sortie as Sortie
     from fleetd.wire.model import SourceDetail as SourceDetail
+    from fleetd.wire.overview import *  # noqa: F403
     from fleetd.wire.requests.agent import *  # noqa: F403
     from fleetd.wire.requests.checkpoint import *  # noqa: F403
     from fleetd.wire.requests.event import *  # noqa: F403

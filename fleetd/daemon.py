@@ -221,13 +221,12 @@ async def _say_when_away(engine: Engine, notifier: Notifier) -> None:
     reach = engine.store.reach
     while True:
         await reach.went.wait()
-        if (away := reach.away) is not None:
-            log.warning("The store is away (%s): %s", away.step, away.message)
+        if reach.away is not None:
             notifier.send(f"STATUS={_standing(engine)}")
         returned = engine.returned.ticket()
         await reach.came.wait()
         await returned.wait()
-        log.info("The store is back, and fleetd has caught up with it")
+        log.info("fleetd has caught up with the store")
         notifier.send(f"STATUS={_standing(engine)}")
 
 

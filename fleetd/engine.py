@@ -94,7 +94,7 @@ class Engine:
         self.feed = Feed(self.look, self.bell)
         self.gate = Gate(self.store.reach, lambda: self.clock())
         self.outbox = Outbox(self.execute, self.backups, inline=inline)
-        self.ballast = Ballast(loaded.config.database)
+        self.ballast = Ballast(loaded.config.database, self.store.reserve)
         self.watcher = Watcher()
         self.reception = Reception()
         self.spool = Spool(loaded.spool)
@@ -103,6 +103,8 @@ class Engine:
         self.started_ms = self.clock()
         self.awake_since_ms = self.uptime().awake_ms
         self.closing = False
+        self.ready_ms: int | None = None
+        """Since when everybody is let in."""
         self.machine = machine or self.store.machine
         self.projects = Projects(self.config.projects, self.machine)
         self.in_line: set[int] = set()
@@ -118,6 +120,7 @@ class Engine:
 
     def admit_all(self) -> None:
         """Let everybody in, and have those look who waited for the store."""
+        self.ready_ms = self.clock()
         self.gate.open()
         self.bell.ring()
         self.returned.ring()

@@ -31,6 +31,7 @@ from .wanted import Calls, Carrier, Link, StoreReplaced, Wanted
 WAKE_S = 0.5
 # Who is connected again within a moment was never away: the daemon may have cut off a slow reader.
 UNSAID_S = 0.3
+AWAY_PAUSE_S = 1.0
 # Who has heard nothing for so long asks whether somebody is there.
 QUIET_S = 30.0
 # How many events a consumer may have dealt with before its cursor follows.
@@ -215,7 +216,7 @@ class Following:
 
     def _refused(self, error: FleetError) -> FleetError:
         if ends(error):
-            return ConnectionLost(error.message, hint=error.hint)
+            return ConnectionLost(error.message, hint=error.hint, **error.values)
         if isinstance(error, Incompatible) and "epoch" in error.values:
             return StoreReplaced(error.message, hint=error.hint, **error.values)
         return error
@@ -247,6 +248,8 @@ class Following:
         """Note that the daemon is away; raises the error when it has been for too long."""
         self._disconnect()
         now = self._carrier.now()
+        if "away_ms" in error.values:  # the daemon is there, and its store is not
+            self._dial_at = now + AWAY_PAUSE_S
         if self._lost_at is None:
             self._lost_at = now
         if self.link.state != "away" and now - self._lost_at > UNSAID_S:

@@ -59,7 +59,7 @@ async def insisted(
             if not ends(error) or losses > LOSSES:
                 raise
             if deadline is None:
-                deadline = time.now() + restart_s
+                deadline = time.now() + max(0.0, restart_s - away_s(error))
             elif time.now() > deadline:
                 raise
         try:
@@ -88,6 +88,15 @@ async def opened_again(
 def ends(error: FleetError) -> bool:
     """Whether the daemon went away, or says that it does and what was sent may be sent again."""
     return isinstance(error, ConnectionLost) or error.values.get("retry") is True
+
+
+def away_s(error: FleetError) -> float:
+    """Return for how many seconds the store has been away that a daemon refuses for.
+
+    Whoever waits for it waits as long as for a restart, counted from when it went.
+    """
+    away_ms = error.values.get("away_ms")
+    return away_ms / 1_000 if isinstance(away_ms, int) else 0.0
 
 
 def at_once(steps: Coroutine[Any, Any, R]) -> R:

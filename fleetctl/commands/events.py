@@ -10,7 +10,8 @@ from ..client import Fleet
 from ..display import lists, moments, render, screen
 from ..display.sentences import sentence, tone
 from ..options import Subparsers, command, mission_option, whole
-from ..protocol import Event, EventList, SystemStatus
+from ..positions import position_of
+from ..protocol import Event, EventList
 
 if TYPE_CHECKING:
     from ..client import Link
@@ -81,7 +82,7 @@ def _newest(client: Fleet, args: Namespace, limit: int) -> int:
     """Return where to begin so that the newest events are among those that follow."""
     if args.type or args.mission:
         return 0
-    return max(0, client.call(SystemStatus()).position - limit)
+    return max(0, position_of(client) - limit)
 
 
 def _pages(client: Fleet, args: Namespace, since: int) -> Iterator[Event]:

@@ -6,7 +6,7 @@ from ..client import Fleet
 from ..display import lists, render, screen
 from ..display.tables import Column
 from ..options import Subparsers, command
-from ..protocol import MissionLine, Recovery, Status, SystemStatus, Timing
+from ..protocol import AwayStatus, Counts, MissionLine, Recovery, Status, SystemStatus, Timing
 
 # What a recovery that is not over waits for.
 STATES = {
@@ -39,6 +39,7 @@ MACHINES = (
     Column("", matters=2, times="ago"),
     Column("", matters=1),
 )
+SPOOLED = "fleetd tries again all the time, and then takes in what waits by itself:"
 FIRST = (
     "  To begin:",
     '    fleetctl mission create "Title" --sortie "First piece"',
@@ -74,20 +75,36 @@ def run(args: Namespace) -> int:
 
 
 def _show(status: Status) -> None:
+    if status.store and status.store.away:
+        _show_away(status, status.store.away)
     render.line(
         f"fleetd {status.version} (pid {status.pid}), running for {render.span(status.uptime_ms)}"
     )
+    if status.counts is None:
+        return
+    _show_fleet(status, status.counts)
+    _show_store(status, status.counts)
+
+
+def _show_away(status: Status, away: AwayStatus) -> None:
+    """Print since when nothing can be read or stored, why, and what becomes of hooks meanwhile."""
+    since = f"{render.span(away.for_ms)} (since {away.since_at})"
+    render.flow("Store away: ", f"for {since}, {away.step}: {away.message}", style="red")
+    waiting = render.plural(status.spool_files, "payload")
+    render.flow("  ", f"{SPOOLED} {waiting} of hooks in the spool.")
+
+
+def _show_fleet(status: Status, counts: Counts) -> None:
     render.heading("Missions in progress")
     if status.missions:
         lists.table(MISSIONS, map(_mission_row, status.missions), indent="  ")
     else:
         render.line("  none")
         if screen.humane():
-            render.lines(NEXT if status.counts.missions else FIRST)
+            render.lines(NEXT if counts.missions else FIRST)
     _show_candidates(status)
     _show_recoveries(status.recoveries)
     _show_machines(status)
-    _show_store(status)
 
 
 def _mission_row(mission: MissionLine) -> tuple[str, ...]:
@@ -144,8 +161,7 @@ def _show_machines(status: Status) -> None:
     lists.table(MACHINES, rows, indent="  ")
 
 
-def _show_store(status: Status) -> None:
-    counts = status.counts
+def _show_store(status: Status, counts: Counts) -> None:
     render.heading("Store")
     named = (
         (counts.missions, "mission"),
@@ -161,6 +177,9 @@ def _show_store(status: Status) -> None:
     recovered = "recovery" if counts.recoveries == 1 else "recoveries"
     render.line(f"  {counts.recoveries} {recovered} so far")
     render.line(f"  files still to write: {status.backup_backlog}")
+    if status.machine and status.store:
+        render.flow("  ", f"{status.store.version}: {status.store.where}")
+        return
     database, wal = render.size(status.database_bytes), render.size(status.wal_bytes)
     render.line(f"  database {database}, write-ahead log {wal}")
 

@@ -63,9 +63,9 @@ def _link(picture: Picture, view: View) -> Line:
 
 
 def _counts(picture: Picture) -> Line:
-    if picture.status is None or picture.link != "connected":
+    counts = picture.status.counts if picture.status else None
+    if picture.status is None or counts is None or picture.link != "connected":
         return []
-    counts = picture.status.counts
     here = len([each for each in picture.agents if each.status != "lost"])
     lost = len(picture.agents) - here
     told = (

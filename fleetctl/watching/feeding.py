@@ -107,8 +107,9 @@ class Feed:
                 client = client or Fleet()
                 self._answer(client, parts)
             except FleetError as error:
-                # Of one that has gone who hears the events says so; one that hangs says nothing.
-                if not isinstance(error, Unavailable):
+                # Of one that has gone who hears the events says so; one that hangs says nothing,
+                # and neither does one whose store is away.
+                if not isinstance(error, Unavailable) or "away_ms" in error.values:
                     self._hung = True
                     self._tray.away(error.message)
                 if client is not None:

@@ -10,6 +10,7 @@ from fleetd.wire.errors import NotFound
 from fleetd.wire.words import AgentStatus
 
 from ..client import Fleet
+from ..positions import position_of
 from ..protocol import (
     AgentList,
     CheckpointList,
@@ -43,7 +44,7 @@ def _checkpoints(client: Fleet, mission_id: str | None) -> Any:
 
 
 def _events(client: Fleet, _: str | None) -> Any:
-    since = max(0, client.call(SystemStatus()).position - TAIL)
+    since = max(0, position_of(client) - TAIL)
     return client.call(EventList(since=since, limit=TAIL)).events
 
 

@@ -51,6 +51,18 @@ class Names(Record, frozen=True, kw_only=True):
     owners: list[RowNames]
 
 
+class Strangers(Record, frozen=True, kw_only=True):
+    """How many of some missions nobody here knows."""
+
+    missions: int
+
+
+class StrangersGet(Query[Strangers], frozen=True):
+    """Ask how many of some missions have no row."""
+
+    mission_ids: list[str]
+
+
 class NamesGet(Query[Names], frozen=True):
     """Ask for the names of some owners' records."""
 
@@ -157,3 +169,12 @@ def newest_filed(tx: Tx, request: NewestFiled, ctx: Context) -> Latest:
     )
     found = next((row["id"] for row in rows if row["id"] in files), None)
     return latest_of(tx, policy, found)
+
+
+@handler
+def strangers(tx: Tx, request: StrangersGet, ctx: Context) -> Strangers:
+    """Count the missions that have no row."""
+    named = {f"id_{n}": each for n, each in enumerate(request.mission_ids)}
+    marks = ", ".join(f":{name}" for name in named)
+    known = tx.value(f"SELECT count(*) AS known FROM missions WHERE id IN ({marks})", **named)
+    return Strangers(missions=len(named) - known)

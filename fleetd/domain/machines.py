@@ -14,7 +14,7 @@ its agents go on working meanwhile: it has 5 minutes, as long as an agent withou
 from ..wire.base import Mutation, Query
 from ..wire.durations import duration
 from ..wire.model import Record
-from ..wire.requests.system import MachineLine
+from ..wire.overview import MachineLine
 from .activity import LIVING
 from .context import Context
 from .registry import handler

@@ -2,7 +2,7 @@
 
 from ..wire.base import Query
 from ..wire.model import Record, Recovery, RecoveryCandidate
-from ..wire.requests.system import Counts, MachineLine, MissionLine
+from ..wire.overview import Counts, MachineLine, MissionLine
 from . import machines
 from .activity import detect, silence_ms
 from .backlog import unwritten
@@ -27,6 +27,16 @@ class Overview(Record, frozen=True, kw_only=True):
     machines: list[MachineLine]
     position: int
     epoch: str
+
+
+class Machines(Record, frozen=True, kw_only=True):
+    """Who shares the store."""
+
+    machines: list[MachineLine]
+
+
+class MachinesGet(Query[Machines], frozen=True):
+    """Ask who shares the store; not on the wire."""
 
 
 class OverviewGet(Query[Overview], frozen=True):
@@ -94,3 +104,9 @@ def _line(ctx: Context, row: Row) -> MissionLine:
         locks=row["locks"],
         automatic=is_automatic(row),
     )
+
+
+@handler
+def sharing(tx: Tx, request: MachinesGet, ctx: Context) -> Machines:
+    """Name the machines that share the store."""
+    return Machines(machines=machines.shown(tx, ctx))

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from ..domain.context import Caller
 from ..engine import Engine, operation
-from ..store import CopyDamaged, CopyFailed
-from ..wire.errors import Corrupt, InvalidParams, Storage
+from ..store import CopyDamaged, CopyFailed, CopyRefused
+from ..wire.errors import Corrupt, InvalidParams, InvalidState, Storage
 from ..wire.requests.system import BackupResult, SystemBackup
 
 
@@ -22,6 +22,8 @@ async def _backup(engine: Engine, target: Path) -> BackupResult:
         size = await engine.store.copy_to(target)
     except FileExistsError:
         raise _taken(target) from None
+    except CopyRefused as error:
+        raise InvalidState(f"{error}.", hint=f"{error.hint}.") from error
     except CopyDamaged as error:
         raise Corrupt(
             f"The database is damaged, so no copy of it was made: {error}.",

@@ -10,10 +10,12 @@ from ..domain.context import Caller
 from ..domain.policy import POLICIES
 from ..engine import Engine, operation
 from ..store import housekeeping
+from ..store.reach import StoreAway
 from ..wire.errors import Corrupt
 from ..wire.model import Finding
 from ..wire.requests.system import Findings, SystemDoctor
 from ..wire.types import Noun
+from . import examining
 from .verification import What, checked
 
 LOW_BYTES = 100_000_000
@@ -26,21 +28,17 @@ async def doctor(engine: Engine, request: SystemDoctor, caller: Caller) -> Findi
     """Look for damage and loose permissions; with ``fix`` mend what can be mended."""
     if not request.fix:  # then nothing is written: what it tells of may be a disk that is full
         return await _examine(engine, fix=False)
+    if engine.store.reach.away is not None:  # nothing can be kept, and what it mends stays mended
+        return await _examine(engine, fix=True)
     return await engine.remembered(request, lambda: _examine(engine, fix=True))
 
 
 async def _examine(engine: Engine, *, fix: bool) -> Findings:
     headway.at("database")
-    damage = await engine.store.check()
-    findings = [Finding(check="database", ok=not damage, detail="; ".join(damage) or "intact")]
-    if engine.store.lost:
-        findings.append(Finding(check="log", ok=False, detail=engine.store.lost.why))
-    if not damage:
-        version = await engine.store.schema_version()
-        findings.append(Finding(check="schema", ok=True, detail=f"version {version}"))
+    findings = await examining.findings(engine)
     headway.at("files")
     findings += await engine.outbox.in_thread(lambda: _around(engine, fix=fix))
-    for noun in POLICIES:
+    for noun in POLICIES if engine.store.reach.away is None else ():
         findings += await _copies(engine, noun, fix=fix)
     return Findings(ok=all(f.ok or f.fixed for f in findings), findings=findings)
 
@@ -52,7 +50,7 @@ async def _copies(engine: Engine, noun: Noun, *, fix: bool) -> list[Finding]:
         async for _, found in checked(engine, What(noun=noun, repair=fix)):
             intact += sum(each.ok and each.check == noun for each in found)
             broken += [each for each in found if not each.ok]
-    except Corrupt as error:  # the database itself is in the way
+    except (Corrupt, StoreAway) as error:  # the database itself is in the way
         return [Finding(check=f"{noun}s", ok=False, detail=error.message)]
     return [
         Finding(check=f"{noun}s", ok=True, detail=f"{intact} intact in both stores"),
@@ -71,7 +69,7 @@ def _around(engine: Engine, *, fix: bool) -> list[Finding]:
         ),
         *_leftovers(housekeeping.leftovers(config.database, config.checkpoints), fix),
         *_spool(engine, fix=fix),
-        _ballast(engine, fix=fix),
+        *([_ballast(engine, fix=fix)] if engine.ballast.size else []),
         *_room(dict.fromkeys((config.database.parent, config.checkpoints))),
     ]
 
@@ -133,7 +131,9 @@ def _spool(engine: Engine, *, fix: bool) -> list[Finding]:
     heap = engine.spool.heap()
     subject = str(engine.spool.directory or "")
     found = []
-    if heap.oldest_ms is not None and engine.clock() - heap.oldest_ms > SPOOL_MS:
+    oldest_ms = None if heap.oldest_ms is None else engine.store.from_wall(heap.oldest_ms)
+    away = engine.store.reach.away is not None  # then they wait for what another finding tells of
+    if oldest_ms is not None and not away and engine.clock() - oldest_ms > SPOOL_MS:
         detail = f"{heap.files} payloads of hooks wait to be taken in; the log says why"
         found.append(Finding(check="spool", ok=False, subject=subject, detail=detail))
     if heap.unreadable:

@@ -16,11 +16,9 @@ from .doctor import LOW_BYTES
 FULL_BYTES = 4_000_000
 # Requests that wait for more than four full batches: several tenths of a second.
 LONG_QUEUE = 1_024
-# It is copied back at 4 MB; this much means that somebody has kept an old state open for long.
-LARGE_WAL_BYTES = 64_000_000
 STUCK_S = 60.0
 # What each timer is called in the check, and whether a promise hangs on it.
-TIMERS = {"silence": True, "spool": False, "housekeeping": False}
+TIMERS = {"silence": True, "spool": False, "housekeeping": False, "machines": True}
 
 
 @operation
@@ -30,7 +28,7 @@ async def health(engine: Engine, request: SystemHealth, caller: Caller) -> Healt
         await _round_trip(engine, "database writer", engine.store.write),
         await _round_trip(engine, "database reader", engine.store.read),
         _queue(engine),
-        _wal(engine),
+        *engine.store.checks(),
         await _backups(engine),
         *_disk(engine),
         *_timers(engine),
@@ -68,18 +66,6 @@ def _queue(engine: Engine) -> Check:
     return _check("queue", ok=load.waiting <= LONG_QUEUE, detail=detail)
 
 
-def _wal(engine: Engine) -> Check:
-    name = "write-ahead log"
-    if not engine.store.wal_is_kept_short:
-        detail = "nobody copies it into the database any more, so it grows"
-        return _check(name, ok=False, detail=detail, restart_mends=True)
-    _, size = engine.store.sizes()
-    detail = f"{size / 1_000_000:.1f} MB"
-    if size > LARGE_WAL_BYTES:
-        detail += "; does another program keep the database open?"
-    return _check(name, ok=size <= LARGE_WAL_BYTES, detail=detail)
-
-
 async def _backups(engine: Engine) -> Check:
     """Rows are durable without their files, so this is a warning."""
     name = "backups"
@@ -97,16 +83,22 @@ async def _backups(engine: Engine) -> Check:
 
 
 def _disk(engine: Engine) -> list[Check]:
-    """Too little room for a commit is a promise broken; little room is a warning."""
+    """Too little room for a commit is a promise broken; little room is a warning.
+
+    Whoever keeps no room for commits needs none here.
+    """
     database, files = engine.config.database.parent, engine.config.checkpoints
     free = housekeeping.free_bytes(database)
     room = free is None or free >= FULL_BYTES
     detail = "room for the next commits" if room else f"full: {free} bytes are left"
-    checks = [_check("room to store", ok=room, detail=detail, vital=True)]
+    own = engine.ballast.size > 0
+    checks = [_check("room to store", ok=room, detail=detail, vital=True)] if own else []
     for directory in dict.fromkeys((database, files)):
         if (free := housekeeping.free_bytes(directory)) is not None:
             detail = f"{free // 1_000_000} MB free in {directory}"
             checks.append(_check("disk", ok=free >= LOW_BYTES, detail=detail))
+    if not own:
+        return checks
     left = engine.ballast.left
     detail = f"{left // 1_048_576} MiB are kept for making room"
     checks.append(_check("room to prune", ok=bool(left) or engine.ballast.fits(), detail=detail))

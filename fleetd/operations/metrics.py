@@ -2,10 +2,11 @@
 
 from .. import __version__
 from ..domain.context import Caller
-from ..domain.overview import Overview, OverviewGet
+from ..domain.overview import Overview
 from ..engine import Engine, operation
 from ..exposition import Distribution, Family, Sample, text
 from ..wire.requests.system import Health, Metrics, SystemHealth, SystemMetrics
+from .system import seen_now
 
 # From a quarter of a millisecond to 17 s, in steps of four; powers of two, in microseconds.
 DURATIONS = [2**power for power in range(8, 25, 2)]
@@ -15,9 +16,14 @@ BATCHES = [2**power for power in range(1, 9)]
 @operation
 async def metrics(engine: Engine, request: SystemMetrics, caller: Caller) -> Metrics:
     """Return every figure in the text format that Prometheus reads."""
-    seen = await engine.execute(OverviewGet())
+    seen = await seen_now(engine)
     health = await engine.perform(SystemHealth(), caller)
-    families = [*_daemon(engine, health), *_fleet(seen), *_store(engine, seen), *_clients(engine)]
+    families = [
+        *_daemon(engine, health),
+        *(_fleet(seen) if seen else []),
+        *_store(engine, seen),
+        *_clients(engine),
+    ]
     return Metrics(text=text([*families, *_distributions(engine)]))
 
 
@@ -52,19 +58,23 @@ def _fleet(seen: Overview) -> list[Family]:
         _gauge("snapshots", "Snapshots in the store.", counts.snapshots),
         _gauge("recoveries", "Recoveries in the store.", counts.recoveries),
         _gauge("events", "Events in the log.", counts.events),
+        _gauge(
+            "backup_backlog_files", "Checkpoints and snapshots without a file.", seen.backup_backlog
+        ),
         _counter("events_recorded_total", "Events ever recorded in this store.", seen.position),
     ]
 
 
-def _store(engine: Engine, seen: Overview) -> list[Family]:
+def _store(engine: Engine, seen: Overview | None) -> list[Family]:
     database_bytes, wal_bytes = engine.store.sizes()
-    load = engine.store.load
+    load, reach = engine.store.load, engine.store.reach
+    away_ms = engine.clock() - reach.away.since_ms if reach.away else 0
     return [
+        _gauge("store_away", "1 while the store cannot be reached, else 0.", int(bool(reach.away))),
+        _gauge("store_away_seconds", "For how long it has not been.", max(0, away_ms) / 1_000),
+        _counter("store_reconnects_total", "How often it came back.", reach.reconnects),
         _gauge("database_size_bytes", "Size of the database file.", database_bytes),
         _gauge("wal_size_bytes", "Size of the write-ahead log.", wal_bytes),
-        _gauge(
-            "backup_backlog_files", "Checkpoints and snapshots without a file.", seen.backup_backlog
-        ),
         _gauge("writer_queue_requests", "Requests that wait for the writer.", load.waiting),
         _gauge(
             "writer_queue_max_requests",

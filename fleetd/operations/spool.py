@@ -82,7 +82,12 @@ async def _take_in(engine: Engine, waiting: Waiting) -> None:
         return None
     # A clock that was set back meanwhile makes nothing happen in the future.
     with origin.on_behalf_of(None):  # whoever has the spool emptied did not ask for this
-        await take(engine, request, DAEMON, min(waiting.happened_ms, engine.clock()))
+        await take(
+            engine,
+            request,
+            DAEMON,
+            min(engine.store.from_wall(waiting.happened_ms), engine.clock()),
+        )
     return await engine.outbox.in_thread(partial(engine.spool.remove, waiting.name))
 
 

@@ -2,21 +2,17 @@
 
 import os
 
+import trio
+
 from .. import __version__
 from ..domain.context import Caller
-from ..domain.overview import OverviewGet
+from ..domain.overview import Overview, OverviewGet
 from ..engine import Engine, operation
+from ..store.reach import StoreAway
 from ..wire.base import PROTOCOL
 from ..wire.errors import Incompatible
-from ..wire.requests.system import (
-    Hello,
-    Paths,
-    Settings,
-    Status,
-    SystemConfig,
-    SystemHello,
-    SystemStatus,
-)
+from ..wire.overview import AwayStatus, Status, StoreStatus
+from ..wire.requests.system import Hello, Paths, Settings, SystemConfig, SystemHello, SystemStatus
 from ..wire.times import iso
 from . import figures
 
@@ -50,28 +46,62 @@ async def hello(engine: Engine, request: SystemHello, caller: Caller) -> Hello:
 @operation
 async def status(engine: Engine, request: SystemStatus, caller: Caller) -> Status:
     """Show the state of the fleet."""
-    seen = await engine.execute(OverviewGet())
+    seen = await seen_now(engine)
+    heap = await engine.outbox.in_thread(engine.spool.heap)
     database_bytes, wal_bytes = engine.store.sizes()
     return Status(
         version=__version__,
         pid=os.getpid(),
         started_at=iso(engine.started_ms),
         uptime_ms=max(0, engine.clock() - engine.started_ms),
-        counts=seen.counts,
-        missions=seen.missions,
-        candidates=seen.candidates,
-        recoveries=seen.recoveries,
-        backup_backlog=seen.backup_backlog,
+        counts=seen.counts if seen else None,
+        missions=seen.missions if seen else [],
+        candidates=seen.candidates if seen else [],
+        recoveries=seen.recoveries if seen else [],
+        backup_backlog=seen.backup_backlog if seen else 0,
         database_bytes=database_bytes,
         wal_bytes=wal_bytes,
-        position=seen.position,
-        epoch=seen.epoch,
+        position=seen.position if seen else None,
+        epoch=seen.epoch if seen else None,
         latencies=figures.latencies(engine),
         errors=dict(sorted(engine.traffic.errors.items())),
         writer=figures.writer(engine),
         connections=figures.connections(engine),
         machine=engine.machine or None,
-        machines=seen.machines,
+        machines=seen.machines if seen else [],
+        store=_store(engine),
+        spool_files=heap.files,
+        spool_bytes=heap.size_bytes,
+    )
+
+
+async def seen_now(engine: Engine) -> Overview | None:
+    """Return what the store knows, None while it is away."""
+    while True:
+        try:
+            return await engine.execute(OverviewGet())
+        except StoreAway:
+            if engine.store.reach.away is not None or engine.closing:
+                return None
+            await trio.lowlevel.checkpoint()  # it is back already
+
+
+def _store(engine: Engine) -> StoreStatus:
+    store, away = engine.store, engine.store.reach.away
+    return StoreStatus(
+        kind=store.kind,
+        where=store.where,
+        version=store.engine_version,
+        since=iso(engine.ready_ms) if engine.ready_ms is not None else None,
+        reconnects=store.reach.reconnects,
+        away=AwayStatus(
+            since_at=iso(away.since_ms),
+            for_ms=max(0, engine.clock() - away.since_ms),
+            step=away.step,
+            message=away.message,
+        )
+        if away
+        else None,
     )
 
 

@@ -17,6 +17,14 @@ class CopyFailed(Exception):
     """A copy of the database could not be written; the text says why."""
 
 
+class CopyRefused(Exception):
+    """This kind of store is not copied into a file; ``hint`` says what to do instead."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
 class CopyDamaged(CopyFailed):
     """A copy failed its checks, which is to say that what it was made of is damaged."""
 

@@ -22,6 +22,7 @@ from .mark import Lost
 from .reach import Reach
 from .shared.committing import Committer, run_reads
 from .shared.connecting import connect, named
+from .shared.elsewhere import Elsewhere
 from .shared.fleet_clock import FleetClock
 from .shared.listening import listen
 from .shared.migrating import migrate
@@ -30,7 +31,7 @@ log = logging.getLogger("fleetd")
 T = TypeVar("T")
 
 
-class PostgresStore:
+class PostgresStore(Elsewhere):
     """Two functions, ``write`` and ``read``, each given a rule that works on a transaction.
 
     ``on_commit`` receives the effects of committed transactions, in order of commit, on the trio

@@ -8,7 +8,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import apsw
 import trio
@@ -17,7 +17,9 @@ from .. import origin
 from ..clocks import uptime, wall_clock
 from ..domain.tx import Effect, Tx
 from ..wire.errors import Storage
+from ..wire.requests.system import Check
 from . import CopyDamaged, CopyFailed, StoreFailed, checksums
+from .ballast import SIZE
 from .commit import Committer, Outside, run_reads
 from .copying import copy_in_use, damage_of
 from .lane import Job, Lane
@@ -26,7 +28,7 @@ from .mark import Lost, Watch
 from .opening import check_sqlite, connect, open_database
 from .reach import Reach
 from .standing import Standing
-from .wal import WalUpkeep
+from .wal import WalUpkeep, check_of
 
 log = logging.getLogger("fleetd")
 T = TypeVar("T")
@@ -39,6 +41,9 @@ class Store:
     thread. ``failed`` is set when the disk failed; then nothing is written any more.
     """
 
+    kind: Literal["sqlite"] = "sqlite"
+    reserve = SIZE
+    """The bytes that are kept on the disk for the day when it is full."""
     machine = ""
     """Nobody shares it, so that nothing in it says whose it is."""
     now_ms = staticmethod(wall_clock)
@@ -54,6 +59,7 @@ class Store:
     ) -> None:
         check_sqlite(apsw.sqlite_lib_version())
         self.path = path
+        self.where = str(path)
         self.failed = trio.Event()
         self.reach = Reach()
         self._on_commit = on_commit
@@ -89,6 +95,10 @@ class Store:
     def lost(self) -> Lost | None:
         """Return what is missing at the end of the log, None when nothing is."""
         return self._watch.lost
+
+    def from_wall(self, ms: int) -> int:
+        """Return the store's time for one that this machine's own clock told: the same."""
+        return ms
 
     def start(self) -> None:
         """Start the threads; call it inside trio."""
@@ -137,6 +147,10 @@ class Store:
     def wal_is_kept_short(self) -> bool:
         """Whether the thread that copies the WAL back still runs."""
         return self._upkeep.alive
+
+    def checks(self) -> list[Check]:
+        """Return how it is with what is kept short by a thread of its own."""
+        return [check_of(alive=self.wal_is_kept_short, size=self.sizes()[1])]
 
     def make_way(self) -> None:
         """Have the WAL copied back soon, so that it is used anew in the place that it has."""

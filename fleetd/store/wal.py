@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import apsw
 
+from ..wire.requests.system import Check
 from .opening import connect, wait_while_busy
 from .verdicts import leaves_doubt, verdict
 
@@ -16,6 +17,8 @@ _LAID_OUT = 1_250
 _HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
 # How long the end of a checkpoint of the WAL may keep the writer waiting for a reader.
 BUSY_MS = 10
+# It is copied back at 4 MB; this much means that somebody has kept an old state open for long.
+LARGE_BYTES = 64_000_000
 
 
 class WalUpkeep:
@@ -141,3 +144,16 @@ def _sync(descriptor: int) -> None:
         os.fdatasync(descriptor)
     except OSError as error:
         raise apsw.IOError(f"the WAL could not be synced: {error}") from error
+
+
+def check_of(*, alive: bool, size: int) -> Check:
+    """Say how it is with a WAL of some size, and with the thread that keeps it short."""
+    name = "write-ahead log"
+    if not alive:
+        detail = "nobody copies it into the database any more, so it grows"
+        return Check(name=name, ok=False, detail=detail, vital=False, restart_mends=True)
+    detail = f"{size / 1_000_000:.1f} MB"
+    if size > LARGE_BYTES:
+        detail += "; does another program keep the database open?"
+    ok = size <= LARGE_BYTES
+    return Check(name=name, ok=ok, detail=detail, vital=False, restart_mends=False)

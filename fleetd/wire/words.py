@@ -37,6 +37,7 @@ SortieStatus = Literal["pending", "assigned", "in_progress", "blocked", "complet
 CLOSED_SORTIE: tuple[SortieStatus, ...] = ("completed", "failed")
 Role = Literal["dispatch", "specialist"]
 AgentStatus = Literal["active", "waiting", "idle", "lost", "gone"]
+StoreKind = Literal["sqlite", "postgresql"]
 MachineStatus = Literal["here", "left", "lost"]
 LockStatus = Literal["active", "released", "expired", "forced"]
 DeliveryStatus = Literal["queued", "delivered", "acked", "failed"]

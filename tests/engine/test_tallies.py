@@ -2,12 +2,13 @@
 
 from fleetd.domain.returning import RaiseFloors
 from fleetd.store.migrate import migrations
+from fleetd.wire.overview import Counts
 from fleetd.wire.requests.agent import AgentDeregister, AgentRegister
 from fleetd.wire.requests.checkpoint import CheckpointDelete
 from fleetd.wire.requests.mission import MissionCancel, MissionDelete, MissionFail, MissionList
 from fleetd.wire.requests.snapshot import SnapshotPrune, SnapshotRecord
 from fleetd.wire.requests.sortie import SortieRemove
-from fleetd.wire.requests.system import Counts, SystemForget, SystemStatus
+from fleetd.wire.requests.system import SystemForget, SystemStatus
 from tests.fleet import DAY, Fleet
 
 COUNTED = {

@@ -5,10 +5,10 @@ from typing import Any, ClassVar
 from msgspec import Struct
 
 from ..base import Query
-from ..figures import ConnectionFigures, MethodTiming, WriterFigures
-from ..model import Finding, Record, Recovery, RecoveryCandidate
+from ..model import Finding, Record
+from ..overview import Status
 from ..progress import LongMutation
-from ..types import MachineStatus, MissionId, MissionStatus, Name, Path, RunStatus
+from ..types import MissionId, MissionStatus, Name, Path, RunStatus
 
 
 class Paths(Record, frozen=True, kw_only=True):
@@ -38,79 +38,6 @@ class SystemHello(Query[Hello], frozen=True):
     method: ClassVar[str] = "system.hello"
     client: str | None = None
     protocol: int | None = None
-
-
-class MissionLine(Record, frozen=True, kw_only=True):
-    """A mission in progress, as the status shows it; ``automatic`` ones were made for a session."""
-
-    mission_id: str
-    title: str
-    progress_percent: int
-    completed_sorties: int
-    total_sorties: int
-    last_activity_at: str | None
-    silence_ms: int
-    agents: int
-    locks: int
-    automatic: bool = False
-
-
-class Counts(Record, frozen=True, kw_only=True):
-    """How many of each the store holds; locks are active ones, messages undelivered ones."""
-
-    missions: int
-    sorties: int
-    agents: int
-    locks: int
-    messages: int
-    events: int
-    checkpoints: int
-    snapshots: int
-    recoveries: int
-
-
-class MachineLine(Record, frozen=True, kw_only=True):
-    """A machine that shares the store; ``agents`` are those that live on it as far as is known.
-
-    ``left`` is one whose daemon ended in good order, ``lost`` one that is not heard of any more.
-    """
-
-    machine_id: str
-    name: str
-    status: MachineStatus
-    started_at: str
-    heard_at: str
-    agents: int
-
-
-class Status(Record, frozen=True, kw_only=True):
-    """The state of the fleet at a glance; ``recoveries`` are those after which nobody went on.
-
-    ``backup_backlog`` counts checkpoints and snapshots that wait for their file. ``latencies`` are
-    of the methods that were called, ``errors`` how many replies told of each kind. ``machines``
-    share the store, the one heard of last first, and ``machine`` is the one that answers; a store
-    that one machine has to itself names none.
-    """
-
-    version: str
-    pid: int
-    started_at: str
-    uptime_ms: int
-    counts: Counts
-    missions: list[MissionLine]
-    candidates: list[RecoveryCandidate]
-    recoveries: list[Recovery]
-    backup_backlog: int
-    database_bytes: int
-    wal_bytes: int
-    position: int
-    epoch: str
-    latencies: list[MethodTiming]
-    errors: dict[str, int]
-    writer: WriterFigures
-    connections: ConnectionFigures
-    machine: str | None = None
-    machines: list[MachineLine] = []
 
 
 class SystemStatus(Query[Status], frozen=True):

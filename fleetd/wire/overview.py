@@ -1,0 +1,109 @@
+"""The state of the fleet at a glance, as the status tells it; must not hold rules, only shapes."""
+
+from .figures import ConnectionFigures, MethodTiming, WriterFigures
+from .model import Record, Recovery, RecoveryCandidate
+from .types import MachineStatus, StoreKind
+
+
+class MissionLine(Record, frozen=True, kw_only=True):
+    """A mission in progress, as the status shows it; ``automatic`` ones were made for a session."""
+
+    mission_id: str
+    title: str
+    progress_percent: int
+    completed_sorties: int
+    total_sorties: int
+    last_activity_at: str | None
+    silence_ms: int
+    agents: int
+    locks: int
+    automatic: bool = False
+
+
+class Counts(Record, frozen=True, kw_only=True):
+    """How many of each the store holds; locks are active ones, messages undelivered ones."""
+
+    missions: int
+    sorties: int
+    agents: int
+    locks: int
+    messages: int
+    events: int
+    checkpoints: int
+    snapshots: int
+    recoveries: int
+
+
+class MachineLine(Record, frozen=True, kw_only=True):
+    """A machine that shares the store; ``agents`` are those that live on it as far as is known.
+
+    ``left`` is one whose daemon ended in good order, ``lost`` one that is not heard of any more.
+    """
+
+    machine_id: str
+    name: str
+    status: MachineStatus
+    started_at: str
+    heard_at: str
+    agents: int
+
+
+class AwayStatus(Record, frozen=True, kw_only=True):
+    """That a shared store cannot be reached: since when, at which step, and what was said."""
+
+    since_at: str
+    for_ms: int
+    step: str
+    message: str
+
+
+class StoreStatus(Record, frozen=True, kw_only=True):
+    """What keeps everything, and ``where``, without any password; ``away`` while it is not there.
+
+    ``since`` is when the daemon had caught up with it. ``reconnects`` counts how often it came back
+    since the daemon's start.
+    """
+
+    kind: StoreKind
+    where: str
+    version: str
+    since: str | None
+    reconnects: int
+    away: AwayStatus | None
+
+
+class Status(Record, frozen=True, kw_only=True):
+    """The state of the fleet at a glance; ``recoveries`` are those after which nobody went on.
+
+    While ``store.away`` says that the store cannot be reached, ``counts``, ``position`` and
+    ``epoch`` are null and what else only the store knows is empty or 0.
+
+    ``backup_backlog`` counts checkpoints and snapshots that wait for their file. ``latencies`` are
+    of the methods that were called, ``errors`` how many replies told of each kind. ``machines``
+    share the store, the one heard of last first, and ``machine`` is the one that answers; a store
+    that one machine has to itself names none. ``spool_files`` are payloads of hooks that wait to be
+    taken in.
+    """
+
+    version: str
+    pid: int
+    started_at: str
+    uptime_ms: int
+    counts: Counts | None
+    missions: list[MissionLine]
+    candidates: list[RecoveryCandidate]
+    recoveries: list[Recovery]
+    backup_backlog: int
+    database_bytes: int
+    wal_bytes: int
+    position: int | None
+    epoch: str | None
+    latencies: list[MethodTiming]
+    errors: dict[str, int]
+    writer: WriterFigures
+    connections: ConnectionFigures
+    machine: str | None = None
+    machines: list[MachineLine] = []
+    store: StoreStatus | None = None
+    spool_files: int = 0
+    spool_bytes: int = 0
