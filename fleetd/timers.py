@@ -5,8 +5,8 @@ from typing import TypeVar
 
 import trio
 
-from .domain.machines import BEAT_MS
 from .domain.takeover import SurroundingsGet
+from .domain.touch import BEAT_MS
 from .domain.tx import WatchProcess
 from .engine import DAEMON, Engine
 from .heeding import heed

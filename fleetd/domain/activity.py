@@ -14,6 +14,7 @@ from .checkpoints import HEAD, latest_row
 from .context import Context
 from .ids import find
 from .registry import handler
+from .touch import not_in_touch, touch_of
 from .turns import LONGEST_CALL_MS
 from .tx import Row, Tx
 
@@ -31,8 +32,14 @@ _IDLE = (
     " OR (a.status = 'lost' AND a.succeeded_by IS NULL"
     " AND a.seen_awake_ms >= m.active_awake_ms))))"
 )
+# Nor does one count as silent of which word may still be on its way from another machine.
+_UNTOLD = (
+    "(CAST(:machine AS TEXT) <> '' AND EXISTS (SELECT 1 FROM agents a WHERE a.mission_id = m.id"
+    f" AND a.status IN {LIVING} AND {not_in_touch('a')}))"
+)
 _SILENT = (
-    f"m.status = 'in_progress' AND m.active_awake_ms < :before AND NOT {_BUSY} AND NOT {_IDLE}"
+    "m.status = 'in_progress' AND m.active_awake_ms < :before"
+    f" AND NOT {_BUSY} AND NOT {_IDLE} AND NOT {_UNTOLD}"
 )
 
 
@@ -56,6 +63,7 @@ def _rows(tx: Tx, ctx: Context, limit_ms: int, where: str, **params: Any) -> lis
         f"SELECT m.* FROM missions m WHERE {where} ORDER BY m.active_awake_ms DESC{most}",
         before=ctx.awake_ms - limit_ms,
         forgotten=ctx.awake_ms - LONGEST_CALL_MS,
+        **touch_of(ctx),
         **params,
     )
 

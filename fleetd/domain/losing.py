@@ -15,6 +15,7 @@ from .context import Context
 from .failures import keep_error
 from .registry import handler
 from .sessions import membership
+from .touch import not_in_touch, touch_of
 from .turns import LONGEST_CALL_MS
 from .tx import Row, Tx
 from .upkeep import Done
@@ -78,18 +79,20 @@ def unheard_rows(tx: Tx, ctx: Context, agent_id: str | None = None) -> list[Row]
     """Return the agents, or the one, of which nobody has heard for too long.
 
     While its tool runs, nobody can say for an agent CLI that it lives: only its hooks speak. Nor
-    could it be heard while its machine was not.
+    can it be heard while its machine is not; for so long after that, too, it is not missed.
     """
     return tx.all(
         "SELECT * FROM agents a WHERE a.pid IS NULL AND a.status = 'active'"
         " AND a.seen_awake_ms < :before AND NOT EXISTS (SELECT 1 FROM tool_calls c"
         " JOIN sessions s ON s.agent_id = c.agent_id"
         " WHERE c.agent_id = a.id AND c.started_awake_ms >= :forgotten)"
-        " AND NOT EXISTS (SELECT 1 FROM machines m WHERE m.id = a.machine"
-        " AND m.since_awake_ms >= :before)" + (" AND a.id = :id" if agent_id else ""),
+        f" AND NOT {not_in_touch('a')} AND NOT EXISTS (SELECT 1 FROM machines m"
+        " WHERE m.id = a.machine AND m.since_awake_ms >= :before)"
+        + (" AND a.id = :id" if agent_id else ""),
         id=agent_id,
         before=ctx.awake_ms - UNHEARD_MS,
         forgotten=ctx.awake_ms - LONGEST_CALL_MS,
+        **touch_of(ctx),
     )
 
 

@@ -2,13 +2,6 @@
 
 A store that one machine has to itself names none, and nothing here is done there. All of them go
 by one clock, the store's. Nothing here is on the wire.
-
-A machine tells every 10 s that it is here: cheap enough for a thousand of them, and small beside
-what follows. It is lost when it was not heard of for 60 s: five beats may be missing, so that a
-failover of the database, a wireless network that comes back, or a daemon that was killed and is
-started again costs no agent its place; a minute is also how long a dead process keeps its locks.
-One that left in good order is about to come back in most cases, after an upgrade or a restart, and
-its agents go on working meanwhile: it has 5 minutes, as long as an agent without a process.
 """
 
 from ..wire.base import Mutation, Query
@@ -19,14 +12,9 @@ from .activity import LIVING
 from .context import Context
 from .registry import handler
 from .terms import DAY_MS
+from .touch import LEFT_MS, LOST_MS, UNBROKEN_MS
 from .tx import LogLine, Row, Tx
 from .upkeep import Done
-
-BEAT_MS = 10_000
-LOST_MS = 60_000
-LEFT_MS = 300_000
-# Who did not beat for so long could not hear the others beat either.
-UNBROKEN_MS = 3 * BEAT_MS
 
 
 class Beaten(Record, frozen=True, kw_only=True):

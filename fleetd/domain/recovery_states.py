@@ -10,8 +10,15 @@ from .context import Context
 from .events import emit, position
 from .ids import fresh_id
 from .registry import handler
+from .touch import not_in_touch, touch_of
 from .tx import LogLine, Row, Tx
 from .upkeep import Done
+
+# Whoever was briefed may have gone on, and word of it be on its way still.
+UNTOLD = (
+    "EXISTS (SELECT 1 FROM agents briefed WHERE briefed.id = recoveries.agent_id"
+    f" AND {not_in_touch('briefed')})"
+)
 
 
 class RecoveryDoubt(Mutation[Done], frozen=True):
@@ -88,9 +95,10 @@ def doubt(tx: Tx, request: RecoveryDoubt, ctx: Context) -> Done:
     """Give up waiting for the first activity after a briefing; it may still come."""
     row = tx.one(
         "UPDATE recoveries SET state = 'unconfirmed' WHERE id = :id AND state = 'briefed'"
-        " AND briefed_awake_ms < :before RETURNING *",
+        f" AND briefed_awake_ms < :before AND NOT {UNTOLD} RETURNING *",
         id=request.recovery_id,
         before=ctx.awake_ms - ctx.config.detection.threshold_ms,
+        **touch_of(ctx),
     )
     if row is None:
         return Done(done=False)

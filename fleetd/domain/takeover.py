@@ -6,7 +6,7 @@ from ..wire.errors import InvalidState
 from ..wire.model import Record
 from ..wire.times import to_ms
 from ..wire.types import CLOSED_SORTIE
-from . import leases, machines, mailbox
+from . import leases, machines, mailbox, touch
 from .agents import mark_lost
 from .case import Case, refuse_stranger
 from .context import Context
@@ -162,7 +162,7 @@ def _refuse_elsewhere(case: Case, row: Row) -> None:
         hint="Let it finish, or end it there."
         if here
         else f"fleetd left there in good order; the agent counts as lost when it has not come back"
-        f" {duration(machines.LEFT_MS)} later.",
+        f" {duration(touch.LEFT_MS)} later.",
         pid=row["pid"],
         machine=machine["id"],
     )

@@ -11,6 +11,7 @@ from .context import Context
 from .losing import UNHEARD_MS, unheard_rows
 from .registry import handler
 from .snapshots.beats import BEAT_MS, due_rows
+from .touch import UNBROKEN_MS
 from .turns import LONGEST_CALL_MS
 from .tx import Row, Tx
 
@@ -116,6 +117,8 @@ def _look_again(ctx: Context, oldest: Row, hearing_since_ms: int) -> int:
             (oldest["briefed"], limit),
             (seen and max(seen, hearing_since_ms), UNHEARD_MS),
             (oldest["recorded"], BEAT_MS - 1),
+            # What was not judged because word of it might still be on its way.
+            (oldest["hearing"], UNBROKEN_MS),
         )
         if since is not None
     ]

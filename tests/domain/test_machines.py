@@ -10,19 +10,13 @@ from fleetd.domain.context import Facts
 from fleetd.domain.cut_off import AgentBack, AgentCutOff, CutOffGet
 from fleetd.domain.lock_queue import LockEnqueue, LockPoll
 from fleetd.domain.losing import AgentEnded, AgentUnheard
-from fleetd.domain.machines import (
-    BEAT_MS,
-    LEFT_MS,
-    LOST_MS,
-    UNBROKEN_MS,
-    MachineBeat,
-    MachineLeave,
-    MachineLose,
-    MissingGet,
-)
+from fleetd.domain.machines import MachineBeat, MachineLeave, MachineLose, MissingGet
 from fleetd.domain.takeover import SurroundingsGet
+from fleetd.domain.touch import BEAT_MS, LEFT_MS, LOST_MS, UNBROKEN_MS
 from fleetd.domain.upkeep import StartUp
+from fleetd.domain.watching import DueGet
 from fleetd.operations.machines import KeepInTouch
+from fleetd.operations.watching import ActivityScan
 from fleetd.wire.errors import InvalidState, NotFound
 from fleetd.wire.requests.agent import AgentGet, AgentHeartbeat, AgentRegister
 from fleetd.wire.requests.event import EventAppend
@@ -278,6 +272,88 @@ async def test_an_agent_of_which_only_its_machine_was_not_heard_is_not_unheard(m
     assert not (await north.do(AgentUnheard("spec-1"))).done
     await pass_by(LEFT_MS, north, south)
     assert (await north.do(AgentUnheard("spec-1"))).done
+
+
+# --- what is not judged while word may be on its way ----------------------------------------------
+
+
+async def compacted(fleet, mission):
+    return len(await fleet.events(mission, "context_compacted"))
+
+
+async def scan(*fleets):
+    for fleet in fleets:
+        await fleet.do(ActivityScan())
+
+
+async def test_a_mission_is_silent_only_when_its_machines_could_have_told_otherwise(machines):
+    north, south = machines
+    mission = await north.mission()
+    await south.agents(mission, "spec-1")
+    await settle_in(north, south)
+    north.clock.pass_by(10 * MINUTE)  # the store was away
+
+    await scan(north, south)
+    await touch(north)
+    await scan(north, south)
+    await touch(south)
+    await scan(north, south)
+    assert await compacted(north, mission) == 0
+    await pass_by(UNBROKEN_MS + BEAT_MS, north, south)
+    await scan(north, south)
+
+    assert await compacted(north, mission) == 1
+    assert await lost(north) == []
+
+
+async def test_a_mission_of_which_nobody_lives_elsewhere_is_silent_at_once(machines):
+    north, south = machines
+    mission = await north.mission()
+    await touch(south)
+    north.clock.pass_by(10 * MINUTE)
+
+    await scan(north)
+
+    assert await compacted(north, mission) == 1
+
+
+async def test_a_mission_all_of_whose_agents_are_lost_with_their_machine_is_silent(machines):
+    north, south = machines
+    mission = await north.mission()
+    await south.agents(mission, "spec-1")
+    await settle_in(north, south)
+    await pass_by(5 * MINUTE, north)
+
+    await scan(north)
+
+    assert await lost(north) == ["spec-1"]
+    assert await compacted(north, mission) == 1
+
+
+async def test_who_was_briefed_may_have_gone_on_meanwhile(machines):
+    north, south = machines
+    mission = await north.mission()
+    await south.agents(mission, "spec-1")
+    await north.checkpoint(mission)
+    await settle_in(north, south)
+    await south.restore(mission_id=mission.id, agent_id="spec-1")
+    north.clock.pass_by(10 * MINUTE)
+
+    for fleet in (north, south):
+        await touch(fleet)
+        await scan(north, south)
+    assert await north.events(mission, "recovery_unconfirmed") == []
+    await pass_by(UNBROKEN_MS + BEAT_MS, north, south)
+    await scan(north, south)
+
+    assert len(await north.events(mission, "recovery_unconfirmed")) == 1
+
+
+async def test_how_soon_to_look_again_heeds_what_was_not_judged(machines):
+    north, _ = machines
+    await touch(north)
+    due = await north.do(DueGet(north.engine.awake_since_ms))
+    assert due.look_again_ms == UNBROKEN_MS + 1
 
 
 # --- coming back ----------------------------------------------------------------------------------

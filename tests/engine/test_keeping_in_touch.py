@@ -6,7 +6,8 @@ import pytest
 import trio
 
 from fleetd import processes, timers
-from fleetd.domain.machines import BEAT_MS, LOST_MS, MachineBeat
+from fleetd.domain.machines import MachineBeat
+from fleetd.domain.touch import BEAT_MS, LOST_MS
 from fleetd.engine import Engine
 from fleetd.operations.machines import catch_up
 from fleetd.wire.errors import Unavailable
