@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import trio
 
@@ -14,7 +15,7 @@ from .engine import DAEMON, Engine
 from .operations.compressing import SnapshotsCompress
 from .operations.spent_runs import SpentRunsClear
 from .store.reach import StoreAway
-from .wire.errors import FleetError
+from .wire.errors import FleetError, InvalidState, NotFound
 from .wire.requests.checkpoint import CheckpointPrune
 from .wire.requests.mission import MissionDelete
 from .wire.requests.snapshot import SnapshotPrune
@@ -106,7 +107,9 @@ async def _drop_missions(engine: Engine) -> None:
     while since is not None:
         found = await engine.execute(SpentFind(since))
         for mission_id in found.missions:
-            await engine.perform(MissionDelete(mission_id), DAEMON)
+            # Another machine that shares the store may be cleaning up as well.
+            with suppress(NotFound, InvalidState):
+                await engine.perform(MissionDelete(mission_id), DAEMON)
         since = found.until
 
 

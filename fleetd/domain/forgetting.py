@@ -109,15 +109,15 @@ def begin(tx: Tx, request: ForgetBegin, ctx: Context) -> Found:
         deletion.find_finished(tx, request.target.name)
     earlier = owing.recorded(tx, request.target)
     scope = earlier.joined(request.found) if earlier else request.found
-    _owe(tx, request.target, scope)
+    _owe(tx, ctx, request.target, scope)
     if request.asked is not None:
         forget_answers.promise(tx, ctx, request.asked, scope)
     marked = forget_marks.mark(tx, ctx, scope, scope.missions)
     return Found(scope=scope, before=position(tx), marked=marked, owed=earlier is not None)
 
 
-def _owe(tx: Tx, target: Target, scope: Scope) -> None:
-    owing.owe(tx, target.kind, target.name, msgspec.json.encode(scope).decode())
+def _owe(tx: Tx, ctx: Context, target: Target, scope: Scope) -> None:
+    owing.owe(tx, ctx, target.kind, target.name, msgspec.json.encode(scope).decode())
 
 
 def _sum(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
@@ -203,7 +203,7 @@ def step(tx: Tx, request: ForgetStep, ctx: Context) -> Step:
     missions = sorted(set(scope.missions) - set(request.cleared))
     runs = sorted(set(forget_marks.lying(tx, scope)) - set(request.cleared))
     if missions or runs:
-        _owe(tx, request.target, recorded or scope)
+        _owe(tx, ctx, request.target, recorded or scope)
         marked = forget_marks.mark(tx, ctx, scope, missions)
         return Step(scope=scope, missions=missions, runs=runs, marked=marked)
     # Whoever came into the scope since then was not looked for in pieces.
@@ -222,7 +222,7 @@ def step(tx: Tx, request: ForgetStep, ctx: Context) -> Step:
 
 def _erase(tx: Tx, ctx: Context, scope: Scope, since: int, result: Forgotten) -> None:
     erase(tx, ctx, scope, since)
-    owing.owe(tx, "bytes", "", "")
+    owing.owe(tx, ctx, "bytes", "", "")
     emit(tx, ctx, RecordsForgotten(missions=result.missions, agents=result.agents))
     tx.after_commit(
         LogLine("INFO", f"Forgot {result.missions} missions and {result.agents} agents")

@@ -36,11 +36,13 @@ class BytesScrubbed(Mutation[Done], frozen=True):
     """Note that what was deleted is in none of the database's files any more."""
 
 
-def owe(tx: Tx, kind: str, name: str, scope_json: str) -> None:
-    """Write something down, or anew."""
+def owe(tx: Tx, ctx: Context, kind: str, name: str, scope_json: str) -> None:
+    """Write something down, or anew, as what this machine is at."""
     tx.run(
-        "INSERT INTO forgetting (kind, name, scope_json) VALUES (:kind, :name, :scope)"
-        " ON CONFLICT (kind, name) DO UPDATE SET scope_json = :scope",
+        "INSERT INTO forgetting (kind, name, scope_json, machine)"
+        " VALUES (:kind, :name, :scope, :machine) ON CONFLICT (kind, name) DO UPDATE SET"
+        " scope_json = excluded.scope_json, machine = excluded.machine",
+        machine=ctx.machine,
         kind=kind,
         name=name,
         scope=scope_json,
@@ -75,8 +77,13 @@ def withdraw(tx: Tx, request: ForgetWithdraw, ctx: Context) -> Done:
 
 @handler
 def owed(tx: Tx, request: OwedGet, ctx: Context) -> Owed:
-    """Return what is left to forget."""
-    rows = tx.all("SELECT kind, name FROM forgetting ORDER BY kind, name")
+    """Return what is left to forget, without what another machine is at that is heard of."""
+    rows = tx.all(
+        "SELECT kind, name FROM forgetting f WHERE f.machine = :machine OR NOT EXISTS"
+        " (SELECT 1 FROM machines m WHERE m.id = f.machine AND m.status <> 'lost')"
+        " ORDER BY kind, name",
+        machine=ctx.machine,
+    )
     return Owed(
         targets=[
             Target(kind=row["kind"], name=row["name"]) for row in rows if row["kind"] != "bytes"

@@ -40,34 +40,30 @@ def beat(tx: Tx, request: SnapshotBeat, ctx: Context) -> Done:
 
 
 def due_rows(tx: Tx, ctx: Context, run_id: str | None = None) -> list[Row]:
-    """Return the runs, or the one, that are due: each the present one of an agent that lives.
+    """Return the runs, or the one, that are due: each the present one of an agent that lives here.
 
-    Whether there is a plan is what the newest snapshot says.
+    Its own machine takes the snapshots of a run, so that their files lie together. Whether there is
+    a plan is what the newest snapshot says.
 
     One that waits for its user is due once more: its snapshot says ``paused``, and that ends it.
     Where nothing is to be recorded any more, none is due.
     """
     rows = tx.all(
-        "SELECT r.id, r.agent_id, a.cwd, a.machine FROM runs r JOIN agents a ON a.id = r.agent_id"
+        "SELECT r.id, r.agent_id, a.cwd FROM runs r JOIN agents a ON a.id = r.agent_id"
         " WHERE r.status = 'in_progress' AND r.snapshot_awake_ms <= :before"
-        f" AND a.status IN {LIVING} AND {_HAS_PLAN}"
+        f" AND a.status IN {LIVING} AND a.machine = :machine AND {_HAS_PLAN}"
         + (" AND r.id = :id" if run_id else "")
         + " ORDER BY r.snapshot_awake_ms",
         id=run_id,
+        machine=ctx.machine,
         before=ctx.awake_ms - BEAT_MS,
     )
     return [
         row
         for row in rows
-        if run_of_agent(tx, row["agent_id"]) == row["id"] and not _ignored(ctx, row)
+        if run_of_agent(tx, row["agent_id"]) == row["id"]
+        and not any(lies_in(place, row["cwd"]) for place in ctx.config.project_ignore)
     ]
-
-
-def _ignored(ctx: Context, agent: Row) -> bool:
-    """Whether nothing is to be recorded of where an agent works; each machine says so of itself."""
-    return agent["machine"] == ctx.machine and any(
-        lies_in(place, agent["cwd"]) for place in ctx.config.project_ignore
-    )
 
 
 def go_on(tx: Tx, ctx: Context, agent_id: str) -> None:

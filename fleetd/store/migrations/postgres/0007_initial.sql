@@ -313,6 +313,7 @@ CREATE TABLE forgetting (
         CHECK (kind IN ('mission', 'session', 'project', 'deletion', 'bytes')),
     name TEXT COLLATE "C" NOT NULL,
     scope_json TEXT COLLATE "C" NOT NULL DEFAULT '',
+    machine TEXT COLLATE "C" NOT NULL DEFAULT '',
     PRIMARY KEY (kind, name)
 );
 

@@ -27,6 +27,8 @@ ALTER TABLE lock_waits ADD COLUMN machine TEXT NOT NULL DEFAULT '';
 -- Where its file lies.
 ALTER TABLE checkpoints ADD COLUMN machine TEXT NOT NULL DEFAULT '';
 ALTER TABLE snapshots ADD COLUMN machine TEXT NOT NULL DEFAULT '';
+-- Which one is at it: no other takes it up while that one is heard of.
+ALTER TABLE forgetting ADD COLUMN machine TEXT NOT NULL DEFAULT '';
 
 -- The same path is another directory on another machine.
 DROP INDEX idx_missions_project;

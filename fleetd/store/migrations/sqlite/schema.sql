@@ -360,6 +360,8 @@ CREATE TABLE forgetting (
     name TEXT NOT NULL,
     -- What was found to go before any of it went: half of it would not be found so again.
     scope_json TEXT NOT NULL DEFAULT '',
+    -- Which one is at it: no other machine takes it up while that one is heard of.
+    machine TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (kind, name)
 ) STRICT, WITHOUT ROWID;
 
