@@ -511,7 +511,9 @@ async def test_the_work_of_an_agent_elsewhere_is_not_taken_while_it_is_heard_of(
 
 
 async def wait_for(fleet, file, agent):
-    request, facts = LockEnqueue(LockAcquire(file, agent)), Facts(real_path=file)
+    """Line up for a file that is locked, as another machine names it, too."""
+    (held,) = await fleet.locks()
+    request, facts = LockEnqueue(LockAcquire(file, agent)), Facts(lock_key=held.normalized_path)
     return (await fleet.engine.execute(request, facts=facts)).wait_id
 
 
