@@ -60,7 +60,7 @@ class Gate:
 
     async def passed(self, beat: Callable[[], None]) -> None:
         """Wait until it is open, however long, and give a sign of life meanwhile."""
-        while not self._opened.is_set():
+        while self._reach.away is not None or not self._opened.is_set():
             beat()
             with trio.move_on_after(LOOK_S):
-                await self._opened.wait()
+                await self._opened.wait()  # open, and to be shut: that takes its turn now

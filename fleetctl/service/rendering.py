@@ -10,6 +10,7 @@ from .setup import Setup
 from .unit_files import marked
 
 SERVICE, SOCKET = "fleetd.service", "fleetd.socket"
+SYNCED = "fleetd-synced.conf"
 _UNITS = Path(__file__).with_name("units")
 _DEFAULT_SOCKET = "%t/fleet/fleetd.sock"
 
@@ -36,10 +37,15 @@ def rendered(setup: Setup) -> dict[str, str]:
     return {SERVICE: marked(service, "# "), SOCKET: marked(socket, "# ")}
 
 
-def _source(name: str) -> str:
+def drop_in() -> str:
+    """Return the text of what a service adds whose store is reached over the network."""
+    return marked(_source(SYNCED, "[Service]"), "# ")
+
+
+def _source(name: str, begin: str = "[Unit]") -> str:
     """Return the text of a unit from its first section on; the rest is about the source."""
     text = (_UNITS / name).read_text("utf-8")
-    return text[text.index("[Unit]") :]
+    return text[text.index(begin) :]
 
 
 def _replaced(text: str, settings: dict[str, list[str]]) -> str:
@@ -81,5 +87,5 @@ def _argument(text: str) -> str:
 
 def shown(texts: Iterable[str]) -> Sequence[str]:
     """Return the lines of units that differ from one installation to the next."""
-    told = ("ListenStream=", "ExecStart=", "Environment=", "ReadWritePaths=")
+    told = ("ListenStream=", "ExecStart=", "Environment=", "ReadWritePaths=", "RestrictAddress")
     return [line for text in texts for line in text.splitlines() if line.startswith(told)]

@@ -5,17 +5,22 @@ name, or the service would serve other files than the ones that this shell's com
 """
 
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fleetd import paths
 from fleetd.wire.errors import InvalidState
 
 from ..hooking.hook_command import steady_interpreter
 
-# What moves files or directories of fleetd's.
+if TYPE_CHECKING:
+    from fleetd.config import Config
+
+# What moves files or directories of fleetd's; the store's name may hold a password, and stays out.
+STORE = "FLEET_DATABASE_URL"
 PLACES = ("FLEET_DB_PATH", "FLIGHTLINE_DIR", "FLEET_CONFIG", "FLEET_SOCKET")
 XDG = ("XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME")
 USUAL_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
@@ -25,7 +30,8 @@ _TRY_S = 30
 class Setup(NamedTuple):
     """What a service needs to know; ``socket`` is None where it is the platform's own.
 
-    ``unheard`` names FLEET_* variables of this shell that do not go along.
+    ``networked`` says that its store is reached over the network. ``unheard`` names FLEET_*
+    variables of this shell that do not go along.
     """
 
     command: tuple[str, ...]
@@ -33,6 +39,7 @@ class Setup(NamedTuple):
     socket: Path | None
     writable: tuple[Path, ...]
     unheard: tuple[str, ...]
+    networked: bool = False
 
 
 def this_setup() -> Setup:
@@ -40,13 +47,7 @@ def this_setup() -> Setup:
 
     That is refused when the settings cannot stand, or the interpreter cannot run fleetd.
     """
-    # Imported here: who only asks what runs needs no settings.
-    from fleetd.config import ConfigError, load
-
-    try:
-        config = load().config
-    except ConfigError as error:
-        raise InvalidState(str(error), hint="Correct the value, then try again.") from error
+    config = _settings()
     interpreter = this_interpreter()
     environment = _environment(interpreter)
     own = {name: value for name, value in os.environ.items() if name != "FLEET_SOCKET"}
@@ -59,7 +60,49 @@ def this_setup() -> Setup:
         socket=config.socket if moved else None,
         writable=_unnested([config.database.parent, paths.state_path(), config.checkpoints]),
         unheard=tuple(sorted(_unheard())),
+        networked=networked(config.store),
     )
+
+
+def _settings() -> "Config":
+    """Return the settings as a service will have them too; raises InvalidState for others.
+
+    A service that did not know of the store that this shell's commands mean would begin another.
+    """
+    # Imported here: who only asks what runs needs no settings.
+    from fleetd.config import ConfigError, load
+
+    try:
+        here = load()
+        alone = load({name: value for name, value in os.environ.items() if name != STORE})
+    except ConfigError as error:
+        raise InvalidState(str(error), hint="Correct the value, then try again.") from error
+    if here.config.store != alone.config.store:
+        raise InvalidState(
+            f"The store is named by {STORE} of this shell, which a service does not see.",
+            hint=f"Write it into {here.file} (store = ..., chmod 600 where it has a password), "
+            "and not into a unit, which others may read. Then try again.",
+        )
+    return here.config
+
+
+def networked(store: str) -> bool:
+    """Return whether a store is on a server that is not reached by a Unix socket alone."""
+    from urllib.parse import parse_qs, unquote, urlsplit
+
+    if not store:
+        return False
+    if "://" not in store:  # words such as host=... dbname=...
+        hosts = re.findall(r"\bhost(?:addr)?\s*=\s*'?([^'\s]+)", store)
+        named = "service" in store
+    else:
+        parts = urlsplit(store)
+        given = parse_qs(parts.query)
+        at = parts.netloc.rpartition("@")[2]
+        hosts = [at, *given.get("host", []), *given.get("hostaddr", [])]
+        named = "service" in given
+    each = (unquote(host) for several in hosts for host in several.split(","))
+    return named or any(host and not host.startswith(("/", "@")) for host in each)
 
 
 def this_interpreter() -> str:

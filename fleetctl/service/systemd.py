@@ -14,7 +14,7 @@ from fleetd.wire.errors import InvalidState, Storage
 
 from ..editing import files
 from . import programs
-from .rendering import SERVICE, SOCKET, rendered, shown
+from .rendering import SERVICE, SOCKET, SYNCED, drop_in, rendered, shown
 from .setup import Setup
 from .state import State
 from .unit_files import UnitFile, planned
@@ -67,12 +67,20 @@ def directory() -> Path:
 
 def installing(setup: Setup) -> list[UnitFile]:
     """Return what installing would write; raises InvalidState for files it must not touch."""
-    return [planned(directory() / name, text) for name, text in rendered(setup).items()]
+    units = [planned(directory() / name, text) for name, text in rendered(setup).items()]
+    return [*units, *_networked(drop_in() if setup.networked else None)]
 
 
 def uninstalling() -> list[UnitFile]:
-    """Return what uninstalling would remove. Drop-ins are the user's, and stay."""
-    return [planned(directory() / name, None) for name in (SERVICE, SOCKET)]
+    """Return what uninstalling would remove. Drop-ins of the user's own stay."""
+    units = [planned(directory() / name, None) for name in (SERVICE, SOCKET)]
+    return [*units, *_networked(None)]
+
+
+def _networked(text: str | None) -> list[UnitFile]:
+    """Return what becomes of the drop-in that lets the service use the network, if anything."""
+    path = directory() / f"{SERVICE}.d" / SYNCED
+    return [planned(path, text)] if text is not None or path.exists() else []
 
 
 def installed() -> bool:
@@ -129,6 +137,8 @@ def disable() -> None:
 
 def forget() -> None:
     """Have the manager notice that the files are gone."""
+    with suppress(OSError):
+        (directory() / f"{SERVICE}.d").rmdir()  # unless something of the user's is in it
     if runs():
         programs.ask(*_USER, "daemon-reload")
         programs.ask(*_USER, "reset-failed", SOCKET, SERVICE)

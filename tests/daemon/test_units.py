@@ -10,13 +10,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import fleetd
 from fleetctl.client import Fleet
-from fleetctl.service.rendering import SERVICE, SOCKET, rendered
-from fleetctl.service.setup import Setup, this_setup
+from fleetctl.service.rendering import SERVICE, SOCKET, SYNCED, drop_in, rendered
+from fleetctl.service.setup import Setup, networked, this_setup
 from tests.hook_client import hook
 from tests.processes import READY_S, agent_process
 
@@ -69,6 +70,60 @@ def test_the_service_is_not_exposed_more_than_a_user_unit_must_be(units: list[Pa
     )
     print(done.stdout.splitlines()[-1])
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture
+def synced(units: list[Path], tmp_path: Path) -> list[Path]:
+    """Return the units with the drop-in of a store that is reached over the network."""
+    placed = [tmp_path / each.name for each in units]
+    for each, path in zip(units, placed, strict=True):
+        path.write_bytes(each.read_bytes())
+    beside = tmp_path / f"{SERVICE}.d"
+    beside.mkdir()
+    (beside / SYNCED).write_text(drop_in())
+    return placed
+
+
+@needs_systemd
+def test_systemd_finds_nothing_wrong_with_a_service_that_may_use_the_network(
+    synced: list[Path],
+) -> None:
+    env = os.environ | {"SYSTEMD_UNIT_PATH": f"{synced[0].parent}:"}
+    asked: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 60, "env": env}
+    verify = [str(ANALYZE), "verify", "--user", *map(str, synced)]
+    done = subprocess.run(verify, check=False, **asked)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    security = [str(ANALYZE), "security", "--user", "--offline=yes", "--no-pager", str(synced[0])]
+    done = subprocess.run([*security, f"--threshold={EXPOSURE}"], check=False, **asked)
+    assert done.returncode == 0, done.stdout + done.stderr
+    # It was read, and it allows no more than it says.
+    said = done.stdout.splitlines()
+    for families, mark in (("(INET|INET6)", "\u2717"), ("NETLINK", "\u2713")):
+        (line,) = [each for each in said if f"RestrictAddressFamilies=~AF_{families}" in each]
+        assert mark in line
+
+
+@pytest.mark.parametrize(
+    ("store", "wanted"),
+    [
+        ("", False),
+        ("postgresql://me@db.example.org/fleet", True),
+        ("postgresql://me:secret@[::1]:5432/fleet?sslmode=require", True),
+        ("postgresql:///fleet", False),
+        ("postgresql://me@/fleet?host=/run/postgresql", False),
+        ("postgresql://%2Frun%2Fpostgresql/fleet", False),
+        ("postgresql:///fleet?host=/run/postgresql,db2.example.org", True),
+        ("postgresql:///fleet?hostaddr=127.0.0.1", True),
+        ("postgresql:///?service=fleet", True),
+        ("host=db.example.org dbname=fleet", True),
+        ("host='/run/postgresql' dbname=fleet", False),
+        ("dbname=fleet", False),
+    ],
+)
+def test_a_store_that_is_reached_over_the_network_is_told_from_others(
+    store: str, wanted: bool
+) -> None:
+    assert networked(store) is wanted
 
 
 def test_the_units_say_what_was_promised(units: list[Path]) -> None:

@@ -269,6 +269,44 @@ def test_lingering_and_what_a_service_does_not_see_are_told(
     assert "ingering" not in done("daemon", "install", "--yes").out
 
 
+def test_a_service_uses_the_network_only_where_its_store_is_there(
+    home: Path, managers: Managers, done: Callable[..., Result], daemon: Daemon
+) -> None:
+    managers.note("away")
+    drop_in = units(home)[0].parent / "fleetd.service.d" / "fleetd-synced.conf"
+    settings = home / "config" / "fleet" / "config.toml"
+    settings.parent.mkdir(exist_ok=True)
+    settings.write_text('store = "postgresql://me:secret@db.example.org/fleet"\n')
+    shown = done("daemon", "install", "--dry-run").out
+    assert "+RestrictAddressFamilies=AF_INET AF_INET6" in shown
+    done("daemon", "install", "--yes")
+    assert "RestrictAddressFamilies=AF_INET AF_INET6\n" in drop_in.read_text()
+    assert "secret" not in shown + "".join(each.read_text() for each in units(home))
+    settings.write_text('store = "postgresql:///fleet?host=/run/postgresql"\n')
+    done("daemon", "install", "--yes")
+    assert not drop_in.exists()
+    settings.write_text('store = "postgresql://db.example.org/fleet"\n')
+    done("daemon", "install", "--yes")
+    assert drop_in.exists()
+    done("daemon", "uninstall", "--yes")
+    assert not drop_in.parent.exists()
+
+
+def test_a_service_is_not_installed_for_another_store_than_this_shell_means(
+    home: Path,
+    managers: Managers,
+    run: Callable[..., Result],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("FLEET_DATABASE_URL", "postgresql://me:secret@db.example.org/fleet")
+    refused = run("daemon", "install", "--yes")
+    assert refused.status == 1
+    assert "named by FLEET_DATABASE_URL of this shell" in refused.err
+    assert str(home / "config" / "fleet" / "config.toml") in refused.err
+    assert "secret" not in refused.err + refused.out
+    assert not units(home)[0].exists()
+
+
 def test_a_unit_that_is_a_link_is_not_touched(
     home: Path, managers: Managers, run: Callable[..., Result]
 ) -> None:
