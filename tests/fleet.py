@@ -222,14 +222,15 @@ class Fleet:
 
 def settings(root: Path, database: Path | None = None, **changes: Any) -> Loaded:
     """Return the settings of an engine below ``root``; ``changes`` are whole sections."""
+    own = root / "data" / "squawk.db"
     places = Paths(
-        database=str(database or root / "data" / "squawk.db"),
+        database=str(own if shared_store.SERVER else database or own),
         checkpoints=str(root / ".flightline" / "checkpoints"),
         socket=str(root / "s"),
     )
     return Loaded(
         msgspec.structs.replace(
-            Config(), **{"paths": places, "store": shared_store.url(root), **changes}
+            Config(), **{"paths": places, "store": shared_store.url(database or root), **changes}
         ),
         {},
         root / "c.toml",
@@ -258,4 +259,4 @@ async def opened(
     async with open_engine(
         loaded, clock=clock, uptime=clock.uptime, new_id=new_id, inline=True, machine=machine
     ) as engine:
-        yield Fleet(engine, clock, project.resolve(), root)
+        yield Fleet(engine, clock, project.resolve(), database or root)

@@ -21,6 +21,7 @@ from fleetd.wire.errors import InvalidState, NotFound
 from fleetd.wire.requests.agent import AgentGet, AgentHeartbeat, AgentRegister
 from fleetd.wire.requests.event import EventAppend
 from fleetd.wire.requests.lock import LockAcquire
+from tests import shared_store
 from tests.fleet import MINUTE, SECOND, Clock, opened
 
 NORTH, SOUTH = "0000000000000001", "0000000000000002"
@@ -187,6 +188,7 @@ async def test_the_end_of_an_engine_says_goodbye(tmp_path):
         assert standing(again) == {NORTH: "left"}
 
 
+@pytest.mark.skipif(bool(shared_store.SERVER), reason="there every machine has a name")
 async def test_in_a_store_of_its_own_a_machine_has_no_name(fleet):
     mission = await fleet.mission()
     await fleet.agents(mission, "spec-1")
