@@ -17,7 +17,9 @@ from .tx import Row, Tx
 def current(tx: Tx, request: MissionCurrent, ctx: Context) -> CurrentMission:
     """Return the mission that a directory belongs to."""
     row = current_row(tx, ctx, request.cwd, request.agent_id)
-    return CurrentMission(mission=mission_of(row) if row else None)
+    if row is None:
+        return CurrentMission(mission=None)
+    return CurrentMission(mission=mission_of(row), belongs=belongs(ctx, row, request.cwd))
 
 
 def current_row(tx: Tx, ctx: Context, cwd: str | None, agent_id: str | None = None) -> Row | None:

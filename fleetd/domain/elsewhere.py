@@ -1,7 +1,28 @@
 """Says on which machine something is that is not on this one; must not change anything."""
 
+from ..wire.base import Query
+from ..wire.model import Record
 from .context import Context
+from .registry import handler
 from .tx import Tx
+
+
+class AgentNamed(Record, frozen=True, kw_only=True):
+    """An agent as people are told of it."""
+
+    name: str
+
+
+class AgentNameGet(Query[AgentNamed], frozen=True):
+    """Ask what to call an agent, with its machine where that is another one; not on the wire."""
+
+    agent_id: str
+
+
+@handler
+def agent_name(tx: Tx, request: AgentNameGet, ctx: Context) -> AgentNamed:
+    """Return an agent's id, and behind it its machine where that is another one."""
+    return AgentNamed(name=agent_on(tx, ctx, request.agent_id))
 
 
 def on_another(tx: Tx, ctx: Context, machine: str) -> str:

@@ -3,19 +3,23 @@
 Source: hooks, lock awareness. A daemon that cannot be reached never refuses anything.
 """
 
+import logging
 import shlex
 
 from ..domain.context import Caller
+from ..domain.elsewhere import AgentNameGet
 from ..domain.sessions.deliveries import fingerprint
 from ..domain.sessions.recording import Recorded
 from ..domain.wording import clean, quote
 from ..engine import Engine
 from ..harness.report import Report, ToolStarted
+from ..wire.errors import Unavailable
 from ..wire.model import Lock
 from ..wire.requests.event import EventAppend
 from ..wire.requests.hook import HookDeliver
 from ..wire.requests.lock import LockList
 
+log = logging.getLogger("fleetd")
 ENFORCE = "enforce-locks"
 PURPOSE_CHARS = 120
 
@@ -30,20 +34,33 @@ async def denial(
         if not isinstance(call, ToolStarted):
             continue
         for file in call.edits:
-            held = await engine.perform(LockList(file=file), caller)
-            others = [lock for lock in held.locks if lock.held_by != recorded.agent_id]
-            if others:
-                reason = _sentence(file, others[0], recorded.agent_id)
+            other = await _others_lock(engine, file, recorded.agent_id, caller)
+            if other is not None:
+                named = await engine.execute(AgentNameGet(other.held_by))
+                reason = _sentence(file, other, named.name, recorded.agent_id)
                 await _close(engine, report, call, recorded.agent_id, reason, caller)
                 return reason
     return None
 
 
-def _sentence(file: str, lock: Lock, agent_id: str) -> str:
+async def _others_lock(engine: Engine, file: str, agent_id: str, caller: Caller) -> Lock | None:
+    """Return the lock that another agent has on a file.
+
+    None where nobody can say which file it is: what Git does not tell is no reason to refuse.
+    """
+    try:
+        held = await engine.perform(LockList(file=file), caller)
+    except Unavailable as error:
+        log.warning("An edit of %s is let through: %s", file, error.message)
+        return None
+    return next((lock for lock in held.locks if lock.held_by != agent_id), None)
+
+
+def _sentence(file: str, lock: Lock, holder: str, agent_id: str) -> str:
     # Whoever holds it wrote the purpose, and a file can have any name.
     purpose, name = quote(lock.purpose, PURPOSE_CHARS), shlex.quote(clean(file))
     return (
-        f"{clean(file)} is locked by {lock.held_by} since {lock.acquired_at} (purpose: {purpose},"
+        f"{clean(file)} is locked by {holder} since {lock.acquired_at} (purpose: {purpose},"
         f" until {lock.expires_at}), so it was not edited. Other work can go on meanwhile;"
         f" fleetctl lock acquire {name} --agent {agent_id} --wait-ms 600000 waits for it,"
         f" fleetctl mail send {lock.held_by} asks its holder."

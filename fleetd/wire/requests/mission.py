@@ -98,9 +98,14 @@ class MissionList(Query[MissionPage], frozen=True):
 
 
 class CurrentMission(Record, frozen=True, kw_only=True):
-    """The mission a directory belongs to, or null."""
+    """The mission a directory belongs to, or null.
+
+    ``belongs`` says that its directory is around this one, or that another machine began it for the
+    same project: whoever works here joins it. Otherwise it is the agent's own, or the only one.
+    """
 
     mission: Mission | None
+    belongs: bool = False
 
 
 class MissionCurrent(Query[CurrentMission], frozen=True):
