@@ -9,6 +9,7 @@ from .. import agent_start
 from ..client import Fleet
 from ..display import lists, render
 from ..display.tables import Column
+from ..machines import named, names
 from ..options import Parser, Run, Subparsers, UsageError, command, group, whole
 from ..pages import every
 from ..protocol import (
@@ -18,7 +19,6 @@ from ..protocol import (
     AgentHeartbeat,
     AgentList,
     AgentNote,
-    SystemStatus,
 )
 
 START_EXAMPLES = """\
@@ -108,38 +108,28 @@ def run_list(args: Namespace) -> int:
     terms: dict[str, Any] = {"mission_id": args.mission, "status": args.status}
     with Fleet() as client:
         agents = every(lambda **more: client.call(AgentList(**terms, **more)).agents)
-        machines = _names(client) if any(each.machine for each in agents) else {}
+        known = names(client) if any(each.machine for each in agents) else {}
     rows = [
         (each.id, each.role, each.status, each.harness or "", each.mission_id or "",
          each.last_seen_at)
         for each in agents
     ]  # fmt: skip
-    if not machines:
+    if not known:
         return lists.show(args, agents, COLUMNS, rows, "No agents found.")
-    places = [_place(machines, each) for each in agents]
+    places = [named(known, each.machine) for each in agents]
     wider = [(*row, place) for row, place in zip(rows, places, strict=True)]
     return lists.show(args, agents, (*COLUMNS, MACHINE), wider, "No agents found.")
-
-
-def _names(client: Fleet) -> dict[str, str]:
-    """Return what the machines are called that share the store."""
-    return {each.machine_id: each.name for each in client.call(SystemStatus()).machines}
-
-
-def _place(machines: dict[str, str], agent: Agent) -> str:
-    """Return where an agent runs: what its machine is called, or its id when nobody knows."""
-    return machines.get(agent.machine, agent.machine) if agent.machine else ""
 
 
 def run_show(args: Namespace) -> int:
     """Show an agent."""
     with Fleet() as client:
         agent = client.call(AgentGet(agent_id=args.agent_id))
-        machines = _names(client) if agent.machine else {}
+        known = names(client) if agent.machine else {}
     if args.json:
         render.print_json(agent)
     else:
-        _show(agent, _place(machines, agent))
+        _show(agent, named(known, agent.machine))
     return 0
 
 

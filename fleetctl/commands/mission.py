@@ -11,6 +11,7 @@ from ..client import Fleet
 from ..display import lists, render
 from ..display.bar import bar
 from ..display.tables import Column
+from ..machines import named, names
 from ..options import Parser, Subparsers, UsageError, command, group, limit_option, yes_option
 from ..prompts import Cancelled, confirm
 from ..protocol import (
@@ -199,10 +200,11 @@ def run_show(args: Namespace) -> int:
     with Fleet() as client:
         mission = client.call(MissionGet(mission_id=mission_id(client, args.mission_id)))
         sorties = client.call(SortieList(mission_id=mission.id)).sorties
+        directory = _directory(client, mission)
     if args.json:
         render.print_json(mission)
         return 0
-    _show(mission)
+    _show(mission, directory)
     if sorties:
         render.heading(f"Sorties ({len(sorties)})")
         rows = [
@@ -213,7 +215,14 @@ def run_show(args: Namespace) -> int:
     return 0
 
 
-def _show(mission: Mission) -> None:
+def _directory(client: Fleet, mission: Mission) -> str | None:
+    """Return a mission's directory, with its machine where several share the store."""
+    if not mission.project_dir or not mission.machine:
+        return mission.project_dir
+    return f"{mission.project_dir} on {named(names(client), mission.machine)}"
+
+
+def _show(mission: Mission, directory: str | None) -> None:
     done = f"({mission.completed_sorties}/{mission.total_sorties} sorties complete)"
     render.fields(
         (
@@ -223,7 +232,7 @@ def _show(mission: Mission) -> None:
             ("Status", mission.status),
             ("Priority", mission.priority),
             ("Progress", f"{mission.progress_percent}% {done}"),
-            ("Directory", mission.project_dir),
+            ("Directory", directory),
             ("Created", render.ago(mission.created_at)),
             ("Started", render.ago(mission.started_at)),
             ("Ended", render.ago(mission.completed_at)),
@@ -267,12 +276,13 @@ def run_current(args: Namespace) -> int:
     """Show the mission that this directory belongs to."""
     with Fleet() as client:
         mission = current_mission(client)
+        directory = _directory(client, mission) if mission else None
     if mission is None:
         raise InvalidState("No active mission found.", hint="Start one: fleetctl mission start")
     if args.json:
         render.print_json(mission)
     else:
-        _show(mission)
+        _show(mission, directory)
     return 0
 
 

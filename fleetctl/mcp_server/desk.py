@@ -15,6 +15,7 @@ from fleetd.wire.model import Agent, Mission, Sortie
 from fleetd.wire.requests.agent import AgentCurrent
 from fleetd.wire.requests.mission import MissionCurrent, MissionGet, MissionList
 from fleetd.wire.requests.sortie import SortieList
+from fleetd.wire.requests.system import SystemStatus
 from fleetd.wire.types import OPEN_MISSION
 
 from .link import Link
@@ -86,14 +87,14 @@ class Desk:
 
     async def _current(self) -> Mission | None:
         try:
-            found = (await self.ask(MissionCurrent(cwd=self.cwd))).mission
+            current = await self.ask(MissionCurrent(cwd=self.cwd))
         except InvalidState:  # several, and none of this directory
             return None
+        found = current.mission
         # One that is somewhere else is nobody's business here, and neither is another session's.
         if found is None or is_automatic(found):
             return None
-        there = found.project_dir
-        return found if not there or _within(there, self.real_cwd) else None
+        return found if not found.project_dir or current.belongs else None
 
     async def _waiting(self) -> Mission | None:
         """Return the mission that somebody created for this directory and nobody has started."""
@@ -105,6 +106,9 @@ class Desk:
             and _within(each.project_dir, self.real_cwd)
             and not is_automatic(each)
         ]
+        if any(each.machine for each in here):  # the same path is another directory elsewhere
+            machine = (await self.ask(SystemStatus())).machine
+            here = [each for each in here if each.machine == machine]
         return max(here, key=lambda each: each.last_activity_at or each.created_at, default=None)
 
     async def my_mission(self, agent: Agent | None) -> Mission:

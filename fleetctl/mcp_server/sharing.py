@@ -74,7 +74,9 @@ async def unlock(desk: Desk, asked: Unlocking) -> str:
     mine = (await desk.ask(LockList(held_by=agent.id))).locks
     if asked.file is not None:
         wanted = absolute(desk, asked.file)
-        mine = [each for each in mine if _names(each, asked.file, wanted)]
+        named = [each for each in mine if _names(each, asked.file, wanted)]
+        # Its key may be another than its path: fleetd knows.
+        mine = named or (await desk.ask(LockList(held_by=agent.id, file=wanted))).locks
     for each in mine:
         await desk.ask(LockRelease(each.id, agent.id))
     if not mine:

@@ -48,6 +48,8 @@ def mission_of(row: Row) -> Mission:
         completed_sorties=row["completed_sorties"],
         progress_percent=percent(row["completed_sorties"], row["total_sorties"]),
         metadata=_metadata(row["metadata_json"]),
+        machine=row["machine"] or None,
+        project=row["project"],
     )
 
 

@@ -14,6 +14,7 @@ from . import (
     cut_off,
     deletion,
     differences,
+    elsewhere,
     episodes,
     failures,
     forgetting,

@@ -43,7 +43,11 @@ class RecoveryContext(Record, frozen=True, kw_only=True):
 
 
 class Mission(Record, frozen=True, kw_only=True):
-    """A goal worked on by a fleet."""
+    """A goal worked on by a fleet.
+
+    ``machine`` is where ``project_dir`` is a directory, in a store that several share: an id that
+    ``system.status`` names. ``project`` is what all of them call that directory, if they can.
+    """
 
     id: str
     title: str
@@ -60,6 +64,8 @@ class Mission(Record, frozen=True, kw_only=True):
     completed_sorties: int
     progress_percent: int
     metadata: dict[str, Any]
+    machine: str | None = None
+    project: str | None = None
 
 
 class SortieState(Record, frozen=True):
