@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from .lock_keys import of_machine
 from .tx import Row
 
 # Events that name a run, whoever's it is.
@@ -24,6 +25,7 @@ _SPEAKS = (
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
     """The missions, agents and runs that go, and the directory whose files nobody shall mention.
 
+    In a store that several share it is one of ``machine``: others may have files of such names.
     Of other runs those snapshots go that hold something of the missions. ``called`` are runs that
     somebody named, so that no event may name them either.
     ``shared`` are missions that stay although the agents worked in them: others did too. ``spared``
@@ -33,6 +35,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     missions: list[str]
     agents: list[str]
     directory: str | None = None
+    machine: str = ""
     shared: list[str] = []
     spared: list[str] = []
     runs: list[str] = []
@@ -47,7 +50,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
             | named_params("a", self.agents)
             | named_params("r", self.runs)
             | _spoken(self.called)
-            | place_params(self.directory)
+            | place_params(self.directory, self.machine)
         )
 
     @property
@@ -94,18 +97,16 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
             for noun, ids in (("mission", m), ("agent", a))
             for each in ids.split(", ")
         )
-        # Left out where no directory is meant: then an index serves each half of the rest.
-        files = f" OR {below('normalized_path')} OR {below('file')}" if self.directory else ""
-        said = _says("data_json", ("quoted", "quoted_below")) if self.directory else "1 = 0"
+        said = self._its(_says("data_json", ("quoted", "quoted_below")), "agent_id")
         return {
-            "lock_waits": f"mission_id IN ({m}) OR agent_id IN ({a}){files}",
+            "lock_waits": f"mission_id IN ({m}) OR agent_id IN ({a}){self._files('agent_id')}",
             "messages": f"seq >= {since:d}"
             f" AND (mission_id IN ({m}) OR sender IN ({a}) OR ({told_to_them}))",
             "deliveries": f"agent_id IN ({a})",
             "events": f"mission_id IN ({m}) OR agent_id IN ({a})"
             f" OR (seq >= {since:d} AND ({said}))"
             f" OR (seq >= {since:d} AND type IN ({_RUN_EVENTS}) AND ({self.names_runs}))",
-            "locks": f"mission_id IN ({m}) OR held_by IN ({a}){files}",
+            "locks": f"mission_id IN ({m}) OR held_by IN ({a}){self._files('held_by')}",
             "cursors": f"consumer IN ({a}) OR stream IN ({streams})",
             "snapshots": self._snapshots(),
             "runs": f"id IN ({r})",
@@ -123,6 +124,24 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
             "missions": f"id IN ({m})",
         }
 
+    def _files(self, whose: str) -> str:
+        """Return which locks are on files of the directory.
+
+        Left out where none is meant: then an index serves each half of the rest.
+        """
+        if not self.directory:
+            return ""
+        return f" OR {below('normalized_path', 'key')} OR ({self._its(below('file'), whose)})"
+
+    def _its(self, condition: str, whose: str) -> str:
+        """Narrow a condition on the directory to what is not known to be another machine's."""
+        if not self.directory:
+            return "1 = 0"
+        if not self.machine:
+            return condition
+        others = "SELECT id FROM agents WHERE machine <> :at"
+        return f"({condition}) AND NOT coalesce({whose} IN ({others}), 1 = 0)"
+
     def _snapshots(self) -> str:
         """Return which snapshots go; what nobody asked for is left out, so that indexes serve."""
         m, found = inside_of("m", self.missions), []
@@ -138,7 +157,8 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         if self.directory:
             # What the document of one that is marked said nobody knows: it goes with all that is
             # said beside it.
-            found.append(_says("document_json", ("quoted", "quoted_below")))
+            here = " AND machine = :at" if self.machine else ""
+            found.append(f"({_says('document_json', ('quoted', 'quoted_below'))}){here}")
             found.append(f"deleted_at IS NOT NULL AND {_SPEAKS}")
         return " OR ".join(found) or "1 = 0"
 
@@ -166,20 +186,24 @@ def inside_of(prefix: str, values: Sequence[str]) -> str:
     return ", ".join(f":{name}" for name in named_params(prefix, values)) or "NULL"
 
 
-def place_params(directory: str | None) -> Row:
+def place_params(directory: str | None, machine: str = "") -> Row:
     """Return the parameters of the conditions on a directory."""
     if directory is None:
         return {}
     below = directory.rstrip("/") + "/"
     quoted = msgspec.json.encode(directory).decode()
     return {
+        "at": machine,
         "directory": directory,
         "below": below,
+        "key": of_machine(machine, directory),
+        "below_key": of_machine(machine, below),
         "quoted": quoted,
         "quoted_below": msgspec.json.encode(below).decode()[:-1],
     }
 
 
-def below(column: str) -> str:
-    """Return the condition that a path is the directory, or lies in it."""
-    return f"{column} = :directory OR substr({column}, 1, length(:below)) = :below"
+def below(column: str, name: str = "directory") -> str:
+    """Return the condition that a path is the directory, or lies in it; ``key``: that a key is."""
+    start = "below_key" if name == "key" else "below"
+    return f"{column} = :{name} OR substr({column}, 1, length(:{start})) = :{start}"

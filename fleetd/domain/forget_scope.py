@@ -14,11 +14,13 @@ from .tx import Row, Tx
 class Target(Record, frozen=True, kw_only=True):
     """What somebody wants forgotten: a mission or session by id, a project by its directory.
 
-    A deletion takes a finished mission by id, and nothing else that somebody said.
+    ``machine`` is where that is a directory, in a store that several share. A deletion takes a
+    finished mission by id, and nothing else that somebody said.
     """
 
     kind: Literal["mission", "session", "project", "deletion"]
     name: str
+    machine: str = ""
 
 
 def scope_of(tx: Tx, target: Target) -> Scope:
@@ -36,7 +38,7 @@ def scope_of(tx: Tx, target: Target) -> Scope:
         )
     if target.kind == "session":
         return _session(tx, target.name)
-    return _project(tx, target.name)
+    return _project(tx, target.name, target.machine)
 
 
 def _only_there(tx: Tx, missions: list[str]) -> list[str]:
@@ -76,18 +78,22 @@ def _session(tx: Tx, session_id: str) -> Scope:
     return Scope(missions=missions, agents=agents, shared=shared, runs=runs, called=called)
 
 
-def _project(tx: Tx, directory: str) -> Scope:
-    place = place_params(directory)
+def _project(tx: Tx, directory: str, machine: str) -> Scope:
+    place = place_params(directory, machine)
     missions = _ids(
-        tx.all(f"SELECT id FROM missions WHERE {below('project_dir')} ORDER BY id", **place)
+        tx.all(
+            f"SELECT id FROM missions WHERE machine = :at AND ({below('project_dir')}) ORDER BY id",
+            **place,
+        )
     )
-    there = _ids(tx.all(f"SELECT id FROM agents WHERE {below('cwd')}", **place))
+    there = _ids(tx.all(f"SELECT id FROM agents WHERE machine = :at AND ({below('cwd')})", **place))
     agents = sorted({*there, *_only_there(tx, missions)})
     shared = [mission for mission in _touched(tx, agents) if mission not in missions]
     return Scope(
         missions=missions,
         agents=agents,
         directory=directory,
+        machine=machine,
         shared=shared,
         spared=_spared(tx, missions, agents),
         runs=runs_of(tx, agents),

@@ -19,6 +19,7 @@ from .erasing import erase
 from .events import emit, position
 from .forget_clauses import Scope
 from .forget_scope import Target, counts, scope_of
+from .lock_keys import of_machine
 from .registry import handler
 from .tx import LogLine, Tx
 
@@ -117,7 +118,8 @@ def begin(tx: Tx, request: ForgetBegin, ctx: Context) -> Found:
 
 
 def _owe(tx: Tx, ctx: Context, target: Target, scope: Scope) -> None:
-    owing.owe(tx, ctx, target.kind, target.name, msgspec.json.encode(scope).decode())
+    name = of_machine(target.machine, target.name)
+    owing.owe(tx, ctx, target.kind, name, msgspec.json.encode(scope).decode())
 
 
 def _sum(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:

@@ -11,12 +11,18 @@ from ..wire.model import Lock
 from .context import Context
 from .tx import Tx
 
-_MACHINE = re.compile(r"\Amachine:[^:/]+:")
+_MACHINE = re.compile(r"\Amachine:([^:/]+):")
 
 
 def of_machine(machine: str, key: str) -> str:
     """Return a key that means nothing on other machines, if there are any."""
     return f"machine:{machine}:{key}" if machine else key
+
+
+def whose(key: str) -> tuple[str, str]:
+    """Return the machine that a key belongs to, empty for none, and the rest of it."""
+    found = _MACHINE.match(key)
+    return (found[1], key[found.end() :]) if found else ("", key)
 
 
 def of_lock(tx: Tx, ctx: Context, lock: Lock, mission_id: str) -> str:
@@ -27,7 +33,7 @@ def of_lock(tx: Tx, ctx: Context, lock: Lock, mission_id: str) -> str:
     """
     key = lock.normalized_path or lock.file
     if not ctx.shared:
-        return _MACHINE.sub("", key, count=1)
+        return whose(key)[1]
     if not key.startswith("/"):
         return key
     machine = tx.value("SELECT machine FROM missions WHERE id = :id", id=mission_id)

@@ -10,8 +10,9 @@ from ..wire.model import Record
 from .context import Context
 from .forget_clauses import Scope
 from .forget_scope import Target
+from .lock_keys import of_machine, whose
 from .registry import handler
-from .tx import Tx
+from .tx import Row, Tx
 from .upkeep import Done
 
 
@@ -54,7 +55,7 @@ def recorded(tx: Tx, target: Target) -> Scope | None:
     row = tx.one(
         "SELECT scope_json FROM forgetting WHERE kind = :kind AND name = :name",
         kind=target.kind,
-        name=target.name,
+        name=of_machine(target.machine, target.name),
     )
     return msgspec.json.decode(row["scope_json"], type=Scope) if row else None
 
@@ -64,7 +65,7 @@ def drop_target(tx: Tx, target: Target) -> None:
     tx.run(
         "DELETE FROM forgetting WHERE kind = :kind AND name = :name",
         kind=target.kind,
-        name=target.name,
+        name=of_machine(target.machine, target.name),
     )
 
 
@@ -85,11 +86,14 @@ def owed(tx: Tx, request: OwedGet, ctx: Context) -> Owed:
         machine=ctx.machine,
     )
     return Owed(
-        targets=[
-            Target(kind=row["kind"], name=row["name"]) for row in rows if row["kind"] != "bytes"
-        ],
+        targets=[_target(row) for row in rows if row["kind"] != "bytes"],
         bytes=any(row["kind"] == "bytes" for row in rows),
     )
+
+
+def _target(row: Row) -> Target:
+    machine, name = whose(row["name"]) if row["kind"] == "project" else ("", row["name"])
+    return Target(kind=row["kind"], name=name, machine=machine)
 
 
 @handler

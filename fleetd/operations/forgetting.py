@@ -70,7 +70,7 @@ async def _target(engine: Engine, request: SystemForget) -> Target:
             hint="Give the whole path of the project's directory.",
             field="project_dir",
         )
-    return Target(kind="project", name=directory)
+    return Target(kind="project", name=directory, machine=engine.machine)
 
 
 async def _preview(engine: Engine, target: Target) -> Forgotten:
