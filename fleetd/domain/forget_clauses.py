@@ -131,7 +131,11 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         """
         if not self.directory:
             return ""
-        return f" OR {below('normalized_path', 'key')} OR ({self._its(below('file'), whose)})"
+        named = below("file")
+        if self.machine:  # by the key alone others know theirs
+            of_all = "substr(normalized_path, 1, length('project:')) = 'project:'"
+            named = f"({named}) AND ({of_all} OR {starts('normalized_path', 'own')})"
+        return f" OR {below('normalized_path', 'key')} OR ({self._its(named, whose)})"
 
     def _its(self, condition: str, whose: str) -> str:
         """Narrow a condition on the directory to what is not known to be another machine's."""
@@ -196,6 +200,7 @@ def place_params(directory: str | None, machine: str = "") -> Row:
         "at": machine,
         "directory": directory,
         "below": below,
+        "own": of_machine(machine, ""),
         "key": of_machine(machine, directory),
         "below_key": of_machine(machine, below),
         "quoted": quoted,
@@ -205,5 +210,9 @@ def place_params(directory: str | None, machine: str = "") -> Row:
 
 def below(column: str, name: str = "directory") -> str:
     """Return the condition that a path is the directory, or lies in it; ``key``: that a key is."""
-    start = "below_key" if name == "key" else "below"
-    return f"{column} = :{name} OR substr({column}, 1, length(:{start})) = :{start}"
+    return f"{column} = :{name} OR {starts(column, 'below_key' if name == 'key' else 'below')}"
+
+
+def starts(column: str, name: str) -> str:
+    """Return the condition that a text begins with a parameter."""
+    return f"substr({column}, 1, length(:{name})) = :{name}"

@@ -212,7 +212,7 @@ def _locks(tx: Tx, request: LegacyImport, ctx: Context) -> int:
             taken.append(label)
             continue
         granted.add(_grant(tx, ctx, lock, until))
-        if not lock.path.startswith("/"):
+        if not lock.file.startswith(("/", "~/")):
             relative.append(label)
     _warn(tx, "Locks of squawk.json that had expired, not imported", expired)
     _warn(tx, "Locks of squawk.json on files that are locked already, not imported", taken)

@@ -3,6 +3,8 @@
 import hashlib
 import logging
 
+import msgspec
+
 from .. import headway
 from ..domain.legacy import Imported, LegacyImport
 from ..engine import Engine
@@ -30,7 +32,7 @@ async def import_legacy(engine: Engine) -> None:
         if request is None:
             return
         headway.at(f"importing {file.path}")
-        imported = await engine.execute(request)
+        imported = await engine.execute(await _keyed(engine, request))
     except LegacyRefused as refusal:
         _not_imported(file, f"{refusal}. Mend it, or move it away, then start fleetd again.")
         return
@@ -55,6 +57,16 @@ def _request(file: LegacyFile) -> LegacyImport | None:
     if data is None:
         return None
     return parse(data, hashlib.sha256(data).hexdigest(), lambda path: real_path(path, None))
+
+
+async def _keyed(engine: Engine, request: LegacyImport) -> LegacyImport:
+    """Return the file with the keys that its locks have here; raises Unavailable."""
+    scope, locks = engine.projects.scopes[0], []
+    for lock in request.locks:
+        known = lock.path.startswith("/")
+        path = await engine.projects.key(lock.path, scope) if known else lock.path
+        locks.append(msgspec.structs.replace(lock, path=path))
+    return msgspec.structs.replace(request, locks=locks)
 
 
 def _not_imported(file: LegacyFile, why: str) -> None:
