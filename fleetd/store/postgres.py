@@ -1,31 +1,40 @@
 """The store that several machines share: PostgreSQL, which holds the one truth of a fleet.
 
-Two connections work, a writer's and a reader's; a third one listens for the commits of others.
+Two connections work, a writer's and a reader's; a third one listens for the commits of others. What
+happens when they break is told in ``shared``.
 """
 
 import logging
 from collections.abc import Callable
+from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
+import outcome
 import psycopg
 import trio
 
 from .. import origin
+from ..clocks import Uptime
 from ..domain.tx import Effect, Tx
 from ..wire.errors import FleetError, Unavailable
-from . import CopyFailed, StoreUnready
+from . import StoreRefused
 from .lane import Job, Lane
 from .load import Load
 from .machine_id import machine_id
 from .mark import Lost
-from .reach import Reach
-from .shared.committing import Committer, run_reads
-from .shared.connecting import connect, named
+from .reach import Away, Reach
+from .shared import checking
+from .shared.abandoning import on_a_thread
+from .shared.committing import Committer
 from .shared.elsewhere import Elsewhere
-from .shared.fleet_clock import FleetClock
-from .shared.listening import listen
-from .shared.migrating import migrate
+from .shared.holding import Holder
+from .shared.keeping import Keeper
+from .shared.line import Line
+from .shared.reading import Reader
+from .shared.server import Server
+from .shared.verdicts import InDoubt, ServerAway, translate, unknown
 
 log = logging.getLogger("fleetd")
 T = TypeVar("T")
@@ -35,8 +44,11 @@ class PostgresStore(Elsewhere):
     """Two functions, ``write`` and ``read``, each given a rule that works on a transaction.
 
     ``on_commit`` receives the effects of committed transactions, in order of commit, on the trio
-    thread; ``on_news`` is called there after each commit of anybody.
+    thread; ``on_news`` is called there after each commit of anybody. A server that is away is no
+    failure of the store: ``reach`` tells of it, and who comes meanwhile is refused at once.
     """
+
+    sqlite_version = ""
 
     def __init__(
         self,
@@ -47,95 +59,134 @@ class PostgresStore(Elsewhere):
         *,
         inline: bool = False,
     ) -> None:
-        self.where = named(url)
         self.machine = machine_id(directory)
         self.failed = trio.Event()
-        self.reach = Reach()
+        """Never set: no trouble of a server makes what was acknowledged doubtful."""
         self.failure: BaseException | None = None
-        self.lost: Lost | None = None
-        self._url = url
+        self.reach = Reach()
         self._on_commit = on_commit
         self._on_news = on_news
         self._inline = inline
-        self._clock = FleetClock()
-        self._connect()
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._gone: ServerAway | None = None
+        self._server = server = Server(url, self.machine)
+        self.now_ms = server.clock.now_ms
+        self.uptime: Callable[[], Uptime] = server.clock.uptime
+        self._holders = [Holder(partial(server.open, name)) for name in ("writer", "reader")]
+        self._committer = Committer(self._holders[0], server)
+        self._reads = Reader(self._holders[1], server.place)
         self._writer = Lane("writer", self._write, self._wrote, inline=inline)
         self._reader = Lane("reader", self._read, lambda _: None, inline=inline)
+        self._keeper = Keeper(self.reach, server, self._heard)
+        self._begin()
 
-    def _connect(self) -> None:
+    def _begin(self) -> None:
+        """Connect; what will not mend itself is refused, the rest is tried again later."""
         try:
-            self._writing = connect(self._url, "writer")
-            migrate(self._writing, self.where)
-            self._clock.ask(self._writing)
-            self._reading = connect(self._url, "reader")
-            row = self._writing.execute(
-                "SELECT batch FROM writers WHERE machine = %s", (self.machine,)
-            ).fetchone()
-        except psycopg.OperationalError as error:
-            raise StoreUnready(f"{self.where} cannot be reached: {error}") from error
-        self._committer = Committer(self._writing, self.machine, int(row[0]) if row else 0)
+            self._bring()
+        except ServerAway as gone:
+            self._close()
+            if gone.final:
+                raise StoreRefused(f"{self._keeper.message(gone)}.") from None
+            self._gone = gone
+            self._keeper.lose(gone)
 
-    sqlite_version = ""
+    def _bring(self) -> None:
+        """Give both lanes new connections."""
+        for holder in self._holders:
+            holder.bring(holder.open())
 
-    @property
-    def engine_version(self) -> str:
-        """Return the server's name and version."""
-        return f"PostgreSQL {self._writing.info.server_version // 10_000}"
-
-    def now_ms(self) -> int:
-        """Return the time of the fleet in ms since the Unix epoch."""
-        return self._clock.now_ms()
-
-    @property
-    def uptime(self) -> Callable[[], Any]:
-        """Return the clock that silence is measured by."""
-        return self._clock.uptime
+    def _heard(self, end: int) -> None:
+        self._server.reckoning.heard(end)
+        self._on_news()
 
     def start(self) -> None:
         """Start the threads; call it inside trio."""
+        self._token = trio.lowlevel.current_trio_token()
         self._writer.start()
         self._reader.start()
 
     async def run(self) -> None:
-        """Hear of other machines' commits until cancelled."""
-        if self._inline:
-            return
-        connection = await trio.to_thread.run_sync(connect, self._url, "listener")
-        try:
-            await listen(connection, self._on_news)
-        finally:
-            connection.close()
+        """Hear of other machines' commits, and find the server again, until cancelled."""
+        if not self._inline:
+            await self._keeper.run(self._bring, self._come_back)
+
+    def _come_back(self) -> None:
+        """Let the lanes work again."""
+        self._gone = None
+
+    @property
+    def where(self) -> str:
+        """Return what the server is called, without any secret."""
+        return self._server.place.name
+
+    @property
+    def engine_version(self) -> str:
+        """Return the server's name and version, as far as it is known."""
+        return self._server.version
+
+    @property
+    def lost(self) -> Lost | None:
+        """Return what the newest server lacked of what was committed, None when nothing."""
+        return self._server.reckoning.lost
 
     async def write(self, rule: Callable[[Tx], T]) -> T:
-        """Run a rule in a transaction; returns after COMMIT, raises after rollback."""
+        """Run a rule in a transaction; returns after COMMIT, raises after rollback.
+
+        Raises Unavailable while the server is away, at once; with ``outcome="unknown"`` when it
+        went in the middle of COMMIT and did not come back in time to say what became of it.
+        """
+        self._refuse_while_away()
         return await self._writer.submit(rule)
 
     async def read(self, rule: Callable[[Tx], T]) -> T:
         """Run a rule on a consistent snapshot, without a way to change anything."""
+        self._refuse_while_away()
         return await self._reader.submit(rule)
 
+    def _refuse_while_away(self) -> None:
+        if self.reach.away is not None and not self._inline:
+            raise self.reach.away.refusal(self.now_ms())
+
     def _write(self, jobs: list[Job]) -> None:
-        try:
-            self._committer.run(jobs)
-        except psycopg.Error as error:
-            self._give_up(jobs, error)
+        self._work(self._committer.run, jobs)
 
     def _read(self, jobs: list[Job]) -> None:
+        self._work(self._reads.run, jobs)
+
+    def _work(self, run: Callable[[list[Job]], None], jobs: list[Job]) -> None:
         try:
-            run_reads(self._reading, jobs)
-        except psycopg.Error as error:
-            self._give_up(jobs, error)
+            if self._gone is not None and not self._inline:
+                raise self._gone
+            run(jobs)
+            self._there()
+        except ServerAway as gone:
+            self._give_up(jobs, gone)
+        except Exception as error:
+            # A bug of ours, or an error that nobody foresaw: the thread has to live on.
+            log.exception("A batch failed")
+            self._give_up(jobs, ServerAway("working", str(error)))
 
-    def _give_up(self, jobs: list[Job], error: psycopg.Error) -> None:
-        for job in jobs:
-            if job.result is None:
-                job.effects = []
-                job.fail(self._away(error))
+    def _there(self) -> None:
+        if self._inline and self._gone is not None:
+            self._gone = None
+            self.reach.regain()
 
-    def _away(self, error: psycopg.Error) -> FleetError:
-        return Unavailable(
-            f"{self.where} does not answer: {error}.", hint="Try again soon.", retry=True
+    def _give_up(self, jobs: list[Job], gone: ServerAway) -> None:
+        self._gone = gone
+        told: FleetError = Away(self.now_ms(), gone.step, self._keeper.message(gone)).refusal(
+            self.now_ms()
         )
+        if isinstance(gone, InDoubt):
+            told = unknown(self._server.place.name, gone.said)
+        for job in jobs:
+            if not isinstance(job.result, outcome.Value):
+                job.effects = []
+                job.fail(told)
+        if self._inline:
+            self._keeper.lose(gone)
+        elif self._token is not None:
+            self._token.run_sync_soon(self._keeper.lose, gone)
 
     def _wrote(self, jobs: list[Job]) -> None:
         for job in jobs:
@@ -149,36 +200,56 @@ class PostgresStore(Elsewhere):
         lane = self._writer
         return Load(lane.waiting, lane.most_waiting, lane.batches, self._committer.commits)
 
-    wal_is_kept_short = True
-
     def make_way(self) -> None:
         """Do nothing: the room of the server is not ours to make."""
 
     def sizes(self) -> tuple[int, int]:
-        """Return the bytes of the database as this machine has them, which are none."""
-        return 0, 0
+        """Return the bytes of the database as they were a moment ago, and none of a WAL."""
+        return self._server.size, 0
 
     async def schema_version(self) -> int:
         """Return the version of the schema."""
-        return await self._reader.submit(lambda tx: tx.value("SELECT version FROM schema_version"))
-
-    async def copy_to(self, target: Path) -> int:
-        """Refuse: the server's own means make its backups."""
-        raise CopyFailed(f"{self.where} is backed up where it runs, not into {target}")
+        return await self.read(lambda tx: tx.value("SELECT version FROM schema_version"))
 
     async def scrub(self) -> None:
-        """Do nothing yet."""
+        """Rewrite the tables without what was deleted from them; raises Unavailable, Storage.
+
+        Nothing reaches the server's write-ahead log, its copies and its standbys.
+        """
+        await self._aside(checking.scrub)
 
     async def check(self) -> list[str]:
-        """Return what is wrong with the store; empty when nothing is."""
-        return []
+        """Return what is wrong with the server or how it is set; empty when nothing is."""
+        return await self._aside(checking.findings)
+
+    async def _aside(self, work: Callable[[Line], T]) -> T:
+        """Work on a connection of its own, which may take long."""
+        self._refuse_while_away()
+        try:
+            return await on_a_thread(partial(self._on_a_line, work))
+        except ServerAway as gone:
+            raise Unavailable(f"{self._keeper.message(gone)}.", retry=True) from gone
+        except psycopg.Error as error:
+            raise translate(error, self.where) from error
+
+    def _on_a_line(self, work: Callable[[Line], T]) -> T:
+        with closing(self._server.open("aside")) as line:
+            return work(line)
 
     async def last_look(self) -> None:
         """Do nothing: there is no file that could have been taken away."""
 
+    def hurry(self) -> None:
+        """Wait no longer than a moment for any answer from now on: the daemon ends."""
+        self._server.hurry.now = True
+
     async def aclose(self) -> None:
         """Finish what is queued and close the connections."""
+        self.hurry()
         await self._reader.aclose()
         await self._writer.aclose()
-        self._reading.close()
-        self._writing.close()
+        self._close()
+
+    def _close(self) -> None:
+        for holder in self._holders:
+            holder.close()

@@ -1,87 +1,128 @@
-"""Group commit on a server that others write to as well; must not know threads, trio or any table.
+"""Group commit on a server that others write to as well, over connections that break.
 
-A batch is one transaction with a savepoint per request, as on SQLite. It begins by taking a lock
-that every daemon's batch takes: one writes at a time, so the rules see what they see on SQLite,
-and the log's numbers follow each other in the order of commits.
+A batch whose transaction is lost runs again, on a new connection if need be. One that was lost in
+the middle of its COMMIT is looked up first: nothing is told as done that is not, or done twice.
 """
 
 import time
-from typing import Any
 
 import psycopg
 
-from ...domain.tx import Ring, Tx
 from ...histogram import Histogram
-from ...wire.errors import FleetError
 from ..lane import Job
-from .executing import Executor
-
-CHANNEL = "fleet_events"
-# Of every batch of every daemon on this schema. A schema has its own: two fleets of one database do
-# not wait for each other.
-LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('fleetd ' || current_schema(), 0)) AS locked"
-_NUMBERED = (
-    "INSERT INTO writers (machine, batch) VALUES (%(machine)s, %(batch)s)"
-    " ON CONFLICT (machine) DO UPDATE SET batch = excluded.batch"
+from . import batch
+from .batch import CHANNEL, LOCK
+from .holding import Holder
+from .line import Line, Stalled
+from .server import Server
+from .verdicts import (
+    InDoubt,
+    ServerAway,
+    away,
+    ends_connection,
+    is_for_all,
+    is_transient,
+    translate,
 )
+
+__all__ = ["CHANNEL", "LOCK", "Committer"]
+_TRIES = 4
+# How long those whose COMMIT was lost are kept waiting for a server that could tell.
+_DOUBT_S = 5.0
+_DOUBT_PAUSE_S = 0.2
 
 
 class Committer:
-    """Runs batches of writing jobs on one connection."""
+    """Runs batches of writing jobs on the lines of one holder."""
 
-    def __init__(self, connection: psycopg.Connection[Any], machine: str, batch: int) -> None:
-        self._connection = connection
-        self._machine = machine
-        self._execute = Executor(connection)
-        self.batch = batch
-        """The number of the newest batch that was begun."""
+    def __init__(self, holder: Holder, server: Server) -> None:
+        self._holder = holder
+        self._server = server
+        self._reckoning = server.reckoning
+        self._machine = server.machine
+        self._where = server.place
         self.commits = Histogram()
+        """How many microseconds each COMMIT of a change took."""
 
     def run(self, jobs: list[Job]) -> None:
-        """Give every job its result; raises psycopg.Error when the transaction is lost."""
-        done: list[tuple[Job, Any]] = []
-        self.batch += 1
-        self._connection.execute("BEGIN")
-        self._connection.execute(LOCK)
-        self._connection.execute(_NUMBERED, {"machine": self._machine, "batch": self.batch})
+        """Give every job its result, or raise ServerAway; InDoubt when nobody knows."""
+        for _ in range(_TRIES):
+            for job in jobs:
+                job.result, job.effects = None, []
+            line = self._holder.get()
+            try:
+                if self._together(line, jobs):
+                    return
+            except ServerAway:
+                self._holder.drop()
+                raise
+            except psycopg.Error as error:
+                if not self._is_worth_another(line, error):
+                    self._refuse(jobs, error)
+                    return
+        raise ServerAway("writing", "its connections are lost again and again")
+
+    def _is_worth_another(self, line: Line, error: psycopg.Error) -> bool:
+        """Clear up after a transaction of which nothing was committed."""
+        if line.closed or ends_connection(error):
+            self._holder.drop()
+            if isinstance(error, Stalled):  # whoever tries again would wait as long again
+                raise away(error, "writing") from error
+            return True
+        if is_for_all(error):
+            self._holder.drop()
+            raise away(error, "writing") from error
+        line.execute(b"ROLLBACK", prepare=False)
+        return is_transient(error)
+
+    def _refuse(self, jobs: list[Job], error: psycopg.Error) -> None:
         for job in jobs:
-            self._one(job, done)
-        if any(isinstance(effect, Ring) for job, _ in done for effect in job.effects):
-            self._connection.execute(f"NOTIFY {CHANNEL}")
-        begun = time.perf_counter_ns()
-        self._connection.execute("COMMIT")
-        self.commits.note((time.perf_counter_ns() - begun) // 1_000)
+            job.effects = []
+            job.fail(translate(error, self._where.name))
+
+    def _together(self, line: Line, jobs: list[Job]) -> bool:
+        """Run jobs in one transaction; False when it is known that nothing was committed."""
+        number = self._reckoning.batch + 1
+        batch.begin(line, self._machine, number, self._server.schema)
+        done = batch.requests(line, jobs, self._where.name)
+        if not done:
+            line.execute(b"ROLLBACK", prepare=False)
+            return True
+        if not self._commit(line, number, ring=batch.rings(done)):
+            return False
         for job, value in done:
             job.succeed(value)
+        return True
 
-    def _one(self, job: Job, done: list[tuple[Job, Any]]) -> None:
-        self._connection.execute("SAVEPOINT request")
-        tx = Tx(self._execute)
+    def _commit(self, line: Line, number: int, *, ring: bool) -> bool:
+        begun = time.perf_counter_ns()
         try:
-            value = job.run(tx)
-        except psycopg.OperationalError:
-            raise
-        except Exception as error:  # noqa: BLE001 - it reaches the caller, who logs it
-            self._connection.execute("ROLLBACK TO request")
-            job.effects = []
-            job.fail(error)
-        else:
-            job.effects = tx.effects
-            done.append((job, value))
-        self._connection.execute("RELEASE request")
+            end = batch.commit(line, ring=ring)
+        except psycopg.Error as error:
+            if not line.closed and not ends_connection(error):
+                raise  # the server is there, and says that it did not
+            self._holder.drop()
+            return self._was_committed(number, error)
+        self.commits.note((time.perf_counter_ns() - begun) // 1_000)
+        self._reckoning.reach(number, end)
+        return True
 
+    def _was_committed(self, number: int, error: psycopg.Error) -> bool:
+        """Ask a server, once there is one again, whether a batch is in its log.
 
-def run_reads(connection: psycopg.Connection[Any], jobs: list[Job]) -> None:
-    """Give every reading job its result, each from one consistent snapshot."""
-    execute = Executor(connection)
-    for job in jobs:
-        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        try:
-            job.succeed(job.run(Tx(execute)))
-        except psycopg.OperationalError:
-            raise
-        except FleetError as error:
-            job.fail(error)
-        except Exception as error:  # noqa: BLE001 - it reaches the caller, who logs it
-            job.fail(error)
-        connection.execute("ROLLBACK")
+        One that was made the primary since may say no although the last one had said yes to
+        itself: nobody was told so, thus it may be done again.
+        """
+        deadline = time.monotonic() + _DOUBT_S
+        while True:
+            try:
+                line = self._holder.get()
+                if batch.counted(line, self._machine) < number:
+                    return False
+                self._reckoning.reach(number, 0)
+                return True
+            except (ServerAway, psycopg.Error) as trouble:
+                self._holder.drop()
+                if time.monotonic() > deadline or self._server.hurry.now:
+                    raise InDoubt(away(error, "committing").said) from trouble
+            time.sleep(_DOUBT_PAUSE_S)

@@ -1,66 +1,125 @@
 """Connects to a PostgreSQL server with the settings that fleetd's promises rest on."""
 
+import os
+from collections.abc import Mapping
 from typing import Any
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
 
-from .. import StoreRefused
 from .adapting import adapt
+from .line import Line
+from .naming import named, parsed, spelled
+from .verdicts import ServerAway, is_final, said
 
+__all__ = ["connect", "named"]
 CONNECT_S = 5
-# A server that has gone without a word is noticed after this long; one transaction takes less.
-_SILENCE_MS = 10_000
+OLDEST = 13
+_SECOND = 1_000
 _OWN = {
     "connect_timeout": CONNECT_S,
+    "client_encoding": "UTF8",
+    # A network that has gone without a word is noticed after eleven seconds of silence.
     "keepalives_idle": 5,
     "keepalives_interval": 2,
     "keepalives_count": 3,
-    "tcp_user_timeout": _SILENCE_MS,
+    "tcp_user_timeout": 10 * _SECOND,
 }
-_SETTINGS = (
-    "SET synchronous_commit = on",
-    "SET client_encoding = 'UTF8'",
-    "SET timezone = 'UTC'",
-    # Who is stopped in the middle of a transaction must not keep everybody else from writing.
-    f"SET idle_in_transaction_session_timeout = {_SILENCE_MS}",
-    f"SET lock_timeout = {_SILENCE_MS}",
-    f"SET statement_timeout = {3 * _SILENCE_MS}",
-)
+# Each is shorter than the next: who stands still in the middle of a transaction lets go before
+# those who wait for him give up, the server gives up a statement before we hang up on it.
+_SETTINGS = f"""
+    SET idle_in_transaction_session_timeout = {4 * _SECOND};
+    SET lock_timeout = {6 * _SECOND};
+    SET statement_timeout = {8 * _SECOND};
+    SET jit = off;
+    SET standard_conforming_strings = on;
+    SELECT set_config('synchronous_commit', 'on', false)
+        WHERE current_setting('synchronous_commit') = 'off';
+    SELECT current_setting('server_encoding'), current_schema(),
+        pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean,
+        pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()
+""".encode()
+# Rules are few and run all the time: each is planned once for a connection.
+_PREPARE_AFTER = 1
+_PREPARED_MAX = 1_000
 
 
-def parsed(url: str) -> dict[str, Any]:
-    """Return what a URL says, by libpq's names; raises StoreRefused for one that is none."""
-    try:
-        return conninfo_to_dict(url)
-    except psycopg.ProgrammingError as error:
-        raise StoreRefused(
-            f"The store is set to something that is no PostgreSQL URL ({error}). "
-            "It looks like postgresql://USER@HOST/DATABASE."
-        ) from None
+def connect(url: str, purpose: str) -> Line:
+    """Open a connection; ``purpose`` is what the server's own lists call it.
 
-
-def connect(url: str, purpose: str) -> psycopg.Connection[Any]:
-    """Open a connection; ``purpose`` is what the server's own lists call it."""
+    Raises StoreRefused for a URL that is none, ServerAway for a server that cannot be used.
+    """
     given = parsed(url)
-    # What a person wrote into the URL comes before what we think best.
-    options = _OWN | {"application_name": f"fleetd {purpose}"} | given
-    connection: psycopg.Connection[Any] = psycopg.connect(
-        url, autocommit=True, **{name: options[name] for name in options if name not in given}
-    )
     try:
-        adapt(connection)
-        for setting in _SETTINGS:
-            connection.execute(setting.encode())
+        line = Line.connect(
+            url,
+            autocommit=True,
+            prepare_threshold=_PREPARE_AFTER,
+            **_added(given, f"fleetd {purpose}"),
+        )
+    except psycopg.Error as error:
+        told = _without(said(error), given)
+        raise ServerAway("connecting", told, final=is_final(str(error))) from None
+    line.prepared_max = _PREPARED_MAX
+    try:
+        adapt(line)
+        _set(line)
     except BaseException:
-        connection.close()
+        line.close()
         raise
-    return connection
+    return line
 
 
-def named(url: str) -> str:
-    """Return what a server is called in front of people, without any secret."""
-    given = parsed(url)
-    user = f"{given['user']}@" if given.get("user") else ""
-    port = f":{given['port']}" if given.get("port") else ""
-    return f"postgresql://{user}{given.get('host', '')}{port}/{given.get('dbname', '')}"
+def _added(given: Mapping[str, Any], purpose: str) -> dict[str, Any]:
+    """Return what we think best where nobody wrote anything else."""
+    ours: dict[str, Any] = _OWN | {"application_name": purpose}
+    several = "," in str(given.get("host") or os.environ.get("PGHOST", ""))
+    if several and "PGTARGETSESSIONATTRS" not in os.environ:
+        ours["target_session_attrs"] = "read-write"
+    return {name: value for name, value in ours.items() if name not in given}
+
+
+def _without(text: str, given: Mapping[str, Any]) -> str:
+    """Return a text without any secret of the URL, should libpq ever show one."""
+    for name in ("password", "sslpassword", "oauth_client_secret"):
+        if secret := str(given.get(name) or ""):
+            text = text.replace(secret, "***")
+    return text
+
+
+def _set(line: Line) -> None:
+    version = line.info.server_version // 10_000
+    if version < OLDEST:
+        why = f"it is PostgreSQL {version}, and fleetd needs {OLDEST} or newer"
+        raise ServerAway("connecting", why, final=True)
+    try:
+        cursor = line.execute(_SETTINGS, prepare=False)
+    except psycopg.Error as error:
+        raise ServerAway("connecting", said(error)) from None
+    while cursor.nextset():
+        pass
+    encoding, schema, read_only, *backend = _fetched(cursor)
+    line.backend = (backend[0], backend[1])
+    if encoding != "UTF8":
+        why = f"the database's encoding is {encoding}, and fleetd needs UTF8"
+        raise ServerAway("connecting", why, final=True)
+    if schema is None:
+        why = "there is no schema that its search_path names, or none that the role may use"
+        raise ServerAway("connecting", why, final=True)
+    if read_only:
+        raise ServerAway("connecting", "it is read-only, as a standby is")
+
+
+def _fetched(cursor: psycopg.Cursor[Any]) -> tuple[Any, ...]:
+    return cursor.fetchone() or ("UTF8", "", False, 0, "")
+
+
+def name_of(line: Line) -> str:
+    """Return what the server at the other end of a connection is called."""
+    info = line.info
+    return spelled(info.user, info.host, str(info.port), info.dbname)
+
+
+def shown_version(line: Line) -> str:
+    """Return the server's name and version, as in ``PostgreSQL 15.18``."""
+    number = line.info.parameter_status("server_version") or str(line.info.server_version)
+    return f"PostgreSQL {number.split(' ')[0]}"

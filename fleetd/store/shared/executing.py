@@ -3,19 +3,19 @@
 from collections.abc import Iterable
 from typing import Any
 
-import psycopg
 from psycopg.rows import dict_row, tuple_row
 
 from ...domain.tx import Row
 from .dialect import translated
+from .line import Line
 
 
 class Executor:
     """Runs statements with named parameters, on one connection."""
 
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        self._dicts = connection.cursor(row_factory=dict_row)
-        self._tuples = connection.cursor(row_factory=tuple_row)
+    def __init__(self, line: Line) -> None:
+        self._dicts = line.cursor(row_factory=dict_row)
+        self._tuples = line.cursor(row_factory=tuple_row)
 
     def __call__(self, sql: str, params: Row) -> list[Row]:
         """Run a statement and return its rows as dicts."""
@@ -28,5 +28,5 @@ class Executor:
         return self._tuples.fetchall() if self._tuples.description else []
 
     def many(self, sql: str, params: Iterable[Row]) -> None:
-        """Run a statement once for each set of parameters."""
+        """Run a statement once for each set of parameters, without waiting for each answer."""
         self._tuples.executemany(translated(sql), list(params))

@@ -1,16 +1,18 @@
 """The one clock of a fleet: the server's, run on by this machine's own between two looks at it."""
 
 import time
-from typing import Any
-
-import psycopg
 
 from ...clocks import Uptime
+from .line import Line
 
 # Of one store all "awake" figures are of one clock, whichever machine wrote them.
 BOOT = "shared"
 # Counts on while the machine sleeps, and nobody steps it.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_QUESTIONS = 3
+# A clock that is ahead goes at half its speed until it is not: it never goes back.
+_SLOWER = 2
+ASK = b"SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 
 
 def _own_ms() -> int:
@@ -18,23 +20,42 @@ def _own_ms() -> int:
 
 
 class FleetClock:
-    """Tells the server's time in ms since the Unix epoch; the machine's own until it was asked."""
+    """Tells the server's time in ms since the Unix epoch; the machine's own until it was asked.
+
+    It never goes back once the server was asked: ahead of it, it waits for the server to catch up.
+    """
 
     def __init__(self) -> None:
-        self._ahead_ms = time.time_ns() // 1_000_000 - _own_ms()
+        self._asked = False
+        # Replaced whole: other threads look at it at any moment. How far the server's clock is
+        # ahead of ours, how far we had told more than that, and when.
+        self._course = (time.time_ns() // 1_000_000 - _own_ms(), 0, _own_ms())
 
-    def ask(self, connection: psycopg.Connection[Any]) -> None:
-        """Compare with the server's clock; what the question took is halved."""
-        asked = _own_ms()
-        row = connection.execute(
-            "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
-        ).fetchone()
-        if row is not None:
-            self._ahead_ms = int(row[0]) - (asked + _own_ms()) // 2
+    def ask(self, line: Line) -> None:
+        """Compare with the server's clock; of several answers the quickest is the truest."""
+        self.set(min(self._compared(line) for _ in range(_QUESTIONS))[1])
+
+    def _compared(self, line: Line) -> tuple[int, int]:
+        asked = time.clock_gettime_ns(_CLOCK)
+        row = line.execute(ASK).fetchone()
+        answered = time.clock_gettime_ns(_CLOCK)
+        told = int(row[0]) if row else 0
+        return answered - asked, told - (asked + answered) // 2_000_000
+
+    def set(self, ahead_ms: int) -> None:
+        """Go by a server that is ``ahead_ms`` ahead of this machine's clock."""
+        own = _own_ms()
+        excess = max(0, self.now_ms() - (own + ahead_ms)) if self._asked else 0
+        self._course = (ahead_ms, excess, own)
+        self._asked = True
 
     def now_ms(self) -> int:
         """Return the time of the fleet."""
-        return _own_ms() + self._ahead_ms
+        ahead, excess, since = self._course
+        own = _own_ms()
+        if excess:
+            return own + ahead + max(0, excess - (own - since) // _SLOWER)
+        return own + ahead
 
     def uptime(self) -> Uptime:
         """Return the same as a clock that nobody steps."""

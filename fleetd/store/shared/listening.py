@@ -3,34 +3,52 @@
 import contextlib
 import os
 from collections.abc import Callable
-from typing import Any
 
 import psycopg
 import trio
 
-from .committing import CHANNEL
+from .batch import CHANNEL
+from .line import Line
+
+_NAME = f"SELECT {CHANNEL}".encode()
 
 
-async def listen(connection: psycopg.Connection[Any], heard: Callable[[], None]) -> None:
-    """Call ``heard`` after each commit of anybody; raises psycopg.Error once the server is gone."""
-    await trio.to_thread.run_sync(lambda: connection.execute(f"LISTEN {CHANNEL}"))
-    heard()  # what was committed before we listened
-    # A descriptor of our own: libpq closes its own when the server goes, and trio must not be
-    # waiting for a number that means another file by then.
-    with contextlib.closing(_Descriptor(connection.fileno())) as descriptor:
-        while True:
-            await trio.lowlevel.wait_readable(descriptor.number)
-            connection.pgconn.consume_input()
-            rung = False
-            while connection.pgconn.notifies() is not None:
-                rung = True
-            if rung:
-                heard()
+def listen(line: Line, heard: Callable[[int], None]) -> None:
+    """Ask to be told of every commit; ``heard`` is given how far the log has come by then."""
+    row = line.execute(_NAME).fetchone()
+    line.add_notify_handler(lambda notice: heard(int(notice.payload or 0)))
+    line.execute(f'LISTEN "{row[0] if row else ""}"'.encode())
 
 
-class _Descriptor:
-    def __init__(self, number: int) -> None:
-        self.number = os.dup(number)
+class Ear:
+    """Waits for what the server says by itself on a line that listens."""
+
+    def __init__(self, line: Line, heard: Callable[[int], None]) -> None:
+        self._line = line
+        self._heard = heard
+        # A descriptor of our own: libpq closes its own when the server goes, and trio must not be
+        # waiting for a number that means another file by then.
+        self._descriptor = os.dup(line.fileno())
+
+    async def wait(self, seconds: float) -> None:
+        """Hear for a while; raises psycopg.Error once the server is gone."""
+        with trio.move_on_after(seconds):
+            while True:
+                await trio.lowlevel.wait_readable(self._descriptor)
+                self._take()
+
+    def _take(self) -> None:
+        pgconn = self._line.pgconn
+        pgconn.consume_input()
+        end = -1
+        while (notice := pgconn.notifies()) is not None:
+            end = max(end, int(notice.extra or 0))
+        if end >= 0:
+            self._heard(end)
+        if pgconn.status != psycopg.pq.ConnStatus.OK:
+            raise psycopg.OperationalError("the server closed the connection")
 
     def close(self) -> None:
-        os.close(self.number)
+        """Let go of the descriptor."""
+        with contextlib.suppress(OSError):
+            os.close(self._descriptor)

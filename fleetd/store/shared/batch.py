@@ -1,0 +1,136 @@
+"""One batch of requests as one transaction, in few round trips; must not connect or try again.
+
+It begins by taking a lock that every daemon's batch takes: one writes at a time, so the rules see
+what they see on SQLite, and the log's numbers follow each other in the order of commits. It counts
+itself in a row of its machine, which says later whether it was committed.
+"""
+
+from typing import Any
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from ...domain.tx import Ring, Tx
+from ..lane import Job
+from .executing import Executor
+from .line import Line
+from .reckoning import END
+from .verdicts import (
+    ServerAway,
+    ends_connection,
+    is_for_all,
+    is_transient,
+    other_schema,
+    translate,
+)
+
+# Of every batch of every daemon on this schema. A schema has its own: two fleets of one database do
+# not wait for each other.
+LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('fleetd ' || current_schema(), 0)) AS locked"
+# No row comes back when another daemon has counted under the same machine.
+_BEGIN = (
+    f"BEGIN ISOLATION LEVEL READ COMMITTED; {LOCK};"
+    " INSERT INTO writers (machine, batch) VALUES ('%s', %d) ON CONFLICT (machine)"
+    " DO UPDATE SET batch = excluded.batch WHERE writers.batch = %d"
+    " RETURNING (SELECT version FROM schema_version)"
+)
+_COUNTED = (
+    f"BEGIN ISOLATION LEVEL READ COMMITTED; {LOCK};"
+    " SELECT max(batch) FROM writers WHERE machine = '%s'; ROLLBACK"
+)
+# The channel is the schema's own, as the lock is; what is said is how far the log has come.
+CHANNEL = "'fleet_events_' || current_schema()::regnamespace::oid"
+_RING = f"SELECT pg_notify({CHANNEL}, ({END})::text), {END}; COMMIT".encode()
+_SAME_ID = (
+    "another daemon writes under this machine's id. Was its directory copied from there? Remove"
+    " the file machine-id here, and start fleetd again"
+)
+
+
+def begin(line: Line, machine: str, number: int, version: int) -> None:
+    """Take the lock and count the batch; ``number`` follows the last one that was committed.
+
+    Raises ServerAway for a schema of another version, which another machine has just made.
+    """
+    cursor = line.execute((_BEGIN % (machine, number, number - 1)).encode(), prepare=False)
+    while cursor.nextset():
+        pass
+    row = cursor.fetchone()
+    if row is None:
+        raise ServerAway("writing", _SAME_ID, final=True)
+    if row[0] != version:
+        raise ServerAway("writing", other_schema(row[0], version), final=True)
+
+
+def requests(line: Line, jobs: list[Job], where: str) -> list[tuple[Job, Any]]:
+    """Run each job in a savepoint of its own; return those that are to be committed, with results.
+
+    Those that raise are given their error. Raises psycopg.Error when all of the batch is lost.
+    """
+    execute = Executor(line)
+    done: list[tuple[Job, Any]] = []
+    # A request that is alone has the transaction for a savepoint.
+    for number, job in enumerate(jobs if len(jobs) > 1 else ()):
+        text = b"RELEASE request; SAVEPOINT request" if number else b"SAVEPOINT request"
+        line.execute(text, prepare=False)
+        if not _one(line, job, execute, done, where):
+            line.execute(b"ROLLBACK TO request", prepare=False)
+    if len(jobs) == 1:
+        _one(line, jobs[0], execute, done, where)
+    return done
+
+
+def _one(line: Line, job: Job, execute: Executor, done: list[tuple[Job, Any]], where: str) -> bool:
+    tx = Tx(execute)
+    try:
+        value = job.run(tx)
+        if line.pgconn.transaction_status != TransactionStatus.INTRANS:
+            raise psycopg.errors.InFailedSqlTransaction("a rule passed over a failed statement")
+    except Exception as error:
+        if _all_is_lost(line, error):
+            raise
+        job.effects = []
+        job.fail(translate(error, where))
+        return False
+    job.effects = tx.effects
+    done.append((job, value))
+    return True
+
+
+def _all_is_lost(line: Line, error: Exception) -> bool:
+    if line.closed:
+        return True
+    return ends_connection(error) or is_for_all(error) or is_transient(error)
+
+
+def rings(done: list[tuple[Job, Any]]) -> bool:
+    """Whether anybody is to be woken by what was done."""
+    return any(isinstance(effect, Ring) for job, _ in done for effect in job.effects)
+
+
+def commit(line: Line, *, ring: bool) -> int:
+    """Commit, and ring every machine's bell; return how far the log has come, 0 if not asked.
+
+    Raises psycopg.Error, after which nobody knows whether it was committed if the connection is
+    gone too.
+    """
+    cursor = line.execute(_RING if ring else b"COMMIT", prepare=False)
+    row = cursor.fetchone() if ring else None
+    while cursor.nextset():
+        pass
+    # A transaction that cannot be committed is rolled back without an error.
+    if cursor.statusmessage != "COMMIT":
+        raise psycopg.errors.TransactionRollback(f"COMMIT did {cursor.statusmessage}")
+    return int(row[1]) if row else 0
+
+
+def counted(line: Line, machine: str) -> int:
+    """Return the number of a machine's last batch that was committed; none is under way then.
+
+    Whoever was committing has the lock until it is done.
+    """
+    cursor = line.execute((_COUNTED % machine).encode(), prepare=False)
+    cursor.nextset()
+    cursor.nextset()
+    row = cursor.fetchone()
+    return int(row[0] or 0) if row else 0

@@ -1,0 +1,158 @@
+"""Keeps a store's connections: notices that the server is gone, and comes back when it is there.
+
+Connecting takes a thread, as it takes as long as a network likes. What is stored it must not know.
+"""
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import psycopg
+import trio
+
+from ..reach import Away, Reach
+from .abandoning import on_a_thread
+from .line import Line
+from .listening import Ear, listen
+from .server import Server
+from .verdicts import ServerAway, away
+
+log = logging.getLogger("fleetd")
+# The fleet's clock is looked at as often, and a server that went without a word is missed.
+BEAT_S = 10.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
+
+
+class Keeper:
+    """Tells ``reach`` whether the server is there, and sees to it that it is again.
+
+    ``heard`` is called on the trio thread when anybody has committed, with the log's end then, 0
+    when it is not known.
+    """
+
+    def __init__(self, reach: Reach, server: Server, heard: Callable[[int], None]) -> None:
+        self._where = server.place
+        self.reach = reach
+        self._server = server
+        self._heard = heard
+        self._attending: trio.CancelScope | None = None
+        self._closed = threading.Event()
+        self._at_work = threading.Lock()
+        self._said: list[int] = []
+
+    def message(self, gone: ServerAway) -> str:
+        """Return the sentence that names the server, the step and what was said."""
+        return f"{self._where.name} cannot be used ({gone.step}): {gone.said}"
+
+    def lose(self, gone: ServerAway) -> None:
+        """Note that the server is away, and look for it; called on the trio thread."""
+        if self.reach.away is None:
+            log.warning("%s. It is tried again until it is back", self.message(gone))
+        self.reach.lose(Away(self._server.clock.now_ms(), gone.step, self.message(gone)))
+        if self._attending is not None:
+            self._attending.cancel()
+
+    async def run(self, bring: Callable[[], None], back: Callable[[], None]) -> None:
+        """Listen while the server is there, look for it while it is away; until cancelled.
+
+        ``bring`` gives the lanes new connections, on a thread; ``back`` is called before
+        others may use them.
+        """
+        pauses = _pauses()
+        in_vain = 0
+        try:
+            while True:
+                begun = trio.current_time()
+                try:
+                    await self._once(bring, back)
+                except ServerAway as gone:
+                    in_vain += 1
+                    # Others find it at work: a connection may fail alone, and one that is ended
+                    # is made again before anybody hears of it.
+                    if in_vain > 1 or gone.final or self.reach.away is not None:
+                        self.lose(gone)
+                except psycopg.Error as error:
+                    in_vain = 0
+                    log.info("%s hung up (%s)", self._where.name, away(error, "listening").said)
+                else:
+                    in_vain = 0
+                if trio.current_time() - begun > _LONGEST_PAUSE_S:
+                    pauses = _pauses()
+                else:
+                    await trio.sleep(next(pauses))
+        finally:
+            self._closed.set()
+
+    async def _once(self, bring: Callable[[], None], back: Callable[[], None]) -> None:
+        connect = partial(self._connect, bring if self.reach.away else None)
+        line = await on_a_thread(connect)
+        try:
+            if self.reach.away is not None:
+                back()
+                log.warning("%s is back", self._where.name)
+                self.reach.regain()
+            self._heard(0)  # what was committed before we listened
+            await self._attend(line)
+        finally:
+            self._closing(line)
+
+    def _connect(self, bring: Callable[[], None] | None) -> Line:
+        """Connect, on a thread that nobody may be waiting for any more."""
+        if bring is not None:
+            bring()  # the writer comes first: the schema may have to be made
+        line = self._server.open("listener")
+        try:
+            listen(line, self._overheard)
+            if self._closed.is_set():
+                raise ServerAway("connecting", "fleetd ends")
+        except psycopg.Error as error:
+            line.close()
+            raise away(error, "connecting") from error
+        except BaseException:
+            line.close()
+            raise
+        return line
+
+    async def _attend(self, line: Line) -> None:
+        ear = Ear(line, self._heard)
+        try:
+            with trio.CancelScope() as self._attending:
+                while True:
+                    await ear.wait(BEAT_S)
+                    await on_a_thread(partial(self._look, line))
+                    self._pass_on()
+        finally:
+            self._attending = None
+            ear.close()
+
+    def _look(self, line: Line) -> None:
+        with self._at_work:
+            if self._closed.is_set():
+                line.close()
+            else:
+                self._server.beat(line)
+
+    def _closing(self, line: Line) -> None:
+        """Close a line, unless a thread still waits on it: then it closes when that ends."""
+        if self._at_work.acquire(blocking=False):
+            line.close()
+            self._at_work.release()
+
+    def _overheard(self, end: int) -> None:
+        """Keep what was said while an answer was waited for, on the thread that did."""
+        self._said.append(end)
+
+    def _pass_on(self) -> None:
+        said, self._said = self._said, []
+        if said:
+            self._heard(max(said))
+
+
+def _pauses() -> Iterator[float]:
+    """Yield growing pauses in seconds; those of many machines do not fall together."""
+    pause = _FIRST_PAUSE_S
+    while True:
+        yield pause * random.uniform(0.7, 1.3)  # noqa: S311 - nobody has to be kept from guessing
+        pause = min(pause * 2, _LONGEST_PAUSE_S)

@@ -1,0 +1,78 @@
+"""A connection on which nothing is waited for without end; must not know any table.
+
+libpq waits for an answer as long as the kernel believes in the connection: minutes for a network
+that swallows everything, for ever for a server that stands still.
+"""
+
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import psycopg
+
+T = TypeVar("T")
+# A server that has not answered a statement after this long will not. It is longer than what the
+# server itself allows (see connecting.py): who is only slow says so, and the connection remains.
+PATIENCE_S = 9.0
+HURRIED_S = 2.0
+# How often somebody who waits looks at whether he may still.
+_LOOK_S = 0.25
+
+
+class Stalled(psycopg.OperationalError):
+    """The server did not answer in time; nobody knows what became of the statement."""
+
+
+class Hurry:
+    """Whether everything has to end soon; one for all lines of a store."""
+
+    def __init__(self) -> None:
+        self.now = False
+
+
+class Line(psycopg.Connection[Any]):
+    """A connection of which every answer has a deadline."""
+
+    patience_s = PATIENCE_S
+    hurry = Hurry()
+    backend = (0, "")
+    """The process at the server, and when it began: together they are of one process only."""
+
+    def wait(self, gen: Generator[Any, Any, T], interval: float = _LOOK_S, *_: Any) -> T:
+        """Wait for an answer; raises Stalled, and hangs up, when there is none in time."""
+        try:
+            return super().wait(self._patiently(gen), min(interval, _LOOK_S))
+        except Stalled:
+            self.close()  # nobody could tell a late answer from that to the next question
+            raise
+
+    def _patiently(self, gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
+        begun = time.monotonic()
+        try:
+            state = next(gen)
+            while True:
+                ready = yield state
+                if not ready:
+                    self._look(time.monotonic() - begun)
+                state = gen.send(ready)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+
+    def _look(self, waited_s: float) -> None:
+        patience_s = min(self.patience_s, HURRIED_S) if self.hurry.now else self.patience_s
+        if waited_s > patience_s:
+            raise Stalled(f"no answer for {waited_s:.0f} s")
+
+    @contextmanager
+    def taking_its_time(self, seconds: float) -> Iterator[None]:
+        """Be patient with work that takes as long as there is data."""
+        self.execute(b"SET statement_timeout = 0")
+        self.patience_s = seconds
+        try:
+            yield
+        finally:
+            self.patience_s = PATIENCE_S
+            if not self.closed:
+                self.execute(b"RESET statement_timeout")

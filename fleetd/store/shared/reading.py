@@ -1,0 +1,63 @@
+"""Reads on a server, each on one consistent snapshot; must not know any table."""
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from ...domain.tx import Tx
+from ..lane import Job
+from .executing import Executor
+from .holding import Holder
+from .line import Line, Stalled
+from .naming import Place
+from .verdicts import ServerAway, away, ends_connection, translate
+
+_BEGIN = b"BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+_TRIES = 2
+
+
+class Reader:
+    """Runs batches of reading jobs on the lines of one holder."""
+
+    def __init__(self, holder: Holder, where: Place) -> None:
+        self._holder = holder
+        self._where = where
+
+    def run(self, jobs: list[Job]) -> None:
+        """Give every job its result, or raise ServerAway."""
+        for left in reversed(range(_TRIES)):
+            line = self._holder.get()
+            try:
+                self._together(line, [job for job in jobs if job.result is None])
+            except psycopg.Error as error:
+                self._holder.drop()
+                if isinstance(error, Stalled) or not left:
+                    raise away(error, "reading") from error
+            else:
+                return
+        raise ServerAway("reading", "its connections are lost again and again")
+
+    def _together(self, line: Line, jobs: list[Job]) -> None:
+        """Run jobs on one snapshot, which is newer than all that they were asked after."""
+        execute = Executor(line)
+        begun = False
+        for job in jobs:
+            if not begun:
+                line.execute(_BEGIN, prepare=False)
+            begun = self._one(line, job, execute)
+            if not begun:
+                line.execute(b"ROLLBACK", prepare=False)
+        if begun:
+            line.execute(b"ROLLBACK", prepare=False)
+
+    def _one(self, line: Line, job: Job, execute: Executor) -> bool:
+        """Run a job; False when the snapshot went with it."""
+        try:
+            job.succeed(job.run(Tx(execute)))
+        except psycopg.Error as error:
+            if line.closed or ends_connection(error):
+                raise
+            job.fail(translate(error, self._where.name))
+            return False
+        except Exception as error:  # noqa: BLE001 - it reaches the caller, who logs it
+            job.fail(error)
+        return line.pgconn.transaction_status == TransactionStatus.INTRANS

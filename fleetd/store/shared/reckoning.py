@@ -1,0 +1,98 @@
+"""What this machine knows to be committed, and whether a server it finds again has all of it.
+
+After a failover the server is another one, which may lack the last commits of the one before. It
+knows the end of the log and the store's epoch, and must not change them.
+"""
+
+import threading
+from typing import Any
+
+import msgspec
+
+from ..mark import Lost
+from .line import Line
+from .naming import Place
+from .verdicts import ServerAway
+
+END = (
+    "greatest((SELECT max(seq) FROM events), (SELECT value FROM counters WHERE name = 'events'), 0)"
+)
+_STANDS = (
+    f"SELECT (SELECT batch FROM writers WHERE machine = %s), {END},"
+    " (SELECT value FROM store_meta WHERE key = 'epoch')"
+)
+
+
+class Stand(msgspec.Struct, frozen=True):
+    """How far a server has come: this machine's last batch, the log's end, the epoch."""
+
+    batch: int = 0
+    end: int = 0
+    epoch: str | None = None
+
+
+class Reckoning:
+    """Compares each server that is found with the one that was lost; used by several threads."""
+
+    def __init__(self, machine: str, where: Place) -> None:
+        self._machine = machine
+        self._where = where
+        self._known: Stand | None = None
+        self._lock = threading.Lock()
+        self.lost: Lost | None = None
+        """What the newest server lacked that was known, None when it lacked nothing."""
+
+    @property
+    def batch(self) -> int:
+        """Return the number of this machine's last batch that is known to be committed."""
+        return self._known.batch if self._known else 0
+
+    def look(self, line: Line) -> None:
+        """Take the measure of a server that was just connected to; raises psycopg.Error.
+
+        Raises ServerAway, once, when it lacks anything: nobody may go on as if it did not.
+        """
+        found = self._ask(line)
+        with self._lock:
+            known, self._known = self._known, found
+            # In another epoch everybody knows already, whoever has begun it.
+            if known is not None and known.epoch == found.epoch and _behind(found, known):
+                reached = max(known.end, found.end)
+                self.lost = Lost(found.end, reached, self._why(found, known))
+                raise ServerAway("comparing", self.lost.why)
+
+    def _ask(self, line: Line) -> Stand:
+        row: tuple[Any, ...] = line.execute(_STANDS, (self._machine,)).fetchone() or (0, 0, None)
+        return Stand(row[0] or 0, row[1], row[2])
+
+    def _why(self, found: Stand, known: Stand) -> str:
+        missing = known.batch - found.batch
+        batches = f", and {missing} of this machine's last commits are missing" if missing else ""
+        return (
+            f"{self._where.name} was replaced by a server that lacks what was committed last: its"
+            f" log ends at {found.end}, and it had come to {known.end}{batches}"
+        )
+
+    def follow(self, line: Line) -> None:
+        """Keep up with what others commit, on a server that was looked at."""
+        found = self._ask(line)
+        with self._lock:
+            known = self._known or found
+            if not _behind(found, known):
+                self._known = found
+
+    def reach(self, batch: int, end: int) -> None:
+        """Note what was committed."""
+        with self._lock:
+            known = self._known or Stand()
+            self._known = Stand(batch, max(end, known.end), known.epoch)
+
+    def heard(self, end: int) -> None:
+        """Note how far another machine's commit has brought the log."""
+        with self._lock:
+            if self._known is not None and end > self._known.end:
+                self._known = msgspec.structs.replace(self._known, end=end)
+
+
+def _behind(found: Stand, known: Stand) -> bool:
+    return found.batch < known.batch or found.end < known.end

@@ -1,0 +1,81 @@
+"""Stores on a real server, and what tests write into them and read back."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from fleetd.domain.tx import Effect, Ring, Tx
+from fleetd.store.postgres import PostgresStore
+
+PATIENCE_S = 30
+
+
+class Opened:
+    """A store that runs, and what it called back with."""
+
+    def __init__(self, url: str, directory: Path) -> None:
+        self.effects: list[Effect] = []
+        self.news = 0
+        self._rung = trio.Event()
+        self.store = PostgresStore(url, directory, self.effects.extend, self._heard)
+
+    def _heard(self) -> None:
+        self.news += 1
+        self._rung.set()
+        self._rung = trio.Event()
+
+    async def hears(self, times: int) -> None:
+        """Wait until the bell has rung so often."""
+        with trio.fail_after(PATIENCE_S):
+            while self.news < times:
+                await self._rung.wait()
+
+    async def event(self, kind: str = "said") -> int:
+        """Append an event, and return its number."""
+        return await self.store.write(appends(kind))
+
+    async def kinds(self) -> list[str]:
+        """Return what the events are called, in order."""
+        return await self.store.read(kinds)
+
+    async def until(self, *, away: bool) -> None:
+        """Wait until the store is away, or there."""
+        with trio.fail_after(PATIENCE_S):
+            await (self.store.reach.went if away else self.store.reach.came).wait()
+
+
+def appends(kind: str) -> Callable[[Tx], int]:
+    """Return a rule that appends an event."""
+
+    def rule(tx: Tx) -> int:
+        tx.after_commit(Ring())
+        seq: int = tx.value(
+            "INSERT INTO events (type, stream, timestamp, activity, data_json)"
+            " VALUES (:kind, 'fleet', '', 0, '{}') RETURNING seq",
+            kind=kind,
+        )
+        return seq
+
+    return rule
+
+
+def kinds(tx: Tx) -> list[str]:
+    return [row["type"] for row in tx.all("SELECT type FROM events ORDER BY seq")]
+
+
+@asynccontextmanager
+async def running(url: str, directory: Path, **_: Any) -> AsyncIterator[Opened]:
+    """Open a store and have it listen and reconnect until the block ends."""
+    opened = Opened(url, directory)
+    opened.store.start()
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(opened.store.run)
+            yield opened
+            nursery.cancel_scope.cancel()
+    finally:
+        with trio.CancelScope(shield=True):
+            await opened.store.aclose()

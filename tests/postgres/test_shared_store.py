@@ -1,0 +1,102 @@
+"""What a shared store does while its server comes and goes."""
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from fleetd.domain.tx import Ring, Tx
+from fleetd.store.reach import StoreAway
+from fleetd.wire.errors import NotFound
+from tests.postgres.shared_stores import appends, running
+from tests.postgres_server import Server
+
+
+async def test_what_is_written_is_read(postgres: Server, database: str, tmp_path: Path) -> None:
+    async with running(postgres.url(database), tmp_path) as opened:
+        assert [await opened.event("a"), await opened.event("b")] == [1, 2]
+        assert await opened.kinds() == ["a", "b"]
+        assert opened.effects == [Ring(), Ring()]
+        assert opened.store.engine_version.startswith("PostgreSQL 1")
+        assert await opened.store.schema_version() >= 7
+        assert await opened.store.check() == [
+            "fsync is off: a crash of the server loses or damages what was acknowledged",
+            "full_page_writes is off: a crash of the server may damage its tables",
+        ]
+        await opened.store.scrub()
+
+
+async def test_a_request_that_raises_hurts_nobody(
+    postgres: Server, database: str, tmp_path: Path
+) -> None:
+    def refused(tx: Tx) -> None:
+        appends("never")(tx)
+        raise NotFound("no")
+
+    def broken(tx: Tx) -> None:
+        appends("never")(tx)
+        tx.run("INSERT INTO writers (machine, batch) VALUES (NULL, 1)")
+
+    errors = []
+
+    async def fails(rule: object) -> None:
+        with pytest.raises(Exception) as raised:  # noqa: PT011
+            await opened.store.write(rule)  # type: ignore[arg-type]
+        errors.append(type(raised.value).__name__)
+
+    async with running(postgres.url(database), tmp_path) as opened:
+        async with trio.open_nursery() as nursery:
+            for number in range(20):
+                nursery.start_soon(opened.event, f"e{number}")
+                nursery.start_soon(fails, refused)
+                nursery.start_soon(fails, broken)
+        assert await opened.event() == 21
+        assert sorted(errors) == ["NotFound"] * 20 + ["NotNullViolation"] * 20
+
+
+async def test_a_connection_that_is_ended_is_not_noticed(
+    postgres: Server, database: str, tmp_path: Path
+) -> None:
+    async with running(postgres.url(database), tmp_path) as opened:
+        for number in range(3):
+            await opened.event(str(number))
+            postgres.disconnect(database)
+            assert await opened.kinds() == [str(n) for n in range(number + 1)]
+        assert await opened.event("3") == 4
+
+
+async def test_a_restart_is_lived_with(own_postgres: Server, tmp_path: Path) -> None:
+    url = own_postgres.url(own_postgres.new_database())
+    async with running(url, tmp_path) as opened:
+        await opened.event("before")
+        own_postgres.stop("immediate")
+        await opened.until(away=True)
+        with pytest.raises(StoreAway, match="connecting") as refused:
+            await opened.event("never")
+        assert refused.value.values["retry"] is True
+        own_postgres.start()
+        await opened.until(away=False)
+        assert await opened.event("after") == 2
+        assert await opened.kinds() == ["before", "after"]
+
+
+async def test_a_store_is_there_once_its_server_is(own_postgres: Server, tmp_path: Path) -> None:
+    url = own_postgres.url(own_postgres.new_database())
+    own_postgres.stop()
+    async with running(url, tmp_path) as opened:
+        assert opened.store.reach.away is not None
+        own_postgres.start()
+        await opened.until(away=False)
+        assert await opened.event() == 1
+
+
+async def test_the_bell_rings_for_what_others_write(
+    postgres: Server, database: str, tmp_path: Path
+) -> None:
+    url = postgres.url(database)
+    async with running(url, tmp_path / "a") as one, running(url, tmp_path / "b") as other:
+        await other.hears(1)
+        rung = other.news
+        await one.event()
+        await other.hears(rung + 1)
+        assert await other.event() == 2
