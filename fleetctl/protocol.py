@@ -53,7 +53,7 @@ _NOUNS = {
     "message": ("list", "send inbox ack requeue"),
     "event": ("list subscribe unsubscribe", "append"),
     "cursor": ("get", "advance"),
-    "checkpoint": ("get latest list compare", "create delete verify prune"),
+    "checkpoint": ("get latest list compare", "create delete verify prune pull"),
     "error": ("", "report"),
     "snapshot": ("latest get list", "record prune verify"),
     "recovery": ("detect context list", "restore"),
@@ -70,7 +70,8 @@ METHODS = {
 LONG = frozenset(
     {
         *("system.doctor", "system.backup", "system.forget", "mission.delete"),
-        *("checkpoint.verify", "checkpoint.prune", "snapshot.verify", "snapshot.prune"),
+        *("checkpoint.verify", "checkpoint.prune", "checkpoint.pull"),
+        *("snapshot.verify", "snapshot.prune"),
     }
 )
 # A request is named after its method, unless a record already is.

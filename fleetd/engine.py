@@ -34,7 +34,7 @@ from .reception import Reception
 from .room import makes_room
 from .store.backups import Backups
 from .store.ballast import Ballast
-from .store.layouts import LAYOUTS
+from .store.layouts import LAYOUTS, PULLED
 from .store.opened import open_store
 from .store.reach import StoreAway
 from .store.spool import Spool
@@ -88,6 +88,7 @@ class Engine:
         self.pulses = Pulses()
         root = loaded.config.checkpoints
         self.backups: dict[Noun, Backups] = {noun: Backups(root, noun) for noun in LAYOUTS}
+        self.pulled = Backups(root / PULLED)
         self.store = open_store(
             loaded.config, self._committed, self.bell.ring, inline=inline, vfs=vfs
         )

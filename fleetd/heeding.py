@@ -32,7 +32,7 @@ async def heed(engine: Engine, since: int | None = None) -> int | None:
     if count == since:
         return count
     removed, stuck = 0, False
-    for backups in engine.backups.values():
+    for backups in (*engine.backups.values(), engine.pulled):
         try:
             removed += await _heed(engine, backups)
         except OSError as error:

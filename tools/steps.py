@@ -114,6 +114,7 @@ STEPS: tuple[Step, ...] = (
     ("checkpoint.compare", {"before": "{checkpoint}"}),
     ("checkpoint.list", {"mission_id": "{mission}", "limit": 1}),
     ("checkpoint.verify", {"checkpoint_id": "{checkpoint}"}),
+    ("checkpoint.pull", {"mission_id": "{mission}"}),
     (
         "error.report",
         {"agent_id": "bob", "kind": "tool_failure", "name": "pytest", "message": "2 failed"},

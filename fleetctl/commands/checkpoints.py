@@ -1,4 +1,4 @@
-"""``fleetctl checkpoints``: list, show, compare, prune, delete and verify checkpoints."""
+"""``fleetctl checkpoints``: list, show, compare, prune, delete, verify and pull checkpoints."""
 
 from argparse import Namespace
 
@@ -27,9 +27,11 @@ from ..protocol import (
     CheckpointList,
     CheckpointPage,
     CheckpointPrune,
+    CheckpointPull,
     CheckpointSummary,
     CheckpointVerify,
     PrunedCheckpoint,
+    PulledCheckpoints,
 )
 from ..pruning import Pruning, options
 from ..target import mission_id
@@ -48,7 +50,9 @@ COLUMNS = (
 def register(subparsers: Subparsers) -> None:
     """Add the group."""
     actions = group(
-        subparsers, "checkpoints", "List, show, compare, prune, delete and verify checkpoints."
+        subparsers,
+        "checkpoints",
+        "List, show, compare, prune, delete, verify and pull checkpoints.",
     )
     listing = command(actions, "list", run_list, "List a mission's checkpoints, newest first.")
     mission_option(listing)
@@ -82,6 +86,15 @@ def register(subparsers: Subparsers) -> None:
     )
     which.add_argument("--all", action="store_true", help="every mission")
     verifying.add_argument("--repair", action="store_true", help="heal one copy from the other")
+
+    pulling = command(
+        actions,
+        "pull",
+        run_pull,
+        "Write the files of a mission's checkpoints on this machine, also those that others keep.",
+        "  fleetctl checkpoints pull --mission msn-1a2b3c4d",
+    )
+    mission_option(pulling)
 
 
 def _register_prune(actions: Subparsers) -> None:
@@ -206,6 +219,27 @@ def run_verify(args: Namespace) -> int:
         with bar(args, "Verifying") as progress:
             findings = client.call(request, progress=progress)
     return show(args, findings)
+
+
+def run_pull(args: Namespace) -> int:
+    """Have the files written and say where; 1 when the row of a checkpoint is damaged."""
+    with Fleet() as client:
+        request = CheckpointPull(mission_id=mission_id(client, args.mission))
+        with bar(args, "Pulling") as progress:
+            pulled = client.call(request, progress=progress)
+    for warning in pulled.warnings:
+        render.warn(warning)
+    render.result(args, pulled, _pulled(pulled))
+    return 1 if pulled.warnings else 0
+
+
+def _pulled(pulled: PulledCheckpoints) -> str:
+    there = render.plural(pulled.written + pulled.unchanged, "checkpoint")
+    written = f"{pulled.written} written ({render.size(pulled.bytes)})"
+    return (
+        f"Pulled {there} of {pulled.mission_id} to {pulled.directory}:"
+        f" {written}, {pulled.unchanged} unchanged, {pulled.removed} removed."
+    )
 
 
 def _mission_to_verify(client: Fleet, given: str | None) -> str:

@@ -152,7 +152,8 @@ def _folder(client: Fleet, snapshot: Snapshot) -> str:
 def _recorded(snapshot: Snapshot, folder: str) -> list[str]:
     what = f"{snapshot.snapshot_id} of run {snapshot.run_id}"
     how = f"({snapshot.source}, {snapshot.status})"
-    written = [f"{folder}/{each.path}" for each in snapshot.artifacts if each.present]
+    place = f"{snapshot.file_on}: {snapshot.run_id}" if snapshot.file_on else folder
+    written = [f"{place}/{each.path}" for each in snapshot.artifacts if each.present]
     return [
         f"Joined snapshot {what} {how}: nothing that matters has changed since."
         if snapshot.source_details

@@ -23,6 +23,8 @@ def _head(checkpoint: Checkpoint) -> Iterator[str]:
     yield f"Trigger: {checkpoint.trigger}{details}"
     yield f"Progress: {checkpoint.progress_percent}%"
     yield f"Created by: {checkpoint.created_by}"
+    if checkpoint.file_on:
+        yield f"File: on {checkpoint.file_on}"
 
 
 def _sorties(checkpoint: Checkpoint) -> Iterator[str]:

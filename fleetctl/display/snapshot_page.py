@@ -113,7 +113,9 @@ def _files(snapshot: Snapshot, folder: str) -> Iterator[str]:
     yield ""
     yield f"Integrity: {integrity.algorithm} {integrity.digest} (format {integrity.format_version})"
     yield f"Stored In: {', '.join(snapshot.storage_locations) or 'None'}"
-    yield f"Files ({len(snapshot.artifacts)}) in {folder}:"
+    # The path is that of this machine; another has its own.
+    place = f"on {snapshot.file_on}" if snapshot.file_on else f"in {folder}"
+    yield f"Files ({len(snapshot.artifacts)}) {place}:"
     for artifact in snapshot.artifacts:
         yield f"  {_form(artifact, snapshot.compressed_at)}"
         yield f"    sha256 {artifact.digest}"

@@ -93,12 +93,19 @@ async def _each(
     owners: Iterable[tuple[Noun, str]],
     work: Callable[[Backups, str], Cleared],
 ) -> dict[tuple[Noun, str], Cleared]:
-    """Do file work for whole owners, one after the other."""
+    """Do file work for whole owners, one after the other, and on what was pulled of them."""
     found: dict[tuple[Noun, str], Cleared] = {}
     for noun, owner_id in owners:
-        backups = engine.backups[noun]
-        place = backups.root / owner_id
-        found[noun, owner_id] = await _or_named(engine, place, partial(work, backups, owner_id))
+        trees = [engine.backups[noun], *([engine.pulled] if noun == "checkpoint" else [])]
+        each = [
+            await _or_named(engine, tree.root / owner_id, partial(work, tree, owner_id))
+            for tree in trees
+        ]
+        found[noun, owner_id] = Cleared(
+            names=[name for one in each for name in one.names],
+            bytes=sum(one.bytes for one in each),
+            left=[path for one in each for path in one.left],
+        )
         headway.at("files", sum(len(each.names) for each in found.values()))
     return found
 

@@ -12,7 +12,7 @@ import msgspec
 from ..domain.context import Caller
 from ..domain.healing import Heal
 from ..domain.keepers import KeeperGet
-from ..domain.policy import POLICIES, Kept, id_of
+from ..domain.policy import POLICIES, Kept, id_of, noun_of
 from ..domain.tx import WriteBackup
 from ..engine import Engine
 from ..filed import verified
@@ -25,6 +25,7 @@ from ..wire.types import Noun
 
 log = logging.getLogger("fleetd")
 R = TypeVar("R")
+K = TypeVar("K", bound=Kept)
 # Warnings that name one record each; more than that is said with a number.
 NAMED = 3
 
@@ -45,10 +46,13 @@ async def kept_on(engine: Engine, noun: Noun, record_id: str) -> str | None:
 async def read(engine: Engine, noun: Noun, request: Request[R], caller: Caller) -> R:
     """Read a record, and where its file lies; see ``_read``."""
     record = await _read(engine, noun, request, caller)
-    elsewhere = await kept_on(engine, noun, id_of(cast("Kept", record)))
-    if elsewhere is None:
-        return record
-    return cast("R", msgspec.structs.replace(cast("Any", record), file_on=elsewhere))
+    return cast("R", await placed(engine, cast("Kept", record)))
+
+
+async def placed(engine: Engine, record: K) -> K:
+    """Return a record with the other machine on which its file lies, if that is one."""
+    elsewhere = await kept_on(engine, noun_of(record), id_of(record))
+    return record if elsewhere is None else msgspec.structs.replace(record, file_on=elsewhere)
 
 
 async def _read(engine: Engine, noun: Noun, request: Request[R], caller: Caller) -> R:

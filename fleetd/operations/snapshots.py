@@ -6,7 +6,7 @@ from ..engine import Engine, operation
 from ..wire.errors import AtomicWriteFailed
 from ..wire.requests.snapshot import SnapshotGet, SnapshotLatest, SnapshotRecord
 from ..wire.snapshots import Snapshot
-from .reading import read, read_latest
+from .reading import placed, read, read_latest
 from .written import as_written
 
 
@@ -24,7 +24,8 @@ async def record(engine: Engine, request: SnapshotRecord, caller: Caller) -> Sna
     failure = engine.outbox.failure(snapshot.snapshot_id)
     if failure is not None:
         raise _not_written(engine, snapshot, failure)
-    return written
+    # One that it joined may be another machine's.
+    return await placed(engine, written) if written.source_details else written
 
 
 def _not_written(engine: Engine, snapshot: Snapshot, why: str) -> AtomicWriteFailed:

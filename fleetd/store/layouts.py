@@ -16,6 +16,9 @@ from ..wire.types import RECORD_ID, RUN_ID, SNAPSHOT_ID, Noun
 
 LATEST = "latest.json"
 PLAIN, GZIP = ".json", ".json.gz"
+# Below the root, what was pulled of other machines. No mission and no run has such a name, so that
+# nobody takes it for one of theirs.
+PULLED = ".pulled"
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):

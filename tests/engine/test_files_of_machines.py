@@ -106,6 +106,8 @@ async def test_a_record_says_on_which_other_machine_its_file_lies(
     assert (await b.do(CheckpointGet(taken.id))).file_on is None
     assert (await a.do(SnapshotGet(snapshot.snapshot_id))).file_on == BETA
     assert (await b.do(SnapshotGet(snapshot.snapshot_id))).file_on is None
+    joined = await a.do(SnapshotRecord("run-1"))
+    assert (joined.snapshot_id, joined.file_on) == (snapshot.snapshot_id, BETA)
 
 
 async def test_what_another_machine_keeps_is_not_written_here(pair: tuple[Fleet, Fleet]) -> None:

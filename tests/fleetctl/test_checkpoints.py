@@ -252,3 +252,25 @@ def test_a_briefing_says_which_copy_was_no_good(done, mission, home: Path):
     assert f"Corrupted checkpoint file: {stray}" in briefing.err
     assert "it was left where it is" in briefing.err
     assert done("context", "--json").json["checkpoint_id"] == checkpoint
+
+
+def test_pull_writes_the_files_and_says_where(done, five, mission, home: Path):
+    place = home / "flightline" / "checkpoints" / ".pulled" / mission
+    size = sum(path.stat().st_size for path in place.parents[1].glob(f"{mission}/chk-*.json"))
+
+    told = done("checkpoints", "pull").out
+
+    assert told == (
+        f"Pulled 5 checkpoints of {mission} to {place}:"
+        f" 5 written ({size / 1_000:.1f} kB), 0 unchanged, 0 removed.\n"
+    )
+    assert {path.stem for path in place.glob("chk-*.json")} == set(five)
+    again = done("checkpoints", "pull", "--mission", mission, "--json").json
+    assert (again["directory"], again["written"], again["unchanged"]) == (str(place), 0, 5)
+
+
+def test_pull_without_a_mission_fails(run, daemon):
+    result = run("checkpoints", "pull")
+
+    assert result.status == 1
+    assert "Use --mission <id> to specify." in result.err

@@ -405,3 +405,13 @@ def test_help_fits_any_terminal(run, home, monkeypatch, action, columns):
 
     assert (result.status, result.err) == (0, "")
     assert result.out.startswith(f"usage: fleetctl snapshot {action}")
+
+
+def test_files_of_another_machine_are_said_to_lie_there(capsys):
+    elsewhere = COMPLETE | {"file_on": "beta (0123456789abcdef)"}
+
+    show_snapshot(msgspec.convert(elsewhere, Snapshot), "/f/build-42")
+
+    shown = capsys.readouterr().out
+    assert ") on beta (0123456789abcdef):" in shown
+    assert "/f/build-42" not in shown

@@ -130,6 +130,32 @@ class CheckpointPrune(LongMutation[Pruned], frozen=True):
     dry_run: bool = False
 
 
+class PulledCheckpoints(Record, frozen=True, kw_only=True):
+    """What a pull did in ``directory``; ``bytes`` are those that were written.
+
+    ``warnings`` name checkpoints whose row is damaged; a file that was pulled before stays.
+    """
+
+    mission_id: str
+    directory: str
+    written: int = 0
+    unchanged: int = 0
+    removed: int = 0
+    bytes: int = 0
+    warnings: list[str] = []
+
+
+class CheckpointPull(LongMutation[PulledCheckpoints], frozen=True):
+    """Write the files of a mission's checkpoints on this machine, also those of other machines.
+
+    They are copies, in a directory of their own; the next pull removes those of checkpoints that
+    are gone.
+    """
+
+    method: ClassVar[str] = "checkpoint.pull"
+    mission_id: MissionId
+
+
 class ErrorCheckpoint(Record, frozen=True, kw_only=True):
     """The checkpoint that an error made or joined; null when no mission is concerned."""
 

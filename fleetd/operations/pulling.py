@@ -1,0 +1,151 @@
+"""Writing the files of a mission's checkpoints here, whichever machine keeps them.
+
+They lie in a tree of their own, which nothing compares with rows and nothing is taken in from:
+what is pruned or forgotten never comes back out of it. One record at a time is in memory.
+"""
+
+import contextlib
+
+import msgspec
+import trio
+
+from .. import headway
+from ..domain.context import Caller
+from ..domain.pulling import ContentGet, PullLook, PullPlace, ToPull
+from ..engine import Engine, operation
+from ..store.backups import Backups
+from ..wire.errors import Corrupt, FleetError, Incompatible, Storage, Unavailable
+from ..wire.requests.checkpoint import CheckpointPull, PulledCheckpoints
+from ..wire.requests.mission import MissionGet
+
+
+@operation
+async def pull(engine: Engine, request: CheckpointPull, caller: Caller) -> PulledCheckpoints:
+    """Write the files of a mission's checkpoints, and remove those of checkpoints that are gone.
+
+    What lies there already and is the same stays untouched. Raises Storage for a file that cannot
+    be written; what was written before it stays, and the next pull goes on.
+    """
+
+    async def work() -> PulledCheckpoints:
+        mission_id = (await engine.execute(MissionGet(request.mission_id))).id
+        pulling = _Pulling(engine, mission_id)
+        try:
+            await pulling.through()
+        except OSError as error:
+            place = error.filename or engine.pulled.root / mission_id
+            raise Storage(
+                f"The files of {mission_id} could not be pulled: {place} ({error.strerror}).",
+                hint="Remove the cause, then pull again: it goes on where it stopped.",
+                path=str(place),
+            ) from error
+        return pulling.result
+
+    return await engine.remembered(request, work)
+
+
+class _Pulling:
+    """One pull, and what has come of it so far."""
+
+    def __init__(self, engine: Engine, mission_id: str) -> None:
+        self._engine = engine
+        self._there: frozenset[str] = frozenset()
+        self._seen: set[str] = set()
+        self._linked: str | None = None
+        self._latest: str | None = None
+        self.result = PulledCheckpoints(
+            mission_id=mission_id, directory=str(engine.pulled.root / mission_id)
+        )
+
+    @property
+    def _files(self) -> Backups:
+        return self._engine.pulled
+
+    @property
+    def _named(self) -> str | None:
+        """Return what ``latest.json`` is on the way: as it was, until the newest lies there."""
+        return self._latest or self._linked
+
+    async def through(self) -> None:
+        """Pull every checkpoint, newest first, then remove the files of those that are gone."""
+        mission_id = self.result.mission_id
+        await self._begin(mission_id)
+        following: PullPlace | None = PullPlace()
+        while following is not None:
+            found = await self._engine.execute(PullLook(mission_id, following))
+            await self._some(found)
+            following = found.place
+        await self._end(mission_id)
+        if not self._seen:  # it may have been forgotten meanwhile
+            await self._engine.execute(MissionGet(mission_id))
+
+    async def _begin(self, mission_id: str) -> None:
+        """Look what lies there, without what a crash has left."""
+        engine = self._engine
+        async with engine.outbox.at_work:
+            await engine.outbox.in_thread(self._files.sweep)
+            listing = await engine.outbox.in_thread(lambda: self._files.list(mission_id))
+        self._there = listing.files
+        linked = (listing.latest or "").removesuffix(".json")
+        self._linked = linked if linked in listing.files else None
+        headway.at("checkpoints")
+
+    async def _some(self, found: ToPull) -> None:
+        for checkpoint_id in found.ids:
+            if self._engine.closing:
+                raise Unavailable(
+                    "fleetd is shutting down.", hint="Pull again when it runs.", retry=True
+                )
+            self._seen.add(checkpoint_id)
+            try:
+                pulled = await self._one(checkpoint_id)
+            except (Corrupt, Incompatible) as error:
+                self._note(warnings=[*self.result.warnings, error.message])
+                continue
+            if pulled and self._latest is None and checkpoint_id in found.nameable:
+                self._latest = checkpoint_id
+            headway.on()
+
+    async def _one(self, checkpoint_id: str) -> bool:
+        """Write one file, unless it is there; returns whether there is one now.
+
+        While nobody else touches a file: what is forgotten meanwhile is not written behind it.
+        """
+        engine, mission_id, files = self._engine, self.result.mission_id, self._files
+        async with engine.outbox.at_work:
+            data = (await engine.execute(ContentGet(checkpoint_id))).data
+            if data is None:
+                self._seen.discard(checkpoint_id)
+                return False
+            held = await engine.outbox.in_thread(lambda: _held(files, mission_id, checkpoint_id))
+            if held == data:
+                self._note(unchanged=self.result.unchanged + 1)
+                return True
+            with trio.CancelScope(shield=True):
+                await engine.outbox.in_thread(
+                    lambda: files.write(mission_id, checkpoint_id, data, self._named)
+                )
+        self._note(written=self.result.written + 1, bytes=self.result.bytes + len(data))
+        return True
+
+    async def _end(self, mission_id: str) -> None:
+        """Remove what was there before and has no row any more; let ``latest.json`` be right."""
+        going = sorted(self._there - self._seen)
+        engine = self._engine
+        async with engine.outbox.at_work:
+            stuck = await engine.outbox.in_thread(
+                lambda: self._files.remove(mission_id, going, self._latest)
+            )
+        for error in stuck.values():
+            raise error
+        self._note(removed=len(going))
+
+    def _note(self, **figures: object) -> None:
+        self.result = msgspec.structs.replace(self.result, **figures)
+
+
+def _held(files: Backups, mission_id: str, checkpoint_id: str) -> bytes | None:
+    """Return what a file holds now, None for one that is not there or cannot be read."""
+    with contextlib.suppress(FleetError, OSError):
+        return files.read(mission_id, checkpoint_id)
+    return None
