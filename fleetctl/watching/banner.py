@@ -68,12 +68,15 @@ def _counts(picture: Picture) -> Line:
         return []
     here = len([each for each in picture.agents if each.status != "lost"])
     lost = len(picture.agents) - here
-    told = (
+    told = [
         f"{len(picture.status.missions)} in progress",
         f"{here} of {here + lost} agents" if lost else plural(here, "agent"),
         plural(counts.locks, "lock"),
         f"{counts.messages} undelivered",
-    )
+    ]
+    if machines := picture.status.machines:
+        present = len([each for each in machines if each.status == "here"])
+        told.insert(1, f"{present} of {plural(len(machines), 'machine')}")
     return [("   ", ""), (" · ".join(told), "dim")]
 
 

@@ -15,6 +15,7 @@ from fleetd.domain.takeover import SurroundingsGet
 from fleetd.domain.touch import BEAT_MS, LEFT_MS, LOST_MS, UNBROKEN_MS
 from fleetd.domain.upkeep import StartUp
 from fleetd.domain.watching import DueGet
+from fleetd.harness.report import PromptSubmitted
 from fleetd.operations.machines import KeepInTouch
 from fleetd.operations.watching import ActivityScan
 from fleetd.wire.errors import InvalidState, NotFound
@@ -23,6 +24,7 @@ from fleetd.wire.requests.event import EventAppend
 from fleetd.wire.requests.lock import LockAcquire
 from tests import shared_store
 from tests.fleet import MINUTE, SECOND, Clock, opened
+from tests.windows import Window
 
 NORTH, SOUTH = "0000000000000001", "0000000000000002"
 
@@ -480,6 +482,32 @@ async def test_an_agent_that_registers_on_another_machine_moves_there(machines, 
     assert (await north.do(SurroundingsGet())).processes == []
     (known,) = (await south.do(SurroundingsGet())).processes
     assert (known.agent_id, known.pid) == ("spec-1", second.pid)
+
+
+async def test_a_session_that_is_resumed_on_another_machine_moves_there(machines):
+    north, south = machines
+    here, there = Window(north), Window(south)
+    there.told = 1  # its next event is another one
+    for window, pid in ((here, 101), (there, 101)):
+        window.process = (pid, "5")  # the same pid, started as late: another process all the same
+        recorded = await window.tell(PromptSubmitted("Add login"))
+
+    (known,) = (await south.do(SurroundingsGet())).processes
+    assert (known.agent_id, known.pid) == (recorded.agent_id, 101)
+    assert (await north.do(SurroundingsGet())).processes == []
+
+
+async def test_a_new_session_does_not_take_the_agent_of_a_process_elsewhere(machines):
+    north, south = machines
+    await north.engine.execute(
+        AgentRegister("spec-1", "specialist", pid=101), facts=Facts(pid_started="5")
+    )
+    there, here = Window(south), Window(north, "another")
+    for window in (there, here):
+        window.process = (101, "5")
+
+    assert (await there.tell(PromptSubmitted("Add login"))).agent_id != "spec-1"
+    assert (await here.tell(PromptSubmitted("Add login"))).agent_id == "spec-1"
 
 
 async def test_the_work_of_an_agent_elsewhere_is_not_taken_while_it_is_heard_of(machines, mortal):

@@ -220,6 +220,12 @@ def test_the_counts_say_what_they_count() -> None:
     assert "1 of 2 agents" in plain(banner.header(picture, shown_at(), 80))
 
 
+def test_where_machines_share_the_store_they_are_counted() -> None:
+    shared = (record(name="build-1", status="here"), record(name="laptop", status="lost"))
+    picture = picture_of(told=status(machines=shared))
+    assert "0 in progress · 1 of 2 machines · " in plain(banner.header(picture, shown_at(), 80))
+
+
 def test_what_is_wrong_with_a_daemon_that_cannot_be_reached_is_said() -> None:
     picture = Picture()
     picture.away("The socket belongs to \x1b[2Janother user.", 0)

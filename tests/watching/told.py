@@ -63,8 +63,14 @@ def candidate(number: int, title: str = "", **fields: Any) -> Any:
     return record(**told | fields)
 
 
-def status(*lines: Any, candidates: tuple[Any, ...] = (), recoveries: tuple[Any, ...] = ()) -> Any:
+def status(
+    *lines: Any,
+    candidates: tuple[Any, ...] = (),
+    recoveries: tuple[Any, ...] = (),
+    machines: tuple[Any, ...] = (),
+) -> Any:
     return record(
+        machines=list(machines),
         missions=list(lines),
         candidates=list(candidates),
         recoveries=list(recoveries),
