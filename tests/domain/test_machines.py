@@ -488,8 +488,9 @@ async def test_a_session_that_is_resumed_on_another_machine_moves_there(machines
     north, south = machines
     here, there = Window(north), Window(south)
     there.told = 1  # its next event is another one
-    for window, pid in ((here, 101), (there, 101)):
-        window.process = (pid, "5")  # the same pid, started as late: another process all the same
+    for window in (here, there):
+        window.process = (101, "5")  # the same pid, started as late: another process all the same
+        north.clock.pass_by(MINUTE)
         recorded = await window.tell(PromptSubmitted("Add login"))
 
     (known,) = (await south.do(SurroundingsGet())).processes
