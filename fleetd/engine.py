@@ -117,6 +117,7 @@ class Engine:
     def stop_waiting(self) -> None:
         """Let everybody who waits for something know that the daemon ends."""
         self.closing = True
+        self.store.hurry()
         self.bell.ring()
 
     def admit_all(self) -> None:
