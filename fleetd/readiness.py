@@ -13,6 +13,7 @@ from .domain.upkeep import StartUp
 from .engine import Engine
 from .operations.forgetting import finish
 from .operations.legacy import import_legacy
+from .operations.machines import refuse_twin
 from .operations.spool import tidy
 from .reconciling import reconcile
 from .store.mark import Lost
@@ -67,6 +68,8 @@ class _Readiness:
         engine = self._engine
         lost = engine.store.lost if engine.store.lost != self._lost else None
         engine.awake_since_ms = engine.uptime().awake_ms
+        if engine.machine and not self.complete:
+            await refuse_twin(engine)
         await engine.execute(StartUp(in_line=tuple(engine.in_line)))
         await finish(engine)
         if not self.complete or lost is not None:

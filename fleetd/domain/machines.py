@@ -30,6 +30,18 @@ class MachineBeat(Mutation[Beaten], frozen=True):
     started_at: str
 
 
+class Twin(Record, frozen=True, kw_only=True):
+    """What another computer is called that goes by this machine's id; None where there is none."""
+
+    name: str | None
+
+
+class TwinGet(Query[Twin], frozen=True):
+    """Ask, before the first beat, whether a computer of another name beats by this machine's id."""
+
+    name: str
+
+
 class MachineLeave(Mutation[Done], frozen=True):
     """This machine's daemon ends in good order."""
 
@@ -80,6 +92,19 @@ def _since(ctx: Context, before: Row | None) -> int:
         return ctx.awake_ms
     broken = ctx.awake_ms - before["heard_awake_ms"] > UNBROKEN_MS
     return ctx.awake_ms if broken else int(before["since_awake_ms"])
+
+
+@handler
+def twin(tx: Tx, request: TwinGet, ctx: Context) -> Twin:
+    """Look who was heard of just now under this id; under the same name it was this machine."""
+    name = tx.value(
+        "SELECT name FROM machines WHERE id = :id AND status = 'here' AND name <> :name"
+        " AND heard_awake_ms >= :beaten",
+        id=ctx.machine,
+        name=request.name,
+        beaten=ctx.awake_ms - UNBROKEN_MS,
+    )
+    return Twin(name=name)
 
 
 @handler

@@ -5,11 +5,13 @@ import os
 from .. import processes
 from ..domain.context import Caller
 from ..domain.cut_off import AgentBack, AgentCutOff, CutOffGet
-from ..domain.machines import MachineBeat, MachineLeave, MachineLose, MissingGet
+from ..domain.machines import MachineBeat, MachineLeave, MachineLose, MissingGet, TwinGet
 from ..domain.takeover import SurroundingsGet
 from ..domain.tx import WatchProcess
 from ..domain.upkeep import Done
 from ..engine import Engine, operation
+from ..store import StoreUnready
+from ..store.machine_id import NAME as ID_FILE
 from ..wire.base import Mutation
 from ..wire.times import iso
 from .watching import ActivityScan, act
@@ -27,7 +29,7 @@ class KeepInTouch(Mutation[Done], frozen=True):
 @operation
 async def keep_in_touch(engine: Engine, request: KeepInTouch, caller: Caller) -> Done:
     """Beat, then act on each thing that is missing in a transaction of its own."""
-    beaten = await engine.execute(MachineBeat(os.uname().nodename, iso(engine.started_ms)))
+    beaten = await engine.execute(MachineBeat(host_name(), iso(engine.started_ms)))
     if request.anew or beaten.was_lost:
         await catch_up(engine)
     missing = await engine.execute(MissingGet())
@@ -39,6 +41,27 @@ async def keep_in_touch(engine: Engine, request: KeepInTouch, caller: Caller) ->
         # A mission may have been excused by an agent that is lost now.
         await engine.perform(ActivityScan(), caller)
     return Done(done=bool(missing.agents))
+
+
+def host_name() -> str:
+    """Return what people call this computer."""
+    return os.uname().nodename
+
+
+async def refuse_twin(engine: Engine) -> None:
+    """Make sure that nobody else goes by this machine's id, before anything is done in its name.
+
+    So it is where several computers have one home directory. Each would count the agents of the
+    others as dead, for it looks for their processes in vain. Raises StoreUnready.
+    """
+    name = (await engine.execute(TwinGet(host_name()))).name
+    if name is not None:
+        raise StoreUnready(
+            f"{name} was heard of just now under the id of this machine ({engine.machine})."
+            " Computers that share a home directory need a data directory each (FLEET_DB_PATH"
+            f" says where); a copy of another machine needs an id of its own: remove {ID_FILE} from"
+            " its data directory."
+        )
 
 
 async def catch_up(engine: Engine) -> None:

@@ -7,9 +7,11 @@ import trio
 
 from fleetd import processes, timers
 from fleetd.domain.machines import MachineBeat
-from fleetd.domain.touch import BEAT_MS, LOST_MS
+from fleetd.domain.touch import BEAT_MS, LOST_MS, UNBROKEN_MS
 from fleetd.engine import Engine
-from fleetd.operations.machines import catch_up
+from fleetd.operations import machines as operations
+from fleetd.operations.machines import KeepInTouch, catch_up
+from fleetd.store import StoreUnready
 from fleetd.wire.errors import Unavailable
 from fleetd.wire.requests.agent import AgentGet, AgentRegister
 from tests.fleet import MINUTE, Clock, opened
@@ -175,3 +177,26 @@ async def test_processes_are_looked_at_again_when_the_store_is_back(machines, mo
     assert [(each.agent_id, each.pid, each.started) for each in posted] == [
         ("spec-1", process.pid, processes.started(process.pid))
     ]
+
+
+async def test_computers_of_one_home_directory_do_not_pass_for_one_machine(
+    tmp_path, machines, monkeypatch
+):
+    north, _ = machines
+    await north.do(KeepInTouch())
+    again = {
+        "clock": north.clock,
+        "machine": NORTH,
+        "database": tmp_path / "shared.db",
+    }
+    async with opened(tmp_path / "restarted", **again):
+        pass
+    await north.do(KeepInTouch())
+
+    monkeypatch.setattr(operations, "host_name", lambda: "another")
+    with pytest.raises(StoreUnready, match=f"under the id of this machine .{NORTH}."):
+        async with opened(tmp_path / "twin", **again):
+            pass
+    north.clock.pass_by(UNBROKEN_MS + 1)
+    async with opened(tmp_path / "renamed", **again):
+        pass
