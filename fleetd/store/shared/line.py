@@ -73,6 +73,6 @@ class Line(psycopg.Connection[Any]):
         try:
             yield
         finally:
-            self.patience_s = PATIENCE_S
+            del self.patience_s  # what it was is the class's
             if not self.closed:
                 self.execute(b"RESET statement_timeout")

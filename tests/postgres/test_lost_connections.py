@@ -1,0 +1,102 @@
+"""A connection that is lost at any step: nothing is done twice, and nothing told that is not so."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from fleetd.domain.tx import Ring
+from fleetd.store.shared import committing, line
+from fleetd.wire.errors import Unavailable
+from tests.postgres.proxy import Moment, Proxy
+from tests.postgres.shared_stores import Opened, running
+from tests.postgres_server import Server
+
+
+@pytest.fixture
+def proxy(postgres: Server) -> Iterator[Proxy]:
+    with Proxy(postgres.port) as proxy:
+        yield proxy
+
+
+def url(proxy: Proxy, database: str) -> str:
+    return f"postgresql://fleet@127.0.0.1:{proxy.port}/{database}?sslmode=disable"
+
+
+STEPS = [b"BEGIN ISOLATION LEVEL READ COMMITTED", b"INSERT INTO events", b"COMMIT\0"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("step", STEPS)
+async def test_what_is_written_when_a_connection_is_lost_is_written_once(
+    step: bytes, when: Moment, proxy: Proxy, database: str, tmp_path: Path
+) -> None:
+    async with running(url(proxy, database), tmp_path) as opened:
+        await opened.event("first")
+        proxy.cut(step, when)
+        assert await opened.event("second") == 2
+        assert proxy.cuts == 1
+        assert await opened.event("third") == 3
+        assert await opened.kinds() == ["first", "second", "third"]
+        assert opened.effects == [Ring()] * 3
+
+
+async def test_a_whole_batch_is_written_once(proxy: Proxy, database: str, tmp_path: Path) -> None:
+    async with running(url(proxy, database), tmp_path) as opened:
+        for when in ("before", "after"):
+            proxy.cut(b"COMMIT\0", when)  # type: ignore[arg-type]
+            async with trio.open_nursery() as nursery:
+                for number in range(30):
+                    nursery.start_soon(opened.event, f"{when}{number}")
+        assert proxy.cuts == 2
+        found = await opened.kinds()
+        assert len(found) == len(set(found)) == 60
+
+
+async def lost_in_commit(opened: Opened, proxy: Proxy, when: Moment) -> Unavailable:
+    """Write while the connection is lost at COMMIT, and none can be made after."""
+    proxy.cut(b"COMMIT\0", when)
+    proxy.refusing = True
+    with pytest.raises(Unavailable) as raised:
+        await opened.event("doubtful")
+    proxy.refusing = False
+    return raised.value
+
+
+@pytest.mark.parametrize(("when", "there"), [("before", []), ("after", ["doubtful"])])
+async def test_who_cannot_be_told_is_told_so(
+    when: Moment,
+    there: list[str],
+    proxy: Proxy,
+    database: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(committing, "_DOUBT_S", 0.3)
+    async with running(url(proxy, database), tmp_path) as opened:
+        told = await lost_in_commit(opened, proxy, when)
+        assert told.values["outcome"] == "unknown"
+        assert told.values["retry"] is True
+        assert "idempotency key" in told.hint
+        await opened.until(away=False)
+        assert await opened.kinds() == there
+        assert await opened.event("next") == len(there) + 1
+
+
+async def test_a_network_that_swallows_everything_is_noticed(
+    proxy: Proxy, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(line.Line, "patience_s", 0.5)
+    async with running(url(proxy, database) + "&connect_timeout=2", tmp_path) as opened:
+        await opened.event("first")
+        proxy.hold()
+        with pytest.raises(Unavailable, match="no answer"):
+            await opened.event("second")
+        with pytest.raises(Unavailable):
+            await opened.kinds()
+        assert opened.store.reach.away is not None
+        proxy.hang_up()
+        proxy.go_on()
+        await opened.until(away=False)
+        assert await opened.event("third") == 2
