@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from ..config import Config
 from ..domain.tx import Effect
+from . import StoreRefused
 from .sqlite import Store
 
 if TYPE_CHECKING:
@@ -26,6 +27,11 @@ def open_store(
     if not config.store:
         return Store(config.database, on_commit, inline=inline, vfs=vfs)
     # Imported here: whoever has a store of his own needs no such library.
-    from .postgres import PostgresStore
-
+    try:
+        from .postgres import PostgresStore
+    except ImportError as error:
+        raise StoreRefused(
+            f"The store is set to a server, which needs a library that is not there ({error})."
+            " Install it: pip install 'fleetd[postgres]'."
+        ) from error
     return PostgresStore(config.store, config.database.parent, on_commit, on_news, inline=inline)

@@ -24,7 +24,7 @@ from .lane import Job, Lane
 from .load import Load
 from .machine_id import machine_id
 from .mark import Lost
-from .reach import Away, Reach
+from .reach import Reach
 from .shared import checking
 from .shared.abandoning import on_a_thread
 from .shared.committing import Committer
@@ -174,9 +174,7 @@ class PostgresStore(Elsewhere):
 
     def _give_up(self, jobs: list[Job], gone: ServerAway) -> None:
         self._gone = gone
-        told: FleetError = Away(self.now_ms(), gone.step, self._keeper.message(gone)).refusal(
-            self.now_ms()
-        )
+        told: FleetError = self._keeper.away(gone).refusal(self.now_ms())
         if isinstance(gone, InDoubt):
             told = unknown(self._server.place.name, gone.said)
         for job in jobs:

@@ -11,6 +11,7 @@ class StoreAway(Unavailable):
     """The store cannot be reached; who only wants to know may wait until it is back."""
 
 
+_MEND = "That will not pass by itself: mend it on the server, or in this machine's settings."
 HINT = "It is tried again all the time, and hooks go to the spool: fleetctl status says more."
 
 
@@ -23,13 +24,15 @@ class Away(msgspec.Struct, frozen=True):
     since_ms: int
     step: str
     message: str
+    final: bool = False
+    """Whether somebody has to mend it: it is tried again all the same."""
 
     def refusal(self, now_ms: int) -> StoreAway:
         """Return the error for everybody who needs the store now."""
         for_ms = max(0, now_ms - self.since_ms)
         return StoreAway(
             f"{self.message.rstrip('.')}; away for {duration(for_ms)}.",
-            hint=HINT,
+            hint=_MEND if self.final else HINT,
             retry=True,
             step=self.step,
             away_ms=for_ms,

@@ -46,11 +46,16 @@ class Keeper:
         """Return the sentence that names the server, the step and what was said."""
         return f"{self._where.name} cannot be used ({gone.step}): {gone.said}"
 
+    def away(self, gone: ServerAway) -> Away:
+        """Return the same as the store tells it, from now on."""
+        now_ms = self._server.clock.now_ms()
+        return Away(now_ms, gone.step, self.message(gone), gone.final)
+
     def lose(self, gone: ServerAway) -> None:
         """Note that the server is away, and look for it; called on the trio thread."""
         if self.reach.away is None:
             log.warning("%s. It is tried again until it is back", self.message(gone))
-        self.reach.lose(Away(self._server.clock.now_ms(), gone.step, self.message(gone)))
+        self.reach.lose(self.away(gone))
         if self._attending is not None:
             self._attending.cancel()
 

@@ -7,6 +7,7 @@ import psycopg
 
 from .. import StoreRefused
 from ..migrate import numbered
+from .batch import LOCK as BATCHES
 
 # One at a time: daemons of several machines may be started, after an upgrade, in the same moment.
 LOCK = 0x666C6474_0001
@@ -37,6 +38,8 @@ def migrate(connection: psycopg.Connection[Any], where: str) -> int:
         return newest
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+        # Of those at work too: whoever writes next finds the new schema, and notices.
+        connection.execute(BATCHES.encode())
         version = _checked(connection, where, newest)
         for number, sql in known:
             if number > version:

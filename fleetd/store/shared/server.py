@@ -43,10 +43,11 @@ class Server:
             self._look(line, purpose)
         except StoreRefused as refused:
             line.close()
-            raise ServerAway("connecting", str(refused), final=True) from None
+            why = str(refused).removeprefix(f"{self.place.name} ").rstrip(".")
+            raise ServerAway("opening", why, final=True) from None
         except psycopg.Error as error:
             line.close()
-            raise away(error, "connecting") from error
+            raise away(error, "opening") from error
         except BaseException:
             line.close()
             raise

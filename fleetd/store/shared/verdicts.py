@@ -19,6 +19,7 @@ _ENDS = {"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"}
 # Another transaction was in the way, and is not any more: the same again may well succeed.
 _AGAIN = {"40001", "40P01", "40003"}
 _READ_ONLY = {"25006"}
+_FORBIDDEN = "42501"
 # What the schema lacks: another program, or a newer one of ours, has changed it.
 _SCHEMA = {"42P01", "42703", "42883", "3F000"}
 _TOLD = {
@@ -33,7 +34,7 @@ _REFUSED = "Give its role what the page about synced mode names."
 # daemon then goes on trying, and shows what was said all the same.
 _FINAL = re.compile(
     r"password authentication failed|no password supplied|no pg_hba\.conf entry"
-    r"|role \"[^\"]*\" does not exist|database \"[^\"]*\" does not exist"
+    r"|pg_hba\.conf rejects|role \"[^\"]*\" does not exist|database \"[^\"]*\" does not exist"
     r"|permission denied for database|is not permitted to log in"
     r"|(?:peer|ident|certificate|cert|GSSAPI|LDAP|PAM|RADIUS|SSPI) authentication failed"
     r"|server does not support SSL|certificate verify failed|certificate file .* does not exist"
@@ -99,7 +100,7 @@ def away(error: BaseException, step: str) -> ServerAway:
     """Return the same as a server that cannot be used."""
     if state(error) in _READ_ONLY:
         return ServerAway(step, f"it is read-only ({said(error)})")
-    return ServerAway(step, said(error))
+    return ServerAway(step, said(error), final=state(error) == _FORBIDDEN)
 
 
 def translate(error: BaseException, where: str) -> BaseException:
@@ -115,7 +116,7 @@ def translate(error: BaseException, where: str) -> BaseException:
         return Incompatible(text, hint="fleetctl doctor says which; is there a newer fleetd?")
     if code in _READ_ONLY:
         return Unavailable(f"{where} is read-only.", hint="Try again soon.", retry=True)
-    if code == "42501":
+    if code == _FORBIDDEN:
         return Storage(f"{where} refuses: {said(error)}.", hint=_REFUSED)
     if code in ("XX001", "XX002", "58P01", "58030"):
         hint = "Look at the server's log and disk."
