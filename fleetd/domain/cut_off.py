@@ -52,7 +52,7 @@ def cut_off(tx: Tx, request: AgentCutOff, ctx: Context) -> Done:
     """
     rows = stranded(tx, ctx, request.agent_id)
     for row in rows:
-        reason = f"machine {row['machine_name']} is lost, {unheard_for(ctx, row)}"
+        reason = f"machine {row['machine_name']} {unheard_for(ctx, row)}"
         _orphan_locks(tx, ctx, row)
         mark_lost(tx, ctx, row, reason)
         if row["status"] == "active":

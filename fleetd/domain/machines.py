@@ -160,15 +160,15 @@ def lose(tx: Tx, request: MachineLose, ctx: Context) -> Done:
     for row in rows:
         tx.run("UPDATE machines SET status = 'lost' WHERE id = :id", id=row["id"])
         tx.run("DELETE FROM lock_waits WHERE machine = :id", id=row["id"])
-        text = f"Machine {row['name']} ({row['id']}) is lost: {unheard_for(ctx, row)}"
+        text = f"Machine {row['name']} ({row['id']}) {unheard_for(ctx, row)}: it is lost"
         tx.after_commit(LogLine("WARNING", text))
     return Done(done=bool(rows))
 
 
 def unheard_for(ctx: Context, machine: Row) -> str:
-    """Say for how long a machine has not been heard of."""
+    """Say of a machine for how long it has not been heard of."""
     silent = duration(ctx.awake_ms - machine["heard_awake_ms"])
-    return f"it has not been heard of for {silent}"
+    return f"has not been heard of for {silent}"
 
 
 def stranded(tx: Tx, ctx: Context, agent_id: str | None = None) -> list[Row]:

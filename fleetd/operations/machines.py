@@ -1,5 +1,6 @@
 """One machine among those that share a store: it tells that it is here, and misses the others."""
 
+import logging
 import os
 
 from .. import processes
@@ -13,8 +14,11 @@ from ..engine import Engine, operation
 from ..store import StoreUnready
 from ..store.machine_id import NAME as ID_FILE
 from ..wire.base import Mutation
+from ..wire.errors import FleetError
 from ..wire.times import iso
 from .watching import ActivityScan, act
+
+log = logging.getLogger("fleetd")
 
 
 class KeepInTouch(Mutation[Done], frozen=True):
@@ -81,4 +85,7 @@ async def catch_up(engine: Engine) -> None:
 async def say_goodbye(engine: Engine) -> None:
     """Tell the other machines, if there can be any, that this one leaves in good order."""
     if engine.machine:
-        await act(engine, [MachineLeave()])
+        try:
+            await engine.execute(MachineLeave())
+        except FleetError as error:
+            log.warning("The other machines do not know that this one leaves: %s", error.message)

@@ -200,3 +200,10 @@ async def test_computers_of_one_home_directory_do_not_pass_for_one_machine(
     north.clock.pass_by(UNBROKEN_MS + 1)
     async with opened(tmp_path / "renamed", **again):
         pass
+
+
+async def test_a_store_that_is_away_does_not_hold_up_the_end(tmp_path, away, caplog):
+    async with opened(tmp_path, machine=NORTH) as north:
+        await north.do(KeepInTouch())
+        away.add(NORTH)
+    assert "do not know that this one leaves: The store is away." in caplog.text
