@@ -213,9 +213,6 @@ class Store:
             return [trouble]
         return await trio.to_thread.run_sync(_check, str(self.path), self._vfs)
 
-    def hurry(self) -> None:
-        """Do nothing: a disk is not waited for any shorter."""
-
     async def last_look(self) -> None:
         """Raise StoreFailed when the files that are to be closed stand in their places no more."""
         with contextlib.suppress(Storage):
