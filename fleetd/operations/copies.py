@@ -79,9 +79,9 @@ async def _check_row(engine: Engine, noun: Noun, record_id: str, elsewhere: str)
     detail = f"its file lies on {elsewhere} and was not compared"
     if error is None:
         detail = f"its row is intact; {detail}"
-        return Finding(check=noun, ok=True, subject=record_id, detail=detail)
+        return Finding(check="row", ok=True, subject=record_id, detail=detail)
     return Finding(
-        check=noun,
+        check="row",
         ok=False,
         subject=record_id,
         detail=f"{error.message.rstrip('.')}; {detail}: {POLICIES[noun].verify} --repair heals it"

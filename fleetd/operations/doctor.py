@@ -45,15 +45,17 @@ async def _examine(engine: Engine, *, fix: bool) -> Findings:
 
 async def _copies(engine: Engine, noun: Noun, *, fix: bool) -> list[Finding]:
     """Compare the two copies of every record of a noun; what is in order takes one line."""
-    intact, broken = 0, list[Finding]()
+    intact, rows, broken = 0, 0, list[Finding]()
     try:
         async for _, found in checked(engine, What(noun=noun, repair=fix)):
             intact += sum(each.ok and each.check == noun for each in found)
+            rows += sum(each.ok and each.check == "row" for each in found)
             broken += [each for each in found if not each.ok]
     except (Corrupt, StoreAway) as error:  # the database itself is in the way
         return [Finding(check=f"{noun}s", ok=False, detail=error.message)]
+    elsewhere = f", {rows} rows intact of which other machines keep the files" if rows else ""
     return [
-        Finding(check=f"{noun}s", ok=True, detail=f"{intact} intact in both stores"),
+        Finding(check=f"{noun}s", ok=True, detail=f"{intact} intact in both stores{elsewhere}"),
         *broken,
     ]
 

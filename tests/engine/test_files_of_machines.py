@@ -26,7 +26,7 @@ from fleetd.wire.requests.checkpoint import (
 from fleetd.wire.requests.mission import MissionCancel, MissionCreate, MissionDelete
 from fleetd.wire.requests.recovery import RecoveryContextGet
 from fleetd.wire.requests.snapshot import SnapshotGet, SnapshotPrune, SnapshotRecord, SnapshotVerify
-from fleetd.wire.requests.system import SystemForget, SystemStatus
+from fleetd.wire.requests.system import SystemDoctor, SystemForget, SystemStatus
 from tests.fleet import DAY, MINUTE, Clock, Fleet, opened
 
 NAMES = {"machine-a": "alpha", "machine-b": "beta"}
@@ -84,15 +84,17 @@ async def test_a_file_lies_on_the_machine_whose_daemon_took_the_checkpoint(
     assert told_of == [(first.id, "machine-a"), (second.id, "machine-b")]
 
 
-async def test_a_store_that_one_machine_has_to_itself_says_nothing_of_machines(
+async def test_a_checkpoint_of_a_machine_that_is_alone_is_its_own(
     fleet: Fleet,
 ) -> None:
     mission = await fleet.mission()
     taken = await fleet.checkpoint(mission)
     assert taken.file_on is None
     (event,) = await fleet.events(mission, "checkpoint_created")
-    assert "machine" not in event.data
-    assert fleet.sql("SELECT DISTINCT machine FROM checkpoints") == [{"machine": ""}]
+    assert event.data.get("machine", "") == fleet.engine.machine
+    assert fleet.sql("SELECT DISTINCT machine FROM checkpoints") == [
+        {"machine": fleet.engine.machine}
+    ]
 
 
 async def test_a_record_says_on_which_other_machine_its_file_lies(
@@ -172,6 +174,8 @@ async def test_checking_compares_own_files_and_the_rows_of_others(
         ours.id: "both copies are intact",
         theirs.id: f"its row is intact; its file lies on {BETA} and was not compared",
     }
+    (line,) = [f.detail for f in (await a.do(SystemDoctor())).findings if f.check == "checkpoints"]
+    assert line == "1 intact in both stores, 1 rows intact of which other machines keep the files"
     found = await b.do(CheckpointVerify(repair=True))
     assert [finding.subject for finding in found.findings if finding.fixed] == [theirs.id]
     assert b.file_of(theirs).is_file()
@@ -279,14 +283,14 @@ async def test_each_machine_looks_every_minute_at_what_others_left_to_it(
     clock.follow_trio()
     async with machines(tmp_path, clock) as (a, b):
         mission, other = await a.mission(), await a.mission()
-        gone, taken = await b.checkpoint(mission), await b.checkpoint(other)
+        await b.checkpoint(mission)
+        taken = await b.checkpoint(other)
         nursery.start_soon(timers.keep_files, b.engine)
         await trio.sleep(1)
         await a.do(CheckpointDelete(taken.id))
         await a.do(SystemForget(mission_id=mission.id))
-        assert b.file_of(gone).is_file()
-        assert b.file_of(taken).is_file()
         await trio.sleep(timers.FILES_S)
+        await b.settle()
         assert b.files() == {}
         assert b.sql("SELECT id FROM checkpoints") == []
         nursery.cancel_scope.cancel()

@@ -97,7 +97,11 @@ async def test_a_store_of_one_machine_is_pulled_from_too(fleet: Fleet) -> None:
     assert (await pull(fleet, mission)).written == 1
     copy = pulled_to(fleet, mission) / f"{taken.id}.json"
     assert copy.read_bytes() == fleet.file_of(taken).read_bytes()
-    assert (await fleet.do(SystemDoctor())).ok
+    found = (await fleet.do(SystemDoctor())).findings
+    assert {each.check: each.ok for each in found}["permissions"]
+    assert {each.detail for each in found if each.check == "checkpoints"} == {
+        "1 intact in both stores"
+    }
 
 
 async def test_nothing_comes_back_from_what_was_pulled(pair: tuple[Fleet, Fleet]) -> None:
