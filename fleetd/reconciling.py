@@ -14,6 +14,7 @@ from . import headway
 from .domain.catching_up import CatchUp, ImportEnd
 from .domain.comparing import NamesGet, OwnersGet, RowNames
 from .domain.healing import Heal
+from .domain.keepers import Adopt
 from .domain.policy import POLICIES, Kept, id_of, noun_of
 from .domain.taking_in import Imported, ImportFiles
 from .domain.tx import WriteBackup
@@ -89,6 +90,8 @@ async def _reconcile_page(engine: Engine, noun: Noun, owner_ids: list[str]) -> i
     backups = engine.backups[noun]
     listings = await engine.outbox.in_thread(lambda: _listings(backups, owner_ids))
     names = (await engine.execute(NamesGet(noun, list(listings)))).owners
+    if await _adopt(engine, noun, names, listings):
+        names = (await engine.execute(NamesGet(noun, list(listings)))).owners
     taken_in = 0
     for rows in names:
         listing = listings[rows.owner_id]
@@ -102,10 +105,26 @@ async def _reconcile_page(engine: Engine, noun: Noun, owner_ids: list[str]) -> i
             if taken.gone:
                 listing = _listings(backups, [rows.owner_id]).get(rows.owner_id, listing)
         # Where this machine keeps nothing of an owner, there is nothing to mend.
-        if rows.rows - rows.elsewhere or strangers or listing.files:
+        if rows.rows - rows.elsewhere or strangers:
             await mend_latest(engine, noun, listing, rows)
         headway.on()
     return taken_in
+
+
+async def _adopt(
+    engine: Engine, noun: Noun, names: list[RowNames], listings: dict[str, Listing]
+) -> int:
+    """Keep what lies here of a machine that is gone; returns how many records that are."""
+    found = [sorted(listings[rows.owner_id].files & rows.elsewhere) for rows in names]
+    adopted, left = 0, 0
+    for some in _some([record_id for each in found for record_id in each], FILES):
+        number = len((await engine.execute(Adopt(noun, some))).ids)
+        adopted, left = adopted + number, left + len(some) - number
+    if adopted:
+        log.warning("%d %s files of a machine that is gone are kept by this one", adopted, noun)
+    if left:
+        log.warning("%d %s files lie here that other machines keep; remove them", left, noun)
+    return adopted
 
 
 def _listings(backups: Backups, owner_ids: list[str]) -> dict[str, Listing]:

@@ -3,10 +3,11 @@
 Nothing here is on the wire; whoever looks for a file asks for it.
 """
 
-from ..wire.base import Query
+from ..wire.base import Mutation, Query
 from ..wire.model import Record
 from ..wire.types import Noun
 from .context import Context
+from .forget_clauses import inside_of, named_params
 from .policy import POLICIES
 from .registry import handler
 from .tx import Tx
@@ -37,6 +38,36 @@ def keeper(tx: Tx, request: KeeperGet, ctx: Context) -> Keeper:
     if row is None or row["id"] == ctx.machine:
         return Keeper(machine=None)
     return Keeper(machine=called(row["id"], row["name"]))
+
+
+class Adopted(Record, frozen=True, kw_only=True):
+    """Records whose files this machine keeps from now on."""
+
+    ids: list[str]
+
+
+class Adopt(Mutation[Adopted], frozen=True):
+    """Keep the files of records whose machine is not here any more, and that lie on this one.
+
+    A machine that lost its id is another one, and has the files of the one it was.
+    """
+
+    noun: Noun
+    record_ids: list[str]
+
+
+@handler
+def adopt(tx: Tx, request: Adopt, ctx: Context) -> Adopted:
+    """Take over what nobody here keeps; what is marked deleted among it goes by itself."""
+    table = POLICIES[request.noun].table
+    rows = tx.all(
+        f"UPDATE {table} SET machine = :machine WHERE id IN ({inside_of('i', request.record_ids)})"
+        f" AND NOT EXISTS (SELECT 1 FROM machines m WHERE m.id = {table}.machine"
+        " AND m.status = 'here') RETURNING id",
+        machine=ctx.machine,
+        **named_params("i", request.record_ids),
+    )
+    return Adopted(ids=[row["id"] for row in rows])
 
 
 def called(machine_id: str, name: str | None) -> str:

@@ -1,6 +1,7 @@
 """Several machines share a store: each writes, checks and removes the files of its own records."""
 
 import os
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -440,3 +441,45 @@ async def test_what_a_machine_keeps_that_may_come_back_stays_marked(
     a.clock.pass_by(2 * DAY)
     await here(b)  # nobody heard its daemon's end, and it runs again
     assert (await a.engine.execute(AbandonedPurge())).purged == 0
+
+
+async def test_a_machine_that_lost_its_id_keeps_its_files(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock()
+    async with machine(tmp_path, "machine-a", clock) as a:
+        await here(a)
+        mission = await a.mission()
+        kept, gone = await a.checkpoint(mission), await a.checkpoint(mission)
+        before = a.files()
+    (tmp_path / "machine-a").rename(tmp_path / "machine-b")
+    async with machine(tmp_path, "machine-c", clock) as c:
+        await c.do(CheckpointDelete(gone.id))
+    async with machine(tmp_path, "machine-b", clock) as b:
+        await b.settle()
+        del before[f"{mission.id}/{gone.id}.json"]
+        assert b.files() == before | {f"{mission.id}/latest.json": f"{kept.id}.json"}
+        assert "2 checkpoint files of a machine that is gone are kept by this one" in caplog.text
+        assert b.sql("SELECT id, machine FROM checkpoints") == [
+            {"id": kept.id, "machine": "machine-b"}
+        ]
+        assert (await b.do(CheckpointVerify())).ok
+
+
+async def test_copies_of_files_that_another_machine_keeps_are_left_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock()
+    async with machine(tmp_path, "machine-a", clock) as a:
+        await here(a)
+        mission = await a.mission()
+        taken = await a.checkpoint(mission)
+        shutil.copytree(
+            a.checkpoints, tmp_path / "machine-b/.flightline/checkpoints", symlinks=True
+        )
+        async with machine(tmp_path, "machine-b", clock) as b:
+            assert "1 checkpoint files lie here that other machines keep" in caplog.text
+            assert b.file_of(taken).is_file()
+            found = await b.do(CheckpointVerify())
+            assert [each.check for each in found.findings if each.subject == taken.id] == ["row"]
+        assert a.sql("SELECT machine FROM checkpoints") == [{"machine": "machine-a"}]
