@@ -5,7 +5,7 @@ import stat
 from pathlib import Path
 
 from fleetd import paths
-from fleetd.config import Config, ConfigError, load
+from fleetd.config import Config, ConfigError, load, without_password
 
 from .protocol import Finding
 
@@ -22,9 +22,18 @@ def findings() -> list[Finding]:
     origin = f"{loaded.file}" if loaded.file.exists() else "defaults, no file"
     return [
         Finding(check="settings", ok=True, subject=origin, detail="every value can stand"),
+        *_server(loaded.config),
         *_socket(loaded.config.socket),
         *_stores(loaded.config),
     ]
+
+
+def _server(config: Config) -> list[Finding]:
+    """Name the server of a shared store; whether it is there only a daemon could say."""
+    if not config.store:
+        return []
+    detail = "is on a server: start fleetd, which can do so without it, and says what it meets"
+    return [Finding(check="store", ok=True, subject=without_password(config.store), detail=detail)]
 
 
 def _socket(path: Path) -> list[Finding]:

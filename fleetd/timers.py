@@ -136,10 +136,10 @@ async def _insist(engine: Engine, request: Request[R], timer: str | None = None)
     A timer that tries and is refused is alive: what refuses is another's trouble.
     """
     while True:
+        await _admitted(engine, timer)
         try:
             return await engine.perform(request, DAEMON)
         except StoreAway:  # which the store itself tells
-            await _admitted(engine, timer)
             continue
         except FleetError as error:
             log.warning("%s has to wait: %s", type(request).__name__, error.message)

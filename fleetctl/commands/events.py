@@ -10,7 +10,7 @@ from ..client import Fleet
 from ..display import lists, moments, render, screen
 from ..display.sentences import sentence, tone
 from ..options import Subparsers, command, mission_option, whole
-from ..positions import position_of
+from ..overview import position_of
 from ..protocol import Event, EventList
 
 if TYPE_CHECKING:

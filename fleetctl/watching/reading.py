@@ -10,7 +10,7 @@ from fleetd.wire.errors import NotFound
 from fleetd.wire.words import AgentStatus
 
 from ..client import Fleet
-from ..positions import position_of
+from ..overview import overview, position_of
 from ..protocol import (
     AgentList,
     CheckpointList,
@@ -19,7 +19,6 @@ from ..protocol import (
     MessageList,
     MissionList,
     SortieList,
-    SystemStatus,
 )
 from .picture import TAIL, Part
 
@@ -49,7 +48,7 @@ def _events(client: Fleet, _: str | None) -> Any:
 
 
 _READINGS: dict[Part, Callable[[Fleet, str | None], Any]] = {
-    "status": lambda client, _: client.call(SystemStatus()),
+    "status": lambda client, _: overview(client),
     "missions": lambda client, _: client.call(MissionList(limit=LISTED)).missions,
     "sorties": _sorties,
     "agents": _agents,

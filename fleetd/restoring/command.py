@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..config import Loaded
+from ..config import Loaded, without_password
 from ..domain.returning import Extent
 from ..instance import AlreadyRunning, only_instance
 from ..logs import escape
@@ -59,6 +59,12 @@ def run(loaded: Loaded, file: Path, *, preview: bool, as_json: bool) -> int:
 
 def _restore(loaded: Loaded, file: Path, *, preview: bool) -> Report:
     config = loaded.config
+    if config.store:
+        raise InvalidState(
+            f"The store is {without_password(config.store)}, where no copy of a file can be put.",
+            hint="Bring the server back by its own means (pg_restore, or its standby). To use the "
+            "copy on this machine alone, take store out of the settings first.",
+        )
     try:
         with only_instance(config):
             plan = look(config, file)

@@ -539,3 +539,25 @@ def _state(home: Path, mission: str, kept: str, newer: str) -> str:
         return "old"
     assert (seen, ids) == ({"old"}, {kept})
     return "restored"
+
+
+def test_no_copy_is_put_in_the_place_of_a_store_that_is_on_a_server(
+    home: Path,
+    daemon: Daemon,
+    stopped: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make_mission(daemon, "before")
+    ok("backup", str(home / "copy.db"))
+    make_mission(daemon, "after")
+    stopped()
+    with monkeypatch.context() as shared:
+        shared.setenv("FLEET_DATABASE_URL", "postgresql://me:secret@db.example.org/fleet")
+        refused = fleetctl("restore", str(home / "copy.db"), "--yes")
+        assert refused.status == 1
+        assert "postgresql://me:***@db.example.org/fleet, where no copy" in refused.err
+        looked = fleetctl("doctor")
+        assert "postgresql://me:***@db.example.org/fleet" in looked.out
+        assert "secret" not in refused.err + refused.out + looked.err + looked.out
+    daemon.start()
+    assert titles(daemon) == {"before", "after"}

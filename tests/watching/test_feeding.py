@@ -12,6 +12,7 @@ from fleetctl.watching import feeding
 from fleetctl.watching.feeding import Feed
 from fleetctl.watching.picture import EVERYTHING, Picture
 from fleetctl.watching.tray import Tray
+from fleetd.wire.errors import FleetError, Unavailable
 
 
 class FakeLog:
@@ -33,6 +34,7 @@ class Stage:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.log, self.asked = FakeLog(), []  # type: ignore[var-annotated]
         self.hangs = threading.Event()
+        self.trouble: FleetError = TooSlow()
         self.failed: list[BaseException] = []
         self.picture = Picture()
         self._rung = threading.Event()
@@ -58,7 +60,7 @@ class Stage:
     def _read(self, client: Any, part: Any, mission_id: str | None) -> Any:
         self.asked.append((part, mission_id))
         if self.hangs.is_set():
-            raise TooSlow
+            raise self.trouble
         return []
 
     def until(self, seen: Callable[[], bool]) -> None:
@@ -115,12 +117,18 @@ def test_another_mission_is_read_at_once(stage: Stage) -> None:
     assert stage.parts() == {"sorties", "checkpoints"}
 
 
-def test_a_daemon_that_hangs_is_away_and_back_when_it_answers(stage: Stage) -> None:
+@pytest.mark.parametrize(
+    "trouble", [TooSlow(), Unavailable("The store is away: no answer", retry=True, away_ms=10)]
+)
+def test_a_daemon_that_tells_nothing_is_away_and_back_when_it_answers(
+    stage: Stage, trouble: FleetError
+) -> None:
     stage.until(lambda: stage.picture.link == "connected")
+    stage.trouble = trouble
     stage.hangs.set()
     stage.feed.look_at("msn-00000001")
     stage.until(lambda: stage.picture.link == "away")
-    assert stage.picture.trouble == "fleetd did not answer in time."
+    assert stage.picture.trouble == trouble.message
     stage.hangs.clear()
     stage.asked.clear()
     stage.until(lambda: stage.picture.link == "connected")
