@@ -154,7 +154,7 @@ class Engine:
         cleaned = await self.aside.run(partial(without_secrets, request), size, behind)
         request = with_real_paths(cleaned)
         if self.config.project_ignore and isinstance(request, Mutation):
-            await refuse_ignored(request, self.config.project_ignore, self.execute)
+            await refuse_ignored(request, self.config.project_ignore, self.machine, self.execute)
         perform = OPERATIONS.get(type(request))
         if perform is None:
             return await self.execute(request, caller, facts)

@@ -27,13 +27,16 @@ _PATH_MAX = 4_096
 
 
 async def refuse_ignored(
-    request: Request[Any], ignored: list[str], ask: Callable[[Request[Any]], Awaitable[Any]]
+    request: Request[Any],
+    ignored: list[str],
+    machine: str,
+    ask: Callable[[Request[Any]], Awaitable[Any]],
 ) -> None:
     """Raise InvalidState for a request about an ignored directory.
 
-    A request that names no directory is about the one its agent registered with; a snapshot is also
-    about that of its run's agent. Forgetting is let through: it is what one wants to do with such a
-    directory.
+    A request that names no directory is about the one its agent registered with on this
+    ``machine``; a snapshot is also about that of its run's agent. Forgetting is let through: it is
+    what one wants to do with such a directory.
     """
     if isinstance(request, SystemForget):
         return
@@ -51,7 +54,9 @@ async def refuse_ignored(
         who.append((await ask(RunAgentGet(request.run_id))).agent_id)
     for agent_id in filter(None, who):
         with contextlib.suppress(NotFound):
-            _refuse([(await ask(AgentGet(agent_id))).cwd], ignored)
+            agent = await ask(AgentGet(agent_id))
+            if (agent.machine or "") == machine:
+                _refuse([agent.cwd], ignored)
 
 
 def _told(data: dict[str, Any]) -> Iterator[str | None]:

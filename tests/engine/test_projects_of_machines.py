@@ -26,12 +26,14 @@ from fleetd.wire.requests.mission import (
 from fleetd.wire.requests.recovery import RecoveryContextGet, RecoveryRestore
 from fleetd.wire.requests.snapshot import SnapshotLatest, SnapshotRecord
 from fleetd.wire.requests.system import SystemForget
+from tests import shared_store
 from tests.fleet import Clock, Fleet, opened
 from tests.repositories import git
 
 pytestmark = pytest.mark.usefixtures("patience")
 HERE, THERE = "a" * 16, "b" * 16
 _ids = itertools.count()
+alone = pytest.mark.skipif(bool(shared_store.SERVER), reason="there every machine has a name")
 
 
 class Pair:
@@ -225,6 +227,7 @@ async def test_locks_of_a_checkpoint_come_back_under_their_keys_on_any_machine(p
     assert (await pair.there.do(LockAcquire(plain, "alice"))).held_by == "alice"
 
 
+@alone
 async def test_a_lock_of_before_the_sharing_comes_back_as_one_of_its_machine(
     tmp_path: Path,
 ) -> None:
@@ -298,6 +301,7 @@ async def test_the_names_of_the_configuration_join_what_git_does_not(
     assert held[0].normalized_path == "project:plain:a.txt"
 
 
+@alone
 async def test_alone_nothing_has_a_machine_or_a_project(fleet: Fleet, repository: Path) -> None:
     git(repository, "remote", "add", "origin", "git@git.example:Acme/Widget.git")
     mission = await begun(fleet, repository)
