@@ -19,6 +19,11 @@ def of_machine(machine: str, key: str) -> str:
     return f"machine:{machine}:{key}" if machine else key
 
 
+def is_key(text: str) -> bool:
+    """Whether a text that is no absolute path is the key of a lock."""
+    return text.startswith(("project:", "machine:"))
+
+
 def whose(key: str) -> tuple[str, str]:
     """Return the machine that a key belongs to, empty for none, and the rest of it."""
     found = _MACHINE.match(key)

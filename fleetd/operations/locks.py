@@ -5,6 +5,7 @@ import trio
 
 from .. import places
 from ..domain.context import Caller, Facts
+from ..domain.lock_keys import is_key
 from ..domain.lock_queue import LockEnqueue, LockLeaveQueue, LockLook, LockPoll, Waiting
 from ..domain.locks import LockGround
 from ..engine import Engine, operation
@@ -148,8 +149,10 @@ async def _report_empty_wait(
 
 @operation
 async def check(engine: Engine, request: LockCheck, caller: Caller) -> Validity:
-    """Check a token for a file, whatever name the file goes by."""
+    """Check a token for a file, whatever name the file goes by; also by the key of its lock."""
     path = places.real_path(request.file, None)
+    if path is None and is_key(request.file):
+        return await engine.execute(request, caller)
     if path is None:
         raise InvalidParams(
             f"file is {request.file!r}, a relative path.",

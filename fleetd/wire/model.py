@@ -130,8 +130,9 @@ class Agent(Record, frozen=True, kw_only=True):
 class Lock(Record, frozen=True, kw_only=True):
     """A lease on a file path, held by one agent, with a fencing token.
 
-    ``expires_at`` may be missing in a record from elsewhere; then the lease ends at
-    ``acquired_at + timeout_ms``.
+    ``file`` is as it was asked for, ``normalized_path`` the key by which all names of the file are
+    one: its real path, or its place in its project. ``expires_at`` may be missing in a record from
+    elsewhere; then the lease ends at ``acquired_at + timeout_ms``.
     """
 
     id: str

@@ -99,6 +99,7 @@ async def test_a_lock_is_found_by_the_file_of_each_machine(pair: Pair) -> None:
         file = str(clone / "src" / "a.py")
         assert [lock.id for lock in (await fleet.do(LockList(file=file))).locks] == [held.id]
         assert (await fleet.do(LockCheck(file, held.fencing_token))).valid
+        assert (await fleet.do(LockCheck(held.normalized_path, held.fencing_token))).valid
         assert not (await fleet.do(LockCheck(f"{file}c", held.fencing_token))).valid
     elsewhere = await pair.here.do(LockList(file=str(two / "src" / "b.py")))
     assert elsewhere.locks == []

