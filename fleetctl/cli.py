@@ -46,6 +46,7 @@ COMMANDS = {
     "doctor": "look for damage and loose permissions, and mend them",
     "backup": "copy the whole database while it is in use",
     "restore": "put a copy of the database in its place, fleetd stopped",
+    "migrate": "move the store to a server that machines share, or back",
     "hook": "what the settings of agent CLIs call; not for people",
     "config": "the settings in force and where they come from",
     "completions": "let bash or zsh complete commands, options and ids",

@@ -34,6 +34,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return command.run(
             loaded, options.restore.absolute(), preview=options.preview, as_json=options.json
         )
+    if options.migrate:
+        from .transferring import command as transferring
+
+        return transferring.run(loaded)
     from . import daemon  # not earlier: --help and --version need none of it
 
     return daemon.start(loaded)
@@ -55,6 +59,7 @@ def parser() -> argparse.ArgumentParser:
         type=Path,
         help="put a copy of the database in its place and leave (better: fleetctl restore)",
     )
+    parser.add_argument("--migrate", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--preview", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
     return parser

@@ -8,6 +8,7 @@ import logging
 
 import trio
 
+from .domain.moves import Arrive
 from .domain.returning import GoOnWithout
 from .domain.upkeep import StartUp
 from .engine import Engine
@@ -16,6 +17,7 @@ from .operations.legacy import import_legacy
 from .operations.machines import refuse_twin
 from .operations.spool import tidy
 from .reconciling import reconcile
+from .store import StoreRefused
 from .store.mark import Lost
 from .wire.errors import FleetError
 
@@ -28,7 +30,8 @@ async def keep_ready(engine: Engine, begun: trio.Event) -> None:
     """Make the daemon ready now, and again after each time that the store was away.
 
     ``begun`` is set once that is done, or at once while the store is away. Raises FleetError when
-    a store that is there refuses what a start needs.
+    a store that is there refuses what a start needs,
+    StoreRefused when it was moved away.
     """
     reach, readiness, since = engine.store.reach, _Readiness(engine), trio.current_time()
     while True:
@@ -64,10 +67,14 @@ class _Readiness:
         self._lost: Lost | None = None
 
     async def restore(self) -> None:
-        """Catch up with everything that was missed; raises FleetError when the store refuses."""
+        """Catch up with everything that was missed; raises FleetError when the store refuses.
+
+        Raises StoreRefused for one that was moved away: the other one is what counts now.
+        """
         engine = self._engine
         lost = engine.store.lost if engine.store.lost != self._lost else None
         engine.awake_since_ms = engine.uptime().awake_ms
+        await self._arrive()
         if engine.machine and not self.complete:
             await refuse_twin(engine)
         await engine.execute(StartUp(in_line=tuple(engine.in_line)))
@@ -85,3 +92,12 @@ class _Readiness:
         with trio.move_on_after(SPOOL_S):  # the rest, before anything newer, while it serves
             await tidy(engine)
         self.complete = True
+
+    async def _arrive(self) -> None:
+        moved = (await self._engine.execute(Arrive())).moved_to
+        if moved is not None:
+            raise StoreRefused(
+                f"{self._engine.store.where} was moved to {moved.where} at {moved.at}. Set store to"
+                " where it is now (fleetctl config shows what is set), or go on with the old one:"
+                " fleetctl migrate --undo"
+            )

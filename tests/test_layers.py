@@ -80,7 +80,7 @@ FLOORS = {
         ),
         5,
     ),
-    **dict.fromkeys(("daemon", "restoring", "__main__"), 6),
+    **dict.fromkeys(("daemon", "restoring", "transferring", "__main__"), 6),
 }
 # What reads clocks, files, threads or the database has no place in a rule.
 NOT_IN_DOMAIN = {

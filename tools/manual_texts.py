@@ -101,6 +101,7 @@ RELATED = {
     "config": ("fleet-config(5)",),
     "backup": ("fleetctl-restore(1)",),
     "restore": ("fleetctl-backup(1)",),
+    "migrate": ("fleetctl-backup(1)", "fleet-config(5)"),
     "hook": ("fleetctl-hooks(1)",),
     "hooks": ("fleetctl-doctor(1)",),
     "doctor": ("fleetctl-checkpoints(1)", "fleetctl-snapshot(1)"),

@@ -26,6 +26,7 @@ from . import (
     machines,
     mailbox,
     missions,
+    moves,
     overview,
     owing,
     portions,

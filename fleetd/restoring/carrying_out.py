@@ -6,7 +6,6 @@ beside it. Checkpoint files go first: a database never meets files that are newe
 """
 
 import contextlib
-import os
 from pathlib import Path
 
 import msgspec
@@ -20,9 +19,10 @@ from ..engine import Engine
 from ..store.backups import Backups
 from ..store.copying import PART, part_of
 from ..store.directory import make_directories, sync
-from ..store.housekeeping import DATABASE_ENDINGS, REPLACED, second_names
+from ..store.housekeeping import second_names
 from ..store.mark import ENDING as MARK
 from ..store.moving import Moves
+from ..store.replacing import confirm, files_of, put_in_place, unused
 from ..store.resting import fold, resting
 from ..wire.errors import Corrupt, Storage
 from ..wire.times import iso
@@ -96,21 +96,11 @@ async def _renew(loaded: Loaded, plan: Plan) -> None:
 def aside_for(plan: Plan, checkpoints: Path) -> Aside:
     """Return where the old state would go now: directories that nobody has used."""
     places = (plan.database.parent, checkpoints.resolve().parent)
-    stamp = iso(wall_clock())[:19].replace("-", "").replace(":", "")
-    number, name = 1, f"{REPLACED}{stamp}Z"
-    while any((place / name).exists() for place in places):
-        number += 1
-        name = f"{REPLACED}{stamp}Z-{number}"
+    name = unused(places, iso(wall_clock()))
     return Aside(
-        database=places[0] / name if _trio(plan.database) else None,
+        database=places[0] / name if files_of(plan.database) else None,
         checkpoints=places[1] / name / "checkpoints" if plan.newer else None,
     )
-
-
-def _trio(database: Path) -> list[Path]:
-    """Return the files of a database: they belong together, also when it is damaged."""
-    names = (Path(f"{database}{ending}") for ending in DATABASE_ENDINGS)
-    return [path for path in names if os.path.lexists(path)]
 
 
 def _swap(plan: Plan, root: Path, part: Path) -> Aside:
@@ -119,21 +109,10 @@ def _swap(plan: Plan, root: Path, part: Path) -> Aside:
         if aside.checkpoints is not None:
             for noun in plan.newer:
                 move_files(plan, Backups(root, noun), aside.checkpoints, moves)
-        if aside.database is not None:
-            moves.make_directory(aside.database)
-            for path in _trio(plan.database):
-                moves.keep(path, aside.database)
-        # A WAL must never meet another database than its own. Of a database that is whole there
-        # is none by now; of a damaged one it lies beside its copy.
-        for path in _trio(plan.database):
-            if path != plan.database:
-                path.unlink()
-        sync(plan.database.parent)
-        part.rename(plan.database)
+        put_in_place(part, plan.database, aside.database, moves)
     except BaseException as error:
         if isinstance(error, OSError | KeyboardInterrupt):
             moves.take_back()
         raise
-    with contextlib.suppress(OSError):  # it is done; a disk that fails now is met again
-        sync(plan.database.parent)
+    confirm(plan.database)
     return aside

@@ -26,12 +26,19 @@ def open_store(
     """
     if not config.store:
         return Store(config.database, on_commit, inline=inline, vfs=vfs)
+    check_library()
     # Imported here: whoever has a store of his own needs no such library.
+    from .postgres import PostgresStore
+
+    return PostgresStore(config.store, config.database.parent, on_commit, on_news, inline=inline)
+
+
+def check_library() -> None:
+    """Raise StoreRefused where the library that speaks with PostgreSQL is not installed."""
     try:
-        from .postgres import PostgresStore
+        from . import postgres  # noqa: F401
     except ImportError as error:
         raise StoreRefused(
             f"The store is set to a server, which needs a library that is not there ({error})."
             " Install it: pip install 'fleetd[postgres]'."
         ) from error
-    return PostgresStore(config.store, config.database.parent, on_commit, on_news, inline=inline)

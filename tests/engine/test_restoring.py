@@ -361,7 +361,7 @@ def test_a_copy_from_before_there_were_snapshots_can_be_restored(scene: Scene) -
     for kind, name in sorted(now, reverse=True):
         if kind == "index" or (kind, name) not in then:
             connection.execute(f"DROP {kind} IF EXISTS {name}")
-    for table in ("missions", "agents", "lock_waits", "checkpoints"):
+    for table in ("missions", "agents", "lock_waits", "checkpoints", "forgetting"):
         connection.execute(f"ALTER TABLE {table} DROP COLUMN machine")
     connection.execute("ALTER TABLE missions DROP COLUMN project")
     connection.execute("ALTER TABLE sorties DROP COLUMN briefing_id")

@@ -1,5 +1,6 @@
 """Brings a PostgreSQL schema to the one of this program by numbered migrations; knows no table."""
 
+from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
@@ -36,17 +37,30 @@ def migrate(connection: psycopg.Connection[Any], where: str) -> int:
     newest = known[-1][0]
     if (version := _checked(connection, where, newest)) == newest:
         return newest
+    try:
+        _apply(connection, where, known)
+    except (psycopg.errors.InsufficientPrivilege, psycopg.errors.InvalidSchemaName) as error:
+        raise StoreRefused(
+            f"{where} has schema version {version}, this fleetd needs {newest}, and this role may"
+            f" not change it ({str(error).splitlines()[0]}). Let the role that owns the tables do"
+            " it: fleetctl migrate --schema --to postgresql://OWNER@HOST/DATABASE"
+        ) from error
+    return newest
+
+
+def _apply(
+    connection: psycopg.Connection[Any], where: str, known: Sequence[tuple[int, str]]
+) -> None:
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
         # Of those at work too: whoever writes next finds the new schema, and notices.
         connection.execute(BATCHES.encode())
-        version = _checked(connection, where, newest)
+        version = _checked(connection, where, known[-1][0])
         for number, sql in known:
             if number > version:
                 connection.execute(sql.encode())
                 connection.execute("DELETE FROM schema_version")
                 connection.execute("INSERT INTO schema_version (version) VALUES (%s)", (number,))
-    return newest
 
 
 def _checked(connection: psycopg.Connection[Any], where: str, newest: int) -> int:

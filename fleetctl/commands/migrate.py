@@ -1,0 +1,174 @@
+"""``fleetctl migrate``: has the daemon's program move the store, and shows what came of it.
+
+Only that program touches a store, also while no daemon runs.
+"""
+
+import subprocess
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from importlib import resources
+from pathlib import Path
+
+import msgspec
+
+from fleetd import config
+from fleetd.wire.errors import Internal, from_wire
+from fleetd.wire.migration import Errand, Migration, Said
+
+from ..client import Progress
+from ..display import lists, render
+from ..display.bar import bar
+from ..options import Subparsers, UsageError, command, yes_option
+from ..prompts import Cancelled, confirm
+
+QUESTION = "Go on with a store that was moved away? What the other one has seen since is not in it."
+_ROOT = Path(__file__).resolve().parents[2]
+_DIGITS = 16
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command."""
+    moving = command(
+        subparsers,
+        "migrate",
+        run,
+        "Move the store of this machine to a PostgreSQL server, or back, while fleetd is stopped. "
+        "Both are compared whole before the new one counts; the old one stays as it was, and says "
+        "that it was moved.",
+        "  fleetctl migrate --to postgresql://fleet@db.example.org/fleet\n"
+        "  fleetctl migrate --to sqlite\n"
+        "  fleetctl migrate --check\n"
+        "  fleetctl migrate --roles | psql postgresql://postgres@db.example.org/fleet",
+    )
+    moving.add_argument(
+        "--to",
+        metavar="WHERE",
+        default="",
+        help="the server's URL, or sqlite for the database of this machine (default: the setting "
+        "store)",
+    )
+    moving.add_argument(
+        "--from",
+        dest="source",
+        metavar="URL",
+        default="",
+        help="the server that is left, with --to sqlite (default: the setting store)",
+    )
+    instead = moving.add_mutually_exclusive_group()
+    for option, text in (
+        ("check", "compare both stores, and change nothing"),
+        ("undo", "go on with a store that was moved away, under a new epoch"),
+        ("schema", "only bring the server's schema to this version, as the role that owns it"),
+        ("roles", "print the SQL that makes an owner and a least-privilege role for daemons"),
+    ):
+        instead.add_argument(
+            f"--{option}", dest="what", action="store_const", const=option, help=text
+        )
+    yes_option(moving)
+
+
+def run(args: Namespace) -> int:
+    """Have it done, and show it."""
+    what = args.what or "move"
+    if what == "roles":
+        return _print_roles()
+    if args.source and args.to != "sqlite":
+        raise UsageError("--from names the server that is left, with --to sqlite only.")
+    if what == "undo" and not args.yes and not confirm(QUESTION):
+        raise Cancelled("Nothing was changed.")
+    said = _ask(args, Errand(what=what, to=args.to, source=args.source))
+    if said.report is None:
+        return render.result(args, {"done": said.done}, said.done or "")
+    if args.json:
+        render.print_json(msgspec.to_builtins(said.report))
+    else:
+        _show(said.report)
+    return int(not said.report.same)
+
+
+def _print_roles() -> int:
+    script = resources.files("fleetd") / "share" / "postgres" / "roles.sql"
+    print(script.read_text("utf-8"), end="")
+    return 0
+
+
+def _ask(args: Namespace, errand: Errand) -> Said:
+    """Run the daemon's program, this version of it; raises the error that it tells."""
+    sys.stdout.flush()
+    with (
+        bar(args, "Moving") as drawn,
+        subprocess.Popen(
+            [sys.executable, "-m", "fleetd", "--migrate"],
+            cwd=_ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as fleetd,
+    ):
+        if fleetd.stdin is None or fleetd.stdout is None:
+            raise AssertionError("both are pipes")
+        fleetd.stdin.write(msgspec.json.encode(errand) + b"\n")
+        fleetd.stdin.close()
+        last = _followed(fleetd.stdout, drawn)
+    if last is None:
+        raise Internal(
+            f"fleetd ended without a word (exit status {fleetd.returncode}).",
+            hint="What it printed above says more. What was not finished is not there.",
+        )
+    if last.error is not None:
+        raise from_wire(last.error["code"], last.error["message"], last.error["data"])
+    return last
+
+
+def _followed(lines: Iterator[bytes], draw: Callable[[Progress], None] | None) -> Said | None:
+    """Read to the end, show how far it is, and return what was said last."""
+    last = None
+    for line in lines:
+        said = msgspec.json.decode(line, type=Said)
+        if said.progress is None:
+            last = said
+        elif draw is not None:
+            what, done, total = said.progress
+            draw(Progress(what, done, total))
+    return last
+
+
+def _show(report: Migration) -> None:
+    render.line(
+        f"{'Moved' if report.moved else 'Compared'} {report.source}"
+        f" {'to' if report.moved else 'with'} {report.target}:"
+    )
+    lists.table(
+        ["TABLE", "ROWS", "SHA-256", "SAME"],
+        [
+            [
+                check.table,
+                _counted(check.source_rows, check.target_rows),
+                check.source_digest[:_DIGITS],
+                "yes" if check.same else f"no, from {check.first_difference}",
+            ]
+            for check in report.tables
+        ],
+    )
+    if report.moved:
+        render.lines(_next_steps(report))
+
+
+def _counted(here: int, there: int) -> str:
+    return f"{here:,}" if here == there else f"{here:,} and {there:,}"
+
+
+def _next_steps(report: Migration) -> Iterator[str]:
+    yield ""
+    yield f"What was in use stays where it was, and says that it was moved: {report.source}"
+    if report.replaced:
+        yield f"The database before it lies in {report.replaced}"
+    loaded = config.load()
+    if config.without_password(loaded.config.store) != report.setting:
+        origin = loaded.origins.get("store", "")
+        variable = origin.removeprefix("environment ") if origin.startswith("env") else ""
+        where = f"{variable} where fleetd gets it from" if variable else f"in {loaded.file}"
+        yield f"Now set {where}: " + (
+            f"{variable}={report.setting}" if variable else f'store = "{report.setting}"'
+        )
+    yield "Then start fleetd: fleetctl daemon start"

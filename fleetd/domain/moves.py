@@ -1,0 +1,130 @@
+"""What a store knows of having been moved to another one; must not move any row itself.
+
+Where a store was moved away from, it says so: a daemon that opened it all the same would begin a
+second truth. Where it arrived, a first start settles what cannot be carried. Nothing here is on the
+wire.
+"""
+
+import msgspec
+
+from ..wire.base import Mutation
+from ..wire.model import Record
+from .activity import LIVING, follow_boot
+from .agents import mark_lost
+from .context import Context
+from .events import position
+from .leases import end_by_force
+from .registry import handler
+from .returning import TOKENS_UNSEEN, RaiseFloors, raise_floors
+from .tx import LogLine, Tx
+from .upkeep import Done
+
+REASON = "the store was moved to another one"
+_SET = (
+    "INSERT INTO store_meta (key, value) VALUES (:key, :value)"
+    " ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+)
+
+
+class Moved(Record, frozen=True, kw_only=True):
+    """To where a store was moved, or from where it came, and when."""
+
+    where: str
+    at: str
+
+
+class Standing(Record, frozen=True, kw_only=True):
+    """What a store says of itself: which it is, how long its log is, and of its moves."""
+
+    epoch: str | None
+    end: int
+    moved_to: Moved | None
+    arrived: Moved | None
+
+
+class Arrival(Record, frozen=True, kw_only=True):
+    """To where the store was moved; null for one that is in use."""
+
+    moved_to: Moved | None
+
+
+class Arrive(Mutation[Arrival], frozen=True):
+    """Before anything else of a start: is this the store that is in use, and has it just come?"""
+
+
+class Reopen(Mutation[Done], frozen=True):
+    """Go on with a store that was moved away, under a new epoch."""
+
+
+def standing(tx: Tx) -> Standing:
+    """Return what a store says of itself."""
+    known = {row["key"]: row["value"] for row in tx.all("SELECT key, value FROM store_meta")}
+    return Standing(
+        epoch=known.get("epoch"),
+        end=position(tx),
+        moved_to=_read(known.get("moved_to")),
+        arrived=_read(known.get("arrived")),
+    )
+
+
+def _read(text: str | None) -> Moved | None:
+    return None if text is None else msgspec.json.decode(text, type=Moved)
+
+
+def note_moved(tx: Tx, where: str, at: str) -> None:
+    """Have a store say that it was moved."""
+    _note(tx, "moved_to", where, at)
+
+
+def note_arrived(tx: Tx, where: str, at: str) -> None:
+    """Have a store say that it has come, for the first start in its new place."""
+    _note(tx, "arrived", where, at)
+
+
+def _note(tx: Tx, key: str, where: str, at: str) -> None:
+    tx.run(_SET, key=key, value=msgspec.json.encode(Moved(where=where, at=at)).decode())
+
+
+@handler
+def arrive(tx: Tx, request: Arrive, ctx: Context) -> Arrival:
+    """Change nothing of a store that was moved away; settle one that has just come."""
+    known = standing(tx)
+    if known.moved_to is None and known.arrived is not None:
+        follow_boot(tx, ctx)
+        _end_locks(tx, ctx)
+        _lose_strangers(tx, ctx)
+        tx.run("DELETE FROM store_meta WHERE key = 'arrived'")
+        tx.after_commit(LogLine("INFO", f"The store has come from {known.arrived.where}"))
+    return Arrival(moved_to=known.moved_to)
+
+
+def _end_locks(tx: Tx, ctx: Context) -> None:
+    """End every lease: what a lock is called differs between a path here and a project's file.
+
+    Whoever still edits takes its lock again, and nobody holds one under a name that none asks for.
+    """
+    for row in tx.all("SELECT * FROM locks WHERE status = 'active' ORDER BY fencing_token"):
+        end_by_force(tx, ctx, row, None, REASON)
+
+
+def _lose_strangers(tx: Tx, ctx: Context) -> None:
+    """Lose the agents of machines that have no part in a store which this one has to itself."""
+    if ctx.machine:
+        return
+    rows = tx.all(
+        f"SELECT * FROM agents WHERE status <> 'gone' AND status IN {LIVING} AND machine <> :own"
+        " ORDER BY id",
+        own=ctx.machine,
+    )
+    for row in rows:
+        mark_lost(tx, ctx, row, "its machine has no part in this store any more")
+
+
+@handler
+def reopen(tx: Tx, request: Reopen, ctx: Context) -> Done:
+    """Go on where the store was left: what the other one has seen since has numbers of its own."""
+    gone = tx.one("DELETE FROM store_meta WHERE key = 'moved_to' RETURNING key")
+    if gone is None:
+        return Done(done=False)
+    token = (tx.value("SELECT value FROM counters WHERE name = 'fencing'") or 0) + TOKENS_UNSEEN
+    return raise_floors(tx, RaiseFloors(seq=position(tx), token=token, source="copy"), ctx)

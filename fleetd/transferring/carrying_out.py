@@ -1,0 +1,135 @@
+"""Carries a move out: copies, compares both stores whole, and only then shows the new one."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ..clocks import wall_clock
+from ..domain.moves import note_arrived, note_moved
+from ..store.copying import part_of
+from ..store.directory import make_directories
+from ..store.moving import Moves
+from ..store.replacing import confirm, files_of, put_in_place, unused
+from ..store.resting import fold
+from ..store.transfer import local, server
+from ..store.transfer.carrying import Tell, carry, compare
+from ..wire.errors import Corrupt, Storage
+from ..wire.migration import Migration, TableCheck
+from ..wire.times import iso
+from .ends import Ends, check_alone, check_source, check_target
+
+Carry = Callable[[Ends, Tell], Migration]
+
+
+def move(ends: Ends, tell: Tell) -> Migration:
+    """Move the store and return what was compared; raises FleetError, and then nothing moved."""
+    return _there(ends, tell) if ends.there else _back(ends, tell)
+
+
+def _there(ends: Ends, tell: Tell) -> Migration:
+    begun, now = time.monotonic(), iso(wall_clock())
+    with local.opened(ends.database) as source, server.opened(ends.url, make=True) as target:
+        cargo = ends.cargo(source)
+        known = check_source(source)
+        check_alone(target, ends.machine)
+        check_target(target, cargo.tables, known)
+        carry(source, target, cargo, tell)
+        note_arrived(target.tx, source.where, now)
+        checks = _alike(compare(source, target, cargo, tell))
+        target.commit()
+        target.ease(cargo.carried)
+        # Only now: who is killed before finds the old one in use, and moves once more.
+        note_moved(source.tx, target.where, now)
+        source.commit()
+        return _report(ends, source.where, target.where, checks, begun)
+
+
+def _back(ends: Ends, tell: Tell) -> Migration:
+    begun, now = time.monotonic(), iso(wall_clock())
+    with server.opened(ends.url, make=False) as source:
+        check_alone(source, ends.machine)
+        known = check_source(source)
+        if ends.database.exists():
+            with local.opened(ends.database) as old:
+                check_target(old, old.tables(), known)
+        make_directories(ends.database.parent)
+        with part_of(ends.database) as part:
+            with local.made(part) as target:
+                cargo = ends.cargo(target)
+                carry(source, target, cargo, tell)
+                note_arrived(target.tx, source.where, now)
+                checks = _alike(compare(source, target, cargo, tell))
+                target.commit()
+            replaced = _put(part, ends.database, now)
+        note_moved(source.tx, str(ends.database), now)
+        source.commit()
+        return _report(ends, source.where, str(ends.database), checks, begun, replaced)
+
+
+def _alike(checks: list[TableCheck]) -> list[TableCheck]:
+    """Return checks that all passed; raises Corrupt, so that nothing of the copy is kept."""
+    if wrong := [check for check in checks if not check.same]:
+        told = "; ".join(differing(check) for check in wrong)
+        raise Corrupt(
+            f"What was copied is not what is there: {told}.",
+            hint="Nothing was moved. fleetctl doctor looks for damage.",
+        )
+    return checks
+
+
+def differing(check: TableCheck) -> str:
+    """Say in what a table of two stores differs."""
+    rows = f"{check.source_rows:,} and {check.target_rows:,} rows"
+    return f"{check.table} ({rows}, first at {check.first_difference})"
+
+
+def _put(part: Path, database: Path, now: str) -> Path | None:
+    """Put the new database in its place; return where the one lies that was there."""
+    moves = Moves()
+    try:
+        fold(database)
+        old = files_of(database)
+        aside = database.parent / unused((database.parent,), now) if old else None
+        put_in_place(part, database, aside, moves)
+    except BaseException as error:
+        if isinstance(error, OSError | KeyboardInterrupt):
+            moves.take_back()
+        if isinstance(error, OSError):
+            raise Storage(
+                f"The new database cannot be put in its place: {error}.",
+                hint="Everything is as it was. Check the free space and the permissions.",
+            ) from error
+        raise
+    confirm(database)
+    return aside / database.name if aside else None
+
+
+def check(ends: Ends, tell: Tell) -> Migration:
+    """Compare both stores without changing either."""
+    begun = time.monotonic()
+    with local.opened(ends.database) as here, server.opened(ends.url, make=False) as server_side:
+        cargo = ends.cargo(here)
+        source, target = (here, server_side) if ends.there else (server_side, here)
+        checks = compare(source, target, cargo, tell)
+        return _report(ends, source.where, target.where, checks, begun, moved=False)
+
+
+def _report(
+    ends: Ends,
+    source: str,
+    target: str,
+    checks: list[TableCheck],
+    begun: float,
+    replaced: Path | None = None,
+    *,
+    moved: bool = True,
+) -> Migration:
+    return Migration(
+        moved=moved,
+        source=source,
+        target=target,
+        tables=checks,
+        setting=ends.setting,
+        replaced=str(replaced) if replaced else None,
+        duration_ms=int(1_000 * (time.monotonic() - begun)),
+    )

@@ -1,0 +1,130 @@
+"""``fleetd --migrate``: keeps daemons out, does what is asked, and tells of it line by line.
+
+The errand is read from standard input, and each line of the output is JSON: ``fleetctl migrate``
+shows it to people.
+"""
+
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+import trio
+
+from ..config import Config, Loaded
+from ..domain.moves import Reopen
+from ..engine import Engine
+from ..instance import AlreadyRunning, only_instance
+from ..paths import PathRefused
+from ..store import StoreRefused
+from ..store.opened import check_library
+from ..wire.errors import FleetError, InvalidParams, InvalidState
+from ..wire.migration import Errand, Migration, Said
+
+if TYPE_CHECKING:
+    from .ends import Ends
+
+# Oftener nobody looks.
+TELL_S = 0.1
+ERRAND_BYTES = 65_536
+
+
+def run(loaded: Loaded) -> int:
+    """Do what standard input asks for; return the exit status."""
+    try:
+        check_library()
+        errand = msgspec.json.decode(sys.stdin.buffer.readline(ERRAND_BYTES), type=Errand)
+        said = _done(loaded, errand)
+    except FleetError as error:
+        return _refuse(error)
+    except msgspec.DecodeError as error:
+        return _refuse(InvalidParams(f"That is no errand: {error}.", hint="fleetctl migrate"))
+    except (PathRefused, StoreRefused) as error:
+        return _refuse(InvalidState(str(error), hint="Nothing was changed."))
+    except KeyboardInterrupt:
+        return _refuse(InvalidState("Interrupted.", hint="Nothing was moved."))
+    _say(said)
+    return int(said.report is not None and not said.report.same)
+
+
+def _done(loaded: Loaded, errand: Errand) -> Said:
+    from .ends import ends_of  # not earlier: it needs the library that was looked for
+
+    if errand.what == "schema":  # which other daemons may go on working meanwhile
+        return Said(done=_schema(ends_of(loaded.config, errand)))
+    try:
+        with only_instance(loaded.config):
+            if errand.what == "undo":
+                return Said(done=_undo(loaded, errand))
+            return Said(report=_carried(ends_of(loaded.config, errand), errand))
+    except AlreadyRunning as error:
+        raise InvalidState(
+            f"{error}; to move its store it has to be stopped.",
+            hint="Stop it first: fleetctl daemon stop",
+        ) from None
+
+
+def _carried(ends: "Ends", errand: Errand) -> Migration:
+    from .carrying_out import check, move
+
+    if errand.what not in ("move", "check"):
+        raise InvalidParams(f"Nobody knows how to {errand.what!r}.", hint="fleetctl migrate")
+    return (check if errand.what == "check" else move)(ends, _Telling())
+
+
+def _schema(ends: "Ends") -> str:
+    from ..store.transfer import server
+
+    if not ends.there:
+        raise InvalidParams("A database of this machine has its schema made by fleetd.")
+    with server.opened(ends.url, make=True) as side:
+        version = side.tx.value("SELECT version FROM schema_version")
+        return f"{side.where} has schema version {version}."
+
+
+def _undo(loaded: Loaded, errand: Errand) -> str:
+    """Go on with a store that was moved away."""
+    store = {"": loaded.config.store, "sqlite": ""}.get(errand.to, errand.to)
+    config = msgspec.structs.replace(loaded.config, store=store)
+    return trio.run(_reopened, msgspec.structs.replace(loaded, config=config), config)
+
+
+async def _reopened(loaded: Loaded, config: Config) -> str:
+    engine = Engine(loaded, inline=True)
+    engine.store.start()
+    try:
+        done = await engine.execute(Reopen())
+    finally:
+        await engine.store.aclose()
+    where = "The shared store" if config.store else f"The database {config.database}"
+    if not done.done:
+        raise InvalidState(
+            f"{where} was not moved away: there is nothing to undo.",
+            hint="fleetctl daemon start begins with it.",
+        )
+    return f"{where} is in use again, under a new epoch."
+
+
+class _Telling:
+    """Says how far it is, now and then."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        if time.monotonic() >= self._next:
+            _say(Said(progress=(what, done, total)))
+            self._next = time.monotonic() + TELL_S
+
+
+def _say(said: Said) -> None:
+    with suppress(BrokenPipeError):  # whoever asked is gone; what was begun is finished
+        sys.stdout.buffer.write(msgspec.json.encode(said) + b"\n")
+        sys.stdout.buffer.flush()
+
+
+def _refuse(error: FleetError) -> int:
+    document = {"code": error.code, "message": error.message, "data": error.data()}
+    _say(Said(error=document))
+    return error.exit_status

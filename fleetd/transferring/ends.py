@@ -1,0 +1,110 @@
+"""Which store goes where, and whether it may: the refusals of a move; must not carry anything."""
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ..config import Config, without_password
+from ..domain.moves import Standing, standing
+from ..store.machine_id import machine_id
+from ..store.transfer.carrying import Cargo, size
+from ..store.transfer.local import LocalSide
+from ..store.transfer.server import ServerSide
+from ..store.transfer.sides import Side, Table
+from ..wire.errors import InvalidParams, InvalidState
+from ..wire.migration import Errand
+
+LOCAL = "sqlite"
+# What a store has before anybody used it.
+BARE = {"store_meta", "counters", "tallies", "machines"}
+
+
+class Ends(msgspec.Struct, frozen=True):
+    """The server and the database file of this machine, and whether the move goes to the server."""
+
+    url: str
+    database: Path
+    machine: str
+    there: bool
+
+    def cargo(self, local: LocalSide) -> Cargo:
+        """Return what goes along."""
+        return Cargo(
+            tables=tuple(local.tables()),
+            counted=frozenset(local.counted()),
+            machine=self.machine,
+            shared=self.there,
+        )
+
+    @property
+    def setting(self) -> str:
+        """Return what ``store`` is to be from now on, without any password."""
+        return bare(self.url) if self.there else ""
+
+
+def ends_of(config: Config, errand: Errand) -> Ends:
+    """Return what an errand and the settings mean; raises InvalidParams for what has no sense."""
+    to, source = errand.to or config.store, errand.source
+    there = to != LOCAL
+    url = to if there else (source or config.store)
+    if not url:
+        raise InvalidParams(
+            "Nothing says which server is meant: the setting store is empty.",
+            hint="Name it: --to postgresql://USER@HOST/DATABASE, or --from with --to sqlite.",
+        )
+    if there and source not in ("", LOCAL):
+        raise InvalidParams(
+            "A store moves between this machine's database and a server, not between two servers.",
+            hint="pg_dump and pg_restore move a database from server to server.",
+        )
+    return Ends(url, config.database.resolve(), machine_id(config.database.parent), there)
+
+
+def bare(url: str) -> str:
+    """Return a URL without its password, as it can stand in a configuration."""
+    shown = without_password(url).replace(":***@", "@")
+    return re.sub(r"(?i)[&?\s]?\bpassword\s*=\s*\*\*\*", "", shown)
+
+
+def check_source(side: Side) -> Standing:
+    """Return what the store is that is to move; raises InvalidState for one that moved away."""
+    known = standing(side.tx)
+    if known.moved_to is not None:
+        raise InvalidState(
+            f"{side.where} was moved to {known.moved_to.where} at {known.moved_to.at} already.",
+            hint="To move what is there now, name it as the source; "
+            "fleetctl migrate --undo goes on with this one instead.",
+        )
+    return known
+
+
+def check_target(side: Side, tables: Sequence[Table], source: Standing) -> None:
+    """Raise InvalidState when a target holds what is nowhere else.
+
+    What came from this same store and was not used since, or was moved back to it, is replaced.
+    """
+    known = standing(side.tx)
+    if known.epoch == source.epoch and (known.arrived or known.moved_to):
+        return
+    if held := _held(side, tables):
+        raise InvalidState(
+            f"{side.where} holds another store already: {', '.join(held)}.",
+            hint="Name a database, or a schema, that is empty; or move that one away first.",
+        )
+
+
+def _held(side: Side, tables: Iterable[Table]) -> list[str]:
+    """Return how many rows a store has of what somebody recorded."""
+    counts = {table.name: size(side, table) for table in tables if table.name not in BARE}
+    return [f"{number:,} {name}" for name, number in sorted(counts.items()) if number]
+
+
+def check_alone(side: ServerSide, machine: str) -> None:
+    """Raise InvalidState while other machines are at work with a shared store."""
+    if names := side.at_work(machine):
+        raise InvalidState(
+            f"{side.where} is in use: fleetd runs on {', '.join(names)}.",
+            hint="Stop it there: fleetctl daemon stop. One that was killed counts for a minute.",
+        )

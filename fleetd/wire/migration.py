@@ -1,0 +1,69 @@
+"""What ``fleetd --migrate`` tells whoever runs it, line by line; must not move anything."""
+
+from typing import Any
+
+import msgspec
+
+from .model import Record
+
+
+class TableCheck(Record, frozen=True, kw_only=True):
+    """A table of both stores: how many rows each has, and the SHA-256 over them in key order.
+
+    ``first_difference`` is the key of the first row that is not the same, null when all are.
+    """
+
+    table: str
+    source_rows: int
+    target_rows: int
+    source_digest: str
+    target_digest: str
+    first_difference: str | None
+
+    @property
+    def same(self) -> bool:
+        """Whether both have the same rows."""
+        return (self.source_rows, self.source_digest) == (self.target_rows, self.target_digest)
+
+
+class Migration(Record, frozen=True, kw_only=True):
+    """What was moved or compared.
+
+    ``moved`` is false when it was only compared. ``setting`` is what ``store`` is to be in the
+    configuration from now on, without a password. ``replaced`` is where the database lies that was
+    in the place of the new one; null when there was none.
+    """
+
+    moved: bool
+    source: str
+    target: str
+    tables: list[TableCheck]
+    setting: str
+    replaced: str | None
+    duration_ms: int
+
+    @property
+    def same(self) -> bool:
+        """Whether both stores hold the same."""
+        return all(table.same for table in self.tables)
+
+
+class Said(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One line: how far it is, what is about to happen, what came of it, or an error's document."""
+
+    progress: tuple[str, int, int] | None = None
+    plan: list[str] | None = None
+    report: Migration | None = None
+    done: str | None = None
+    error: dict[str, Any] | None = None
+
+
+class Errand(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What is wanted, read from standard input: a URL may hold a password, and all see arguments.
+
+    ``to`` and ``source`` are URLs, ``sqlite``, or empty for what the settings say.
+    """
+
+    what: str
+    to: str = ""
+    source: str = ""

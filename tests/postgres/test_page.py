@@ -1,0 +1,45 @@
+"""The page of synced mode runs, command by command, against a real server."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.docs.machine import Machine, machine
+from tests.docs.output import Shown
+from tests.docs.pages import ROOT, blocks
+from tests.docs.test_blocks import RUN, carry_out
+from tests.postgres_server import Server
+
+PAGE = ROOT / "docs" / "synced.md"
+# What the page calls the server.
+HOST = "db.example.org"
+
+
+class Elsewhere(Shown):
+    """A page's commands with the server of this test in place of the one that they name."""
+
+    def __init__(self, home: str, server: Server) -> None:
+        super().__init__(home)
+        self._server = server
+
+    def typed(self, text: str) -> str:
+        return super().typed(text.replace(HOST, f"127.0.0.1:{self._server.port}"))
+
+
+@pytest.fixture
+def served() -> Iterator[Server]:
+    with Server() as server:
+        yield server
+
+
+@pytest.fixture
+def at(served: Server) -> Iterator[Machine]:
+    with machine() as made:
+        yield made
+
+
+def test_what_the_page_tells_to_run_runs(served: Server, at: Machine) -> None:
+    shown = Elsewhere(str(at.home), served)
+    for block in blocks(PAGE):
+        if block.language in RUN:
+            assert carry_out(block, at, shown) is None
