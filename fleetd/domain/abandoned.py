@@ -49,7 +49,11 @@ def purge(tx: Tx, request: AbandonedPurge, ctx: Context) -> Purged:
     return Purged(purged=len(rows))
 
 
-def purged_until(tx: Tx, ctx: Context) -> int:
-    """Return up to where in the log this machine's records may have gone while it was away."""
+def purged_until(tx: Tx, ctx: Context) -> int | None:
+    """Return up to where in the log this machine's records may have gone while it was away.
+
+    None when nothing went, which is not the log's begin: what was kept before there was a log has
+    a place in front of it.
+    """
     value = tx.value("SELECT value FROM store_meta WHERE key = :key", key=_PURGED + ctx.machine)
-    return int(value or -1)
+    return None if value is None else int(value)

@@ -53,7 +53,9 @@ def import_files(tx: Tx, request: ImportFiles, ctx: Context) -> Imported:
             text = f"The file of {noun} {record_id} belongs to what was forgotten; remove it"
             tx.after_commit(LogLine("WARNING", text))
             continue
-        if seq_of(record) < gone_until:  # a record is always followed by its own event
+        if (
+            gone_until is not None and seq_of(record) < gone_until
+        ):  # a record is always followed by its own event
             gone.append(record_id)
             continue
         made = healing.insert(tx, ctx, record)

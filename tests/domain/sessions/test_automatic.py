@@ -283,7 +283,7 @@ def test_a_person_who_takes_the_mark_away_makes_it_their_own() -> None:
     begun(desk)
     missions.update(desk.tx, MissionUpdate(desk.mission, metadata={"team": "a"}), desk.ctx)
     assert end(desk) == []
-    assert to_join(desk.tx, PROJECT) is not None
+    assert to_join(desk.tx, desk.ctx, PROJECT) is not None
 
 
 # Which mission a directory belongs to
@@ -299,33 +299,33 @@ def created(desk: Desk, title: str, project_dir: str = PROJECT, *, start: bool =
 def test_nobody_joins_another_session_s_mission() -> None:
     desk = Desk()
     begun(desk)
-    assert of_directory(desk.tx, PROJECT) is None
-    assert to_join(desk.tx, PROJECT) is None
-    assert to_join(desk.tx, None) is None
+    assert of_directory(desk.tx, desk.ctx, PROJECT) is None
+    assert to_join(desk.tx, desk.ctx, PROJECT) is None
+    assert to_join(desk.tx, desk.ctx, None) is None
 
 
 def test_a_session_joins_what_somebody_created_for_its_directory() -> None:
     desk = Desk()
     pending = created(desk, "Pending", start=False)
     created(desk, "Elsewhere", "/home/me/other")
-    row = to_join(desk.tx, f"{PROJECT}/src")
+    row = to_join(desk.tx, desk.ctx, f"{PROJECT}/src")
     assert row is not None
     assert row["id"] == pending
     under_way = created(desk, "Under way", "/home/me")
     begun(desk)
-    row = to_join(desk.tx, f"{PROJECT}/src")
+    row = to_join(desk.tx, desk.ctx, f"{PROJECT}/src")
     assert row is not None
     assert row["id"] == under_way
-    assert of_directory(desk.tx, PROJECT) == under_way
+    assert of_directory(desk.tx, desk.ctx, PROJECT) == under_way
     missions.cancel(desk.tx, MissionCancel(under_way, "enough"), desk.ctx)
-    row = to_join(desk.tx, PROJECT)
+    row = to_join(desk.tx, desk.ctx, PROJECT)
     assert row is not None
     assert row["id"] == pending
-    assert to_join(desk.tx, "/home/mean") is None
+    assert to_join(desk.tx, desk.ctx, "/home/mean") is None
 
 
 def current(desk: Desk, cwd: str, agent_id: str | None = None) -> str | None:
-    row = current_row(desk.tx, cwd, agent_id)
+    row = current_row(desk.tx, desk.ctx, cwd, agent_id)
     return row["title"] if row else None
 
 
