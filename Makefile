@@ -3,6 +3,7 @@
 #   make demo    watch a fleet lose an agent and get it back (under a minute)
 #   make test    run the tests, with their coverage
 #   make test-agents  run agent CLIs themselves against a scripted model (needs npm)
+#   make test-postgres  run the tests over PostgreSQL, which it installs where there is none
 #   make test-packaging  build a wheel and an sdist, install them with pip, pipx and uv (needs the network)
 #   make check   format, lint, types, tests: what CI runs
 #   make generate  write what is made from the code: completions, man pages, reference pages
@@ -18,7 +19,7 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 6 ? n + 1 : 6)))
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-agents test-packaging campaign check format lint types generate recording bench bench-compare bench-growth clean
+.PHONY: demo test test-agents test-packaging test-postgres campaign check format lint types generate recording bench bench-compare bench-growth clean
 .DEFAULT_GOAL := check
 
 $(VENV)/bin/python:
@@ -53,6 +54,9 @@ test-agents: $(VENV)/.installed-dev
 
 test-packaging: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -rfE tests/packaging $(ARGS)
+
+test-postgres: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.postgres_suite -rfE --quiet --numprocesses=$(JOBS) $(ARGS)
 
 campaign: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.campaigns $(or $(ARGS),all)

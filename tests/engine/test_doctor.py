@@ -32,6 +32,7 @@ def loosen_all(fleet: Fleet) -> list[Path]:
     return loose
 
 
+@pytest.mark.sqlite_only("the database is a file")
 async def test_every_file_and_directory_of_ours_is_looked_at(fleet: Fleet) -> None:
     await fleet.checkpoint(await fleet.mission())
     taken = await fleet.do(SnapshotRecord("run-a"))
@@ -194,6 +195,7 @@ def snapshots(seen: Findings) -> list[str]:
     return [f.detail for f in seen.findings if f.check == "snapshots"]
 
 
+@pytest.mark.sqlite_only("the database is a file")
 async def test_a_second_name_of_the_database_is_taken_away(fleet: Fleet) -> None:
     replaced = fleet.database.parent / "replaced-20260105T120000Z"
     replaced.mkdir(mode=0o700)
@@ -211,6 +213,7 @@ async def test_little_room_is_a_warning(fleet: Fleet, monkeypatch: pytest.Monkey
     }
 
 
+@pytest.mark.sqlite_only("a server keeps such rows out")
 async def test_rows_that_belong_to_nothing_are_damage(fleet: Fleet) -> None:
     fleet.sql(
         "INSERT INTO episodes (mission_id, last_seq, detected_at) VALUES ('msn-00000000', 1, 'x')"

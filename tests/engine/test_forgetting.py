@@ -102,6 +102,7 @@ async def test_a_forgotten_mission_leaves_not_a_byte(fleet: Fleet, tmp_path: Pat
         await fleet.do(AgentGet("alice"))
 
 
+@pytest.mark.sqlite_only("the bytes of a file are looked at")
 async def test_bytes_that_were_overwritten_or_pruned_before_are_gone_too(
     fleet: Fleet, tmp_path: Path
 ) -> None:
@@ -430,6 +431,7 @@ async def test_what_cannot_be_finished_at_one_start_is_finished_at_a_later_one(
         assert places_of(tmp_path, SECRET, mission.id) == []
 
 
+@pytest.mark.sqlite_only("the file is scrubbed")
 async def test_bytes_that_cannot_be_scrubbed_now_are_scrubbed_later(
     fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,6 +75,7 @@ async def forgotten(fleet: Fleet, request: SystemForget) -> Forgotten:
     return foreseen
 
 
+@pytest.mark.sqlite_only("the bytes of a file are looked at")
 async def test_a_forgotten_session_leaves_not_a_byte_of_its_runs(
     fleet: Fleet, tmp_path: Path
 ) -> None:

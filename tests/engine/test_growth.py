@@ -232,6 +232,7 @@ async def filled(root: Path, steps: Steps, size: tuple[int, int]) -> AsyncIterat
         yield Store(fleet, steps, mission.id, sortie)
 
 
+@pytest.mark.sqlite_only("SQLite tells how it asks")
 async def test_nothing_that_is_asked_grows_with_the_rest(tmp_path: Path, steps: Steps) -> None:
     taken: dict[str, list[int]] = {name: [] for name in ASKED}
     for name, size in (("small", SMALL), ("large", LARGE)):
@@ -260,6 +261,7 @@ async def test_a_mission_with_many_sorties_costs_no_more_for_each_of_them(
     assert many <= few
 
 
+@pytest.mark.sqlite_only("SQLite tells how it asks")
 async def test_the_daily_work_looks_at_each_row_once_at_most(tmp_path: Path, steps: Steps) -> None:
     taken = []
     for name, size in (("small", SMALL), ("large", LARGE)):

@@ -57,7 +57,10 @@ def long_queue(patch: Patch, _: Any) -> None:
     ("what", "value", "name", "said"),
     [
         (less_room, 99_000_000, "disk", "99 MB free"),
-        (large_wal, None, "write-ahead log", "another program"),
+        pytest.param(
+            *(large_wal, None, "write-ahead log", "another program"),
+            marks=pytest.mark.sqlite_only("there is a WAL"),
+        ),
         (long_queue, None, "queue", "requests wait"),
     ],
 )
@@ -136,6 +139,7 @@ async def test_a_writer_that_is_stuck_feeds_no_watchdog(
     assert waiting.cancelled_caught
 
 
+@pytest.mark.sqlite_only("there is a WAL")
 async def test_nobody_who_copies_the_wal_back_is_a_reason_to_restart(
     fleet: Fleet, monkeypatch: Patch
 ) -> None:

@@ -69,6 +69,7 @@ async def test_pruning_counts_the_same_the_second_time(fleet: Fleet) -> None:
     assert (first.deleted, await fleet.do(request)) == (3, first)
 
 
+@pytest.mark.sqlite_only("a server makes its own copies")
 async def test_a_copy_is_written_once(fleet: Fleet, tmp_path: Path) -> None:
     request = SystemBackup(str(tmp_path / "copy.db"), idempotency_key="k")
     first = await fleet.do(request)
@@ -138,7 +139,13 @@ async def test_a_key_is_forgotten_after_a_day(fleet: Fleet) -> None:
     assert (await fleet.do(request)).id != first.id
 
 
-@pytest.mark.parametrize("kind", ["mission", "copy"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "mission",
+        pytest.param("copy", marks=pytest.mark.sqlite_only("a server makes its own copies")),
+    ],
+)
 async def test_the_same_key_at_the_same_moment_does_it_once(tmp_path: Path, kind: str) -> None:
     def request() -> Mutation[object]:
         if kind == "mission":
@@ -188,6 +195,7 @@ async def test_a_client_that_went_while_a_mission_goes_is_told_so_when_it_asks_a
     assert (await fleet.do(MissionList())).missions == []
 
 
+@pytest.mark.sqlite_only("a server makes its own copies")
 async def test_a_client_that_went_while_a_copy_was_made_is_told_so_when_it_asks_again(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:

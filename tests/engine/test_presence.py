@@ -169,6 +169,7 @@ async def test_a_caller_whose_process_nobody_knows_is_found_by_name_only(fleet: 
     assert (await fleet.engine.perform(named, SOMEBODY)).agent == agent
 
 
+@pytest.mark.sqlite_only("SQLite tells how it asks")
 async def test_looking_for_a_process_reads_the_agents_that_are_here_only(fleet: Fleet) -> None:
     await window(fleet).tell(SessionStarted("startup"))
     steps = fleet.sql(

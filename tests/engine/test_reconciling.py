@@ -27,11 +27,6 @@ from fleetd.wire.requests.recovery import RecoveryList
 from tests.fleet import MINUTE, Clock, Fleet, opened
 
 
-def lose_database(fleet: Fleet) -> None:
-    for ending in ("", "-wal", "-shm"):
-        Path(f"{fleet.database}{ending}").unlink(missing_ok=True)
-
-
 @asynccontextmanager
 async def later(fleet: Fleet, root: Path, ms: int = MINUTE) -> Any:
     """Open again after some time has passed."""
@@ -115,7 +110,7 @@ async def test_a_lost_database_comes_back_from_its_files(
         sorties, end = await fleet.sorties(mission), (await fleet.do(EventList())).position
         (lock,) = await fleet.locks()
         last = (await fleet.again(mission)).last_activity_at
-    lose_database(fleet)
+    fleet.lose_database()
     async with later(fleet, tmp_path) as fleet:
         back = await fleet.again(mission)
         for name in ("title", "description", "status", "priority", "project_dir", "created_at"):
@@ -156,7 +151,7 @@ async def test_a_mission_that_came_back_is_silent_since_its_last_activity(tmp_pa
     async with opened(tmp_path) as fleet:
         mission = await busy(fleet)
         taken = await fleet.checkpoint(mission)
-    lose_database(fleet)
+    fleet.lose_database()
     async with later(fleet, tmp_path, 20 * MINUTE) as fleet:
         (row,) = fleet.sql("SELECT * FROM missions")
         assert fleet.clock.awake_ms - row["active_awake_ms"] == 20 * MINUTE
@@ -171,7 +166,7 @@ async def test_an_ended_mission_comes_back_ended(tmp_path: Path) -> None:
         await fleet.complete(mission, 0)
         fleet.clock.pass_by(MINUTE)
         done = await fleet.do(MissionComplete(mission.id))
-    lose_database(fleet)
+    fleet.lose_database()
     async with later(fleet, tmp_path) as fleet:
         back = await fleet.again(mission)
         assert (back.status, back.completed_at, back.progress_percent) == (
@@ -186,21 +181,11 @@ async def test_a_subscriber_with_the_old_epoch_is_told(tmp_path: Path) -> None:
     async with opened(tmp_path) as fleet:
         await fleet.checkpoint(await fleet.mission())
         before = await fleet.do(EventList())
-    lose_database(fleet)
+    fleet.lose_database()
     async with opened(tmp_path) as fleet:
         with pytest.raises(Incompatible, match="positions have changed"):
             await fleet.do(EventSubscribe(since=before.position, epoch=before.epoch))
         assert (await fleet.do(EventList())).epoch != before.epoch
-
-
-def copy_database(fleet: Fleet, target: Path) -> None:
-    target.mkdir()
-    shutil.copy(fleet.database, target / "squawk.db")
-
-
-def put_back(fleet: Fleet, source: Path) -> None:
-    lose_database(fleet)
-    shutil.copy(source / "squawk.db", fleet.database)
 
 
 async def test_a_database_that_was_rolled_back_is_noticed_and_caught_up(
@@ -215,7 +200,7 @@ async def test_a_database_that_was_rolled_back_is_noticed_and_caught_up(
         other = await fleet.mission(title="Quiet")
         await fleet.checkpoint(other, "quiet")
         old = await fleet.do(EventList())
-    copy_database(fleet, tmp_path / "copy")
+    copied = fleet.copied_database()
     async with opened(tmp_path, clock=clock) as fleet:
         clock.pass_by(MINUTE)
         await fleet.complete(mission, 1)
@@ -228,7 +213,7 @@ async def test_a_database_that_was_rolled_back_is_noticed_and_caught_up(
         taken = await fleet.checkpoint(mission, "after")
         sorties = await fleet.sorties(mission)
         end = (await fleet.do(EventList())).position
-    put_back(fleet, tmp_path / "copy")
+    fleet.put_back(copied)
     caplog.clear()
     async with later(fleet, tmp_path) as fleet:
         back = await fleet.again(mission)
@@ -266,11 +251,11 @@ async def test_a_copy_from_right_before_a_checkpoint_lies_behind_too(
     async with opened(tmp_path, clock=clock) as fleet:
         mission = await busy(fleet)
         old = await fleet.do(EventList())
-    copy_database(fleet, tmp_path / "copy")
+    copied = fleet.copied_database()
     async with opened(tmp_path, clock=clock) as fleet:
         taken = await fleet.checkpoint(mission, "the one thing done since")
         assert taken.seq == old.position
-    put_back(fleet, tmp_path / "copy")
+    fleet.put_back(copied)
     async with later(fleet, tmp_path) as fleet:
         # What subscribers read after the copy was made is no part of this log.
         assert (await fleet.do(EventList())).epoch != old.epoch
@@ -289,13 +274,13 @@ async def test_finished_work_in_the_rows_is_not_undone_by_newer_files(tmp_path: 
         early = await fleet.checkpoint(ended)
         await fleet.complete(ended, 0)
         await fleet.do(MissionComplete(ended.id))
-    copy_database(fleet, tmp_path / "copy")
+    copied = fleet.copied_database()
     async with opened(tmp_path) as fleet:
         await fleet.restore(first, rewind=True)
         await fleet.restore(early, rewind=True)
         for each in (mission, ended):
             await fleet.checkpoint(each, "after rewinding")
-    put_back(fleet, tmp_path / "copy")
+    fleet.put_back(copied)
     async with opened(tmp_path) as fleet:
         assert (await fleet.sorties(mission))[1].status == "completed"
         assert (await fleet.again(ended)).status == "completed"
@@ -310,7 +295,7 @@ async def test_an_import_that_a_crash_cut_short_is_finished_at_the_next_start(
     async with opened(tmp_path) as fleet:
         missions = [await busy_one(fleet, name) for name in ("A", "B")]
         states = [visible(await fleet.sorties(each)) for each in missions]
-    lose_database(fleet)
+    fleet.lose_database()
     kind, allowed = {"import": (ImportFiles, 1), "end": (ImportEnd, 0), "catch_up": (CatchUp, 1)}[
         stage
     ]
@@ -399,7 +384,7 @@ async def test_a_thousand_files_are_taken_in(tmp_path: Path) -> None:
         mission = await fleet.mission()
         taken = await fleet.checkpoint(mission)
     copies_of(fleet, taken, 1_000)
-    lose_database(fleet)
+    fleet.lose_database()
     begun = time.monotonic()
     async with opened(tmp_path) as fleet:
         assert fleet.sql("SELECT count(*) AS n FROM checkpoints") == [{"n": 1_001}]
@@ -481,7 +466,7 @@ async def test_a_sealed_file_that_the_tables_refuse_keeps_no_other_from_coming_b
     bad = put_sealed(fleet, taken, id="chk-0bad0001", progress_percent=400)
     odd = put_sealed(fleet, taken, id="chk-0bad0002", mission_id="msn-0dd", active_locks=[lock])
     twin = put_sealed(fleet, taken, id="chk-0bad0003", mission_id="msn-2wice", seq=1)
-    lose_database(fleet)
+    fleet.lose_database()
     async with opened(tmp_path) as fleet:
         assert visible(await fleet.sorties(mission)) == sorties
         ids = await fleet.checkpoint_ids(mission)
@@ -582,7 +567,6 @@ async def test_a_mission_that_lost_its_row_comes_back_when_it_is_asked_for(fleet
     mission = await busy(fleet)
     taken = await fleet.checkpoint(mission)
     sorties = visible(await fleet.sorties(mission))
-    fleet.sql("PRAGMA foreign_keys = ON")
     fleet.sql("DELETE FROM missions WHERE id = :id", id=mission.id)
     fleet.sql("DELETE FROM sorties")
     fleet.sql("DELETE FROM checkpoints")

@@ -30,6 +30,8 @@ from fleetd.wire.snapshots import Snapshot
 from tests.fleet import HOUR, Clock, Fleet, opened, settings
 from tests.processes import LOCKS
 
+pytestmark = pytest.mark.sqlite_only("what is restored is a database file")
+
 # What changes names or brings them to the disk; opening counts where it makes a file.
 CALLS = ("link", "rename", "unlink", "fsync", "fdatasync", "mkdir", "rmdir", "symlink", "open")
 

@@ -358,7 +358,7 @@ async def test_a_mission_made_for_a_session_stays_that_when_the_database_is_lost
         window = Window(fleet)
         await window.tell(PromptSubmitted("Add login"))
         await window.tell(Compacting("auto"))
-    fleet.database.unlink()
+    fleet.lose_database()
     async with opened(tmp_path) as fleet:
         assert (await _only_mission(fleet)).title == "Add login"
         other = await Window(fleet, "bbbbbbbb-1").tell(PromptSubmitted("Something else"))

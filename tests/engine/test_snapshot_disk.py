@@ -261,11 +261,6 @@ async def test_recording_goes_on_while_the_file_of_the_oldest_cannot_be_removed(
         assert len(list(history(fleet).iterdir())) == 3
 
 
-def lose_database(fleet: Fleet) -> None:
-    for ending in ("", "-wal", "-shm"):
-        Path(f"{fleet.database}{ending}").unlink(missing_ok=True)
-
-
 async def epoch(fleet: Fleet) -> str:
     return (await fleet.do(EventSubscribe())).epoch
 
@@ -297,7 +292,7 @@ async def test_a_lost_database_comes_back_from_files_in_the_order_of_the_log(
             clock.pass_by(-25 * HOUR)
         stale = latest(fleet)
         last = await record(fleet, note="last", status="paused")
-    lose_database(fleet)
+    fleet.lose_database()
     # As it is when the machine stopped right before it was replaced.
     (fleet.checkpoints / RUN / "latest.json").write_bytes(stale)
     clock.pass_by(MINUTE)
@@ -329,7 +324,7 @@ async def test_a_lost_database_and_only_compressed_files_start_above_them_all(
         taken = await recorded(fleet, 0, 0, 0)
         clock.pass_by(25 * HOUR)
         await fleet.do(SnapshotsCompress())
-    lose_database(fleet)
+    fleet.lose_database()
     shutil.rmtree(fleet.database.parent)
     async with opened(tmp_path, clock=clock) as fleet:
         (page,) = [await fleet.do(SnapshotList(RUN))]
@@ -351,7 +346,7 @@ async def test_with_a_damaged_file_among_them_the_others_come_back(
     clock = Clock()
     async with opened(tmp_path, clock=clock) as fleet:
         taken = await recorded(fleet, MINUTE, MINUTE, MINUTE)
-    lose_database(fleet)
+    fleet.lose_database()
     bad = history(fleet) / f"{taken[1].snapshot_id}.json"
     bad.write_bytes(bad.read_bytes()[:99])
     (history(fleet) / "notes.txt").write_text("a person's")
@@ -371,20 +366,18 @@ async def test_an_older_database_that_was_put_in_place_is_brought_forward(
     tmp_path: Path, checkpoint_too: bool
 ) -> None:
     clock = Clock()
-    copy = tmp_path / "copy.db"
     async with opened(tmp_path, clock=clock) as fleet:
         mission = await fleet.mission(2)
         await fleet.checkpoint(mission)
         early = await recorded(fleet, MINUTE, MINUTE)
         before = await epoch(fleet)
-    shutil.copy(fleet.database, copy)
+    copied = fleet.copied_database()
     async with opened(tmp_path, clock=clock) as fleet:
         late = await recorded(fleet, -HOUR, MINUTE, MINUTE)
         if checkpoint_too:
             await fleet.checkpoint(mission)
             late += await recorded(fleet, MINUTE)
-    lose_database(fleet)
-    shutil.copy(copy, fleet.database)
+    fleet.put_back(copied)
     async with opened(tmp_path, clock=clock) as fleet:
         await fleet.settle()
         assert await ids(fleet) == [each.snapshot_id for each in [*early, *late]][::-1]
@@ -447,7 +440,7 @@ async def test_the_very_first_snapshot_tells_of_a_lost_log_too(tmp_path: Path) -
     async with opened(tmp_path, clock=clock) as fleet:
         first, before = await record(fleet), await epoch(fleet)
         assert seq_of(first.snapshot_id) == 0
-    lose_database(fleet)
+    fleet.lose_database()
     async with opened(tmp_path, clock=clock) as fleet:
         assert await epoch(fleet) != before
         new = await record(fleet, note="in the same millisecond")
@@ -471,7 +464,7 @@ async def test_a_file_that_counts_beyond_all_measure_stops_no_start(
     async with opened(tmp_path, clock=clock) as fleet:
         taken = await record(fleet)
         checkpoint = await fleet.checkpoint(await fleet.mission(2))
-    lose_database(fleet)
+    fleet.lose_database()
     far = "cp_20260105T120000000Z_999999999999999999"
     forgery = forged(history(fleet) / f"{taken.snapshot_id}.json", snapshot_id=far)
     (history(fleet) / f"{far}.json").write_bytes(forgery)

@@ -133,7 +133,7 @@ async def test_a_database_that_was_lost_gives_the_mission_back_with_its_checkpoi
 ) -> None:
     async with opened(tmp_path) as fleet:
         mission, _, taken = await two_checkpoints(fleet)
-    fleet.database.unlink()
+    fleet.lose_database()
     async with opened(tmp_path) as fleet:
         assert content(await fleet.do(CheckpointGet(taken.id))) == content(taken)
         back = await fleet.do(MissionGet(mission.id))

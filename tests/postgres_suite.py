@@ -1,0 +1,72 @@
+"""Runs tests over a PostgreSQL server that it starts, and stops whatever happens to them.
+
+``python -m tests.postgres_suite [what pytest takes]``; without tests named, those that CI runs.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from typing import Any
+
+from tests.postgres_programs import NotInstalled, binaries, install
+from tests.postgres_server import SUPERUSER, Server
+
+# What needs a server, then what is about rules and the socket: all of it, and of what runs a daemon
+# as a process of its own that which asks most of a store.
+TESTS = (
+    "tests/postgres",
+    "tests/engine",
+    "tests/domain/sessions",
+    "tests/plan",
+    "tests/rpc",
+    "tests/e2e/test_recovery_flow.py",
+    "tests/daemon/test_restarting.py",
+)
+
+
+def main(argv: list[str]) -> int:
+    """Run pytest with ``argv`` and return its exit status."""
+    try:
+        _provide()
+    except NotInstalled as reason:
+        print(reason, file=sys.stderr)
+        return 1
+    signal.signal(signal.SIGTERM, _stop)
+    named = any(word.startswith("tests") for word in argv)
+    with Server() as server:
+        address = server.url(server.new_database(), user=SUPERUSER)
+        command = [sys.executable, "-m", "pytest", *argv, *(() if named else TESTS)]
+        return _run(command, os.environ | {"FLEET_TEST_STORE": address})
+
+
+def _provide() -> None:
+    try:
+        binaries()
+    except NotInstalled:
+        install()
+        binaries()
+
+
+def _run(command: list[str], env: dict[str, str]) -> int:
+    process = subprocess.Popen(command, env=env)
+    try:
+        return process.wait()
+    except BaseException:
+        # Ctrl-C reached pytest too, which clears up after its tests; a signal to us alone did not.
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+        raise
+    finally:
+        process.kill()
+
+
+def _stop(_number: int, _frame: Any) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)
