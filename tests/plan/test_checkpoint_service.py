@@ -26,6 +26,7 @@ OUTSIDE_THE_DIGEST = {
     "consumed_at",
     "backed_up_at",
     "storage_locations",
+    "file_on",
     "warnings",
 }
 CHECKPOINTED = {
