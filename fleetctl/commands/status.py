@@ -89,7 +89,7 @@ def _show(status: Status) -> None:
 def _show_away(status: Status, away: AwayStatus) -> None:
     """Print since when nothing can be read or stored, why, and what becomes of hooks meanwhile."""
     since = f"{render.span(away.for_ms)} (since {away.since_at})"
-    render.flow("Store away: ", f"for {since}, {away.step}: {away.message}", style="red")
+    render.flow("Store away: ", f"for {since}: {away.message}", style="red")
     waiting = render.plural(status.spool_files, "payload")
     render.flow("  ", f"{SPOOLED} {waiting} of hooks in the spool.")
 

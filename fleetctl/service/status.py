@@ -8,13 +8,15 @@ from typing import Any, NamedTuple
 from fleetd import __version__, paths
 from fleetd.wire.errors import FleetError, InvalidState
 
-from ..protocol import Finding
+from ..client import Fleet
+from ..protocol import Finding, SystemStatus
 from . import background, running, unit_files
 from .choice import Service, service
 from .setup import this_setup
 from .state import State
 from .unit_files import UnitFile
 
+LOOK_S = 3.0
 ENDS_AT_LOGOUT = "fleetd ends when you log out; to keep it: fleetctl daemon install --linger"
 
 
@@ -55,6 +57,8 @@ def standing() -> Standing:
             f"fleetd is of version {found.hello.version}, fleetctl of {__version__}: "
             "fleetctl daemon restart"
         )
+    if found and (away := _store_away(path)):
+        warnings.append(away)
     if manager and seen:
         found_out = list(findings(manager, seen))
         warnings += [each.detail for each in found_out if not each.ok] + to_warn_of(found_out)
@@ -85,6 +89,16 @@ def _answer(path: Path) -> tuple[running.Running | None, FleetError | None]:
         return None, InvalidState(str(error))
     except FleetError as error:
         return None, error
+
+
+def _store_away(path: Path) -> str:
+    """Return what is said of a store that cannot be reached; nothing of one that can."""
+    try:
+        with Fleet(path, restart_s=0.0) as client:
+            store = client.call(SystemStatus(), reply_s=LOOK_S).store
+    except FleetError as error:
+        return error.message
+    return f"The store is away: {store.away.message}" if store and store.away else ""
 
 
 def of_this_machine() -> list[Finding]:

@@ -24,6 +24,7 @@ from ..harness.recognise import recognise
 from ..harness.report import Adapter, Answer, AnyHappening, Report, SessionStarted, Unfit
 from ..wire.errors import FleetError, InvalidState, Storage, Unavailable
 from ..wire.requests.hook import (
+    DOCTOR,
     HarnessStatus,
     HookDeliver,
     HookReply,
@@ -41,7 +42,6 @@ log = logging.getLogger("fleetd")
 MOST_CHARS = 9_500
 # Of a payload that is passed over, in characters.
 LOOKED_AT, SHOWN = 4_000, 300
-DOCTOR = "doctor"
 _WORDS = (ENFORCE, DOCTOR)
 # What a transcript shows of a compaction, and what it tells beside the events.
 _Told = tuple[TranscriptMark | None, tuple[AnyHappening, ...]]

@@ -112,6 +112,8 @@ def test_it_starts_without_its_server_and_takes_in_what_hooks_left(
             assert hook(session(home, number=number)).silent
             assert hook(session(home, "UserPromptSubmit", number)).silent
         assert len(spooled()) == 4
+        assert hook(session(home), "claude", "doctor").out == b"fleetd"
+        assert len(spooled()) == 4
 
         seen = status(sharing)
         assert (seen["counts"], seen["position"], seen["epoch"]) == (None, None, None)
@@ -175,6 +177,7 @@ def test_whoever_needs_the_store_is_refused_at_once_and_told_why(
         health = client.call_raw("system.health")
         assert (health["ok"], health["restart_mends"]) == (False, False)
         assert "fleetd_store_away 1" in client.call_raw("system.metrics")["text"]
+    assert any(where in each for each in fleetctl("daemon", "status", "--json").json["warnings"])
     found = fleetctl("doctor", "--json")
     assert found.status == 1
     (database,) = [each for each in found.json["findings"] if each["check"] == "database"]

@@ -12,6 +12,9 @@ DELIVERY_ID = r"^[A-Za-z0-9_-]{8,64}$(?!\n)"
 DeliveryId = Annotated[str, Meta(pattern=DELIVERY_ID, examples=["0f8c2f1e5b7d4a63"])]
 Word = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$(?!\n)")]
 
+# Among the arguments of a hook: only whether its way is free is to be found out.
+DOCTOR = "doctor"
+
 
 class HookReply(Record, frozen=True, kw_only=True):
     """What the hook prints, and how it ends; nothing printed is silence."""
