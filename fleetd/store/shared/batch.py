@@ -9,10 +9,11 @@ from typing import Any
 
 import psycopg
 from psycopg.pq import TransactionStatus
+from psycopg.pq.abc import PGresult
 
 from ...domain.tx import Ring, Tx
 from ..lane import Job
-from .executing import Executor
+from .executing import Executor, executor_of
 from .line import Line
 from .reckoning import END
 from .verdicts import (
@@ -28,10 +29,9 @@ from .verdicts import (
 # not wait for each other.
 LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('fleetd ' || current_schema(), 0)) AS locked"
 # No row comes back when another daemon has counted under the same machine.
-_BEGIN = (
-    f"BEGIN ISOLATION LEVEL READ COMMITTED; {LOCK};"
-    " INSERT INTO writers (machine, batch) VALUES ('%s', %d) ON CONFLICT (machine)"
-    " DO UPDATE SET batch = excluded.batch WHERE writers.batch = %d"
+_COUNT = (
+    "INSERT INTO writers (machine, batch) VALUES ($1, $2) ON CONFLICT (machine)"
+    " DO UPDATE SET batch = excluded.batch WHERE writers.batch = $2 - 1"
     " RETURNING (SELECT version FROM schema_version)"
 )
 _COUNTED = (
@@ -40,11 +40,24 @@ _COUNTED = (
 )
 # The channel is the schema's own, as the lock is; what is said is how far the log has come.
 CHANNEL = "'fleet_events_' || current_schema()::regnamespace::oid"
-_RING = f"SELECT pg_notify({CHANNEL}, ({END})::text), {END}; COMMIT".encode()
+# What frames every batch is planned once, and sent with BEGIN or COMMIT as one message.
+_PREPARED = f"""
+    PREPARE take_turns AS {LOCK};
+    PREPARE count_batch (text, bigint) AS {_COUNT};
+    PREPARE ring AS SELECT {END} AS reached, pg_notify({CHANNEL}, ({END})::text)
+""".encode()
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED; EXECUTE take_turns; EXECUTE count_batch ('%s', %d)"
+_COMMIT = b"COMMIT"
+_RING = b"EXECUTE ring; COMMIT"
 _SAME_ID = (
     "another daemon writes under this machine's id. Was its directory copied from there? Remove"
     " the file machine-id here, and start fleetd again"
 )
+
+
+def prepare(line: Line) -> None:
+    """Make a connection ready to run batches."""
+    line.say(_PREPARED)
 
 
 def begin(line: Line, machine: str, number: int, version: int) -> None:
@@ -52,14 +65,17 @@ def begin(line: Line, machine: str, number: int, version: int) -> None:
 
     Raises ServerAway for a schema of another version, which another machine has just made.
     """
-    cursor = line.execute((_BEGIN % (machine, number, number - 1)).encode(), prepare=False)
-    while cursor.nextset():
-        pass
-    row = cursor.fetchone()
-    if row is None:
+    found = _number(line.say((_BEGIN % (machine, number)).encode())[-1])
+    if found is None:
         raise ServerAway("writing", _SAME_ID, final=True)
-    if row[0] != version:
-        raise ServerAway("writing", other_schema(row[0], version), final=True)
+    if found != version:
+        raise ServerAway("writing", other_schema(found, version), final=True)
+
+
+def _number(result: PGresult) -> int | None:
+    """Return the first column of the first row."""
+    value = result.get_value(0, 0) if result.ntuples else None
+    return None if value is None else int(value)
 
 
 def requests(line: Line, jobs: list[Job], where: str) -> list[tuple[Job, Any]]:
@@ -67,14 +83,14 @@ def requests(line: Line, jobs: list[Job], where: str) -> list[tuple[Job, Any]]:
 
     Those that raise are given their error. Raises psycopg.Error when all of the batch is lost.
     """
-    execute = Executor(line)
+    execute = executor_of(line)
     done: list[tuple[Job, Any]] = []
     # A request that is alone has the transaction for a savepoint.
     for number, job in enumerate(jobs if len(jobs) > 1 else ()):
         text = b"RELEASE request; SAVEPOINT request" if number else b"SAVEPOINT request"
-        line.execute(text, prepare=False)
+        line.say(text)
         if not _one(line, job, execute, done, where):
-            line.execute(b"ROLLBACK TO request", prepare=False)
+            line.say(b"ROLLBACK TO request")
     if len(jobs) == 1:
         _one(line, jobs[0], execute, done, where)
     return done
@@ -114,14 +130,11 @@ def commit(line: Line, *, ring: bool) -> int:
     Raises psycopg.Error, after which nobody knows whether it was committed if the connection is
     gone too.
     """
-    cursor = line.execute(_RING if ring else b"COMMIT", prepare=False)
-    row = cursor.fetchone() if ring else None
-    while cursor.nextset():
-        pass
+    results = line.say(_RING if ring else _COMMIT)
     # A transaction that cannot be committed is rolled back without an error.
-    if cursor.statusmessage != "COMMIT":
-        raise psycopg.errors.TransactionRollback(f"COMMIT did {cursor.statusmessage}")
-    return int(row[1]) if row else 0
+    if results[-1].command_status != b"COMMIT":
+        raise psycopg.errors.TransactionRollback("the server rolled back")
+    return (_number(results[0]) or 0) if ring else 0
 
 
 def counted(line: Line, machine: str) -> int:
@@ -129,8 +142,4 @@ def counted(line: Line, machine: str) -> int:
 
     Whoever was committing has the lock until it is done.
     """
-    cursor = line.execute((_COUNTED % machine).encode(), prepare=False)
-    cursor.nextset()
-    cursor.nextset()
-    row = cursor.fetchone()
-    return int(row[0] or 0) if row else 0
+    return _number(line.say((_COUNTED % machine).encode())[2]) or 0

@@ -72,7 +72,7 @@ class Committer:
         if is_for_all(error):
             self._holder.drop()
             raise away(error, "writing") from error
-        line.execute(b"ROLLBACK", prepare=False)
+        line.say(b"ROLLBACK")
         return is_transient(error)
 
     def _refuse(self, jobs: list[Job], error: psycopg.Error) -> None:
@@ -86,7 +86,7 @@ class Committer:
         batch.begin(line, self._machine, number, self._server.schema)
         done = batch.requests(line, jobs, self._where.name)
         if not done:
-            line.execute(b"ROLLBACK", prepare=False)
+            line.say(b"ROLLBACK")
             return True
         if not self._commit(line, number, ring=batch.rings(done)):
             return False

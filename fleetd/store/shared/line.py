@@ -10,6 +10,10 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import psycopg
+from psycopg.errors import error_from_result
+from psycopg.generators import execute
+from psycopg.pq import ExecStatus
+from psycopg.pq.abc import PGresult
 
 T = TypeVar("T")
 # A server that has not answered a statement after this long will not. It is longer than what the
@@ -38,6 +42,21 @@ class Line(psycopg.Connection[Any]):
     hurry = Hurry()
     backend = (0, "")
     """The process at the server, and when it began: together they are of one process only."""
+
+    executor: Any = None
+    """What rules run their statements with here; made by who runs them."""
+
+    def say(self, text: bytes) -> list[PGresult]:
+        """Send statements without parameters as one message; return what each came to.
+
+        Beside psycopg's cursors, which forget all that is prepared whenever one rolls back.
+        """
+        with self.lock:
+            self.pgconn.send_query(text)
+            results: list[PGresult] = self.wait(execute(self.pgconn))
+        if results[-1].status == ExecStatus.FATAL_ERROR:
+            raise error_from_result(results[-1])
+        return results
 
     def wait(self, gen: Generator[Any, Any, T], interval: float = _LOOK_S, *_: Any) -> T:
         """Wait for an answer; raises Stalled, and hangs up, when there is none in time."""

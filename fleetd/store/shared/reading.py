@@ -5,7 +5,7 @@ from psycopg.pq import TransactionStatus
 
 from ...domain.tx import Tx
 from ..lane import Job
-from .executing import Executor
+from .executing import Executor, executor_of
 from .holding import Holder
 from .line import Line, Stalled
 from .naming import Place
@@ -38,16 +38,16 @@ class Reader:
 
     def _together(self, line: Line, jobs: list[Job]) -> None:
         """Run jobs on one snapshot, which is newer than all that they were asked after."""
-        execute = Executor(line)
+        execute = executor_of(line)
         begun = False
         for job in jobs:
             if not begun:
-                line.execute(_BEGIN, prepare=False)
+                line.say(_BEGIN)
             begun = self._one(line, job, execute)
             if not begun:
-                line.execute(b"ROLLBACK", prepare=False)
+                line.say(b"ROLLBACK")
         if begun:
-            line.execute(b"ROLLBACK", prepare=False)
+            line.say(b"ROLLBACK")
 
     def _one(self, line: Line, job: Job, execute: Executor) -> bool:
         """Run a job; False when the snapshot went with it."""

@@ -6,7 +6,7 @@ Who works with a connection, and what happens when it breaks, it must not know.
 import psycopg
 
 from .. import StoreRefused
-from . import checking
+from . import batch, checking
 from .connecting import connect, name_of, shown_version
 from .fleet_clock import FleetClock
 from .line import Hurry, Line
@@ -57,6 +57,7 @@ class Server:
         if purpose == "writer":
             with line.taking_its_time(_MIGRATION_S):
                 self.schema = migrate(line, self.place.name)
+            batch.prepare(line)
             self.version = shown_version(line)
             self.place.name = name_of(line)
         if purpose != "reader":

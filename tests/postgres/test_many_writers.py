@@ -1,0 +1,123 @@
+"""Several daemons write at once: one after the other, and each sees all of it in one order."""
+
+import itertools
+import threading
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+
+from fleetd.domain.tx import Tx
+from fleetd.store.shared import connecting
+from fleetd.store.shared.batch import LOCK
+from fleetd.wire.errors import NotFound, Unavailable
+from tests.postgres.shared_stores import Opened, appends, running
+from tests.postgres_server import Server, run_sql
+
+EACH = 60
+
+
+async def test_numbers_follow_each_other_for_whoever_follows(
+    postgres: Server, database: str, tmp_path: Path
+) -> None:
+    url = postgres.url(database)
+    seen: list[int] = []
+
+    async def follow(opened: Opened) -> None:
+        while len(seen) < 2 * EACH:
+            rung = opened.news
+            after = seen[-1] if seen else 0
+            seen.extend(await opened.store.read(partial(behind, after=after)))
+            if len(seen) < 2 * EACH:
+                await opened.hears(rung + 1)
+
+    def behind(tx: Tx, after: int) -> list[int]:
+        rows = tx.all("SELECT seq FROM events WHERE seq > :after ORDER BY seq", after=after)
+        return [row["seq"] for row in rows]
+
+    async def write(opened: Opened, name: str) -> None:
+        for number in range(EACH):
+            await opened.event(f"{name}{number}")
+
+    async with (
+        running(url, tmp_path / "a") as one,
+        running(url, tmp_path / "b") as other,
+        running(url, tmp_path / "c") as third,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(follow, third)
+        nursery.start_soon(write, one, "a")
+        nursery.start_soon(write, other, "b")
+    assert seen == list(range(1, 2 * EACH + 1))
+
+
+async def test_what_was_rolled_back_leaves_no_gap(
+    postgres: Server, database: str, tmp_path: Path
+) -> None:
+    def fails(tx: Tx) -> None:
+        appends("never")(tx)
+        raise NotFound("no")
+
+    async def alternate(opened: Opened) -> None:
+        for _ in range(10):
+            await opened.event()
+            with pytest.raises(NotFound):
+                await opened.store.write(fails)
+
+    url = postgres.url(database)
+    async with running(url, tmp_path / "a") as one, running(url, tmp_path / "b") as other:
+        async with trio.open_nursery() as nursery:
+            for opened in (one, other, one, other):
+                nursery.start_soon(alternate, opened)
+        rows = run_sql(url, "SELECT seq FROM events ORDER BY seq")
+    assert [row["seq"] for row in rows] == list(range(1, 41))
+
+
+async def test_a_daemon_that_is_stopped_in_a_batch_holds_the_others_up_for_seconds_only(
+    postgres: Server, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = connecting._SETTINGS.replace(
+        b"transaction_session_timeout = 4000", b"transaction_session_timeout = 300"
+    )
+    monkeypatch.setattr(connecting, "_SETTINGS", settings)
+    url = postgres.url(database)
+    async with running(url, tmp_path / "a") as one, running(url, tmp_path / "b") as other:
+        stopped = trio.Event()
+        began = itertools.count()
+        token = trio.lowlevel.current_trio_token()
+        go_on = threading.Event()
+
+        def stops(tx: Tx) -> None:
+            appends("late")(tx)
+            if next(began) == 0:
+                token.run_sync_soon(stopped.set)
+                go_on.wait(20)
+                appends("later")(tx)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one.store.write, stops)
+            await stopped.wait()
+            assert await other.event("first") == 1
+            go_on.set()
+        assert await one.kinds() == ["first", "late"]
+
+
+async def test_a_lock_that_is_kept_for_long_refuses_and_is_no_outage(
+    postgres: Server, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = connecting._SETTINGS.replace(b"lock_timeout = 6000", b"lock_timeout = 200")
+    monkeypatch.setattr(connecting, "_SETTINGS", settings)
+    url = postgres.url(database)
+    async with running(url, tmp_path) as opened:
+        line = connecting.connect(url, "other")
+        try:
+            line.execute("BEGIN")
+            line.execute(LOCK.encode())
+            with pytest.raises(Unavailable, match="Another machine keeps the store locked"):
+                await opened.event()
+            assert opened.store.reach.away is None
+            line.execute("ROLLBACK")
+            assert await opened.event() == 1
+        finally:
+            line.close()
