@@ -164,18 +164,21 @@ class Engine:
     async def execute(
         self, request: Request[R], caller: Caller = DAEMON, facts: Facts | None = None
     ) -> R:
-        """Answer a request by its rule, in one transaction.
+        """Answer a request by its rule, in one transaction, at the time when its turn comes.
 
+        So times are in the order of turns, on whichever machine, however long somebody waits.
         What a refusal wants recorded is executed after the rollback and before the error goes on.
         """
         handler = HANDLERS.get(type(request))
         if handler is None:
             raise MethodNotFound("Method not found", method=request.method)
-        ctx = self._context(caller, facts or Facts())
+        context = partial(self._context, caller, facts or Facts(), time.monotonic_ns())
         if not handler.writes:
-            return await self.store.read(lambda tx: handler.rule(tx, request, ctx))
+            return await self.store.read(lambda tx: handler.rule(tx, request, context()))
         try:
-            return await self._write(request, lambda tx: _answer(tx, request, ctx, handler.rule))
+            return await self._write(
+                request, lambda tx: _answer(tx, request, context(), handler.rule)
+            )
         except FleetError as refusal:
             self._note_trouble(refusal)
             for record in refusal.record:
@@ -252,8 +255,8 @@ class Engine:
         except FleetError as error:
             log.warning("A refusal could not be recorded: %s", error.message)
 
-    def _context(self, caller: Caller, facts: Facts) -> Context:
-        begun = time.monotonic_ns()
+    def _context(self, caller: Caller, facts: Facts, begun: int | None = None) -> Context:
+        begun = time.monotonic_ns() if begun is None else begun
         up = self.uptime()
         return Context(
             now_ms=self.clock(),
