@@ -81,11 +81,14 @@ class Fleet:
 
 
 @contextmanager
-def running(directory: Path) -> Iterator[Fleet]:
-    """Run a daemon whose every path lies in ``directory``; only its socket may lie elsewhere."""
+def running(directory: Path, **more: str) -> Iterator[Fleet]:
+    """Run a daemon whose every path lies in ``directory``; only its socket may lie elsewhere.
+
+    ``more`` goes into its environment.
+    """
     with tempfile.TemporaryDirectory(prefix="fleetd-") as short:
         socket = Path(short) / "run" / "d.sock"
-        env = _environment(directory, socket)
+        env = _environment(directory, socket) | more
         with (directory / "fleetd.log").open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "fleetd"], env=env, stdout=log, stderr=log

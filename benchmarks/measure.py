@@ -35,6 +35,11 @@ class Samples(msgspec.Struct):
         """Return the time that only every twentieth run exceeds."""
         return self.percentile(95)
 
+    @property
+    def p99(self) -> float:
+        """Return the time that one run in a hundred exceeds."""
+        return self.percentile(99)
+
 
 def stretches(samples: Samples, beside: Samples) -> list[float]:
     """Return the ratio of medians in each tenth of a run, of the single runs when they are fewer.

@@ -247,7 +247,8 @@ class Server:
             check=False,
         )
         assert done.returncode == 0, f"{program}: {done.stdout}{done.stderr}"
-        return done.stdout
+        said: str = done.stdout
+        return said
 
     def clean_up(self) -> None:
         """End the server in whatever state it is and remove all that it made."""

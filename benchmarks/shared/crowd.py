@@ -1,0 +1,138 @@
+"""Many clients of several daemons at once: how much goes through, and how long each waits.
+
+The clients of each daemon are a process of their own: ``python -m benchmarks.shared.crowd``.
+"""
+
+import json
+import selectors
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tests.postgres_server import Server
+
+from ..fleet import ROOT, Fleet
+from ..measure import Samples
+from .asking import DATA
+
+# Before this is over what is asked does not count.
+WARM_S = 0.7
+
+
+class Crowd(msgspec.Struct, frozen=True):
+    """What so many clients of so many daemons got; times in ms.
+
+    ``batch`` is how many requests a commit held on average; ``wal_bytes`` what the server wrote
+    ahead for each, both 0 where they are not known.
+    """
+
+    what: str
+    daemons: int
+    clients: int
+    per_s: float
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+    batch: float
+    wal_bytes: float
+
+
+def crowd(
+    fleets: Sequence[Fleet], clients: int, seconds: float, *, server: Server | None, reads: bool
+) -> Crowd:
+    """Let so many clients in all ask their daemons, each again as soon as it is answered."""
+    mission = fleets[0].mission(4)
+    params: dict[str, Any] = {"mission_id": mission}
+    params |= {} if reads else {"type": "file_read", "data": DATA}
+    method = "mission.get" if reads else "event.append"
+    call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    each = _shares(clients, len(fleets))
+    before, wal = [_batches(fleet) for fleet in fleets], _wal(server)
+    processes = [
+        _process(fleet, number, seconds, call) for fleet, number in zip(fleets, each, strict=True)
+    ]
+    told = [json.loads(process.communicate()[0]) for process in processes]
+    written = _wal(server) - wal
+    asked = sum(one["all"] for one in told)
+    batches = sum(_batches(fleet) - old for fleet, old in zip(fleets, before, strict=True))
+    samples = Samples([took for one in told for took in one["ms"]])
+    return Crowd(
+        what=method,
+        daemons=len(fleets),
+        clients=clients,
+        per_s=sum(len(one["ms"]) for one in told) / seconds,
+        p50_ms=samples.p50,
+        p95_ms=samples.p95,
+        p99_ms=samples.p99,
+        batch=0.0 if reads else asked / max(batches, 1),
+        wal_bytes=0.0 if reads else written / asked,
+    )
+
+
+def _shares(clients: int, daemons: int) -> list[int]:
+    return [clients // daemons + (n < clients % daemons) for n in range(daemons)]
+
+
+def _batches(fleet: Fleet) -> int:
+    return int(fleet.call("system.status")["writer"]["batches"])
+
+
+def _wal(server: Server | None) -> int:
+    if server is None:
+        return 0
+    return int(server.sql("SELECT pg_current_wal_insert_lsn() - '0/0' AS bytes")[0]["bytes"])
+
+
+def _process(
+    fleet: Fleet, clients: int, seconds: float, call: dict[str, object]
+) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "benchmarks.shared.crowd", str(fleet.socket)]
+    command += [str(clients), str(seconds), json.dumps(call)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT)
+
+
+def ask(path: Path, clients: int, seconds: float, request: bytes) -> tuple[int, list[float]]:
+    """Ask over so many connections; return how often, and the times that count, in ms."""
+    times: list[float] = []
+    sent: dict[socket.socket, float] = {}
+    every = 0
+    with selectors.DefaultSelector() as selector:
+        for _ in range(clients):
+            client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            client.connect(str(path))
+            selector.register(client, selectors.EVENT_READ)
+        begins = time.perf_counter() + WARM_S
+        ends = begins + seconds
+        for key in tuple(selector.get_map().values()):
+            _send(key.fileobj, request, sent)  # type: ignore[arg-type]
+        while sent:
+            for key, _ in selector.select():
+                client = key.fileobj  # type: ignore[assignment]
+                reply = client.recv(65_536)
+                if b'"result"' not in reply or not reply.endswith(b"\n"):
+                    raise RuntimeError(f"no answer: {reply!r}")
+                now, begun = time.perf_counter(), sent.pop(client)
+                every += 1
+                if begins <= now < ends:
+                    times.append((now - begun) * 1_000)
+                if now < ends:
+                    _send(client, request, sent)
+    return every, times
+
+
+def _send(client: socket.socket, request: bytes, sent: dict[socket.socket, float]) -> None:
+    sent[client] = time.perf_counter()
+    client.sendall(request)
+
+
+if __name__ == "__main__":
+    where, number, length, what = sys.argv[1:]
+    line = msgspec.json.encode(json.loads(what)) + b"\n"
+    count, took_ms = ask(Path(where), int(number), float(length), line)
+    print(json.dumps({"all": count, "ms": took_ms}))

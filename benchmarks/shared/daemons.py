@@ -1,0 +1,46 @@
+"""Daemons of one PostgreSQL, and one with a file of its own; must not measure anything."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from tests.network import Network
+from tests.postgres_server import OWNER, Server
+
+from ..fleet import Fleet, running
+
+
+@contextmanager
+def sharing(place: Path, server: Server, number: int) -> Iterator[list[Fleet]]:
+    """Run so many daemons on a new database of a server, over its Unix socket."""
+    database = server.new_database()
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(_daemon(place / f"{database}-{n}", server.url(database)))
+            for n in range(number)
+        ]
+
+
+@contextmanager
+def far(place: Path, server: Server, delay_ms: float) -> Iterator[tuple[Fleet, Network]]:
+    """Run a daemon whose every word to the server, and every answer, is under way for so long."""
+    database = server.new_database()
+    with Network(server.port, 1, delay_ms=delay_ms) as network:
+        url = f"postgresql://{OWNER}@127.0.0.1:{network.ports[0]}/{database}"
+        with _daemon(place / database, url) as fleet:
+            yield fleet, network
+
+
+@contextmanager
+def alone(place: Path) -> Iterator[Fleet]:
+    """Run a daemon with a database file of its own."""
+    (place / "alone").mkdir()
+    with running(place / "alone") as fleet:
+        yield fleet
+
+
+@contextmanager
+def _daemon(directory: Path, url: str) -> Iterator[Fleet]:
+    directory.mkdir()
+    with running(directory, FLEET_DATABASE_URL=url) as fleet:
+        yield fleet

@@ -1,0 +1,159 @@
+"""What was measured of shared stores, as tables in Markdown; must not measure anything."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from ..machine import Machine
+from ..measure import Samples
+from .asking import Asked
+from .crowd import Crowd
+from .hearing import Heard
+
+BEGIN, END = "<!-- shared: begin -->", "<!-- shared: end -->"
+OWN, SHARED = "SQLite", "PostgreSQL"
+
+
+class Distance(msgspec.Struct, frozen=True):
+    """Calls of a daemon whose server is so many ms away, each way, and its round trips for each."""
+
+    delay_ms: float
+    samples: dict[str, Samples]
+    trips: dict[str, float]
+
+
+class Shared(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that one run measured."""
+
+    machine: Machine
+    server: str
+    date: str
+    revision: str
+    fsync_ms: float
+    asked: list[Asked]
+    crowds: list[Crowd]
+    heard: list[Heard]
+    distances: list[Distance]
+    seconds: float
+
+
+def write(page: Path, shared: Shared) -> None:
+    """Put the tables between the marks of a page; raises ValueError when it has no marks."""
+    before, begin, rest = page.read_text("utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{page} has no place for the tables: {BEGIN} and {END}, a line each")
+    page.write_text(f"{before}{BEGIN}\n{text(shared)}\n{END}{after}", "utf-8")
+
+
+def text(shared: Shared) -> str:
+    """Return the tables."""
+    of = shared.machine
+    said = (
+        f"`python -m benchmarks.shared`, {shared.seconds:.0f} s. {shared.date}, revision "
+        f"{shared.revision}: {of.cores} x {of.cpu}, {of.kernel}, {of.file_system}, Python "
+        f"{of.python}, {shared.server}, SQLite {of.sqlite}, load {of.load:g} before. An fsync of "
+        f"4 KB took {shared.fsync_ms:.2f} ms (median)."
+    )
+    return "\n\n".join(
+        [
+            said,
+            "#### One client, on a store of its own and on a server",
+            _asked(shared.asked),
+            "#### Many clients, and 1 to 8 daemons",
+            _crowds(shared.crowds),
+            "#### From sending an event until somebody has it",
+            _heard(shared.heard),
+            "#### A server at a distance",
+            _distances(shared.distances),
+        ]
+    )
+
+
+def _times(samples: Samples) -> str:
+    return f"{samples.p50:.2f} / {samples.p95:.2f} / {samples.p99:.2f}"
+
+
+def _asked(asked: Sequence[Asked]) -> str:
+    head = [
+        "p50 / p95 / p99, ms",
+        OWN,
+        SHARED,
+        f"{SHARED} / {OWN}",
+        f"{OWN} / fsync",
+        f"{SHARED} / fsync",
+    ]
+    rows = [
+        [
+            each.name,
+            _times(each.samples[OWN]),
+            _times(each.samples[SHARED]),
+            f"{each.ratio(SHARED, OWN):.1f}",
+            f"{each.ratio(OWN, 'fsync'):.1f}",
+            f"{each.ratio(SHARED, 'fsync'):.1f}",
+        ]
+        for each in asked
+    ]
+    return _table(head, rows)
+
+
+def _crowds(crowds: Sequence[Crowd]) -> str:
+    head = [
+        "store",
+        "what",
+        "clients",
+        "daemons",
+        "per second",
+        "p50 / p95 / p99, ms",
+        "requests in a commit",
+        "bytes of WAL for each",
+    ]
+    ordered = sorted(crowds, key=lambda each: (each.what != "event.append", each.clients))
+    rows = []
+    own = {(each.what, each.clients) for each in crowds}
+    for each in ordered:
+        # Of one's own there is one daemon, and it was asked first.
+        first = (each.what, each.clients) in own
+        own.discard((each.what, each.clients))
+        rows.append(
+            [
+                OWN if first else SHARED,
+                each.what,
+                str(each.clients),
+                str(each.daemons),
+                f"{each.per_s:,.0f}",
+                f"{each.p50_ms:.1f} / {each.p95_ms:.1f} / {each.p99_ms:.1f}",
+                f"{each.batch:.1f}" if each.batch else "",
+                f"{each.wal_bytes:,.0f}" if each.wal_bytes else "",
+            ]
+        )
+    return _table(head, rows, words=2)
+
+
+def _heard(heard: Sequence[Heard]) -> str:
+    head = ["p50 / p95 / p99, ms", "until the subscriber has it", "until its sender is answered"]
+    rows = [[each.where, _times(each.heard), _times(each.answered)] for each in heard]
+    return _table(head, rows)
+
+
+def _distances(distances: Sequence[Distance]) -> str:
+    head = [
+        "p50 (p95), ms",
+        "round trips",
+        *(f"{each.delay_ms:g} ms each way" for each in distances),
+    ]
+    rows = [
+        [
+            name,
+            f"{distances[0].trips[name]:.1f}",
+            *(f"{each.samples[name].p50:.1f} ({each.samples[name].p95:.1f})" for each in distances),
+        ]
+        for name in distances[0].samples
+    ]
+    return _table(head, rows)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> str:
+    rule = [":--"] * words + ["--:"] * (len(head) - words)
+    return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *rows))
