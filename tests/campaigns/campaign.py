@@ -31,7 +31,8 @@ class Campaign:
 
     ``run`` goes through ``Run.rounds()`` and raises Red. ``short`` and ``long`` are numbers of
     ``unit``. ``planted`` names the defects that the campaign can plant in the product, each with
-    the number of rounds within which it must turn red.
+    the number of rounds within which it must turn red. ``shared`` is whether it needs a PostgreSQL
+    server: then its short form is run by ``make test-postgres``.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Campaign:
     short: int
     long: int
     planted: Mapping[str, int]
+    shared: bool = False
 
 
 @dataclass

@@ -126,8 +126,8 @@ class _History:
             self._up_since = self._awake()
             execute = self._fleet.engine.execute
 
-            async def noted(request: Any, *more: Any) -> Any:
-                result = await execute(request, *more)
+            async def noted(request: Any, *more: Any, **named: Any) -> Any:
+                result = await execute(request, *more, **named)
                 if isinstance(request, EpisodeBegin) and result.done:
                     self._begun.append((request.mission_id, self._awake()))
                 return result

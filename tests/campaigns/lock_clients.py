@@ -74,11 +74,15 @@ def process(work: Callable[[], None]) -> int:
 
 
 class Diary:
-    """Where a client writes what it calls and what it is answered."""
+    """Where a client writes what it calls and what it is answered.
+
+    ``lost`` is whether nobody knows what became of a call.
+    """
 
     def __init__(self, path: Path, client: Fleet, agent: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._client, self._agent, self._number = client, agent, 0
+        self.lost = False
 
     def call(self, key: str, request: Request[Any]) -> Any:
         """Make a call; None when it was refused, or nobody knows."""
@@ -90,6 +94,7 @@ class Diary:
             result = self._client.call(request, reply_s=10)
         except Unavailable:
             self._client.close()
+            self.lost = True
             return None  # what became of it nobody knows
         except FleetError as error:
             held = error.values.get("existing_lock")
@@ -134,7 +139,9 @@ def _choose(plan: Plan, chance: random.Random, key: str, known: dict[str, Any]) 
             **name,
         )
     if luck < 0.55:
-        file = lock.normalized_path if lock.normalized_path.startswith("/") else name["file"]
+        path = lock.normalized_path
+        # The key of a project's file is no name of it; the first name is a whole one.
+        file = path if path.startswith("/") else plan.names[key][0]["file"]
         return LockCheck(file, lock.fencing_token)
     if luck < 0.65:
         return LockRenew(lock.id, plan.agent)

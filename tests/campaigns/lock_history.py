@@ -14,9 +14,15 @@ Rows = dict[str, dict[str, Any]]
 
 
 class History:
-    """Operations by the file's key; raises Red for what no order of them could explain."""
+    """Operations by the file's key; raises Red for what no order of them could explain.
 
-    def __init__(self, calls: Iterable[Call], locks: list[dict[str, Any]]) -> None:
+    ``slack_ms`` is by how much the clocks of those who answer may differ.
+    """
+
+    def __init__(
+        self, calls: Iterable[Call], locks: list[dict[str, Any]], *, slack_ms: int = 0
+    ) -> None:
+        self._slack = slack_ms
         self.calls = sorted(calls, key=lambda call: call.called)
         self.rows: Rows = {lock["id"]: lock for lock in locks}
         self.keys = {lock["normalized_path"] for lock in locks}
@@ -148,6 +154,7 @@ class History:
                 until=_ms(row["expires_at"]),
                 needs_lease=False,
                 optional=True,
+                slack=self._slack,
             )
         )
 
@@ -161,7 +168,8 @@ class History:
         **more: Any,
     ) -> None:
         answered = call.answered or 0.0
-        if at is not None and not call.called - 2 <= at <= answered + 2:
+        near = 2 + self._slack
+        if at is not None and not call.called - near <= at <= answered + near:
             raise Red(f"{call.method} of {call.agent} happened outside of its call: {call}")
         self.ops[key].append(
             Op(
@@ -173,6 +181,7 @@ class History:
                 lock.get("id", ""),
                 lock["fencing_token"],
                 lock.get("timeout_ms", 0),
+                slack=self._slack,
                 **more,
             )
         )
@@ -182,7 +191,15 @@ class History:
         answered = float("inf") if call.answered is None else call.answered
         for key in self.keys - {but}:
             self.ops[key].append(
-                Op("touch", call.agent, call.called, answered, at, optional=at is None)
+                Op(
+                    "touch",
+                    call.agent,
+                    call.called,
+                    answered,
+                    at,
+                    optional=at is None,
+                    slack=self._slack,
+                )
             )
 
     def _row_of_token(self, token: int) -> dict[str, Any]:
@@ -205,7 +222,7 @@ def _ms(timestamp: str) -> int:
     return to_ms(timestamp)
 
 
-def check_rows(rows: Iterable[dict[str, Any]]) -> None:
+def check_rows(rows: Iterable[dict[str, Any]], *, slack_ms: int = 0) -> None:
     """Compare the grants of each file in the order of their tokens: none overlaps the next."""
     by_key: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: row["fencing_token"]):
@@ -215,5 +232,5 @@ def check_rows(rows: Iterable[dict[str, Any]]) -> None:
             if one["fencing_token"] == following["fencing_token"]:
                 raise Red(f"token {one['fencing_token']} of {key} was given twice")
             end = one["released_at"] or one["expires_at"]
-            if end > following["acquired_at"]:
+            if _ms(end) > _ms(following["acquired_at"]) + slack_ms:
                 raise Red(f"{key} was held twice: {one} and {following}")

@@ -16,8 +16,8 @@ Act = Literal["grant", "regrant", "renew", "held", "end", "refused", "valid", "i
 class Op:
     """One thing that happened to a lock, or was seen of it.
 
-    ``at`` is when the daemon did it, where its answer says so. An optional one may have happened or
-    not: nobody was answered.
+    ``at`` is when the daemon did it, where its answer says so; daemons of a fleet agree on what
+    time it is up to ``slack`` ms. An optional one may have happened or not: nobody was answered.
     """
 
     act: Act
@@ -31,13 +31,14 @@ class Op:
     until: int = 0
     needs_lease: bool = True
     optional: bool = False
+    slack: int = 0
 
     @property
     def span(self) -> tuple[int, float]:
         """Return when the daemon can have done it; it counts whole ms."""
         if self.at is not None:
-            return self.at, self.at
-        return math.floor(self.called), self.answered
+            return self.at - self.slack, self.at + self.slack
+        return math.floor(self.called) - self.slack, self.answered + self.slack
 
 
 @dataclass(frozen=True)
@@ -97,9 +98,10 @@ def _regrant(held: Held, op: Op, last: float) -> list[Held]:
 
 def _renew(held: Held, op: Op, last: float) -> list[Held]:
     until = held.now + op.length
+    most = max(until, last + op.length)
     mine = held.lock_id == op.lock_id and held.agent == op.agent
     living = _living(held) if mine else []
-    return [replace(each, least=until, most=until, length=op.length) for each in living]
+    return [replace(each, least=until, most=most, length=op.length) for each in living]
 
 
 def _held(held: Held, op: Op, last: float) -> list[Held]:
@@ -112,6 +114,9 @@ def _held(held: Held, op: Op, last: float) -> list[Held]:
 
 
 def _end(held: Held, op: Op, last: float) -> list[Held]:
+    # What ran out is still the last one until somebody asks for the file: so it can be taken away.
+    if not held.lock_id and held.highest == op.token and not op.needs_lease:
+        return [held]
     if held.lock_id != op.lock_id:
         return []
     living = _living(held) if op.needs_lease else [held]

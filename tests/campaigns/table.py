@@ -96,6 +96,13 @@ ROWS = (
         ("clocks",),
     ),
     Row(
+        "three daemons on one PostgreSQL: kills, a server that restarts or stands still, "
+        "connections cut in the middle of a COMMIT, clocks off by an hour",
+        "locks are linearizable, subscribers hear of each event once and in order, nothing "
+        "acknowledged is lost or done twice",
+        ("fleet",),
+    ),
+    Row(
         "writer thread stuck",
         "the watchdog is no longer fed, and systemd restarts fleetd",
         tests="tests/daemon/test_watchdog.py",

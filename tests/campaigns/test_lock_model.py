@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from fleetd.wire.times import iso
 from tests.campaigns.campaign import Red
 from tests.campaigns.lock_history import check_rows
 from tests.campaigns.lock_model import Op, unexplained
@@ -112,13 +113,26 @@ def test_what_nobody_was_answered_cannot_have_happened_before_it_was_called() ->
 
 def row(token: int, begun: int, until: int, **more: Any) -> dict[str, Any]:
     found = {"normalized_path": "/a", "fencing_token": token, "released_at": None}
-    return found | {"acquired_at": f"{begun:04}", "expires_at": f"{until:04}"} | more
+    return found | {"acquired_at": iso(begun), "expires_at": iso(until)} | more
 
 
 def test_the_rows_of_locks_may_not_overlap() -> None:
     check_rows([row(1, 0, 10), row(2, 10, 20)])
-    check_rows([row(1, 0, 10, released_at="0005"), row(2, 5, 20)])
+    check_rows([row(1, 0, 10, released_at=iso(5)), row(2, 5, 20)])
     with pytest.raises(Red, match="held twice"):
         check_rows([row(2, 9, 20), row(1, 0, 10)])
+    check_rows([row(2, 9, 20), row(1, 0, 10)], slack_ms=1)
     with pytest.raises(Red, match="given twice"):
         check_rows([row(1, 0, 10), row(1, 10, 20)])
+
+
+def test_clocks_that_differ_a_little_explain_a_little() -> None:
+    def ops(slack: int) -> list[Op]:
+        early = {"lock_id": "b", "length": LEASE, "until": 97 + 2 * LEASE, "slack": slack}
+        return [
+            grant("a", 100, 1, slack=slack),
+            Op("grant", "b", 96 + LEASE, 98 + LEASE, 97 + LEASE, token=2, **early),
+        ]
+
+    assert unexplained(ops(0)) is not None
+    assert unexplained(ops(5)) is None

@@ -217,6 +217,10 @@ class Traffic(Planning):
                 ),
             )
 
+    def file_of(self, lock: dict[str, Any]) -> str:
+        """Return by what name to ask for a lock."""
+        return str(lock["normalized_path"])
+
     def ask_around(self) -> None:
         """Look at this and that, as people do."""
         for method in self.chance.sample(
@@ -234,5 +238,5 @@ class Traffic(Planning):
         ):
             self.look(method, {})
         for lock in self.own("lock")[:3]:
-            said = {"file": lock["normalized_path"], "fencing_token": lock["fencing_token"]}
+            said = {"file": self.file_of(lock), "fencing_token": lock["fencing_token"]}
             assert self.look("lock.check", said)["valid"], f"a held lock guards nothing: {lock}"
