@@ -216,7 +216,8 @@ def _convert(tree: dict[str, Any], where: str) -> Config:
         text, _, path = str(error).partition(" - at `$")
         key = path.strip("`.")
         value = flatten(tree).get(key.partition("[")[0])
-        shown = f"{key} is {value!r}" if value is not None else key or "names"
+        told = without_password(repr(value)) if key.startswith("store") else repr(value)
+        shown = f"{key} is {told}" if value is not None else key or "names"
         variable = next((v for v, at in _ENVIRONMENT.items() if ".".join(at) == key), None)
         said = f"{where} ({variable})" if variable and "environment" in where else where
         raise ConfigError(f"Setting {shown} {said}: {text}.{_allowed(key, text)}") from error
@@ -232,10 +233,29 @@ def _allowed(key: str, text: str) -> str:
     return ""
 
 
+# Texts: most who read settings need none of it compiled. In words instead of a URL, an ampersand
+# is part of what it stands in.
+_OPTION = r"(?s)([\w%]+)(\s*=\s*)('(?:[^'\\]|\\.)*'?|(?:[^&\s\\]|\\.)+)"
+_WORD = _OPTION.replace("[^&", "[^")
+
+
 def without_password(url: str) -> str:
-    """Return a store's URL as it may be shown: whoever sees it must not be let in by it."""
-    shown = re.sub(r"(://[^:/?#@]*):[^/?#]*@", r"\1:***@", url)
-    return re.sub(r"(?i)(\bpassword\s*=\s*)('(?:[^'\\]|\\.)*'|[^&\s]+)", r"\1***", shown)
+    """Return a store's URL as it may be shown: whoever sees it must not be let in by it.
+
+    Also one that is wrong: up to the last @, what follows a name and a colon may be a password.
+    """
+    shown = re.sub(r"(?s)(://[^:/?#@]*):.*@", r"\1:***@", url)
+    return re.sub(_OPTION if "://" in url else _WORD, _masked, shown)
+
+
+def _masked(option: re.Match[str]) -> str:
+    name = re.sub(r"%([0-9a-fA-F]{2})", _decoded, option[1]).lower()
+    secret = "password" in name or "secret" in name
+    return f"{option[1]}{option[2]}***" if secret else option[0]
+
+
+def _decoded(found: re.Match[str]) -> str:
+    return chr(int(found[1], 16))
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -173,3 +173,57 @@ def test_without_any_project_the_setting_is_shown_all_the_same(env):
     shown = {setting.key: setting.value for setting in config.load(env).settings()}
 
     assert shown["projects"] == {}
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://fleet:geheim@db.example.org/fleet",
+        "postgresql://fleet:ge%40he%2Fim@db/fleet?sslmode=require",
+        "postgresql://fleet:ge/geheim@db/fleet",
+        "postgresql://fleet:ge@geheim@db/fleet",
+        "postgresql://fleet:ge#geheim?geheim@db/fleet",
+        "postgresql://fleet:ge\ngeheim@db/fleet",
+        "postgresql://:geheim@/fleet?host=/run",
+        "postgresql://fleet:geheim@a:5432,b:5433/fleet?target_session_attrs=any",
+        "postgresql://fleet@db/fleet?password=geheim&sslmode=require",
+        "postgresql://fleet@db/fleet?PassWord=geheim",
+        "postgresql://fleet@db/fleet?p%61ssword=geheim",
+        "postgresql://fleet@db/fleet?sslpassword=geheim",
+        "postgresql://fleet@db/fleet?oauth_client_secret=geheim",
+        "host=db user=fleet password=geheim",
+        "host=db password = 'ge heim geheim' user=fleet",
+        r"host=db password='ge\'geheim' user=fleet",
+        r"host=db password=ge\ geheim user=fleet",
+        "host=db password=ge&geheim user=fleet",
+        "host=db password='geheim",
+    ],
+)
+def test_no_password_is_shown_however_it_is_written(url):
+    shown = config.without_password(url)
+    assert "heim" not in shown
+    assert "***" in shown
+    assert "db" in shown or "/run" in shown or "a:5432" in shown
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "postgresql://fleet@db.example.org:5432/fleet",
+        "postgresql:///fleet?host=/run/postgresql",
+        "postgresql://fleet@a:1,b:2/fleet?sslmode=verify-full&sslrootcert=/etc/ca.pem",
+        "postgresql://fleet@[::1]:5432/fleet",
+        "service=fleet",
+    ],
+)
+def test_a_url_without_a_password_is_shown_as_it_is(url):
+    assert config.without_password(url) == url
+
+
+def test_a_password_is_in_no_message_about_a_wrong_setting(env, tmp_path):
+    (tmp_path / "config.toml").write_text('store = ["postgresql://fleet:geheim@db/fleet"]\n')
+    with pytest.raises(config.ConfigError) as refused:
+        config.load(env)
+    assert "store" in str(refused.value)
+    assert "geheim" not in str(refused.value)

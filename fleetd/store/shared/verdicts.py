@@ -38,6 +38,7 @@ _FINAL = re.compile(
     r"|permission denied for database|is not permitted to log in"
     r"|(?:peer|ident|certificate|cert|GSSAPI|LDAP|PAM|RADIUS|SSPI) authentication failed"
     r"|server does not support SSL|certificate verify failed|certificate file .* does not exist"
+    r"|does not match host name|requires a valid client certificate"
     r"|definition of service|invalid .* value:|invalid integer value|invalid port number",
     re.IGNORECASE,
 )
