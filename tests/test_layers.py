@@ -40,6 +40,7 @@ FLOORS = {
             "git",
             "places",
             "projects",
+            "repositories",
             "reception",
             "transcripts",
             "ignoring",

@@ -161,7 +161,7 @@ def _drop_what_was_over(case: Case) -> None:
     would stay locked.
     """
     tx, ctx, then = case.tx, case.ctx, case.checkpoint
-    holders = {of_lock(tx, ctx, lock, case.mission_id): lock.held_by for lock in then.active_locks}
+    holders = {of_lock(lock): lock.held_by for lock in then.active_locks}
     for row in tx.all("SELECT * FROM locks WHERE status = 'active'"):
         later = holders.get(row["normalized_path"])
         over = row["mission_id"] == case.mission_id if later is None else later != row["held_by"]

@@ -7,9 +7,11 @@ else begins with ``machine:`` and whose it is.
 
 import re
 
+import msgspec
+
 from ..wire.model import Lock
 from .context import Context
-from .tx import Tx
+from .tx import Row
 
 _MACHINE = re.compile(r"\Amachine:([^:/]+):")
 
@@ -30,16 +32,16 @@ def whose(key: str) -> tuple[str, str]:
     return (found[1], key[found.end() :]) if found else ("", key)
 
 
-def of_lock(tx: Tx, ctx: Context, lock: Lock, mission_id: str) -> str:
-    """Return the key of a lock in a mission's checkpoint, as it is in this store.
+def of_lock(lock: Lock) -> str:
+    """Return the key of a lock in a checkpoint."""
+    return lock.normalized_path or lock.file
 
-    The checkpoint may be older than the sharing: then a path is one of the mission's machine. It
-    may be of a time of sharing that is over: then what is this machine's needs no such word.
+
+def by_project(ctx: Context, mission: Row) -> bool:
+    """Whether a mission's locks are on its project's files, not on those of one machine.
+
+    They are where several machines share the store, unless it says ``lock_scope: machine``; else
+    only where it says ``project``.
     """
-    key = lock.normalized_path or lock.file
-    if not ctx.shared:
-        return whose(key)[1]
-    if not key.startswith("/"):
-        return key
-    machine = tx.value("SELECT machine FROM missions WHERE id = :id", id=mission_id)
-    return of_machine(machine or ctx.machine, key)
+    scope = msgspec.json.decode(mission["metadata_json"]).get("lock_scope")
+    return bool(scope != "machine" if ctx.shared else scope == "project")

@@ -21,6 +21,7 @@ from . import leases
 from .context import Context
 from .elsewhere import agent_on
 from .ids import find
+from .lock_keys import by_project
 from .lock_queue import LockServe
 from .records import lock_of
 from .registry import handler
@@ -43,20 +44,15 @@ class LockGround(Query[Ground], frozen=True):
 
 @handler
 def ground(tx: Tx, request: LockGround, ctx: Context) -> Ground:
-    """Return what the key of a lock depends on: one question, since each costs a thread's turn.
-
-    Where several machines share the store, a lock is on the project's file unless the mission says
-    ``lock_scope: machine``; else it is on this machine's, unless it says ``project``.
-    """
+    """Return what the key of a lock depends on: one question, since each costs a thread's turn."""
     mission_id = leases.mission_of(tx, ctx, request.request)
     if mission_id is None:
         return Ground(by_project=ctx.shared)
     row = find(tx, "mission", mission_id)
-    scope = msgspec.json.decode(row["metadata_json"]).get("lock_scope")
     here = row["machine"] == ctx.machine
     return Ground(
         project_dir=row["project_dir"] if here else None,
-        by_project=scope != "machine" if ctx.shared else scope == "project",
+        by_project=by_project(ctx, row),
     )
 
 

@@ -6,7 +6,8 @@ from ..wire.times import iso, to_ms
 from . import leases
 from .case import Case
 from .events import emit
-from .lock_keys import of_lock
+from .ids import find
+from .lock_keys import by_project, is_key, of_lock
 from .tx import Row
 
 
@@ -28,10 +29,14 @@ def restore_locks(case: Case) -> int:
 
 def _restore(case: Case, then: Lock) -> bool:
     tx, ctx, owner = case.tx, case.ctx, case.holder(then.held_by)
-    path = _key(case, then)
+    path = of_lock(then)
     if _has_left(case, owner):
         text = f"Lock not restored: {then.file} ({owner} has left the fleet)"
         case.ledger.warnings.append(text)
+        return False
+    if _is_strange(case, path):
+        why = f"the store was moved since; {owner} can lock it again"
+        case.ledger.warnings.append(f"Lock not restored: {then.file} ({why})")
         return False
     leases.expire(tx, ctx, path)
     held = leases.holder(tx, path)
@@ -55,8 +60,17 @@ def _restore(case: Case, then: Lock) -> bool:
     return True
 
 
-def _key(case: Case, then: Lock) -> str:
-    return of_lock(case.tx, case.ctx, then, case.mission_id)
+def _is_strange(case: Case, key: str) -> bool:
+    """Whether nobody asks for a file by such a key any more: it is of a store before this one.
+
+    A store can be moved to a server that several share, and back.
+    """
+    if case.ctx.shared:
+        return key.startswith("/")
+    if not is_key(key):
+        return False
+    mission = find(case.tx, "mission", case.mission_id)
+    return key.startswith("machine:") or not by_project(case.ctx, mission)
 
 
 def _has_left(case: Case, agent_id: str) -> bool:
@@ -116,7 +130,7 @@ def _release_orphans(case: Case) -> list[str]:
     Return the paths that came free.
     """
     tx, ctx = case.tx, case.ctx
-    kept = {(_key(case, lock), lock.held_by) for lock in case.checkpoint.active_locks}
+    kept = {(of_lock(lock), lock.held_by) for lock in case.checkpoint.active_locks}
     rows = tx.all(
         "SELECT l.* FROM locks l JOIN agents a ON a.id = l.held_by AND a.status = 'lost'"
         " WHERE l.mission_id = :mission AND l.status = 'active' ORDER BY l.acquired_at, l.id",

@@ -194,11 +194,7 @@ def _hand_over_sorties(case: Case, lost: str, successor: str) -> None:
 
 def _hand_over_locks(case: Case, lost: str, successor: str) -> None:
     """Hand over what the lost agent locked since the checkpoint; the rest is restored from it."""
-    restored = {
-        of_lock(case.tx, case.ctx, lock, case.mission_id)
-        for lock in case.checkpoint.active_locks
-        if lock.held_by == lost
-    }
+    restored = {of_lock(lock) for lock in case.checkpoint.active_locks if lock.held_by == lost}
     rows = case.tx.all(
         "SELECT * FROM locks WHERE held_by = :lost AND status = 'active' AND expires_at > :now"
         " AND (mission_id = :mission OR mission_id IS NULL)",

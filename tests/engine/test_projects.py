@@ -4,9 +4,12 @@ import os
 from pathlib import Path
 
 import pytest
+import trio
+import trio.testing
 
 from fleetd import git as asked
-from fleetd.projects import MOST_KNOWN, Projects, Scope
+from fleetd.projects import Projects, Scope
+from fleetd.repositories import MOST_KNOWN, SILENT_S
 from fleetd.wire.errors import LockConflict, Unavailable
 from fleetd.wire.requests.lock import LockAcquire, LockCheck
 from fleetd.wire.requests.mission import MissionCreate, MissionStart
@@ -218,7 +221,48 @@ async def test_what_is_known_of_repositories_does_not_grow_without_end(
     for number in range(MOST_KNOWN + 1):
         (tmp_path / str(number) / ".git").mkdir(parents=True)
         await projects.key(str(tmp_path / str(number) / "a"), "project")
-    assert len(projects._known) == 1
+    assert len(projects._repositories._known) == 1
+
+
+async def test_many_who_begin_at_once_ask_git_once(
+    clones: tuple[Path, Path], questions: list[str]
+) -> None:
+    one, _ = clones
+    projects, found = Projects({}, HERE), list[tuple[str, ...]]()
+
+    async def begin() -> None:
+        found.append(await projects.places(str(one)))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(20):
+            nursery.start_soon(begin)
+    assert {*found} == {("git.example/Acme/Widget:.",)}
+    assert len(found) == 20
+    assert len(questions) == 3
+
+
+async def test_who_asks_in_passing_waits_for_a_hanging_git_once_a_minute(
+    clones: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    one, _ = clones
+    waited: list[float] = []
+
+    async def hang(*_: object) -> None:
+        waited.append(trio.current_time())
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(asked, "ask", hang)
+    monkeypatch.setattr(asked, "SECONDS", 0.5)
+    projects = Projects({}, HERE)
+    began = trio.current_time()
+    for _ in range(10):
+        assert await projects.places(str(one)) == ()
+    assert trio.current_time() - began == pytest.approx(0.5)
+    await trio.sleep(SILENT_S)
+    assert await projects.places(str(one)) == ()
+    assert len(waited) == 2
 
 
 async def test_without_git_a_shared_file_is_not_guessed(

@@ -1,0 +1,179 @@
+"""What Git says of repositories, remembered until their settings change; must not name projects.
+
+Locks are asked for with every edit, and three processes for each would take longer than all else.
+"""
+
+import contextlib
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import trio
+
+from . import git
+from .domain.current import within
+from .places import repository_root
+from .remotes import shared_name
+
+_CREDENTIALS = re.compile(r"://[^/@]*@")
+_SETTINGS = r"^(remote\..*\.url|url\..*\.insteadof)$"
+# Where a user's own settings lie, which can rewrite URLs.
+_USERS = ("~/.gitconfig", "~/.config/git/config")
+MOST_KNOWN = 1_000
+# Who asks in passing does not ask again for so long where Git was too slow.
+SILENT_S = 60
+_Marks = tuple[tuple[int, ...], ...]
+
+
+class Repository(msgspec.Struct, frozen=True):
+    """What Git says of a repository: its working tree, its own directory, its remotes."""
+
+    top: str
+    common: str
+    origin: str | None
+    """The URL of ``origin``, as it stands."""
+    name: str | None
+    """What all clones share."""
+
+    def inside(self, path: str) -> str | None:
+        """Return a path inside the working tree, None for one that is no part of it."""
+        return inside_of(self.top, path) if within(self.top, path) else None
+
+    @property
+    def key(self) -> str:
+        """Return what its worktrees on this machine share."""
+        return _CREDENTIALS.sub("://", self.origin) if self.origin else self.common
+
+    @property
+    def first(self) -> str | None:
+        """Return its first working tree, if it has one: others are made from that."""
+        return os.path.dirname(self.common) if self.common.endswith("/.git") else None  # noqa: PTH120
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """What was found out about a directory, and what the files it stands in looked like."""
+
+    repository: Repository | None
+    files: tuple[str, ...]
+    marks: _Marks
+
+
+class Repositories:
+    """What was asked of repositories so far, by their roots."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Known] = {}
+        self._turns: dict[str, trio.Lock] = {}
+        self._silent: dict[str, float] = {}
+
+    async def around(self, folder: str) -> Repository | None:
+        """Return the repository around a real directory, which need not be there yet.
+
+        Raises git.Slow and git.Absent.
+        """
+        root = repository_root(folder)
+        if root is None:
+            return None
+        known = self._up_to_date(root)
+        if known is None:
+            # Many agents begin at once: one of them asks.
+            async with self._turns.setdefault(root, trio.Lock()):
+                known = self._up_to_date(root) or await self._ask(root)
+        return known.repository
+
+    async def in_passing(self, folder: str) -> Repository | None:
+        """Return the same, or None where Git does not say it all in the time of one answer.
+
+        Hooks ask so: a file system that hangs must not hold up each of them.
+        """
+        root = repository_root(folder)
+        if root is None or trio.current_time() < self._silent.get(root, 0):
+            return None
+        with (
+            trio.move_on_after(git.SECONDS),
+            contextlib.suppress(git.Slow, git.Absent),
+        ):
+            return await self.around(folder)
+        self._silent[root] = trio.current_time() + SILENT_S
+        return None
+
+    def _up_to_date(self, root: str) -> _Known | None:
+        known = self._known.get(root)
+        return known if known is not None and _marks(known.files) == known.marks else None
+
+    async def _ask(self, root: str) -> _Known:
+        known = await _ask(root)
+        if len(self._known) >= MOST_KNOWN:
+            for kept in (self._known, self._turns, self._silent):
+                kept.clear()
+        self._known[root] = known
+        return known
+
+
+async def _ask(root: str) -> _Known:
+    """Ask Git about a repository; raises git.Slow and git.Absent, which are not to be kept."""
+    files = (f"{root}/.git", *map(os.path.expanduser, _USERS))
+    marks = _marks(files)
+    here = Path(root)
+    top = await git.ask(here, "rev-parse", "--show-toplevel")
+    common = await git.ask(here, "rev-parse", "--path-format=absolute", "--git-common-dir")
+    if top is None or common is None:
+        return _Known(None, files, marks)
+    files = (*files, f"{common}/config")
+    marks = _marks(files)  # before the settings are read: what changes meanwhile is noticed
+    told = await git.ask(here, "config", "--null", "--get-regexp", _SETTINGS)
+    return _Known(_told(top, common, told or ""), files, marks)
+
+
+def _told(top: str, common: str, settings: str) -> Repository:
+    """Return what Git's answers say of a repository; of settings each ends with a NUL."""
+    pairs = [each.partition("\n")[::2] for each in settings.split("\0") if each]
+    remotes: dict[str, list[str]] = {}
+    instead: dict[str, str] = {}
+    for key, value in pairs:
+        section, _, rest = key.partition(".")
+        name = rest.rpartition(".")[0]
+        if section == "remote":
+            remotes.setdefault(name, []).append(value)
+        else:
+            instead[value] = name
+    origin = remotes["origin"][-1] if "origin" in remotes else None
+    shared = next(_names(remotes, instead), None)
+    return Repository(os.path.realpath(top), common, origin, shared)
+
+
+def _names(remotes: dict[str, list[str]], instead: dict[str, str]) -> Iterator[str]:
+    """Yield the names that a repository has by its remotes: by ``origin`` first, else by the ABC.
+
+    Not by the branch: what is checked out must not change which file a lock means.
+    """
+    for remote in sorted(remotes, key=lambda each: (each != "origin", each)):
+        url = remotes[remote][0]  # the one it is fetched from
+        short = max(filter(url.startswith, instead), key=len, default=None)
+        name = shared_name(url if short is None else instead[short] + url[len(short) :])
+        if name is not None:
+            yield name
+
+
+def _marks(files: tuple[str, ...]) -> _Marks:
+    """Return what shows that one of some files was changed; of a directory that it is another."""
+    return tuple(map(_mark, files))
+
+
+def _mark(file: str) -> tuple[int, ...]:
+    try:
+        info = os.stat(file)  # noqa: PTH116 - asked with every lock
+    except OSError:
+        return ()
+    if stat.S_ISDIR(info.st_mode):
+        return (info.st_dev, info.st_ino)
+    return (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns)
+
+
+def inside_of(directory: str, path: str) -> str | None:
+    """Return a path from a directory on; None within Git's own, which each clone has for itself."""
+    inside = os.path.relpath(path, directory)
+    return None if ".git" in inside.split("/") else inside
