@@ -198,11 +198,11 @@ def heard_of(tx: Tx, machine: str) -> Row | None:
 def shown(tx: Tx, ctx: Context) -> list[MachineLine]:
     """Return the machines, the one heard of last first; a lost one for ``retention.days``."""
     rows = tx.all(
-        "SELECT m.*, (SELECT count(*) FROM agents a WHERE a.machine = m.id"
-        f" AND a.status <> 'gone' AND a.status IN {LIVING}) AS agents FROM machines m"
-        " WHERE m.status <> 'lost' OR m.heard_at >= :old ORDER BY m.heard_at DESC, m.id",
+        "SELECT * FROM machines WHERE status <> 'lost' OR heard_at >= :old"
+        " ORDER BY heard_at DESC, id",
         old=ctx.at(-ctx.config.retention.days * DAY_MS),
     )
+    agents = _agents(tx) if rows else {}
     return [
         MachineLine(
             machine_id=row["id"],
@@ -210,7 +210,16 @@ def shown(tx: Tx, ctx: Context) -> list[MachineLine]:
             status=row["status"],
             started_at=row["started_at"],
             heard_at=row["heard_at"],
-            agents=row["agents"],
+            agents=agents.get(row["id"], 0),
         )
         for row in rows
     ]
+
+
+def _agents(tx: Tx) -> dict[str, int]:
+    """Return how many agents live on each machine that has any."""
+    rows = tx.all(
+        "SELECT machine, count(*) AS number FROM agents WHERE status <> 'gone'"
+        f" AND status IN {LIVING} GROUP BY machine"
+    )
+    return {row["machine"]: row["number"] for row in rows}
