@@ -31,11 +31,11 @@ REVIEWED = {
     "briefs": {"mine", "where"},
     "catching_up": {"assignments"},
     "checkpoints": {"also", "clause", "columns"},
-    "comparing": {"mine"},
+    "comparing": {"marks"},
     "events": {"seen"},
     "erasing": {"agents", "events", "m", "table", "where"},
     "forget_clauses": {"a", "m"},
-    "forget_marks": {"going", "which"},
+    "forget_marks": {"clauses[table]", "going", "kept", "table", "which"},
     "forget_runs": {"a"},
     "forget_scope": {"a", "m", "below('cwd')", "below('project_dir')", "chosen[table]"},
     "forgetting": {"scope.clauses()['snapshots']"},
@@ -65,8 +65,23 @@ REVIEWED = {
     "tx": {"names", "table", "values"},
 }
 REVIEWED["forget_scope"] |= {"table", "where"}
+REVIEWED["activity"] |= {"not_in_touch('a')"}
+REVIEWED["recovery_states"] |= {"not_in_touch('briefed')"}
+# Of stores that are moved or scrubbed: what their own catalogues name, all made by this program.
 REVIEWED |= {
-    "losing": {"' AND a.id = :id' if agent_id else ''"},
+    "carrying": {"table.name"},
+    "checking": {"function", "name"},
+    "local": {"marks", "name", "table.name", "', '.join(table.columns)", "', '.join(table.key)"},
+}
+REVIEWED |= {
+    "connecting": {"4 * _SECOND", "6 * _SECOND", "8 * _SECOND"},
+    "forgotten": {"inside_of('d', digests)"},
+    "keepers": {"POLICIES[request.noun].table", "inside_of('i', request.record_ids)", "table"},
+    "losing": {"not_in_touch('a')"},
+    "machines": {"' AND id = :id' if machine else ''"},
+    "removal": {"there"},
+    "touch": {"agent"},
+    "upkeep": {"f\" AND id NOT IN ({', '.join((f':{name}'"},
     "restore_sorties": {
         "'UPDATE sorties SET ' + ', '.join((f'{na",
         "', '.join((f'{name} = :{name}' for name ",
