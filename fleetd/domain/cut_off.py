@@ -11,7 +11,7 @@ from ..wire.model import Record
 from .agents import adopt_orphans, mark_lost
 from .context import Context
 from .events import emit
-from .losing import keep_state
+from .losing import GRACE_MS, keep_state
 from .machines import heard_of, stranded, unheard_for
 from .registry import handler
 from .snapshots.beats import go_on
@@ -42,6 +42,12 @@ class AgentBack(Mutation[Done], frozen=True):
     agent_id: str
     pid: int
     started: str | None
+
+
+class FoundDead(Mutation[Done], frozen=True):
+    """The processes of agents that count as lost are gone, as their own machine sees it."""
+
+    agents: list[str]
 
 
 @handler
@@ -116,6 +122,17 @@ def back(tx: Tx, request: AgentBack, ctx: Context) -> Done:
     tx.after_commit(WatchProcess(row["id"], request.pid, request.started))
     tx.after_commit(LogLine("INFO", f"Agent {row['id']} is back: {reason}"))
     return Done(done=True)
+
+
+@handler
+def found_dead(tx: Tx, request: FoundDead, ctx: Context) -> Done:
+    """Let what such agents left locked go after the grace of a dead process: now it is known."""
+    tx.many(
+        "UPDATE locks SET expires_at = :until WHERE held_by = :agent AND status = 'active'"
+        " AND orphaned_at IS NOT NULL AND expires_at > :until",
+        [{"agent": agent, "until": ctx.at(GRACE_MS)} for agent in request.agents],
+    )
+    return Done(done=bool(request.agents))
 
 
 def _waited(tx: Tx, row: Row) -> bool:

@@ -5,7 +5,7 @@ import os
 
 from .. import processes
 from ..domain.context import Caller
-from ..domain.cut_off import AgentBack, AgentCutOff, CutOffGet
+from ..domain.cut_off import AgentBack, AgentCutOff, CutOffGet, FoundDead
 from ..domain.machines import MachineBeat, MachineLeave, MachineLose, MissingGet, TwinGet
 from ..domain.takeover import SurroundingsGet
 from ..domain.tx import WatchProcess
@@ -77,9 +77,11 @@ async def catch_up(engine: Engine) -> None:
     known = await engine.execute(SurroundingsGet())
     for each in known.processes:
         engine.watcher.post(WatchProcess(each.agent_id, each.pid, each.started))
-    lost = await engine.execute(CutOffGet())
-    living = [each for each in lost.processes if processes.same(each.pid, each.started)]
+    lost = (await engine.execute(CutOffGet())).processes
+    living = [each for each in lost if processes.same(each.pid, each.started)]
     await act(engine, (AgentBack(each.agent_id, each.pid, each.started) for each in living))
+    if dead := [each.agent_id for each in lost if each not in living]:
+        await act(engine, [FoundDead(dead)])
 
 
 async def say_goodbye(engine: Engine) -> None:

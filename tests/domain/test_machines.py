@@ -9,7 +9,7 @@ from fleetd import processes
 from fleetd.domain.context import Facts
 from fleetd.domain.cut_off import AgentBack, AgentCutOff, CutOffGet
 from fleetd.domain.lock_queue import LockEnqueue, LockPoll
-from fleetd.domain.losing import AgentEnded, AgentUnheard
+from fleetd.domain.losing import GRACE_MS, AgentEnded, AgentUnheard
 from fleetd.domain.machines import MachineBeat, MachineLeave, MachineLose, MissingGet
 from fleetd.domain.takeover import SurroundingsGet
 from fleetd.domain.touch import BEAT_MS, LEFT_MS, LOST_MS, UNBROKEN_MS
@@ -22,6 +22,7 @@ from fleetd.wire.errors import InvalidState, NotFound
 from fleetd.wire.requests.agent import AgentGet, AgentHeartbeat, AgentRegister
 from fleetd.wire.requests.event import EventAppend
 from fleetd.wire.requests.lock import LockAcquire
+from fleetd.wire.times import to_ms
 from tests import shared_store
 from tests.fleet import MINUTE, SECOND, Clock, opened
 from tests.windows import Window
@@ -404,7 +405,7 @@ async def test_who_waited_for_its_user_waits_again(machines, mortal):
 async def test_agents_that_ended_meanwhile_stay_lost(machines, mortal):
     north, south = machines
     mission, process = await north.mission(), mortal()
-    await cut_off(north, south, mission, process)
+    lock = await cut_off(north, south, mission, process)
     process.kill()
     process.wait()
 
@@ -412,6 +413,9 @@ async def test_agents_that_ended_meanwhile_stay_lost(machines, mortal):
 
     assert await status(north, "spec-1") == "lost"
     assert await north.events(mission, "agent_returned") == []
+    # Now that it is known to be dead, it keeps its files for a short grace only.
+    (held,) = await north.locks(mission)
+    assert to_ms(held.expires_at) == north.clock() + GRACE_MS < to_ms(lock.expires_at)
 
 
 async def test_an_agent_whose_work_went_to_another_stays_lost(machines, mortal):
