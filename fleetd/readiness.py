@@ -8,16 +8,15 @@ import logging
 
 import trio
 
-from .domain.moves import Arrive
 from .domain.returning import GoOnWithout
 from .domain.upkeep import StartUp
 from .engine import Engine
+from .operations.arriving import arrive
 from .operations.forgetting import finish
 from .operations.legacy import import_legacy
 from .operations.machines import refuse_twin
 from .operations.spool import tidy
 from .reconciling import reconcile
-from .store import StoreRefused
 from .store.mark import Lost
 from .wire.errors import FleetError
 
@@ -74,7 +73,7 @@ class _Readiness:
         engine = self._engine
         lost = engine.store.lost if engine.store.lost != self._lost else None
         engine.awake_since_ms = engine.uptime().awake_ms
-        await self._arrive()
+        await arrive(engine)
         if engine.machine and not self.complete:
             await refuse_twin(engine)
         await engine.execute(StartUp(in_line=tuple(engine.in_line)))
@@ -92,12 +91,3 @@ class _Readiness:
         with trio.move_on_after(SPOOL_S):  # the rest, before anything newer, while it serves
             await tidy(engine)
         self.complete = True
-
-    async def _arrive(self) -> None:
-        moved = (await self._engine.execute(Arrive())).moved_to
-        if moved is not None:
-            raise StoreRefused(
-                f"{self._engine.store.where} was moved to {moved.where} at {moved.at}. Set store to"
-                " where it is now (fleetctl config shows what is set), or go on with the old one:"
-                " fleetctl migrate --undo"
-            )

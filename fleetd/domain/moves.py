@@ -43,13 +43,25 @@ class Standing(Record, frozen=True, kw_only=True):
 
 
 class Arrival(Record, frozen=True, kw_only=True):
-    """To where the store was moved; null for one that is in use."""
+    """To where the store was moved; null for one that is in use.
+
+    ``unnamed`` are the directories of open missions that have just come to a store which several
+    share: what other machines call them, only whoever looks at them can tell.
+    """
 
     moved_to: Moved | None
+    unnamed: dict[str, str]
 
 
 class Arrive(Mutation[Arrival], frozen=True):
     """Before anything else of a start: is this the store that is in use, and has it just come?"""
+
+
+class ProjectName(Mutation[Done], frozen=True):
+    """What the directory of a mission is called on every machine."""
+
+    mission_id: str
+    project: str
 
 
 class Reopen(Mutation[Done], frozen=True):
@@ -89,13 +101,34 @@ def _note(tx: Tx, key: str, where: str, at: str) -> None:
 def arrive(tx: Tx, request: Arrive, ctx: Context) -> Arrival:
     """Change nothing of a store that was moved away; settle one that has just come."""
     known = standing(tx)
-    if known.moved_to is None and known.arrived is not None:
-        follow_boot(tx, ctx)
-        _end_locks(tx, ctx)
-        _lose_strangers(tx, ctx)
-        tx.run("DELETE FROM store_meta WHERE key = 'arrived'")
-        tx.after_commit(LogLine("INFO", f"The store has come from {known.arrived.where}"))
-    return Arrival(moved_to=known.moved_to)
+    if known.moved_to is not None or known.arrived is None:
+        return Arrival(moved_to=known.moved_to, unnamed={})
+    follow_boot(tx, ctx)
+    _end_locks(tx, ctx)
+    _lose_strangers(tx, ctx)
+    tx.run("DELETE FROM store_meta WHERE key = 'arrived'")
+    tx.after_commit(LogLine("INFO", f"The store has come from {known.arrived.where}"))
+    return Arrival(moved_to=None, unnamed=_unnamed(tx, ctx))
+
+
+def _unnamed(tx: Tx, ctx: Context) -> dict[str, str]:
+    rows = tx.all(
+        "SELECT id, project_dir FROM missions WHERE machine = :machine AND machine <> ''"
+        " AND project_dir IS NOT NULL AND project IS NULL AND status IN ('pending', 'in_progress')",
+        machine=ctx.machine,
+    )
+    return {row["id"]: row["project_dir"] for row in rows}
+
+
+@handler
+def name_project(tx: Tx, request: ProjectName, ctx: Context) -> Done:
+    """Note what a mission's directory is called, so that other machines find it by theirs."""
+    tx.run(
+        "UPDATE missions SET project = :project WHERE id = :id",
+        project=request.project,
+        id=request.mission_id,
+    )
+    return Done(done=True)
 
 
 def _end_locks(tx: Tx, ctx: Context) -> None:

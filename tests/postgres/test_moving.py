@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import trio
 
 from fleetd.store import StoreRefused, checksums
 from fleetd.store.machine_id import machine_id
@@ -179,6 +180,20 @@ async def test_silence_is_counted_on_by_the_clock_of_the_new_place(moving: Movin
     async with moving.shared() as fleet:
         row = moving.sql("SELECT active_awake_ms FROM missions WHERE id = %s", mission.id)[0]
         assert fleet.clock.awake_ms - row["active_awake_ms"] == 3 * MINUTE
+
+
+async def test_other_machines_find_a_mission_that_came_by_its_project(moving: Moving) -> None:
+    (moving.home / "project").mkdir()
+    for command in ("init -q", "remote add origin https://git.example.org/acme/widget.git"):
+        path = str(moving.home / "project")
+        await trio.run_process(["git", "-C", path, *command.split()])
+    async with moving.local() as fleet:
+        mission = await fleet.mission()
+    moving.there()
+    async with moving.shared():
+        pass
+    [row] = moving.sql("SELECT project FROM missions WHERE id = %s", mission.id)
+    assert row["project"].startswith("git.example.org/acme/widget")
 
 
 async def test_a_store_that_was_moved_is_opened_by_nobody(moving: Moving) -> None:

@@ -1,0 +1,19 @@
+"""Whether a store is the one in use, and what a machine does for one that has just come to it."""
+
+from ..domain.moves import Arrive, ProjectName
+from ..engine import Engine
+from ..store import StoreRefused
+
+
+async def arrive(engine: Engine) -> None:
+    """Settle a store that has just come; raises StoreRefused for one that was moved away."""
+    found = await engine.execute(Arrive())
+    if (moved := found.moved_to) is not None:
+        raise StoreRefused(
+            f"{engine.store.where} was moved to {moved.where} at {moved.at}. Set store to where it"
+            " is now (fleetctl config shows what is set), or go on with the old one: fleetctl"
+            " migrate --undo"
+        )
+    for mission_id, directory in found.unnamed.items():
+        if places := await engine.projects.places(directory):
+            await engine.execute(ProjectName(mission_id, places[0]))
