@@ -6,8 +6,18 @@ The rules are written once, in what both engines understand. Only how a paramete
 import re
 from functools import lru_cache
 
-# A text stands for itself, whatever is in it; two colons are a cast.
-_PART = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|::|:([a-z_][a-z0-9_]*)|%", re.IGNORECASE)
+# A text, a name in quotes and a comment stand for themselves, whatever is in them; two colons are
+# a cast.
+_PART = re.compile(
+    r"'(?:[^']|'')*'"
+    r'|"(?:[^"]|"")*"'
+    r"|--[^\n]*"
+    r"|/\*.*?\*/"
+    r"|::"
+    r"|:([a-z_][a-z0-9_]*)"
+    r"|%",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 @lru_cache(maxsize=2_000)

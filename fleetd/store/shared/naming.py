@@ -10,6 +10,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from .. import StoreRefused
 
+_PORT = 5432
 _LIKE = "It looks like postgresql://USER@HOST/DATABASE."
 _PORTS = re.compile(r"(?:\d*)(?:,\d*)*")
 _ENCODED = (
@@ -83,7 +84,7 @@ def spelled(user: str, hosts: str, ports: str, database: str) -> str:
     if len(numbers) < len(names):
         numbers = numbers[:1] * len(names)
     pairs = zip(map(_bracketed, names), numbers, strict=False)
-    places = ",".join(f"{name}:{number}" if number else name for name, number in pairs)
+    places = ",".join(f"{name}:{number or _PORT}" for name, number in pairs)
     return f"postgresql://{who}{places}/{database}"
 
 

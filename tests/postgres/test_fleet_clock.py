@@ -1,0 +1,74 @@
+"""The clock of a fleet follows its server's, and never goes back."""
+
+from itertools import pairwise
+
+import pytest
+
+from fleetd.store.shared import fleet_clock
+from fleetd.store.shared.connecting import connect
+from fleetd.store.shared.fleet_clock import FleetClock
+from tests.postgres_server import Server, run_sql
+
+
+class Own:
+    """A machine's own clock, which a test sets."""
+
+    def __init__(self) -> None:
+        self.ms = 1_000_000
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+@pytest.fixture
+def own(monkeypatch: pytest.MonkeyPatch) -> Own:
+    own = Own()
+    monkeypatch.setattr(fleet_clock, "_own_ms", own)
+    return own
+
+
+def test_it_is_the_servers_clock(postgres: Server) -> None:
+    clock = FleetClock()
+    with connect(postgres.url(user="postgres"), "test") as line:
+        clock.ask(line)
+    told = run_sql(
+        postgres.url(user="postgres"),
+        "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float AS ms",
+    )
+    assert abs(told[0]["ms"] - clock.now_ms()) < 2_000
+    assert clock.uptime().boot_id == "shared"
+
+
+def test_it_runs_on_by_a_clock_that_nobody_steps(own: Own) -> None:
+    clock = FleetClock()
+    clock.set(5_000)
+    own.ms += 3_600_000
+    assert clock.now_ms() == 4_605_000
+
+
+def test_it_goes_forward_with_the_server_at_once(own: Own) -> None:
+    clock = FleetClock()
+    clock.set(0)
+    clock.set(60_000)
+    assert clock.now_ms() == own.ms + 60_000
+
+
+def test_it_goes_slower_until_a_server_that_was_set_back_has_caught_up(own: Own) -> None:
+    clock = FleetClock()
+    clock.set(0)
+    clock.set(-10_000)
+    told = [clock.now_ms()]
+    for _ in range(30):
+        own.ms += 1_000
+        told.append(clock.now_ms())
+        clock.set(-10_000)
+    steps = [after - before for before, after in pairwise(told)]
+    assert set(steps) == {500, 1_000}
+    assert steps.count(500) == 20
+    assert told[-1] == own.ms - 10_000
+
+
+def test_what_is_told_before_the_server_was_asked_binds_nobody(own: Own) -> None:
+    clock = FleetClock()
+    clock.set(-(10**9))
+    assert clock.now_ms() == own.ms - 10**9
