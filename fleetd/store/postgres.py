@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-import outcome
 import psycopg
 import trio
 
@@ -34,7 +33,7 @@ from .shared.keeping import Keeper
 from .shared.line import Line
 from .shared.reading import Reader
 from .shared.server import Server
-from .shared.verdicts import InDoubt, ServerAway, translate, unknown
+from .shared.verdicts import ServerAway, translate
 
 log = logging.getLogger("fleetd")
 T = TypeVar("T")
@@ -175,11 +174,8 @@ class PostgresStore(Elsewhere):
     def _give_up(self, jobs: list[Job], gone: ServerAway) -> None:
         self._gone = gone
         told: FleetError = self._keeper.away(gone).refusal(self.now_ms())
-        if isinstance(gone, InDoubt):
-            told = unknown(self._server.place.name, gone.said)
         for job in jobs:
-            if not isinstance(job.result, outcome.Value):
-                job.effects = []
+            if job.result is None:
                 job.fail(told)
         if self._inline:
             self._keeper.lose(gone)

@@ -5,6 +5,7 @@ what they see on SQLite, and the log's numbers follow each other in the order of
 itself in a row of its machine, which says later whether it was committed.
 """
 
+import time
 from typing import Any
 
 import psycopg
@@ -49,6 +50,8 @@ _PREPARED = f"""
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED; EXECUTE take_turns; EXECUTE count_batch ('%s', %d)"
 _COMMIT = b"COMMIT"
 _RING = b"EXECUTE ring; COMMIT"
+# Nobody keeps the others waiting for longer, but for one request that takes longer by itself.
+_TURN_S = 0.25
 _SAME_ID = (
     "another daemon writes under this machine's id. Was its directory copied from there? Remove"
     " the file machine-id here, and start fleetd again"
@@ -78,22 +81,25 @@ def _number(result: PGresult) -> int | None:
     return None if value is None else int(value)
 
 
-def requests(line: Line, jobs: list[Job], where: str) -> list[tuple[Job, Any]]:
-    """Run each job in a savepoint of its own; return those that are to be committed, with results.
+def requests(line: Line, jobs: list[Job], where: str) -> tuple[int, list[tuple[Job, Any]]]:
+    """Run each job in a savepoint of its own, as many as there is time for.
 
-    Those that raise are given their error. Raises psycopg.Error when all of the batch is lost.
+    Returns how many, and those of them that are to be committed, with their results; who raises is
+    given his error. Raises psycopg.Error when all of the batch is lost.
     """
     execute = executor_of(line)
     done: list[tuple[Job, Any]] = []
-    # A request that is alone has the transaction for a savepoint.
-    for number, job in enumerate(jobs if len(jobs) > 1 else ()):
-        text = b"RELEASE request; SAVEPOINT request" if number else b"SAVEPOINT request"
-        line.say(text)
+    if len(jobs) == 1:  # it has the transaction for a savepoint
+        _one(line, jobs[0], execute, done, where)
+        return 1, done
+    until = time.monotonic() + _TURN_S
+    for number, job in enumerate(jobs):
+        if number and time.monotonic() > until:
+            return number, done
+        line.say(b"RELEASE request; SAVEPOINT request" if number else b"SAVEPOINT request")
         if not _one(line, job, execute, done, where):
             line.say(b"ROLLBACK TO request")
-    if len(jobs) == 1:
-        _one(line, jobs[0], execute, done, where)
-    return done
+    return len(jobs), done
 
 
 def _one(line: Line, job: Job, execute: Executor, done: list[tuple[Job, Any]], where: str) -> bool:

@@ -16,13 +16,16 @@ from .holding import Holder
 from .line import Line, Stalled
 from .server import Server
 from .verdicts import (
+    Behind,
     InDoubt,
     ServerAway,
     away,
     ends_connection,
     is_for_all,
     is_transient,
+    state,
     translate,
+    unknown,
 )
 
 __all__ = ["CHANNEL", "LOCK", "Committer"]
@@ -45,22 +48,41 @@ class Committer:
         """How many microseconds each COMMIT of a change took."""
 
     def run(self, jobs: list[Job]) -> None:
-        """Give every job its result, or raise ServerAway; InDoubt when nobody knows."""
+        """Give every job its result; raises ServerAway when some are left without.
+
+        Who has much to do lets others have their turn in between.
+        """
+        while jobs:
+            try:
+                jobs = jobs[self._turn(jobs) :]
+            except InDoubt:
+                raise  # those whom it concerns were told
+            except ServerAway:
+                _forget(jobs)
+                raise
+
+    def _turn(self, jobs: list[Job]) -> int:
+        """Run as many jobs as one turn has time for, and return how many."""
+        trouble: psycopg.Error | None = None
         for _ in range(_TRIES):
-            for job in jobs:
-                job.result, job.effects = None, []
+            _forget(jobs)
             line = self._holder.get()
             try:
-                if self._together(line, jobs):
-                    return
-            except ServerAway:
+                if taken := self._together(line, jobs):
+                    return taken
+            except psycopg.Error as error:
+                trouble = error
+                if not self._is_worth_another(line, error):
+                    break
+            except BaseException:
                 self._holder.drop()
                 raise
-            except psycopg.Error as error:
-                if not self._is_worth_another(line, error):
-                    self._refuse(jobs, error)
-                    return
-        raise ServerAway("writing", "its connections are lost again and again")
+        if trouble is None or ends_connection(trouble) or not state(trouble):
+            raise ServerAway("writing", "its connections are lost again and again")
+        for job in jobs:
+            job.effects = []
+            job.fail(translate(trouble, self._where.name))
+        return len(jobs)
 
     def _is_worth_another(self, line: Line, error: psycopg.Error) -> bool:
         """Clear up after a transaction of which nothing was committed."""
@@ -75,24 +97,25 @@ class Committer:
         line.say(b"ROLLBACK")
         return is_transient(error)
 
-    def _refuse(self, jobs: list[Job], error: psycopg.Error) -> None:
-        for job in jobs:
-            job.effects = []
-            job.fail(translate(error, self._where.name))
-
-    def _together(self, line: Line, jobs: list[Job]) -> bool:
-        """Run jobs in one transaction; False when it is known that nothing was committed."""
+    def _together(self, line: Line, jobs: list[Job]) -> int:
+        """Run jobs in one transaction; return how many, 0 when it is known that it was lost."""
         number = self._reckoning.batch + 1
         batch.begin(line, self._machine, number, self._server.schema)
-        done = batch.requests(line, jobs, self._where.name)
+        taken, done = batch.requests(line, jobs, self._where.name)
         if not done:
             line.say(b"ROLLBACK")
-            return True
-        if not self._commit(line, number, ring=batch.rings(done)):
-            return False
+            return taken
+        try:
+            if not self._commit(line, number, ring=batch.rings(done)):
+                return 0
+        except InDoubt as doubt:
+            for job, _ in done:
+                job.effects = []
+                job.fail(unknown(self._where.name, doubt.said))
+            raise
         for job, value in done:
             job.succeed(value)
-        return True
+        return taken
 
     def _commit(self, line: Line, number: int, *, ring: bool) -> bool:
         begun = time.perf_counter_ns()
@@ -121,8 +144,16 @@ class Committer:
                     return False
                 self._reckoning.reach(number, 0)
                 return True
+            except Behind:
+                raise  # whatever became of it, there it is not
             except (ServerAway, psycopg.Error) as trouble:
                 self._holder.drop()
                 if time.monotonic() > deadline or self._server.hurry.now:
                     raise InDoubt(away(error, "committing").said) from trouble
             time.sleep(_DOUBT_PAUSE_S)
+
+
+def _forget(jobs: list[Job]) -> None:
+    """Take back what jobs came to in a transaction that was lost."""
+    for job in jobs:
+        job.result, job.effects = None, []

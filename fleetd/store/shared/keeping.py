@@ -17,7 +17,7 @@ from .abandoning import on_a_thread
 from .line import Line
 from .listening import Ear, listen
 from .server import Server
-from .verdicts import ServerAway, away
+from .verdicts import Behind, ServerAway, away
 
 log = logging.getLogger("fleetd")
 # The fleet's clock is looked at as often, and a server that went without a word is missed.
@@ -76,7 +76,7 @@ class Keeper:
                     in_vain += 1
                     # Others find it at work: a connection may fail alone, and one that is ended
                     # is made again before anybody hears of it.
-                    if in_vain > 1 or gone.final or self.reach.away is not None:
+                    if in_vain > 1 or gone.final or isinstance(gone, Behind) or self.reach.away:
                         self.lose(gone)
                 except psycopg.Error as error:
                     in_vain = 0

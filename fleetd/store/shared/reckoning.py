@@ -12,7 +12,7 @@ import msgspec
 from ..mark import Lost
 from .line import Line
 from .naming import Place
-from .verdicts import ServerAway
+from .verdicts import Behind
 
 END = (
     "greatest((SELECT max(seq) FROM events), (SELECT value FROM counters WHERE name = 'events'), 0)"
@@ -50,16 +50,17 @@ class Reckoning:
     def look(self, line: Line) -> None:
         """Take the measure of a server that was just connected to; raises psycopg.Error.
 
-        Raises ServerAway, once, when it lacks anything: nobody may go on as if it did not.
+        Raises Behind, once, when it lacks anything: nobody may go on as if it did not.
         """
+        known = self._known  # as it was before we ask: others go on committing meanwhile
         found = self._ask(line)
-        with self._lock:
-            known, self._known = self._known, found
-            # In another epoch everybody knows already, whoever has begun it.
-            if known is not None and known.epoch == found.epoch and _behind(found, known):
-                reached = max(known.end, found.end)
-                self.lost = Lost(found.end, reached, self._why(found, known))
-                raise ServerAway("comparing", self.lost.why)
+        if known is None or not _behind(found, known):
+            self._advance(found)
+            return
+        self._known = found
+        if known.epoch == found.epoch:  # else somebody has noticed before, and everybody knows
+            self.lost = Lost(found.end, max(known.end, found.end), self._why(found, known))
+            raise Behind(self.lost.why)
 
     def _ask(self, line: Line) -> Stand:
         row: tuple[Any, ...] = line.execute(_STANDS, (self._machine,)).fetchone() or (0, 0, None)
@@ -75,23 +76,25 @@ class Reckoning:
 
     def follow(self, line: Line) -> None:
         """Keep up with what others commit, on a server that was looked at."""
-        found = self._ask(line)
-        with self._lock:
-            known = self._known or found
-            if not _behind(found, known):
-                self._known = found
+        self._advance(self._ask(line))
 
     def reach(self, batch: int, end: int) -> None:
-        """Note what was committed."""
-        with self._lock:
-            known = self._known or Stand()
-            self._known = Stand(batch, max(end, known.end), known.epoch)
+        """Note what this machine has committed."""
+        self._advance(Stand(batch, end))
 
     def heard(self, end: int) -> None:
         """Note how far another machine's commit has brought the log."""
+        self._advance(Stand(0, end))
+
+    def _advance(self, found: Stand) -> None:
+        """Go on from what is known; what is older says nothing."""
         with self._lock:
-            if self._known is not None and end > self._known.end:
-                self._known = msgspec.structs.replace(self._known, end=end)
+            known = self._known or Stand()
+            self._known = Stand(
+                max(known.batch, found.batch),
+                max(known.end, found.end),
+                found.epoch or known.epoch,
+            )
 
 
 def _behind(found: Stand, known: Stand) -> bool:

@@ -54,6 +54,13 @@ class ServerAway(Exception):
         self.final = final
 
 
+class Behind(ServerAway):
+    """The server lacks what was known to be committed; raised once, then everybody knows."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__("comparing", said)
+
+
 class InDoubt(ServerAway):
     """The server went in the middle of a COMMIT, and did not come back in time to be asked."""
 
