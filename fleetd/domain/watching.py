@@ -11,7 +11,7 @@ from .context import Context
 from .losing import UNHEARD_MS, unheard_rows
 from .registry import handler
 from .snapshots.beats import BEAT_MS, due_rows
-from .touch import UNBROKEN_MS
+from .touch import UNBROKEN_MS, touch_of
 from .turns import LONGEST_CALL_MS
 from .tx import Row, Tx
 
@@ -40,7 +40,9 @@ class DueGet(Query[Due], frozen=True):
 LONG_AGO = -(2**62)
 # The oldest of each kind that still can come due; nearly always there is nothing else to know.
 _OLDEST = (
-    "SELECT (SELECT since_awake_ms FROM machines WHERE id = :machine) AS hearing,"
+    # Since when this machine can be heard of; one that is out of touch will be from now on at best.
+    "SELECT (SELECT CASE WHEN heard_awake_ms < :beaten THEN :awake ELSE since_awake_ms END"
+    " FROM machines WHERE id = :machine) AS hearing,"
     " (SELECT min(active_awake_ms) FROM missions WHERE status = 'in_progress'"
     " AND silent = 0 AND active_awake_ms >= :active_from) AS active,"
     " (SELECT min(started_awake_ms) FROM tool_calls WHERE started_awake_ms >= :called_from)"
@@ -90,7 +92,8 @@ def due(tx: Tx, request: DueGet, ctx: Context) -> Due:
 def _oldest(tx: Tx, ctx: Context, active_from: int, recorded_from: int) -> Row:
     row = tx.one(
         _OLDEST,
-        machine=ctx.machine,
+        **touch_of(ctx),
+        awake=ctx.awake_ms,
         active_from=active_from,
         called_from=ctx.awake_ms - LONGEST_CALL_MS,
         recorded_from=recorded_from,
