@@ -18,6 +18,7 @@ def erase(tx: Tx, ctx: Context, scope: Scope, since: int) -> None:
     Its events and messages of before ``since`` must have gone already.
     """
     clauses, params = scope.clauses(since), scope.params
+    ends = {run_id: _end_of(tx, run_id) for run_id in scope.runs}
     clear_notes(tx, scope, "1 = 1", params)
     _drop_results(tx, scope)
     freed = free_locks(tx, clauses["locks"], params)
@@ -28,10 +29,19 @@ def erase(tx: Tx, ctx: Context, scope: Scope, since: int) -> None:
         tx.run(f"UPDATE runs SET agent_id = NULL WHERE agent_id IN ({agents})", **params)
     for mission_id in scope.missions:
         forgotten.note(tx, "mission", mission_id, None)
-    for run_id in scope.runs:
-        forgotten.note(tx, "run", run_id, position(tx))
+    for run_id, end in ends.items():
+        forgotten.note(tx, "run", run_id, end)
     for path in freed:
         leases.serve(tx, ctx, path)
+
+
+def _end_of(tx: Tx, run_id: str) -> int:
+    """Return up to where in the log a run has files; what is dropped of the log sets its end back.
+
+    A session may go on: what its run records after this is new.
+    """
+    newest = tx.value("SELECT max(seq) AS seq FROM snapshots WHERE run_id = :run", run=run_id)
+    return max(position(tx), newest or 0)
 
 
 def free_locks(tx: Tx, where: str, params: Row) -> list[str]:

@@ -115,8 +115,9 @@ def nowhere(engine: Engine, noun: Noun, error: FleetError) -> FleetError:
     if error.values.get("deleted"):
         return error
     root = engine.backups[noun].root
-    places = f"the database {engine.config.database} and the files below {root}"
-    return NotFound(error.message, hint=f"Looked in {places}. {error.hint}", **error.values)
+    places = f"the database {engine.store.where} and the files below {root}"
+    others = " Where another machine has its file, it comes back there." if engine.machine else ""
+    return NotFound(error.message, hint=f"Looked in {places}.{others} {error.hint}", **error.values)
 
 
 async def heal(engine: Engine, noun: Noun, record_id: str, error: FleetError) -> Kept:

@@ -397,6 +397,21 @@ async def test_single_snapshots_on_another_machine_go_and_say_nothing_until_then
     assert [row["id"] for row in a.sql("SELECT id FROM snapshots")] == [kept]
 
 
+async def test_a_run_goes_whole_although_the_end_of_the_log_goes_with_it(
+    pair: tuple[Fleet, Fleet],
+) -> None:
+    a, b = pair
+    mission = await a.mission()
+    await a.agents(mission, "worker-1")
+    await b.do(SnapshotRecord("run-1", agent_id="worker-1"))
+    assert (await a.do(SystemForget(mission_id=mission.id))).runs == 1
+    await look(b)
+    assert b.files() == {}
+    again = await b.do(SnapshotRecord("run-1"))
+    await look(a, b)
+    assert f"run-1/history/{again.snapshot_id}.json" in b.files()
+
+
 async def test_what_a_machine_deleted_that_never_comes_back_is_purged_by_another(
     tmp_path: Path,
 ) -> None:
