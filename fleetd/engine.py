@@ -127,6 +127,11 @@ class Engine:
         self.bell.ring()
         self.returned.ring()
 
+    def admit_nobody(self) -> None:
+        """Let nobody in who needs the store, until everything that has to come first is done."""
+        self.ready_ms = None
+        self.gate.shut()
+
     @property
     def config(self) -> Config:
         """Return the settings in force."""

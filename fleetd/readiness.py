@@ -29,8 +29,7 @@ async def keep_ready(engine: Engine, begun: trio.Event) -> None:
     """Make the daemon ready now, and again after each time that the store was away.
 
     ``begun`` is set once that is done, or at once while the store is away. Raises FleetError when
-    a store that is there refuses what a start needs,
-    StoreRefused when it was moved away.
+    a store that is there refuses what a start needs, StoreRefused when it was moved away.
     """
     reach, readiness, since = engine.store.reach, _Readiness(engine), trio.current_time()
     while True:
@@ -53,7 +52,7 @@ async def keep_ready(engine: Engine, begun: trio.Event) -> None:
         engine.admit_all()
         begun.set()
         await went.wait()
-        engine.gate.shut()
+        engine.admit_nobody()
 
 
 class _Readiness:
@@ -80,7 +79,7 @@ class _Readiness:
         await finish(engine)
         if not self.complete or lost is not None:
             async with engine.outbox.at_work:
-                await reconcile(engine)
+                await reconcile(engine, lost.reached if lost else 0)
         if lost is not None:
             log.warning("%s. What is left is served under a new epoch", lost.why)
             await engine.execute(GoOnWithout(end=lost.end, reached=lost.reached))

@@ -48,8 +48,8 @@ class TakenIn(msgspec.Struct, frozen=True):
     gone: list[str] = []
 
 
-async def reconcile(engine: Engine) -> None:
-    """Bring rows and files together before anybody is served.
+async def reconcile(engine: Engine, reached: int = 0) -> None:
+    """Bring rows and files together before anybody is served; the log had come to ``reached``.
 
     Nothing that is found stops the start: what cannot be mended is left as it is and named in a
     warning.
@@ -59,7 +59,7 @@ async def reconcile(engine: Engine) -> None:
             await heed(engine)
         for noun in POLICIES:
             await _reconcile(engine, noun)
-        await _catch_up(engine)
+        await _catch_up(engine, reached)
     except FleetError as error:
         log.warning("Rows and files could not be compared: %s", error.message)
 
@@ -247,9 +247,9 @@ def _read_or_refuse(backups: Backups, file: BackupFile) -> Kept | FleetError | N
         return Corrupt(f"{path} cannot be read: {error}.", path=str(path))
 
 
-async def _catch_up(engine: Engine) -> None:
+async def _catch_up(engine: Engine, reached: int = 0) -> None:
     """Finish an import, also one that a crash cut short: counters first, then each mission."""
-    behind = await engine.execute(ImportEnd())
+    behind = await engine.execute(ImportEnd(reached=reached))
     for mission_id in behind.missions:
         try:
             await engine.execute(CatchUp(mission_id=mission_id))

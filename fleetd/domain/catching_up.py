@@ -40,7 +40,12 @@ class Behind(Record, frozen=True, kw_only=True):
 
 
 class ImportEnd(Mutation[Behind], frozen=True):
-    """Set the log above all files, and say which missions are to be caught up."""
+    """Set the log above all files, and say which missions are to be caught up.
+
+    ``reached`` is how far the log is known to have come, by other means than files.
+    """
+
+    reached: int = 0
 
 
 class CatchUp(Mutation[Done], frozen=True):
@@ -58,7 +63,7 @@ def import_end(tx: Tx, request: ImportEnd, ctx: Context) -> Behind:
     # A record is always followed by its own event, so a log that ends where a file was taken
     # has lost at least that one.
     if end is not None and max(tops) >= end:
-        _raise(tx, ctx, end, max(tops))
+        _raise(tx, ctx, end, max(tops), request.reached)
     # All of them before the first is restored: what a newer mission then takes is not dropped.
     for mission_id in waiting(tx, "behind"):
         mission, case = _case(tx, ctx, mission_id)
@@ -78,10 +83,12 @@ def _top(tx: Tx, policy: Policy) -> int:
     return -1 if top is None or (top <= 0 and policy.noun == "checkpoint") else top
 
 
-def _raise(tx: Tx, ctx: Context, end: int, top: int) -> None:
+def _raise(tx: Tx, ctx: Context, end: int, top: int, reached: int) -> None:
     # Tokens that were granted after the newest file was written stand in no file.
     highest = tx.value("SELECT value FROM counters WHERE name = 'fencing'") or 0
-    raise_floors(tx, RaiseFloors(seq=top, token=highest + TOKENS_UNSEEN, source="files"), ctx)
+    raise_floors(
+        tx, RaiseFloors(seq=max(top, reached), token=highest + TOKENS_UNSEEN, source="files"), ctx
+    )
     what = "was rolled back or replaced by an older copy" if end else "was lost"
     text = (
         f"The database lies behind its checkpoint files: its log ends at {end}, the files reach"

@@ -62,7 +62,7 @@ class RaiseFloors(Mutation[Done], frozen=True, kw_only=True):
 class GoOnWithout(Mutation[Done], frozen=True):
     """Begin a new epoch after the log lost what was behind ``end``; it had come to ``reached``.
 
-    Where files have begun one since then, that is it.
+    Where files, or another machine, have begun one beyond that since then, that is it.
     """
 
     end: int
@@ -142,8 +142,8 @@ def raise_floors(tx: Tx, request: RaiseFloors, ctx: Context) -> Done:
 @handler
 def go_on_without(tx: Tx, request: GoOnWithout, ctx: Context) -> Done:
     """Count on from where nothing that was lost can have come to."""
-    begun = "SELECT seq FROM events WHERE seq > :end AND type = :type"
-    if tx.one(begun, end=request.end, type=StoreRestored.type):
+    begun = "SELECT seq FROM events WHERE seq > :reached AND type = :type"
+    if tx.one(begun, reached=max(request.end, request.reached), type=StoreRestored.type):
         return Done(done=False)
     token = (tx.value("SELECT value FROM counters WHERE name = 'fencing'") or 0) + TOKENS_UNSEEN
     return raise_floors(tx, RaiseFloors(seq=request.reached, token=token, source="damage"), ctx)

@@ -60,8 +60,8 @@ class AwayStatus(Record, frozen=True, kw_only=True):
 class StoreStatus(Record, frozen=True, kw_only=True):
     """What keeps everything, and ``where``, without any password; ``away`` while it is not there.
 
-    ``since`` is when the daemon had caught up with it. ``reconnects`` counts how often it came back
-    since the daemon's start.
+    ``since`` is when the daemon had caught up with it, null until it has. ``reconnects`` counts how
+    often it came back since the daemon's start.
     """
 
     kind: StoreKind

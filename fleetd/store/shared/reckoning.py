@@ -58,7 +58,9 @@ class Reckoning:
             self._advance(found)
             return
         self._known = found
-        if known.epoch == found.epoch:  # else somebody has noticed before, and everybody knows
+        # In another epoch somebody has noticed before, and everybody knows. A store that was new
+        # when it was looked at had none yet.
+        if known.epoch in (None, found.epoch):
             self.lost = Lost(found.end, max(known.end, found.end), self._why(found, known))
             raise Behind(self.lost.why)
 
