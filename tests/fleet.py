@@ -1,6 +1,7 @@
 """An engine on real files with a clock that a test sets, and short ways to make things happen."""
 
 import os
+import re
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -80,6 +81,11 @@ class Clock:
     @property
     def now(self) -> str:
         return iso(self())
+
+
+def place_of(key: str) -> str:
+    """Return the path of a file from the key of its lock, whether or not a machine shares it."""
+    return re.sub(r"^machine:[0-9a-f]+:", "", key)
 
 
 class Fleet:

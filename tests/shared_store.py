@@ -4,6 +4,7 @@ The URL is a superuser's. Schemas are used again, emptied: making one takes six 
 """
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,21 @@ END $$
 """
 
 
+# What a test plants, as SQLite writes it, and as a server has it.
+_TRIGGER = re.compile(
+    r"^CREATE TRIGGER (\w+) (.*?) ON (\w+)(?: WHEN (.*?))? BEGIN (.*); END$", re.S
+)
 Rows = dict[str, list[dict[str, Any]]]
+
+
+def _planted(match: re.Match[str]) -> str:
+    name, when, table, condition, does = match.groups()
+    return (
+        f'CREATE FUNCTION "{name}"() RETURNS trigger LANGUAGE plpgsql AS'
+        f" $$ BEGIN {does}; RETURN NEW; END $$;"
+        f'CREATE TRIGGER "{name}" {when} ON {table} FOR EACH ROW'
+        f' WHEN ({condition or "true"}) EXECUTE FUNCTION "{name}"()'
+    )
 
 
 class _Schemas:
@@ -58,7 +73,12 @@ class _Schemas:
         schema = self._of_home[home]
         if sql.lstrip().upper().startswith(("ALTER", "CREATE", "DROP")):
             self._spoilt.add(schema)
-        cursor = self._superuser(schema).execute(translated(sql).encode(), dict(values))
+            sql = _TRIGGER.sub(_planted, sql)
+            sql = re.sub(r"^DROP TRIGGER (\w+)", r'DROP FUNCTION "\1" CASCADE', sql)
+            sql = re.sub(r"SELECT RAISE\(ABORT, ('\w+')\)", r"RAISE EXCEPTION \1", sql)
+        # Without values it may be several statements, and nothing is a placeholder.
+        statement, given = (translated(sql), dict(values)) if values else (sql, None)
+        cursor = self._superuser(schema).execute(statement.encode(), given)
         return cursor.fetchall() if cursor.description is not None else []
 
     def empty(self, home: Path) -> None:

@@ -11,6 +11,7 @@ from fleetd.wire.requests.lock import LockAcquire, LockCheck
 from fleetd.wire.requests.message import MessageInbox, MessageSend
 from fleetd.wire.requests.mission import MissionCreate, MissionStart, NewSortie
 from fleetd.wire.requests.sortie import SortieList, SortieProgress, SortieStart
+from tests.fleet import place_of
 from tests.processes import fleetctl
 
 AGENTS = [f"spec-{n}" for n in range(1, 6)]
@@ -126,7 +127,7 @@ def test_two_lost_agents_have_two_successors(fleet, daemon):
         assert [s.assigned_to for s in sorties] == ["spec-6", "spec-7", *living, None]
         for lost, successor in (("spec-1", "spec-6"), ("spec-2", "spec-7")):
             old = fleet.locks[lost]
-            check = LockCheck(old.normalized_path, old.fencing_token)
+            check = LockCheck(place_of(old.normalized_path), old.fencing_token)
             assert not client.call(check).valid
             (held,) = client.call_raw("lock.list", {"held_by": successor})["locks"]
             assert held["normalized_path"] == old.normalized_path
@@ -190,7 +191,9 @@ def test_the_whole_fleet_comes_back_from_one_checkpoint(fleet, daemon):
     forced = done("resume", "--checkpoint", fleet.checkpoint, "--force-locks", "--yes")
     assert "Force-released lock: src/4.py (was held by stranger)" in forced.out
     with fleetctl_client.Fleet(daemon.socket) as client:
-        assert not client.call(LockCheck(thief.normalized_path, thief.fencing_token)).valid
+        assert not client.call(
+            LockCheck(place_of(thief.normalized_path), thief.fencing_token)
+        ).valid
 
 
 def test_dispatch_dies_and_its_specialists_work_on(fleet, daemon, mortal):

@@ -11,7 +11,7 @@ from fleetd.wire.requests.event import EventAppend
 from fleetd.wire.requests.lock import LockAcquire, LockCheck, LockRelease
 from fleetd.wire.requests.mission import MissionCancel, MissionComplete, MissionFail
 from fleetd.wire.requests.sortie import SortieProgress
-from tests.fleet import DAY, MINUTE, SECOND
+from tests.fleet import DAY, MINUTE, SECOND, place_of
 
 
 async def taken(fleet, mission, number, apart=MINUTE):
@@ -200,7 +200,9 @@ async def taken_by_another(fleet):
     await fleet.lock(mission, "src/b.py", "spec-1")
     checkpoint = await fleet.checkpoint(mission)
     await fleet.do(LockRelease(lost.id, "spec-1"))
-    other = await fleet.do(LockAcquire(lost.normalized_path, "spec-2", timeout_ms=30 * SECOND))
+    other = await fleet.do(
+        LockAcquire(place_of(lost.normalized_path), "spec-2", timeout_ms=30 * SECOND)
+    )
     return checkpoint, other
 
 
@@ -230,7 +232,7 @@ async def test_force_locks_takes_it_and_names_the_old_holder(fleet):
     assert result.restored.locks == 2
     assert "### Recovery Warnings\n- Force-released lock: src/a.py" in result.prompt
     assert {lock.held_by for lock in await fleet.locks()} == {"spec-1"}
-    guard = LockCheck(other.normalized_path, other.fencing_token)
+    guard = LockCheck(place_of(other.normalized_path), other.fencing_token)
     assert (await fleet.do(guard)).valid is False
     with pytest.raises(InvalidState, match="forced"):
         await fleet.do(LockRelease(other.id, "spec-2"))

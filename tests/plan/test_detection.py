@@ -196,7 +196,7 @@ async def test_however_many_fall_silent_at_once_all_are_noticed_at_once(fleet):
     fleet.sql(
         "WITH RECURSIVE more(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM more WHERE n < 1200)"
         " INSERT INTO missions (id, title, status, created_at, updated_at, started_at,"
-        " last_activity_at, last_activity_seq, active_awake_ms) SELECT printf('msn-%08x', n),"
+        " last_activity_at, last_activity_seq, active_awake_ms) SELECT 'msn-' || (10000000 + n),"
         " title, status, created_at, updated_at, started_at, last_activity_at, last_activity_seq,"
         " active_awake_ms FROM missions, more"
     )

@@ -17,7 +17,7 @@ from fleetd.wire.requests.lock import (
 )
 from fleetd.wire.requests.mission import MissionUpdate
 from fleetd.wire.times import to_ms
-from tests.fleet import MINUTE, SECOND
+from tests.fleet import MINUTE, SECOND, place_of
 
 FILE = "/srv/project/a.py"
 
@@ -27,7 +27,7 @@ async def acquire(fleet, agent, file=FILE, **more):
 
 
 async def valid(fleet, lock):
-    return (await fleet.do(LockCheck(lock.normalized_path, lock.fencing_token))).valid
+    return (await fleet.do(LockCheck(place_of(lock.normalized_path), lock.fencing_token))).valid
 
 
 async def test_a_lease_lasts_ten_minutes_by_default(fleet):

@@ -13,7 +13,7 @@ from fleetd.wire.requests.message import MessageAck, MessageInbox
 from fleetd.wire.requests.mission import MissionCancel, MissionComplete, MissionFail
 from fleetd.wire.requests.recovery import RecoveryDetect, RecoveryList
 from fleetd.wire.requests.sortie import SortieComplete, SortieCreate, SortieProgress, SortieRemove
-from tests.fleet import MINUTE, opened
+from tests.fleet import MINUTE, opened, place_of
 
 
 def statuses(sorties):
@@ -200,7 +200,7 @@ async def test_a_successor_gets_sorties_locks_and_mail(fleet, mortal):
     assert held["src/1.py"].held_by == "spec-2"
     assert held["src/1.py"].fencing_token > old.fencing_token
     assert held["src/2.py"].held_by == "spec-3"
-    assert not (await fleet.do(LockCheck(old.normalized_path, old.fencing_token))).valid
+    assert not (await fleet.do(LockCheck(place_of(old.normalized_path), old.fencing_token))).valid
     assert "\n**Work Taken Over From**: spec-1\n" in result.prompt
     assert "Half of the parser" in result.prompt
     assert (result.errors, result.warnings) == ([], [])

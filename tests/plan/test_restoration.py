@@ -20,7 +20,7 @@ from fleetd.wire.requests.sortie import (
     SortieProgress,
     SortieStart,
 )
-from tests.fleet import MINUTE, SECOND
+from tests.fleet import MINUTE, SECOND, place_of
 
 RECOVERED = {
     "checkpoint_id",
@@ -264,7 +264,7 @@ async def test_RST_006_fleet_recovered_has_the_fields_of_both_documents(fleet):
     checkpoint = await fleet.checkpoint(mission)
     (lock, _) = await fleet.locks(mission)
     await fleet.do(LockRelease(lock.id, lock.held_by))
-    await fleet.do(LockAcquire(lock.normalized_path, "intruder"))
+    await fleet.do(LockAcquire(place_of(lock.normalized_path), "intruder"))
     activity = (await fleet.again(mission)).last_activity_at
     fleet.clock.pass_by(MINUTE)
 
@@ -388,7 +388,7 @@ async def test_RST_009_lock_conflicts_are_errors_and_blockers(fleet):
     lock = await fleet.lock(mission, "src/auth.ts", "spec-1")
     checkpoint = await fleet.checkpoint(mission)
     await fleet.do(LockRelease(lock.id, "spec-1"))
-    other = await fleet.do(LockAcquire(lock.normalized_path, "other-agent"))
+    other = await fleet.do(LockAcquire(place_of(lock.normalized_path), "other-agent"))
 
     result = await fleet.restore(checkpoint)
 
