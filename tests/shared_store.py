@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fleetd.domain.tx import Execute, Row, Tx
+
 SERVER = os.environ.get("FLEET_TEST_STORE", "")
 # Its own schemas, for tests that run side by side.
 _PREFIX = f"t{os.getpid()}_"
@@ -60,6 +62,7 @@ class _Schemas:
         self._free: list[str] = []
         self._made = 0
         self._connection: Any = None
+        self._lines: list[Any] = []
 
     def url(self, home: Path) -> str:
         if home not in self._of_home:
@@ -81,6 +84,16 @@ class _Schemas:
         cursor = self._superuser(schema).execute(statement.encode(), given)
         return cursor.fetchall() if cursor.description is not None else []
 
+    def executor(self) -> Execute:
+        from fleetd.store.shared.connecting import connect
+        from fleetd.store.shared.executing import Executor
+        from fleetd.store.shared.migrating import migrate
+
+        line = connect(self.url(Path(f"/no home {len(self._of_home)}")), "test")
+        migrate(line, "test")
+        self._lines.append(line)
+        return Executor(line)
+
     def empty(self, home: Path) -> None:
         self.url(home)
         self._superuser(self._of_home[home]).execute(_NO_ROWS.encode())
@@ -98,6 +111,9 @@ class _Schemas:
 
     def release(self) -> None:
         """Give back, without any row, what the homes of a test had."""
+        for line in self._lines:
+            line.close()
+        self._lines.clear()
         for schema in self._of_home.values():
             if schema in self._spoilt:
                 self._superuser(schema).execute(f"DROP SCHEMA {schema} CASCADE".encode())
@@ -137,6 +153,18 @@ fill = _schemas.fill
 def url(home: Path) -> str:
     """Return the URL of the store that a home has, '' where tests open files."""
     return _schemas.url(home) if SERVER else ""
+
+
+def executor() -> Execute:
+    """Return what runs statements in a schema of its own, until the test is over."""
+    return _schemas.executor()
+
+
+def written(tx: Tx) -> list[Row]:
+    """Return which transaction wrote each row, and where it lies."""
+    tables = [row["name"] for row in tx.all(TABLES)]
+    each = [f"SELECT '{name}' AS name, xmin::text, ctid::text FROM {name}" for name in tables]
+    return tx.all(" UNION ALL ".join(each))
 
 
 def run(home: Path, sql: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:

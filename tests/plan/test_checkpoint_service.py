@@ -259,11 +259,13 @@ async def test_CKP_008_checkpoint_emits_fleet_checkpointed_with_exactly_its_data
     }
     assert taken.timestamp == fleet.clock.now
     created = await fleet.events(mission, "checkpoint_created")
+    where = {"machine": fleet.engine.machine} if fleet.engine.machine else {}
     assert created[0].data == {
         "checkpoint_id": checkpoint_id,
         "mission_id": mission.id,
         "trigger": "progress",
         "storage_locations": ["sqlite", "file"],
+        **where,
     }
     assert len(created) == 2
 

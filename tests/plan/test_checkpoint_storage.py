@@ -79,6 +79,7 @@ def without_places(checkpoint):
     return msgspec.structs.replace(checkpoint, warnings=[], backed_up_at=None, storage_locations=[])
 
 
+@pytest.mark.sqlite_only("the database is a file")
 @pytest.mark.case("STR-001")
 async def test_STR_001_checkpoint_is_stored_in_sqlite(fleet, kept):
     (row,) = fleet.sql("SELECT * FROM checkpoints")

@@ -449,6 +449,7 @@ async def test_a_file_that_may_not_be_read_stays_with_a_warning(
     assert f"{file} was not imported, and stays: Permission denied" in caplog.text
 
 
+@pytest.mark.sqlite_only("the database is a file")
 def test_a_database_of_that_name_is_not_taken_for_the_file(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

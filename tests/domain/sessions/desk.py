@@ -1,5 +1,6 @@
 """Rules on a database in memory: a mission, an agent, and the plans that it sends."""
 
+import json
 from itertools import count
 from typing import Any
 
@@ -14,6 +15,7 @@ from fleetd.harness.report import PlanItem, Planned
 from fleetd.store.commit import Executor
 from fleetd.store.migrate import schema
 from fleetd.wire.requests.mission import MissionCreate, MissionStart, NewSortie
+from tests import shared_store
 from tests.fleet import NOON
 
 AGENT = "claude-1"
@@ -28,14 +30,19 @@ def item(told: str) -> PlanItem:
     return PlanItem(text=text, status=MARKS[mark], id=name[1:] or None)  # type: ignore[arg-type]
 
 
+def _in_memory() -> apsw.Connection:
+    connection = apsw.Connection(":memory:")
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute(schema())
+    return connection
+
+
 class Desk:
     """One mission in progress, and whoever sends plans for it."""
 
     def __init__(self, *persons: str, config: Config | None = None, **mission: Any) -> None:
-        self.connection = apsw.Connection(":memory:")
-        self.connection.execute("PRAGMA foreign_keys = ON")
-        self.connection.execute(schema())
-        self.tx = Tx(Executor(self.connection))
+        self.connection = None if shared_store.SERVER else _in_memory()
+        self.tx = Tx(Executor(self.connection) if self.connection else shared_store.executor())
         self.numbers = count(1)
         self.now_ms = NOON
         self.config = config or Config()
@@ -86,14 +93,12 @@ class Desk:
 
     def log(self, since: int = 0, without: str = "") -> list[str]:
         rows = self.tx.all(
-            "SELECT type, json_extract(data_json, '$.title') AS title,"
-            " json_extract(data_json, '$.progress_percent') AS percent FROM events"
-            " WHERE seq > :since ORDER BY seq",
-            since=since,
+            "SELECT type, data_json FROM events WHERE seq > :since ORDER BY seq", since=since
         )
+        told = [(row["type"].removeprefix("sortie_"), json.loads(row["data_json"])) for row in rows]
         return [
-            f"{row['type'].removeprefix('sortie_')} {row['title'] or row['percent'] or ''}".strip()
-            for row in rows
+            f"{what} {data.get('title') or data.get('progress_percent') or ''}".strip()
+            for what, data in told
         ]
 
     def rows(self) -> list[Row]:
@@ -120,6 +125,15 @@ class Desk:
         new = NewSortie(title, assigned_to=agent)
         sorties.add(self.tx, self.ctx, self.mission, new)
 
-    def changes(self) -> int:
-        """Return how many rows were ever written."""
-        return int(self.connection.total_changes())
+    def changes(self) -> object:
+        """Return something that is another after anything was written."""
+        if self.connection is None:
+            return shared_store.written(self.tx)
+        return self.connection.total_changes()
+
+    def close(self) -> None:
+        """Give the database back."""
+        if self.connection is None:
+            shared_store.release()
+        else:
+            self.connection.close()

@@ -54,7 +54,7 @@ class AnyPlan(RuleBasedStateMachine):
         self.milestones = 0
 
     def teardown(self) -> None:
-        self.desk.connection.close()
+        self.desk.close()
 
     def of_others(self) -> list[Any]:
         return [row for row in self.desk.rows() if row["assigned_to"] == "other"]
