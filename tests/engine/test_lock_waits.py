@@ -10,7 +10,7 @@ from trio.testing import MockClock
 from fleetd.wire.errors import LockConflict
 from fleetd.wire.model import Lock
 from fleetd.wire.requests.lock import LockCheck, LockForceRelease, LockRelease, LockRenew
-from tests.fleet import Fleet, place_of
+from tests.fleet import Fleet
 
 LEASE_MS, PATIENCE_MS = 10_000, 60_000
 
@@ -88,12 +88,10 @@ async def test_a_wait_ends_at_the_end_of_the_lease_to_the_millisecond(
     assert waiters.at_ms["two"] == pytest.approx(2 * LEASE_MS, abs=4)
     assert [e.data["held_by"] for e in await virtual.events(kind="lock_expired")][:1] == ["holder"]
     assert not (
-        await virtual.engine.execute(LockCheck(place_of(held.normalized_path), held.fencing_token))
+        await virtual.engine.execute(LockCheck(held.normalized_path, held.fencing_token))
     ).valid
     now = waiters.outcome["two"]
-    assert (
-        await virtual.engine.execute(LockCheck(place_of(now.normalized_path), now.fencing_token))
-    ).valid
+    assert (await virtual.engine.execute(LockCheck(now.normalized_path, now.fencing_token))).valid
 
 
 async def test_a_lease_that_is_renewed_meanwhile_is_waited_for_to_its_new_end(

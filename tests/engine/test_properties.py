@@ -8,12 +8,13 @@ import os
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from tests import shared_store
 from tests.anyorder.fate import TimeRules
 from tests.anyorder.past import PastRules
 
 CAMPAIGN = int(os.environ.get("FLEET_PROPERTY_EXAMPLES", "0"))
 SETTINGS = settings(
-    max_examples=CAMPAIGN or 40,
+    max_examples=CAMPAIGN or (4 if shared_store.SERVER else 40),
     stateful_step_count=40,
     derandomize=not CAMPAIGN,
     # Nothing is left in the repository; a failure prints the steps that lead to it.

@@ -17,6 +17,7 @@ from fleetd.config import Config, Limits, Loaded, Paths
 from fleetd.engine import Engine
 from fleetd.server import Server
 from fleetd.service import open_engine
+from tests import shared_store
 
 
 class Client:
@@ -81,7 +82,8 @@ class Running:
 async def serving(place: Path, limits: Limits, extra: dict[str, Any]) -> AsyncIterator[Running]:
     path = place / "s"
     paths = Paths(database=f"{place}/db", checkpoints=f"{place}/checkpoints", socket=str(path))
-    loaded = Loaded(Config(paths=paths, limits=limits), {}, place / "config.toml")
+    config = Config(paths=paths, limits=limits, store=shared_store.url(place))
+    loaded = Loaded(config, {}, place / "config.toml")
     async with open_engine(loaded, inline=True) as engine, trio.open_nursery() as nursery:
         server = Server(engine, limits, extra)
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:

@@ -15,11 +15,12 @@ from fleetd.domain import sortie_work
 from fleetd.domain.sessions.matching import plain
 from fleetd.harness.report import PlanItem, Planned
 from fleetd.wire.requests.sortie import SortieComplete, SortieStart
+from tests import shared_store
 from tests.domain.sessions.desk import AGENT, Desk
 
 CAMPAIGN = int(os.environ.get("FLEET_PROPERTY_EXAMPLES", "0"))
 SETTINGS = settings(
-    max_examples=CAMPAIGN or 40,
+    max_examples=CAMPAIGN or (8 if shared_store.SERVER else 40),
     stateful_step_count=30,
     derandomize=not CAMPAIGN,
     database=None,
