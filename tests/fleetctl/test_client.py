@@ -104,6 +104,28 @@ def test_a_daemon_that_ends_is_asked_again_with_the_same_key(serve, path):
     assert [request["params"] for request in received] == [received[0]["params"]] * 3
 
 
+def test_a_store_that_went_long_ago_is_asked_for_once_more_and_not_waited_for(serve, path):
+    long_away = {"kind": "unavailable", "retry": True, "away_ms": 60_000}
+    received = serve(ending(1, -32008, **long_away), ending(2, -32008, **long_away))
+
+    with Fleet(path) as client, pytest.raises(Unavailable, match="fleetd ends"):
+        client.call(DELETE)
+
+    assert len(received) == 2
+
+
+def test_a_store_that_just_went_is_waited_for(serve, path):
+    received = serve(
+        *(ending(n, -32008, kind="unavailable", retry=True, away_ms=10) for n in (1, 2, 3)),
+        '{"jsonrpc":"2.0","id":4,"result":{"deleted":true}}',
+    )
+
+    with Fleet(path) as client:
+        assert client.call(DELETE).deleted is True
+
+    assert len(received) == 4
+
+
 def test_a_disk_that_is_full_is_told_at_once(serve, path):
     received = serve(ending(1, -32005, kind="storage"))
 
