@@ -34,6 +34,12 @@ STEPS = (
 )
 
 
+@pytest.fixture(autouse=True)
+def _alone(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a store of one's own, also where other tests have a shared one."""
+    monkeypatch.delenv("FLEET_DATABASE_URL", raising=False)
+
+
 @pytest.fixture
 def running(home: Path) -> Iterator[Daemon]:
     """Return a daemon that the test starts."""

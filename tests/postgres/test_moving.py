@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from fleetd.store import StoreRefused, checksums
+from fleetd.store.commit import Executor
 from fleetd.store.machine_id import machine_id
 from fleetd.transferring.carrying_out import check, move
 from fleetd.transferring.ends import Ends, bare
@@ -56,6 +57,15 @@ class Moving:
 
     def sql(self, statement: str, *values: Any) -> list[dict[str, Any]]:
         return run_sql(self.url, statement, *values)
+
+    def at_home(self, statement: str) -> list[dict[str, Any]]:
+        """Run a statement on the database of this machine, behind everybody's back."""
+        connection = checksums.opened(str(self.database))
+        try:
+            connection.set_busy_timeout(5_000)
+            return Executor(connection)(statement, {})
+        finally:
+            connection.close()
 
     def held(self) -> str | None:
         """Return which epoch the server has, None while it has no store."""
@@ -142,8 +152,8 @@ async def test_rows_say_in_the_shared_store_whose_they_are_and_at_home_nothing(
     moving.back()
     async with moving.local() as fleet:
         for table in ("missions", "agents", "checkpoints"):
-            assert fleet.sql(f"SELECT DISTINCT machine FROM {table}") == [{"machine": ""}]
-        assert fleet.sql("SELECT * FROM machines") == []
+            assert moving.at_home(f"SELECT DISTINCT machine FROM {table}") == [{"machine": ""}]
+        assert moving.at_home("SELECT * FROM machines") == []
 
 
 async def test_numbers_go_on_above_those_that_were_given_out(moving: Moving) -> None:
@@ -152,8 +162,8 @@ async def test_numbers_go_on_above_those_that_were_given_out(moving: Moving) -> 
         await fleet.do(LockAcquire("src/2.py", "bob", mission_id=mission.id))
         end = (await fleet.events())[-1].seq
     # The last ones of the log are gone: their numbers must not come again.
-    with_checksums(moving.database, "DELETE FROM events WHERE seq > 5")
-    with_checksums(moving.database, "INSERT INTO sqlite_sequence VALUES ('lock_waits', 900)")
+    moving.at_home("DELETE FROM events WHERE seq > 5")
+    moving.at_home("INSERT INTO sqlite_sequence VALUES ('lock_waits', 900)")
     (moving.database.parent / "squawk.db-mark").unlink(missing_ok=True)
     moving.there()
     async with moving.shared() as fleet:
@@ -162,14 +172,8 @@ async def test_numbers_go_on_above_those_that_were_given_out(moving: Moving) -> 
     assert moving.sql("SELECT value FROM counters WHERE name = 'lock_waits'") == [{"value": 900}]
     moving.back()
     async with moving.local() as fleet:
-        kept = fleet.sql("SELECT seq FROM sqlite_sequence WHERE name = 'lock_waits'")
+        kept = moving.at_home("SELECT seq FROM sqlite_sequence WHERE name = 'lock_waits'")
         assert kept == [{"seq": 900}]
-
-
-def with_checksums(database: Path, statement: str) -> None:
-    connection = checksums.opened(str(database))
-    connection.execute(statement)
-    connection.close()
 
 
 async def test_silence_is_counted_on_by_the_clock_of_the_new_place(moving: Moving) -> None:
@@ -281,7 +285,7 @@ async def test_what_other_machines_had_is_looked_after_here(moving: Moving) -> N
     moving.back()
     async with moving.local() as fleet:
         await fleet.settle()
-        agents = fleet.sql("SELECT id, status FROM agents ORDER BY id")
+        agents = moving.at_home("SELECT id, status FROM agents ORDER BY id")
     states = {each["id"]: each["status"] for each in agents}
     assert states["bob"] == "lost"
     assert states["alice"] != "lost"
