@@ -55,3 +55,18 @@ def test_agents_are_listed_with_their_machines(done, shared):
     assert (first.split()[-1], second.split()[-1]) == ("build-1", "laptop")
     assert "Machine: laptop" in done("agent", "show", "spec-2").out
     assert done("agent", "show", "spec-2", "--json").json["machine"] == THERE
+
+
+def test_a_missions_directory_is_shown_with_its_machine(done, shared, home):
+    mission = done("mission", "create", "Add login", "--json").json
+    directory = f"Directory: {mission['project_dir']}"
+    assert directory in done("mission", "show", mission["id"]).out.splitlines()
+    store = checksums.opened(str(home / "data" / "squawk.db"))
+    store.set_busy_timeout(5_000)
+    try:
+        store.execute("UPDATE missions SET machine = ?", (THERE,))
+    finally:
+        store.close()
+
+    assert f"{directory} on laptop" in done("mission", "show", mission["id"]).out.splitlines()
+    assert done("mission", "show", mission["id"], "--json").json["machine"] == THERE
