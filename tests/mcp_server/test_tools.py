@@ -9,8 +9,14 @@ import trio
 
 from fleetctl.mcp_server.serving import INSTRUCTIONS, listing
 from fleetctl.mcp_server.tools import TOOLS
+from fleetd.projects import Projects
 from fleetd.wire.requests.agent import AgentGet, AgentList
-from fleetd.wire.requests.mission import MissionList
+from fleetd.wire.requests.mission import (
+    MissionCancel,
+    MissionCreate,
+    MissionList,
+    MissionStart,
+)
 from fleetd.wire.requests.sortie import SortieList
 from tests.fleet import Fleet
 from tests.mcp_server.conftest import Start
@@ -123,6 +129,34 @@ async def test_a_file_that_another_holds_says_who_until_when_and_what_to_do(near
         assert "src/a.py" in released
         assert "src/b.py" in released
         assert await bob.does("unlock") == "You held no lock."
+
+
+def _on(fleet: Fleet, machine: str, directory: str) -> None:
+    """Let the engine be one of several that share its store, with a clone of one project."""
+    fleet.engine.machine = machine
+    fleet.engine.projects = Projects({"widget": [os.path.realpath(directory)]}, machine)
+
+
+async def test_machines_that_share_a_store_share_the_locks_and_missions_of_a_project(
+    near: Start, fleet: Fleet
+) -> None:
+    _on(fleet, "b" * 16, "/srv/widget")
+    made = await fleet.do(MissionCreate("Add login", project_dir="/srv/widget"))
+    await fleet.do(MissionStart(made.id))
+    await fleet.do(MissionCreate("Waiting elsewhere", project_dir=os.getcwd()))
+    _on(fleet, "a" * 16, os.getcwd())
+    async with near("alice") as alice, near("bob") as bob:
+        # What is read before anybody is registered is what is then worked on.
+        assert made.id in await alice.does("mission")
+        await alice.does("lock", file="src/a.py")
+        assert (await fleet.do(AgentGet("alice"))).mission_id == made.id
+        assert "is held by alice" in await bob.fails("lock", file=f"{os.getcwd()}//src/a.py")
+        assert await bob.does("unlock", file="src/a.py") == "You held no lock on src/a.py."
+        path = os.path.join(os.getcwd(), "src/a.py")
+        assert await alice.does("unlock", file=path) == "Released: src/a.py."
+        await fleet.do(MissionCancel(made.id, "Not now"))
+    async with near("carol") as carol:
+        assert "You have no mission." in await carol.fails("mission")
 
 
 async def test_a_lock_is_waited_for(near: Start, fleet: Fleet, autojump_clock: object) -> None:
