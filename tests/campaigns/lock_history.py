@@ -52,8 +52,30 @@ class History:
             at = until - length if known else _ms(lock["acquired_at"])
             self._add(key, call, "renew" if known else "grant", lock, at, until=until)
             self._touch(call, at, but=key)
+            if call.request.get("wait_ms"):
+                self._asked_again(key, call, lock, until - length)
         else:
             self._touch(call, None)
+
+    def _asked_again(self, key: str, call: Call, lock: dict[str, Any], at: int) -> None:
+        """One that waits may be sent again after it was granted, which renews what there is.
+
+        The first time it may also have found a lock of its agent, which has ended since.
+        """
+        renewed = {"lock_id": lock["id"], "token": lock["fencing_token"], "slack": self._slack}
+        self.ops[key].append(
+            Op(
+                "renew",
+                call.agent,
+                call.called,
+                call.answered or 0.0,
+                at,
+                length=lock["timeout_ms"],
+                optional=True,
+                **renewed,
+            )
+        )
+        self._touch(call, None)
 
     def _conflict(self, call: Call, held: dict[str, Any] | None) -> None:
         if held is not None:

@@ -85,6 +85,15 @@ class Townsman(User):
         (name,) = self.chance.choices([*OWN], [*OWN.values()])
         getattr(self, name)()
 
+    def ask(self, method: str, params: dict[str, Any], **more: Any) -> None:
+        """Send a request that changes something; see Worker.
+
+        A snapshot whose file has to wait for the server is stored, and its sender is told so.
+        """
+        if method == "snapshot.record":
+            more["may"] = ("checkpoint_atomic_write_failed",)
+        super().ask(method, params, **more)
+
     def mutter(self) -> None:
         """Say something without a key: it is not said again, whatever becomes of it."""
         mark = f"~{self.name}.muttered.{len(self.muttered)}~"
