@@ -27,7 +27,8 @@ from .daemons import alone, far, sharing
 from .hearing import Heard, hearing
 from .page import Distance, Shared, text, write
 
-RUNS, SECONDS, EVENTS = 120, 3.0, 200
+RUNS, SECONDS, EVENTS = 100, 2.0, 150
+WHAT = ("event.append", "hook.deliver", "mission.get")
 DAEMONS, CLIENTS = (1, 2, 4, 8), (8, 64)
 # Of a network, in ms each way: the same building, the same region.
 DELAYS_MS = (0.0, 0.5, 2.0)
@@ -99,8 +100,8 @@ def _crowds(place: Path, server: Server, own: Fleet, *, quick: bool) -> list[Cro
     clients = (2,) if quick else CLIENTS
 
     def ask(fleets: list[Fleet], server: Server | None) -> Iterator[Crowd]:
-        for number, reads in itertools.product(clients, (False, True)):
-            yield crowd(fleets, number, seconds, server=server, reads=reads)
+        for what, number in itertools.product(WHAT, clients):
+            yield crowd(what, fleets, number, seconds, server=server)
 
     found = list(ask([own], None))
     for number in (1, 2) if quick else DAEMONS:

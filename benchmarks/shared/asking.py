@@ -69,22 +69,26 @@ def hook(fleet: Fleet) -> Question:
     session = secrets.token_hex(4)
 
     def call() -> None:
-        payload = {
-            "session_id": session,
-            "cwd": str(fleet.directory),
-            "hook_event_name": "PostToolUse",
-            "tool_name": "Write",
-            "tool_input": {"file_path": str(fleet.directory / "edited.py"), "content": "x" * 400},
-            "tool_use_id": f"toolu_{next(number)}",
-        }
         fleet.call(
             "hook.deliver",
             delivery_id=secrets.token_hex(16),
             harness="claude",
-            payload=json.dumps(payload),
+            payload=json.dumps(edit(session, str(fleet.directory), f"tool_{next(number)}")),
         )
 
     return call
+
+
+def edit(session: str, place: str, call_id: str) -> dict[str, object]:
+    """Return what a hook tells after an edit."""
+    return {
+        "session_id": session,
+        "cwd": place,
+        "hook_event_name": "PostToolUse",
+        "tool_name": "Write",
+        "tool_input": {"file_path": f"{place}/edited.py", "content": "x" * 400},
+        "tool_use_id": call_id,
+    }
 
 
 def in_turn(

@@ -3,13 +3,15 @@
 The clients of each daemon are a process of their own: ``python -m benchmarks.shared.crowd``.
 """
 
+import itertools
 import json
+import secrets
 import selectors
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,14 @@ from tests.postgres_server import Server
 
 from ..fleet import ROOT, Fleet
 from ..measure import Samples
-from .asking import DATA
+from .asking import DATA, edit
+
+HOOK, READING = "hook.deliver", "mission.get"
 
 # Before this is over what is asked does not count.
-WARM_S = 0.7
+WARM_S = 0.5
+# In a request: what no other request has, and what none of another client has.
+NUMBER, CLIENT = "@@@@@@@@", "@client@"
 
 
 class Crowd(msgspec.Struct, frozen=True):
@@ -44,14 +50,10 @@ class Crowd(msgspec.Struct, frozen=True):
 
 
 def crowd(
-    fleets: Sequence[Fleet], clients: int, seconds: float, *, server: Server | None, reads: bool
+    what: str, fleets: Sequence[Fleet], clients: int, seconds: float, *, server: Server | None
 ) -> Crowd:
     """Let so many clients in all ask their daemons, each again as soon as it is answered."""
-    mission = fleets[0].mission(4)
-    params: dict[str, Any] = {"mission_id": mission}
-    params |= {} if reads else {"type": "file_read", "data": DATA}
-    method = "mission.get" if reads else "event.append"
-    call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    call = {"jsonrpc": "2.0", "id": 1, "method": what, "params": _params(what, fleets[0])}
     each = _shares(clients, len(fleets))
     before, wal = [_batches(fleet) for fleet in fleets], _wal(server)
     processes = [
@@ -62,8 +64,9 @@ def crowd(
     asked = sum(one["all"] for one in told)
     batches = sum(_batches(fleet) - old for fleet, old in zip(fleets, before, strict=True))
     samples = Samples([took for one in told for took in one["ms"]])
+    reads = what == READING
     return Crowd(
-        what=method,
+        what=what,
         daemons=len(fleets),
         clients=clients,
         per_s=sum(len(one["ms"]) for one in told) / seconds,
@@ -73,6 +76,15 @@ def crowd(
         batch=0.0 if reads else asked / max(batches, 1),
         wal_bytes=0.0 if reads else written / asked,
     )
+
+
+def _params(what: str, fleet: Fleet) -> dict[str, Any]:
+    if what == HOOK:
+        payload = edit(f"{CLIENT}-{secrets.token_hex(4)}", str(fleet.directory), f"tool_{NUMBER}")
+        delivery = f"{secrets.token_hex(8)}{NUMBER}"
+        return {"delivery_id": delivery, "harness": "claude", "payload": json.dumps(payload)}
+    mission = {"mission_id": fleet.mission(4)}
+    return mission if what == READING else mission | {"type": "file_read", "data": DATA}
 
 
 def _shares(clients: int, daemons: int) -> list[int]:
@@ -101,16 +113,17 @@ def ask(path: Path, clients: int, seconds: float, request: bytes) -> tuple[int, 
     """Ask over so many connections; return how often, and the times that count, in ms."""
     times: list[float] = []
     sent: dict[socket.socket, float] = {}
-    every = 0
+    numbers = itertools.count()
     with selectors.DefaultSelector() as selector:
-        for _ in range(clients):
+        for number in range(clients):
             client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             client.connect(str(path))
-            selector.register(client, selectors.EVENT_READ)
+            own = request.replace(CLIENT.encode(), b"c%d" % number)
+            selector.register(client, selectors.EVENT_READ, own)
         begins = time.perf_counter() + WARM_S
         ends = begins + seconds
         for key in tuple(selector.get_map().values()):
-            _send(key.fileobj, request, sent)  # type: ignore[arg-type]
+            sent[key.fileobj] = _send(key, numbers)  # type: ignore[index]
         while sent:
             for key, _ in selector.select():
                 client = key.fileobj  # type: ignore[assignment]
@@ -118,17 +131,18 @@ def ask(path: Path, clients: int, seconds: float, request: bytes) -> tuple[int, 
                 if b'"result"' not in reply or not reply.endswith(b"\n"):
                     raise RuntimeError(f"no answer: {reply!r}")
                 now, begun = time.perf_counter(), sent.pop(client)
-                every += 1
                 if begins <= now < ends:
                     times.append((now - begun) * 1_000)
                 if now < ends:
-                    _send(client, request, sent)
-    return every, times
+                    sent[client] = _send(key, numbers)
+    return next(numbers), times
 
 
-def _send(client: socket.socket, request: bytes, sent: dict[socket.socket, float]) -> None:
-    sent[client] = time.perf_counter()
-    client.sendall(request)
+def _send(key: selectors.SelectorKey, numbers: Iterator[int]) -> float:
+    line: bytes = key.data.replace(NUMBER.encode(), b"%08x" % next(numbers))
+    now = time.perf_counter()
+    key.fileobj.sendall(line)  # type: ignore[union-attr]
+    return now
 
 
 if __name__ == "__main__":

@@ -109,7 +109,7 @@ def _crowds(crowds: Sequence[Crowd]) -> str:
         "requests in a commit",
         "bytes of WAL for each",
     ]
-    ordered = sorted(crowds, key=lambda each: (each.what != "event.append", each.clients))
+    ordered = sorted(crowds, key=lambda each: (each.what, each.clients))
     rows = []
     own = {(each.what, each.clients) for each in crowds}
     for each in ordered:

@@ -1,0 +1,70 @@
+"""What the measuring of shared stores writes: every figure has its place in a table."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.machine import Machine
+from benchmarks.measure import Samples
+from benchmarks.shared.asking import Asked
+from benchmarks.shared.crowd import Crowd
+from benchmarks.shared.hearing import Heard
+from benchmarks.shared.page import BEGIN, END, Distance, Shared, text, write
+
+QUICK, SLOW = Samples([1.0, 1.0, 2.0]), Samples([3.0, 3.0, 4.0])
+MACHINE = Machine(
+    cpu="CPU", cores=2, kernel="Linux", file_system="ext4", python="3", sqlite="3", load=0.5
+)
+
+
+def crowd(daemons: int, per_s: float) -> Crowd:
+    return Crowd("event.append", daemons, 8, per_s, 1.0, 2.0, 3.0, 4.0, 600.0)
+
+
+@pytest.fixture
+def shared() -> Shared:
+    samples = {"SQLite": QUICK, "PostgreSQL": SLOW, "fsync": QUICK}
+    return Shared(
+        machine=MACHINE,
+        server="PostgreSQL 15",
+        date="2026-01-05",
+        revision="abc",
+        fsync_ms=0.25,
+        asked=[Asked("event.append", 3, samples)],
+        crowds=[crowd(1, 2_000), crowd(1, 1_500), crowd(8, 1_000)],
+        heard=[Heard("PostgreSQL, another machine", SLOW, QUICK)],
+        distances=[
+            Distance(0.0, {"hook.deliver": QUICK}, {"hook.deliver": 28.0}),
+            Distance(2.0, {"hook.deliver": SLOW}, {}),
+        ],
+        seconds=100,
+    )
+
+
+def test_each_store_stands_beside_the_other_and_an_fsync(shared: Shared) -> None:
+    times = "1.00 / 2.00 / 2.00 | 3.00 / 4.00 / 4.00"
+    assert f"| event.append | {times} | 3.0 | 1.0 | 3.0 |" in text(shared)
+
+
+def test_the_first_of_a_kind_is_of_a_store_of_one_s_own(shared: Shared) -> None:
+    told = text(shared)
+    assert "| SQLite | event.append | 8 | 1 | 2,000 |" in told
+    assert "| PostgreSQL | event.append | 8 | 1 | 1,500 |" in told
+    assert "| PostgreSQL | event.append | 8 | 8 | 1,000 | 1.0 / 2.0 / 3.0 | 4.0 | 600 |" in told
+
+
+def test_a_distance_is_told_with_its_round_trips(shared: Shared) -> None:
+    assert "| hook.deliver | 28.0 | 1.0 (2.0) | 3.0 (4.0) |" in text(shared)
+
+
+def test_a_page_keeps_what_people_wrote(shared: Shared, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    write(page, shared)
+    told = page.read_text()
+    assert told.startswith("before\n")
+    assert told.endswith(f"{END}\nafter\n")
+    assert "old" not in told
+    page.write_text("no marks")
+    with pytest.raises(ValueError, match="has no place"):
+        write(page, shared)
