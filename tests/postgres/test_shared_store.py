@@ -24,6 +24,24 @@ async def test_what_is_written_is_read(postgres: Server, database: str, tmp_path
             "full_page_writes is off: a crash of the server may damage its tables",
         ]
         await opened.store.scrub()
+        assert opened.store.sizes()[0] > 100_000
+
+
+async def test_indexes_are_looked_through_where_the_server_can(
+    postgres: Server, database: str, tmp_path: Path
+) -> None:
+    postgres.sql("CREATE EXTENSION amcheck", database=database)
+    postgres.sql("GRANT EXECUTE ON FUNCTION bt_index_check(regclass) TO fleet", database=database)
+    async with running(postgres.url(database), tmp_path) as opened:
+        sound = await opened.store.check()
+        postgres.sql(
+            "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'idx_events_type'::regclass",
+            database=database,
+        )
+        found = await opened.store.check()
+    assert [finding for finding in found if finding not in sound] == [
+        "the index idx_events_type is not valid: REINDEX INDEX idx_events_type on the server"
+    ]
 
 
 async def test_a_request_that_raises_hurts_nobody(

@@ -94,7 +94,11 @@ class Committer:
         if is_for_all(error):
             self._holder.drop()
             raise away(error, "writing") from error
-        line.say(b"ROLLBACK")
+        try:
+            line.say(b"ROLLBACK")
+        except psycopg.Error:
+            self._holder.drop()
+            return True
         return is_transient(error)
 
     def _together(self, line: Line, jobs: list[Job]) -> int:

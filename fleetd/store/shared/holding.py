@@ -1,5 +1,6 @@
 """Who has which connection: one for each lane, anew when it is lost; must not know any job."""
 
+import threading
 from collections.abc import Callable
 
 import psycopg
@@ -12,6 +13,8 @@ _END = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
     " WHERE pid = %s AND backend_start::text = %s"
 )
+# Of more there would be nothing left after so many attempts.
+_REMEMBERED = 3
 
 
 class Holder:
@@ -22,11 +25,11 @@ class Holder:
         self._line: Line | None = None
         self._brought: Line | None = None
         self._left: list[tuple[int, str]] = []
+        self._lock = threading.Lock()
 
     def get(self) -> Line:
         """Return an open line; only the lane's own thread may ask. Raises as ``open_line``."""
-        brought, self._brought = self._brought, None
-        if brought is not None:
+        if (brought := self._take()) is not None:
             self.drop()
             self._line = brought
         if self._line is None or self._line.closed:
@@ -50,20 +53,25 @@ class Holder:
 
     def bring(self, line: Line) -> None:
         """Have a new line used from the next job on; any thread may bring one."""
-        earlier, self._brought = self._brought, line
+        with self._lock:
+            earlier, self._brought = self._brought, line
         if earlier is not None:
             earlier.close()
+
+    def _take(self) -> Line | None:
+        with self._lock:
+            brought, self._brought = self._brought, None
+            return brought
 
     def drop(self) -> None:
         """Close the line; the next job takes another one."""
         if self._line is not None:
-            self._left = [self._line.backend]
+            self._left = [*self._left[-_REMEMBERED:], self._line.backend]
             self._line.close()
             self._line = None
 
     def close(self) -> None:
         """Close what there is."""
         self.drop()
-        brought, self._brought = self._brought, None
-        if brought is not None:
+        if (brought := self._take()) is not None:
             brought.close()

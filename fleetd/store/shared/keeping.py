@@ -121,16 +121,22 @@ class Keeper:
         return line
 
     async def _attend(self, line: Line) -> None:
-        ear = Ear(line, self._heard)
+        ear = Ear(line, self._overheard)
         try:
             with trio.CancelScope() as self._attending:
                 while True:
-                    await ear.wait(BEAT_S)
+                    await self._hear(ear)
                     await on_a_thread(partial(self._look, line))
                     self._pass_on()
         finally:
             self._attending = None
             ear.close()
+
+    async def _hear(self, ear: Ear) -> None:
+        with trio.move_on_after(BEAT_S):
+            while True:
+                await ear.wait()
+                self._pass_on()
 
     def _look(self, line: Line) -> None:
         with self._at_work:
@@ -145,9 +151,10 @@ class Keeper:
             line.close()
             self._at_work.release()
 
-    def _overheard(self, end: int) -> None:
-        """Keep what was said while an answer was waited for, on the thread that did."""
-        self._said.append(end)
+    def _overheard(self, pid: int, end: int) -> None:
+        """Keep what others said, on whatever thread; our own writer has rung the bell itself."""
+        if pid != self._server.writer_pid:
+            self._said.append(end)
 
     def _pass_on(self) -> None:
         said, self._said = self._said, []

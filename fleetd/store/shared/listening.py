@@ -13,38 +13,36 @@ from .line import Line
 _NAME = f"SELECT {CHANNEL}".encode()
 
 
-def listen(line: Line, heard: Callable[[int], None]) -> None:
-    """Ask to be told of every commit; ``heard`` is given how far the log has come by then."""
+def listen(line: Line, heard: Callable[[int, int], None]) -> None:
+    """Ask to be told of every commit: by which process, and how far the log has come by then.
+
+    ``heard`` is told what arrives while something else is asked.
+    """
     row = line.execute(_NAME).fetchone()
-    line.add_notify_handler(lambda notice: heard(int(notice.payload or 0)))
+    line.add_notify_handler(lambda notice: heard(notice.pid, int(notice.payload or 0)))
     line.execute(f'LISTEN "{row[0] if row else ""}"'.encode())
 
 
 class Ear:
     """Waits for what the server says by itself on a line that listens."""
 
-    def __init__(self, line: Line, heard: Callable[[int], None]) -> None:
+    def __init__(self, line: Line, heard: Callable[[int, int], None]) -> None:
         self._line = line
         self._heard = heard
         # A descriptor of our own: libpq closes its own when the server goes, and trio must not be
         # waiting for a number that means another file by then.
         self._descriptor = os.dup(line.fileno())
 
-    async def wait(self, seconds: float) -> None:
-        """Hear for a while; raises psycopg.Error once the server is gone."""
-        with trio.move_on_after(seconds):
-            while True:
-                await trio.lowlevel.wait_readable(self._descriptor)
-                self._take()
+    async def wait(self) -> None:
+        """Wait until something was said; raises psycopg.Error once the server is gone."""
+        await trio.lowlevel.wait_readable(self._descriptor)
+        self._take()
 
     def _take(self) -> None:
         pgconn = self._line.pgconn
         pgconn.consume_input()
-        end = -1
         while (notice := pgconn.notifies()) is not None:
-            end = max(end, int(notice.extra or 0))
-        if end >= 0:
-            self._heard(end)
+            self._heard(notice.be_pid, int(notice.extra or 0))
         if pgconn.status != psycopg.pq.ConnStatus.OK:
             raise psycopg.OperationalError("the server closed the connection")
 

@@ -32,12 +32,14 @@ class Server:
         self.schema = 0
         """The version of the schema, once a writer was connected."""
         self.version = "PostgreSQL"
+        self.writer_pid = 0
+        """The process at the server that works for our writer."""
         self.size = 0
         """The bytes of the database, as they were at the last look."""
 
     def open(self, purpose: str) -> Line:
         """Connect, and take the measure of what is there; raises ServerAway."""
-        line = connect(self._url, purpose)
+        line = connect(self._url, f"{purpose} {self.machine}")
         line.hurry = self.hurry
         try:
             self._look(line, purpose)
@@ -58,6 +60,8 @@ class Server:
             with line.taking_its_time(_MIGRATION_S):
                 self.schema = migrate(line, self.place.name)
             batch.prepare(line)
+            self.writer_pid = line.info.backend_pid
+            self.size = checking.size_of(line)
             self.version = shown_version(line)
             self.place.name = name_of(line)
         if purpose != "reader":

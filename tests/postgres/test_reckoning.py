@@ -1,0 +1,73 @@
+"""What a server lacks is found out once, whoever asks when."""
+
+from typing import Any
+
+import pytest
+
+from fleetd.store.shared.naming import Place
+from fleetd.store.shared.reckoning import Reckoning
+from fleetd.store.shared.verdicts import Behind
+
+
+class Line:
+    """A server that stands where a test says, and lets something happen while it is asked."""
+
+    def __init__(self, batch: int, end: int, epoch: str | None, meanwhile: Any = None) -> None:
+        self._row = (batch, end, epoch)
+        self._meanwhile = meanwhile
+
+    def execute(self, *_: object) -> "Line":
+        return self
+
+    def fetchone(self) -> tuple[int, int, str | None]:
+        if self._meanwhile:
+            self._meanwhile()
+        return self._row
+
+
+@pytest.fixture
+def reckoning() -> Reckoning:
+    made = Reckoning("a", Place("postgresql://h/fleet"))
+    made.look(Line(5, 100, "x"))  # type: ignore[arg-type]
+    return made
+
+
+def look(reckoning: Reckoning, *stand: Any) -> None:
+    reckoning.look(Line(*stand))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("batch", "end"), [(4, 100), (5, 99), (0, 0)])
+def test_a_server_that_lacks_something_is_told_of_once(
+    reckoning: Reckoning, batch: int, end: int
+) -> None:
+    with pytest.raises(Behind, match="lacks what was committed last"):
+        look(reckoning, batch, end, "x")
+    look(reckoning, batch, end, "x")
+    assert reckoning.lost is not None
+    assert (reckoning.lost.end, reckoning.lost.reached) == (end, 100)
+    assert reckoning.batch == batch
+
+
+def test_what_others_have_noticed_is_not_noticed_again(reckoning: Reckoning) -> None:
+    look(reckoning, 4, 101, "y")
+    assert reckoning.lost is None
+    assert reckoning.batch == 4
+
+
+def test_what_is_committed_while_a_server_is_asked_is_not_missed(reckoning: Reckoning) -> None:
+    look(reckoning, 5, 100, "x", lambda: reckoning.reach(6, 101))
+    assert reckoning.batch == 6
+    with pytest.raises(Behind):
+        look(reckoning, 5, 101, "x")
+
+
+def test_what_others_were_heard_to_commit_is_missed_too(reckoning: Reckoning) -> None:
+    reckoning.heard(120)
+    with pytest.raises(Behind):
+        look(reckoning, 5, 110, "x")
+
+
+def test_an_epoch_that_begins_is_followed(reckoning: Reckoning) -> None:
+    reckoning.follow(Line(5, 100, "y"))  # type: ignore[arg-type]
+    with pytest.raises(Behind):
+        look(reckoning, 4, 100, "y")
