@@ -45,8 +45,8 @@ def register(subparsers: Subparsers) -> None:
         "--to",
         metavar="WHERE",
         default="",
-        help="the server's URL, or sqlite for the database of this machine (default: the setting "
-        "store)",
+        help="the server's URL, without a password, since others see the arguments of a program; "
+        "or sqlite for the database of this machine (default: the setting store)",
     )
     moving.add_argument(
         "--from",

@@ -171,24 +171,3 @@ def test_a_store_that_was_moved_away_can_be_gone_on_with(
     running.stop()
     again = fleetctl("migrate", "--to", postgres.url(database))
     assert "holds another store already" in again.err
-
-
-@pytest.mark.parametrize(
-    ("options", "status", "said"),
-    [
-        ((), 2, "the setting store is empty"),
-        (("--to", "sqlite"), 2, "the setting store is empty"),
-        (("--to", "mysql://h/d"), 1, "no PostgreSQL URL"),
-        (("--to", "postgresql://h/d", "--from", "postgresql://i/d"), 2, "--from names"),
-        (("--to", "postgresql:///d?host=/nowhere&password=geheim"), 1, "/nowhere"),
-        (("--check", "--undo"), 2, "not allowed with"),
-    ],
-)
-def test_what_makes_no_sense_is_told_with_what_would(
-    home: Path, options: tuple[str, ...], status: int, said: str
-) -> None:
-    (home / "data" / "squawk.db").touch(mode=0o600)
-    refused = fleetctl("migrate", *options)
-    assert (refused.status, refused.out) == (status, "")
-    assert said in refused.err
-    assert "geheim" not in refused.err

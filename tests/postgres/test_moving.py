@@ -4,7 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import apsw
 import msgspec
+import psycopg
 import pytest
 import trio
 
@@ -13,9 +15,10 @@ from fleetd.store.commit import Executor
 from fleetd.store.machine_id import machine_id
 from fleetd.transferring.carrying_out import check, move
 from fleetd.transferring.ends import Ends, bare
-from fleetd.wire.errors import Corrupt, InvalidState, Unavailable
+from fleetd.wire.errors import Corrupt, InvalidState, Storage, Unavailable
 from fleetd.wire.migration import Migration
 from fleetd.wire.model import Mission
+from fleetd.wire.requests.agent import AgentList
 from fleetd.wire.requests.event import EventList
 from fleetd.wire.requests.lock import LockAcquire
 from fleetd.wire.requests.message import MessageList
@@ -285,6 +288,7 @@ async def test_what_other_machines_had_is_looked_after_here(moving: Moving) -> N
     moving.back()
     async with moving.local() as fleet:
         await fleet.settle()
+        assert {each.id for each in (await fleet.do(AgentList())).agents} >= {"alice", "bob"}
         agents = moving.at_home("SELECT id, status FROM agents ORDER BY id")
     states = {each["id"]: each["status"] for each in agents}
     assert states["bob"] == "lost"
@@ -357,6 +361,37 @@ async def test_a_move_that_ends_in_the_middle_is_begun_anew(
     async with target() as fleet:
         assert len(await fleet.checkpoint_ids(mission)) == len(before["checkpoints"]) + 1
     assert list(moving.database.parent.glob(".fleetd-part-*")) == []
+
+
+FULL = {
+    True: ("server.ServerSide", psycopg.errors.DiskFull("no space left on device")),
+    False: ("local.LocalSide", apsw.FullError("database or disk is full")),
+}
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["there", "back"])
+async def test_a_disk_that_is_full_leaves_everything_as_it_was(
+    moving: Moving, monkeypatch: pytest.MonkeyPatch, *, there: bool
+) -> None:
+    source, go = (moving.local, moving.there) if there else (moving.shared, moving.back)
+    async with source() as fleet:
+        mission = await a_days_work(fleet)
+    side, error = FULL[there]
+
+    def full(*_: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(f"fleetd.store.transfer.{side}.count_on", full)
+        with pytest.raises(Storage, match=r"no room") as refused:
+            go()
+    place = moving.url.partition("://")[0] if there else str(moving.database.parent)
+    assert place in refused.value.message
+    assert list(moving.database.parent.glob(".fleetd-part-*")) == []
+    assert moving.database.exists() is there
+    async with source() as fleet:
+        assert (await fleet.again(mission)).id == mission.id
+    assert go().same
 
 
 async def test_a_server_that_goes_away_leaves_everything_as_it_was(
