@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from fleetctl.client import Fleet
+from fleetctl.client import Fleet, TooSlow
 from fleetd.wire.base import Request
 from fleetd.wire.errors import FleetError, Unavailable
 from fleetd.wire.requests.agent import AgentRegister
@@ -29,6 +29,7 @@ from fleetd.wire.requests.lock import (
 from fleetd.wire.requests.recovery import RecoveryRestore
 
 PAUSE_S = 0.012
+REPLY_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,8 @@ class Diary:
         told |= {"method": request.method, "request": msgspec.to_builtins(request)}
         self._write(told | {"called": now_ms()})
         try:
-            result = self._client.call(request, reply_s=10)
-        except Unavailable:
+            result = self._client.call(request, reply_s=REPLY_S)
+        except (Unavailable, TooSlow):
             self._client.close()
             self.lost = True
             return None  # what became of it nobody knows
