@@ -38,9 +38,7 @@ def test_what_makes_no_sense_is_told_with_what_would(
     assert "geheim" not in refused.err
 
 
-def test_while_a_daemon_runs_nothing_is_moved(
-    daemon: Daemon, connect: Callable[[], object]
-) -> None:
+def test_while_a_daemon_runs_nothing_is_moved(daemon: Daemon) -> None:
     refused = fleetctl("migrate", "--to", "postgresql://fleet@db.example.org/fleet")
     assert refused.status == 1
     assert "fleetctl daemon stop" in refused.err
