@@ -220,9 +220,9 @@ def test_no_command_prints_what_a_terminal_obeys(
 
 def test_every_command_that_prints_is_tried() -> None:
     tried = {line.split()[0] for line in SHOWN.strip().splitlines()}
-    # daemon and metrics print nothing that was stored; hook and mcp print for a program, and what
-    # watch draws is looked at in tests/watching.
-    others = {"hook", "mcp", "demo", "daemon", "metrics", "completions", "watch"}
+    # daemon, metrics and migrate print nothing that was stored; hook and mcp print for a program,
+    # and what watch draws is looked at in tests/watching.
+    others = {"hook", "mcp", "demo", "daemon", "metrics", "migrate", "completions", "watch"}
     assert set(cli.COMMANDS) - tried <= others
 
 
