@@ -12,16 +12,19 @@ from typing import Any
 from tests.postgres_programs import NotInstalled, binaries, install
 from tests.postgres_server import SUPERUSER, Server
 
-# What needs a server, then what is about rules and the socket: all of it, and of what runs a daemon
-# as a process of its own that which asks most of a store.
+# What CI has time for: what needs a server, then the rules and the socket. Of the tests of the engine,
+# those that ask most of a store; ARGS="tests/engine" runs all.
 TESTS = (
-    "tests/postgres",
-    "tests/engine",
-    "tests/domain/sessions",
-    "tests/plan",
-    "tests/rpc",
-    "tests/e2e/test_recovery_flow.py",
-    "tests/daemon/test_restarting.py",
+    *("tests/postgres", "tests/domain", "tests/plan", "tests/rpc"),
+    *(
+        f"tests/engine/test_{name}.py"
+        for name in (
+            *("event_pages", "feed", "files_of_machines", "forgetting_in_portions"),
+            *("forgetting_runs", "idempotency", "list_pages", "lock_waits", "outbox"),
+            *("plans_and_missions", "presence", "projects_of_machines", "reconciling"),
+            *("sessions", "snapshot_retention", "snapshot_runs", "tallies", "two_copies"),
+        )
+    ),
 )
 
 

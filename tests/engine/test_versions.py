@@ -117,6 +117,7 @@ async def test_a_file_of_the_first_layout_is_brought_up_to_date_in_both_copies(
     assert (again.version, again.warnings, again.sorties) == ("1.0.0", [], got.sorties)
 
 
+@pytest.mark.sqlite_only("the lock of a store that was moved is not taken again")
 async def test_a_recovery_from_the_first_layout_brings_back_what_it_holds(fleet: Fleet) -> None:
     mission = await fleet.mission(0)
     put_file(fleet, mission, OLD | {"mission_id": mission.id})
