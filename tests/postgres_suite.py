@@ -12,8 +12,8 @@ from typing import Any
 from tests.postgres_programs import NotInstalled, binaries, install
 from tests.postgres_server import SUPERUSER, Server
 
-# What CI has time for: what needs a server, then the rules and the socket. Of the tests of the engine,
-# those that ask most of a store; ARGS="tests/engine" runs all.
+# What CI has time for: what needs a server, then the rules and the socket. Of the tests of the
+# engine those that ask most of a store; ARGS="tests/engine" runs all.
 TESTS = (
     *("tests/postgres", "tests/domain", "tests/plan", "tests/rpc"),
     *(
