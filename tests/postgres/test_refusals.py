@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from fleetd import store
 from fleetd.config import Config, Paths
 from fleetd.store import StoreRefused
 from fleetd.store.opened import open_store
@@ -203,6 +204,7 @@ async def test_no_log_and_no_list_of_the_servers_shows_a_password(
 
 
 async def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(store, "postgres", raising=False)
     monkeypatch.setitem(sys.modules, "fleetd.store.postgres", None)
     places = Paths(database=str(tmp_path / "fleet.db"))
     config = Config(paths=places, store="postgresql:///fleet")
