@@ -44,7 +44,7 @@ async def met(opened: Opened) -> FleetError:
 @pytest.mark.parametrize(
     ("code", "kind", "words", "retry"),
     [
-        ("53100", Storage, "The server's disk is full", True),
+        ("53100", Storage, "The server's disk is full", False),
         ("53200", Unavailable, "no memory left", True),
         ("57014", Unavailable, "took too long", True),
         ("55P03", Unavailable, "keeps the store locked", True),

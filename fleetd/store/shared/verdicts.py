@@ -22,8 +22,9 @@ _READ_ONLY = {"25006"}
 _FORBIDDEN = "42501"
 # What the schema lacks: another program, or a newer one of ours, has changed it.
 _SCHEMA = {"42P01", "42703", "42883", "3F000"}
+_FULL = "53100"
 _TOLD = {
-    "53100": ("The server's disk is full", "Free some space on the server, then try again."),
+    _FULL: ("The server's disk is full", "Free some space on the server, then try again."),
     "53200": ("The server has no memory left", "Try again when it has less to do."),
     "53300": ("The server takes no more connections", "Raise its max_connections."),
     "55P03": ("Another machine keeps the store locked", "Try again soon."),
@@ -136,9 +137,10 @@ def translate(error: BaseException, where: str) -> BaseException:
 
 def _told(code: str, error: BaseException, where: str) -> FleetError:
     what, hint = _TOLD[code]
-    kind = Storage if code == "53100" else Unavailable
     text = f"{what} ({where}: {said(error)}); nothing was stored."
-    return kind(text, hint=hint, retry=True)
+    if code == _FULL:  # again at once would be in vain
+        return Storage(text, hint=hint)
+    return Unavailable(text, hint=hint, retry=True)
 
 
 def other_schema(found: int, known: int) -> str:
