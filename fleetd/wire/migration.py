@@ -49,10 +49,9 @@ class Migration(Record, frozen=True, kw_only=True):
 
 
 class Said(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One line: how far it is, what is about to happen, what came of it, or an error's document."""
+    """One line: how far it is, what came of it, or an error's document."""
 
     progress: tuple[str, int, int] | None = None
-    plan: list[str] | None = None
     report: Migration | None = None
     done: str | None = None
     error: dict[str, Any] | None = None
