@@ -5,14 +5,15 @@ import socket
 import threading
 from typing import Literal
 
-Moment = Literal["before", "after"]
+Moment = Literal["before", "after", "unnoticed"]
 
 
 class Proxy:
     """Forwards connections on a port of its own; a context manager.
 
     ``cut(text, "before")`` loses the next message in which ``text`` stands, and its connection;
-    "after" lets it arrive, and loses what the server answers. ``held`` lets nothing through.
+    "after" lets it arrive, and loses what the server answers; "unnoticed" is as "before", but the
+    server hears nothing of it. ``hold`` lets nothing through until ``go_on``.
     """
 
     def __init__(self, port: int) -> None:
@@ -81,6 +82,9 @@ class Proxy:
             while data := client.recv(65_536):
                 self._flows.wait()
                 when = self._due(data)
+                if when == "unnoticed":
+                    self._hang_up(client)
+                    return
                 if when == "before":
                     break
                 if when == "after":

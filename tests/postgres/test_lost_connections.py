@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from fleetd.domain.tx import Ring
-from fleetd.store.shared import committing, line
+from fleetd.store.shared import committing, connecting, line
 from fleetd.wire.errors import Unavailable
 from tests.postgres.proxy import Moment, Proxy
 from tests.postgres.shared_stores import Opened, running
@@ -40,6 +40,20 @@ async def test_what_is_written_when_a_connection_is_lost_is_written_once(
         assert await opened.event("third") == 3
         assert await opened.kinds() == ["first", "second", "third"]
         assert opened.effects == [Ring()] * 3
+
+
+async def test_what_the_server_takes_for_under_way_is_ended(
+    proxy: Proxy, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = connecting._SETTINGS.replace(b"_timeout = 4000", b"_timeout = 60000")
+    assert settings != connecting._SETTINGS
+    monkeypatch.setattr(connecting, "_SETTINGS", settings)
+    async with running(url(proxy, database), tmp_path) as opened:
+        for step in STEPS[1:]:
+            proxy.cut(step, "unnoticed")
+            await opened.event("once")
+        assert proxy.cuts == 2
+        assert await opened.kinds() == ["once", "once"]
 
 
 async def test_a_whole_batch_is_written_once(proxy: Proxy, database: str, tmp_path: Path) -> None:
