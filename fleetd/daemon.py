@@ -202,6 +202,7 @@ async def _serve(engine: Engine, held: Listening, notifier: Notifier, stop: trio
             _say_ready(engine, notifier)
             front.start_soon(_say_when_away, engine, notifier)
             await stop.wait()
+            engine.store.hurry()  # a timer may be waiting for an answer, and nobody cancels that
             notifier.send("STOPPING=1", "STATUS=Finishing what is in flight")
             front.cancel_scope.cancel()
         held.close()

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -104,8 +105,10 @@ def test_it_starts_without_its_server_and_takes_in_what_hooks_left(
     server.stop()
     with service_socket(home / "n") as manager:
         monkeypatch.setenv("NOTIFY_SOCKET", str(home / "n"))
+        monkeypatch.setenv("WATCHDOG_USEC", "1000000")
         sharing.start()
         monkeypatch.delenv("NOTIFY_SOCKET")
+        monkeypatch.delenv("WATCHDOG_USEC")
         (ready,) = [each for each in heard(manager) if b"READY=1" in each]
         assert b"the store is away: postgresql://" in ready
         for number in (1, 2):
@@ -113,6 +116,7 @@ def test_it_starts_without_its_server_and_takes_in_what_hooks_left(
             assert hook(session(home, "UserPromptSubmit", number)).silent
         assert len(spooled()) == 4
         assert hook(session(home), "claude", "doctor").out == b"fleetd"
+        until(lambda: b"WATCHDOG=1" in heard(manager), "nobody would keep it from being restarted")
         assert len(spooled()) == 4
 
         seen = status(sharing)
@@ -137,8 +141,8 @@ def test_it_starts_without_its_server_and_takes_in_what_hooks_left(
             (counted,) = client.call_raw("hook.status")["harnesses"]
         assert (counted["deliveries"], counted["from_spool"]) == (4, 4)
         assert counted["last_event"] == "UserPromptSubmit"
-        said = until(lambda: heard(manager), "nothing is told of the server that is back")
-        assert b"away" not in said[-1]
+        listening = f"STATUS=Listening on {sharing.socket}".encode()
+        until(lambda: listening in heard(manager), "nothing is told of the server that is back")
 
 
 def test_whoever_needs_the_store_is_refused_at_once_and_told_why(
@@ -261,6 +265,45 @@ def test_who_stands_in_line_for_a_lock_keeps_his_place(
         client.call_raw("lock.release", {"lock_id": lock["id"], "agent_id": "first"}, again=True)
     waiting.join(LONG_S)
     assert [each["held_by"] for each in got] == ["second"]
+
+
+def test_what_ended_meanwhile_is_noticed_when_it_is_back(
+    server: Server,
+    sharing: Daemon,
+    url: str,
+    mortal: Callable[[], subprocess.Popen[bytes]],
+) -> None:
+    sharing.start()
+    until_back(sharing)
+    agent = mortal()
+    with Fleet(sharing.socket) as client:
+        told = {"agent_id": "a", "role": "specialist", "pid": agent.pid}
+        client.call_raw("agent.register", told)
+        server.stop()
+        until_away(sharing)
+        agent.kill()
+        agent.wait()
+        server.start()
+        until_back(sharing)
+        until(lambda: client.call_raw("event.list", {"type": "agent_lost"})["events"], "not lost")
+
+
+def test_the_doctor_tells_of_missions_that_were_left_behind(
+    sharing: Daemon, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FLEET_DATABASE_URL")
+    sharing.start()
+    assert fleetctl("mission", "create", "Of this machine").status == 0
+    sharing.stop()
+    monkeypatch.setenv("FLEET_DATABASE_URL", url)
+    sharing.start()
+    until_back(sharing)
+    findings = {each["check"]: each for each in fleetctl("doctor", "--json").json["findings"]}
+    assert not findings["left behind"]["ok"]
+    assert "holds 1 mission that the store lacks" in findings["left behind"]["detail"]
+    assert findings["server"]["detail"].startswith("PostgreSQL ")
+    assert findings["clock"]["ok"]
+    assert findings["machines"]["detail"] == "1 share the store"
 
 
 def in_line(server: Server, url: str) -> int:
