@@ -198,7 +198,7 @@ class _Fleet:
             machine.patient().close()
         self._town.finish()
         for series in self._series:
-            wait_until(series.over, "a client of locks gets no answer", PATIENCE_S)
+            wait_until(series.over, "a client of locks gets no answer", 2 * PATIENCE_S)
             self._judge_locks(series, self._machines.all[0])
         self._run.figures["commits cut"] = self._machines.network.cuts()
 

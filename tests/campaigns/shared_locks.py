@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from fleetctl.client import Fleet
-from fleetd.wire.errors import FleetError
+from fleetd.wire.errors import FleetError, Unavailable
 from fleetd.wire.requests.agent import AgentRegister
 from fleetd.wire.requests.event import EventAppend
 from fleetd.wire.requests.lock import LockAcquire, LockList
@@ -33,6 +33,8 @@ PAUSE_S = 0.15
 SLACK_MS = 25
 # So long a client insists on an answer: longer than the server or a daemon is away.
 INSISTS_S = 30.0
+# A machine that is left alone for long is away for less.
+AWAY_S = 180.0
 STOPS = 0.08
 
 
@@ -112,10 +114,21 @@ def _work(series: Series, plan: Plan) -> None:
         while left > 0:
             diary = series.place / f"{plan.agent}-{life}"
             life += 1
-            with Fleet(plan.socket, restart_s=INSISTS_S) as client:
+            with _opened(plan) as client:
                 left = _live(Diary(diary, client, plan.agent), plan, chance, known, left)
-    except FleetError as error:
+    except Exception as error:  # noqa: BLE001 - raised again by whoever judges
         series.broken.append(error)
+
+
+def _opened(plan: Plan) -> Fleet:
+    """Return a client once there is a daemon; its machine may be away for long."""
+    deadline = time.monotonic() + AWAY_S
+    while True:
+        try:
+            return Fleet(plan.socket, restart_s=INSISTS_S)
+        except Unavailable:
+            if time.monotonic() > deadline:
+                raise
 
 
 def _live(notes: Diary, plan: Plan, chance: random.Random, known: dict[str, Any], left: int) -> int:
