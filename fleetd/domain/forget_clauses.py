@@ -147,17 +147,23 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         return f"({condition}) AND NOT coalesce({whose} IN ({others}), 1 = 0)"
 
     def _snapshots(self) -> str:
-        """Return which snapshots go; what nobody asked for is left out, so that indexes serve."""
-        m, found = inside_of("m", self.missions), []
+        """Return which snapshots go; what nobody asked for is left out, so that indexes serve.
+
+        As one list of ids: of several conditions of which one has to hold, not every engine looks
+        each up by its index.
+        """
+        m, each = inside_of("m", self.missions), []
         if self.runs:
-            found.append(f"run_id IN ({inside_of('r', self.runs)})")
+            each.append(f"SELECT id FROM snapshots WHERE run_id IN ({inside_of('r', self.runs)})")
         if self.agents:
-            found.append(f"agent_id IN ({inside_of('a', self.agents)})")
+            of_agents = inside_of("a", self.agents)
+            each.append(f"SELECT id FROM snapshots WHERE agent_id IN ({of_agents})")
         if self.missions:
-            tied = f"SELECT snapshot_id FROM snapshot_missions WHERE mission_id IN ({m})"
+            each.append(f"SELECT snapshot_id FROM snapshot_missions WHERE mission_id IN ({m})")
             # Of one that came back from its file nothing else tells the mission.
             steps = f"SELECT id FROM sorties WHERE mission_id IN ({m})"
-            found += [f"id IN ({tied})", f"step_id IN ({steps})"]
+            each.append(f"SELECT id FROM snapshots WHERE step_id IN ({steps})")
+        found = [f"id IN ({' UNION '.join(each)})"] if each else []
         if self.directory:
             # What the document of one that is marked said nobody knows: it goes with all that is
             # said beside it.
