@@ -17,7 +17,7 @@ import trio
 from .. import origin
 from ..clocks import Uptime
 from ..domain.tx import Effect, Tx
-from ..wire.errors import FleetError, Unavailable
+from ..wire.errors import Unavailable
 from . import StoreRefused
 from .lane import Job, Lane
 from .load import Load
@@ -74,8 +74,10 @@ class PostgresStore(Elsewhere):
         self._holders = [Holder(partial(server.open, name)) for name in ("writer", "reader")]
         self._committer = Committer(self._holders[0], server)
         self._reads = Reader(self._holders[1], server.place)
-        self._writer = Lane("writer", self._write, self._wrote, inline=inline)
-        self._reader = Lane("reader", self._read, lambda _: None, inline=inline)
+        write = partial(self._work, self._committer.run)
+        read = partial(self._work, self._reads.run)
+        self._writer = Lane("writer", write, self._wrote, inline=inline)
+        self._reader = Lane("reader", read, lambda _: None, inline=inline)
         self._keeper = Keeper(self.reach, server, self._heard)
         self._begin()
 
@@ -147,16 +149,11 @@ class PostgresStore(Elsewhere):
         if self.reach.away is not None and not self._inline:
             raise self.reach.away.refusal(self.now_ms())
 
-    def _write(self, jobs: list[Job]) -> None:
-        self._work(self._committer.run, jobs)
-
-    def _read(self, jobs: list[Job]) -> None:
-        self._work(self._reads.run, jobs)
-
     def _work(self, run: Callable[[list[Job]], None], jobs: list[Job]) -> None:
+        if self._gone is not None and not self._inline:
+            self._refuse(jobs, self._gone)
+            return
         try:
-            if self._gone is not None and not self._inline:
-                raise self._gone
             run(jobs)
             self._there()
         except ServerAway as gone:
@@ -173,14 +170,18 @@ class PostgresStore(Elsewhere):
 
     def _give_up(self, jobs: list[Job], gone: ServerAway) -> None:
         self._gone = gone
-        told: FleetError = self._keeper.away(gone).refusal(self.now_ms())
-        for job in jobs:
-            if job.result is None:
-                job.fail(told)
+        self._refuse(jobs, gone)
         if self._inline:
             self._keeper.lose(gone)
         elif self._token is not None:
             self._token.run_sync_soon(self._keeper.lose, gone)
+
+    def _refuse(self, jobs: list[Job], gone: ServerAway) -> None:
+        """Tell those that have no answer yet."""
+        away, now_ms = self._keeper.away(gone), self.now_ms()
+        for job in jobs:
+            if job.result is None:
+                job.fail(away.refusal(now_ms))
 
     def _wrote(self, jobs: list[Job]) -> None:
         for job in jobs:
