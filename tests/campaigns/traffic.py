@@ -189,6 +189,8 @@ class Traffic(Planning):
     def advance(self) -> None:
         end = self.look("event.list", {"since": 2**40, "limit": 1})["position"]
         status = self.look("system.status", {})
+        if status["position"] is None:  # the store has gone away in between
+            return
         position, name = min(end, status["position"]), f"{self.name}-reader"
         self.ask(
             "cursor.advance",
