@@ -27,14 +27,14 @@ from .daemons import alone, far, sharing
 from .hearing import Heard, hearing
 from .page import Distance, Shared, text, write
 
-RUNS, SECONDS, EVENTS = 100, 2.0, 150
+RUNS, SECONDS, EVENTS = 60, 1.2, 80
 WHAT = ("event.append", "hook.deliver", "mission.get")
 DAEMONS, CLIENTS = (1, 2, 4, 8), (8, 64)
 # Of a network, in ms each way: the same building, the same region.
 DELAYS_MS = (0.0, 0.5, 2.0)
 FAR = ("event.append", "sortie.progress", "lock.acquire, lock.release", "hook.deliver")
 READ_FAR = ("mission.get",)
-COUNTED = 40
+COUNTED = 20
 
 
 def main() -> int:
