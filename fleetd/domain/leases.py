@@ -18,6 +18,13 @@ from .ids import find, fresh_id
 from .records import lock_of
 from .tx import Row, Tx
 
+_LOCKED = "Wait (wait_ms; fleetctl --wait-ms), write to the holder, or take another file."
+# Its lease runs its course: nobody can tell whether a machine that is cut off goes on writing.
+_LOST = (
+    "Take its work over (fleetctl resume --agent NAME --take-over-from {}), end the lock if you"
+    " know that nobody writes there any more (fleetctl lock force-release {}), or wait."
+)
+
 
 class Claim(Record, frozen=True, kw_only=True):
     """A wish for a lock, from a request or from a waiter's row."""
@@ -184,16 +191,23 @@ def end(tx: Tx, lock_id: str, status: str, at: str) -> None:
     )
 
 
+def _is_lost(tx: Tx, agent_id: str) -> bool:
+    status = tx.value("SELECT status FROM agents WHERE id = :id", id=agent_id)
+    return bool(status == "lost")
+
+
 def conflict(tx: Tx, ctx: Context, claim: Claim, record: tuple[Any, ...] = ()) -> LockConflict:
     """Return the error that says who holds a file; ``record`` is what it wants recorded."""
     row = holder(tx, claim.path)
     existing = lock_of(row) if row else None
-    who = "another agent"
+    who, hint = "another agent", _LOCKED
     if existing is not None:
         who = f"{agent_on(tx, ctx, existing.held_by)} until {existing.expires_at}"
+        if _is_lost(tx, existing.held_by):
+            who, hint = f"{who}; that agent is lost", _LOST.format(existing.held_by, existing.id)
     return LockConflict(
         f"{claim.file} is locked by {who}.",
-        hint="Wait (wait_ms; fleetctl --wait-ms), write to the holder, or take another file.",
+        hint=hint,
         record=record,
         existing_lock=existing,
     )

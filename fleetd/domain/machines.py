@@ -196,10 +196,9 @@ def heard_of(tx: Tx, machine: str) -> Row | None:
 
 
 def shown(tx: Tx, ctx: Context) -> list[MachineLine]:
-    """Return the machines, the one heard of last first; a lost one for ``retention.days``."""
+    """Return the machines by name; a lost one for ``retention.days``."""
     rows = tx.all(
-        "SELECT * FROM machines WHERE status <> 'lost' OR heard_at >= :old"
-        " ORDER BY heard_at DESC, id",
+        "SELECT * FROM machines WHERE status <> 'lost' OR heard_at >= :old ORDER BY name, id",
         old=ctx.at(-ctx.config.retention.days * DAY_MS),
     )
     agents = _agents(tx) if rows else {}

@@ -7,10 +7,11 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
+from fleetd.domain.losing import UNHEARD_MS, AgentUnheard
 from fleetd.wire.errors import LockConflict
 from fleetd.wire.model import Lock
 from fleetd.wire.requests.lock import LockCheck, LockForceRelease, LockRelease, LockRenew
-from tests.fleet import Fleet
+from tests.fleet import HOUR, Fleet
 
 LEASE_MS, PATIENCE_MS = 10_000, 60_000
 
@@ -222,3 +223,18 @@ async def test_who_comes_when_a_lease_ran_out_is_told_of_the_lock_that_the_first
         told = refused.value.values["existing_lock"]
     assert waiters.outcome["one"] == told
     assert [lock.id for lock in await virtual.locks()] == [told.id]
+
+
+async def test_who_meets_the_lock_of_a_lost_agent_is_told_what_to_do(
+    virtual: Fleet, autojump_clock: MockClock
+) -> None:
+    mission = await virtual.mission()
+    await virtual.agents(mission, "one")
+    held = await virtual.lock(mission, "a.py", "one", timeout_ms=HOUR)
+    virtual.clock.pass_by(UNHEARD_MS + 1)
+    await virtual.engine.execute(AgentUnheard("one"))
+    with pytest.raises(LockConflict) as refused:
+        await virtual.lock(mission, "a.py", "two")
+    assert refused.value.message.endswith("; that agent is lost.")
+    assert "--take-over-from one" in refused.value.hint
+    assert f"force-release {held.id}" in refused.value.hint
