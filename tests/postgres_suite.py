@@ -15,14 +15,13 @@ from tests.postgres_server import SUPERUSER, Server
 # What CI has time for: what needs a server, then the rules and the socket. Of the tests of the
 # engine those that ask most of a store; ARGS="tests/engine" runs all.
 TESTS = (
-    *("tests/postgres", "tests/domain", "tests/plan", "tests/rpc"),
+    *("tests/postgres", "tests/domain/sessions", "tests/domain/test_machines.py"),
+    *("tests/plan", "tests/rpc"),
     *(
         f"tests/engine/test_{name}.py"
         for name in (
-            *("event_pages", "feed", "files_of_machines", "forgetting_in_portions"),
-            *("forgetting_runs", "idempotency", "list_pages", "lock_waits", "outbox"),
-            *("plans_and_missions", "presence", "projects_of_machines", "reconciling"),
-            *("sessions", "snapshot_retention", "snapshot_runs", "tallies", "two_copies"),
+            *("event_pages", "files_of_machines", "forgetting_in_portions", "idempotency"),
+            *("list_pages", "lock_waits", "projects_of_machines", "reconciling", "tallies"),
         )
     ),
 )
