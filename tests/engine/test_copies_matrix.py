@@ -125,7 +125,7 @@ class Stage:
                 await self.ask(way)
             said = f"{refused.value.message}\n{refused.value.hint}"
             if expected.which is NotFound:
-                assert str(self.fleet.database) in said
+                assert str(self.fleet.engine.store.where) in said
                 assert str(self.fleet.checkpoints) in said
         for text in expected.says:
             assert self.told(text) in said

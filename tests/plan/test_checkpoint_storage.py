@@ -233,7 +233,7 @@ async def test_STR_006_both_copies_missing_is_not_found_and_names_both_places(fl
     with pytest.raises(NotFound, match=f"^Checkpoint not found: {kept.id}$") as refused:
         await fleet.do(CheckpointGet(kept.id))
 
-    assert str(fleet.database) in refused.value.hint
+    assert str(fleet.engine.store.where) in refused.value.hint
     assert str(fleet.checkpoints) in refused.value.hint
 
 

@@ -68,7 +68,11 @@ async def test_EDGE_004_both_missing_is_an_error_with_options_and_no_recovery(fl
     with pytest.raises(NotFound, match=f"Checkpoint not found: {kept.id}") as refused:
         await fleet.restore(kept)
 
-    for option in (str(fleet.database), str(fleet.checkpoints), "fleetctl checkpoints list"):
+    for option in (
+        str(fleet.engine.store.where),
+        str(fleet.checkpoints),
+        "fleetctl checkpoints list",
+    ):
         assert option in refused.value.hint
     assert fleet.dump() == before
 
