@@ -14,7 +14,7 @@ from .engine import Engine
 from .operations.arriving import arrive
 from .operations.forgetting import finish
 from .operations.legacy import import_legacy
-from .operations.machines import refuse_twin
+from .operations.machines import catch_up, refuse_twin
 from .operations.spool import tidy
 from .reconciling import reconcile
 from .store.mark import Lost
@@ -87,6 +87,8 @@ class _Readiness:
         if not self.complete:
             await import_legacy(engine)
         await engine.outbox.catch_up()
+        if engine.machine:  # before what their hooks left would have them registered anew
+            await catch_up(engine)
         with trio.move_on_after(SPOOL_S):  # the rest, before anything newer, while it serves
             await tidy(engine)
         self.complete = True

@@ -12,7 +12,7 @@ from .agents import adopt_orphans, mark_lost
 from .context import Context
 from .events import emit
 from .losing import GRACE_MS, keep_state
-from .machines import heard_of, stranded, unheard_for
+from .machines import stranded, unheard_for
 from .registry import handler
 from .snapshots.beats import go_on
 from .takeover import Process
@@ -104,7 +104,7 @@ def back(tx: Tx, request: AgentBack, ctx: Context) -> Done:
     )
     if row is None or row["pid_started"] != request.started:
         return Done(done=False)
-    machine = heard_of(tx, ctx.machine)
+    name = tx.value("SELECT name FROM machines WHERE id = :id", id=ctx.machine)
     waiting = _waited(tx, row)
     tx.run(
         "UPDATE agents SET status = :status, last_seen_at = :now, seen_awake_ms = :awake"
@@ -117,7 +117,7 @@ def back(tx: Tx, request: AgentBack, ctx: Context) -> Done:
     adopt_orphans(tx, ctx, row["id"])
     if not waiting:
         go_on(tx, ctx, row["id"])
-    reason = f"machine {machine['name'] if machine else ctx.machine} is heard of again"
+    reason = f"machine {name or ctx.machine} is heard of again"
     emit(tx, ctx, AgentReturned(reason=reason), mission_id=row["mission_id"], agent_id=row["id"])
     tx.after_commit(WatchProcess(row["id"], request.pid, request.started))
     tx.after_commit(LogLine("INFO", f"Agent {row['id']} is back: {reason}"))

@@ -39,6 +39,14 @@ class SurroundingsGet(Query[Surroundings], frozen=True):
     agent_id: str | None = None
 
 
+class WindowProcess(Query[Surroundings], frozen=True):
+    """Ask for the processes by which a session is known on this machine; not on the wire."""
+
+    harness: str
+    session_id: str
+    previous_session_id: str | None = None
+
+
 @handler
 def surroundings(tx: Tx, request: SurroundingsGet, ctx: Context) -> Surroundings:
     """Return the project a request is about, and the processes that should be alive."""
@@ -49,6 +57,26 @@ def surroundings(tx: Tx, request: SurroundingsGet, ctx: Context) -> Surroundings
     )
     return Surroundings(
         project_dir=_project_dir(tx, ctx, request),
+        processes=[
+            Process(agent_id=row["id"], pid=row["pid"], started=row["pid_started"]) for row in rows
+        ],
+    )
+
+
+@handler
+def of_window(tx: Tx, request: WindowProcess, ctx: Context) -> Surroundings:
+    """Return the processes of a session's agents, its own before those of its subagents."""
+    rows = tx.all(
+        "SELECT a.id, a.pid, a.pid_started FROM sessions s JOIN agents a ON a.id = s.agent_id"
+        " WHERE s.harness = :harness AND s.session_id IN (:session, :previous)"
+        " AND a.machine = :machine AND a.pid IS NOT NULL ORDER BY s.subagent, a.id",
+        harness=request.harness,
+        session=request.session_id,
+        previous=request.previous_session_id or request.session_id,
+        machine=ctx.machine,
+    )
+    return Surroundings(
+        project_dir=None,
         processes=[
             Process(agent_id=row["id"], pid=row["pid"], started=row["pid_started"]) for row in rows
         ],

@@ -19,6 +19,7 @@ from ..domain.sessions.identity import key_of
 from ..domain.sessions.overview import HookCountsGet
 from ..domain.sessions.recording import HookBriefed, Recorded
 from ..domain.sessions.recording import HookRecord as Record
+from ..domain.takeover import WindowProcess
 from ..engine import DAEMON, Engine, operation
 from ..harness.recognise import recognise
 from ..harness.report import Adapter, Answer, AnyHappening, Report, SessionStarted, Unfit
@@ -169,7 +170,10 @@ async def _look_around(
 
     A thread takes as long as all the rest of it, so there is none but for what may be large.
     """
-    agent = processes.agent_behind(caller.pid) if caller and caller.pid else None
+    if caller is None:
+        agent = await _still_alive(engine, report)
+    else:
+        agent = processes.agent_behind(caller.pid) if caller.pid else None
     pid, started = agent or (None, None)
     told: _Told = (None, ())
     if report.tells_compaction or report.looks_back:
@@ -183,6 +187,17 @@ async def _look_around(
         transcript_mark=mark,
     )
     return facts, earlier
+
+
+async def _still_alive(engine: Engine, report: Report) -> tuple[int, str | None] | None:
+    """Return the process of a session of which a hook told in the spool, None if it is gone.
+
+    The client has ended, and with it the way to its agent: what is known of that must not be lost.
+    """
+    asked = WindowProcess(report.harness, report.session_id, report.previous_session_id)
+    known = (await engine.execute(asked)).processes
+    found = (each for each in known if processes.same(each.pid, each.started))
+    return next(((each.pid, each.started) for each in found), None)
 
 
 def _transcript(adapter: Adapter, report: Report) -> _Told:

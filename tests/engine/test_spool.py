@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import trio
 
-from fleetd import origin, timers
+from fleetd import origin, processes, timers
+from fleetd.harness.report import PromptSubmitted, SessionStarted
 from fleetd.operations import delivering
 from fleetd.operations.spool import take_in, tidy
 from fleetd.store.spool import MOST_BYTES
@@ -23,6 +24,7 @@ from fleetd.wire.requests.hook import HookDeliver, HookStatusGet
 from fleetd.wire.requests.mission import MissionList
 from fleetd.wire.requests.system import SystemDoctor, SystemForget
 from tests.fleet import SECOND, Fleet, opened
+from tests.windows import Window
 
 
 def prompt(text: str, session: str = "s-1", cwd: Path | str = "/tmp") -> str:
@@ -335,3 +337,62 @@ async def test_the_log_tells_of_the_delivery_and_not_of_who_has_the_spool_emptie
     complaint, summary = out.getvalue().splitlines()
     assert complaint.endswith(f'passed over: no object (delivery "{1:032x}")')
     assert summary.endswith(" (connection 12, request 7 hook.deliver)")
+
+
+# --- the process that an agent is known by --------------------------------------------------------
+
+
+async def known_process(fleet: Fleet, process: subprocess.Popen[bytes], session: str) -> None:
+    """Let a session be known by a process, as a live hook tells it."""
+    window = Window(fleet, session)
+    window.process = (process.pid, processes.started(process.pid))
+    await window.tell(SessionStarted("startup"), PromptSubmitted("Go"))
+
+
+@pytest.mark.parametrize("status", ["active", "lost"])
+async def test_what_waited_takes_no_living_process_away(
+    fleet: Fleet, leaver: Leaver, mortal: Callable[[], subprocess.Popen[bytes]], status: str
+) -> None:
+    process = mortal()
+    await known_process(fleet, process, "12f459b8-1")
+    fleet.sql("UPDATE agents SET status = :status", status=status)
+    leaver.leave(prompt("Go on", "12f459b8-1"), fleet.clock())
+
+    await take_in(fleet.engine)
+
+    agent = await fleet.do(AgentGet("claude-12f459b8"))
+    assert (agent.pid, agent.status) == (process.pid, "active")
+
+
+async def test_what_waited_names_no_process_that_is_gone(
+    fleet: Fleet, leaver: Leaver, mortal: Callable[[], subprocess.Popen[bytes]]
+) -> None:
+    process = mortal()
+    await known_process(fleet, process, "12f459b8-1")
+    process.kill()
+    process.wait()
+    fleet.sql("UPDATE agents SET status = 'lost'")
+    leaver.leave(prompt("Go on", "12f459b8-1"), fleet.clock())
+
+    await take_in(fleet.engine)
+
+    assert (await fleet.do(AgentGet("claude-12f459b8"))).pid is None
+
+
+async def test_a_machine_finds_its_agents_before_it_takes_in_what_they_left(
+    tmp_path: Path, leaver: Leaver, mortal: Callable[[], subprocess.Popen[bytes]]
+) -> None:
+    machine = "0000000000000001"
+    async with opened(tmp_path, machine=machine) as fleet:
+        process = mortal()
+        await known_process(fleet, process, "12f459b8-1")
+        fleet.sql("UPDATE agents SET status = 'lost'")
+    leaver.leave(prompt("Go on", "12f459b8-1"), 1_000)
+
+    async with opened(tmp_path, machine=machine) as fleet:
+        agent = await fleet.do(AgentGet("claude-12f459b8"))
+        types = [event.type for event in (await fleet.do(EventList(limit=100))).events]
+
+    assert (agent.pid, agent.status) == (process.pid, "active")
+    assert types.count("agent_registered") == 1
+    assert types.index("agent_returned") < len(types) - 1 - types[::-1].index("prompt_submitted")

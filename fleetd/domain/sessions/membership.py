@@ -54,9 +54,9 @@ def _present(row: Row, ctx: Context, report: Report) -> bool:
     """Whether the agent is registered as it is: here, this session, this process, alive."""
     if f"'{row['status']}'" not in LIVING or row["session_id"] != report.session_id:
         return False
-    if row["machine"] != ctx.machine:
-        return False
     pid = ctx.facts.agent_pid
+    if row["machine"] != ctx.machine:
+        return pid is None and row["pid"] is not None  # nobody would watch its process then
     return pid is None or (row["pid"], row["pid_started"]) == (pid, ctx.facts.pid_started)
 
 
