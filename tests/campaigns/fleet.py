@@ -238,7 +238,9 @@ class _Fleet:
         names = [str(event["agent_id"]) for event in lost]
         if self._away:
             names = [each for each in names if not each.startswith("claude-hooked-")]
-        strange = [name for name in names if not name.startswith((away, "locker-"))]
+        # The sessions of its users have agents too; clients of locks leave without a word.
+        its = (away, f"claude-{away}", "locker-")
+        strange = [name for name in names if not name.startswith(its)]
         check(not strange, f"agents of machines that were there were lost: {strange}")
         twice = {name for name in names if names.count(name) > 1}
         check(not twice, f"agents were lost more than once: {twice}")
