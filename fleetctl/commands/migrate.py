@@ -171,4 +171,6 @@ def _next_steps(report: Migration) -> Iterator[str]:
         yield f"Now set {where}: " + (
             f"{variable}={report.setting}" if variable else f'store = "{report.setting}"'
         )
+        if report.setting:
+            yield "  (where the role that owns the tables moved it: with the daemons' role instead)"
     yield "Then start fleetd: fleetctl daemon start"

@@ -10,10 +10,17 @@ async def arrive(engine: Engine) -> None:
     found = await engine.execute(Arrive())
     if (moved := found.moved_to) is not None:
         raise StoreRefused(
-            f"{engine.store.where} was moved to {moved.where} at {moved.at}. Set store to where it"
-            " is now (fleetctl config shows what is set), or go on with the old one: fleetctl"
-            " migrate --undo"
+            f"{engine.store.where} was moved to {moved.where} at {moved.at}. {_settle(moved.where)}"
+            " (fleetctl config shows what is set), or go on with the old one: fleetctl migrate"
+            " --undo"
         )
     for mission_id, directory in found.unnamed.items():
         if places := await engine.projects.places(directory):
             await engine.execute(ProjectName(mission_id, places[0]))
+
+
+def _settle(where: str) -> str:
+    """Say what is to be set; a database of this machine is named by no setting of the store."""
+    if "://" in where:
+        return "Set store to where it is now"
+    return "Take the setting store, or FLEET_DATABASE_URL, away"

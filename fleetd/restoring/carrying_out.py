@@ -5,7 +5,6 @@ fails before is taken back; a crash before leaves the old database, and copies i
 beside it. Checkpoint files go first: a database never meets files that are newer than itself.
 """
 
-import contextlib
 from pathlib import Path
 
 import msgspec
@@ -17,12 +16,11 @@ from ..domain.policy import POLICIES
 from ..domain.returning import RaiseFloors, WriteAgain
 from ..engine import Engine
 from ..store.backups import Backups
-from ..store.copying import PART, part_of
+from ..store.copying import part_of
 from ..store.directory import make_directories, sync
-from ..store.housekeeping import second_names
 from ..store.mark import ENDING as MARK
 from ..store.moving import Moves
-from ..store.replacing import confirm, files_of, put_in_place, unused
+from ..store.replacing import clear_up, confirm, files_of, put_in_place, unused
 from ..store.resting import fold, resting
 from ..wire.errors import Corrupt, Storage
 from ..wire.times import iso
@@ -43,7 +41,7 @@ def carry_out(loaded: Loaded, plan: Plan) -> Aside:
     Raises FleetError; the old state is then in place and whole.
     """
     make_directories(plan.database.parent)
-    _clear_up(plan.database)
+    clear_up(plan.database)
     try:
         with part_of(plan.database) as part:
             _prepare(loaded, plan, part)
@@ -55,13 +53,6 @@ def carry_out(loaded: Loaded, plan: Plan) -> Aside:
             f"The restore failed: {error}. Everything is as it was.",
             hint="Check the free space, the permissions and the disk, then try again.",
         ) from error
-
-
-def _clear_up(database: Path) -> None:
-    """Remove what a restore left that was killed."""
-    with contextlib.suppress(OSError):
-        for path in (*database.parent.glob(f"{PART}*"), *second_names(database)):
-            path.unlink()
 
 
 def _prepare(loaded: Loaded, plan: Plan, part: Path) -> None:

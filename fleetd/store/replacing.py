@@ -4,8 +4,9 @@ import contextlib
 import os
 from pathlib import Path
 
+from .copying import PART
 from .directory import sync
-from .housekeeping import DATABASE_ENDINGS, REPLACED
+from .housekeeping import DATABASE_ENDINGS, REPLACED, second_names
 from .moving import Moves
 
 
@@ -13,6 +14,13 @@ def files_of(database: Path) -> list[Path]:
     """Return the files of a database: they belong together, also when it is damaged."""
     names = (Path(f"{database}{ending}") for ending in DATABASE_ENDINGS)
     return [path for path in names if os.path.lexists(path)]
+
+
+def clear_up(database: Path) -> None:
+    """Remove what was left beside a database by a program that was to replace it and was killed."""
+    with contextlib.suppress(OSError):
+        for path in (*database.parent.glob(f"{PART}*"), *second_names(database)):
+            path.unlink()
 
 
 def unused(places: tuple[Path, ...], now: str) -> str:

@@ -9,7 +9,7 @@ from ..domain.moves import note_arrived, note_moved
 from ..store.copying import part_of
 from ..store.directory import make_directories
 from ..store.moving import Moves
-from ..store.replacing import confirm, files_of, put_in_place, unused
+from ..store.replacing import clear_up, confirm, files_of, put_in_place, unused
 from ..store.resting import fold
 from ..store.transfer import local, server
 from ..store.transfer.carrying import Tell, carry, compare
@@ -23,6 +23,7 @@ Carry = Callable[[Ends, Tell], Migration]
 
 def move(ends: Ends, tell: Tell) -> Migration:
     """Move the store and return what was compared; raises FleetError, and then nothing moved."""
+    clear_up(ends.database)
     return _there(ends, tell) if ends.there else _back(ends, tell)
 
 

@@ -213,10 +213,14 @@ async def test_a_store_that_was_moved_is_opened_by_nobody(moving: Moving) -> Non
     assert "fleetctl migrate --undo" in str(refused.value)
     async with moving.shared():
         pass
+    left = moving.database.with_name(".fleetd-part-0011223344556677.db-wal")
+    left.write_bytes(b"of a move that was killed")
     moving.back()
-    with pytest.raises(StoreRefused, match=f"was moved to {moving.database}"):
+    assert not left.exists()
+    with pytest.raises(StoreRefused, match=f"was moved to {moving.database}") as refused:
         async with moving.shared():
             pass
+    assert "Take the setting store, or FLEET_DATABASE_URL, away" in str(refused.value)
 
 
 async def test_moved_twice_there_and_back_it_takes_the_place_of_what_it_left(
