@@ -89,9 +89,7 @@ class Engine:
         root = loaded.config.checkpoints
         self.backups: dict[Noun, Backups] = {noun: Backups(root, noun) for noun in LAYOUTS}
         self.pulled = Backups(root / PULLED)
-        self.store = open_store(
-            loaded.config, self._committed, self.bell.ring, inline=inline, vfs=vfs
-        )
+        self.store = open_store(loaded, self._committed, self.bell.ring, inline=inline, vfs=vfs)
         self.feed = Feed(self.look, self.bell)
         self.gate = Gate(self.store.reach, lambda: self.clock())
         self.outbox = Outbox(self.execute, self.backups, inline=inline)

@@ -1,6 +1,7 @@
 """``fleetctl config``: the settings as this shell sees them, beside those of the daemon."""
 
 from argparse import Namespace
+from typing import TYPE_CHECKING
 
 from fleetd.wire.errors import InvalidState, Unavailable
 
@@ -9,6 +10,9 @@ from ..display import lists, render
 from ..display.tables import Column
 from ..options import Subparsers, command
 from ..protocol import Setting, SystemConfig
+
+if TYPE_CHECKING:
+    from fleetd.config import Loaded
 
 COLUMNS = (
     Column("SETTING"),
@@ -30,34 +34,36 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: Namespace) -> int:
     """Print the settings and warn about those that the daemon sees differently."""
-    settings = _of_this_shell()
+    here = _of_this_shell()
+    settings = [Setting(key=s.key, value=s.value, origin=s.origin) for s in here.settings()]
     daemon = _of_the_daemon()
     differences = [] if daemon is None else _differences(settings, daemon)
     if args.json:
-        render.print_json({"settings": settings, "daemon": daemon, "differences": differences})
+        told = {"settings": settings, "daemon": daemon, "differences": differences}
+        render.print_json(told | {"file": str(here.file)})
         return 0
     rows = [(setting.key, _shown(setting.value), setting.origin) for setting in settings]
     lists.table(COLUMNS, rows)
+    render.line(f"File: {here.file}{'' if here.file.exists() else ' (not there yet)'}")
     if daemon is None:
         render.warn("fleetd is not running; these are the settings that it would start with.")
     for each in differences:
         render.warn(
-            f"{each['key']} is {_shown(each['here'])} here and {_shown(each['daemon'])} in the "
+            f"{each['key']} is {_told(each['here'])} here and {_told(each['daemon'])} in the "
             f"daemon ({each['daemon_origin']}). Restart fleetd after a change of the file; a "
             "variable of this shell does not reach a service."
         )
     return 0
 
 
-def _of_this_shell() -> list[Setting]:
+def _of_this_shell() -> "Loaded":
     # Imported here: reading the configuration needs platformdirs and a TOML parser.
     from fleetd.config import ConfigError, load
 
     try:
-        found = load().settings()
+        return load()
     except ConfigError as error:
         raise InvalidState(str(error), hint="Correct the value, then try again.") from error
-    return [Setting(key=each.key, value=each.value, origin=each.origin) for each in found]
 
 
 def _of_the_daemon() -> list[Setting] | None:
@@ -80,6 +86,10 @@ def _differences(settings: list[Setting], daemon: list[Setting]) -> list[dict[st
         for ours in settings
         if ours.key in theirs and theirs[ours.key].value != ours.value
     ]
+
+
+def _told(value: object) -> str:
+    return _shown(value) or "not set"
 
 
 def _shown(value: object) -> str:

@@ -3,27 +3,22 @@
 Only that program touches a store, also while no daemon runs.
 """
 
-import subprocess
-import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib import resources
-from pathlib import Path
 
 import msgspec
 
 from fleetd import config
-from fleetd.wire.errors import Internal, from_wire
-from fleetd.wire.migration import Errand, Migration, Said
+from fleetd.wire.migration import Errand, Migration
 
-from ..client import Progress
 from ..display import lists, render
 from ..display.bar import bar
+from ..errands import carry
 from ..options import Subparsers, UsageError, command, yes_option
 from ..prompts import Cancelled, confirm
 
 QUESTION = "Go on with a store that was moved away? What the other one has seen since is not in it."
-_ROOT = Path(__file__).resolve().parents[2]
 _DIGITS = 16
 
 
@@ -77,7 +72,8 @@ def run(args: Namespace) -> int:
         raise UsageError("--from names the server that is left, with --to sqlite only.")
     if what == "undo" and not args.yes and not confirm(QUESTION):
         raise Cancelled("Nothing was changed.")
-    said = _ask(args, Errand(what=what, to=args.to, source=args.source))
+    with bar(args, "Moving") as drawn:
+        said = carry(Errand(what=what, to=args.to, source=args.source), drawn)
     if said.report is None:
         return render.result(args, {"done": said.done}, said.done or "")
     if args.json:
@@ -91,46 +87,6 @@ def _print_roles() -> int:
     script = resources.files("fleetd") / "share" / "postgres" / "roles.sql"
     print(script.read_text("utf-8"), end="")
     return 0
-
-
-def _ask(args: Namespace, errand: Errand) -> Said:
-    """Run the daemon's program, this version of it; raises the error that it tells."""
-    sys.stdout.flush()
-    with (
-        bar(args, "Moving") as drawn,
-        subprocess.Popen(
-            [sys.executable, "-m", "fleetd", "--migrate"],
-            cwd=_ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        ) as fleetd,
-    ):
-        if fleetd.stdin is None or fleetd.stdout is None:
-            raise AssertionError("both are pipes")
-        fleetd.stdin.write(msgspec.json.encode(errand) + b"\n")
-        fleetd.stdin.close()
-        last = _followed(fleetd.stdout, drawn)
-    if last is None:
-        raise Internal(
-            f"fleetd ended without a word (exit status {fleetd.returncode}).",
-            hint="What it printed above says more. What was not finished is not there.",
-        )
-    if last.error is not None:
-        raise from_wire(last.error["code"], last.error["message"], last.error["data"])
-    return last
-
-
-def _followed(lines: Iterator[bytes], draw: Callable[[Progress], None] | None) -> Said | None:
-    """Read to the end, show how far it is, and return what was said last."""
-    last = None
-    for line in lines:
-        said = msgspec.json.decode(line, type=Said)
-        if said.progress is None:
-            last = said
-        elif draw is not None:
-            what, done, total = said.progress
-            draw(Progress(what, done, total))
-    return last
 
 
 def _show(report: Migration) -> None:

@@ -30,7 +30,7 @@ def _away(engine: Engine, error: Unavailable) -> Finding:
     detail = error.message
     if away is not None:
         since = duration(max(0, engine.clock() - away.since_ms))
-        detail = f"away for {since}: {away.message}"
+        detail = f"away for {since}: it {away.message.removeprefix(f'{where} ')}"
     return Finding(check="database", ok=False, subject=where, detail=detail)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..config import Config
+from ..config import Loaded
 from ..domain.tx import Effect
 from . import StoreRefused
 from .sqlite import Store
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def open_store(
-    config: Config,
+    loaded: Loaded,
     on_commit: Callable[[list[Effect]], None],
     on_news: Callable[[], None],
     *,
@@ -22,15 +22,29 @@ def open_store(
 ) -> "Store | PostgresStore":
     """Open the store: the database file of this machine, or the server that several share.
 
-    ``on_news`` is called when another machine has committed something. Raises StoreRefused.
+    ``on_news`` is called when another machine has committed something. Raises StoreRefused, which
+    says for a URL that is none where it comes from.
     """
+    config = loaded.config
     if not config.store:
         return Store(config.database, on_commit, inline=inline, vfs=vfs)
     check_library()
     # Imported here: whoever has a store of his own needs no such library.
     from .postgres import PostgresStore
 
+    check_url(loaded)
     return PostgresStore(config.store, config.database.parent, on_commit, on_news, inline=inline)
+
+
+def check_url(loaded: Loaded) -> None:
+    """Raise StoreRefused for a URL that is none, with where it was set."""
+    from .shared.naming import named
+
+    try:
+        named(loaded.config.store)
+    except StoreRefused as error:
+        origin = loaded.origins.get("store")
+        raise StoreRefused(f"{error} It comes from the {origin}." if origin else error) from None
 
 
 def check_library() -> None:
@@ -40,5 +54,5 @@ def check_library() -> None:
     except ImportError as error:
         raise StoreRefused(
             f"The store is set to a server, which needs a library that is not there ({error})."
-            " Install it: pip install 'fleetd[postgres]'."
+            " Install it as fleetd was, in its clone: pip install '.[postgres]'."
         ) from error

@@ -19,7 +19,7 @@ from ..instance import AlreadyRunning, only_instance
 from ..paths import PathRefused
 from ..store import StoreRefused
 from ..store.opened import check_library
-from ..wire.errors import FleetError, InvalidParams, InvalidState
+from ..wire.errors import FleetError, InvalidParams, InvalidState, Unavailable
 from ..wire.migration import Errand, Migration, Said
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ def run(loaded: Loaded) -> int:
 def _done(loaded: Loaded, errand: Errand) -> Said:
     from .ends import ends_of  # not earlier: it needs the library that was looked for
 
+    if errand.what == "look":
+        return Said(done=_look(loaded))
     if errand.what == "schema":  # which other daemons may go on working meanwhile
         return Said(done=_schema(ends_of(loaded.config, errand)))
     try:
@@ -63,6 +65,22 @@ def _done(loaded: Loaded, errand: Errand) -> Said:
             f"{error}; to move its store it has to be stopped.",
             hint="Stop it first: fleetctl daemon stop",
         ) from None
+
+
+def _look(loaded: Loaded) -> str:
+    """Say what a start would find on the server; raises Unavailable, which says what it meets."""
+    from ..store.opened import check_url
+    from ..store.shared.looking import Unusable, seen
+
+    check_url(loaded)
+    try:
+        where, found = seen(loaded.config.store)
+    except Unusable as unusable:
+        what = "refuses to start" if unusable.final else "starts without it, and tries again"
+        raise Unavailable(
+            f"{unusable.where} {unusable}; fleetd {what}.", retry=not unusable.final
+        ) from None
+    return f"{where} answers: {found}"
 
 
 def _carried(ends: "Ends", errand: Errand) -> Migration:

@@ -423,7 +423,7 @@ async def test_a_read_only_server_is_named_with_what_to_do(
     async with moving.local() as fleet:
         await fleet.mission()
     postgres.sql(f'ALTER DATABASE "{database}" SET default_transaction_read_only = on')
-    with pytest.raises(Unavailable, match="it is read-only, as a standby is") as refused:
+    with pytest.raises(Unavailable, match="it is read-only: default_transaction") as refused:
         moving.there()
     assert refused.value.message.startswith("postgresql://fleet@")
 

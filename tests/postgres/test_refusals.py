@@ -6,17 +6,19 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fleetd import store
-from fleetd.config import Config, Paths
+from fleetd.config import Config, Loaded, Paths
 from fleetd.store import StoreRefused
 from fleetd.store.opened import open_store
 from fleetd.store.postgres import PostgresStore
 from fleetd.store.reach import StoreAway
 from tests.postgres.shared_stores import running
 from tests.postgres_server import Server, run_sql
+from tests.processes import fleetctl
 
 SECRET = "s3cr3t-Word"
 
@@ -89,7 +91,7 @@ async def test_a_database_that_is_not_fleetds_is_refused(
     await opened(url, tmp_path).aclose()
     run_sql(url, "UPDATE schema_version SET version = 999")
     newer = await refusal(url, tmp_path)
-    assert "(opening): has schema version 999" in newer
+    assert "(opening): it has schema version 999" in newer
     assert "Install the newer fleetd" in newer
 
 
@@ -140,7 +142,8 @@ async def test_what_may_pass_is_waited_for(own_postgres: Server, tmp_path: Path)
     server, name = own_postgres, own_postgres.new_database()
     await opened(server.url(name), tmp_path).aclose()
     server.sql(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
-    assert "it is read-only" in await away(server.url(name), tmp_path)
+    read_only = await away(server.url(name), tmp_path)
+    assert "it is read-only: default_transaction_read_only is on" in read_only
     server.sql(f"ALTER DATABASE {name} RESET default_transaction_read_only")
     server.sql(f"ALTER DATABASE {name} CONNECTION LIMIT 0")
     assert "too many connections" in await away(server.url(name), tmp_path)
@@ -208,5 +211,47 @@ async def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "fleetd.store.postgres", None)
     places = Paths(database=str(tmp_path / "fleet.db"))
     config = Config(paths=places, store="postgresql:///fleet")
-    with pytest.raises(StoreRefused, match=r"pip install 'fleetd\[postgres\]'"):
-        open_store(config, lambda _: None, lambda: None)
+    with pytest.raises(StoreRefused, match=r"pip install '\.\[postgres\]'"):
+        open_store(Loaded(config, {}, tmp_path), lambda _: None, lambda: None)
+
+
+def test_a_url_that_is_none_says_where_it_was_set(tmp_path: Path) -> None:
+    config = Config(paths=Paths(database=str(tmp_path / "fleet.db")), store="sqlite")
+    origins = {"store": "environment FLEET_DATABASE_URL"}
+    with pytest.raises(StoreRefused, match=r"It comes from the environment FLEET_DATABASE_URL\."):
+        open_store(Loaded(config, origins, tmp_path), lambda _: None, lambda: None)
+
+
+def store_seen(url: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Return what the doctor says of a store while no daemon runs."""
+    monkeypatch.setenv("FLEET_DATABASE_URL", url)
+    found = fleetctl("doctor", "--json").json["findings"]
+    (store,) = [each for each in found if each["check"] == "store"]
+    return dict(store)
+
+
+def test_without_a_daemon_the_doctor_meets_what_a_start_would(
+    own_postgres: Server, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, name = own_postgres, own_postgres.new_database()
+    url, place = server.url(name), f"postgresql://fleet@127.0.0.1:{server.port}/{name}"
+    empty = store_seen(url, monkeypatch)
+    assert (empty["ok"], "no tables yet" in empty["detail"]) == (True, True)
+    assert run_sql(url, "SELECT to_regclass('schema_version')::text AS it") == [{"it": None}]
+    assert not list((home / "data").iterdir())
+    run_sql(url, "CREATE TABLE schema_version AS SELECT 999 AS version")
+    newer = store_seen(url, monkeypatch)
+    assert newer["ok"] is False
+    assert f"/{name}" in newer["detail"].partition(" ")[0]
+    assert " cannot be used (opening): it has schema version 999, " in newer["detail"]
+    assert newer["detail"].endswith("; fleetd refuses to start.")
+    with asking_for_passwords(server):
+        wrong = store_seen(with_password(server, "fleet", name), monkeypatch)
+        assert wrong["detail"].startswith(f"{place} cannot be used (connecting): ")
+        assert (wrong["ok"], SECRET in repr(wrong)) == (False, False)
+    wrong = store_seen("sqlite", monkeypatch)
+    assert "It comes from the environment FLEET_DATABASE_URL." in wrong["detail"]
+    server.stop()
+    gone = store_seen(url, monkeypatch)
+    assert gone["ok"] is False
+    assert gone["detail"].endswith("; fleetd starts without it, and tries again.")

@@ -35,7 +35,9 @@ _SETTINGS = f"""
     SELECT set_config('synchronous_commit', 'on', false)
         WHERE current_setting('synchronous_commit') = 'off';
     SELECT current_setting('server_encoding'), current_schema(),
-        pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean,
+        CASE WHEN pg_is_in_recovery() THEN 'it is a standby'
+            WHEN current_setting('transaction_read_only')::boolean
+            THEN 'default_transaction_read_only is on, and it is no standby' END,
         pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()
 """.encode()
 # Rules are few and run all the time: each is planned once for a connection.
@@ -106,11 +108,11 @@ def _set(line: Line) -> None:
         why = "there is no schema that its search_path names, or none that the role may use"
         raise ServerAway("connecting", why, final=True)
     if read_only:
-        raise ServerAway("connecting", "it is read-only, as a standby is")
+        raise ServerAway("connecting", f"it is read-only: {read_only}")
 
 
 def _fetched(cursor: psycopg.Cursor[Any]) -> tuple[Any, ...]:
-    return cursor.fetchone() or ("UTF8", "", False, 0, "")
+    return cursor.fetchone() or ("UTF8", "", None, 0, "")
 
 
 def name_of(line: Line) -> str:

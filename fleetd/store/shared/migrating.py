@@ -28,6 +28,15 @@ def version_of(connection: psycopg.Connection[Any]) -> int:
     return int(row[0]) if row else 0
 
 
+def look(connection: psycopg.Connection[Any], where: str) -> tuple[int, int]:
+    """Return the version of the schema and the one that this program needs; changes nothing.
+
+    Raises StoreRefused as ``migrate`` does.
+    """
+    newest = migrations()[-1][0]
+    return _checked(connection, where, newest), newest
+
+
 def migrate(connection: psycopg.Connection[Any], where: str) -> int:
     """Apply the migrations that are missing, all or none, and return the schema version.
 

@@ -13,7 +13,7 @@ from .line import Hurry, Line
 from .migrating import migrate, version_of
 from .naming import Place
 from .reckoning import Reckoning
-from .verdicts import ServerAway, away, other_schema
+from .verdicts import ServerAway, away, other_schema, refused
 
 # A new version of the schema may rewrite what is there.
 _MIGRATION_S = 3_600.0
@@ -43,10 +43,9 @@ class Server:
         line.hurry = self.hurry
         try:
             self._look(line, purpose)
-        except StoreRefused as refused:
+        except StoreRefused as error:
             line.close()
-            why = str(refused).removeprefix(f"{self.place.name} ").rstrip(".")
-            raise ServerAway("opening", why, final=True) from None
+            raise refused(error, self.place.name) from None
         except psycopg.Error as error:
             line.close()
             raise away(error, "opening") from error

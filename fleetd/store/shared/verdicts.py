@@ -11,6 +11,7 @@ import psycopg
 
 from ...wire.errors import Corrupt, FleetError, Incompatible, Storage, Unavailable
 from ...wire.shown import clean
+from .. import StoreRefused
 from .line import Stalled
 
 _SAID_MAX = 300
@@ -110,6 +111,13 @@ def away(error: BaseException, step: str) -> ServerAway:
     if state(error) in _READ_ONLY:
         return ServerAway(step, f"it is read-only ({said(error)})")
     return ServerAway(step, said(error), final=state(error) == _FORBIDDEN)
+
+
+def refused(error: StoreRefused, where: str) -> ServerAway:
+    """Return the same for a schema that is none of this program's."""
+    text = str(error).rstrip(".")
+    told = text.removeprefix(f"{where} ")
+    return ServerAway("opening", text if told == text else f"it {told}", final=True)
 
 
 def translate(error: BaseException, where: str) -> BaseException:

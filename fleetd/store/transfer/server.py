@@ -27,6 +27,10 @@ ROWS_AT_ONCE = 100
 AT_WORK_MS = 60_000
 # A whole store takes longer than the transaction of a request.
 PATIENCE_S = 3_600.0
+_LET_IN = (
+    "Give the role a password (\\password in psql), and this computer the same in ~/.pgpass;"
+    " nothing was changed."
+)
 _PATIENT = b"SET idle_in_transaction_session_timeout = 0"
 _AT_WORK = (
     "SELECT name FROM machines WHERE status = 'here' AND id <> %s AND heard_awake_ms >"
@@ -167,7 +171,8 @@ def _told(where: str) -> Iterator[None]:
         raise InvalidState(str(error), hint="Nothing was changed.") from error
     except ServerAway as away:
         raise Unavailable(
-            f"{where} cannot be used ({away.step}): {away.said}.", hint="Nothing was changed."
+            f"{where} cannot be used ({away.step}): {away.said}.",
+            hint=_LET_IN if "no password supplied" in away.said else "Nothing was changed.",
         ) from away
     except psycopg.Error as error:
         raise _refusal(where, error) from error

@@ -1,0 +1,55 @@
+"""Has the daemon's program, this version of it, do an errand at a store; shows nothing.
+
+Only that program touches a store, also while no daemon runs.
+"""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from fleetd.wire.errors import Internal, from_wire
+from fleetd.wire.migration import Errand, Said
+
+from .client import Progress
+
+_ROOT = Path(__file__).resolve().parents[1]
+
+
+def carry(errand: Errand, draw: Callable[[Progress], None] | None = None) -> Said:
+    """Return what came of an errand; raises the error that is told."""
+    sys.stdout.flush()
+    with subprocess.Popen(
+        [sys.executable, "-m", "fleetd", "--migrate"],
+        cwd=_ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as fleetd:
+        if fleetd.stdin is None or fleetd.stdout is None:
+            raise AssertionError("both are pipes")
+        fleetd.stdin.write(msgspec.json.encode(errand) + b"\n")
+        fleetd.stdin.close()
+        last = _followed(fleetd.stdout, draw)
+    if last is None:
+        raise Internal(
+            f"fleetd ended without a word (exit status {fleetd.returncode}).",
+            hint="What it printed above says more. What was not finished is not there.",
+        )
+    if last.error is not None:
+        raise from_wire(last.error["code"], last.error["message"], last.error["data"])
+    return last
+
+
+def _followed(lines: Iterator[bytes], draw: Callable[[Progress], None] | None) -> Said | None:
+    """Read to the end, show how far it is, and return what was said last."""
+    last = None
+    for line in lines:
+        said = msgspec.json.decode(line, type=Said)
+        if said.progress is None:
+            last = said
+        elif draw is not None:
+            what, done, total = said.progress
+            draw(Progress(what, done, total))
+    return last
