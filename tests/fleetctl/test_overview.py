@@ -122,6 +122,22 @@ def test_config_warns_where_the_daemon_differs(done, daemon, monkeypatch):
     assert document["daemon"] is not None
 
 
+def test_config_says_what_is_not_set_here(done, daemon, home):
+    (home / "config" / "fleet").mkdir()
+    (home / "config" / "fleet" / "config.toml").write_text('store = "postgresql://h/fleet"\n')
+    told = done("config").err
+    assert "store is postgresql://h/fleet here and not set in the daemon (default)" in told
+
+
+def test_config_names_its_file_also_where_there_is_none(done, home):
+    file = home / "config" / "fleet" / "config.toml"
+    assert done("config").out.endswith(f"\nFile: {file} (not there yet)\n")
+    assert done("config", "--json").json["file"] == str(file)
+    file.parent.mkdir()
+    file.write_text("")
+    assert done("config").out.endswith(f"\nFile: {file}\n")
+
+
 def test_config_without_a_daemon(done, home):
     result = done("config")
 
