@@ -186,9 +186,23 @@ async def test_two_daemons_of_one_id_are_told_apart(
     url = postgres.url(database)
     async with running(url, tmp_path) as one, running(url, tmp_path) as other:
         await one.event("one")
+        await other.event("other")
         with pytest.raises(StoreAway, match="another daemon writes under this machine's id"):
-            await other.event("other")
-        assert await one.kinds() == ["one"]
+            await one.event("never")
+        assert await other.kinds() == ["one", "other"]
+
+
+async def test_what_a_killed_daemon_still_had_under_way_is_no_other_daemon(
+    postgres: Server, database: str, tmp_path: Path
+) -> None:
+    url = postgres.url(database)
+    async with running(url, tmp_path) as before:
+        await before.event("before")
+    async with running(url, tmp_path) as store:
+        # Its last COMMIT arrives after the next one has looked how far it had come.
+        run_sql(url, "UPDATE writers SET batch = batch + 1")
+        assert await store.event("after") == 2
+        assert await store.event("then") == 3
 
 
 async def test_no_log_and_no_list_of_the_servers_shows_a_password(

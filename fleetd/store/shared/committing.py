@@ -44,6 +44,7 @@ class Committer:
         self._reckoning = server.reckoning
         self._machine = server.machine
         self._where = server.place
+        self._counted_on: Line | None = None
         self.commits = Histogram()
         """How many microseconds each COMMIT of a change took."""
 
@@ -103,6 +104,11 @@ class Committer:
 
     def _together(self, line: Line, jobs: list[Job]) -> int:
         """Run jobs in one transaction; return how many, 0 when it is known that it was lost."""
+        if line is not self._counted_on:
+            # A daemon of this machine that was killed, or a connection that was lost, may have had
+            # a COMMIT under way that is counted only now.
+            self._reckoning.reach(batch.counted(line, self._machine), 0)
+            self._counted_on = line
         number = self._reckoning.batch + 1
         batch.begin(line, self._machine, number, self._server.schema)
         taken, done = batch.requests(line, jobs, self._where.name)
