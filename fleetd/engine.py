@@ -155,7 +155,7 @@ class Engine:
         if not self.config.keep_prompts:
             request = without_prompt(request)
         cleaned = await self.aside.run(partial(without_secrets, request), size, behind)
-        request = with_real_paths(cleaned)
+        request = self.store.held(with_real_paths(cleaned))
         if self.config.project_ignore and isinstance(request, Mutation):
             await refuse_ignored(request, self.config.project_ignore, self.machine, self.execute)
         perform = OPERATIONS.get(type(request))
@@ -175,7 +175,8 @@ class Engine:
         handler = HANDLERS.get(type(request))
         if handler is None:
             raise MethodNotFound("Method not found", method=request.method)
-        context = partial(self._context, caller, facts or Facts(), time.monotonic_ns())
+        request, facts = self.store.held((request, facts or Facts()))
+        context = partial(self._context, caller, facts, time.monotonic_ns())
         if not handler.writes:
             return await self.store.read(lambda tx: handler.rule(tx, request, context()))
         try:

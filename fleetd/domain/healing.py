@@ -18,7 +18,7 @@ from .leases import raise_tokens
 from .policy import POLICIES, Kept, id_of, noun_of, owner_of, seq_of
 from .registry import handler
 from .snapshots.returning import insert_snapshot
-from .tx import Row, Tx
+from .tx import Row, Tx, WriteBackup
 from .upkeep import Done
 
 
@@ -63,6 +63,7 @@ def _overwrite(tx: Tx, ctx: Context, record: Kept) -> None:
         now=ctx.now,
         machine=ctx.machine,
     )
+    _file_again(tx, record, columns)
     try:
         policy.from_row(find(tx, policy.noun, columns["id"]))
     except Corrupt:  # what stands beside the content stands nowhere else: it is lost
@@ -80,7 +81,7 @@ def insert(tx: Tx, ctx: Context, record: Kept) -> bool:
     """
     if isinstance(record, Checkpoint):
         return _insert_checkpoint(tx, ctx, record)
-    insert_snapshot(tx, ctx, record)
+    _file_again(tx, record, insert_snapshot(tx, ctx, record))
     return False
 
 
@@ -92,8 +93,16 @@ def _insert_checkpoint(tx: Tx, ctx: Context, content: Checkpoint) -> bool:
     raise_tokens(tx, max((lock.fencing_token for lock in content.active_locks), default=0))
     digest = _state(content, mission).digest()
     beside = {"state_digest": digest, "backed_up_at": ctx.now, "machine": ctx.machine}
-    tx.insert("checkpoints", to_columns(content) | beside)
+    columns = to_columns(content)
+    tx.insert("checkpoints", columns | beside)
+    _file_again(tx, content, columns)
     return made
+
+
+def _file_again(tx: Tx, record: Kept, columns: Row) -> None:
+    """Have a record's file written whose texts the store does not hold as they are there."""
+    if record.integrity and columns["digest"] != record.integrity.digest:
+        tx.after_commit(WriteBackup(noun_of(record), id_of(record)))
 
 
 def _state(content: Checkpoint, mission: Row) -> State:

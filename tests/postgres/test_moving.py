@@ -19,6 +19,7 @@ from fleetd.wire.errors import Corrupt, InvalidState, Storage, Unavailable
 from fleetd.wire.migration import Migration
 from fleetd.wire.model import Mission
 from fleetd.wire.requests.agent import AgentList
+from fleetd.wire.requests.checkpoint import CheckpointGet, CheckpointVerify
 from fleetd.wire.requests.event import EventList
 from fleetd.wire.requests.lock import LockAcquire
 from fleetd.wire.requests.message import MessageList
@@ -177,6 +178,24 @@ async def test_numbers_go_on_above_those_that_were_given_out(moving: Moving) -> 
     async with moving.local() as fleet:
         kept = moving.at_home("SELECT seq FROM sqlite_sequence WHERE name = 'lock_waits'")
         assert kept == [{"seq": 900}]
+
+
+async def test_checksums_that_were_made_with_a_nul_are_made_anew(moving: Moving) -> None:
+    async with moving.local() as fleet:
+        mission = await fleet.mission()
+        taken = await fleet.checkpoint(mission, "a\0b")
+        await fleet.settle()
+        assert (await fleet.do(CheckpointGet(taken.id))).trigger_details == "a\0b"
+    assert moving.there().same
+    assert moving.check().same
+    async with moving.shared() as fleet:
+        await fleet.settle()
+        assert (await fleet.do(CheckpointGet(taken.id))).trigger_details == "a\u2400b"
+        assert (await fleet.do(CheckpointVerify())).ok
+    assert moving.back().same
+    async with moving.local() as fleet:
+        await fleet.settle()
+        assert (await fleet.do(CheckpointVerify())).ok
 
 
 async def test_silence_is_counted_on_by_the_clock_of_the_new_place(moving: Moving) -> None:

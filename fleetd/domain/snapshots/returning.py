@@ -6,7 +6,7 @@ import msgspec
 
 from ...wire.snapshots import Artifact, Snapshot
 from ..context import Context
-from ..tx import Tx
+from ..tx import Row, Tx
 from .document import seq_of, to_columns
 
 
@@ -34,8 +34,8 @@ def stands_in(snapshot: Snapshot) -> bool:
     return bool(snapshot.warnings)
 
 
-def insert_snapshot(tx: Tx, ctx: Context, snapshot: Snapshot) -> None:
-    """Write the row of a snapshot that has none, and its run's if that is missing too.
+def insert_snapshot(tx: Tx, ctx: Context, snapshot: Snapshot) -> Row:
+    """Return the row of a snapshot that had none; its run's is written too if that is missing.
 
     Whose run it was stands in no file. The log that its commands were gathered from may be lost, so
     they count as declared; what is left of that log stands in this snapshot already.
@@ -63,3 +63,4 @@ def insert_snapshot(tx: Tx, ctx: Context, snapshot: Snapshot) -> None:
         " AND deleted_at IS NULL ORDER BY seq DESC LIMIT 1) WHERE id = :id",
         id=snapshot.run_id,
     )
+    return columns

@@ -11,16 +11,15 @@ from psycopg.adapt import Buffer, Dumper, Loader
 from psycopg.types.numeric import FloatDumper, Int8Dumper
 from psycopg.types.string import StrDumper
 
-# PostgreSQL cannot hold it in a text; this is the sign that stands for it.
-_NUL, _SIGN_OF_NUL = "\0", "\u2400"
+from ...domain.nul import NUL, SIGN_OF_NUL
 
 
 class _Text(StrDumper):
-    """A text, also one with a NUL in it."""
+    """A text; what is asked for may have a NUL in it, which PostgreSQL holds in none."""
 
     def dump(self, obj: str) -> Buffer | None:
         """Return its bytes."""
-        return super().dump(obj.replace(_NUL, _SIGN_OF_NUL) if _NUL in obj else obj)
+        return super().dump(obj.replace(NUL, SIGN_OF_NUL) if NUL in obj else obj)
 
 
 class _Truth(Dumper):

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from ...clocks import wall_clock
+from ...domain.nul import without_nul
 from ...wire.requests.system import Check
 from .. import CopyRefused
+
+T = TypeVar("T")
 
 
 class Elsewhere:
@@ -20,6 +23,10 @@ class Elsewhere:
     def from_wall(self, ms: int) -> int:
         """Return the time of the fleet for one that this machine's own clock told."""
         return ms + self.now_ms() - wall_clock()
+
+    def held(self, value: T) -> T:
+        """Return a request as its texts come back from the store, which holds no NUL in any."""
+        return without_nul(value)
 
     def checks(self) -> list[Check]:
         """Return what of the store's upkeep can be looked at from here, which is nothing."""

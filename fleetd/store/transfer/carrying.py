@@ -11,6 +11,9 @@ from typing import Any
 
 import msgspec
 
+from ...domain.nul import without_nul
+from ...domain.policy import POLICIES
+from ...wire.errors import FleetError
 from ...wire.migration import TableCheck
 from .sides import Side, Table, Values
 
@@ -20,6 +23,8 @@ STAYING = ("machines", "lock_waits")
 OWN_KEYS = ("moved_to", "arrived", "boot")
 # Where a file has to be written again once it is another machine's.
 _FILED = "backed_up_at"
+# What is said of the files of a record.
+_FILES = (_FILED, "compressed_at", "gzip_digest", "gzip_bytes")
 TELL_EVERY = 500
 Tell = Callable[[str, int, int], None]
 
@@ -49,7 +54,7 @@ class Cargo(msgspec.Struct, frozen=True):
         """Yield the rows of the store that is left, as they are to be in the other one."""
         change = self._change(table)
         for row in self.staying_out(table, rows):
-            plain = tuple(_plain(value) for value in row) if self.shared else row
+            plain = _plain(table, row) if self.shared else row
             yield change(plain) if change else plain
 
     def staying_out(self, table: Table, rows: Iterable[Values]) -> Iterator[Values]:
@@ -75,9 +80,21 @@ class Cargo(msgspec.Struct, frozen=True):
         return _with(row if own else _with(row, filed, None), place, "")
 
 
-def _plain(value: Any) -> Any:
-    """Return a value as PostgreSQL has it, which knows no NUL in a text."""
-    return value.replace("\0", "\u2400") if isinstance(value, str) and "\0" in value else value
+def _plain(table: Table, row: Values) -> Values:
+    """Return a row as PostgreSQL has it, which knows no NUL in a text."""
+    plain = without_nul(row)
+    policy = next((each for each in POLICIES.values() if each.table == table.name), None)
+    if plain is row or policy is None:
+        return plain
+    named = dict(zip(table.columns, row, strict=True))
+    try:
+        record = without_nul(policy.from_row(named))
+    except FleetError:  # damaged, or deleted: there is nothing to vouch for
+        return plain
+    # Its checksum was made with the NUL, and so was its file, which is written anew.
+    packed = {name: None for name in named if name in _FILES}
+    named |= without_nul(named) | policy.to_columns(record) | packed
+    return tuple(named[name] for name in table.columns)
 
 
 def _with(row: Values, place: int, value: Any) -> Values:
