@@ -52,18 +52,23 @@ class FoundDead(Mutation[Done], frozen=True):
 
 @handler
 def cut_off(tx: Tx, request: AgentCutOff, ctx: Context) -> Done:
-    """Lose an agent with its machine; the state of a mission is kept on which it was at work.
+    """Lose an agent with its machine, and all others of its mission that were there with it.
 
-    Who waits for its user has lost nothing.
+    The state of the mission is kept once if one was at work: who waits for its user has lost
+    nothing.
     """
-    rows = stranded(tx, ctx, request.agent_id)
+    if not (found := stranded(tx, ctx, request.agent_id)):
+        return Done(done=False)
+    (one,) = found
+    where = (one["machine"], one["mission_id"])
+    rows = [row for row in stranded(tx, ctx) if (row["machine"], row["mission_id"]) == where]
+    reason = f"machine {one['machine_name']} {unheard_for(ctx, one)}"
     for row in rows:
-        reason = f"machine {row['machine_name']} {unheard_for(ctx, row)}"
         _orphan_locks(tx, ctx, row)
         mark_lost(tx, ctx, row, reason)
-        if row["status"] == "active":
-            keep_state(tx, ctx, row, reason)
-    return Done(done=bool(rows))
+    if at_work := [row for row in rows if row["status"] == "active"]:
+        keep_state(tx, ctx, at_work[0], reason, also=at_work[1:])
+    return Done(done=True)
 
 
 def _orphan_locks(tx: Tx, ctx: Context, row: Row) -> None:

@@ -5,6 +5,8 @@ that is merely not heard of may still be writing, so its leases run their course
 its mission is kept when that falls silent.
 """
 
+from collections.abc import Sequence
+
 from ..wire.base import Mutation
 from ..wire.durations import duration
 from ..wire.requests.checkpoint import ErrorReport
@@ -23,6 +25,8 @@ from .upkeep import Done
 GRACE_MS = 60_000
 # Heartbeats are expected every minute; five may be missing.
 UNHEARD_MS = 300_000
+# So many beside the first are named when several are lost at once.
+NAMED = 5
 
 
 class AgentEnded(Mutation[Done], frozen=True):
@@ -96,17 +100,23 @@ def unheard_rows(tx: Tx, ctx: Context, agent_id: str | None = None) -> list[Row]
     )
 
 
-def keep_state(tx: Tx, ctx: Context, row: Row, reason: str) -> None:
-    """Take an error checkpoint of the mission that lost an agent."""
+def keep_state(tx: Tx, ctx: Context, row: Row, reason: str, *, also: Sequence[Row] = ()) -> None:
+    """Take an error checkpoint of the mission that lost an agent; ``also`` at once with it."""
     mission = tx.one("SELECT * FROM missions WHERE id = :id", id=row["mission_id"])
     if mission is not None and mission["status"] in OPEN_MISSION:
         error = ErrorReport(
             agent_id=row["id"],
             kind="exception",
             name="AgentLost",
-            message=f"{row['id']} ended without a word ({reason})",
+            message=f"{_names(row, also)} ended without a word ({reason})",
         )
         keep_error(tx, ctx, mission, error, created_by="fleetd")
+
+
+def _names(row: Row, also: Sequence[Row]) -> str:
+    if len(also) > NAMED:
+        return f"{row['id']} and {len(also)} others"
+    return ", ".join(each["id"] for each in (row, *also))
 
 
 def _orphan_locks(tx: Tx, ctx: Context, agent_id: str) -> None:

@@ -10,6 +10,7 @@ from . import leases, machines, mailbox, touch
 from .agents import mark_lost
 from .case import Case, refuse_stranger
 from .context import Context
+from .elsewhere import on_another
 from .lock_keys import of_lock
 from .records import states_of
 from .registry import handler
@@ -147,8 +148,10 @@ def _warn_of_recent(case: Case, row: Row) -> None:
     """Say that an agent nobody can watch was at work a moment ago, and count it as lost."""
     silent = case.ctx.now_ms - to_ms(row["last_seen_at"])
     if silent <= case.ctx.config.detection.threshold_ms:
+        where = on_another(case.tx, case.ctx, row["machine"])
         case.ledger.warnings.append(
-            f"{row['id']} was seen {duration(silent)} ago; if it still runs, stop it"
+            f"{row['id']} was seen {duration(silent)} ago{where}; if it still runs, stop it"
+            + (" there" if where else "")
         )
     mark_lost(case.tx, case.ctx, row, f"its work went to {case.request.agent_id}")
 
@@ -186,7 +189,7 @@ def _refuse_elsewhere(case: Case, row: Row) -> None:
     here = machine["status"] == "here"
     where = "runs on" if here else "ran, when it was last heard of, on"
     raise InvalidState(
-        f"Agent {row['id']} {where} machine {machine['name']} (process {row['pid']}).",
+        f"Agent {row['id']} {where} {machine['name']} (process {row['pid']}).",
         hint="Let it finish, or end it there."
         if here
         else f"fleetd left there in good order; the agent counts as lost when it has not come back"

@@ -220,6 +220,23 @@ async def test_the_agents_of_a_lost_machine_are_lost_once_with_their_state(machi
     assert len(await north.checkpoint_ids(mission, "error")) == 1
 
 
+async def test_a_mission_that_loses_several_agents_with_a_machine_has_one_error(machines, mortal):
+    north, south = machines
+    mission, other = await north.mission(), await north.mission()
+    for agent in ("spec-1", "spec-2"):
+        await start(south, mission, agent, mortal())
+    await start(south, other, "spec-3", mortal())
+    await settle_in(north, south)
+    await pass_by(LOST_MS + BEAT_MS, north)
+
+    assert sorted(await lost(north)) == ["spec-1", "spec-2", "spec-3"]
+    (kept,) = await north.checkpoint_ids(mission, "error")
+    assert len(await north.checkpoint_ids(other, "error")) == 1
+    (row,) = north.sql("SELECT trigger_details FROM checkpoints WHERE id = :id", id=kept)
+    assert "spec-1, spec-2 ended without a word (machine " in row["trigger_details"]
+    assert not (await north.do(AgentCutOff("spec-2"))).done
+
+
 async def test_who_waits_for_its_user_is_lost_without_an_error(machines, mortal):
     north, south = machines
     mission = await north.mission()
@@ -532,16 +549,60 @@ async def test_the_work_of_an_agent_elsewhere_is_not_taken_while_it_is_heard_of(
 
     with pytest.raises(InvalidState) as refused:
         await take_over()
-    running = f"Agent spec-1 runs on machine laptop (process {process.pid})."
+    running = f"Agent spec-1 runs on laptop (process {process.pid})."
     assert refused.value.message == running
     await south.do(MachineLeave())
-    with pytest.raises(InvalidState, match="ran, when it was last heard of, on machine laptop"):
+    with pytest.raises(InvalidState, match="ran, when it was last heard of, on laptop"):
         await take_over()
 
     north.sql("UPDATE machines SET status = 'lost' WHERE id = :id", id=SOUTH)
     await take_over()
 
     assert await status(north, "spec-1") == "lost"
+
+
+async def test_one_that_nobody_watches_elsewhere_is_taken_over_from_with_a_warning(machines):
+    north, south = machines
+    mission = await north.mission()
+    await beat(south, "laptop")
+    await south.agents(mission, "spec-1")
+    await north.agents(mission, "spec-2")
+    await north.checkpoint(mission)
+
+    result = await north.restore(mission_id=mission.id, agent_id="spec-2", take_over_from="spec-1")
+
+    told = "spec-1 was seen 0s ago on laptop; if it still runs, stop it there"
+    assert told in result.warnings
+
+
+@pytest.mark.parametrize("spooled", [False, True])
+async def test_whose_work_was_taken_over_is_told_once_when_it_comes_back(machines, spooled):
+    north, south = machines
+    mission = await north.mission()
+    await beat(north, "desk")
+    window = Window(south)
+    window.process = (101, "5")
+    owner = (await window.tell(PromptSubmitted("Go"), wanted_mission_id=mission.id)).agent_id
+    await south.lock(mission, "/srv/a.py", owner)
+    await north.agents(mission, "bob")
+    await north.checkpoint(mission)
+    north.sql("UPDATE agents SET status = 'lost' WHERE id = :id", id=owner)
+    await north.restore(mission_id=mission.id, agent_id="bob", take_over_from=owner)
+
+    if spooled:  # nobody reads the reply to that
+        unread = await window.tell(PromptSubmitted("Earlier"), happened_ms=south.clock())
+        assert unread.lines == []
+    first = await window.tell(PromptSubmitted("Go on"))
+    again = await window.tell(PromptSubmitted("And on"))
+
+    told = f"The work of {owner} was taken over by bob on desk while {owner} counted as lost"
+    assert first.lines[0].startswith(told)
+    assert first.lines[0].endswith(
+        f"{owner} holds none of these locks any more, bob does: /srv/a.py."
+    )
+    assert not any("taken over" in line for line in again.lines)
+    assert await status(south, owner) == "active"
+    assert [lock.held_by for lock in await north.locks(mission)] == ["bob"]
 
 
 # --- waits for locks ------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from ..current import belongs, is_automatic, to_join
 from ..ids import find
 from ..milestones import begin_mission
 from ..tx import LogLine, Row, Tx
-from . import automatic
+from . import automatic, superseded
 from .identity import WHERE_KEY, Key, key_of
 
 
@@ -32,6 +32,8 @@ def attend(
     if row is not None and _was_another_sessions(tx, ctx, row, report, cwd):
         _put_into(tx, agent_id, None)
         row = {**row, "mission_id": None}
+    if row is not None and row["succeeded_by"] is not None:
+        superseded.remember(tx, row)
     joined = _mission_to_join(tx, ctx, report, row, cwd, wanted)
     first: Role = "specialist" if joined or report.subagent else "dispatch"
     request = AgentRegister(

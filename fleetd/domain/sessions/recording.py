@@ -28,7 +28,7 @@ from ..context import Context
 from ..registry import handler
 from ..tx import Row, Tx
 from ..upkeep import Done
-from . import deliveries, following, membership, telling, window
+from . import deliveries, following, membership, superseded, telling, window
 from .identity import Key, go_on_as, key_of, open_session, session_row
 from .looking_back import look_back
 
@@ -183,7 +183,7 @@ def _due(
     if brief and mission_id is not None:
         # What was done since the newest checkpoint must not be taken back by the recovery.
         following.keep_state(scene, mission_id, f"Before briefing {agent_id}", always=False)
-    lines = []
+    lines = superseded.told(tx, scene.ctx, agent_id)
     if any(isinstance(each, PromptSubmitted) for each in report.happenings):
         lines += telling.unread_mail(tx, agent_id)
     if not brief and any(isinstance(each, SessionStarted) for each in report.happenings):
