@@ -64,7 +64,6 @@ class PostgresStore(Elsewhere):
         self.failure: BaseException | None = None
         self.reach = Reach()
         self._on_commit = on_commit
-        self._on_news = on_news
         self._inline = inline
         self._token: trio.lowlevel.TrioToken | None = None
         self._gone: ServerAway | None = None
@@ -78,7 +77,7 @@ class PostgresStore(Elsewhere):
         read = partial(self._work, self._reads.run)
         self._writer = Lane("writer", write, self._wrote, inline=inline)
         self._reader = Lane("reader", read, lambda _: None, inline=inline)
-        self._keeper = Keeper(self.reach, server, self._heard)
+        self._keeper = Keeper(self.reach, server, on_news)
         self._begin()
 
     def _begin(self) -> None:
@@ -96,10 +95,6 @@ class PostgresStore(Elsewhere):
         """Give both lanes new connections."""
         for holder in self._holders:
             holder.bring(holder.open())
-
-    def _heard(self, end: int) -> None:
-        self._server.reckoning.heard(end)
-        self._on_news()
 
     def start(self) -> None:
         """Start the threads; call it inside trio."""

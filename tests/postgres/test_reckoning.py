@@ -61,8 +61,8 @@ def test_what_is_committed_while_a_server_is_asked_is_not_missed(reckoning: Reck
         look(reckoning, 5, 101, "x")
 
 
-def test_what_others_were_heard_to_commit_is_missed_too(reckoning: Reckoning) -> None:
-    reckoning.heard(120)
+def test_what_others_committed_is_missed_too(reckoning: Reckoning) -> None:
+    reckoning.follow(Line(5, 120, "x"))  # type: ignore[arg-type]
     with pytest.raises(Behind):
         look(reckoning, 5, 110, "x")
 

@@ -109,5 +109,9 @@ def test_tables_of_later_versions_are_the_daemons_too(ruled: Server) -> None:
 def test_nobody_else_sees_the_tables(ruled: Server) -> None:
     fleetctl("migrate", "--schema", "--to", owner(ruled))
     ruled.sql("CREATE ROLE stranger LOGIN")
+    stranger = ruled.url("fleetdb", user="stranger")
+    with pytest.raises(psycopg.OperationalError, match='permission denied for database "fleetdb"'):
+        run_sql(stranger, "SELECT 1")
+    ruled.sql("GRANT CONNECT ON DATABASE fleetdb TO stranger")
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
-        run_sql(ruled.url("fleetdb", user="stranger"), "SELECT * FROM fleet.events")
+        run_sql(stranger, "SELECT * FROM fleet.events")

@@ -50,6 +50,8 @@ REVOKE ALL ON SCHEMA :"schema" FROM PUBLIC;
 GRANT USAGE ON SCHEMA :"schema" TO :"daemons";
 
 GRANT CONNECT ON DATABASE :"DBNAME" TO :"owner", :"daemons";
+-- Whoever is connected may ring the daemons' bell, and take the lock that they take turns with.
+REVOKE CONNECT ON DATABASE :"DBNAME" FROM PUBLIC;
 -- Both find the tables without naming the schema.
 ALTER ROLE :"owner" IN DATABASE :"DBNAME" SET search_path = :"schema";
 ALTER ROLE :"daemons" IN DATABASE :"DBNAME" SET search_path = :"schema";

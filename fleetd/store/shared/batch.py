@@ -39,13 +39,13 @@ _COUNTED = (
     f"BEGIN ISOLATION LEVEL READ COMMITTED; {LOCK};"
     " SELECT max(batch) FROM writers WHERE machine = '%s'; ROLLBACK"
 )
-# The channel is the schema's own, as the lock is; what is said is how far the log has come.
+# The channel is the schema's own, as the lock is.
 CHANNEL = "'fleet_events_' || current_schema()::regnamespace::oid"
 # What frames every batch is planned once, and sent with BEGIN or COMMIT as one message.
 _PREPARED = f"""
     PREPARE take_turns AS {LOCK};
     PREPARE count_batch (text, bigint) AS {_COUNT};
-    PREPARE ring AS SELECT {END} AS reached, pg_notify({CHANNEL}, ({END})::text)
+    PREPARE ring AS SELECT {END} AS reached, pg_notify({CHANNEL}, '')
 """.encode()
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED; EXECUTE take_turns; EXECUTE count_batch ('%s', %d)"
 _COMMIT = b"COMMIT"

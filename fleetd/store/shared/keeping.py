@@ -22,17 +22,18 @@ from .verdicts import Behind, ServerAway, away
 log = logging.getLogger("fleetd")
 # The fleet's clock is looked at as often, and a server that went without a word is missed.
 BEAT_S = 10.0
+# How often the server is asked how far the log has come, while others commit.
+_FOLLOW_S = 0.25
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
 
 
 class Keeper:
     """Tells ``reach`` whether the server is there, and sees to it that it is again.
 
-    ``heard`` is called on the trio thread when anybody has committed, with the log's end then, 0
-    when it is not known.
+    ``heard`` is called on the trio thread when anybody has committed.
     """
 
-    def __init__(self, reach: Reach, server: Server, heard: Callable[[int], None]) -> None:
+    def __init__(self, reach: Reach, server: Server, heard: Callable[[], None]) -> None:
         self._where = server.place
         self.reach = reach
         self._server = server
@@ -40,7 +41,7 @@ class Keeper:
         self._attending: trio.CancelScope | None = None
         self._closed = threading.Event()
         self._at_work = threading.Lock()
-        self._said: list[int] = []
+        self._said = False
 
     def message(self, gone: ServerAway) -> str:
         """Return the sentence that names the server, the step and what was said."""
@@ -98,7 +99,7 @@ class Keeper:
                 back()
                 log.warning("%s is back", self._where.name)
                 self.reach.regain()
-            self._heard(0)  # what was committed before we listened
+            self._heard()  # what was committed before we listened
             await self._attend(line)
         finally:
             self._closing(line)
@@ -122,28 +123,41 @@ class Keeper:
 
     async def _attend(self, line: Line) -> None:
         ear = Ear(line, self._overheard)
+        beat, soon = trio.current_time() + BEAT_S, 0.0
+        rung = False
         try:
             with trio.CancelScope() as self._attending:
                 while True:
-                    await self._hear(ear)
-                    await on_a_thread(partial(self._look, line))
-                    self._pass_on()
+                    await self._hear(ear, min(beat, soon) if rung else beat, soon)
+                    soon = trio.current_time() + _FOLLOW_S
+                    if trio.current_time() < beat:
+                        await on_a_thread(partial(self._look, line, self._server.follow))
+                    else:
+                        await on_a_thread(partial(self._look, line, self._server.beat))
+                        beat = trio.current_time() + BEAT_S
+                    rung = self._pass_on()
         finally:
             self._attending = None
             ear.close()
 
-    async def _hear(self, ear: Ear) -> None:
-        with trio.move_on_after(BEAT_S):
+    async def _hear(self, ear: Ear, until: float, soon: float) -> None:
+        """Ring for what others commit until it is time to look at the server.
+
+        That is soon once anybody has committed: what is read then must not be unknown here when a
+        server without it takes the place of this one.
+        """
+        with trio.CancelScope(deadline=until) as scope:
             while True:
                 await ear.wait()
-                self._pass_on()
+                if self._pass_on():
+                    scope.deadline = min(scope.deadline, max(soon, trio.current_time()))
 
-    def _look(self, line: Line) -> None:
+    def _look(self, line: Line, ask: Callable[[Line], None]) -> None:
         with self._at_work:
             if self._closed.is_set():
                 line.close()
             else:
-                self._server.beat(line)
+                ask(line)
 
     def _closing(self, line: Line) -> None:
         """Close a line, unless a thread still waits on it: then it closes when that ends."""
@@ -151,15 +165,16 @@ class Keeper:
             line.close()
             self._at_work.release()
 
-    def _overheard(self, pid: int, end: int) -> None:
-        """Keep what others said, on whatever thread; our own writer has rung the bell itself."""
+    def _overheard(self, pid: int) -> None:
+        """Note that others committed, on whatever thread; our writer has rung the bell itself."""
         if pid != self._server.writer_pid:
-            self._said.append(end)
+            self._said = True
 
-    def _pass_on(self) -> None:
-        said, self._said = self._said, []
+    def _pass_on(self) -> bool:
+        said, self._said = self._said, False
         if said:
-            self._heard(max(said))
+            self._heard()
+        return said
 
 
 def _pauses() -> Iterator[float]:

@@ -1,4 +1,7 @@
-"""Hears of the commits of all daemons of a store; must not know what was committed."""
+"""Hears of the commits of all daemons of a store; must not know what was committed.
+
+Whoever may connect to the database may notify, and say what he likes: it is a bell and no more.
+"""
 
 import contextlib
 import os
@@ -13,20 +16,20 @@ from .line import Line
 _NAME = f"SELECT {CHANNEL}".encode()
 
 
-def listen(line: Line, heard: Callable[[int, int], None]) -> None:
-    """Ask to be told of every commit: by which process, and how far the log has come by then.
+def listen(line: Line, heard: Callable[[int], None]) -> None:
+    """Ask to be told of every commit, and by which process at the server.
 
     ``heard`` is told what arrives while something else is asked.
     """
     row = line.execute(_NAME).fetchone()
-    line.add_notify_handler(lambda notice: heard(notice.pid, int(notice.payload or 0)))
+    line.add_notify_handler(lambda notice: heard(notice.pid))
     line.execute(f'LISTEN "{row[0] if row else ""}"'.encode())
 
 
 class Ear:
     """Waits for what the server says by itself on a line that listens."""
 
-    def __init__(self, line: Line, heard: Callable[[int, int], None]) -> None:
+    def __init__(self, line: Line, heard: Callable[[int], None]) -> None:
         self._line = line
         self._heard = heard
         # A descriptor of our own: libpq closes its own when the server goes, and trio must not be
@@ -42,7 +45,7 @@ class Ear:
         pgconn = self._line.pgconn
         pgconn.consume_input()
         while (notice := pgconn.notifies()) is not None:
-            self._heard(notice.be_pid, int(notice.extra or 0))
+            self._heard(notice.be_pid)
         if pgconn.status != psycopg.pq.ConnStatus.OK:
             raise psycopg.OperationalError("the server closed the connection")
 

@@ -84,10 +84,6 @@ class Reckoning:
         """Note what this machine has committed."""
         self._advance(Stand(batch, end))
 
-    def heard(self, end: int) -> None:
-        """Note how far another machine's commit has brought the log."""
-        self._advance(Stand(0, end))
-
     def _advance(self, found: Stand) -> None:
         """Go on from what is known; what is older says nothing."""
         with self._lock:

@@ -67,6 +67,10 @@ class Server:
             self.clock.ask(line)
         self.reckoning.look(line)
 
+    def follow(self, line: Line) -> None:
+        """Look how far others have come; raises psycopg.Error."""
+        self.reckoning.follow(line)
+
     def beat(self, line: Line) -> None:
         """Look whether the server is there, what time it is there, and how far it has come.
 
