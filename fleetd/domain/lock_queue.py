@@ -9,14 +9,29 @@ from .context import Context
 from .ids import find
 from .records import lock_of
 from .registry import handler
-from .tx import Tx
+from .tx import Row, Tx
 from .upkeep import Done
+
+# More waits than began between what is known and what began last.
+UNSEEN = 1_000_000
+_MINE = "id = :id AND machine = :machine AND agent_id = :agent AND normalized_path = :path"
+
+
+class Stand(Record, frozen=True, kw_only=True):
+    """A place in a line, and whose it is.
+
+    A store that came back from a copy may have given the number to another wait meanwhile.
+    """
+
+    wait_id: int
+    agent_id: str
+    path: str
 
 
 class Waiting(Record, frozen=True, kw_only=True):
     """Where a waiter stands: its lock, once granted."""
 
-    wait_id: int
+    stand: Stand
     lock: Lock | None
 
 
@@ -36,13 +51,13 @@ class Look(Record, frozen=True, kw_only=True):
 class LockLook(Query[Look], frozen=True):
     """Look whether a wait is over without changing anything; not on the wire."""
 
-    wait_id: int
+    stand: Stand
 
 
 class LockPoll(Mutation[Waiting], frozen=True):
     """Claim the lock of a waiter whose turn has come; not on the wire."""
 
-    wait_id: int
+    stand: Stand
 
 
 class LockServe(Mutation[Done], frozen=True):
@@ -54,7 +69,7 @@ class LockServe(Mutation[Done], frozen=True):
 class LockLeaveQueue(Mutation[Waiting], frozen=True):
     """Stop waiting; a lock that was granted meanwhile is in the answer; not on the wire."""
 
-    wait_id: int
+    stand: Stand
 
 
 @handler
@@ -64,7 +79,7 @@ def enqueue(tx: Tx, request: LockEnqueue, ctx: Context) -> Waiting:
     leases.expire(tx, ctx, claim.path)
     row = leases.grant(tx, ctx, claim)
     if row is not None:
-        return Waiting(wait_id=0, lock=lock_of(row))
+        return Waiting(stand=_stand(claim, 0), lock=lock_of(row))
     wait_id = tx.value(
         "INSERT INTO lock_waits (normalized_path, file, agent_id, mission_id, purpose, timeout_ms,"
         " machine) VALUES (:path, :file, :agent, :mission, :purpose, :length, :machine)"
@@ -77,13 +92,31 @@ def enqueue(tx: Tx, request: LockEnqueue, ctx: Context) -> Waiting:
         length=claim.timeout_ms,
         machine=ctx.machine,
     )
-    return _waiting(tx, ctx, wait_id)
+    return _waiting(tx, ctx, _stand(claim, wait_id))
+
+
+def _stand(claim: leases.Claim, wait_id: int) -> Stand:
+    return Stand(wait_id=wait_id, agent_id=claim.agent_id, path=claim.path)
+
+
+def _found(tx: Tx, ctx: Context, stand: Stand) -> Row | None:
+    """Return a wait; None when it is gone, also when its number is another one's by now."""
+    return tx.one(f"SELECT * FROM lock_waits WHERE {_MINE}", **_mine(ctx, stand))
+
+
+def _mine(ctx: Context, stand: Stand) -> Row:
+    return {
+        "id": stand.wait_id,
+        "machine": ctx.machine,
+        "agent": stand.agent_id,
+        "path": stand.path,
+    }
 
 
 @handler
 def look(tx: Tx, request: LockLook, ctx: Context) -> Look:
     """Look at the wait and at the lock; only what can succeed is worth a transaction."""
-    wait = tx.one("SELECT * FROM lock_waits WHERE id = :id", id=request.wait_id)
+    wait = _found(tx, ctx, request.stand)
     if wait is None or wait["lock_id"] is not None:
         return Look(due=True, look_again_at=None)
     held = leases.holder(tx, wait["normalized_path"])
@@ -97,24 +130,22 @@ def poll(tx: Tx, request: LockPoll, ctx: Context) -> Waiting:
 
     Raises NotFound when the waiter itself was forgotten.
     """
-    if tx.one("SELECT 1 AS there FROM lock_waits WHERE id = :id", id=request.wait_id) is None:
+    if _found(tx, ctx, request.stand) is None:
         raise NotFound(
             "The wait for the lock has ended: its mission or its agent was taken out of the store,"
             " or its machine was not heard of.",
             hint="Ask for the lock again if there is still something to do.",
         )
-    return _waiting(tx, ctx, request.wait_id)
+    return _waiting(tx, ctx, request.stand)
 
 
-def _waiting(tx: Tx, ctx: Context, wait_id: int) -> Waiting:
-    path = tx.value("SELECT normalized_path FROM lock_waits WHERE id = :id", id=wait_id)
-    leases.expire(tx, ctx, path)
-    wait = tx.one("SELECT * FROM lock_waits WHERE id = :id", id=wait_id)
+def _waiting(tx: Tx, ctx: Context, stand: Stand) -> Waiting:
+    leases.expire(tx, ctx, stand.path)
+    wait = _found(tx, ctx, stand)
     if wait is not None and wait["lock_id"] is not None:
-        tx.run("DELETE FROM lock_waits WHERE id = :id", id=wait_id)
-        lock = lock_of(find(tx, "lock", wait["lock_id"]))
-        return Waiting(wait_id=wait_id, lock=lock)
-    return Waiting(wait_id=wait_id, lock=None)
+        tx.run("DELETE FROM lock_waits WHERE id = :id", id=stand.wait_id)
+        return Waiting(stand=stand, lock=lock_of(find(tx, "lock", wait["lock_id"])))
+    return Waiting(stand=stand, lock=None)
 
 
 @handler
@@ -126,6 +157,16 @@ def serve(tx: Tx, request: LockServe, ctx: Context) -> Done:
 @handler
 def leave_queue(tx: Tx, request: LockLeaveQueue, ctx: Context) -> Waiting:
     """Take a waiter out of its line; if it was just served, it gets what it waited for."""
-    waiting = _waiting(tx, ctx, request.wait_id)
-    tx.run("DELETE FROM lock_waits WHERE id = :id", id=request.wait_id)
+    waiting = _waiting(tx, ctx, request.stand)
+    tx.run(f"DELETE FROM lock_waits WHERE {_MINE}", **_mine(ctx, request.stand))
     return waiting
+
+
+def skip_waits(tx: Tx) -> None:
+    """Number the waits to come above every one that a lost end of the store has given out."""
+    nobody = "'', '', '', '', 0"
+    row = "normalized_path, file, agent_id, purpose, timeout_ms"
+    first = tx.value(f"INSERT INTO lock_waits ({row}) VALUES ({nobody}) RETURNING id")
+    last = first + UNSEEN
+    tx.run(f"INSERT INTO lock_waits (id, {row}) VALUES (:id, {nobody})", id=last)
+    tx.run("DELETE FROM lock_waits WHERE id IN (:first, :last)", first=first, last=last)

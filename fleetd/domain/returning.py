@@ -17,6 +17,7 @@ from ..wire.types import Noun
 from .context import Context
 from .events import position
 from .leases import next_token, raise_tokens
+from .lock_queue import skip_waits
 from .marks import LIVE
 from .policy import POLICIES, Policy
 from .registry import handler
@@ -119,6 +120,7 @@ def raise_floors(tx: Tx, request: RaiseFloors, ctx: Context) -> Done:
     )
     raise_tokens(tx, request.token)
     _renumber_locks(tx)
+    skip_waits(tx)
     end = position(tx)
     begin = max(end, request.seq) + 1
     skip_events(tx, begin - end - 1)

@@ -85,7 +85,7 @@ async def _wait(engine: Engine, request: LockAcquire, caller: Caller, facts: Fac
     if place.lock is not None:
         return place.lock
     lock = None
-    engine.in_line.add(place.wait_id)
+    engine.in_line.add(place.stand.wait_id)
     try:
         with trio.move_on_after(request.wait_ms / 1000):
             lock = await _until_served(engine, place)
@@ -94,7 +94,7 @@ async def _wait(engine: Engine, request: LockAcquire, caller: Caller, facts: Fac
             await _leave(engine, place, caller, keep=False)
         raise
     finally:
-        engine.in_line.discard(place.wait_id)
+        engine.in_line.discard(place.stand.wait_id)
     return lock or await _leave(engine, place, caller, keep=True)
 
 
@@ -107,10 +107,10 @@ async def _until_served(engine: Engine, place: Waiting) -> Lock:
                 hint="Ask again when it has been started again.",
                 retry=True,
             )
-        seen = await engine.look(LockLook(place.wait_id))
+        seen = await engine.look(LockLook(place.stand))
         if seen.due:
             try:
-                lock = (await engine.execute(LockPoll(place.wait_id))).lock
+                lock = (await engine.execute(LockPoll(place.stand))).lock
             except StoreAway:  # who stands in line keeps his place
                 continue
             if lock is not None:
@@ -124,7 +124,7 @@ async def _until_served(engine: Engine, place: Waiting) -> Lock:
 
 async def _leave(engine: Engine, place: Waiting, caller: Caller, *, keep: bool) -> Lock | None:
     """Leave the line; a lock that was granted at the last moment is kept or given back."""
-    lock = (await engine.execute(LockLeaveQueue(place.wait_id))).lock
+    lock = (await engine.execute(LockLeaveQueue(place.stand))).lock
     if lock is not None and not keep:
         await engine.execute(LockRelease(lock.id, lock.held_by), caller)
         return None

@@ -8,9 +8,17 @@ import pytest
 from fleetd import processes
 from fleetd.domain.context import Facts
 from fleetd.domain.cut_off import AgentBack, AgentCutOff, CutOffGet
-from fleetd.domain.lock_queue import LockEnqueue, LockPoll
+from fleetd.domain.lock_queue import (
+    UNSEEN,
+    LockEnqueue,
+    LockLeaveQueue,
+    LockLook,
+    LockPoll,
+    Stand,
+)
 from fleetd.domain.losing import GRACE_MS, AgentEnded, AgentUnheard
 from fleetd.domain.machines import MachineBeat, MachineLeave, MachineLose, MissingGet
+from fleetd.domain.returning import GoOnWithout
 from fleetd.domain.takeover import SurroundingsGet
 from fleetd.domain.touch import BEAT_MS, LEFT_MS, LOST_MS, UNBROKEN_MS
 from fleetd.domain.upkeep import StartUp
@@ -612,7 +620,7 @@ async def wait_for(fleet, file, agent):
     """Line up for a file that is locked, as another machine names it, too."""
     (held,) = await fleet.locks()
     request, facts = LockEnqueue(LockAcquire(file, agent)), Facts(lock_key=held.normalized_path)
-    return (await fleet.engine.execute(request, facts=facts)).wait_id
+    return (await fleet.engine.execute(request, facts=facts)).stand
 
 
 async def test_a_start_forgets_the_waits_of_its_own_machine_only(machines):
@@ -628,6 +636,38 @@ async def test_a_start_forgets_the_waits_of_its_own_machine_only(machines):
     with pytest.raises(NotFound, match="or its machine was not heard of"):
         await north.do(LockPoll(here))
     assert (await south.do(LockPoll(there))).lock is None
+
+
+async def test_a_number_that_is_another_ones_by_now_serves_nobody_else(machines):
+    north, south = machines
+    mission = await north.mission()
+    await north.agents(mission, "spec-1", "spec-2", "spec-3")
+    await north.lock(mission, "/srv/a.py", "spec-1")
+    there = await wait_for(south, "/srv/a.py", "spec-3")
+    lost = Stand(wait_id=there.wait_id, agent_id="spec-2", path=there.path)
+    north.sql("UPDATE locks SET expires_at = acquired_at")
+
+    assert (await north.engine.look(LockLook(lost))).due
+    with pytest.raises(NotFound, match="The wait for the lock has ended"):
+        await north.do(LockPoll(lost))
+    assert (await north.do(LockLeaveQueue(lost))).lock is None
+
+    assert (await south.do(LockPoll(there))).lock.held_by == "spec-3"
+
+
+async def test_a_store_that_came_back_gives_the_number_of_no_lost_wait_again(machines):
+    north, _ = machines
+    mission = await north.mission()
+    await north.agents(mission, "spec-1", "spec-2", "spec-3")
+    await north.lock(mission, "/srv/a.py", "spec-1")
+    before = await wait_for(north, "/srv/a.py", "spec-2")
+
+    await north.do(GoOnWithout(end=1, reached=5))
+
+    after = await wait_for(north, "/srv/a.py", "spec-3")
+    assert after.wait_id > before.wait_id + UNSEEN
+    waits = north.sql("SELECT id FROM lock_waits ORDER BY id")
+    assert [row["id"] for row in waits] == [before.wait_id, after.wait_id]
 
 
 @pytest.mark.parametrize("how", ["lost", "left"])
