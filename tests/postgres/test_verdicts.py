@@ -6,7 +6,14 @@ import pytest
 import trio
 
 from fleetd.store.shared import batch
-from fleetd.wire.errors import Corrupt, FleetError, Incompatible, Storage, Unavailable
+from fleetd.wire.errors import (
+    Corrupt,
+    FleetError,
+    Incompatible,
+    InvalidParams,
+    Storage,
+    Unavailable,
+)
 from tests.postgres.shared_stores import Opened, running
 from tests.postgres_server import Server, run_sql
 
@@ -51,6 +58,8 @@ async def met(opened: Opened) -> FleetError:
         ("42501", Storage, "refuses: so it was told", False),
         ("42P01", Incompatible, "another schema", False),
         ("XX001", Corrupt, "damaged", False),
+        ("54000", InvalidParams, "may have 2,700 bytes", False),
+        ("22003", InvalidParams, "cannot hold a value of this request", False),
     ],
 )
 async def test_one_request_meets_it_alone(

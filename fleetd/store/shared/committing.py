@@ -24,6 +24,7 @@ from .verdicts import (
     is_for_all,
     is_transient,
     state,
+    stood_still,
     translate,
     unknown,
 )
@@ -51,19 +52,29 @@ class Committer:
     def run(self, jobs: list[Job]) -> None:
         """Give every job its result; raises ServerAway when some are left without.
 
-        Who has much to do lets others have their turn in between.
+        Who has much to do lets others have their turn in between. Whose transaction the server
+        ended as nothing came for seconds has another try, alone: the machine may have slept.
         """
+        alone = False
         while jobs:
             try:
-                jobs = jobs[self._turn(jobs) :]
+                jobs = jobs[self._turn(jobs[:1] if alone else jobs) :]
             except InDoubt:
                 raise  # those whom it concerns were told
             except ServerAway:
                 _forget(jobs)
                 raise
+            except psycopg.Error as error:
+                if alone:
+                    self._fail(jobs[:1], error)
+                    jobs = jobs[1:]
+                alone = True
 
     def _turn(self, jobs: list[Job]) -> int:
-        """Run as many jobs as one turn has time for, and return how many."""
+        """Run as many jobs as one turn has time for, and return how many.
+
+        Raises psycopg.Error when one of them stood still for too long.
+        """
         trouble: psycopg.Error | None = None
         for _ in range(_TRIES):
             _forget(jobs)
@@ -73,6 +84,9 @@ class Committer:
                     return taken
             except psycopg.Error as error:
                 trouble = error
+                if stood_still(error):
+                    self._holder.drop()
+                    raise
                 if not self._is_worth_another(line, error):
                     break
             except BaseException:
@@ -80,10 +94,13 @@ class Committer:
                 raise
         if trouble is None or ends_connection(trouble) or not state(trouble):
             raise ServerAway("writing", "its connections are lost again and again")
+        self._fail(jobs, trouble)
+        return len(jobs)
+
+    def _fail(self, jobs: list[Job], error: psycopg.Error) -> None:
         for job in jobs:
             job.effects = []
-            job.fail(translate(trouble, self._where.name))
-        return len(jobs)
+            job.fail(translate(error, self._where.name))
 
     def _is_worth_another(self, line: Line, error: psycopg.Error) -> bool:
         """Clear up after a transaction of which nothing was committed."""
@@ -132,7 +149,7 @@ class Committer:
         try:
             end = batch.commit(line, ring=ring)
         except psycopg.Error as error:
-            if not line.closed and not ends_connection(error):
+            if stood_still(error) or not (line.closed or ends_connection(error)):
                 raise  # the server is there, and says that it did not
             self._holder.drop()
             return self._was_committed(number, error)

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 
 from .adapting import adapt
-from .line import Line
+from .line import STATEMENT_MS, Line
 from .naming import named, parsed, spelled
 from .verdicts import ServerAway, is_final, said
 
@@ -29,7 +29,7 @@ _OWN = {
 _SETTINGS = f"""
     SET idle_in_transaction_session_timeout = {4 * _SECOND};
     SET lock_timeout = {6 * _SECOND};
-    SET statement_timeout = {8 * _SECOND};
+    SET statement_timeout = {STATEMENT_MS};
     SET jit = off;
     SET standard_conforming_strings = on;
     SELECT set_config('synchronous_commit', 'on', false)

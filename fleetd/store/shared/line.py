@@ -19,6 +19,8 @@ T = TypeVar("T")
 # A server that has not answered a statement after this long will not. It is longer than what the
 # server itself allows (see connecting.py): who is only slow says so, and the connection remains.
 PATIENCE_S = 9.0
+# What the server allows a statement, for whom nothing else was agreed.
+STATEMENT_MS = 8_000
 HURRIED_S = 2.0
 # How often somebody who waits looks at whether he may still.
 _LOOK_S = 0.25
@@ -94,4 +96,4 @@ class Line(psycopg.Connection[Any]):
         finally:
             del self.patience_s  # what it was is the class's
             if not self.closed:
-                self.execute(b"RESET statement_timeout")
+                self.execute(f"SET statement_timeout = {STATEMENT_MS}".encode())

@@ -9,7 +9,7 @@ from .executing import Executor, executor_of
 from .holding import Holder
 from .line import Line, Stalled
 from .naming import Place
-from .verdicts import ServerAway, away, ends_connection, translate
+from .verdicts import ServerAway, away, ends_connection, stood_still, translate
 
 _BEGIN = b"BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _TRIES = 2
@@ -23,13 +23,29 @@ class Reader:
         self._where = where
 
     def run(self, jobs: list[Job]) -> None:
-        """Give every job its result, or raise ServerAway."""
+        """Give every job its result, or raise ServerAway.
+
+        Who stood still for so long that the server hung up has another try, alone.
+        """
+        alone = False
+        while left := [job for job in jobs if job.result is None]:
+            try:
+                self._some(left[:1] if alone else left)
+            except psycopg.Error as error:
+                if alone and left[0].result is None:
+                    left[0].fail(translate(error, self._where.name))
+                alone = True
+
+    def _some(self, jobs: list[Job]) -> None:
+        """Run jobs; raises psycopg.Error when one of them stood still for too long."""
         for left in reversed(range(_TRIES)):
             line = self._holder.get()
             try:
                 self._together(line, [job for job in jobs if job.result is None])
             except psycopg.Error as error:
                 self._holder.drop()
+                if stood_still(error):
+                    raise
                 if isinstance(error, Stalled) or not left:
                     raise away(error, "reading") from error
             else:

@@ -9,7 +9,14 @@ import re
 
 import psycopg
 
-from ...wire.errors import Corrupt, FleetError, Incompatible, Storage, Unavailable
+from ...wire.errors import (
+    Corrupt,
+    FleetError,
+    Incompatible,
+    InvalidParams,
+    Storage,
+    Unavailable,
+)
 from ...wire.shown import clean
 from .. import StoreRefused
 from .line import Stalled
@@ -20,6 +27,7 @@ _ENDS = {"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"}
 # Another transaction was in the way, and is not any more: the same again may well succeed.
 _AGAIN = {"40001", "40P01", "40003"}
 _READ_ONLY = {"25006"}
+_STOOD_STILL = "25P03"
 _FORBIDDEN = "42501"
 # What the schema lacks: another program, or a newer one of ours, has changed it.
 _SCHEMA = {"42P01", "42703", "42883", "3F000"}
@@ -29,6 +37,7 @@ _TOLD = {
     "53200": ("The server has no memory left", "Try again when it has less to do."),
     "53300": ("The server takes no more connections", "Raise its max_connections."),
     "55P03": ("Another machine keeps the store locked", "Try again soon."),
+    _STOOD_STILL: ("This took too long between two statements", "Try again soon."),
     "57014": ("The server took too long, or was told to stop", "Try again soon."),
 }
 _REFUSED = "Give its role what the page about synced mode names."
@@ -96,6 +105,11 @@ def ends_connection(error: BaseException) -> bool:
     return code in _ENDS or code.startswith("08")
 
 
+def stood_still(error: BaseException) -> bool:
+    """Whether the server ended a connection because we were busy with something else."""
+    return state(error) == _STOOD_STILL
+
+
 def is_transient(error: BaseException) -> bool:
     """Whether the same again, in a new transaction, may succeed."""
     return state(error) in _AGAIN
@@ -138,6 +152,12 @@ def translate(error: BaseException, where: str) -> BaseException:
     if code in ("XX001", "XX002", "58P01", "58030"):
         hint = "Look at the server's log and disk."
         return Corrupt(f"{where} is damaged ({said(error)}).", hint=hint)
+    if code.startswith("54"):
+        text = f"This is too long for {where} ({said(error)}): what it finds rows by, like a path"
+        return InvalidParams(f"{text} or a name, may have 2,700 bytes. Give a shorter one.")
+    if code.startswith("22"):
+        text = f"{where} cannot hold a value of this request: {said(error)}."
+        return InvalidParams(text, hint="Leave out or change the value that it names.")
     if code.startswith("53"):
         return Unavailable(f"{where}: {said(error)}.", hint="Try again soon.", retry=True)
     return error
