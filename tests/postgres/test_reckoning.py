@@ -48,10 +48,33 @@ def test_a_server_that_lacks_something_is_told_of_once(
     assert reckoning.batch == batch
 
 
-def test_what_others_have_noticed_is_not_noticed_again(reckoning: Reckoning) -> None:
-    look(reckoning, 4, 101, "y")
+@pytest.mark.parametrize("stand", [(4, 103, "y"), (5, 103, "y"), (4, 99, "y")])
+def test_each_machine_hears_that_another_has_begun_an_epoch(
+    reckoning: Reckoning, stand: tuple[int, int, str]
+) -> None:
+    with pytest.raises(Behind):
+        look(reckoning, *stand)
+    assert reckoning.lost is not None
+    # An epoch that was begun at 101 or above is above all that was told here.
+    assert (reckoning.lost.end, reckoning.lost.reached) == (min(100, stand[1]), 100)
+    look(reckoning, *stand)
+    assert reckoning.batch == stand[0]
+
+
+def test_an_epoch_that_began_below_ones_own_commit_is_no_news(reckoning: Reckoning) -> None:
+    reckoning.reach(6, 104)
+    look(reckoning, 6, 104, "y")
     assert reckoning.lost is None
-    assert reckoning.batch == 4
+
+
+def test_who_does_not_act_leaves_it_to_the_next_who_looks(reckoning: Reckoning) -> None:
+    for _ in range(2):
+        with pytest.raises(Behind):
+            reckoning.look(Line(4, 99, "x"), acts=False)  # type: ignore[arg-type]
+    assert reckoning.lost is None
+    with pytest.raises(Behind):
+        look(reckoning, 4, 99, "x")
+    assert reckoning.lost is not None
 
 
 def test_what_is_committed_while_a_server_is_asked_is_not_missed(reckoning: Reckoning) -> None:

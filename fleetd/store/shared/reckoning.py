@@ -24,11 +24,15 @@ _STANDS = (
 
 
 class Stand(msgspec.Struct, frozen=True):
-    """How far a server has come: this machine's last batch, the log's end, the epoch."""
+    """How far a server has come: this machine's last batch, the log's end, the epoch.
+
+    ``own`` is the log's end after that batch: where the batch is, everything up to there is.
+    """
 
     batch: int = 0
     end: int = 0
     epoch: str | None = None
+    own: int = 0
 
 
 class Reckoning:
@@ -47,29 +51,37 @@ class Reckoning:
         """Return the number of this machine's last batch that is known to be committed."""
         return self._known.batch if self._known else 0
 
-    def look(self, line: Line) -> None:
+    def look(self, line: Line, *, acts: bool = True) -> None:
         """Take the measure of a server that was just connected to; raises psycopg.Error.
 
-        Raises Behind, once, when it lacks anything: nobody may go on as if it did not.
+        Raises Behind, once, when it lacks anything: nobody may go on as if it did not. Whoever
+        does not act on that leaves it to the next who looks.
         """
         known = self._known  # as it was before we ask: others go on committing meanwhile
         found = self._ask(line)
-        if known is None or not _behind(found, known):
+        if known is None or not (_behind(found, known) or _in_doubt(found, known)):
             self._advance(found)
             return
-        self._known = found
-        # In another epoch somebody has noticed before, and everybody knows. A store that was new
-        # when it was looked at had none yet.
+        lost = self._lost(found, known)
+        if acts:
+            self._known, self.lost = found, lost
+        raise Behind(lost.why)
+
+    def _lost(self, found: Stand, known: Stand) -> Lost:
+        """Return what is missing, or was until others gave its numbers to something else."""
+        why = self._why(found, known)
+        # A store that was new when it was looked at had no epoch yet.
         if known.epoch in (None, found.epoch):
-            self.lost = Lost(found.end, max(known.end, found.end), self._why(found, known))
-            raise Behind(self.lost.why)
+            return Lost(found.end, max(known.end, found.end), why)
+        # Another machine has begun an epoch. Ours will do when it began above what we have told.
+        return Lost(min(known.end, found.end), known.end, why)
 
     def _ask(self, line: Line) -> Stand:
         row: tuple[Any, ...] = line.execute(_STANDS, (self._machine,)).fetchone() or (0, 0, None)
         return Stand(row[0] or 0, row[1], row[2])
 
     def _why(self, found: Stand, known: Stand) -> str:
-        missing = known.batch - found.batch
+        missing = max(0, known.batch - found.batch)
         batches = f", and {missing} of this machine's last commits are missing" if missing else ""
         return (
             f"{self._where.name} was replaced by a server that lacks what was committed last: its"
@@ -82,7 +94,7 @@ class Reckoning:
 
     def reach(self, batch: int, end: int) -> None:
         """Note what this machine has committed."""
-        self._advance(Stand(batch, end))
+        self._advance(Stand(batch, end, own=end))
 
     def _advance(self, found: Stand) -> None:
         """Go on from what is known; what is older says nothing."""
@@ -92,8 +104,14 @@ class Reckoning:
                 max(known.batch, found.batch),
                 max(known.end, found.end),
                 found.epoch or known.epoch,
+                max(known.own, found.own),
             )
 
 
 def _behind(found: Stand, known: Stand) -> bool:
     return found.batch < known.batch or found.end < known.end
+
+
+def _in_doubt(found: Stand, known: Stand) -> bool:
+    """Whether numbers that others had given out may mean something else in a new epoch."""
+    return known.epoch not in (None, found.epoch) and known.own < known.end

@@ -65,7 +65,8 @@ class Server:
             self.place.name = name_of(line)
         if purpose != "reader":
             self.clock.ask(line)
-        self.reckoning.look(line)
+        # What is done aside takes nobody's place: the lanes and the listener have to notice.
+        self.reckoning.look(line, acts=purpose != "aside")
 
     def follow(self, line: Line) -> None:
         """Look how far others have come; raises psycopg.Error."""

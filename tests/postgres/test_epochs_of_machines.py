@@ -1,0 +1,88 @@
+"""After a failover that lost commits every machine makes good what it knew, not only the first."""
+
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleetctl.client import Fleet
+from tests.postgres.test_failover import follows, of_both
+from tests.postgres_server import Server
+from tests.processes import Daemon, environment
+
+
+@pytest.fixture
+def made() -> Iterator[Callable[[str], Daemon]]:
+    daemons: list[Daemon] = []
+    homes: list[Path] = []
+
+    def make(url: str) -> Daemon:
+        homes.append(home := Path(tempfile.mkdtemp(prefix="fleet-")))
+        env = environment(home) | {"FLEET_DATABASE_URL": url}
+        daemons.append(Daemon(home / "run" / "d.sock", home / "log", env=env))
+        daemons[-1].start()
+        return daemons[-1]
+
+    yield make
+    for daemon in daemons:
+        daemon.clean_up()
+    for home in homes:
+        shutil.rmtree(home)
+
+
+def ask(daemon: Daemon, method: str, **params: Any) -> Any:
+    with Fleet(daemon.socket) as client:
+        return client.call_raw(method, params)
+
+
+def until(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def serves(daemon: Daemon) -> bool:
+    status = ask(daemon, "system.status")
+    return bool(status["epoch"]) and not status["store"].get("away")
+
+
+def test_who_comes_back_second_takes_its_files_in_too(
+    own_postgres: Server, made: Callable[[str], Daemon]
+) -> None:
+    name = own_postgres.new_database()
+    standby = own_postgres.standby()
+    try:
+        first, second = (made(of_both(own_postgres, standby, name)) for _ in range(2))
+        mission = ask(second, "mission.create", title="T")["id"]
+        epoch = ask(first, "system.status")["epoch"]
+        follows(standby, own_postgres)
+        standby.stop()
+        taken = ask(second, "checkpoint.create", mission_id=mission, trigger="manual")["id"]
+        until(lambda: bool(ask(second, "checkpoint.get", checkpoint_id=taken)["backed_up_at"]))
+        # The first loses something too, and begins an epoch by itself.
+        ask(first, "event.append", type="note", mission_id=mission)
+        assert second.process is not None
+        os.kill(second.process.pid, signal.SIGSTOP)
+        try:
+            own_postgres.kill()
+            standby.start()
+            standby.promote()
+            until(lambda: serves(first) and ask(first, "system.status")["epoch"] != epoch)
+        finally:
+            os.kill(second.process.pid, signal.SIGCONT)
+
+        def is_there() -> bool:
+            listed = ask(second, "checkpoint.list", mission_id=mission) if serves(second) else ""
+            return taken in str(listed)
+
+        until(is_there)
+        assert ask(first, "system.status")["epoch"] == ask(second, "system.status")["epoch"]
+    finally:
+        standby.clean_up()
