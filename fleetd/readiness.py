@@ -8,11 +8,12 @@ import logging
 
 import trio
 
+from .domain.forget_scope import Target
 from .domain.returning import GoOnWithout
 from .domain.upkeep import StartUp
 from .engine import Engine
 from .operations.arriving import arrive
-from .operations.forgetting import finish
+from .operations.forgetting import finish, finish_these
 from .operations.legacy import import_legacy
 from .operations.machines import catch_up, refuse_twin
 from .operations.spool import tidy
@@ -23,6 +24,7 @@ from .wire.errors import FleetError
 log = logging.getLogger("fleetd")
 SPOOL_S = 1.0
 AGAIN_S = 5.0
+OWED_S = 600.0
 
 
 async def keep_ready(engine: Engine, begun: trio.Event) -> None:
@@ -51,8 +53,17 @@ async def keep_ready(engine: Engine, begun: trio.Event) -> None:
             continue
         engine.admit_all()
         begun.set()
-        await went.wait()
+        await _serve(readiness, went)
         engine.admit_nobody()
+
+
+async def _serve(readiness: "_Readiness", went: trio.Event) -> None:
+    """Wait until the store is away; meanwhile what could not be forgotten is tried again."""
+    while not went.is_set():
+        with trio.move_on_after(OWED_S) as pause:
+            await went.wait()
+        if pause.cancelled_caught:
+            await readiness.finish_later()
 
 
 class _Readiness:
@@ -63,6 +74,8 @@ class _Readiness:
         """Whether what only a start has to do is done."""
         self._engine = engine
         self._lost: Lost | None = None
+        self._owing: list[Target] = []
+        """What failed to be forgotten: nobody is kept out for it twice."""
 
     async def restore(self) -> None:
         """Catch up with everything that was missed; raises FleetError when the store refuses.
@@ -76,7 +89,7 @@ class _Readiness:
         if engine.machine and not self.complete:
             await refuse_twin(engine)
         await engine.execute(StartUp(in_line=tuple(engine.in_line)))
-        await finish(engine)
+        self._owing += await finish(engine, self._owing)
         if not self.complete or lost is not None:
             async with engine.outbox.at_work:
                 await reconcile(engine, lost.reached if lost else 0)
@@ -92,3 +105,12 @@ class _Readiness:
         with trio.move_on_after(SPOOL_S):  # the rest, before anything newer, while it serves
             await tidy(engine)
         self.complete = True
+
+    async def finish_later(self) -> None:
+        """Try once more to forget what could not be forgotten while everybody waited."""
+        owing, self._owing = self._owing, []
+        try:
+            self._owing = await finish_these(self._engine, owing)
+        except FleetError as error:
+            self._owing = owing
+            log.warning("What is to be forgotten has to wait: %s", error.message)

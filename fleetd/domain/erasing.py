@@ -1,14 +1,18 @@
 """Taking rows away with everything that hangs on them; must not decide what goes."""
 
 import re
-from collections.abc import Set
+from collections.abc import Sequence, Set
 
 from . import forgotten, leases
 from .context import Context
 from .events import position
-from .forget_clauses import Scope
+from .forget_clauses import Scope, named_params, says
 from .tx import Row, Tx
 
+# How many answers are in hand at a time, and for how many words the store looks by itself.
+AT_ONCE = 500
+_FEW = 20
+_FURTHER = "(method, key) > (:method, :after)"
 _STRINGS = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
@@ -77,22 +81,43 @@ def clear_notes(tx: Tx, scope: Scope, events: str, params: Row) -> None:
 
 def _drop_results(tx: Tx, scope: Scope) -> None:
     # Missions and places stand inside sentences too; an agent's name may be any short word.
-    inside = [re.escape(mission_id) for mission_id in scope.missions]
+    inside = [*scope.missions]
+    ends = r"(?!)"
     if scope.directory is not None:
-        inside.append(re.escape(scope.params["quoted"][1:-1]) + r"(?![\w.-])")
-    drop_answers(tx, re.compile("|".join(inside) or r"(?!)"), {*scope.agents, *scope.runs})
+        inside.append(place := scope.params["quoted"][1:-1])
+        ends = re.escape(place) + r"(?![\w.-])"
+    named = re.compile("|".join([*map(re.escape, scope.missions), ends]))
+    drop_answers(tx, named, {*scope.agents, *scope.runs}, inside)
 
 
-def drop_answers(tx: Tx, named: re.Pattern[str], names: Set[str]) -> None:
+def drop_answers(
+    tx: Tx, named: re.Pattern[str], names: Set[str], inside: Sequence[str] = ()
+) -> None:
     """Drop kept answers that mention what goes: they would say it again to whoever repeats.
 
-    ``named`` is looked for within texts, ``names`` are whole ones.
+    ``named`` is looked for within texts, which then say one of ``inside``; ``names`` are whole
+    ones. The store looks first, and piece by piece: who stands still in a transaction is ended.
     """
-    for row in tx.all("SELECT method, key, result_json FROM idempotency_keys"):
-        result = row["result_json"]
-        if named.search(result) or names & set(_STRINGS.findall(result)):
-            tx.run(
-                "DELETE FROM idempotency_keys WHERE method = :method AND key = :key",
-                method=row["method"],
-                key=row["key"],
-            )
+    sought, after = _sought([*inside, *(f'"{name}"' for name in sorted(names))]), ("", "")
+    where = f"{_FURTHER} AND ({says('result_json', sought) or '1 = 1'})"
+    while rows := tx.all(
+        "SELECT method, key, result_json FROM idempotency_keys"
+        f" WHERE {where} ORDER BY method, key LIMIT {AT_ONCE}",
+        method=after[0],
+        after=after[1],
+        **sought,
+    ):
+        for row in rows:
+            result = row["result_json"]
+            if named.search(result) or names & set(_STRINGS.findall(result)):
+                tx.run(
+                    "DELETE FROM idempotency_keys WHERE method = :method AND key = :key",
+                    method=row["method"],
+                    key=row["key"],
+                )
+        after = rows[-1]["method"], rows[-1]["key"]
+
+
+def _sought(words: Sequence[str]) -> Row:
+    """Return words as parameters; none where they are so many that looking takes its time."""
+    return named_params("word", words) if len(words) <= _FEW else {}

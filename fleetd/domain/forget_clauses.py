@@ -62,7 +62,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def names_runs(self) -> str:
         """Return the condition that an event of ``NAMING_RUNS`` names one of the called runs."""
-        return _says("data_json", _spoken(self.called)) if self.called else "1 = 0"
+        return says("data_json", _spoken(self.called)) if self.called else "1 = 0"
 
     def joined(self, later: "Scope") -> "Scope":
         """Return what goes after agents went on working; who was to stay stays.
@@ -97,7 +97,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
             for noun, ids in (("mission", m), ("agent", a))
             for each in ids.split(", ")
         )
-        said = self._its(_says("data_json", ("quoted", "quoted_below")), "agent_id")
+        said = self._its(says("data_json", ("quoted", "quoted_below")), "agent_id")
         return {
             "lock_waits": f"mission_id IN ({m}) OR agent_id IN ({a}){self._files('agent_id')}",
             "messages": f"seq >= {since:d}"
@@ -168,12 +168,12 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
             # What the document of one that is marked said nobody knows: it goes with all that is
             # said beside it.
             here = " AND machine = :at" if self.machine else ""
-            found.append(f"({_says('document_json', ('quoted', 'quoted_below'))}){here}")
+            found.append(f"({says('document_json', ('quoted', 'quoted_below'))}){here}")
             found.append(f"deleted_at IS NOT NULL AND {_SPEAKS}")
         return " OR ".join(found) or "1 = 0"
 
 
-def _says(column: str, names: Iterable[str]) -> str:
+def says(column: str, names: Iterable[str]) -> str:
     """Return the condition that a text says one of several parameters."""
     # Case counts, so not LIKE: a text that has something taken out is another text.
     return " OR ".join(f"replace({column}, :{name}, '') <> {column}" for name in names)

@@ -5,6 +5,7 @@ Whatever else keeps something outside the database joins ``forgotten_files``.
 
 import contextlib
 import logging
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -221,20 +222,34 @@ async def _scrub(engine: Engine) -> list[str]:
     return []
 
 
-async def finish(engine: Engine) -> None:
-    """Finish at start-up what a crash has interrupted; a failure is logged and stays owed."""
+async def finish(engine: Engine, later: Collection[Target] = ()) -> list[Target]:
+    """Finish what a crash has interrupted, but for what comes ``later``; return what failed.
+
+    A failure is logged and stays owed: nobody is kept waiting for it.
+    """
     owed = await engine.execute(OwedGet())
-    for target in owed.targets:
+    now = [each for each in owed.targets if each not in later]
+    return await finish_these(engine, now, scrub=owed.bytes)
+
+
+async def finish_these(
+    engine: Engine, targets: Collection[Target], *, scrub: bool = False
+) -> list[Target]:
+    """Finish forgetting what is owed, and return what failed."""
+    failed = []
+    for target in targets:
         try:
             await erase(engine, target)
             log.info("Finished forgetting a %s that a crash had interrupted", target.kind)
         except (NotFound, InvalidState):  # it was deleted otherwise: nothing is left of it
             await engine.execute(ForgetWithdraw(target))
         except FleetError as error:
+            failed.append(target)
             log.warning(
-                "A %s could not be forgotten, the next start tries again: %s",
+                "A %s could not be forgotten, fleetd tries again later: %s",
                 target.kind,
                 error.message,
             )
-    if owed.bytes or any(target.kind != "deletion" for target in owed.targets):
+    if scrub or any(target.kind != "deletion" for target in targets if target not in failed):
         await _scrub(engine)
+    return failed

@@ -7,11 +7,13 @@ import apsw
 import msgspec
 import pytest
 import trio
+from trio.testing import MockClock
 
 from fleetd.domain.forget_scope import Target
 from fleetd.domain.forgetting import ForgetStep
 from fleetd.domain.healing import Heal
 from fleetd.domain.removal import Purge
+from fleetd.readiness import OWED_S
 from fleetd.store.backups import Backups
 from fleetd.wire.errors import InvalidParams, InvalidState, NotFound, Storage
 from fleetd.wire.requests.agent import AgentGet, AgentHeartbeat, AgentNote, AgentRegister
@@ -425,10 +427,49 @@ async def test_what_cannot_be_finished_at_one_start_is_finished_at_a_later_one(
         async with opened(tmp_path) as fleet:
             owed = fleet.sql("SELECT name FROM forgetting WHERE kind = 'mission'")
             assert owed == [{"name": mission.id}]
-            assert "could not be forgotten, the next start tries again" in caplog.text
+            assert "could not be forgotten, fleetd tries again later" in caplog.text
     async with opened(tmp_path) as fleet:
         assert fleet.sql("SELECT * FROM forgetting") == []
         assert places_of(tmp_path, SECRET, mission.id) == []
+
+
+async def test_what_cannot_be_finished_keeps_nobody_out_and_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    async with opened(tmp_path) as fleet:
+        mission = await fleet.mission(1, title=SECRET)
+        await marked(fleet, mission.id)
+    tries: list[str] = []
+
+    def refuse(self: Backups, mission_id: str) -> None:
+        tries.append(mission_id)
+        raise PermissionError(1, "Operation not permitted", mission_id)
+
+    monkeypatch.setattr(Backups, "clear", refuse)
+    async with opened(tmp_path) as fleet:
+        assert (await fleet.do(MissionList())).total == 1
+        assert len(tries) == 1
+        monkeypatch.undo()
+
+        await trio.sleep(OWED_S + 1)
+
+        assert fleet.sql("SELECT * FROM forgetting WHERE kind = 'mission'") == []
+        assert places_of(tmp_path, SECRET, mission.id) == []
+
+
+async def test_answers_are_searched_piece_by_piece(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fleetd.domain.erasing.AT_ONCE", 2)
+    goes, stays = await fleet.mission(1), await fleet.mission(1)
+    for number in range(7):
+        about = stays if number % 3 == 2 else goes
+        await fleet.do(MissionUpdate(about.id, title="Other", idempotency_key=f"k{number}"))
+
+    await fleet.do(SystemForget(goes.id))
+
+    kept = {row["key"] for row in fleet.sql("SELECT key FROM idempotency_keys")}
+    assert {key for key in kept if key.startswith("k")} == {"k2", "k5"}
 
 
 @pytest.mark.sqlite_only("the file is scrubbed")
