@@ -670,6 +670,20 @@ async def test_a_store_that_came_back_gives_the_number_of_no_lost_wait_again(mac
     assert [row["id"] for row in waits] == [before.wait_id, after.wait_id]
 
 
+async def test_an_epoch_serves_those_who_were_told_of_less_and_no_others(machines):
+    north, south = machines
+    await north.mission()
+    await north.do(GoOnWithout(end=1, reached=5))
+    begins = "SELECT seq FROM events WHERE type = 'store_restored' ORDER BY seq"
+    [seq] = [row["seq"] for row in north.sql(begins)]
+
+    told = seq - 1
+    assert not (await south.do(GoOnWithout(end=told, reached=told))).done  # it is news there
+    assert (await south.do(GoOnWithout(end=seq, reached=seq))).done  # it was something else
+
+    assert [row["seq"] for row in north.sql(begins)] == [seq, seq + 1]
+
+
 @pytest.mark.parametrize("how", ["lost", "left"])
 async def test_who_waits_on_a_machine_that_is_gone_is_not_served(machines, how):
     north, south = machines
