@@ -57,21 +57,21 @@ class CatchUp(Mutation[Done], frozen=True):
 @handler
 def import_end(tx: Tx, request: ImportEnd, ctx: Context) -> Behind:
     """Give a store that lies behind its files a new epoch, and counters above all in them."""
-    end = end_import(tx)
-    drop_marks_of_nothing(tx)
+    end = end_import(tx, ctx)
+    drop_marks_of_nothing(tx, ctx)
     tops = [_top(tx, policy) for policy in POLICIES.values()]
     # A record is always followed by its own event, so a log that ends where a file was taken
     # has lost at least that one.
     if end is not None and max(tops) >= end:
         _raise(tx, ctx, end, max(tops), request.reached)
     # All of them before the first is restored: what a newer mission then takes is not dropped.
-    for mission_id in waiting(tx, "behind"):
+    for mission_id in waiting(tx, ctx, "behind"):
         mission, case = _case(tx, ctx, mission_id)
         if case is not None and mission["status"] in OPEN_MISSION:
             keep_undo(case, capture(tx, ctx, mission))
             _drop_what_was_over(case)
-        mark_settled(tx, mission_id)
-    return Behind(missions=waiting(tx))
+        mark_settled(tx, ctx, mission_id)
+    return Behind(missions=waiting(tx, ctx))
 
 
 def _top(tx: Tx, policy: Policy) -> int:
@@ -100,7 +100,7 @@ def _raise(tx: Tx, ctx: Context, end: int, top: int, reached: int) -> None:
 @handler
 def catch_up(tx: Tx, request: CatchUp, ctx: Context) -> Done:
     """Restore the newest checkpoint; finished work, and a mission that has ended, stay so."""
-    if not unmark(tx, request.mission_id) or not _is_there(tx, request.mission_id):
+    if not unmark(tx, ctx, request.mission_id) or not _is_there(tx, request.mission_id):
         return Done(done=False)
     mission, case = _case(tx, ctx, request.mission_id)
     if case is None:

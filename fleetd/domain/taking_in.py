@@ -18,8 +18,18 @@ from .policy import POLICIES, Kept, id_of, noun_of, owner_of, seq_of
 from .registry import handler
 from .tx import LogLine, Tx
 
-_END = "import"
-_WAITING = "catch_up:"
+
+def _end(ctx: Context) -> str:
+    """Return under which key this machine's import notes the end of the log."""
+    return f"import:{ctx.machine}" if ctx.machine else "import"
+
+
+def _marks(ctx: Context) -> str:
+    """Return how the keys of missions begin that this machine is to catch up.
+
+    Machines that take their files in at the same time must not end each other's.
+    """
+    return f"catch_up:{ctx.machine}:" if ctx.machine else "catch_up:"
 
 
 class Imported(Record, frozen=True, kw_only=True):
@@ -41,7 +51,7 @@ class ImportFiles(Mutation[Imported], frozen=True):
 @handler
 def import_files(tx: Tx, request: ImportFiles, ctx: Context) -> Imported:
     """Write the rows; a record that has one, also a deleted one, is left as it is."""
-    end, gone_until = _end_of_log(tx), purged_until(tx, ctx)
+    end, gone_until = _end_of_log(tx, ctx), purged_until(tx, ctx)
     taken, gone = [], []
     # A mission that is missing is made from the newest.
     for record in sorted(request.records, key=seq_of, reverse=True):
@@ -60,63 +70,65 @@ def import_files(tx: Tx, request: ImportFiles, ctx: Context) -> Imported:
             continue
         made = healing.insert(tx, ctx, record)
         if isinstance(record, Checkpoint) and (made or (record.seq > end and not record.undo)):
-            _mark(tx, record.mission_id, made=made)
+            _mark(tx, ctx, record.mission_id, made=made)
         taken.append(record_id)
     return Imported(ids=taken, gone=gone)
 
 
-def _end_of_log(tx: Tx) -> int:
+def _end_of_log(tx: Tx, ctx: Context) -> int:
     """Return where the log ended when the import began, also if a crash cut it short since."""
     tx.run(
         "INSERT INTO store_meta (key, value) VALUES (:key, :end) ON CONFLICT (key) DO NOTHING",
-        key=_END,
+        key=_end(ctx),
         end=str(position(tx)),
     )
-    return int(tx.value("SELECT value FROM store_meta WHERE key = :key", key=_END))
+    return int(tx.value("SELECT value FROM store_meta WHERE key = :key", key=_end(ctx)))
 
 
-def _mark(tx: Tx, mission_id: str, *, made: bool) -> None:
+def _mark(tx: Tx, ctx: Context, mission_id: str, *, made: bool) -> None:
     tx.run(
         "INSERT INTO store_meta (key, value) VALUES (:key, :how) ON CONFLICT (key) DO NOTHING",
-        key=_WAITING + mission_id,
+        key=_marks(ctx) + mission_id,
         how="made" if made else "behind",
     )
 
 
-def waiting(tx: Tx, how: str | None = None) -> list[str]:
+def waiting(tx: Tx, ctx: Context, how: str | None = None) -> list[str]:
     """Return the missions that are to be caught up, or those of one kind, the newest first."""
     rows = tx.all(
         "SELECT substr(m.key, CAST(:skip AS INTEGER)) AS id, m.value AS how FROM store_meta m"
         " WHERE m.key LIKE :prefix ORDER BY (SELECT max(c.seq) FROM checkpoints c"
         " WHERE c.mission_id = substr(m.key, CAST(:skip AS INTEGER))) DESC NULLS LAST, m.key",
-        skip=len(_WAITING) + 1,
-        prefix=f"{_WAITING}%",
+        skip=len(_marks(ctx)) + 1,
+        prefix=f"{_marks(ctx)}%",
     )
     return [row["id"] for row in rows if how in (None, row["how"])]
 
 
-def mark_settled(tx: Tx, mission_id: str) -> None:
+def mark_settled(tx: Tx, ctx: Context, mission_id: str) -> None:
     """Note that what was over in a mission's old rows has been dropped; once is enough."""
-    tx.run("UPDATE store_meta SET value = 'settled' WHERE key = :key", key=_WAITING + mission_id)
+    tx.run("UPDATE store_meta SET value = 'settled' WHERE key = :key", key=_marks(ctx) + mission_id)
 
 
-def unmark(tx: Tx, mission_id: str) -> bool:
+def unmark(tx: Tx, ctx: Context, mission_id: str) -> bool:
     """Let a mission wait no longer; returns whether it did."""
-    row = tx.one("DELETE FROM store_meta WHERE key = :key RETURNING key", key=_WAITING + mission_id)
+    row = tx.one(
+        "DELETE FROM store_meta WHERE key = :key RETURNING key", key=_marks(ctx) + mission_id
+    )
     return row is not None
 
 
-def drop_marks_of_nothing(tx: Tx) -> None:
+def drop_marks_of_nothing(tx: Tx, ctx: Context) -> None:
     """Let no mission wait that was deleted or forgotten after its files were taken in."""
     tx.run(
         "DELETE FROM store_meta WHERE key LIKE :prefix"
         " AND substr(key, CAST(:skip AS INTEGER)) NOT IN (SELECT id FROM missions)",
-        prefix=f"{_WAITING}%",
-        skip=len(_WAITING) + 1,
+        prefix=f"{_marks(ctx)}%",
+        skip=len(_marks(ctx)) + 1,
     )
 
 
-def end_import(tx: Tx) -> int | None:
+def end_import(tx: Tx, ctx: Context) -> int | None:
     """Return where the log ended when the import began, None when none is under way; it ends."""
-    row = tx.one("DELETE FROM store_meta WHERE key = :key RETURNING value", key=_END)
+    row = tx.one("DELETE FROM store_meta WHERE key = :key RETURNING value", key=_end(ctx))
     return int(row["value"]) if row else None

@@ -6,9 +6,11 @@ import pytest
 import trio
 
 from fleetd import housekeeping
+from fleetd.domain.catching_up import ImportEnd
 from fleetd.domain.forget_scope import Target
 from fleetd.domain.forgetting import ForgetStep
 from fleetd.domain.owing import OwedGet
+from fleetd.domain.taking_in import ImportFiles
 from fleetd.harness.report import PlanItem, Planned
 from fleetd.operations.machines import KeepInTouch
 from fleetd.operations.watching import ActivityScan
@@ -154,3 +156,14 @@ async def test_what_another_machine_is_forgetting_is_finished_by_that_machine(ma
     assert len((await south.engine.execute(OwedGet())).targets) == 1
     north.sql("UPDATE machines SET status = 'lost' WHERE id = :id", id=SOUTH)
     assert len((await north.engine.execute(OwedGet())).targets) == 1
+
+
+async def test_a_machine_that_has_taken_its_files_in_ends_no_other_ones_import(machines):
+    north, south = machines
+    for fleet in machines:
+        await fleet.engine.execute(ImportFiles([]))
+
+    await south.engine.execute(ImportEnd(reached=0))
+
+    keys = [row["key"] for row in north.sql("SELECT key FROM store_meta")]
+    assert [key for key in keys if key.startswith("import")] == [f"import:{NORTH}"]
