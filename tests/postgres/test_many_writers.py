@@ -4,13 +4,16 @@ import itertools
 import threading
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 
 from fleetd.domain.tx import Tx
-from fleetd.store.shared import connecting
+from fleetd.store.lane import Job
+from fleetd.store.shared import batch, connecting
 from fleetd.store.shared.batch import LOCK
+from fleetd.store.shared.line import Line
 from fleetd.wire.errors import NotFound, Unavailable
 from tests.postgres.shared_stores import Opened, appends, running
 from tests.postgres_server import Server, run_sql
@@ -106,8 +109,9 @@ async def test_a_daemon_that_is_stopped_in_a_batch_holds_the_others_up_for_secon
 async def test_a_lock_that_is_kept_for_long_refuses_and_is_no_outage(
     postgres: Server, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = connecting._SETTINGS.replace(b"lock_timeout = 6000", b"lock_timeout = 200")
-    monkeypatch.setattr(connecting, "_SETTINGS", settings)
+    for name in ("_BEGIN", "_COUNTED"):
+        quick = getattr(batch, name).replace("lock_timeout = 30000", "lock_timeout = 200")
+        monkeypatch.setattr(batch, name, quick)
     url = postgres.url(database)
     async with running(url, tmp_path) as opened:
         line = connecting.connect(url, "other")
@@ -121,3 +125,39 @@ async def test_a_lock_that_is_kept_for_long_refuses_and_is_no_outage(
             assert await opened.event() == 1
         finally:
             line.close()
+
+
+async def test_who_waits_for_the_turn_of_many_is_patient_and_takes_less(
+    postgres: Server, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Line, "patience_s", 0.6)
+    monkeypatch.setattr(batch, "_CROWDED_S", 0.3)
+    turns: list[float] = []
+    requests = batch.requests
+
+    def noted(line: Line, jobs: list[Job], where: str, turn_s: float) -> Any:
+        turns.append(turn_s)
+        return requests(line, jobs, where, turn_s)
+
+    monkeypatch.setattr(batch, "requests", noted)
+    settings = connecting._SETTINGS.replace(b"lock_timeout = 6000", b"lock_timeout = 100")
+    monkeypatch.setattr(connecting, "_SETTINGS", settings)
+    url = postgres.url(database)
+    async with running(url, tmp_path) as opened:
+        await opened.event("first")
+        other = connecting.connect(url, "other")
+        try:
+            other.execute("BEGIN")
+            other.execute(LOCK.encode())
+            async with trio.open_nursery() as nursery:
+                for number in range(5):
+                    nursery.start_soon(opened.event, str(number))
+                for _ in range(20):  # others have their answers meanwhile
+                    await trio.sleep(0.1)
+                    await opened.kinds()
+                other.execute("ROLLBACK")
+        finally:
+            other.close()
+        assert opened.store.reach.away is None
+        assert len(await opened.kinds()) == 6
+    assert turns[:2] == [batch._TURN_S, batch._SHORT_TURN_S]

@@ -15,7 +15,7 @@ from psycopg.pq.abc import PGresult
 from ...domain.tx import Ring, Tx
 from ..lane import Job
 from .executing import Executor, executor_of
-from .line import Line
+from .line import STATEMENT_MS, TABLE_MS, TURN_MS, Line
 from .reckoning import END
 from .verdicts import (
     ServerAway,
@@ -35,10 +35,11 @@ _COUNT = (
     " DO UPDATE SET batch = excluded.batch WHERE writers.batch = $2 - 1"
     " RETURNING (SELECT version FROM schema_version)"
 )
-_COUNTED = (
-    f"BEGIN ISOLATION LEVEL READ COMMITTED; {LOCK};"
-    " SELECT max(batch) FROM writers WHERE machine = '%s'; ROLLBACK"
+_QUEUE = (
+    "BEGIN ISOLATION LEVEL READ COMMITTED;"
+    f" SET LOCAL lock_timeout = {TURN_MS}; SET LOCAL statement_timeout = {TURN_MS + STATEMENT_MS}"
 )
+_COUNTED = f"{_QUEUE}; {LOCK}; SELECT max(batch) FROM writers WHERE machine = '%s'; ROLLBACK"
 # The channel is the schema's own, as the lock is.
 CHANNEL = "'fleet_events_' || current_schema()::regnamespace::oid"
 # What frames every batch is planned once, and sent with BEGIN or COMMIT as one message.
@@ -47,11 +48,17 @@ _PREPARED = f"""
     PREPARE count_batch (text, bigint) AS {_COUNT};
     PREPARE ring AS SELECT {END} AS reached, pg_notify({CHANNEL}, '')
 """.encode()
-_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED; EXECUTE take_turns; EXECUTE count_batch ('%s', %d)"
+_BEGIN = (
+    f"{_QUEUE}; EXECUTE take_turns; SET LOCAL lock_timeout = {TABLE_MS};"
+    f" SET LOCAL statement_timeout = {STATEMENT_MS}; EXECUTE count_batch ('%s', %d)"
+)
 _COMMIT = b"COMMIT"
 _RING = b"EXECUTE ring; COMMIT"
 # Nobody keeps the others waiting for longer, but for one request that takes longer by itself.
 _TURN_S = 0.25
+# Who had to wait for so long is one of many, and takes less.
+_CROWDED_S = 1.0
+_SHORT_TURN_S = 0.05
 _SAME_ID = (
     "another daemon writes under this machine's id. Was its directory copied from there? Remove"
     " the file machine-id here, and start fleetd again"
@@ -63,16 +70,21 @@ def prepare(line: Line) -> None:
     line.say(_PREPARED)
 
 
-def begin(line: Line, machine: str, number: int, version: int) -> None:
-    """Take the lock and count the batch; ``number`` follows the last one that was committed.
+def begin(line: Line, machine: str, number: int, version: int) -> float:
+    """Take the lock and count the batch; return how many seconds the turn may take.
 
+    ``number`` follows the last one that was committed.
     Raises ServerAway for a schema of another version, which another machine has just made.
     """
-    found = _number(line.say((_BEGIN % (machine, number)).encode())[-1])
+    begun = time.monotonic()
+    with line.in_the_queue():
+        found = _number(line.say((_BEGIN % (machine, number)).encode())[-1])
     if found is None:
         raise ServerAway("writing", _SAME_ID, final=True)
     if found != version:
         raise ServerAway("writing", other_schema(found, version), final=True)
+    crowded = time.monotonic() - begun > _CROWDED_S
+    return min(_TURN_S, _SHORT_TURN_S) if crowded else _TURN_S
 
 
 def _number(result: PGresult) -> int | None:
@@ -81,7 +93,9 @@ def _number(result: PGresult) -> int | None:
     return None if value is None else int(value)
 
 
-def requests(line: Line, jobs: list[Job], where: str) -> tuple[int, list[tuple[Job, Any]]]:
+def requests(
+    line: Line, jobs: list[Job], where: str, turn_s: float
+) -> tuple[int, list[tuple[Job, Any]]]:
     """Run each job in a savepoint of its own, as many as there is time for.
 
     Returns how many, and those of them that are to be committed, with their results; who raises is
@@ -92,7 +106,7 @@ def requests(line: Line, jobs: list[Job], where: str) -> tuple[int, list[tuple[J
     if len(jobs) == 1:  # it has the transaction for a savepoint
         _one(line, jobs[0], execute, done, where)
         return 1, done
-    until = time.monotonic() + _TURN_S
+    until = time.monotonic() + turn_s
     for number, job in enumerate(jobs):
         if number and time.monotonic() > until:
             return number, done
@@ -148,4 +162,5 @@ def counted(line: Line, machine: str) -> int:
 
     Whoever was committing has the lock until it is done.
     """
-    return _number(line.say((_COUNTED % machine).encode())[2]) or 0
+    with line.in_the_queue():
+        return _number(line.say((_COUNTED % machine).encode())[-2]) or 0

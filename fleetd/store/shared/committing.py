@@ -127,8 +127,8 @@ class Committer:
             self._reckoning.reach(batch.counted(line, self._machine), 0)
             self._counted_on = line
         number = self._reckoning.batch + 1
-        batch.begin(line, self._machine, number, self._server.schema)
-        taken, done = batch.requests(line, jobs, self._where.name)
+        turn_s = batch.begin(line, self._machine, number, self._server.schema)
+        taken, done = batch.requests(line, jobs, self._where.name, turn_s)
         if not done:
             line.say(b"ROLLBACK")
             return taken

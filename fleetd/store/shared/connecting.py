@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 
 from .adapting import adapt
-from .line import STATEMENT_MS, Line
+from .line import STATEMENT_MS, TABLE_MS, Line
 from .naming import named, parsed, spelled
 from .verdicts import ServerAway, is_final, said
 
@@ -25,10 +25,11 @@ _OWN = {
     "tcp_user_timeout": 10 * _SECOND,
 }
 # Each is shorter than the next: who stands still in the middle of a transaction lets go before
-# those who wait for him give up, the server gives up a statement before we hang up on it.
+# those who wait for him give up, the server gives up a statement before we hang up on it. The wait
+# for the fleet's turn has limits of its own (see batch.py).
 _SETTINGS = f"""
     SET idle_in_transaction_session_timeout = {4 * _SECOND};
-    SET lock_timeout = {6 * _SECOND};
+    SET lock_timeout = {TABLE_MS};
     SET statement_timeout = {STATEMENT_MS};
     SET jit = off;
     SET standard_conforming_strings = on;

@@ -21,6 +21,10 @@ T = TypeVar("T")
 PATIENCE_S = 9.0
 # What the server allows a statement, for whom nothing else was agreed.
 STATEMENT_MS = 8_000
+# What it allows the wait for a table that somebody has locked, and for the fleet's turn: that wait
+# is as long as the queue, and who leaves the queue stands at its end the next time.
+TABLE_MS = 6_000
+TURN_MS = 30_000
 HURRIED_S = 2.0
 # How often somebody who waits looks at whether he may still.
 _LOOK_S = 0.25
@@ -31,10 +35,12 @@ class Stalled(psycopg.OperationalError):
 
 
 class Hurry:
-    """Whether everything has to end soon; one for all lines of a store."""
+    """Whether everything has to end soon, and what lines know of each other; one for a store."""
 
     def __init__(self) -> None:
         self.now = False
+        self.answered = 0.0
+        """When any of them had an answer last, by the monotonic clock."""
 
 
 class Line(psycopg.Connection[Any]):
@@ -44,6 +50,9 @@ class Line(psycopg.Connection[Any]):
     hurry = Hurry()
     backend = (0, "")
     """The process at the server, and when it began: together they are of one process only."""
+
+    queueing = False
+    """Whether an answer may take as long as the queue is, while others do get theirs."""
 
     executor: Any = None
     """What rules run their statements with here; made by who runs them."""
@@ -63,10 +72,21 @@ class Line(psycopg.Connection[Any]):
     def wait(self, gen: Generator[Any, Any, T], interval: float = _LOOK_S, *_: Any) -> T:
         """Wait for an answer; raises Stalled, and hangs up, when there is none in time."""
         try:
-            return super().wait(self._patiently(gen), min(interval, _LOOK_S))
+            value: T = super().wait(self._patiently(gen), min(interval, _LOOK_S))
         except Stalled:
             self.close()  # nobody could tell a late answer from that to the next question
             raise
+        self.hurry.answered = time.monotonic()
+        return value
+
+    @contextmanager
+    def in_the_queue(self) -> Iterator[None]:
+        """Wait for a turn for as long as the server is there."""
+        self.queueing = True
+        try:
+            yield
+        finally:
+            self.queueing = False
 
     def _patiently(self, gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
         begun = time.monotonic()
@@ -83,8 +103,13 @@ class Line(psycopg.Connection[Any]):
 
     def _look(self, waited_s: float) -> None:
         patience_s = min(self.patience_s, HURRIED_S) if self.hurry.now else self.patience_s
-        if waited_s > patience_s:
+        if waited_s > patience_s and not self._moves_up(waited_s, patience_s):
             raise Stalled(f"no answer for {waited_s:.0f} s")
+
+    def _moves_up(self, waited_s: float, patience_s: float) -> bool:
+        if not self.queueing or self.hurry.now or waited_s > TURN_MS / 1_000 + patience_s:
+            return False
+        return time.monotonic() - self.hurry.answered < patience_s
 
     @contextmanager
     def taking_its_time(self, seconds: float) -> Iterator[None]:
