@@ -1,5 +1,6 @@
 """The clock of a fleet follows its server's, and never goes back."""
 
+from contextlib import closing
 from itertools import pairwise
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from fleetd.store.shared import fleet_clock
 from fleetd.store.shared.connecting import connect
 from fleetd.store.shared.fleet_clock import FleetClock
+from fleetd.store.shared.server import Server as StoreServer
 from tests.postgres_server import Server, run_sql
 
 
@@ -72,3 +74,41 @@ def test_what_is_told_before_the_server_was_asked_binds_nobody(own: Own) -> None
     clock = FleetClock()
     clock.set(-(10**9))
     assert clock.now_ms() == own.ms - 10**9
+
+
+def test_who_starts_keeps_with_those_that_are_ahead_of_a_server_that_was_set_back(own: Own) -> None:
+    running, started = FleetClock(), FleetClock()
+    running.set(0)
+    own.ms += 1_000
+    running.set(-300_000)
+    started.set(-300_000)
+    started.keep_with(running.now_ms() - 10_000)
+    for _ in range(700):
+        assert running.now_ms() - 10_000 <= started.now_ms() <= running.now_ms()
+        own.ms += 1_000
+    assert started.now_ms() == running.now_ms() == own.ms - 300_000
+
+
+def test_a_clock_that_was_far_off_binds_nobody_who_starts(own: Own) -> None:
+    clock = FleetClock()
+    clock.set(0)
+    clock.keep_with(own.ms + 86_400_000)
+    assert clock.now_ms() == own.ms
+
+
+def test_what_the_store_was_told_last_is_asked_at_each_connection(postgres: Server) -> None:
+    url = postgres.url(postgres.new_database(), user="postgres")
+    server = open_server(url)
+    with closing(server.open("writer")) as line:
+        told = server.clock.now_ms() + 300_000
+        line.execute(
+            "INSERT INTO machines VALUES ('m', 'one', 'here', '', '', %s, %s)", (told, told)
+        )
+    started = open_server(url)
+    started.open("writer").close()
+    assert abs(started.clock.now_ms() - told) < 30_000
+
+
+def open_server(url: str) -> StoreServer:
+    """Return what a daemon that starts makes of a server."""
+    return StoreServer(url, "ab" * 8)

@@ -63,7 +63,8 @@ class Server:
             self.size = checking.size_of(line)
             self.version = shown_version(line)
             self.place.name = name_of(line)
-        if purpose != "reader":
+            self.clock.begin(line)
+        elif purpose != "reader":
             self.clock.ask(line)
         # What is done aside takes nobody's place: the lanes and the listener have to notice.
         self.reckoning.look(line, acts=purpose != "aside")
