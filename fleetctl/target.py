@@ -10,6 +10,9 @@ from fleetd.wire.words import AGENT_ID
 from .client import Fleet
 from .protocol import Mission, MissionCurrent
 
+# How the key of a lock begins, which is the same on every machine.
+KEYS = ("project:", "machine:")
+
 
 def cwd() -> str:
     """Return the current directory; raises NotFound when it was deleted under the shell."""

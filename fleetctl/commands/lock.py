@@ -17,7 +17,7 @@ from ..protocol import (
     LockRelease,
     LockRenew,
 )
-from ..target import absolute, cwd
+from ..target import KEYS, absolute, cwd
 
 WEEK_MS = 7 * 86_400_000
 EXAMPLES = """\
@@ -68,9 +68,24 @@ def register(subparsers: Subparsers) -> None:
 
 def _on_lock(actions: Subparsers, name: str, run: Run, summary: str) -> Parser:
     parser = command(actions, name, run, summary)
-    parser.add_argument("lock_id", metavar="ID", completes="lock.active")
+    parser.add_argument(
+        "lock_id", metavar="LOCK", completes="lock.active", help="its id, or the file it is on"
+    )
     parser.add_argument("--agent", metavar="ID", completes="agent", required=True, help="who asks")
     return parser
+
+
+def _named(file: str) -> str:
+    """Return a file as a request names it: absolute, or the key that a lock shows."""
+    return file if file.startswith(KEYS) else absolute(file)
+
+
+def _lock_id(client: Fleet, lock: str) -> str:
+    """Return the id of a lock that is given by its id, or by the file it is on."""
+    if lock.startswith("lck-"):
+        return lock
+    found = client.call(LockList(file=_named(lock))).locks
+    return found[0].id if found else lock
 
 
 def _register_acquire(actions: Subparsers) -> None:
@@ -124,22 +139,25 @@ def _granted(args: Namespace, lock: Lock, verb: str) -> int:
 
 def run_renew(args: Namespace) -> int:
     """Prolong a lease."""
-    request = LockRenew(lock_id=args.lock_id, agent_id=args.agent, timeout_ms=args.timeout_ms)
     with Fleet() as client:
+        lock_id = _lock_id(client, args.lock_id)
+        request = LockRenew(lock_id=lock_id, agent_id=args.agent, timeout_ms=args.timeout_ms)
         return _granted(args, client.call(request), "renewed")
 
 
 def run_release(args: Namespace) -> int:
     """Give a lock back."""
     with Fleet() as client:
-        lock = client.call(LockRelease(lock_id=args.lock_id, agent_id=args.agent))
+        lock_id = _lock_id(client, args.lock_id)
+        lock = client.call(LockRelease(lock_id=lock_id, agent_id=args.agent))
     return render.result(args, lock, f"Lock released: {lock.id}  {lock.file}")
 
 
 def run_force_release(args: Namespace) -> int:
     """Take a lock away from its holder."""
-    request = LockForceRelease(lock_id=args.lock_id, agent_id=args.agent, reason=args.reason)
     with Fleet() as client:
+        lock_id = _lock_id(client, args.lock_id)
+        request = LockForceRelease(lock_id=lock_id, agent_id=args.agent, reason=args.reason)
         lock = client.call(request)
     taken = f"Lock released by force: {lock.id}  {lock.file} (was held by {lock.held_by})"
     return render.result(args, lock, taken)
@@ -147,7 +165,7 @@ def run_force_release(args: Namespace) -> int:
 
 def run_check(args: Namespace) -> int:
     """Say whether a fencing token is the one in force."""
-    request = LockCheck(file=absolute(args.file), fencing_token=args.fencing_token)
+    request = LockCheck(file=_named(args.file), fencing_token=args.fencing_token)
     with Fleet() as client:
         validity = client.call(request)
     text = "The token is valid." if validity.valid else "The token is not valid any more."
@@ -162,7 +180,7 @@ def _matters(lock: Lock) -> bool:
 
 def run_list(args: Namespace) -> int:
     """List locks."""
-    file = absolute(args.file) if args.file else None
+    file = _named(args.file) if args.file else None
     terms = {"mission_id": args.mission, "held_by": args.agent, "file": file}
     with Fleet() as client:
         locks = every(

@@ -18,6 +18,7 @@ from fleetd.wire.requests.sortie import SortieList
 from fleetd.wire.requests.system import SystemStatus
 from fleetd.wire.types import OPEN_MISSION
 
+from ..target import KEYS
 from .link import Link
 
 R = TypeVar("R")
@@ -142,5 +143,7 @@ def harness_of(client: str) -> str | None:
 
 
 def absolute(desk: Desk, file: str) -> str:
-    """Return a file's path, against the directory that the server works in."""
+    """Return a file's path, against the directory of the server; the key of a lock as it is."""
+    if file.startswith(KEYS):
+        return file
     return os.path.normpath(os.path.join(desk.cwd, os.path.expanduser(file)))  # noqa: PTH111, PTH118

@@ -14,6 +14,9 @@ from .context import Context
 from .tx import Row
 
 _MACHINE = re.compile(r"\Amachine:([^:/]+):")
+_PROJECT = re.compile(r"project:/?[^:]+:.+")
+# A part of a path that means another path.
+_DETOUR = re.compile(r"(^|[/:])\.{0,2}($|[/:])")
 
 
 def of_machine(machine: str, key: str) -> str:
@@ -24,6 +27,16 @@ def of_machine(machine: str, key: str) -> str:
 def is_key(text: str) -> bool:
     """Whether a text that is no absolute path is the key of a lock."""
     return text.startswith(("project:", "machine:"))
+
+
+def may_be_asked_for(machine: str, key: str) -> bool:
+    """Whether a key is one that a request on this machine can mean, spelled as it is stored."""
+    owner, rest = whose(key)
+    if owner != (machine if key.startswith("machine:") else ""):
+        return False
+    known = bool(_PROJECT.fullmatch(rest)) or (bool(owner) and rest.startswith("/"))
+    bare = rest.removeprefix("project:").removeprefix("/")
+    return known and not _DETOUR.search(bare)
 
 
 def whose(key: str) -> tuple[str, str]:

@@ -5,7 +5,7 @@ import trio
 
 from .. import places
 from ..domain.context import Caller, Facts
-from ..domain.lock_keys import is_key
+from ..domain.lock_keys import is_key, may_be_asked_for
 from ..domain.lock_queue import LockEnqueue, LockLeaveQueue, LockLook, LockPoll, Waiting
 from ..domain.locks import LockGround
 from ..engine import Engine, operation
@@ -65,7 +65,12 @@ async def _take(engine: Engine, request: LockAcquire, caller: Caller, facts: Fac
 
 
 async def _key(engine: Engine, request: LockAcquire, caller: Caller, facts: Facts) -> str:
-    """Return the key of a file: its real path, or its place in the project it belongs to."""
+    """Return the key of a file: its real path, or its place in the project it belongs to.
+
+    Where the key itself is given, as a lock shows it, it is meant, and no file of that name.
+    """
+    if is_key(request.file):
+        return _given(engine, request.file)
     ground = await engine.execute(LockGround(request), caller, facts)
     base = request.cwd or ground.project_dir
     path = places.real_path(request.file, base)
@@ -77,6 +82,16 @@ async def _key(engine: Engine, request: LockAcquire, caller: Caller, facts: Fact
         )
     scope: Scope = "project" if ground.by_project else "machine"
     return await engine.projects.key(path, scope)
+
+
+def _given(engine: Engine, key: str) -> str:
+    if may_be_asked_for(engine.machine, key):
+        return key
+    raise InvalidParams(
+        f"file is {key!r}, which looks like the key of a lock, and is none of this machine.",
+        hint="Give project:NAME:PATH as a lock shows it, or the file; one that is called so: ./…",
+        field="file",
+    )
 
 
 async def _wait(engine: Engine, request: LockAcquire, caller: Caller, facts: Facts) -> Lock | None:

@@ -106,6 +106,22 @@ async def test_a_lock_is_found_by_the_file_of_each_machine(pair: Pair) -> None:
     assert elsewhere.locks == []
 
 
+async def test_the_key_that_a_lock_shows_names_it_on_every_machine(pair: Pair) -> None:
+    held = await pair.there.do(LockAcquire("src/a.py", "alice", cwd=str(pair.clones[1])))
+    key = str(held.normalized_path)
+    with pytest.raises(LockConflict, match="locked by alice"):
+        await pair.here.do(LockAcquire(key, "bob", cwd=str(pair.clones[0])))
+    await pair.there.do(LockRelease(held.id, "alice"))
+    mine = await pair.here.do(LockAcquire(key, "bob"))
+    assert (mine.file, mine.normalized_path) == (key, key)
+    plain = await pair.here.do(LockAcquire("/srv/plain.txt", "bob"))
+    assert (await pair.here.do(LockAcquire(str(plain.normalized_path), "bob"))).id == plain.id
+    odd = ("project:a", "project:w:../b", "project:w:a//b", plain.normalized_path, "machine:x:/a")
+    for each in odd:
+        with pytest.raises(InvalidParams, match="looks like the key of a lock"):
+            await pair.there.do(LockAcquire(str(each), "alice"))
+
+
 async def test_the_same_path_on_two_machines_is_another_file(pair: Pair, tmp_path: Path) -> None:
     file = str(tmp_path / "notes.txt")
     mine = await pair.here.do(LockAcquire(file, "bob"))

@@ -210,6 +210,14 @@ def test_agent_start_as_json_is_one_document(done, waiting):
     assert restored["restored"]["mission_id"] == waiting
 
 
+def test_a_lock_is_given_back_and_renewed_by_its_file(run, done, daemon, home: Path):
+    lock = done("lock", "acquire", "a.py", "--agent", "spec-1", "--json").json["id"]
+    assert f"Lock renewed: {lock}\n" in done("lock", "renew", "a.py", "--agent", "spec-1").out
+    taken = done("lock", "force-release", "a.py", "--agent", "spec-2", "--reason", "r")
+    assert f"Lock released by force: {lock}" in taken.out
+    assert "expected an id" in run("lock", "release", "a.py", "--agent", "spec-1").err
+
+
 def test_a_lock_from_acquiring_to_release(run, done, daemon, home: Path):
     granted = done("lock", "acquire", "a.py", "--agent", "spec-1", "--json").json
     lock, token = granted["id"], str(granted["fencing_token"])
