@@ -41,6 +41,7 @@ class Keeper:
         self._attending: trio.CancelScope | None = None
         self._closed = threading.Event()
         self._at_work = threading.Lock()
+        self._left: Line | None = None
         self._said = False
 
     def message(self, gone: ServerAway) -> str:
@@ -153,14 +154,17 @@ class Keeper:
                     scope.deadline = min(scope.deadline, max(soon, trio.current_time()))
 
     def _look(self, line: Line, ask: Callable[[Line], None]) -> None:
-        with self._at_work:
-            if self._closed.is_set():
+        try:
+            with self._at_work:
+                if self._left is not line:
+                    ask(line)
+        finally:
+            if self._left is line:
                 line.close()
-            else:
-                ask(line)
 
     def _closing(self, line: Line) -> None:
         """Close a line, unless a thread still waits on it: then it closes when that ends."""
+        self._left = line
         if self._at_work.acquire(blocking=False):
             line.close()
             self._at_work.release()
