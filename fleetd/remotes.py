@@ -64,7 +64,8 @@ def _host(where: str) -> str | None:
 
 def _path(path: str) -> str | None:
     """Return a path without what its spellings differ in; None for the root."""
-    path = posixpath.normpath(f"/{path.lstrip('/')}")
-    while path.endswith((".git", "/")):
-        path = path.removesuffix("/").removesuffix(".git")
+    before = None
+    while path != before:  # what is left of "..git" is a dot
+        before = path
+        path = posixpath.normpath(f"/{path.lstrip('/')}").removesuffix(".git")
     return path.lstrip("/") or None
