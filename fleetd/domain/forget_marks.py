@@ -22,9 +22,13 @@ _NOTHING = re.compile(r"(?!)")
 
 
 class Keepers(Record, frozen=True, kw_only=True):
-    """Other machines, as people call them."""
+    """Other machines, as people call them; ``silent`` are all that are not in touch.
+
+    What their hooks have left since is not known here, and comes when they are back.
+    """
 
     machines: list[str]
+    silent: list[str]
 
 
 class KeepersGet(Query[Keepers], frozen=True):
@@ -73,7 +77,14 @@ def keepers(tx: Tx, request: KeepersGet, ctx: Context) -> Keepers:
         machine=ctx.machine,
         **request.scope.params,
     )
-    return Keepers(machines=[called(row["id"], row["name"]) for row in rows])
+    silent = tx.all(
+        "SELECT id, name FROM machines WHERE id <> :machine AND status <> 'here' ORDER BY id",
+        machine=ctx.machine,
+    )
+    return Keepers(
+        machines=[called(row["id"], row["name"]) for row in rows],
+        silent=[called(row["id"], row["name"]) for row in silent],
+    )
 
 
 def leave_to_others(tx: Tx, ctx: Context, scope: Scope) -> None:

@@ -51,16 +51,23 @@ async def clear(
 
 
 async def elsewhere(engine: Engine, scope: Scope) -> list[str]:
-    """Return a warning about files on other machines: they go there, and not at once."""
+    """Return warnings about what is on other machines: it goes there, and not at once."""
     if not engine.machine:  # it has the store to itself
         return []
-    keepers = (await engine.execute(KeepersGet(scope))).machines
-    if not keepers:
-        return []
-    when = "within a minute where one runs, else when it is started"
-    return [
-        f"Files on other machines go when their daemons hear of it, {when}: {', '.join(keepers)}."
-    ]
+    found = await engine.execute(KeepersGet(scope))
+    told = []
+    if found.machines:
+        when = "within a minute where one runs, else when it is started"
+        told.append(
+            f"Files on other machines go when their daemons hear of it, {when}:"
+            f" {', '.join(found.machines)}."
+        )
+    if found.silent:
+        told.append(
+            "What hooks have left on machines that are not in touch comes in when these run again;"
+            f" forget it once more then: {', '.join(found.silent)}."
+        )
+    return told
 
 
 def with_files(forgotten: Forgotten, lying: Iterable[Lying]) -> Forgotten:

@@ -9,6 +9,7 @@ from fleetd import housekeeping
 from fleetd.domain.catching_up import ImportEnd
 from fleetd.domain.forget_scope import Target
 from fleetd.domain.forgetting import ForgetStep
+from fleetd.domain.machines import MachineLeave
 from fleetd.domain.owing import OwedGet
 from fleetd.domain.taking_in import ImportFiles
 from fleetd.harness.report import PlanItem, Planned
@@ -17,6 +18,7 @@ from fleetd.operations.watching import ActivityScan
 from fleetd.wire.requests.event import EventAppend
 from fleetd.wire.requests.mission import MissionCancel, MissionCreate, MissionList
 from fleetd.wire.requests.snapshot import SnapshotList
+from fleetd.wire.requests.system import SystemForget
 from tests.fleet import DAY, MINUTE, SECOND, Clock, opened
 from tests.windows import Window
 
@@ -167,3 +169,15 @@ async def test_a_machine_that_has_taken_its_files_in_ends_no_other_ones_import(m
 
     keys = [row["key"] for row in north.sql("SELECT key FROM store_meta")]
     assert [key for key in keys if key.startswith("import")] == [f"import:{NORTH}"]
+
+
+async def test_forgetting_names_machines_that_may_still_have_something_in_their_spools(machines):
+    north, south = machines
+    await touch(*machines)
+    mission = await north.mission()
+    await south.do(MachineLeave())
+
+    done = await north.do(SystemForget(mission.id))
+
+    (told,) = [text for text in done.warnings if "not in touch" in text]
+    assert "forget it once more" in told

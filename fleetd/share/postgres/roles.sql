@@ -23,10 +23,11 @@
 \else
     \set schema fleet
 \endif
--- Each daemon has three connections, and one more now and then.
+-- Each daemon has three connections, and one more now and then: these are for a hundred machines. How
+-- many the server has in all is its max_connections.
 \if :{?connections}
 \else
-    \set connections 100
+    \set connections 400
 \endif
 
 BEGIN;
