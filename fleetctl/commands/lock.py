@@ -6,6 +6,7 @@ from ..client import Fleet
 from ..client.insisting import REPLY_S
 from ..display import lists, render, screen
 from ..display.tables import Column
+from ..machines import names
 from ..options import Parser, Run, Subparsers, command, group, whole
 from ..pages import every
 from ..protocol import (
@@ -178,6 +179,18 @@ def _matters(lock: Lock) -> bool:
     return bool(lock.expires_at) and (lock.status == "active" or not screen.humane())
 
 
+def _where(lock: Lock, known: dict[str, str]) -> str:
+    """Return the file so that it means the same to whoever reads it, on any machine.
+
+    Of a shared store, that is: a path somebody gave is one of his machine.
+    """
+    key = lock.normalized_path
+    if key.startswith("project:"):
+        return key if known and lock.file.startswith("/") else lock.file
+    of_machine = key.removeprefix("machine:").split(":", 1)[0]
+    return f"{lock.file} on {known[of_machine]}" if of_machine in known else lock.file
+
+
 def run_list(args: Namespace) -> int:
     """List locks."""
     file = _named(args.file) if args.file else None
@@ -186,6 +199,8 @@ def run_list(args: Namespace) -> int:
         locks = every(
             lambda **more: client.call(LockList(**terms, active=not args.all, **more)).locks
         )
+        keyed = not args.json and any(each.normalized_path.startswith(KEYS) for each in locks)
+        known = names(client) if keyed else {}
     rows = [
         (
             each.id,
@@ -194,7 +209,7 @@ def run_list(args: Namespace) -> int:
             each.purpose,
             str(each.fencing_token),
             each.expires_at or "" if _matters(each) else "",
-            each.file,
+            _where(each, known),
         )
         for each in locks
     ]

@@ -50,6 +50,10 @@ def _restore(case: Case, then: Lock) -> bool:
         leases.end_by_force(tx, ctx, held, None, f"recovery from {case.checkpoint.id}")
         text = f"Force-released lock: {then.file} (was held by {held['held_by']})"
         case.ledger.warnings.append(text)
+    elif held["held_by"] == case.request.agent_id:
+        text = f"Lock not restored: {then.file} ({held['held_by']}, who recovers, holds it)"
+        case.ledger.warnings.append(text)
+        return False
     else:
         _note_conflict(case, then, owner, held)
         return False

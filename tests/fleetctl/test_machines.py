@@ -70,3 +70,23 @@ def test_a_missions_directory_is_shown_with_its_machine(done, shared, home):
 
     assert f"{directory} on laptop" in done("mission", "show", mission["id"]).out.splitlines()
     assert done("mission", "show", mission["id"], "--json").json["machine"] == THERE
+
+
+def test_a_lock_on_a_file_of_one_machine_says_on_which(home, done, shared):
+    for file in ("/srv/a.py", "/srv/widget/b.py"):
+        done("lock", "acquire", file, "--agent", "spec-2")
+    store = checksums.opened(str(home / "data" / "squawk.db"))
+    store.set_busy_timeout(5_000)
+    try:
+        for file, key in (
+            ("/srv/a.py", f"machine:{THERE}:/srv/a.py"),
+            ("/srv/widget/b.py", "project:git.example/Widget:b.py"),
+        ):
+            store.execute("UPDATE locks SET normalized_path = ? WHERE file = ?", (key, file))
+    finally:
+        store.close()
+
+    lines = done("lock", "list").out.splitlines()
+
+    assert lines[1].endswith(" /srv/a.py on laptop")
+    assert lines[2].endswith(" project:git.example/Widget:b.py")

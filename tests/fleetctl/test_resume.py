@@ -212,6 +212,19 @@ def test_lock_conflicts_that_are_left_are_listed_and_no_failure(done, mission):
     assert re.search(r"\nErrors:\n  - Lock conflict: \S*a\.py held by spec-2\n", result.out)
 
 
+def test_what_the_one_who_recovers_holds_is_no_conflict(done, mission):
+    lock = done("lock", "acquire", "a.py", "--agent", "spec-1", "--mission", mission).id("lck")
+    done("checkpoint")
+    done("lock", "release", lock, "--agent", "spec-1")
+    done("agent", "start", "spec-2")
+    done("lock", "acquire", "a.py", "--agent", "spec-2", "--mission", mission)
+
+    result = done("resume", "--yes", "--agent", "spec-2")
+
+    assert "Lock conflict" not in result.out
+    assert re.search(r"Lock not restored: \S*a\.py \(spec-2, who recovers, holds it\)", result.out)
+
+
 def test_force_locks_takes_what_others_hold(done, mission):
     lock = done("lock", "acquire", "a.py", "--agent", "spec-1", "--mission", mission).id("lck")
     done("checkpoint")
