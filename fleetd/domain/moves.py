@@ -40,10 +40,13 @@ class Standing(Record, frozen=True, kw_only=True):
     end: int
     moved_to: Moved | None
     arrived: Moved | None
+    moving_to: Moved | None
 
 
 class Arrival(Record, frozen=True, kw_only=True):
     """To where the store was moved; null for one that is in use.
+
+    ``moving_to`` says the same of a move whose end nobody saw: the other one may be in use by now.
 
     ``unnamed`` are the directories of open missions that have just come to a store which several
     share: what other machines call them, only whoever looks at them can tell.
@@ -51,6 +54,7 @@ class Arrival(Record, frozen=True, kw_only=True):
 
     moved_to: Moved | None
     unnamed: dict[str, str]
+    moving_to: Moved | None = None
 
 
 class Arrive(Mutation[Arrival], frozen=True):
@@ -76,6 +80,7 @@ def standing(tx: Tx) -> Standing:
         end=position(tx),
         moved_to=_read(known.get("moved_to")),
         arrived=_read(known.get("arrived")),
+        moving_to=_read(known.get("moving_to")),
     )
 
 
@@ -86,6 +91,12 @@ def _read(text: str | None) -> Moved | None:
 def note_moved(tx: Tx, where: str, at: str) -> None:
     """Have a store say that it was moved."""
     _note(tx, "moved_to", where, at)
+    note_staying(tx)
+
+
+def note_moving(tx: Tx, where: str, at: str) -> None:
+    """Have a store say that another one is about to count instead of it."""
+    _note(tx, "moving_to", where, at)
 
 
 def note_arrived(tx: Tx, where: str, at: str) -> None:
@@ -97,12 +108,17 @@ def _note(tx: Tx, key: str, where: str, at: str) -> None:
     tx.run(_SET, key=key, value=msgspec.json.encode(Moved(where=where, at=at)).decode())
 
 
+def note_staying(tx: Tx) -> None:
+    """Have a store say no longer that another one is about to count."""
+    tx.run("DELETE FROM store_meta WHERE key = 'moving_to'")
+
+
 @handler
 def arrive(tx: Tx, request: Arrive, ctx: Context) -> Arrival:
     """Change nothing of a store that was moved away; settle one that has just come."""
     known = standing(tx)
-    if known.moved_to is not None or known.arrived is None:
-        return Arrival(moved_to=known.moved_to, unnamed={})
+    if known.moved_to or known.moving_to or known.arrived is None:
+        return Arrival(moved_to=known.moved_to, unnamed={}, moving_to=known.moving_to)
     follow_boot(tx, ctx)
     _end_locks(tx, ctx)
     _lose_strangers(tx, ctx)
@@ -156,8 +172,8 @@ def _lose_strangers(tx: Tx, ctx: Context) -> None:
 @handler
 def reopen(tx: Tx, request: Reopen, ctx: Context) -> Done:
     """Go on where the store was left: what the other one has seen since has numbers of its own."""
-    gone = tx.one("DELETE FROM store_meta WHERE key = 'moved_to' RETURNING key")
-    if gone is None:
+    gone = tx.all("DELETE FROM store_meta WHERE key IN ('moved_to', 'moving_to') RETURNING key")
+    if not gone:
         return Done(done=False)
     token = (tx.value("SELECT value FROM counters WHERE name = 'fencing'") or 0) + TOKENS_UNSEEN
     return raise_floors(tx, RaiseFloors(seq=position(tx), token=token, source="copy"), ctx)

@@ -14,6 +14,12 @@ async def arrive(engine: Engine) -> None:
             " (fleetctl config shows what is set), or go on with the old one: fleetctl migrate"
             " --undo"
         )
+    if (moving := found.moving_to) is not None:
+        raise StoreRefused(
+            f"{engine.store.where} was being moved to {moving.where} at {moving.at}, and nobody saw"
+            " the end of it. Give the same command again: fleetctl migrate; or go on with this"
+            " one: fleetctl migrate --undo"
+        )
     for mission_id, directory in found.unnamed.items():
         if places := await engine.projects.places(directory):
             await engine.execute(ProjectName(mission_id, places[0]))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..clocks import wall_clock
-from ..domain.moves import note_arrived, note_moved
+from ..domain.moves import note_arrived, note_moved, note_moving, note_staying
 from ..store.copying import part_of
 from ..store.directory import make_directories
 from ..store.moving import Moves
@@ -13,6 +13,7 @@ from ..store.replacing import clear_up, confirm, files_of, put_in_place, unused
 from ..store.resting import fold
 from ..store.transfer import local, server
 from ..store.transfer.carrying import Tell, carry, compare
+from ..store.transfer.sides import Side
 from ..wire.errors import Corrupt, Storage
 from ..wire.migration import Migration, TableCheck
 from ..wire.times import iso
@@ -37,9 +38,9 @@ def _there(ends: Ends, tell: Tell) -> Migration:
         carry(source, target, cargo, tell)
         note_arrived(target.tx, source.where, now)
         checks = _alike(compare(source, target, cargo, tell))
+        _leave(source, target.where, now)
         target.commit()
         target.ease(cargo.carried)
-        # Only now: who is killed before finds the old one in use, and moves once more.
         note_moved(source.tx, target.where, now)
         source.commit()
         return _report(ends, source.where, target.where, checks, begun)
@@ -61,10 +62,26 @@ def _back(ends: Ends, tell: Tell) -> Migration:
                 note_arrived(target.tx, source.where, now)
                 checks = _alike(compare(source, target, cargo, tell))
                 target.commit()
-            replaced = _put(part, ends.database, now)
+            _leave(source, str(ends.database), now)
+            try:
+                replaced = _put(part, ends.database, now)
+            except Storage:  # what was put there is taken back
+                note_staying(source.tx)
+                source.commit()
+                raise
         note_moved(source.tx, str(ends.database), now)
         source.commit()
         return _report(ends, source.where, str(ends.database), checks, begun, replaced)
+
+
+def _leave(source: Side, where: str, now: str) -> None:
+    """Have the old store say so before the new one counts: whatever happens, one is in use.
+
+    Who is killed right after it finds neither in use until the same command is given again.
+    """
+    note_moving(source.tx, where, now)
+    source.commit()
+    source.begin()
 
 
 def _alike(checks: list[TableCheck]) -> list[TableCheck]:

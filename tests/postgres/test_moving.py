@@ -351,7 +351,6 @@ async def test_a_copy_that_came_out_wrong_is_not_kept(
 STEPS = {
     "the first table": "fleetd.store.transfer.carrying.Cargo.leaving",
     "the comparison": "fleetd.transferring.carrying_out.compare",
-    "the mark in the old one": "fleetd.transferring.carrying_out.note_moved",
 }
 
 
@@ -384,6 +383,26 @@ async def test_a_move_that_ends_in_the_middle_is_begun_anew(
     async with target() as fleet:
         assert len(await fleet.checkpoint_ids(mission)) == len(before["checkpoints"]) + 1
     assert list(moving.database.parent.glob(".fleetd-part-*")) == []
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["there", "back"])
+async def test_a_move_whose_end_nobody_saw_leaves_no_two_stores_in_use(
+    moving: Moving, monkeypatch: pytest.MonkeyPatch, *, there: bool
+) -> None:
+    source, target = (moving.local, moving.shared) if there else (moving.shared, moving.local)
+    go: Callable[[], Migration] = moving.there if there else moving.back
+    async with source() as fleet:
+        mission = await a_days_work(fleet)
+    with monkeypatch.context() as patched:
+        patched.setattr("fleetd.transferring.carrying_out.note_moved", strike)
+        with pytest.raises(Struck):
+            go()
+    with pytest.raises(StoreRefused, match=r"was being moved to .* Give the same command again"):
+        async with source():
+            pass
+    assert go().same
+    async with target() as fleet:
+        assert (await fleet.again(mission)).id == mission.id
 
 
 FULL = {

@@ -20,7 +20,7 @@ from .sides import Side, Table, Values
 # Who is at a store, and who waits in it: neither goes along.
 STAYING = ("machines", "lock_waits")
 # What a store says of its own moves, and which clock its figures are of: those are set anew.
-OWN_KEYS = ("moved_to", "arrived", "boot")
+OWN_KEYS = ("moved_to", "moving_to", "arrived", "boot")
 # Where a file has to be written again once it is another machine's.
 _FILED = "backed_up_at"
 # What is said of the files of a record.

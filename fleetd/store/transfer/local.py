@@ -87,6 +87,10 @@ class LocalSide:
         """Make what was done last."""
         self._connection.execute("COMMIT")
 
+    def begin(self) -> None:
+        """Begin another transaction after a commit."""
+        self._connection.execute("BEGIN IMMEDIATE")
+
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[LocalSide]:

@@ -114,6 +114,10 @@ class ServerSide:
         """Make what was done last."""
         self._connection.execute("COMMIT")
 
+    def begin(self) -> None:
+        """Begin another transaction after a commit."""
+        self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+
     def ease(self, tables: Iterable[Table]) -> None:
         """Let the server learn what is in tables that were filled, which it would do by itself."""
         for table in tables:

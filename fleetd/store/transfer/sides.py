@@ -51,3 +51,7 @@ class Side(Protocol):
     def commit(self) -> None:
         """Make what was done last."""
         ...
+
+    def begin(self) -> None:
+        """Begin another transaction after a commit."""
+        ...
