@@ -80,6 +80,8 @@ def _show(status: Status) -> None:
     render.line(
         f"fleetd {status.version} (pid {status.pid}), running for {render.span(status.uptime_ms)}"
     )
+    if status.store and status.store.lost:
+        render.flow("Commits lost: ", status.store.lost, style="red")
     if status.counts is None:
         return
     _show_fleet(status, status.counts)

@@ -102,6 +102,7 @@ def _store(engine: Engine) -> StoreStatus:
         )
         if away
         else None,
+        lost=store.lost.why if store.lost else None,
     )
 
 

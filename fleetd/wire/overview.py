@@ -61,7 +61,8 @@ class StoreStatus(Record, frozen=True, kw_only=True):
     """What keeps everything, and ``where``, without any password; ``away`` while it is not there.
 
     ``since`` is when the daemon had caught up with it, null until it has. ``reconnects`` counts how
-    often it came back since the daemon's start.
+    often it came back since the daemon's start. ``lost`` says what the store lacked of what had
+    been committed, as far as this daemon saw it; null when nothing.
     """
 
     kind: StoreKind
@@ -70,6 +71,7 @@ class StoreStatus(Record, frozen=True, kw_only=True):
     since: str | None
     reconnects: int
     away: AwayStatus | None
+    lost: str | None = None
 
 
 class Status(Record, frozen=True, kw_only=True):

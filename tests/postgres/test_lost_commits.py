@@ -63,6 +63,7 @@ def test_what_files_hold_comes_back_and_a_new_epoch_says_so(
         log = fleetctl("doctor", "--json").json["findings"]
         (told,) = [each for each in log if each["check"] == "log"]
         assert "lacks what was committed last" in told["detail"]
+        assert "Commits lost: " in fleetctl("status").out
         daemon.stop()
     finally:
         daemon.clean_up()
