@@ -34,7 +34,7 @@ REVIEWED = {
     "comparing": {"marks"},
     "events": {"seen"},
     "erasing": {"agents", "events", "m", "table", "where"},
-    "forget_clauses": {"a", "m"},
+    "forget_clauses": {"a", "m", "inside_of('r', self.runs)", "of_agents", "steps"},
     "forget_marks": {"clauses[table]", "going", "kept", "table", "which"},
     "forget_runs": {"a"},
     "forget_scope": {"a", "m", "below('cwd')", "below('project_dir')", "chosen[table]"},
@@ -42,6 +42,7 @@ REVIEWED = {
     "healing": {"names"},
     "ids": {"_TABLES[noun]", "table"},
     "importing": {"events", "what"},
+    "lock_queue": {"row", "nobody"},
     "locks": {JOINED},
     "mailbox": {JOINED, "order"},
     "marks": {"emptied"},
@@ -74,7 +75,7 @@ REVIEWED |= {
     "local": {"marks", "name", "table.name", "', '.join(table.columns)", "', '.join(table.key)"},
 }
 REVIEWED |= {
-    "connecting": {"4 * _SECOND", "6 * _SECOND", "8 * _SECOND"},
+    "connecting": {"4 * _SECOND"},
     "forgotten": {"inside_of('d', digests)"},
     "keepers": {"POLICIES[request.noun].table", "inside_of('i', request.record_ids)", "table"},
     "losing": {"not_in_touch('a')"},

@@ -53,7 +53,7 @@ async def running(
     clock = clock or Clock()
     loaded = settings(root, **changes)
     async with open_engine(loaded, clock=clock, uptime=clock.uptime, inline=inline) as engine:
-        yield Fleet(engine, clock, root / "project")
+        yield Fleet(engine, clock, root / "project", root)
 
 
 class Worker:

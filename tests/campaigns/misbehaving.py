@@ -70,8 +70,8 @@ def key_apart() -> None:
     """Remember what a request was answered in a transaction after its own."""
     execute, remember = engine.Engine.execute, domain.idempotency.remember
 
-    async def apart(self: engine.Engine, request: Any, *more: Any) -> Any:
-        result = await execute(self, request, *more)
+    async def apart(self: engine.Engine, request: Any, *more: Any, **named: Any) -> Any:
+        result = await execute(self, request, *more, **named)
         if getattr(request, "idempotency_key", None) is not None:
             await trio.sleep(5 * WINDOW_S)
             ctx = self._context(engine.DAEMON, engine.Facts())

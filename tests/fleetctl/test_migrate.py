@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from fleetctl.client import Progress
-from fleetctl.commands.migrate import _followed
+from fleetctl.errands import _followed
 from fleetd.wire.migration import Said
 from tests.processes import Daemon, fleetctl
 
