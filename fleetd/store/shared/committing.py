@@ -11,7 +11,6 @@ import psycopg
 from ...histogram import Histogram
 from ..lane import Job
 from . import batch
-from .batch import CHANNEL, LOCK
 from .holding import Holder
 from .line import Line, Stalled
 from .server import Server
@@ -29,7 +28,6 @@ from .verdicts import (
     unknown,
 )
 
-__all__ = ["CHANNEL", "LOCK", "Committer"]
 _TRIES = 4
 # How long those whose COMMIT was lost are kept waiting for a server that could tell.
 _DOUBT_S = 5.0

@@ -8,10 +8,9 @@ import psycopg
 
 from .adapting import adapt
 from .line import STATEMENT_MS, TABLE_MS, Line
-from .naming import named, parsed, spelled
+from .naming import parsed, spelled
 from .verdicts import ServerAway, is_final, said
 
-__all__ = ["connect", "named"]
 CONNECT_S = 5
 OLDEST = 13
 _SECOND = 1_000
