@@ -23,6 +23,7 @@ from .filed import verified
 from .heeding import heed, remove
 from .latest import mend_latest
 from .store.backups import BackupFile, Backups, Listing
+from .store.reach import StoreAway
 from .wire.errors import Corrupt, FleetError, InvalidState
 from .wire.model import Checkpoint
 from .wire.requests.checkpoint import CheckpointGet
@@ -52,7 +53,7 @@ async def reconcile(engine: Engine, reached: int = 0) -> None:
     """Bring rows and files together before anybody is served; the log had come to ``reached``.
 
     Nothing that is found stops the start: what cannot be mended is left as it is and named in a
-    warning.
+    warning. Raises StoreAway: then it is to be done again, whole.
     """
     try:
         if engine.machine:
@@ -60,6 +61,8 @@ async def reconcile(engine: Engine, reached: int = 0) -> None:
         for noun in POLICIES:
             await _reconcile(engine, noun)
         await _catch_up(engine, reached)
+    except StoreAway:
+        raise
     except FleetError as error:
         log.warning("Rows and files could not be compared: %s", error.message)
 
@@ -151,6 +154,8 @@ async def _bring_up_to_date(engine: Engine, checkpoint_id: str) -> None:
     """Bring a checkpoint to the present version; snapshots have had one version only."""
     try:
         checkpoint = await engine.execute(CheckpointGet(checkpoint_id))
+    except StoreAway:
+        raise
     except FleetError as error:  # a newer version, or damaged: told when somebody wants it
         log.warning("%s", error.message)
         return

@@ -16,7 +16,14 @@ from ..engine import Engine
 from ..filed import Examined, examined
 from ..reconciling import rewrite, take_in
 from ..store.backups import BackupFile
-from ..wire.errors import Corrupt, FleetError, IntegrityMismatch, InvalidState, NotFound
+from ..wire.errors import (
+    Corrupt,
+    FleetError,
+    IntegrityMismatch,
+    InvalidState,
+    NotFound,
+    Unavailable,
+)
 from ..wire.model import Checkpoint, Finding
 from ..wire.snapshots import Snapshot
 from ..wire.types import Noun
@@ -125,6 +132,8 @@ async def _copies(engine: Engine, noun: Noun, record_id: str, owner_id: str | No
 async def _row(engine: Engine, noun: Noun, record_id: str) -> tuple[Kept | None, FleetError | None]:
     try:
         return await get(engine, noun, record_id), None
+    except Unavailable:  # which says nothing of the row
+        raise
     except FleetError as error:
         return None, error
 

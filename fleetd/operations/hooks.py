@@ -23,6 +23,7 @@ from ..domain.takeover import WindowProcess
 from ..engine import DAEMON, Engine, operation
 from ..harness.recognise import recognise
 from ..harness.report import Adapter, Answer, AnyHappening, Report, SessionStarted, Unfit
+from ..store.reach import StoreAway
 from ..wire.errors import FleetError, InvalidState, Storage, Unavailable
 from ..wire.requests.hook import (
     DOCTOR,
@@ -224,7 +225,8 @@ async def _context(
 async def _briefing(engine: Engine, recorded: Recorded, caller: Caller, room: int) -> str | None:
     """Bring back the agent's part of its mission and return its briefing.
 
-    What cannot be restored is told at least.
+    What cannot be restored is told at least. Raises StoreAway: its client leaves the hook in the
+    spool then, and the next one is answered with the briefing.
     """
     mission_id, agent_id = recorded.mission_id, recorded.agent_id
     restore = RecoveryRestore(
@@ -236,11 +238,15 @@ async def _briefing(engine: Engine, recorded: Recorded, caller: Caller, room: in
     )
     try:
         return (await engine.perform(restore, caller)).prompt
+    except StoreAway:
+        raise
     except FleetError as refusal:
         log.warning("%s is briefed without recovery: %s", agent_id, refusal.message)
     told = RecoveryContextGet(mission_id=mission_id, agent_id=agent_id, max_chars=room)
     try:
         return (await engine.perform(told, caller)).prompt
+    except StoreAway:
+        raise
     except FleetError as refusal:
         log.warning("%s cannot be briefed: %s", agent_id, refusal.message)
         return None

@@ -11,6 +11,7 @@ from ..engine import Engine
 from ..places import real_path
 from ..store.legacy import parse
 from ..store.legacy_file import LegacyFile, LegacyRefused
+from ..store.reach import StoreAway
 from ..wire.errors import FleetError
 
 log = logging.getLogger("fleetd")
@@ -21,8 +22,8 @@ async def import_legacy(engine: Engine) -> None:
     """Import the file beside the database, if there is one, and put it away afterwards.
 
     It is renamed after the commit: whoever dies between the two finds it again, and its digest in
-    the database. A file that cannot be imported stays, with a warning. Source: behaviour, Legacy
-    import.
+    the database. A file that cannot be imported stays, with a warning. Raises StoreAway: then it is
+    to be tried again. Source: behaviour, Legacy import.
     """
     file = LegacyFile(engine.config.database.with_name(NAME))
     if file.path == engine.config.database:
@@ -36,6 +37,8 @@ async def import_legacy(engine: Engine) -> None:
     except LegacyRefused as refusal:
         _not_imported(file, f"{refusal}. Mend it, or move it away, then start fleetd again.")
         return
+    except StoreAway:
+        raise
     except FleetError as error:
         _not_imported(file, f"{error.message} {error.hint} The next start tries again.")
         return

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from fleetd.store.reach import StoreAway
 from fleetd.wire.errors import InvalidState, Storage
 from fleetd.wire.model import Lock
 from fleetd.wire.requests.event import EventList
@@ -308,6 +309,21 @@ async def test_a_failure_of_the_recovery_still_briefs(
     reply = await deliver(fleet, "SessionStart", source="compact")
     assert "Add login" in reply.stdout
     assert "is briefed without recovery" in caplog.text
+
+
+async def test_a_store_that_goes_away_before_the_briefing_is_no_answer_without_one(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: Any, **__: Any) -> None:
+        raise StoreAway("The store cannot be reached.")
+
+    await deliver(fleet, "UserPromptSubmit", prompt="Add login")
+    await deliver(fleet, "PreCompact", trigger="auto")
+    with monkeypatch.context() as away:
+        away.setattr("fleetd.domain.recovery.make_briefed", gone)
+        with pytest.raises(StoreAway):
+            await deliver(fleet, "SessionStart", source="compact", delivery_id="delivery-left")
+    assert "Add login" in (await deliver(fleet, "UserPromptSubmit", prompt="Go on")).stdout
 
 
 @pytest.fixture(autouse=True)
