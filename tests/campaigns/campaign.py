@@ -9,6 +9,7 @@ import random
 import shutil
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -51,6 +52,7 @@ class Run:
 
     ``planted`` is the defect to plant, None for the product as it is. ``judged`` says whether
     figures that depend on the machine's speed count: not in the short form, whose machine is busy.
+    ``keep`` leaves the home of a red round where it is.
     ``figures`` is what was seen, for the table of promises: counts, and times in ms.
     """
 
@@ -60,6 +62,7 @@ class Run:
     planted: str | None = None
     judged: bool = False
     only: int | None = None
+    keep: bool = False
     say: Callable[[str], None] = print
     figures: dict[str, float] = field(default_factory=dict)
     done: int = 0
@@ -86,10 +89,15 @@ class Run:
     def home(self) -> Iterator[tuple[Path, dict[str, str]]]:
         """Make a home for one round: its directory, and the environment of whoever lives there."""
         directory = Path(tempfile.mkdtemp(prefix="r", dir=self.place))
+        kept = False
         try:
             yield directory, environment(directory)
+        except AssertionError:
+            kept = self.keep
+            raise
         finally:
-            shutil.rmtree(directory)
+            if not kept:
+                shutil.rmtree(directory)
 
 
 @dataclass(frozen=True)
@@ -120,7 +128,7 @@ def carry_out(
     ``keep`` leaves the directory of a red run where it is, to be looked at.
     """
     place = Path(tempfile.mkdtemp(prefix="campaign-")).resolve()
-    run = Run(seed, count, place, planted, judged=judged, only=only, say=say)
+    run = Run(seed, count, place, planted, judged=judged, only=only, keep=keep, say=say)
     begun, red = time.monotonic(), None
     defect = f", planted: {planted}" if planted else ""
     say(f"{campaign.name}: seed {seed}, {count} {campaign.unit}{defect}")
@@ -128,8 +136,9 @@ def carry_out(
         campaign.run(run)
     except AssertionError as broken:
         planted_too = f" --planted {planted}" if planted else ""
+        told = str(broken) or "".join(traceback.format_exception(broken))
         red = (
-            f"{broken}\n  round {run.round}; again: python -m tests.campaigns {campaign.name} "
+            f"{told}\n  round {run.round}; again: python -m tests.campaigns {campaign.name} "
             f"--seed {seed} --count {count} --round {run.round}{planted_too}"
         )
     finally:

@@ -73,11 +73,13 @@ class _Fleet:
             machine.set_clock(ms)
         self._town.start(self._size.pause_s)
         try:
-            begun = time.monotonic()
             for second in self._run.rounds():
+                # One that took longer is not made up for: nothing may come before what was put off.
+                over = time.monotonic() + 1
                 self._second(second)
                 self._town.well()
-                while (left := begun + second + 1 - time.monotonic()) > 0:
+                self._catch_up()
+                while (left := over - time.monotonic()) > 0:
                     time.sleep(min(left, 0.1))
                     self._catch_up()
             self._heal()

@@ -7,7 +7,7 @@ by the client. Must not know processes or the wire.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 Act = Literal["grant", "regrant", "renew", "held", "end", "refused", "valid", "invalid", "touch"]
 
@@ -75,14 +75,18 @@ def _living(held: Held) -> list[Held]:
 def _ended(held: Held, last: float) -> list[Held]:
     """Let the lease have run out, at once or by the time the operation must be over."""
     now = max(held.now, held.least) if held.lock_id else held.now
-    return [replace(held, lock_id="", token=0, agent="", now=now)] if now <= last else []
+    return [_free(held, now)] if now <= last else []
+
+
+def _free(held: Held, now: float) -> Held:
+    return Held(now=now, highest=held.highest)
 
 
 def _grant(held: Held, op: Op, last: float) -> list[Held]:
     if op.token <= held.highest:
         return []
-    least = held.now + op.length
-    most = max(least, op.until)
+    most = max(op.until, (last if op.at is None else op.at) + op.length)
+    least = min(held.now + op.length, most)
     return [
         Held(op.lock_id, op.token, op.agent, op.length, least, most, free.now, op.token)
         for free in _ended(held, last)
@@ -92,7 +96,7 @@ def _grant(held: Held, op: Op, last: float) -> list[Held]:
 def _regrant(held: Held, op: Op, last: float) -> list[Held]:
     """A recovery takes a lock anew for whoever holds it, else only a free one."""
     if held.agent == op.agent:
-        held = replace(held, lock_id="", agent="", token=0)
+        held = _free(held, held.now)
     return _grant(held, op, last)
 
 
@@ -120,7 +124,7 @@ def _end(held: Held, op: Op, last: float) -> list[Held]:
     if held.lock_id != op.lock_id:
         return []
     living = _living(held) if op.needs_lease else [held]
-    return [replace(each, lock_id="", token=0, agent="") for each in living]
+    return [_free(each, each.now) for each in living]
 
 
 def _refused(held: Held, op: Op, last: float) -> list[Held]:
@@ -148,7 +152,9 @@ def _touch(held: Held, op: Op, last: float) -> list[Held]:
     until = held.now + held.length
     latest = max(held.most, last + held.length)
     longer = [replace(each, least=max(each.least, until), most=latest) for each in _living(held)]
-    return [*longer, *([held] if held.least <= held.now else [])]
+    # It may also have come so late that the lease was over.
+    late = max(held.now, held.least)
+    return [*longer, *([replace(held, now=late)] if late <= last else [])]
 
 
 # What is changed is stamped and then takes its turn; who only looks is stamped, and sees what has
@@ -175,8 +181,8 @@ def unexplained(ops: Sequence[Op]) -> Op | None:
     """
     ops = sorted(ops, key=lambda op: (op.called, op.span))
     required = sum(1 << number for number, op in enumerate(ops) if not op.optional)
-    begin = (0, Held())
-    waiting, seen, reached = [begin], {begin}, 0
+    waiting, reached = [(0, Held())], 0
+    seen: dict[Any, list[tuple[int, Held]]] = {}
     while waiting:
         done, held = waiting.pop()
         if done & required == required:
@@ -187,11 +193,33 @@ def unexplained(ops: Sequence[Op]) -> Op | None:
                 if ops[number].optional and then == replace(held, now=then.now):
                     continue  # whether it happened or not makes no difference
                 found = (done | 1 << number, then)
-                if found not in seen:
-                    seen.add(found)
+                if _is_new(found, seen, required):
                     waiting.append(found)
     missed = [op for n, op in enumerate(ops) if not op.optional and not reached >> n & 1]
     return min(missed, key=lambda op: op.answered, default=ops[-1])
+
+
+def _is_new(
+    found: tuple[int, Held], seen: dict[Any, list[tuple[int, Held]]], required: int
+) -> bool:
+    """Whether a state is none that was seen, nor one from which less can come than from such.
+
+    The less is known of when a lease ends, the earlier it is and the more of what may have happened
+    is still to come, the more can come of it: no rule forbids it what it allows the other.
+    """
+    done, held = found
+    key = (done & required, held.lock_id, held.token, held.agent, held.length, held.highest)
+    alike = seen.setdefault(key, [])
+    if any(
+        done | before == done
+        and one.least <= held.least
+        and one.most >= held.most
+        and one.now <= held.now
+        for before, one in alike
+    ):
+        return False
+    alike.append(found)
+    return True
 
 
 def _next(ops: Sequence[Op], done: int) -> list[int]:

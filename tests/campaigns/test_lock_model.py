@@ -1,6 +1,7 @@
 """The search that judges histories of locks: what it must explain, and what it must not."""
 
 import math
+import random
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from fleetd.wire.times import iso
 from tests.campaigns.campaign import Red
 from tests.campaigns.lock_history import check_rows
-from tests.campaigns.lock_model import Op, unexplained
+from tests.campaigns.lock_model import Held, Op, after, unexplained
 
 LEASE = 100
 
@@ -136,3 +137,60 @@ def test_clocks_that_differ_a_little_explain_a_little() -> None:
 
     assert unexplained(ops(0)) is not None
     assert unexplained(ops(5)) is None
+
+
+def test_what_a_holder_did_as_its_lease_ended_may_have_come_too_late() -> None:
+    def ops(slack: int) -> list[Op]:
+        return [ONE, Op("touch", "one", 1_095, 1_103, 1_098, slack=slack), grant("two", 1_102, 2)]
+
+    assert unexplained(ops(1)) is not None
+    assert unexplained(ops(2)) is None
+
+
+ACTS = ("grant", "regrant", "renew", "held", "end", "refused", "valid", "invalid", "touch")
+
+
+def any_op(chance: random.Random) -> Op:
+    """Return something that may have happened to one of three locks."""
+    at, token = chance.randrange(0, 60, 5), chance.randrange(1, 4)
+    act = chance.choice((*ACTS, "grant", "touch"))
+    agent = f"agent-{chance.choice((token, token % 2))}"
+    return Op(
+        act,
+        agent,
+        at - chance.randrange(10),
+        at + chance.randrange(10),
+        None if act in ("held", "valid", "invalid", "refused") else at,
+        lock_id=f"lck-{token}",
+        token=token,
+        length=20,
+        until=at + chance.choice((10, 20, 20)),
+        needs_lease=chance.random() < 0.7,
+        optional=chance.random() < 0.3,
+        slack=chance.choice((0, 5)),
+    )
+
+
+def has_an_order(ops: list[Op]) -> bool:
+    """Try all that can be tried."""
+
+    def goes_on(left: tuple[Op, ...], held: Held) -> bool:
+        must = [op for op in left if not op.optional]
+        bound = min((op.answered for op in must), default=math.inf)
+        return not must or any(
+            goes_on((*left[:n], *left[n + 1 :]), then)
+            for n, op in enumerate(left)
+            if op.called <= bound
+            for then in after(held, op)
+        )
+
+    return goes_on(tuple(ops), Held())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_the_search_leaves_out_would_not_have_helped(seed: int) -> None:
+    chance = random.Random(seed)
+    histories = [[any_op(chance) for _ in range(chance.randrange(2, 7))] for _ in range(150)]
+    verdicts = [has_an_order(ops) for ops in histories]
+    assert [unexplained(ops) is None for ops in histories] == verdicts
+    assert set(verdicts) == {True, False}
