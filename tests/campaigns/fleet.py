@@ -332,6 +332,6 @@ CAMPAIGN = Campaign(
     run=campaign,
     short=20,
     long=600,
-    planted={"no-lock": 15, "no-notify": 6, "run-twice": 30, "own-clock": 15, "believed": 20},
+    planted={"no-lock": 15, "no-notify": 6, "run-twice": 60, "own-clock": 15, "believed": 20},
     shared=True,
 )

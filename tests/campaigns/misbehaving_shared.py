@@ -32,7 +32,8 @@ def shift_the_clock(file: Path) -> None:
 
 def no_lock() -> None:
     """Let the batches of two daemons run beside each other; who looks at locks takes a moment."""
-    batch._BEGIN = batch._BEGIN.replace(batch.LOCK, "SELECT true AS locked")
+    assert batch.LOCK.encode() in batch._PREPARED
+    batch._PREPARED = batch._PREPARED.replace(batch.LOCK.encode(), b"SELECT true AS locked")
     run = executing.Executor.__call__
 
     def slowly(self: executing.Executor, sql: str, params: Any) -> Any:
@@ -46,7 +47,7 @@ def no_lock() -> None:
 
 def no_notify() -> None:
     """Commit without a word to other machines."""
-    batch._RING = f"SELECT '', {batch.END}; COMMIT".encode()
+    batch._RING = f"SELECT {batch.END}; COMMIT".encode()
 
 
 def run_twice() -> None:

@@ -28,7 +28,7 @@ from tests.hook_client import COMMAND
 
 # Of the log nothing may be missing: nobody forgets.
 FORGETTING = ("delete_mission", "forget_mission", "forget_session")
-OWN = {name: often for name, often in ERRANDS.items() if name not in FORGETTING} | {"mutter": 12}
+OWN = {name: often for name, often in ERRANDS.items() if name not in FORGETTING} | {"mutter": 24}
 AWAY_S = 0.25
 PATIENCE_S = 60.0
 # A process that runs hooks, each of which reads a file, and says how they ended. No shell: behind
