@@ -29,6 +29,8 @@ HOOK, READING = "hook.deliver", "mission.get"
 WARM_S = 0.5
 # In a request: what no other request has, and what none of another client has.
 NUMBER, CLIENT = "@@@@@@@@", "@client@"
+# So many numbers each daemon's clients have; none asks so often.
+_EACH = 1 << 24
 
 
 class Crowd(msgspec.Struct, frozen=True):
@@ -55,13 +57,16 @@ def crowd(
     """Let so many clients in all ask their daemons, each again as soon as it is answered."""
     call = {"jsonrpc": "2.0", "id": 1, "method": what, "params": _params(what, fleets[0])}
     each = _shares(clients, len(fleets))
-    before, wal = [_batches(fleet) for fleet in fleets], _wal(server)
+    before, wal, hooks = [_batches(fleet) for fleet in fleets], _wal(server), _hooks(fleets[0])
     processes = [
-        _process(fleet, number, seconds, call) for fleet, number in zip(fleets, each, strict=True)
+        _process(fleet, first, number, seconds, call)
+        for first, (fleet, number) in enumerate(zip(fleets, each, strict=True))
     ]
     told = [json.loads(process.communicate()[0]) for process in processes]
     written = _wal(server) - wal
     asked = sum(one["all"] for one in told)
+    if what == HOOK and (taken := _hooks(fleets[0]) - hooks) != asked:
+        raise RuntimeError(f"{asked} hooks were told, {taken} were taken for new")
     batches = sum(_batches(fleet) - old for fleet, old in zip(fleets, before, strict=True))
     samples = Samples([took for one in told for took in one["ms"]])
     reads = what == READING
@@ -101,24 +106,33 @@ def _wal(server: Server | None) -> int:
     return int(server.sql("SELECT pg_current_wal_insert_lsn() - '0/0' AS bytes")[0]["bytes"])
 
 
+def _hooks(fleet: Fleet) -> int:
+    return sum(each["deliveries"] for each in fleet.call("hook.status")["harnesses"])
+
+
 def _process(
-    fleet: Fleet, clients: int, seconds: float, call: dict[str, object]
+    fleet: Fleet, place: int, clients: int, seconds: float, call: dict[str, object]
 ) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "benchmarks.shared.crowd", str(fleet.socket)]
+    command = [sys.executable, "-m", "benchmarks.shared.crowd", str(fleet.socket), str(place)]
     command += [str(clients), str(seconds), json.dumps(call)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT)
 
 
-def ask(path: Path, clients: int, seconds: float, request: bytes) -> tuple[int, list[float]]:
-    """Ask over so many connections; return how often, and the times that count, in ms."""
+def ask(
+    path: Path, place: int, clients: int, seconds: float, request: bytes
+) -> tuple[int, list[float]]:
+    """Ask over so many connections; return how often, and the times that count, in ms.
+
+    ``place`` is the daemon's among all: those of two daemons say nothing alike.
+    """
     times: list[float] = []
     sent: dict[socket.socket, float] = {}
-    numbers = itertools.count()
+    asked, numbers = 0, itertools.count(place * _EACH)
     with selectors.DefaultSelector() as selector:
         for number in range(clients):
             client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             client.connect(str(path))
-            own = request.replace(CLIENT.encode(), b"c%d" % number)
+            own = request.replace(CLIENT.encode(), b"c%d-%d" % (place, number))
             selector.register(client, selectors.EVENT_READ, own)
         begins = time.perf_counter() + WARM_S
         ends = begins + seconds
@@ -131,11 +145,12 @@ def ask(path: Path, clients: int, seconds: float, request: bytes) -> tuple[int, 
                 if b'"result"' not in reply or not reply.endswith(b"\n"):
                     raise RuntimeError(f"no answer: {reply!r}")
                 now, begun = time.perf_counter(), sent.pop(client)
+                asked += 1
                 if begins <= now < ends:
                     times.append((now - begun) * 1_000)
                 if now < ends:
                     sent[client] = _send(key, numbers)
-    return next(numbers), times
+    return asked, times
 
 
 def _send(key: selectors.SelectorKey, numbers: Iterator[int]) -> float:
@@ -146,7 +161,7 @@ def _send(key: selectors.SelectorKey, numbers: Iterator[int]) -> float:
 
 
 if __name__ == "__main__":
-    where, number, length, what = sys.argv[1:]
+    where, nth, number, length, what = sys.argv[1:]
     line = msgspec.json.encode(json.loads(what)) + b"\n"
-    count, took_ms = ask(Path(where), int(number), float(length), line)
+    count, took_ms = ask(Path(where), int(nth), int(number), float(length), line)
     print(json.dumps({"all": count, "ms": took_ms}))

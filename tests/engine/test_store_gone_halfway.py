@@ -1,8 +1,7 @@
 """A store that goes away in the middle of something says nothing about what was looked at."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -15,24 +14,23 @@ from fleetd.wire.requests.checkpoint import CheckpointVerify
 from tests.fleet import Fleet
 
 
-@contextmanager
-def gone(what: object, name: str) -> Iterator[None]:
-    """Let a call find the store away, and say so."""
+async def gone(what: object, name: str, work: Callable[[], Awaitable[object]]) -> None:
+    """Let some work find the store away when it makes a call, and say so."""
 
     async def refuse(*_: Any, **__: Any) -> None:
         raise StoreAway("The store cannot be reached.")
 
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(StoreAway):
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(what, name, refuse)
-        yield
+        with pytest.raises(StoreAway):
+            await work()
 
 
 async def test_rows_and_files_are_compared_again(fleet: Fleet) -> None:
     taken = await fleet.checkpoint(await fleet.mission())
     await fleet.settle()
     fleet.sql("DELETE FROM checkpoints")
-    with gone(fleet.engine, "execute"):
-        await reconcile(fleet.engine)
+    await gone(fleet.engine, "execute", lambda: reconcile(fleet.engine))
     assert fleet.sql("SELECT id FROM checkpoints") == []
     await reconcile(fleet.engine)
     assert fleet.sql("SELECT id FROM checkpoints") == [{"id": taken.id}]
@@ -41,8 +39,7 @@ async def test_rows_and_files_are_compared_again(fleet: Fleet) -> None:
 async def test_the_old_file_is_imported_again(fleet: Fleet) -> None:
     file = fleet.engine.config.database.with_name("squawk.json")
     file.write_text(json.dumps({"mailboxes": {}, "events": {}, "cursors": {}, "locks": {}}))
-    with gone(fleet.engine, "execute"):
-        await import_legacy(fleet.engine)
+    await gone(fleet.engine, "execute", lambda: import_legacy(fleet.engine))
     assert file.exists()
     await import_legacy(fleet.engine)
     assert not file.exists()
@@ -50,5 +47,4 @@ async def test_the_old_file_is_imported_again(fleet: Fleet) -> None:
 
 async def test_no_row_counts_as_damaged(fleet: Fleet) -> None:
     await fleet.checkpoint(await fleet.mission())
-    with gone(copies, "get"):
-        await fleet.do(CheckpointVerify())
+    await gone(copies, "get", lambda: fleet.do(CheckpointVerify()))
