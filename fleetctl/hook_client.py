@@ -32,7 +32,9 @@ def main(words: list[str]) -> None:
                 head = {*words, *said[:4_096].decode(errors="replace").split('"')}
                 if len(said) == len(chunk) and head & {"PreCompact", "preCompact", "PreCompress"}:
                     _signal.setitimer(_signal.ITIMER_REAL, COMPACTION_WAIT_S)
-            exchange(frame(name, words, begun_us, said))
+            if len(said) < LINE_BYTES:
+                return exchange(frame(name, words, begun_us, said))
+            leave(name, words, begun_us, said)
         except BaseException:  # noqa: BLE001 - too late, told to end, nobody there: all the same
             leave(name, words, begun_us, said)
     except BaseException:  # noqa: BLE001 - told once more before that could be ruled out
