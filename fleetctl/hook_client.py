@@ -9,7 +9,7 @@ import time
 from _json import encode_basestring, scanstring
 
 WAIT_S, COMPACTION_WAIT_S, LAST_S = 0.9, 4.0, 1.0
-LINE_BYTES, STDIN_BYTES, SPOOL_BYTES, SPOOL_FILES = 1 << 24, 1 << 26, 16_000_000, 1_000
+LINE_BYTES, STDIN_BYTES, SPOOL_BYTES, SPOOL_FILES = 1 << 24, 1 << 25, 16_000_000, 1_000
 ENV = """FLEET_AGENT_ID FLEET_MISSION_ID COPILOT_CLI CURSOR_VERSION FACTORY_PROJECT_DIR
 GEMINI_SESSION_ID GROK_HOOK_EVENT QWEN_PROJECT_DIR"""
 FRAME = """{"jsonrpc":"2.0","method":"hook.deliver","params":{"delivery_id":"%s","harness":%s,\

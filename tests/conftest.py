@@ -21,6 +21,11 @@ from tests.processes import Daemon, agent_process, environment
 # Whoever writes into a database without it leaves pages that look damaged; below all from here on.
 checksums.available()
 
+# Measuring doubles the time of their processes, and what they run others measure too.
+UNMEASURED = {
+    *("access", "benchmarks", "campaigns", "docs", "e2e", "upgrades"),
+    *("test_demo.py", "test_layers.py"),
+}
 
 if shared_store.SERVER:
 
@@ -35,6 +40,15 @@ if shared_store.SERVER:
         """Give back what was opened once all that may use it has ended."""
         yield
         shared_store.release()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _unmeasured(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Start the processes of some tests without the measuring of coverage."""
+    with pytest.MonkeyPatch.context() as patch:
+        if UNMEASURED.intersection(request.path.relative_to(Path(__file__).parent).parts):
+            patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
+        yield
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import ast
 import textwrap
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -121,11 +122,12 @@ class Module:
         return ".".join((*above, *(node.module or "").split("."))).strip(".")
 
 
+read = cache(Module)
+
+
 def modules(root: Path, *packages: str) -> list[Module]:
     return [
-        Module(root, path)
-        for package in packages
-        for path in sorted((root / package).rglob("*.py"))
+        read(root, path) for package in packages for path in sorted((root / package).rglob("*.py"))
     ]
 
 

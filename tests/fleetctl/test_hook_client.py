@@ -436,11 +436,11 @@ def test_more_than_a_line_may_hold_goes_to_the_spool_at_once(server: Server) -> 
 
 
 def test_more_than_anybody_says_is_cut_and_its_writer_does_not_fail(home: Path) -> None:
-    said = b"x" * 70 * 1024 * 1024
+    said = b"x" * 40 * 1024 * 1024
     done = hook(said)
     assert done.silent
     (file,) = spooled()
-    assert 64 * 1024 * 1024 <= file.stat().st_size < 66 * 1024 * 1024
+    assert 32 * 1024 * 1024 <= file.stat().st_size < 34 * 1024 * 1024
 
 
 # The spool
