@@ -60,7 +60,7 @@ class Reckoning:
         known = self._known  # as it was before we ask: others go on committing meanwhile
         found = self._ask(line)
         if known is None or not (_behind(found, known) or _in_doubt(found, known)):
-            self._advance(found)
+            self._advance(found if known is None else _of_others(found))
             return
         lost = self._lost(found, known)
         if acts:
@@ -90,7 +90,7 @@ class Reckoning:
 
     def follow(self, line: Line) -> None:
         """Keep up with what others commit, on a server that was looked at."""
-        self._advance(self._ask(line))
+        self._advance(_of_others(self._ask(line)))
 
     def reach(self, batch: int, end: int) -> None:
         """Note what this machine has committed."""
@@ -106,6 +106,14 @@ class Reckoning:
                 found.epoch or known.epoch,
                 max(known.own, found.own),
             )
+
+
+def _of_others(found: Stand) -> Stand:
+    """Return what is seen without this machine's batches, which its writer counts.
+
+    Those that it did not are another daemon's under our id, and that has to be noticed.
+    """
+    return msgspec.structs.replace(found, batch=0)
 
 
 def _behind(found: Stand, known: Stand) -> bool:
