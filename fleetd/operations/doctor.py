@@ -10,8 +10,7 @@ from ..domain.context import Caller
 from ..domain.policy import POLICIES
 from ..engine import Engine, operation
 from ..store import housekeeping
-from ..store.reach import StoreAway
-from ..wire.errors import Corrupt
+from ..wire.errors import Corrupt, Unavailable
 from ..wire.model import Finding
 from ..wire.requests.system import Findings, SystemDoctor
 from ..wire.types import Noun
@@ -51,7 +50,7 @@ async def _copies(engine: Engine, noun: Noun, *, fix: bool) -> list[Finding]:
             intact += sum(each.ok and each.check == noun for each in found)
             rows += sum(each.ok and each.check == "row" for each in found)
             broken += [each for each in found if not each.ok]
-    except (Corrupt, StoreAway) as error:  # the database itself is in the way
+    except (Corrupt, Unavailable) as error:  # the database itself is in the way
         return [Finding(check=f"{noun}s", ok=False, detail=error.message)]
     elsewhere = f", {rows} rows intact of which other machines keep the files" if rows else ""
     return [

@@ -145,8 +145,13 @@ async def _carry_out(
         return HookReply()
     # Also for a double: what came first may be of hooks that were told to enforce nothing.
     refused = await denial(engine, request, report, recorded, caller)
-    told = not recorded.known
-    context = await _context(engine, request, report, recorded, caller) if told else None
+    context = None
+    if not recorded.known:
+        try:
+            context = await _context(engine, request, report, recorded, caller)
+        except StoreAway:
+            if refused is None:
+                raise  # what was decided holds without a briefing, which the next hook brings
     answer = Answer(context=context, deny=refused)
     silent = context is None and refused is None
     return HookReply(stdout="" if silent else adapter.reply(report, answer))

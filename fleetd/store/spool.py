@@ -14,7 +14,7 @@ from typing import NamedTuple
 PART, UNREADABLE = ".part", ".unreadable"
 # Longer than a client lives.
 PART_S = 60
-# A client reads 64 MiB at most; this leaves room for what escaping adds.
+# A client reads 32 MiB at most, one of before 64; this leaves room for what escaping adds.
 MOST_BYTES = 100 * 1024 * 1024
 
 _NAME = re.compile(r"(\d{13})-([0-9a-f]{32})\.json")

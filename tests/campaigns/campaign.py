@@ -136,7 +136,7 @@ def carry_out(
         campaign.run(run)
     except AssertionError as broken:
         planted_too = f" --planted {planted}" if planted else ""
-        told = str(broken) or "".join(traceback.format_exception(broken))
+        told = str(broken) or "".join(traceback.format_tb(broken.__traceback__)[-1:]).strip()
         red = (
             f"{told}\n  round {run.round}; again: python -m tests.campaigns {campaign.name} "
             f"--seed {seed} --count {count} --round {run.round}{planted_too}"

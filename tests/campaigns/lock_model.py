@@ -154,7 +154,8 @@ def _touch(held: Held, op: Op, last: float) -> list[Held]:
     longer = [replace(each, least=max(each.least, until), most=latest) for each in _living(held)]
     # It may also have come so late that the lease was over.
     late = max(held.now, held.least)
-    return [*longer, *([replace(held, now=late)] if late <= last else [])]
+    over = [replace(held, most=min(held.most, last), now=late)] if late <= last else []
+    return [*longer, *over]
 
 
 # What is changed is stamped and then takes its turn; who only looks is stamped, and sees what has

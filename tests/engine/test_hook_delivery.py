@@ -326,6 +326,33 @@ async def test_a_store_that_goes_away_before_the_briefing_is_no_answer_without_o
     assert "Add login" in (await deliver(fleet, "UserPromptSubmit", prompt="Go on")).stdout
 
 
+async def test_an_edit_is_denied_also_when_the_store_goes_away_before_the_briefing(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: Any, **__: Any) -> None:
+        raise StoreAway("The store cannot be reached.")
+
+    async def codex(event: str, *args: str, **fields: Any) -> str:
+        said = {"session_id": SESSION, "cwd": str(fleet.project), "hook_event_name": event}
+        number = f"delivery-{next(_ids):08}"
+        told = json.dumps(said | fields)
+        asked = HookDeliver(delivery_id=number, harness="codex", payload=told, args=list(args))
+        return (await fleet.do(asked)).stdout
+
+    await _held(fleet)
+    await codex("UserPromptSubmit", prompt="Add login")
+    await codex("PreCompact", trigger="auto")
+    await codex("PostCompact", trigger="auto")
+    patch = "*** Begin Patch\n*** Update File: auth.py\n@@\n-a\n+b\n*** End Patch"
+    edit = {"tool_name": "apply_patch", "tool_input": {"command": patch}, "tool_use_id": "c-1"}
+    with monkeypatch.context() as away:
+        away.setattr("fleetd.domain.recovery.make_briefed", gone)
+        denied = await codex("PreToolUse", "enforce-locks", **edit)
+    assert "is locked by specialist-9" in denied
+    assert "Add login" not in denied
+    assert "Add login" in await codex("UserPromptSubmit", prompt="Go on")
+
+
 @pytest.fixture(autouse=True)
 def _logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="fleetd")
