@@ -4,16 +4,14 @@ import os
 import shutil
 import signal
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from fleetctl.client import Fleet
 from fleetd.wire.errors import Unavailable
+from tests.postgres.test_daemons_of_machines import ask, until
 from tests.postgres.test_failover import follows, of_both
 from tests.postgres_server import Server
 from tests.processes import Daemon, environment
@@ -38,18 +36,6 @@ def made() -> Iterator[Callable[[str], Daemon]]:
         shutil.rmtree(home)
 
 
-def ask(daemon: Daemon, method: str, **params: Any) -> Any:
-    with Fleet(daemon.socket) as client:
-        return client.call_raw(method, params)
-
-
-def until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 def serves(daemon: Daemon) -> bool:
     status = ask(daemon, "system.status")
     return bool(status["epoch"]) and not status["store"].get("away")
@@ -67,7 +53,9 @@ def test_who_comes_back_second_takes_its_files_in_too(
         follows(standby, own_postgres)
         standby.stop()
         taken = ask(second, "checkpoint.create", mission_id=mission, trigger="manual")["id"]
-        until(lambda: bool(ask(second, "checkpoint.get", checkpoint_id=taken)["backed_up_at"]))
+        until(
+            True, lambda: bool(ask(second, "checkpoint.get", checkpoint_id=taken)["backed_up_at"])
+        )
         # The first loses something too, and begins an epoch by itself.
         ask(first, "event.append", type="note", mission_id=mission)
         assert second.process is not None
@@ -76,7 +64,7 @@ def test_who_comes_back_second_takes_its_files_in_too(
             own_postgres.kill()
             standby.start()
             standby.promote()
-            until(lambda: serves(first) and ask(first, "system.status")["epoch"] != epoch)
+            until(True, lambda: serves(first) and ask(first, "system.status")["epoch"] != epoch)
         finally:
             os.kill(second.process.pid, signal.SIGCONT)
 
@@ -86,7 +74,7 @@ def test_who_comes_back_second_takes_its_files_in_too(
                 return taken in str(ask(second, "checkpoint.list", mission_id=mission))
             return False
 
-        until(is_there)
+        until(True, is_there)
         assert ask(first, "system.status")["epoch"] == ask(second, "system.status")["epoch"]
     finally:
         standby.clean_up()
