@@ -66,7 +66,11 @@ CREATE TABLE missions (
     machine TEXT NOT NULL DEFAULT '',
     -- What its project is called on every machine; NULL where it has no such name, and where one
     -- machine has the store to itself.
-    project TEXT
+    project TEXT,
+    -- Who made it: a person or agent who asked for it, or fleetd for a session that had none.
+    origin TEXT NOT NULL DEFAULT 'person' CHECK (origin IN ('person', 'session')),
+    -- Why it is closed; NULL while it is open.
+    closed_reason TEXT CHECK (closed_reason IN ('session', 'merged', 'person'))
 ) STRICT;
 -- The silence scan reads this and nothing else: it must not grow with events or old missions.
 CREATE INDEX idx_missions_status ON missions (status, silent, active_awake_ms);

@@ -1,0 +1,10 @@
+-- A mission says who made it and how it ended: metadata, which clients write, no longer decides.
+ALTER TABLE missions ADD COLUMN origin TEXT COLLATE "C" NOT NULL DEFAULT 'person'
+    CHECK (origin IN ('person', 'session'));
+ALTER TABLE missions ADD COLUMN closed_reason TEXT COLLATE "C"
+    CHECK (closed_reason IN ('session', 'merged', 'person'));
+UPDATE missions SET origin = 'session' WHERE metadata_json::jsonb -> 'automatic' = 'true'::jsonb;
+UPDATE missions SET closed_reason =
+    CASE WHEN origin = 'session' AND metadata_json::jsonb ->> 'ended_with_session' = completed_at
+        THEN 'session' ELSE 'person' END
+    WHERE status IN ('completed', 'failed', 'cancelled');
