@@ -30,6 +30,7 @@ GROUPS = {
     "mail": Group("message.send, message.inbox, message.ack", ("paths.mail",)),
     "roundtrip": Group("a round trip without the store", ("paths.round_trip",)),
     "dispatch": Group("CPU of a request beside jsonrpcserver", ("dispatch.dispatching",)),
+    "redaction": Group("CPU of taking secrets out of texts", ("redaction.redacting",)),
     # Before hundreds of missions are in progress, all of which a status lists.
     "command": Group("a whole fleetctl", ("paths.command_line",)),
     "hooks": Group("a whole hook, alone and side by side", ("hooks.whole_processes",)),

@@ -1,0 +1,63 @@
+"""What it costs to take secrets out of a text, in CPU time; no socket, no store."""
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fleetd.domain.redaction.texts import redact, redact_data
+
+from .bench import Bench
+from .rows import Row
+
+# One takes microseconds, little beside what reading the clock of a thread takes.
+AT_ONCE = 50
+COMMAND = "git -C /home/me/project log --oneline -20 && make test ARGS='tests/domain -x'"
+PROMPT = (
+    "Please add a login form to the page, with tests. Keep the old one until the new one works, and"
+    " say what you changed. "
+)
+SOURCE = Path(json.__file__).with_name("decoder.py").read_text("utf-8")
+OUTPUT = "".join(
+    f"tests/unit/test_form_{n}.py::test_field_{n % 7}_is_checked PASSED [{n % 100:3d}%]\n"
+    for n in range(1_300)
+)
+HOOK: dict[str, Any] = {
+    "session_id": "5f0c2c1e-0000-4000-8000-000000000001",
+    "transcript_path": "/home/me/.claude/projects/-home-me-project/5f0c2c1e.jsonl",
+    "cwd": "/home/me/project",
+    "hook_event_name": "PostToolUse",
+    "tool_name": "Bash",
+    "tool_input": {"command": COMMAND, "description": "Run the tests"},
+    "tool_response": {"stdout": OUTPUT[:800], "stderr": "", "interrupted": False},
+}
+
+
+def redacting(bench: Bench) -> Iterator[Row]:
+    """Measure texts without a secret, as nearly all are, beside splitting them into words."""
+    split = re.compile(r"\w+").findall
+    for name, text in (
+        ("a command", COMMAND),
+        ("a prompt of 1 KB", PROMPT * 8),
+        ("a source file of 12 KB", SOURCE),
+        ("an output of 100 KB", OUTPUT),
+    ):
+        yield bench.beside(
+            f"redaction, CPU of {AT_ONCE} times {name}",
+            lambda text=text: [redact(text) for _ in range(AT_ONCE)],
+            lambda text=text: [split(text) for _ in range(AT_ONCE)],
+            runs=100,
+            reference="words of it, by re",
+            clock=time.thread_time,
+        )
+    encoded = json.dumps(HOOK)
+    yield bench.beside(
+        f"redaction, CPU of {AT_ONCE} times a hook's payload",
+        lambda: [redact_data(HOOK) for _ in range(AT_ONCE)],
+        lambda: [split(encoded) for _ in range(AT_ONCE)],
+        runs=100,
+        reference="words of it, by re",
+        clock=time.thread_time,
+    )
