@@ -3,13 +3,15 @@
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fleetd.domain.redaction.texts import redact, redact_data
 
 from .bench import Bench
+from .measure import Operation
 from .rows import Row
 
 # One takes microseconds, little beside what reading the clock of a thread takes.
@@ -37,27 +39,30 @@ HOOK: dict[str, Any] = {
 
 def redacting(bench: Bench) -> Iterator[Row]:
     """Measure texts without a secret, as nearly all are, beside splitting them into words."""
-    split = re.compile(r"\w+").findall
     for name, text in (
         ("a command", COMMAND),
         ("a prompt of 1 KB", PROMPT * 8),
         ("a source file of 12 KB", SOURCE),
         ("an output of 100 KB", OUTPUT),
     ):
-        yield bench.beside(
-            f"redaction, CPU of {AT_ONCE} times {name}",
-            lambda text=text: [redact(text) for _ in range(AT_ONCE)],
-            lambda text=text: [split(text) for _ in range(AT_ONCE)],
-            runs=100,
-            reference="words of it, by re",
-            clock=time.thread_time,
-        )
-    encoded = json.dumps(HOOK)
-    yield bench.beside(
-        f"redaction, CPU of {AT_ONCE} times a hook's payload",
-        lambda: [redact_data(HOOK) for _ in range(AT_ONCE)],
-        lambda: [split(encoded) for _ in range(AT_ONCE)],
+        yield _row(bench, name, partial(redact, text), text)
+    yield _row(bench, "a hook's payload", partial(redact_data, HOOK), json.dumps(HOOK))
+
+
+def _row(bench: Bench, name: str, ours: Callable[[], object], text: str) -> Row:
+    return bench.beside(
+        f"redaction, CPU of {AT_ONCE} times {name}",
+        _often(ours),
+        _often(partial(re.compile(r"\w+").findall, text)),
         runs=100,
         reference="words of it, by re",
         clock=time.thread_time,
     )
+
+
+def _often(work: Callable[[], object]) -> Operation:
+    def run() -> None:
+        for _ in range(AT_ONCE):
+            work()
+
+    return run

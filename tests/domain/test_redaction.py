@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetd.domain.redaction.searches import NAMES_MAX, SEARCHES, TOLD_MAX
+from fleetd.domain.redaction.named import NAMES_MAX, TOLD_MAX
+from fleetd.domain.redaction.searches import SEARCHES
 from fleetd.domain.redaction.texts import CUT, FOUND_MAX, SCANNED_MAX, redact, redact_data
 from fleetd.domain.redaction.token_shapes import SHAPES
 from tests.domain.secret_samples import HUNTER, LONG, TOKENS, WRITTEN, mixed, pem

@@ -6,12 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from fleetd.domain.redaction.texts import _NEEDLES, _live, _replace, redact
+from fleetd.domain.redaction.texts import _EVERY, _live, _replace, redact
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = ("fleetd", "fleetctl", "tests", "docs", "benchmarks", "README.md", "CHANGELOG.md")
 # They are about secrets, and hold what looks like one.
-ABOUT_SECRETS = {"test_redaction.py", "secret_samples.py", "test_secrets_on_the_way_in.py"}
+ABOUT_SECRETS = {
+    "redaction_corpus.py",
+    "secret_samples.py",
+    "test_redaction.py",
+    "test_redaction_corpus.py",
+    "test_secrets_on_the_way_in.py",
+}
 ALLOWED = 0.001
 # A request's text is no longer than this.
 PIECE = 65_536
@@ -45,10 +51,24 @@ def history() -> str:
 def replaced(text: str) -> list[tuple[str, str]]:
     """Return the kinds that were found and what was replaced, with what stands before it."""
     found = []
-    for search in dict.fromkeys(search for _, search in _live(text, _NEEDLES)):
+    for search in _live(text, _EVERY):
         found += [(kind, text[max(0, a - 30) : b]) for a, b, kind in search.find(text)]
         text = _replace(text, search)
     return found
+
+
+def payloads() -> str:
+    """Return what agent CLIs really sent, as the tests of the adapters keep it."""
+    files = sorted((ROOT / "tests" / "harness" / "payloads").rglob("*"))
+    return "\n".join(path.read_text("utf-8") for path in files if path.is_file())
+
+
+@pytest.mark.parametrize("source", [own_text, history, payloads])
+def test_redaction_marks_hardly_any_line_of_real_text(source) -> None:
+    lines = source().splitlines()
+    assert len(lines) > 200
+    marked = [line for line in lines if redact(line) != line]
+    assert len(marked) <= ALLOWED * len(lines), marked[:20]
 
 
 @pytest.mark.parametrize("source", [own_text, history])

@@ -4,11 +4,27 @@ import re
 from functools import lru_cache
 
 # The end of a telling name, in lower case, as in DB_PASSWORD, x-api-key, clientSecret.
-WORDS = r"(?:pass(?:wd|[_-]?(?:word|phrase|code))|pwd|secret|token|credentials?|key)"
+WORDS = r"(?:pass(?:wd|[_-]?(?:word|phrase|code))?|pwd|secret|token|credentials?|key)"
 # A key tells nothing unless it is said what it opens.
 _OPENING = """
     api access secret private signing encryption auth account master session service license deploy
-    subscription storage webhook shared consumer
+    subscription storage webhook shared consumer stripe openai anthropic jwt twilio sendgrid mailgun
+    datadog sentry algolia firebase supabase cloudflare heroku groq mistral gemini hmac aes cipher
+    instrumentation ingestion write admin bot ssh pre-shared
+"""
+# A shell variable NAME_KEY holds a secret if its value looks like one, but for these.
+_OPENING_NOTHING = """
+    primary foreign public partition sort cache host registry object bucket row map group order
+    routing idempotency dedup
+"""
+# "pass" is short for a password after these, and where nothing but a separator stands before it.
+_SHORTENED_AFTER = """
+    db user my admin root smtp mail email redis mysql pg postgres mongo ftp ssh sudo login app key
+    store bind proxy wifi auth http ldap imap sql ora rabbit
+"""
+_COUNTED_BEFORE = """
+    first second third last next each one two single multi by render shader opt dry final full num
+    max min test tests pre post fast slow lint check
 """
 # What \s matches. Within a set it is many times faster when it is written out.
 SPACES = r"\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
@@ -24,6 +40,8 @@ _HARMLESS = """
     min per last first each every public sync resume syntax
 """
 _OPENERS, _HARMLESS_BEFORE = tuple(_OPENING.split()), tuple(_HARMLESS.split())
+_NO_SECRETS, _PASSES = tuple(_OPENING_NOTHING.split()), tuple(_SHORTENED_AFTER.split())
+_COUNTED = tuple(_COUNTED_BEFORE.split())
 _TELLING = re.compile(rf"({WORDS}){SUFFIX}\Z")
 _HEADERS = {"authorization": "authorization", "cookie": "cookie", "cookies": "cookie"}
 
@@ -53,11 +71,25 @@ def kind_of(word: str, before: str) -> str | None:
     """
     if word.startswith("key"):
         return "key" if _ends(before, _OPENERS, "_-") else None
+    if word == "pass":
+        return "password" if _shortens_password(before) else None
     if word.startswith("pass") or word == "pwd":
         return "password"
     if _ends(before, _HARMLESS_BEFORE, "_.-"):
         return None
     return "token" if word == "token" else "secret"
+
+
+def _shortens_password(before: str) -> bool:
+    """Whether "pass" after these characters is short for a password: DB_PASS, not bypass."""
+    if before[-1:].isalnum():
+        return before.endswith(_PASSES)
+    return not (before[-1:] in ("_", "-", ".") and before[:-1].endswith(_COUNTED))
+
+
+def may_be_key(before: str) -> bool:
+    """Whether NAME_KEY may hold a secret; ``before`` is what stands in front of KEY."""
+    return before[-1:] == "_" and not before[:-1].endswith(_NO_SECRETS)
 
 
 def _ends(before: str, words: tuple[str, ...], separators: str) -> bool:

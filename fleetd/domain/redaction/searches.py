@@ -5,12 +5,14 @@ and repetitions end at a fixed length or are possessive.
 """
 
 import re
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Iterator
 
-from .names import BEFORE, SPACES, SUFFIX, WORDS, is_gap, is_placeholder, kind_of, lowered
+from .command_lines import COMMAND_SEARCHES
+from .disguises import ENCODED
+from .named import BEGINNINGS, named
+from .names import SPACES, is_gap, is_path, is_placeholder, lowered
 from .token_searches import TOKEN_SEARCHES, Found, Search
-from .values import PROMISING, Value, element_at, header_at, is_opaque, is_secret, value_at
+from .values import PROMISING, Value, header_at, is_opaque, is_secret, value_at
 
 _NO_USER = rf"""{SPACES}/@'"<>\\\\"""
 _URL = re.compile(
@@ -110,121 +112,136 @@ def cookies(text: str) -> Iterator[Found]:
             yield value.start, position, "cookie"
 
 
-_HEAD = (
-    # Of these words those for passwords end with d or e.
-    rf"({WORDS})(?>(?P<password>(?<=[de]))?"
-    rf"{SUFFIX}(?:\\{{0,3}}[\"'`]\]?)?[ \t]{{0,4}}(?:(?P<sign>=>|:=|={{1,3}})|:)"
-    # A type between the name and its value: token: str | None = "..."
-    r"[ \t]{0,4}(?(sign)|(?:[a-z_][\w.\[\]|]{0,38}+(?: \| none)?+ = )?))"
+# The word may be part of a name: _auth, HTTP_AUTH, and docker's "auth".
+_AUTH = re.compile(
+    r"(?:(?<=_)|(?<=[\"'])|^)auth(?:\\{0,3}[\"'])?[ \t]{0,4}[=:][ \t]{0,4}(?=\S)", re.MULTILINE
 )
-# Where nothing stands around the = of NAME=value, less is asked of the value.
-_TIGHT = "(?<=[a-z0-9]=)"
-_ASSIGNMENT = re.compile(rf"{_HEAD}(?:{PROMISING}|(?(password){_TIGHT}|(?!)))")
-_SHELL_TOO = re.compile(rf"{_HEAD}(?:{PROMISING}|{_TIGHT})")
-# A text with more telling names than this is made of them, and so is one with more that stand
-# before what could be a secret: to look at them all would keep the daemon busy.
-NAMES_MAX, TOLD_MAX = 10_000, 5_000
-_NAMES = re.compile(WORDS)
-_SHOUTED = re.compile(r"(?:PASS|PWD|SECRET|TOKEN|CREDENTIAL|KEY)[\w-]{0,40}=")
-
-
-def assignments(text: str) -> Iterator[Found]:
-    """Find the values of telling names: NAME=value, name = "value", "name": "value"."""
-    lower = lowered(text)
-    search = (_SHELL_TOO if _SHOUTED.search(text) else _ASSIGNMENT).search
-    position, told, last = 0, 0, _enough(lower)
-    while head := search(lower, position, last):
-        told += 1
-        if told > TOLD_MAX:
-            last = head.start()
-            break
-        position = head.end()
-        kind = _kind(lower, head)
-        if kind is None:
-            continue
-        style = _style(head, text)
-        value = value_at(text, position, shell=style == "shell")
-        if is_secret(kind, value, style):
-            position = value.end(text)
-            yield value.start, position, kind
-    if max(last, position) < len(text):
-        yield max(last, position), len(text), "not-scanned"
-
-
-def _enough(lower: str) -> int:
-    """Return where a text has so many names that the rest is not looked at; else its length."""
-    if len(lower) < NAMES_MAX:
-        return len(lower)
-    name = next(islice(_NAMES.finditer(lower), NAMES_MAX, None), None)
-    return name.start() if name else len(lower)
-
-
-def _assigns(text: str) -> bool:
-    return "=" in text or ":" in text
-
-
-def _kind(lower: str, head: re.Match[str]) -> str | None:
-    return kind_of(head[1], lower[max(0, head.start(1) - BEFORE) : head.start(1)])
-
-
-def _style(head: re.Match[str], text: str) -> str:
-    end = head.end()
-    if text[end - 1] != "=" or not text[end - 2].isalnum():
-        return "loose"
-    return "shell" if text[head.start(1) : head.end(1)].isupper() else "tight"
-
-
-_FLAG = re.compile(rf"--(?:[a-z0-9]{{1,20}}-){{0,4}}({WORDS})[ \t]{{1,4}}(?!-)")
-_ELEMENT = re.compile(rf"<[\w.:-]{{0,40}}?({WORDS}){SUFFIX}>(?=[^<>\r\n]{{1,1000}}+</)")
-_USER = re.compile(
-    rf"-(?<=\s-)(?:u|-user)[ \t=]{{1,3}}[\"']?"
-    rf"[^:\"'$<{{{SPACES}]{{1,100}}+:([^\"'{SPACES}]{{1,200}}+)"
+_PSK = re.compile(r"(?<![a-z])psk(?:\\{0,3}[\"'])?[ \t]{0,4}[=:][ \t]{0,4}(?=\S)")
+_MODES = re.compile(
+    r"basic|digest|plain|login|none|true|false|on|off|yes|no|oauth2?|ntlm|negotiate|bearer|jwt"
+    r"|token|peer|md5|trust|scram\S*|cram\S*|x?oauth2?|required|optional|enabled|disabled|[0-9]+",
+    re.IGNORECASE,
 )
-_COMMAND_MAX = 300
 
 
-def flags(text: str) -> Iterator[Found]:
-    """Find the values of telling options: --password value."""
-    return _told_by(text, _FLAG, value_at)
-
-
-def elements(text: str) -> Iterator[Found]:
-    """Find the content of XML elements with telling names."""
-    return _told_by(text, _ELEMENT, element_at)
-
-
-def _told_by(text: str, name: re.Pattern[str], at: Callable[[str, int], Value]) -> Iterator[Found]:
+def auths(text: str) -> Iterator[Found]:
+    """Find credentials of names that end with auth, and pre-shared keys."""
     lower = lowered(text)
-    position = 0
-    while head := name.search(lower, position):
-        position = head.end()
-        value, kind = at(text, position), _kind(lower, head)
-        if kind and is_secret(kind, value, "loose"):
-            position = value.end(text)
-            yield value.start, position, kind
+    for pattern in (_AUTH, _PSK):
+        for head in pattern.finditer(lower):
+            value = value_at(text, head.end(), to_space=True)
+            word = value.text
+            sure = pattern is _PSK or text[head.start() : head.start() + 4].isupper()
+            if len(word) < 6 or _MODES.fullmatch(word) or is_placeholder(word, quoted=True):
+                continue
+            if "(" not in word and not is_path(word) and (sure or _is_encoded(word)):
+                yield value.start, value.end(text), "password"
 
 
-def curl_users(text: str) -> Iterator[Found]:
-    """Find the passwords of curl's option for a user."""
-    for found in _USER.finditer(text):
-        start = found.start()
-        first = max(0, start - _COMMAND_MAX)
-        line = max(first, text.rfind("\n", first, start) + 1)
-        if text.find("curl", line, start) >= 0 and not is_gap(found[1]):
-            yield *found.span(1), "password"
+def _is_encoded(word: str) -> bool:
+    return " " not in word and (is_opaque(word) or (len(word) >= 8 and word.endswith("=")))
 
 
-_TELLING = ("pass", "pwd", "secret", "token", "credential", "key")
+_IDENTIFIED = re.compile(
+    r"identified[ \t\r\n]{1,5}(?:with[ \t]{1,5}[\w\"'`]{1,60}[ \t\r\n]{1,5})?(?:by|as)[ \t]{1,5}"
+    r"(?:password[ \t]{1,5})?"
+)
+_OF_USER = re.compile(r"\b(?:user|role|grant|login)\b[^;\n]{0,200}\Z")
+
+
+def identified(text: str) -> Iterator[Found]:
+    """Find the passwords of SQL: IDENTIFIED BY 'value'."""
+    lower = lowered(text)
+    for head in _IDENTIFIED.finditer(lower):
+        value = value_at(text, head.end(), to_space=True)
+        sure = value.quoted or _OF_USER.search(lower[max(0, head.start() - 250) : head.start()])
+        if sure and len(value.text) >= 3 and not is_placeholder(value.text, quoted=True):
+            yield value.start, value.end(text), "password"
+
+
+_LOGIN = re.compile(
+    r"(?:auth ?= ?\(|\.(?:login|auth|sign_?in|authenticate)\(|(?:Credentials?|BasicAuth\w*)\()"
+    r"[\"'][^\"'\r\n]{1,100}[\"'][ \t]{0,3},[ \t]{0,3}(?=[\"'])"
+)
+_REQUIREPASS = re.compile(r"requirepass[ \t]+(?=\S)")
+_SECURE_STRING = re.compile(r"SecureString[ \t]+(?:-String[ \t]+)?(?=[\"'])")
+
+
+def logins(text: str) -> Iterator[Found]:
+    """Find the password beside a user's name: login("me", "value")."""
+    return _after(text, _LOGIN)
+
+
+def secure_strings(text: str) -> Iterator[Found]:
+    """Find what PowerShell makes a secure string of."""
+    return _after(text, _SECURE_STRING)
+
+
+def redis_settings(text: str) -> Iterator[Found]:
+    """Find the passwords of Redis' configuration: requirepass value."""
+    return _after(text, _REQUIREPASS)
+
+
+def _after(text: str, before: re.Pattern[str]) -> Iterator[Found]:
+    for head in before.finditer(text):
+        value = value_at(text, head.end(), to_space=True)
+        if len(value.text) >= 3 and not is_placeholder(value.text, quoted=True):
+            yield value.start, value.end(text), "password"
+
+
+_ORACLE = re.compile(r"jdbc:oracle:(?:thin|oci):[\w.$#-]{1,60}/([^\s/@\"']{2,200})@")
+
+
+def oracle_urls(text: str) -> Iterator[Found]:
+    """Find the passwords of Oracle's JDBC addresses: thin:user/value@host."""
+    for found in _ORACLE.finditer(text):
+        if not is_gap(found[1]):
+            yield *found.span(1), "url"
+
+
+_SIGNATURE = re.compile(
+    r"(?:[?&;]|%3f|%26|u0026)[a-z0-9_.-]{0,40}?(?:sig|signature)(?:=|%3d|\\u003d)"
+)
+_SIGNED = re.compile(r"(?:%(?!26)|[^&#\s\"'`<>\\%]){16,2000}")
+
+
+def signatures(text: str) -> Iterator[Found]:
+    """Find the signature of an address that gives access to whoever has it: ?sig=value."""
+    for head in _SIGNATURE.finditer(lowered(text)):
+        value = _SIGNED.match(text, head.end())
+        if value and is_opaque(value[0]):
+            yield *value.span(), "token"
+
+
+_JWK = re.compile(r"\\{0,3}\"(?:d|p|q|dp|dq|qi|k)\\{0,3}\"\s{0,3}:\s{0,3}\\{0,3}\"([\w-]{20,4000})")
+
+
+def json_web_keys(text: str) -> Iterator[Found]:
+    """Find the private members of JSON Web Keys."""
+    for found in _JWK.finditer(text):
+        yield *found.span(1), "private-key"
+
+
+def _is_signed(text: str) -> bool:
+    return any(sign in text for sign in ("sig=", "ature=", "%3D", "%3d", "u003"))
+
 
 SEARCHES: tuple[Search, ...] = (
     *TOKEN_SEARCHES,
-    Search(("://",), in_urls),
-    Search(("authorization",), authorizations),
+    ENCODED,
+    Search(("@",), in_urls, lambda text: "://" in text),
+    Search(("auth",), authorizations),
     Search(("bearer",), bearers),
     Search(("basic",), basics),
     Search(("cookie",), cookies),
-    Search(_TELLING, assignments, _assigns),
-    Search(("--",), flags),
-    Search(("</",), elements),
-    Search(("curl",), curl_users),
+    Search(("sig",), signatures, _is_signed),
+    Search(BEGINNINGS, named),
+    Search(('"kty',), json_web_keys),
+    Search(("auth", "psk"), auths),
+    Search(("identified",), identified),
+    Search(("auth", "login", "credential"), logins, lambda text: "(" in text),
+    Search((" -",), secure_strings, lambda text: "SecureString" in text),
+    Search(("@",), oracle_urls, lambda text: "jdbc:" in text),
+    Search(("pass",), redis_settings, lambda text: "requirepass" in text),
+    *COMMAND_SEARCHES,
 )

@@ -4,13 +4,16 @@ The time it takes grows with the length of the text and with nothing else. What 
 or a telling name is found; nothing else can be (behaviour, Secrets).
 """
 
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
 
+from .disguises import undisguised
 from .names import is_gap, kind_of_name, lowered
 from .searches import SEARCHES
-from .token_searches import Search, long_words
+from .token_searches import TOKEN_BEGINNING, Search, long_words
 
 # Longer texts are cut before they are scanned: what is not scanned is not kept.
 SCANNED_MAX = 1_048_576
@@ -21,28 +24,51 @@ FOUND_MAX = 1_000
 # Secrets glued together come to light one by one; more than so many were glued by hand.
 PASSES = 8
 _SHORTEST = 6
-_NEEDLES = tuple((needle, search) for search in SEARCHES for needle in search.needles)
-_IN_SHORT_WORDS = tuple(pair for pair in _NEEDLES if not pair[1].in_long_words)
-_LETTERS = frozenset("".join(needle for needle, _ in _NEEDLES))
+_EVERY = SEARCHES
+# The searches that each needle calls for, by their places in SEARCHES.
+_CALLED: dict[str, tuple[int, ...]] = {}
+_CALLED_BY_TOKENS: dict[str, tuple[int, ...]] = {}
+for _place, _search in enumerate(SEARCHES):
+    _called = _CALLED_BY_TOKENS if _search.in_long_words else _CALLED
+    for _needle in _search.needles:
+        _called[_needle] = (*_called.get(_needle, ()), _place)
+# Too common to be looked for with the others.
+_LETTERS = frozenset("".join(_CALLED_BY_TOKENS))
 # From here on it is worth while to ask first which letters occur, in characters.
 _MANY = 10_000
+_RARE = tuple(pair for pair in _CALLED_BY_TOKENS.items() if len(pair[0]) < 2)
 _encode = msgspec.json.Encoder().encode
 
 
 def redact(text: str) -> str:
     """Return the text with its secrets replaced; the same text when it holds none."""
-    return _clean(text, _NEEDLES)
+    return _clean(text, _EVERY)
 
 
-def _clean(text: str, needles: tuple[tuple[str, Search], ...]) -> str:
+def _clean(text: str, searches: Sequence[Search]) -> str:
     """Scan a text, again when something was found: what stood beside a secret may come to light."""
     for _ in range(PASSES):
         if len(text) < _SHORTEST:
             return text
-        cleaned = _scan(text, _live(text, needles))
+        cleaned = _without_disguised(_scan(text, _live(text, searches)))
         if cleaned == text:
             return text
-        text, needles = cleaned, _NEEDLES
+        text, searches = cleaned, _EVERY
+    return text
+
+
+def _without_disguised(text: str) -> str:
+    """Replace the secrets that come to light without invisible characters and colours."""
+    found = undisguised(text)
+    if found is None:
+        return text
+    plain, places = found
+    for search in _live(plain, _EVERY):
+        spans = list(islice(search.find(plain), FOUND_MAX))
+        for start, end, kind in reversed(spans):
+            text = f"{text[: places[start]]}[redacted:{kind}]{text[places[end - 1] + 1 :]}"
+        if spans:  # the rest may have moved: the next pass finds it
+            break
     return text
 
 
@@ -53,7 +79,7 @@ def redact_data(value: Any) -> Any:
     """
     # One look at everything: most data is done with after it.
     together = _encode(value).decode()
-    live = _live(together, _NEEDLES)
+    live = _EVERY if undisguised(together) else _live(together, _EVERY)
     if not live and len(together) <= SCANNED_MAX:
         return value
     cleaned = _Cleaning(live).clean(value)
@@ -65,38 +91,50 @@ def holds_none(json: str) -> bool:
 
     JSON writes what a secret is found by as it is, and puts nothing before it that would hide it.
     """
-    return len(json) <= SCANNED_MAX and not _live(json, _NEEDLES)
+    return len(json) <= SCANNED_MAX and not _live(json, _EVERY) and undisguised(json) is None
 
 
-def _live(text: str, needles: tuple[tuple[str, Search], ...]) -> tuple[tuple[str, Search], ...]:
-    """Return the searches that could find something in a text, in their order."""
-    lower, words = lowered(text), long_words(text)
-    if needles is _NEEDLES:
-        needles = _spelled(words)
-    found = [pair for pair in needles if pair[0] in (words if pair[1].in_long_words else lower)]
-    return tuple(pair for pair in found if _signed(pair[1], text, words))
+def _live(text: str, searches: Sequence[Search]) -> list[Search]:
+    """Return those of the searches that could find something in a text, in their order."""
+    lower = lowered(text)
+    every = searches is _EVERY
+    words = long_words(text) if every or any(s.in_long_words for s in searches) else ""
+    if every:
+        places = {place for needle, which in _CALLED.items() if needle in lower for place in which}
+        if words:
+            places.update(_of_tokens(words))
+        found = [SEARCHES[place] for place in sorted(places)]
+    else:
+        found = [search for search in searches if _is_called(search, lower, words)]
+    return [search for search in found if _signed(search, text, words)] if found else found
 
 
-def _spelled(words: str) -> tuple[tuple[str, Search], ...]:
-    """Return the needles whose characters all occur; to look for one of these is quicker by far."""
-    if not words:
-        return _IN_SHORT_WORDS
+def _is_called(search: Search, lower: str, words: str) -> bool:
+    text = words if search.in_long_words else lower
+    return any(needle in text for needle in search.needles)
+
+
+def _of_tokens(words: str) -> Iterator[int]:
+    """Return the places of the searches for tokens that could find something in long words."""
     if len(words) < _MANY:
-        return _NEEDLES
-    letters = {letter for letter in _LETTERS if letter in words}
-    return tuple(
-        pair for pair in _NEEDLES if not pair[1].in_long_words or letters.issuperset(pair[0])
-    )
+        called = _CALLED_BY_TOKENS.items() if TOKEN_BEGINNING.search(words) else _RARE
+    else:
+        # To look for single letters first is quicker then.
+        letters = {letter for letter in _LETTERS if letter in words}
+        called = [pair for pair in _CALLED_BY_TOKENS.items() if letters.issuperset(pair[0])]
+    for needle, which in called:
+        if needle in words:
+            yield from which
 
 
 def _signed(search: Search, text: str, words: str) -> bool:
     return not search.sign or bool(search.sign(words if search.in_long_words else text))
 
 
-def _scan(text: str, live: tuple[tuple[str, Search], ...]) -> str:
+def _scan(text: str, live: Sequence[Search]) -> str:
     if len(text) > SCANNED_MAX:
         text = text[:SCANNED_MAX] + CUT
-    for search in dict.fromkeys(search for _, search in live):
+    for search in live:
         text = _replace(text, search)
     return text
 
@@ -117,7 +155,7 @@ def _replace(text: str, search: Search) -> str:
 class _Cleaning:
     """Walks through data with the searches that are worth making in it."""
 
-    def __init__(self, live: tuple[tuple[str, Search], ...]) -> None:
+    def __init__(self, live: Sequence[Search]) -> None:
         self._live = live
 
     def clean(self, value: Any, told: str | None = None) -> Any:

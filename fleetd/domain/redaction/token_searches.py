@@ -2,7 +2,7 @@
 
 import re
 import string
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from .names import BEFORE
@@ -32,16 +32,30 @@ _LONG = b"a" * LEAST
 
 
 def long_words(text: str) -> str:
-    """Return the words of a text that are long enough for a token; most texts have few."""
+    """Return the words of a text that are long enough for a token, each once, in no order."""
     raw = text.encode("utf-8", "surrogatepass")
     mask = raw.translate(_MASK)
-    words = []
+    words = set()  # the same path stands in an output again and again
     end = 0
     while (start := mask.find(_LONG, end)) >= 0:
         end = mask.find(b" ", start + LEAST)
         end = len(raw) if end < 0 else end
-        words.append(raw[start:end])
+        words.add(raw[start:end])
     return b" ".join(words).decode("ascii")
+
+
+def any_of(words: Iterable[str]) -> str:
+    """Return an expression for any of these words that shares their beginnings.
+
+    It looks at each character of a text once, where an alternation tries every word.
+    """
+    by_first: dict[str, list[str]] = {}
+    for word in sorted(words):
+        by_first.setdefault(word[:1], []).append(word[1:])
+    if "" in by_first:  # whatever follows, a word ends here
+        return ""
+    branches = [re.escape(first) + any_of(rest) for first, rest in by_first.items()]
+    return branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"
 
 
 _BEGIN = re.compile(r"-----BEGIN[ A-Z0-9]{0,40}PRIVATE KEY(?: BLOCK)?-----")
@@ -76,6 +90,19 @@ def key_tail(text: str) -> Iterator[Found]:
         yield start, end.end(), "private-key"
 
 
+_BREAK = r"(?:(?:\\{1,2}r)?\\{1,2}n|\r?\n)"
+_PUTTY = re.compile(
+    rf"Private-Lines: \d{{1,4}}{_BREAK}(?:[A-Za-z0-9+/=]{{1,80}}(?:{_BREAK}|\Z)){{1,400}}"
+    r"(?:Private-(?:MAC|Hash): [0-9a-f]{1,80})?"
+)
+
+
+def putty_keys(text: str) -> Iterator[Found]:
+    """Find the private half of PuTTY's key files."""
+    for found in _PUTTY.finditer(text):
+        yield *found.span(), "private-key"
+
+
 def _shaped(shape: Shape) -> Search:
     def find(text: str) -> Iterator[Found]:
         first = text.find(shape.needle)
@@ -106,6 +133,10 @@ def discord(text: str) -> Iterator[Found]:
 TOKEN_SEARCHES: tuple[Search, ...] = (
     Search(("-----begin",), private_keys),
     Search(("-----end",), key_tail),
+    Search(("key",), putty_keys, lambda text: "Private-Lines" in text),
     *map(_shaped, SHAPES),
     Search((".",), discord, DISCORD.search, in_long_words=True),
 )
+
+# One look for the beginnings of all tokens: hardly any text has one.
+TOKEN_BEGINNING = re.compile(any_of(shape.needle for shape in SHAPES))

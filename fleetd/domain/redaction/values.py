@@ -74,10 +74,10 @@ def quoted_at(text: str, position: int) -> Value | None:
     return _value(text, opening.end(), _ESCAPED if escapes else _CLOSED[quote], quoted=True)
 
 
-def value_at(text: str, position: int, *, shell: bool = False) -> Value:
-    """Return the value that begins at a position, in quotes or not."""
+def value_at(text: str, position: int, *, to_space: bool = False) -> Value:
+    """Return the value that begins at a position; ``to_space`` is how far a shell's word goes."""
     quoted = quoted_at(text, position)
-    return quoted or _value(text, position, _SHELL if shell else _PLAIN, quoted=False)
+    return quoted or _value(text, position, _SHELL if to_space else _PLAIN, quoted=False)
 
 
 def element_at(text: str, position: int) -> Value:
@@ -116,6 +116,13 @@ def is_secret(kind: str, value: Value, style: str) -> bool:
         could_be = "(" not in text if style == "shell" else _stands_out(kind, text, style)
     # The cheap questions come first.
     return could_be and not is_path(text) and not is_placeholder(text, quoted=value.quoted)
+
+
+def is_no_count(value: Value, style: str) -> bool:
+    """Whether the value of "pass" may be a password: not how many passed, and not what passed."""
+    if value.text.isdigit() or _SPACE.search(value.text):
+        return False
+    return value.quoted or style != "loose"
 
 
 def _stands_out(kind: str, text: str, style: str) -> bool:

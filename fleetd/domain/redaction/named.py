@@ -1,0 +1,332 @@
+"""Finds the secrets that a telling name announces: NAME=value, "name": "value", --name value.
+
+Every form begins with the name, and what stands after it decides the form. So a text is gone
+through once, from one telling word to the next.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+from .names import (
+    BEFORE,
+    SUFFIX,
+    WORDS,
+    is_gap,
+    is_path,
+    is_placeholder,
+    kind_of,
+    lowered,
+    may_be_key,
+)
+from .token_searches import Found
+from .values import (
+    PROMISING,
+    Value,
+    element_at,
+    is_no_count,
+    is_opaque,
+    is_secret,
+    quoted_at,
+    value_at,
+)
+
+# How every telling word begins, in lower case.
+BEGINNINGS = ("pass", "pwd", "secret", "token", "credential", "key")
+# A text with more telling names than this is made of them, and so is one with more that stand
+# before what could be a secret: to look at them all would keep the daemon busy.
+NAMES_MAX, TOLD_MAX = 10_000, 5_000
+_BREAK = r"(?:(?:\\{1,2}r)?\\{1,2}n|\r?\n)"
+_HEAD = re.compile(
+    rf"({WORDS}){SUFFIX}(?P<quote>\\{{0,3}}[\"'`]\]?)?(?P<space>[ \t]{{0,4}})"
+    r"(?P<sign>=>|:=|={1,3}|:|%3[da]|\\{1,3}u003[da]|[,>(])?"
+)
+# A type between the name and its value: token: str | None = "..."
+_TYPE = re.compile(r"[ \t]{0,4}[a-z_][\w.\[\]|]{0,38}+(?: \| none)?+ = ")
+_SPACES = re.compile(r"[ \t]{0,4}")
+_PROMISING = re.compile(PROMISING)
+
+
+def named(text: str) -> Iterator[Found]:
+    """Find the values of telling names."""
+    lower = lowered(text)
+    position = told = 0
+    starts = _starts(lower)
+    for start in islice(starts, NAMES_MAX):
+        if start < position:
+            continue
+        head = _HEAD.match(lower, start)
+        form = _form(text, lower, head) if head else None
+        if head is None or form is None:
+            continue
+        told += 1
+        if told > TOLD_MAX:
+            position = start
+            break
+        found = form(text, lower, head)
+        if found:
+            position = found[1]
+            yield found
+    else:
+        if len(starts) <= NAMES_MAX:
+            return
+        position = max(position, starts[NAMES_MAX])
+    yield position, len(text), "not-scanned"
+
+
+def _starts(lower: str) -> list[int]:
+    """Return where telling words begin, from left to right."""
+    found = []
+    # In the output of tests they stand on every line, and tell of nothing.
+    lower = lower.replace("passed", "######").replace("passes", "######")
+    for word in BEGINNINGS:
+        at = lower.find(word)
+        while at >= 0:
+            found.append(at)
+            at = lower.find(word, at + len(word))
+    return sorted(found)
+
+
+Form = Callable[[str, str, re.Match[str]], Found | None]
+
+
+def _form(text: str, lower: str, head: re.Match[str]) -> Form | None:
+    """Return how the value of a name is written; None where none follows that could be a secret."""
+    sign = head["sign"]
+    if sign is None:
+        if head["quote"]:
+            return _attribute
+        return _spaced if head["space"] else None
+    if sign == ",":
+        return _argument if head["quote"] else None
+    if sign == ">":
+        return _element
+    if sign == "(":
+        return _statement
+    if sign[0] in "=%\\" and not head["quote"] and _QUERY.search(_before(lower, head)):
+        return _in_query
+    if sign == ":" and _BLOCK.match(text, head.end()):
+        return _block
+    return _assigned if _could_be(text, lower, head) else None
+
+
+def _kind(lower: str, head: re.Match[str]) -> str | None:
+    return kind_of(head[1], _before(lower, head))
+
+
+def _before(lower: str, head: re.Match[str]) -> str:
+    return lower[max(0, head.start() - BEFORE) : head.start()]
+
+
+def _found(value: Value, text: str, kind: str) -> Found:
+    return value.start, value.end(text), kind
+
+
+# NAME=value, name = "value", "name": "value", ?name=value, and YAML's blocks.
+
+_QUERY = re.compile(r"(?:[?&]|%3f|%26|u0026)[a-z0-9_.-]{0,40}\Z")
+_IN_QUERY = re.compile(r"[^&#\s\"'`<>\\]{3,2000}")
+_IN_ENCODED = re.compile(r"(?:(?!%26|%23)[^&#\s\"'`<>\\]){3,2000}")
+_BLOCK = re.compile(rf"[ \t]*[>|][+-]?[0-9]?[+-]?[ \t]*({_BREAK})([ \t]+)(?=\S)")
+
+
+def _could_be(text: str, lower: str, head: re.Match[str]) -> bool:
+    """Whether a value is worth a closer look; most are code."""
+    if _PROMISING.match(lower, _value_start(lower, head)):
+        return True
+    style = _style(head, text)
+    return style == "shell" or (style == "tight" and head[1].startswith(("pass", "pwd")))
+
+
+def _value_start(lower: str, head: re.Match[str]) -> int:
+    typed = _TYPE.match(lower, head.end()) if head["sign"] == ":" else None
+    spaces = _SPACES.match(lower, typed.end() if typed else head.end())
+    return spaces.end() if spaces else head.end()
+
+
+def _assigned(text: str, lower: str, head: re.Match[str]) -> Found | None:
+    style, before = _style(head, text), _before(lower, head)
+    value = value_at(text, _value_start(lower, head), to_space=style == "shell")
+    kind = kind_of(head[1], before)
+    if kind is None and style == "shell" and head[1] == "key" and is_opaque(value.text):
+        kind = "key" if may_be_key(before) else None
+    if kind is None or (head[1] == "pass" and not is_no_count(value, style)):
+        return None
+    return _found(value, text, kind) if is_secret(kind, value, style) else None
+
+
+def _style(head: re.Match[str], text: str) -> str:
+    sign = head["sign"]
+    if len(sign) > 2 and sign[0] in "%\\":
+        return "tight"  # it is written for a machine
+    if sign != "=" or head["space"] or head["quote"] or text[head.end() : head.end() + 1] in " \t":
+        return "loose"
+    return "shell" if text[head.start(1) : head.end(1)].isupper() else "tight"
+
+
+def _in_query(text: str, lower: str, head: re.Match[str]) -> Found | None:
+    value = (_IN_QUERY if head["sign"] == "=" else _IN_ENCODED).match(text, head.end())
+    kind = _kind(lower, head)
+    if value is None or kind is None or value[0].startswith("[redacted:"):
+        return None
+    word = value[0].rstrip(".,!?;:)]}")
+    if len(word) < 3 or is_placeholder(word, quoted=True) or "(" in word or word[0] in "%${":
+        return None
+    return value.start(), value.start() + len(word), kind
+
+
+def _block(text: str, lower: str, head: re.Match[str]) -> Found | None:
+    kind, block = _kind(lower, head), _BLOCK.match(text, head.end())
+    if block is None:
+        return None
+    lines = re.compile(
+        r"(?:(?!\\{1,2}n)[^\r\n])+"
+        rf"(?:{re.escape(block[1])}{block[2]}[ \t]*(?:(?!\\{{1,2}}n)[^\r\n])+)*"
+    ).match(text, block.end())
+    if kind is None or lines is None or is_gap(lines[0].strip()):
+        return None
+    return lines.start(), lines.end(), kind
+
+
+# <name>value</name>, <add key="name" value="value">, <entry key="name">value</entry>
+
+_OPENING = re.compile(r"<[\w.:-]{0,40}\Z")
+_PAIR = re.compile(r"[\w.-]{1,12}[ \t]{0,3}=[ \t]{0,3}\\{0,3}[\"'][\w.: -]{0,60}\Z")
+_VALUE = re.compile(r"[ \t\r\n]{1,20}value[ \t]{0,3}=[ \t]{0,3}(?=\\{0,3}[\"'])")
+
+
+def _element(text: str, lower: str, head: re.Match[str]) -> Found | None:
+    before = lower[max(0, head.start() - 80) : head.start()]
+    opened = _PAIR.search(before) if head["quote"] else _OPENING.search(before)
+    kind = _kind(lower, head)
+    if opened is None or kind is None or text.find("</", head.end(), head.end() + 1_000) < 0:
+        return None
+    value = element_at(text, head.end())
+    return _found(value, text, kind) if is_secret(kind, value, "loose") else None
+
+
+def _attribute(text: str, lower: str, head: re.Match[str]) -> Found | None:
+    paired = _VALUE.match(lower, head.end("quote"))
+    kind = _kind(lower, head)
+    if kind is None:
+        return None
+    if paired and _PAIR.search(lower[max(0, head.start() - 80) : head.start()]):
+        value = value_at(text, paired.end())
+        return _found(value, text, kind) if is_secret(kind, value, "tight") else None
+    return _set(text, lower, head) if head["space"] else None
+
+
+# f("name", "value")
+
+
+def _argument(text: str, lower: str, head: re.Match[str]) -> Found | None:
+    spaces = _SPACES.match(text, head.end())
+    value = quoted_at(text, spaces.end() if spaces else head.end())
+    kind = _kind(lower, head)
+    if value is None or kind is None or not is_secret(kind, value, "tight"):
+        return None
+    return _found(value, text, kind) if _is_argument(text, head, value.text) else None
+
+
+_NAME_END = re.compile(r"[\w.:-]*\Z")
+
+
+def _is_argument(text: str, head: re.Match[str], value: str) -> bool:
+    """Whether a string after a name's is its value, rather than the next name of a list."""
+    if any(map(str.isdigit, value)):
+        return not value.isidentifier() or is_opaque(value) or "_" not in value
+    name = _NAME_END.search(text[max(0, head.start() - 60) : head.start()])
+    said = (name[0] if name else "") + text[head.start() : head.end(1)]
+    setting = ("_" in said and said.isupper()) or "." in said
+    return setting and value.islower() and len(value) >= 8 and value.isalpha()
+
+
+# --name value, set name value, PASSWORD 'value', the password is value
+
+_FLAG = re.compile(r"(?<![\w-])--?(?:[a-z0-9]{1,20}-){0,4}[a-z0-9]{0,12}\Z")
+_SETTING = re.compile(
+    # fish, csh, Windows, Dockerfile; aws configure set, npm config set, git config.
+    r"(?<![\w-])(?:set(?:x|env)?|env|config)(?:[ \t]+(?:set|--?[a-z-]{1,12})){0,4}[ \t]+"
+    r"[\"']?([\w./:-]{0,60})\Z"
+)
+_STATED = re.compile(r"\(?[ \t]{0,3}(?=')")
+_STOPS = re.compile(r"\s*(?:\Z|[\"'\r\n;|&)]|-)")
+_SAID_OF_OPTIONS = """
+    option options file prompt argument flag value instead required missing given and with for
+    string here there
+"""
+_NOT_SAID = frozenset(_SAID_OF_OPTIONS.split())
+
+
+def _spaced(text: str, lower: str, head: re.Match[str]) -> Found | None:
+    """Find the value of a name after which there is nothing but a space."""
+    before = _before(lower, head)
+    if before.rpartition(" ")[2].startswith("-"):
+        return _flag(text, lower, head) if _FLAG.search(before) else None
+    if text.startswith("'", head.end()):
+        return _statement(text, lower, head)
+    return _set(text, lower, head) or _said(text, lower, head)
+
+
+def _flag(text: str, lower: str, head: re.Match[str]) -> Found | None:
+    value, kind = value_at(text, head.end()), _kind(lower, head)
+    if kind is None or value.text.startswith("-"):
+        return None
+    if is_secret(kind, value, "loose"):
+        return _found(value, text, kind)
+    # A word may be a password where the command ends with it, or the next option begins.
+    word = value.text
+    alone = kind == "password" and word.isalpha() and len(word) >= 6 and word not in _NOT_SAID
+    alone = alone and bool(_STOPS.match(text, value.start + len(word)))
+    return _found(value, text, kind) if alone else None
+
+
+def _statement(text: str, lower: str, head: re.Match[str]) -> Found | None:
+    stated = _STATED.match(text, head.end() - (head["sign"] == "("))
+    value = quoted_at(text, stated.end()) if stated else None
+    if value is None or not head[1].startswith("passw"):
+        return None
+    secret = " " not in value.text and is_secret("password", value, "loose")
+    return _found(value, text, "password") if secret else None
+
+
+def _set(text: str, lower: str, head: re.Match[str]) -> Found | None:
+    setting = _SETTING.search(lower[max(0, head.start() - 120) : head.start()])
+    kind = _kind(lower, head)
+    if setting is None or kind is None:
+        return None
+    value = value_at(text, head.end())
+    word = value.text
+    # A word of a sentence is no name, as in "set the token to", and has no value.
+    is_name = bool(setting[1]) and len(word) >= 6 and not word.startswith(("-", "="))
+    if is_secret(kind, value, "loose") or (is_name and is_secret(kind, value, "tight")):
+        return _found(value, text, kind)
+    return None
+
+
+_IS = re.compile(r"(?:for [^\n.:=]{1,40}? )?(?:is|was)[ :] ?[\"'`]?(?=[^\s\"'`]{6})")
+
+
+def _said(text: str, lower: str, head: re.Match[str]) -> Found | None:
+    """Find a secret that somebody tells in a sentence: the password is ..."""
+    kind = kind_of(head[1], _before(lower, head).replace(" ", "-"))
+    if kind is None:
+        return None
+    said = _IS.match(lower, head.end())
+    value = value_at(text, said.end() if said else head.end(), to_space=True)
+    word = value.text.rstrip(".,!?;:)")
+    if is_gap(word) or is_path(word) or "(" in word:
+        return None
+    if _is_password(word) if said else is_opaque(word) and len(word) >= 20 and word.isalnum():
+        return value.start, value.start + len(word), kind
+    return None
+
+
+_NAME_OF_CODE = re.compile(r"[\w.-]*[_.:/][\w.-]*")
+
+
+def _is_password(word: str) -> bool:
+    """Whether a word is none of a language: it mixes letters with digits."""
+    if not 6 <= len(word) <= 200 or not any(map(str.isalpha, word)):
+        return False
+    return any(map(str.isdigit, word)) and _NAME_OF_CODE.fullmatch(word) is None
