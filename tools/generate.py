@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from . import commands, completions, manual, mcp_page, reference
+from . import commands, completions, manual, mcp_page, reference, schemas
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -21,6 +21,7 @@ GENERATORS: dict[str, Generator] = {
     "manual": manual.files,
     "mcp": mcp_page.files,
     "reference": reference.files,
+    "schemas": schemas.files,
 }
 HOW_TO_RENEW = "run: make generate"
 

@@ -28,6 +28,11 @@ def numbered(folder: Traversable) -> list[tuple[int, str]]:
     return sorted(found)
 
 
+def newest() -> int:
+    """Return the schema version of this program."""
+    return migrations()[-1][0]
+
+
 def schema() -> str:
     """Return the schema as all migrations together leave it."""
     return (resources.files("fleetd.store") / "migrations" / "sqlite" / "schema.sql").read_text(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import apsw
 
-from . import StoreFull, StoreRefused, StoreUnready, checksums
+from . import StoreFull, StoreRefused, StoreUnready, checksums, schema
 from .directory import make_directories
 from .mark import ENDING as MARK
 from .migrate import check_ours, migrate
@@ -119,7 +119,7 @@ def _prepare(
     """Check a database before anything of it is changed, then bring it up to date."""
     try:
         wait_while_busy(connection, BUSY_MS)
-        check_ours(connection, str(path))
+        _check_schema(connection, path, check_ours(connection, str(path)))
         checksums.reserve(connection)
         for ending in ("", "-wal", "-shm", MARK):
             with contextlib.suppress(FileNotFoundError):
@@ -150,6 +150,18 @@ def _prepare(
             f"The schema of {path} cannot be brought up to date: {error}. Is the disk full, or "
             "does it fail? Free some space or look at it, then start fleetd again."
         ) from error
+
+
+def _check_schema(connection: apsw.Connection, path: Path, version: int) -> None:
+    """Refuse a database that declares what fleetd does not: it would run with every write."""
+    found = schema.differences(connection, version)
+    if found:
+        raise StoreRefused(
+            f"{path} is not as fleetd made it (schema version {version}): {schema.named(found)}."
+            " Put a copy in its place: fleetctl restore FILE. Or move it,"
+            f" {path.name}-wal and {path.name}-shm away and start without one: missions come back"
+            " from their checkpoint files."
+        )
 
 
 def _add_checksums(connection: apsw.Connection) -> None:

@@ -9,7 +9,7 @@ import apsw
 
 from ..domain.tx import Tx
 from ..wire.errors import Corrupt, FleetError, Incompatible, InvalidParams, InvalidState, Storage
-from . import CopyDamaged, checksums
+from . import CopyDamaged, checksums, schema
 from .commit import Executor
 from .copying import copy, damage_of
 from .migrate import APPLICATION_ID, migrations
@@ -80,6 +80,11 @@ def _check_ours(connection: apsw.Connection, path: Path) -> None:
         raise Incompatible(
             f"{path} has schema version {version}, this fleetd knows up to {newest}.",
             hint="Install the version of fleetd that made it, or a newer one.",
+        )
+    if found := schema.differences(connection, version):
+        raise Corrupt(
+            f"{path} is not as fleetd made it (schema version {version}): {schema.named(found)}.",
+            hint="Use another copy. This one was changed by another program, or made by one.",
         )
 
 

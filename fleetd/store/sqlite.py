@@ -18,13 +18,14 @@ from ..clocks import uptime, wall_clock
 from ..domain.tx import Effect, Tx
 from ..wire.errors import Storage
 from ..wire.requests.system import Check
-from . import CopyDamaged, CopyFailed, StoreFailed, checksums
+from . import CopyDamaged, CopyFailed, StoreFailed, checksums, schema
 from .ballast import SIZE
 from .commit import Committer, Outside, run_reads
 from .copying import copy_in_use, damage_of
 from .lane import Job, Lane
 from .load import Load
 from .mark import Lost, Watch
+from .migrate import newest
 from .opening import check_sqlite, connect, open_database
 from .reach import Reach
 from .standing import Standing
@@ -264,7 +265,7 @@ def _why(error: Exception) -> str:
 def _check(path: str, vfs: str | None) -> list[str]:
     try:
         with contextlib.closing(connect(path, query_only=True, vfs=vfs)) as connection:
-            return damage_of(connection)
+            return [*schema.differences(connection, newest()), *damage_of(connection)]
     except apsw.Error as error:
         if not checksums.is_damage(error):
             raise

@@ -283,9 +283,11 @@ def test_a_database_that_another_program_keeps_locked_may_be_free_next_time(
     monkeypatch.setattr("fleetd.store.opening.BUSY_MS", 1)
     database.parent.mkdir()
     other = connect(str(database))
-    migrate(other, str(database))
-    if version is not None:
-        other.pragma("user_version", version)
+    for number, sql in migrations():
+        if version is None or number <= version:
+            other.execute(sql)
+            other.pragma("user_version", number)
+    other.pragma("application_id", APPLICATION_ID)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreUnready, match=r"Another program keeps the database .* locked"):
         Store(database, lambda _: None)

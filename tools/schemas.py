@@ -1,0 +1,12 @@
+"""Writes the checksums of every version of the database's schema."""
+
+import json
+from collections.abc import Mapping
+
+from fleetd.store.schema import DIGESTS, digests
+
+
+def files() -> Mapping[str, str]:
+    """Return the file that a daemon compares a database with."""
+    path = f"fleetd/store/migrations/sqlite/{DIGESTS}"
+    return {path: json.dumps(digests(), indent=2) + "\n"}
