@@ -7,6 +7,7 @@ that no file of this repository holds a secret.
 import base64
 from typing import NamedTuple
 
+from tests.domain import redaction_corpus_second as second
 from tests.domain.secret_samples import TOKENS, mixed
 
 
@@ -306,12 +307,17 @@ HARMLESS: dict[str, list[str]] = {
 
 
 def corpus() -> list[Line]:
-    """Return every line, those that hold a secret first."""
+    """Return every line, those that hold a secret first; a part was written by somebody else."""
     found = [
         Line(category, template.format(value), value)
-        for category, lines in SECRETS.items()
+        for half in (SECRETS, second.SECRETS)
+        for category, lines in half.items()
         for template, value in lines
         if value
     ]
-    found += [Line(category, text, None) for category, lines in HARMLESS.items() for text in lines]
-    return found
+    return found + [
+        Line(category, text, None)
+        for half in (HARMLESS, second.HARMLESS)
+        for category, lines in half.items()
+        for text in lines
+    ]

@@ -10,12 +10,14 @@ from itertools import islice
 
 from .names import (
     BEFORE,
+    SHORTENED,
     SUFFIX,
     WORDS,
     is_gap,
     is_path,
     is_placeholder,
     kind_of,
+    kind_of_name,
     lowered,
     may_be_key,
 )
@@ -32,7 +34,7 @@ from .values import (
 )
 
 # How every telling word begins, in lower case.
-BEGINNINGS = ("pass", "pwd", "secret", "token", "credential", "key")
+BEGINNINGS = ("pass", "pw", "secret", "token", "credential", "key")
 # A text with more telling names than this is made of them, and so is one with more that stand
 # before what could be a secret: to look at them all would keep the daemon busy.
 NAMES_MAX, TOLD_MAX = 10_000, 5_000
@@ -96,7 +98,9 @@ def _form(text: str, lower: str, head: re.Match[str]) -> Form | None:
     if sign is None:
         if head["quote"]:
             return _attribute
-        return _spaced if head["space"] else None
+        if head["space"]:
+            return _spaced
+        return _on_next_line if lower.startswith(("\n", "\\n"), head.end()) else None
     if sign == ",":
         return _argument if head["quote"] else None
     if sign == ">":
@@ -135,7 +139,8 @@ def _could_be(text: str, lower: str, head: re.Match[str]) -> bool:
     if _PROMISING.match(lower, _value_start(lower, head)):
         return True
     style = _style(head, text)
-    return style == "shell" or (style == "tight" and head[1].startswith(("pass", "pwd")))
+    password = head[1].startswith(("pass", "pw"))
+    return style == "shell" or (password and (style == "tight" or head["sign"] in (":", "=")))
 
 
 def _value_start(lower: str, head: re.Match[str]) -> int:
@@ -148,11 +153,51 @@ def _assigned(text: str, lower: str, head: re.Match[str]) -> Found | None:
     style, before = _style(head, text), _before(lower, head)
     value = value_at(text, _value_start(lower, head), to_space=style == "shell")
     kind = kind_of(head[1], before)
+    if kind is not None and _is_setting(text, head, value):
+        return None if _stands_for(value.text) else _found(value, text, kind)
     if kind is None and style == "shell" and head[1] == "key" and is_opaque(value.text):
         kind = "key" if may_be_key(before) else None
-    if kind is None or (head[1] == "pass" and not is_no_count(value, style)):
+    said = kind == "password" and style == "loose" and not value.quoted and head["sign"] == ":"
+    if kind and said and _is_told_after(head[1], value):
+        return _found(value, text, kind)
+    if kind is None or (head[1] in SHORTENED and not is_no_count(value, style)):
         return None
     return _found(value, text, kind) if is_secret(kind, value, style) else None
+
+
+def _is_told_after(name: str, value: Value) -> bool:
+    """Whether somebody tells a password after a colon, in a sentence or in YAML."""
+    chosen = _is_chosen(value.text, value.next)
+    return chosen or (name == "pw" and _is_password(value.text))
+
+
+_SETTING_NAME = re.compile(r"(?:\A|\n)[ \t]*[\w.-]{0,60}\Z")
+_SECTION = re.compile(r"(?:\A|\n)\[[\w. :/-]{1,60}\][ \t]*\r?\n[^\n]*(?:\n[^\[\n]?[^\n]*){0,40}\Z")
+_LINE_END = re.compile(r"[ \t]*(?:\r?\n|\Z)")
+
+
+def _is_setting(text: str, head: re.Match[str], value: Value) -> bool:
+    """Whether a name and its value are a line of a settings file, where nothing is code.
+
+    A line NAME=value that has nothing else, and any line below the [section] of an INI file.
+    """
+    if head["sign"] != "=" or value.quoted or "(" in value.text:
+        return False
+    if not 3 <= len(value.text) < _LONGEST_CHOSEN:
+        return False
+    if not _LINE_END.match(text, value.end(text)):
+        return False
+    before = text[max(0, head.start() - 2_000) : head.start()]
+    if not _SETTING_NAME.search(before):
+        return False
+    tight = not head["space"] and text[head.end() : head.end() + 1] not in " \t"
+    unindented = before.rpartition("\n")[2][:1] not in " \t" or not before
+    return (tight and unindented) or bool(_SECTION.search(before))
+
+
+def _stands_for(word: str) -> bool:
+    """Whether a value is a path, a gap, or the name of another: password=config.password."""
+    return is_path(word) or is_placeholder(word, quoted=False) or kind_of_name(word) is not None
 
 
 def _style(head: re.Match[str], text: str) -> str:
@@ -216,6 +261,21 @@ def _attribute(text: str, lower: str, head: re.Match[str]) -> Found | None:
     return _set(text, lower, head) if head["space"] else None
 
 
+_NEXT_LINE = re.compile(rf"{_BREAK}[ \t]{{1,40}}value:[ \t]{{1,4}}(?=\S)")
+
+
+def _on_next_line(text: str, lower: str, head: re.Match[str]) -> Found | None:
+    """Find the value of a name in a list of YAML: - name: NAME, and value: below it."""
+    line = _NEXT_LINE.match(lower, head.end())
+    kind = _kind(lower, head)
+    if line is None or kind is None:
+        return None
+    value = value_at(text, line.end(), to_space=True)
+    shouted = text[head.start(1) : head.end(1)].isupper() and len(value.text) >= 3
+    secret = shouted and not is_placeholder(value.text, quoted=True) and not is_path(value.text)
+    return _found(value, text, kind) if secret or is_secret(kind, value, "tight") else None
+
+
 # f("name", "value")
 
 
@@ -265,7 +325,22 @@ def _spaced(text: str, lower: str, head: re.Match[str]) -> Found | None:
         return _flag(text, lower, head) if _FLAG.search(before) else None
     if text.startswith("'", head.end()):
         return _statement(text, lower, head)
-    return _set(text, lower, head) or _said(text, lower, head)
+    return _declared(text, lower, head) or _set(text, lower, head) or _said(text, lower, head)
+
+
+# A type after the name, as in Go; what stands in for a variable that is not set; SQL's FOR user.
+_DECLARED = re.compile(
+    r"(?:[a-z_][\w.\[\]*]{0,38} = ?|(?:\|\||\?\?|or) |for [^\s=]{1,100} = )(?=[\"'`])"
+)
+
+
+def _declared(text: str, lower: str, head: re.Match[str]) -> Found | None:
+    declared = _DECLARED.match(lower, head.end())
+    value = quoted_at(text, declared.end()) if declared else None
+    kind = _kind(lower, head)
+    if value is None or kind is None or not is_secret(kind, value, "loose"):
+        return None
+    return _found(value, text, kind)
 
 
 def _flag(text: str, lower: str, head: re.Match[str]) -> Found | None:
@@ -299,34 +374,98 @@ def _set(text: str, lower: str, head: re.Match[str]) -> Found | None:
     word = value.text
     # A word of a sentence is no name, as in "set the token to", and has no value.
     is_name = bool(setting[1]) and len(word) >= 6 and not word.startswith(("-", "="))
-    if is_secret(kind, value, "loose") or (is_name and is_secret(kind, value, "tight")):
+    if (
+        is_name
+        and not word.isalpha()
+        and not is_gap(word)
+        and not is_path(word)
+        and "(" not in word
+    ):
         return _found(value, text, kind)
-    return None
+    secret = is_secret(kind, value, "loose") or (is_name and is_secret(kind, value, "tight"))
+    return _found(value, text, kind) if secret else None
 
 
-_IS = re.compile(r"(?:for [^\n.:=]{1,40}? )?(?:is|was)[ :] ?[\"'`]?(?=[^\s\"'`]{6})")
+# Nobody chooses a longer password; what is looked at again and again has to be short.
+_LONGEST_CHOSEN = 100
+_IS = re.compile(
+    r"(?:(?:for|of|to|on) [^\n.:=]{1,40}? )?(?:is now|is|was|to|are|[:=])[: ] ?"
+    r"(?=[\"'`]|[^\s\"'`]{6}|[\w.@-]{1,40} ?/)"
+)
+_USER_AND = re.compile(r"[\w.@-]{1,40} ?/ ?")
+_AS = re.compile(
+    r"([^\s\"'`]{16,200})[\"'`]? as (?:the |my |your |an? )?(?:[a-z]+ ){0,3}\Z", re.IGNORECASE
+)
+_WITH = re.compile(r"(?:with|using|use|and|by) (?:the )?(?:[a-z]+ )?\Z")
+_STATE = re.compile(
+    r"\w*(?:ed|ing|able|ible|ive|al|ful|ly|ent|ant|less|ic|ous|ary|ory|ship|ness|ion)|str(?:ing)?"
+    r"|number|boolean|object|wrong|correct|secret|plain|plaintext|public|private|stale|broken|absent"
+    r"|unknown|hidden|written|stolen|bearer|generic|default|random|simple|strong|weaker|longer"
+    r"|shorter|stronger|somewhere|nothing|another|settings?|values?|strings?|please|before|after"
+    r"|nobody|someone|everyone|anyone|whatever"
+)
 
 
 def _said(text: str, lower: str, head: re.Match[str]) -> Found | None:
     """Find a secret that somebody tells in a sentence: the password is ..."""
-    kind = kind_of(head[1], _before(lower, head).replace(" ", "-"))
+    before = _before(lower, head)
+    kind = kind_of(head[1], before.replace(" ", "-"))
     if kind is None:
         return None
+    reversed_ = _AS.search(text[max(0, head.start() - 260) : head.start()])
+    if reversed_ and is_opaque(reversed_[1]):
+        start = max(0, head.start() - 260) + reversed_.start(1)
+        return start, start + len(reversed_[1]), kind
     said = _IS.match(lower, head.end())
-    value = value_at(text, said.end() if said else head.end(), to_space=True)
+    position = said.end() if said else head.end()
+    quoted = quoted_at(text, position) if said else None
+    if quoted is not None:
+        return _found(quoted, text, kind) if _is_told(kind, quoted.text) else None
+    if said and head[1].startswith("credential"):
+        named = _USER_AND.match(text, position)
+        position = named.end() if named else position
+    value = value_at(text, position, to_space=True)
     word = value.text.rstrip(".,!?;:)")
     if is_gap(word) or is_path(word) or "(" in word:
         return None
-    if _is_password(word) if said else is_opaque(word) and len(word) >= 20 and word.isalnum():
-        return value.start, value.start + len(word), kind
-    return None
+    end = value.start + len(word)
+    with_it = kind == "password" and _WITH.search(before)
+    if said or with_it:
+        told = _is_password(word) or (
+            bool(said) and kind == "password" and _is_chosen(word, text[end : end + 1])
+        )
+    else:
+        told = is_opaque(word) and len(word) >= 20 and word.replace("_", "").isalnum()
+    return (value.start, end, kind) if told else None
 
 
 _NAME_OF_CODE = re.compile(r"[\w.-]*[_.:/][\w.-]*")
+_SIGNS = frozenset("!#%&*+?@^~=")
 
 
 def _is_password(word: str) -> bool:
-    """Whether a word is none of a language: it mixes letters with digits."""
+    """Whether a word is none of a language: it mixes letters with digits or signs."""
     if not 6 <= len(word) <= 200 or not any(map(str.isalpha, word)):
         return False
-    return any(map(str.isdigit, word)) and _NAME_OF_CODE.fullmatch(word) is None
+    mixed = any(each.isdigit() or each in _SIGNS for each in word)
+    return mixed and _NAME_OF_CODE.fullmatch(word) is None
+
+
+def _is_chosen(word: str, after: str) -> bool:
+    """Whether the last word of a sentence about a password is one that somebody chose.
+
+    What is said of passwords else is how they are: wrong, required, missing.
+    """
+    last = len(word) < _LONGEST_CHOSEN and after in ("", "\n", "\r", ".", ",", ";", "\\", '"')
+    return last and word.isalpha() and word.islower() and len(word) >= 7 and not _is_state(word)
+
+
+def _is_state(word: str) -> bool:
+    return _STATE.fullmatch(word) is not None
+
+
+def _is_told(kind: str, quoted: str) -> bool:
+    """Whether what stands in quotes after "the password is" is one, perhaps of several words."""
+    if kind != "password" or len(quoted) < 6 or is_placeholder(quoted, quoted=True):
+        return kind != "password" and is_opaque(quoted)
+    return not _is_state(quoted)

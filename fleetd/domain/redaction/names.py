@@ -4,7 +4,7 @@ import re
 from functools import lru_cache
 
 # The end of a telling name, in lower case, as in DB_PASSWORD, x-api-key, clientSecret.
-WORDS = r"(?:pass(?:wd|[_-]?(?:word|phrase|code))?|pwd|secret|token|credentials?|key)"
+WORDS = r"(?:pass(?:wd|[_-]?(?:word|phrase|code))?|pwd?|secret|token|credentials?|key)"
 # A key tells nothing unless it is said what it opens.
 _OPENING = """
     api access secret private signing encryption auth account master session service license deploy
@@ -39,6 +39,8 @@ _HARMLESS = """
     fencing cancel cancellation next page continuation stop start end pad eos bos unk sep mask max
     min per last first each every public sync resume syntax
 """
+# Short for a password, and also parts of other words.
+SHORTENED = ("pass", "pw")
 _OPENERS, _HARMLESS_BEFORE = tuple(_OPENING.split()), tuple(_HARMLESS.split())
 _NO_SECRETS, _PASSES = tuple(_OPENING_NOTHING.split()), tuple(_SHORTENED_AFTER.split())
 _COUNTED = tuple(_COUNTED_BEFORE.split())
@@ -46,7 +48,8 @@ _TELLING = re.compile(rf"({WORDS}){SUFFIX}\Z")
 _HEADERS = {"authorization": "authorization", "cookie": "cookie", "cookies": "cookie"}
 
 # What stands for a value that is not there: a variable, a mask, what was replaced before.
-_GAPS = r"""\$\w+ | \$\([^()]*\)? | \$?\{{1,2}[\w.()!:\ -]*\}{0,2} | %\w+% | %(?:\(\w*\))?[sdr]
+_GAPS = r"""\$\w+ | \$\{\w+[:?+-].*
+    | \$\([^()]*\)? | \$?\{{1,2}[\w.()!:\ -]*\}{0,2} | %\w+% | %(?:\(\w*\))?[sdr]
     | <[^<>]*>? | [*xX.•_#?-]+ | \[redacted:[a-z0-9-]+\]"""
 _FILLERS = """
     change_me change-me changeme replace_me replace-me replaceme example placeholder dummy redacted
@@ -71,7 +74,7 @@ def kind_of(word: str, before: str) -> str | None:
     """
     if word.startswith("key"):
         return "key" if _ends(before, _OPENERS, "_-") else None
-    if word == "pass":
+    if word in SHORTENED:
         return "password" if _shortens_password(before) else None
     if word.startswith("pass") or word == "pwd":
         return "password"

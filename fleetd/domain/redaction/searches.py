@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from .command_lines import COMMAND_SEARCHES
 from .disguises import ENCODED
 from .named import BEGINNINGS, named
-from .names import SPACES, is_gap, is_path, is_placeholder, lowered
+from .names import SPACES, is_gap, is_path, is_placeholder, kind_of_name, lowered
 from .token_searches import TOKEN_SEARCHES, Found, Search
 from .values import PROMISING, Value, header_at, is_opaque, is_secret, value_at
 
@@ -159,6 +159,24 @@ def identified(text: str) -> Iterator[Found]:
             yield value.start, value.end(text), "password"
 
 
+_INSERT = re.compile(
+    r"insert[ \t]+into[ \t]+[\w.\"`]{1,80}[ \t]*\(([^()]{1,500})\)\s*values\s*\(([^()]{1,2000})\)",
+    re.IGNORECASE,
+)
+_LITERAL = re.compile(r"[ \t]*(?:N?'((?:[^'\\]|\\.|'')*)'|[^,']+)(?:,|\Z)")
+
+
+def inserted(text: str) -> Iterator[Found]:
+    """Find the values of telling columns: INSERT INTO t (name, api_key) VALUES ('ci', '...')."""
+    for found in _INSERT.finditer(text):
+        literals = _LITERAL.finditer(found[2])
+        for column, literal in zip(found[1].split(","), literals, strict=False):
+            kind = kind_of_name(column.strip(' \t\r\n"`'))
+            value = literal[1]
+            if kind and value and len(value) >= 3 and not is_placeholder(value, quoted=True):
+                yield found.start(2) + literal.start(1), found.start(2) + literal.end(1), kind
+
+
 _LOGIN = re.compile(
     r"(?:auth ?= ?\(|\.(?:login|auth|sign_?in|authenticate)\(|(?:Credentials?|BasicAuth\w*)\()"
     r"[\"'][^\"'\r\n]{1,100}[\"'][ \t]{0,3},[ \t]{0,3}(?=[\"'])"
@@ -239,6 +257,7 @@ SEARCHES: tuple[Search, ...] = (
     Search(('"kty',), json_web_keys),
     Search(("auth", "psk"), auths),
     Search(("identified",), identified),
+    Search(BEGINNINGS, inserted, lambda text: "INSERT" in text or "insert" in text),
     Search(("auth", "login", "credential"), logins, lambda text: "(" in text),
     Search((" -",), secure_strings, lambda text: "SecureString" in text),
     Search(("@",), oracle_urls, lambda text: "jdbc:" in text),

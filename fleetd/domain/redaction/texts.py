@@ -4,7 +4,7 @@ The time it takes grows with the length of the text and with nothing else. What 
 or a telling name is found; nothing else can be (behaviour, Secrets).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -116,6 +116,7 @@ def _is_called(search: Search, lower: str, words: str) -> bool:
 
 def _of_tokens(words: str) -> Iterator[int]:
     """Return the places of the searches for tokens that could find something in long words."""
+    called: Iterable[tuple[str, tuple[int, ...]]]
     if len(words) < _MANY:
         called = _CALLED_BY_TOKENS.items() if TOKEN_BEGINNING.search(words) else _RARE
     else:

@@ -32,15 +32,15 @@ _LONG = b"a" * LEAST
 
 
 def long_words(text: str) -> str:
-    """Return the words of a text that are long enough for a token, each once, in no order."""
+    """Return the words of a text that are long enough for a token, each once."""
     raw = text.encode("utf-8", "surrogatepass")
     mask = raw.translate(_MASK)
-    words = set()  # the same path stands in an output again and again
+    words: dict[bytes, None] = {}  # the same path stands in an output again and again
     end = 0
     while (start := mask.find(_LONG, end)) >= 0:
         end = mask.find(b" ", start + LEAST)
         end = len(raw) if end < 0 else end
-        words.add(raw[start:end])
+        words[raw[start:end]] = None
     return b" ".join(words).decode("ascii")
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from .names import SPACES, is_path, is_placeholder
 
-_OPENING = re.compile(r"""(?:\b[bfruBFRU]{1,2})?(\\{0,3})(["'`])""")
+_OPENING = re.compile(r"""(?:\b[bfrunBFRUN]{1,2})?(\\{0,3})(["'`])""")
 _CLOSED = {
     '"': re.compile(r'(?:[^"\\\r\n]++|\\[^\r\n])*+'),
     "'": re.compile(r"(?:[^'\\\r\n]++|\\[^\r\n])*+"),
@@ -19,7 +19,9 @@ _SHELL = re.compile(rf"""[^{SPACES}"'`;&|\\]*+""")
 _LINE = re.compile(r"(?:[^\\\r\n]++|\\(?![nr]))*+")
 # Where a value may be a secret of which nothing is known but the name before it: it is quoted, or
 # holds a digit.
-PROMISING = r"""(?=[bfruBFRU]{0,2}\\{0,3}["'`]|[^\t-\r\x1c-\x20"'`<>(){},;&|\\0-9]{0,127}+[0-9])"""
+PROMISING = (
+    r"""(?=[bfrunBFRUN]{0,2}\\{0,3}["'`]|[^\t-\r\x1c-\x20"'`<>(){},;&|\\0-9]{0,127}+[0-9])"""
+)
 _SPACE = re.compile(r"\s")
 _OPEN_CODE = ("(", "[")
 _NAME = re.compile(r"[A-Za-z_][\w-]*(?:\.[A-Za-z_]\w*)*")
