@@ -1,6 +1,7 @@
 """The recovery context, derived from what the store knows; must not write, must not invent.
 
-Source: behaviour, Checkpoints. ``agent_id`` narrows everything to one agent's own part.
+Source: behaviour, Checkpoints. ``agent_id`` narrows everything to one agent's own part. What the
+``reader`` noted comes first, in its own words, whether or not anything is narrowed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -40,6 +41,7 @@ def derive(
     declared: DeclaredContext | None = None,
     errors: Sequence[str] = (),
     agent_id: str | None = None,
+    reader: str | None = None,
 ) -> RecoveryContext:
     """Return what is needed to go on with a mission, or with one agent's part of it.
 
@@ -47,18 +49,19 @@ def derive(
     """
     given = declared or _NOTHING
     own = [s for s in sorties if agent_id in (None, s.assigned_to)]
-    notes = _notes(tx, mission["id"], agent_id)
+    notes = _notes(tx, mission["id"], agent_id, reader)
+    said = _said_first(notes, agent_id, reader)
     return RecoveryContext(
-        last_action=given.last_action or last_action(tx, mission["id"], own, notes, agent_id),
+        last_action=given.last_action or said or last_action(tx, mission["id"], own, agent_id),
         next_steps=_distinct(
             given.next_steps,
-            *(note.next_steps for note in notes),
+            *(note.next_steps for note in notes.values()),
             map(step, _in_order(own)),
         ),
         blockers=_distinct(
             errors,
             given.blockers,
-            *(note.blockers for note in notes),
+            *(note.blockers for note in notes.values()),
             (obstacle(s) for s in own if s.status == "blocked"),
             open_errors(tx, mission["id"], agent_id),
         ),
@@ -87,18 +90,21 @@ def _distinct(*parts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(entry for part in parts for entry in part if entry))
 
 
-def _notes(tx: Tx, mission_id: str, agent_id: str | None) -> list[AgentNote]:
-    """Return what the mission's agents declared, the one seen last first."""
+def _notes(
+    tx: Tx, mission_id: str, agent_id: str | None, reader: str | None
+) -> dict[str, AgentNote]:
+    """Return what the mission's agents declared: the reader's own first, then the one seen last."""
     rows = tx.all(
         "SELECT id, succeeded_by, note_json FROM agents WHERE mission_id = :mission"
         " AND note_json IS NOT NULL AND status <> 'gone' ORDER BY last_seen_at DESC, id",
         mission=mission_id,
     )
-    return [
-        _in_whose_words(row["id"], agent_id, _note(row["note_json"]))
+    rows.sort(key=lambda row: row["id"] != reader)
+    return {
+        row["id"]: _in_whose_words(row["id"], reader, _note(row["note_json"]))
         for row in rows
         if agent_id in (None, row["id"], row["succeeded_by"])
-    ]
+    }
 
 
 def _in_whose_words(author: str, reader: str | None, note: AgentNote) -> AgentNote:
@@ -112,16 +118,32 @@ def _in_whose_words(author: str, reader: str | None, note: AgentNote) -> AgentNo
     )
 
 
-def last_action(
-    tx: Tx,
-    mission_id: str,
-    own: Sequence[SortieState],
-    notes: Sequence[AgentNote],
-    agent_id: str | None,
-) -> str:
-    """Tell the newest thing that was done; an agent's own words come first for that agent."""
-    if agent_id and notes and notes[0].last_action:
-        return notes[0].last_action
+def is_noted_by(author: str | None, told: str) -> bool:
+    """Whether a line of somebody's context quotes an agent's note."""
+    return author is not None and told.startswith(f"{author}: “")
+
+
+def _said_first(
+    notes: dict[str, AgentNote], agent_id: str | None, reader: str | None
+) -> str | None:
+    """Return the last action in the words of whoever reads, None where those say nothing.
+
+    Of one agent's part also in the words of an agent whose work it took over.
+    """
+    said = notes.get(reader) if reader else None
+    if said is None and agent_id:
+        said = next(iter(notes.values()), None)
+    return said.last_action if said else None
+
+
+def own_note(tx: Tx, mission_id: str, agent_id: str | None) -> AgentNote:
+    """Return what an agent of a mission declared itself, an empty note where that is nothing."""
+    notes = _notes(tx, mission_id, agent_id, agent_id) if agent_id else {}
+    return notes.get(agent_id or "") or AgentNote()
+
+
+def last_action(tx: Tx, mission_id: str, own: Sequence[SortieState], agent_id: str | None) -> str:
+    """Tell the newest thing that was done."""
     row = _own_action(tx, mission_id, agent_id) if agent_id else _action(tx, mission_id)
     if row is not None:
         return sentence(event_of(row))

@@ -22,12 +22,19 @@ COMMANDS = 10
 PROMPTS = 5
 
 
-def speaks_for_all(tx: Tx, agent_id: str | None) -> bool:
-    """Whether the one who is briefed sees the whole mission: nobody in particular, or dispatch."""
+def speaks_for_all(tx: Tx, agent_id: str | None, sorties: Sequence[SortieState]) -> bool:
+    """Whether the one who is briefed sees the whole mission: nobody in particular, or dispatch.
+
+    So does one who has no part of its own: never registered, with none of the mission's
+    ``sorties``, and nobody's successor.
+    """
     if agent_id is None:
         return True
-    role = tx.value("SELECT role FROM agents WHERE id = :id", id=agent_id)
-    return bool(role == "dispatch")
+    row = tx.one("SELECT role FROM agents WHERE id = :id", id=agent_id)
+    if row is not None:
+        return bool(row["role"] == "dispatch")
+    heir = tx.one("SELECT 1 AS heir FROM agents WHERE succeeded_by = :id", id=agent_id)
+    return heir is None and all(sortie.assigned_to != agent_id for sortie in sorties)
 
 
 def gather(
@@ -50,7 +57,7 @@ def gather(
     """
     done, total = mission["completed_sorties"], mission["total_sorties"]
     progress = f"{percent(done, total)}% ({done}/{total} sorties complete)"
-    narrow = None if speaks_for_all(tx, agent_id) else agent_id
+    narrow = None if speaks_for_all(tx, agent_id, sorties) else agent_id
     reader = reader_of(tx, mission, agent_id, back_to) if agent_id else None
     return Brief(
         context=context,
