@@ -47,7 +47,7 @@ def _recovery_options(parser: Parser) -> None:
         "--take-over-from",
         metavar="ID",
         completes="agent.lost",
-        help="a lost agent whose work goes to --agent",
+        help="a lost agent whose work goes to --agent, whose session moves into the mission",
     )
     parser.add_argument(
         "--scope",

@@ -17,7 +17,7 @@ from ..wire.requests.agent import (
 )
 from .comeback import detect_for
 from .context import Context
-from .current import of_directory
+from .current import inherited, of_directory
 from .events import emit
 from .ids import find
 from .leases import release_all
@@ -87,14 +87,16 @@ def adopt_orphans(tx: Tx, ctx: Context, agent_id: str) -> None:
 
 
 def _mission(tx: Tx, ctx: Context, request: AgentRegister, before: Row | None) -> str | None:
-    """Return the mission an agent joins: the one it names, else that of its directory.
+    """Return the mission an agent joins: named, else of what it took over, else its directory's.
 
     An agent that comes back without naming one stays with the mission it had.
     """
     if request.mission_id:
         return str(find(tx, "mission", request.mission_id)["id"])
-    known = before and before["mission_id"]
-    return None if known else of_directory(tx, ctx, request.cwd)
+    if before and before["mission_id"]:
+        return None
+    heir = inherited(tx, request.agent_id)
+    return str(heir["id"]) if heir else of_directory(tx, ctx, request.cwd)
 
 
 @handler

@@ -78,6 +78,21 @@ def to_join(tx: Tx, ctx: Context, cwd: str | None) -> Row | None:
     return min(there, key=lambda row: row["status"] != "in_progress", default=None)
 
 
+def inherited(tx: Tx, agent_id: str | None) -> Row | None:
+    """Return the open mission in which an agent took work over that it has not begun on.
+
+    It may not have been there yet: then it goes there when it comes. ``role`` is that of the agent
+    whose work it was.
+    """
+    return tx.one(
+        "SELECT m.id, lost.role FROM recoveries r JOIN missions m ON m.id = r.mission_id"
+        " JOIN agents lost ON lost.id = r.taken_over_from AND lost.succeeded_by = r.agent_id"
+        " WHERE r.agent_id = :agent AND r.state <> 'resumed' AND r.state <> 'pending'"
+        " AND m.status IN ('pending', 'in_progress') ORDER BY r.seq DESC LIMIT 1",
+        agent=agent_id,
+    )
+
+
 def session_before(tx: Tx, ctx: Context, cwd: str | None) -> Row | None:
     """Return the mission that was closed last with a session in a directory around ``cwd``."""
     there = filter(is_automatic, _around(tx, ctx, cwd, ["completed", "cancelled"]))

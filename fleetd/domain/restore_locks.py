@@ -44,7 +44,7 @@ def _restore(case: Case, then: Lock) -> bool:
         return True  # its token was handed out in a briefing a moment ago, and stays good
     if held is None:
         _note_expiry(case, then, owner)
-    elif held["held_by"] in (owner, then.held_by):
+    elif held["held_by"] in (owner, then.held_by, case.gives_back(then.held_by)):
         leases.supersede(tx, ctx, held)
     elif case.request.force_locks:
         leases.end_by_force(tx, ctx, held, None, f"recovery from {case.checkpoint.id}")

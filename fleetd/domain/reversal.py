@@ -83,17 +83,18 @@ def done_before(case: Case, mission: Row) -> bool:
     return True
 
 
-def keep_undo(case: Case, state: State) -> str | None:
+def keep_undo(case: Case, state: State, *, hands_over: bool = False) -> str | None:
     """Return the checkpoint that would undo the recovery; one that equals it need not be taken.
 
-    ``state`` is what is there. None when that equals what is restored: there is nothing to undo.
+    ``state`` is what is there. None when that equals what is restored and nothing of it goes to
+    another agent: there is nothing to undo.
     """
     mission, digest = state.mission, state.digest()
     ended = mission["status"] not in OPEN_MISSION
     restored = case.tx.value(
         "SELECT state_digest FROM checkpoints WHERE id = :id", id=case.checkpoint.id
     )
-    if restored == digest and not ended:
+    if restored == digest and not ended and not hands_over:
         return None
     newest = checkpoints.latest_row(case.tx, mission["id"], undo=True, columns=checkpoints.HEAD)
     # A mission that was reopened has changed, also when it was reopened from its own end.
@@ -109,16 +110,16 @@ def keep_undo(case: Case, state: State) -> str | None:
     return checkpoints.take(case.tx, case.ctx, mission["id"], reason, state).id
 
 
-def become_newest(case: Case, sorties: list[SortieState]) -> None:
+def become_newest(case: Case, sorties: list[SortieState], *, hands_over: bool) -> None:
     """Take a checkpoint of what an older one, or an undo checkpoint, restored.
 
-    Otherwise the next recovery would go to the newer one that was just left. ``sorties`` are those
-    of the mission now.
+    Otherwise the next recovery would go to the newer one that was just left, or give what went to
+    another agent back to the one who is lost. ``sorties`` are those of the mission now.
     """
     newest = checkpoints.latest_row(case.tx, case.mission_id, columns=checkpoints.HEAD)
     mission = find(case.tx, "mission", case.mission_id)
     rewound = case.request.rewind and mission["last_activity_seq"] > case.checkpoint.seq
-    if newest and not rewound and newest["id"] == case.checkpoint.id:
+    if newest and not rewound and not hands_over and newest["id"] == case.checkpoint.id:
         return  # it was the newest before, and what was kept beside it is not lost
     state = capture(case.tx, case.ctx, mission, sorties)
     if newest and not rewound and state.digest() == newest["state_digest"]:

@@ -60,7 +60,7 @@ class MissionCancelled(Payload, frozen=True, kw_only=True):
 
 
 class MissionReopened(Payload, frozen=True, kw_only=True):
-    """A mission that ended with its last session goes on: that session was resumed."""
+    """A mission that ended with its session goes on: that session was resumed, or came back."""
 
     type = "mission_reopened"
     activity = False
@@ -350,6 +350,14 @@ class FleetRecovered(Payload, frozen=True, kw_only=True):
     errors: int
     warnings: int
     progress: int
+
+
+class SortieMoved(SortieEvent, frozen=True, kw_only=True):
+    """An open sortie went on in this mission: its agent's session moved here from another."""
+
+    type = "sortie_moved"
+    activity = False
+    from_mission: str
 
 
 class SortieRestored(SortieEvent, frozen=True, kw_only=True):

@@ -308,7 +308,7 @@ class Kept(Record, frozen=True, kw_only=True):
 
 
 class Change(Record, frozen=True, kw_only=True):
-    """One thing that a recovery changes: ``what`` is sortie, lock or message."""
+    """One thing that a recovery changes: ``what`` is sortie, lock, message, agent or mission."""
 
     what: str
     id: str

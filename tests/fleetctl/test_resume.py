@@ -265,6 +265,35 @@ def test_a_successor_takes_over_from_a_lost_agent(done, mission):
     assert done("sortie", "show", sortie, "--json").json["assigned_to"] == "spec-2"
 
 
+def test_a_take_over_prints_an_undo_line_and_can_be_undone(done, mission):
+    own = done("mission", "create", "Mend the parser").id("msn")
+    sortie = done("sortie", "list", "--mission", mission, "--json").json[0]["id"]
+    done("sortie", "start", sortie, "--agent", "spec-1")
+    done("agent", "start", "spec-2", "--mission", own)
+    done("checkpoint", "--mission", mission)
+
+    result = done(
+        *(
+            "resume",
+            "--mission",
+            mission,
+            "--agent",
+            "spec-2",
+            "--take-over-from",
+            "spec-1",
+            "--yes",
+        )
+    )
+
+    assert f"- agent spec-2: in {own} -> in {mission}" in result.out
+    undo = re.search(r"To undo this: fleetctl (.*)\n", result.out)
+    assert undo is not None
+    assert done("agent", "show", "spec-2", "--json").json["mission_id"] == mission
+    done(*undo[1].split(), "--yes")
+    assert done("agent", "show", "spec-2", "--json").json["mission_id"] == own
+    assert done("sortie", "show", sortie, "--json").json["assigned_to"] == "spec-1"
+
+
 @pytest.mark.parametrize("options", [("--take-over-from", "spec-1"), ("--scope", "agent")])
 def test_options_that_need_an_agent_say_so(run, mission, options):
     result = run("resume", *options)

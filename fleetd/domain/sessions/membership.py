@@ -10,7 +10,7 @@ from ...wire.types import OPEN_MISSION, Role
 from .. import agents
 from ..activity import LIVING
 from ..context import Context
-from ..current import belongs, is_automatic, to_join
+from ..current import belongs, inherited, is_automatic, to_join
 from ..ids import find
 from ..milestones import begin_mission
 from ..tx import LogLine, Row, Tx
@@ -33,12 +33,13 @@ def attend(
         _put_into(tx, agent_id, None)
         row = {**row, "mission_id": None}
     if row is not None and row["succeeded_by"] is not None:
-        superseded.remember(tx, row)
-    joined = _mission_to_join(tx, ctx, report, row, cwd, wanted)
+        superseded.remember(tx, agent_id, superseded.Word("from", row["succeeded_by"]))
+    heir = inherited(tx, agent_id) if row is None else None
+    joined = _mission_to_join(tx, ctx, report, row, cwd, wanted) if heir is None else heir["id"]
     first: Role = "specialist" if joined or report.subagent else "dispatch"
     request = AgentRegister(
         agent_id,
-        row["role"] if row else first,
+        (row or heir or {"role": first})["role"],
         harness=report.harness,
         session_id=report.session_id,
         pid=ctx.facts.agent_pid,

@@ -8,3 +8,6 @@ UPDATE missions SET closed_reason =
     CASE WHEN origin = 'session' AND metadata_json::jsonb ->> 'ended_with_session' = completed_at
         THEN 'session' ELSE 'person' END
     WHERE status IN ('completed', 'failed', 'cancelled');
+-- What a take-over moved: so that undoing it can move it back.
+ALTER TABLE recoveries ADD COLUMN taken_over_from TEXT COLLATE "C";
+ALTER TABLE recoveries ADD COLUMN left_mission_id TEXT COLLATE "C";

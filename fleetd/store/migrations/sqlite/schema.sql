@@ -302,7 +302,10 @@ CREATE TABLE recoveries (
     created_at TEXT NOT NULL,
     briefed_at TEXT,
     resumed_at TEXT,
-    briefed_awake_ms INTEGER NOT NULL DEFAULT 0
+    briefed_awake_ms INTEGER NOT NULL DEFAULT 0,
+    -- Whose work the agent took over, and in which mission its session was before.
+    taken_over_from TEXT,
+    left_mission_id TEXT
 ) STRICT;
 CREATE INDEX idx_recoveries_mission ON recoveries (mission_id, seq);
 CREATE INDEX idx_recoveries_seq ON recoveries (seq);
