@@ -5,7 +5,6 @@ Source: behaviour, Checkpoints. ``agent_id`` narrows everything to one agent's o
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import msgspec
 
@@ -170,11 +169,44 @@ def _own_action(tx: Tx, mission_id: str, agent_id: str) -> Row | None:
             "SELECT * FROM events WHERE mission_id = :mission AND agent_id = :agent"
             f" AND activity = 1 AND type NOT IN {_TELLS_NOTHING} ORDER BY seq DESC LIMIT 1",
             agent=name,
-            mission=mission_id,
+            mission=place,
         )
         for name in (agent_id, *(row["id"] for row in rows))
+        for place in _whole(tx, mission_id)
     ]
     return max(filter(None, found), key=lambda row: int(row["seq"]), default=None)
+
+
+def _whole(tx: Tx, mission_id: str) -> list[str]:
+    """Return a mission and those that ended when their sessions went on in it."""
+    rows = tx.all(
+        "SELECT DISTINCT r.left_mission_id AS id FROM recoveries r"
+        " JOIN missions m ON m.id = r.left_mission_id AND m.closed_reason = 'merged'"
+        " WHERE r.mission_id = :mission AND r.left_mission_id IS NOT NULL"
+        " AND r.left_mission_id <> :mission ORDER BY id",
+        mission=mission_id,
+    )
+    return [mission_id, *(row["id"] for row in rows)]
+
+
+def newest(tx: Tx, mission_id: str, kind: str, agent_id: str | None, most: int) -> list[Row]:
+    """Return the newest events of a type, or of an agent's and its predecessors', newest first.
+
+    What was told before a session came from another mission counts: its agent goes on with that.
+    """
+    mine = f" AND {OWN_EVENTS}" if agent_id else ""
+    found: list[Row] = []
+    for place in _whole(tx, mission_id):
+        found += tx.all(
+            "SELECT seq, data_json, timestamp FROM events WHERE mission_id = :mission"
+            f" AND type = :type{mine} ORDER BY seq DESC LIMIT :most",
+            mission=place,
+            type=kind,
+            most=most,
+            **({"agent": agent_id} if agent_id else {}),
+        )
+    found.sort(key=lambda row: int(row["seq"]), reverse=True)
+    return found[:most]
 
 
 def open_errors(tx: Tx, mission_id: str, agent_id: str | None) -> list[str]:
@@ -197,14 +229,7 @@ def files_modified(
     tx: Tx, mission_id: str, own: Sequence[SortieState], agent_id: str | None
 ) -> list[str]:
     """Return the files that were edited, newest first, then those of sorties that were begun."""
-    mine = f" AND {OWN_EVENTS}" if agent_id else ""
-    params: dict[str, Any] = {"agent": agent_id} if agent_id else {}
-    rows = tx.all(
-        "SELECT data_json FROM events WHERE mission_id = :mission"
-        f" AND type = 'file_modified'{mine} ORDER BY seq DESC LIMIT 1000",
-        mission=mission_id,
-        **params,
-    )
+    rows = newest(tx, mission_id, "file_modified", agent_id, 1000)
     edited = (msgspec.json.decode(row["data_json"]).get("file") for row in rows)
     begun = sorted((s for s in own if s.started_at), key=lambda s: s.updated_at, reverse=True)
     return _distinct(

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from ..wire.model import RecoveryContext, SortieState
-from .briefing import OWN_EVENTS
+from .briefing import newest
 from .context import Context
 from .elsewhere import on_another
 from .progress import percent
@@ -153,15 +153,7 @@ def _messages(tx: Tx, mission_id: str, agent_id: str | None) -> list[str]:
 def _newest(
     tx: Tx, mission_id: str, kind: str, agent_id: str | None, limit: int
 ) -> list[tuple[dict[str, Any], str]]:
-    mine = f" AND {OWN_EVENTS}" if agent_id else ""
-    rows = tx.all(
-        "SELECT data_json, timestamp FROM events WHERE mission_id = :mission"
-        f" AND type = :type{mine} ORDER BY seq DESC LIMIT :limit",
-        mission=mission_id,
-        type=kind,
-        limit=limit,
-        **({"agent": agent_id} if agent_id else {}),
-    )
+    rows = newest(tx, mission_id, kind, agent_id, limit)
     found = ((_data(row["data_json"]), row["timestamp"]) for row in rows)
     # What a hook told while no daemon ran has happened before it was recorded.
     return [(data, str(data.get("happened_at") or at)) for data, at in found]

@@ -71,6 +71,8 @@ def _note_move(case: Case, agent_id: str, moved: merging.Moved, into: str) -> No
         case.ledger.changed("sortie", row["id"], f"in {source}", f"in {into}")
     if moved.left and moved.ended:
         case.ledger.changed("mission", moved.left, "in_progress", f"merged into {into}")
+    if moved.reopened:
+        case.ledger.changed("mission", into, f"merged into {source}", "in_progress")
 
 
 def undone_by(case: Case) -> Row | None:

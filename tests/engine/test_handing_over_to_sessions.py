@@ -168,6 +168,9 @@ async def test_hand_over_is_not_told_to_a_hook_that_nobody_reads(fleet: Fleet) -
 async def test_hand_over_is_in_every_later_briefing(fleet: Fleet) -> None:
     _, theirs = await claude(fleet)
     session, own = await codex(fleet, "x Read", "> Write")
+    edited = ToolFinished("Edit", "call-9", edited=(f"{PROJECT}/parser.py",), passed=True)
+    await session.tell(edited)
+    await session.tell(ToolFinished("Bash", "call-8", command="make parser", passed=False))
     await dies(fleet)
     await hand_over(fleet, theirs)
 
@@ -180,6 +183,9 @@ async def test_hand_over_is_in_every_later_briefing(fleet: Fleet) -> None:
         assert f"Mission {theirs}" in briefing
         for title in ("Form", "Route", "Write"):
             assert title in briefing
+        # What it did and was told before it came goes on to count, beside what the lost one was.
+        for told in ("Mend the parser", f"{PROJECT}/parser.py", "make parser: FAIL", "Add a login"):
+            assert told in briefing
         assert own not in briefing
         await session.tell(ToolStarted("Bash", "call-1", command="make test"))
     context = (await fleet.do(RecoveryContextGet(agent_id=HEIR))).recovery_context
@@ -293,8 +299,12 @@ async def test_hand_over_can_be_undone(fleet: Fleet, heard: bool) -> None:
         name: sorted(told) for name, told in before.items()
     }
     assert undone.errors == []
+    reopened = {each.id: each.after for each in undone.changed if each.what == "mission"}
+    assert reopened == {own: "in_progress"}
     assert (await fleet.do(AgentGet(HEIR))).mission_id == own
     assert (await fleet.do(AgentGet(HEIR))).role == "dispatch"
+    told = (await fleet.do(RecoveryContextGet(theirs))).prompt
+    assert "Mend the parser" not in told
     assert (await mission(fleet, own)).status == "in_progress"
     assert closed_reason(fleet, own) is None
     held = {lock.file: (lock.held_by, lock.mission_id) for lock in await fleet.locks()}

@@ -22,13 +22,15 @@ _OPEN = "status NOT IN ('completed', 'failed')"
 class Moved(msgspec.Struct, frozen=True, kw_only=True):
     """What came along with a session.
 
-    ``left`` is the mission that it was in, if any, ``ended`` says that it ended with the move, and
-    ``sorties`` are the rows of those that came along, as they were.
+    ``left`` is the mission that it was in, if any, ``ended`` says that it ended with the move,
+    ``reopened`` that the one it came back to had, and ``sorties`` are the rows of those that came
+    along, as they were.
     """
 
     left: str | None
-    ended: bool
-    sorties: list[Row]
+    ended: bool = False
+    reopened: bool = False
+    sorties: list[Row] = []
 
 
 def move_in(tx: Tx, ctx: Context, agent_id: str, mission_id: str, role: Role) -> Moved | None:
@@ -46,7 +48,7 @@ def move_in(tx: Tx, ctx: Context, agent_id: str, mission_id: str, role: Role) ->
     _put_into(tx, windows, mission_id)
     tx.run("UPDATE agents SET role = :role WHERE id = :id", role=role, id=agent_id)
     if left is None or left["status"] not in OPEN_MISSION:
-        return Moved(left=agent["mission_id"], ended=False, sorties=[])
+        return Moved(left=agent["mission_id"])
     own = is_automatic(left)
     ended = own and not _inhabited(tx, left["id"])
     sorties = _to_carry(tx, windows, left["id"], all_of_them=ended, planned=not own)
@@ -69,7 +71,7 @@ def move_back(
     before, windows = _mission(tx, left), _windows(tx, agent_id)
     _put_into(tx, windows, before["id"] if before else None)
     if before is None or not _reopen(tx, ctx, before):
-        return Moved(left=mission_id, ended=False, sorties=[])
+        return Moved(left=mission_id)
     if is_automatic(before):
         tx.run("UPDATE agents SET role = 'dispatch' WHERE id = :id", id=agent_id)
     rows = tx.all(
@@ -80,7 +82,8 @@ def move_back(
     )
     sorties = [row for row in rows if row["id"] not in but]
     _carry(tx, ctx, windows, sorties, mission_id, before["id"])
-    return Moved(left=mission_id, ended=False, sorties=sorties)
+    reopened = before["status"] not in OPEN_MISSION
+    return Moved(left=mission_id, reopened=reopened, sorties=sorties)
 
 
 def _agent(tx: Tx, agent_id: str) -> Row | None:

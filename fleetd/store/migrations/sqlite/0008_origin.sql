@@ -11,3 +11,4 @@ UPDATE missions SET closed_reason =
 -- What a take-over moved: so that undoing it can move it back.
 ALTER TABLE recoveries ADD COLUMN taken_over_from TEXT;
 ALTER TABLE recoveries ADD COLUMN left_mission_id TEXT;
+CREATE INDEX idx_recoveries_left ON recoveries (mission_id) WHERE left_mission_id IS NOT NULL;

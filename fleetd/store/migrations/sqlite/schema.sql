@@ -311,6 +311,8 @@ CREATE INDEX idx_recoveries_mission ON recoveries (mission_id, seq);
 CREATE INDEX idx_recoveries_seq ON recoveries (seq);
 -- Looked at with every activity, and nearly always empty.
 CREATE INDEX idx_recoveries_open ON recoveries (mission_id) WHERE state <> 'resumed';
+-- Whose sessions came from elsewhere: asked at every briefing.
+CREATE INDEX idx_recoveries_left ON recoveries (mission_id) WHERE left_mission_id IS NOT NULL;
 
 -- One uninterrupted silence of a mission: the key is what makes its event unique.
 CREATE TABLE episodes (
