@@ -14,7 +14,7 @@ from ..store.reach import StoreAway
 from ..wire.errors import InvalidParams, LockConflict, Unavailable
 from ..wire.model import Lock
 from ..wire.requests.checkpoint import ErrorReport
-from ..wire.requests.lock import LockAcquire, LockCheck, LockList, LockPage, LockRelease, Validity
+from ..wire.requests.lock import LockAcquire, LockCheck, LockList, LockPage, Validity
 from ..wire.times import to_ms
 
 # A lease may be renewed while somebody waits for its end; then the wait is simply looked at again.
@@ -106,11 +106,13 @@ async def _wait(engine: Engine, request: LockAcquire, caller: Caller, facts: Fac
             lock = await _until_served(engine, place)
     except BaseException:
         with trio.CancelScope(shield=True):
-            await _leave(engine, place, caller, keep=False)
+            await engine.execute(LockLeaveQueue(place.stand, keep=False), caller)
         raise
     finally:
         engine.in_line.discard(place.stand.wait_id)
-    return lock or await _leave(engine, place, caller, keep=True)
+    if lock is None:
+        lock = (await engine.execute(LockLeaveQueue(place.stand, keep=True), caller)).lock
+    return lock
 
 
 async def _until_served(engine: Engine, place: Waiting) -> Lock:
@@ -135,15 +137,6 @@ async def _until_served(engine: Engine, place: Waiting) -> Lock:
             nap = min(nap, max(0.001, (to_ms(seen.look_again_at) - engine.clock()) / 1000))
         with trio.move_on_after(nap):
             await ticket.wait()
-
-
-async def _leave(engine: Engine, place: Waiting, caller: Caller, *, keep: bool) -> Lock | None:
-    """Leave the line; a lock that was granted at the last moment is kept or given back."""
-    lock = (await engine.execute(LockLeaveQueue(place.stand))).lock
-    if lock is not None and not keep:
-        await engine.execute(LockRelease(lock.id, lock.held_by), caller)
-        return None
-    return lock
 
 
 async def _report_empty_wait(
