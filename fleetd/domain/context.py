@@ -34,6 +34,8 @@ class Facts(msgspec.Struct, frozen=True):
 
     lock_key: str | None = None
     """What the file of a lock request is called by everybody who may mean it."""
+    is_directory: bool = False
+    """Whether the file of a lock request is a directory."""
     mission_id: str | None = None
     """The mission that the request's directory belongs to."""
     pid_started: str | None = None

@@ -6,7 +6,7 @@ Paths come in as facts: rules do not look at the file system.
 
 from typing import Any
 
-from ..wire.errors import LockConflict
+from ..wire.errors import InvalidParams, LockConflict
 from ..wire.events import LockAcquired, LockExpired, LockForceReleased, LockReleased, LockRenewed
 from ..wire.model import Record
 from ..wire.requests.lock import LockAcquire
@@ -38,9 +38,18 @@ class Claim(Record, frozen=True, kw_only=True):
 
 
 def claim_of(tx: Tx, ctx: Context, request: LockAcquire) -> Claim:
-    """Fill a request in: the file's real path, the agent's mission, the default lease."""
+    """Fill a request in: the file's real path, the agent's mission, the default lease.
+
+    Raises InvalidParams for a directory: two could hold a file then, one by its own lock.
+    """
     if ctx.facts.lock_key is None:
         raise AssertionError("lock requests need the fact lock_key")
+    if ctx.facts.is_directory:
+        raise InvalidParams(
+            f"{request.file} is a directory, and a lock on it would guard no file in it.",
+            hint="Lock each file that you are going to change.",
+            field="file",
+        )
     return Claim(
         path=ctx.facts.lock_key,
         file=request.file,

@@ -35,8 +35,9 @@ async def acquire(engine: Engine, request: LockAcquire, caller: Caller) -> Lock:
 
 async def _acquire(engine: Engine, request: LockAcquire, caller: Caller) -> Lock:
     known = Facts(places=await engine.projects.places(request.cwd))
-    key = await _key(engine, request, caller, known)
-    facts = msgspec.structs.replace(known, lock_key=key)
+    key, paths = await _key(engine, request, caller, known)
+    is_directory = await engine.outbox.in_thread(lambda: places.is_directory(request.file, paths))
+    facts = msgspec.structs.replace(known, lock_key=key, is_directory=is_directory)
     try:
         return await _take(engine, request, caller, facts)
     except LockConflict as conflict:
@@ -64,13 +65,17 @@ async def _take(engine: Engine, request: LockAcquire, caller: Caller, facts: Fac
     return await engine.execute(request, caller, facts)
 
 
-async def _key(engine: Engine, request: LockAcquire, caller: Caller, facts: Facts) -> str:
-    """Return the key of a file: its real path, or its place in the project it belongs to.
+async def _key(
+    engine: Engine, request: LockAcquire, caller: Caller, facts: Facts
+) -> tuple[str, tuple[str, ...]]:
+    """Return the key of a file, which is its real path or its place in the project it belongs to,
+    and where on this machine it is, as far as that is known.
 
     Where the key itself is given, as a lock shows it, it is meant, and no file of that name.
     """
     if is_key(request.file):
-        return _given(engine, request.file)
+        key = _given(engine, request.file)
+        return key, await engine.projects.paths(key, request.cwd)
     ground = await engine.execute(LockGround(request), caller, facts)
     base = request.cwd or ground.project_dir
     path = places.real_path(request.file, base)
@@ -81,7 +86,7 @@ async def _key(engine: Engine, request: LockAcquire, caller: Caller, facts: Fact
             field="file",
         )
     scope: Scope = "project" if ground.by_project else "machine"
-    return await engine.projects.key(path, scope)
+    return await engine.projects.key(path, scope), (path,)
 
 
 def _given(engine: Engine, key: str) -> str:

@@ -12,10 +12,10 @@ Purpose = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 class LockAcquire(Mutation[Lock], frozen=True):
-    """Take a lease on a file; acquiring one's own lock renews it.
+    """Take a lease on a file, which need not be there yet; acquiring one's own lock renews it.
 
-    A relative ``file`` needs ``cwd`` or a mission with a project directory. Waits up to
-    ``wait_ms`` in order of arrival, then fails with ``lock_conflict``.
+    A directory is refused. A relative ``file`` needs ``cwd`` or a mission with a project directory.
+    Waits up to ``wait_ms`` in order of arrival, then fails with ``lock_conflict``.
     """
 
     method: ClassVar[str] = "lock.acquire"
