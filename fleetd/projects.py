@@ -46,10 +46,27 @@ class Projects:
             return of_machine(self._machine, path)
         if (named := self._configured(path)) is not None:
             return f"project:{':'.join(named)}"
-        repository = await self._asked(path)
+        key = self._by_repository(await self._asked(path), path)
+        return key or of_machine(self._machine, path)
+
+    async def prefix(self, root: str) -> str:
+        """Return how the keys of all files in a real directory begin that are shared by project.
+
+        Empty where it is in no project, and where Git does not say that in time.
+        """
+        if (named := self._configured(root)) is not None:
+            key: str | None = f"project:{':'.join(named)}"
+        else:
+            key = self._by_repository(await self._repositories.in_passing(root), root)
+        if key is None:
+            return ""
+        return key[:-1] if key.endswith(":.") else f"{key}/"
+
+    def _by_repository(self, repository: Repository | None, path: str) -> str | None:
+        """Return the key of a path by its repository, None for one that is no part of any."""
         inside = repository.inside(path) if repository else None
         if repository is None or inside is None:
-            return of_machine(self._machine, path)
+            return None
         if (shared := self._shared(repository, inside)) is not None:
             return f"project:{':'.join(shared)}"
         return of_machine(self._machine, f"project:{repository.key}:{inside}")

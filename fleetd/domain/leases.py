@@ -236,6 +236,7 @@ def conflict(tx: Tx, ctx: Context, claim: Claim, record: tuple[Any, ...] = ()) -
         hint=hint,
         record=record,
         existing_lock=existing,
+        file=claim.file,
     )
 
 

@@ -4,7 +4,7 @@ import msgspec
 import trio
 
 from .. import places
-from ..domain.context import Caller, Facts
+from ..domain.context import Caller, Facts, Here
 from ..domain.lock_keys import is_key, may_be_asked_for
 from ..domain.lock_queue import LockEnqueue, LockLeaveQueue, LockLook, LockPoll, Waiting
 from ..domain.locks import LockGround
@@ -16,6 +16,7 @@ from ..wire.model import Lock
 from ..wire.requests.checkpoint import ErrorReport
 from ..wire.requests.lock import LockAcquire, LockCheck, LockList, LockPage, Validity
 from ..wire.times import to_ms
+from .standing import standing_in
 
 # A lease may be renewed while somebody waits for its end; then the wait is simply looked at again.
 LONGEST_NAP_S = 60.0
@@ -187,11 +188,19 @@ async def _facts(engine: Engine, path: str, scope: Scope) -> Facts:
 @operation
 async def list_locks(engine: Engine, request: LockList, caller: Caller) -> LockPage:
     """List locks; ``file`` is found by its keys, the usual one first."""
+    if request.here and request.cwd is None:
+        raise InvalidParams(
+            "here is true, and there is no cwd to say where that is.",
+            hint="Give the directory as cwd.",
+            field="cwd",
+        )
+    here = await standing_in(engine, request.cwd) if request.cwd else Here()
     path = places.real_path(request.file, None) if request.file else None
     if path is None:
-        return await engine.execute(request, caller)
-    usual, other = engine.projects.scopes
-    page = await engine.execute(request, caller, await _facts(engine, path, usual))
-    if page.locks:
-        return page
-    return await engine.execute(request, caller, await _facts(engine, path, other))
+        return await engine.execute(request, caller, Facts(here=here))
+    for scope in engine.projects.scopes:
+        facts = Facts(lock_key=await engine.projects.key(path, scope), here=here)
+        page = await engine.execute(request, caller, facts)
+        if page.locks:
+            break
+    return page
