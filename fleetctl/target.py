@@ -24,12 +24,12 @@ def cwd() -> str:
         ) from error
 
 
-def cwd_if_any() -> str | None:
-    """Return the current directory, None when it was deleted under the shell."""
+def cwd_or_root() -> str:
+    """Return the current directory, that of all when it was deleted under the shell."""
     try:
         return cwd()
     except NotFound:
-        return None
+        return "/"
 
 
 def project_dir() -> str:

@@ -18,7 +18,7 @@ from ..protocol import (
     LockRelease,
     LockRenew,
 )
-from ..target import KEYS, absolute, cwd, cwd_if_any
+from ..target import KEYS, absolute, cwd, cwd_or_root
 
 WEEK_MS = 7 * 86_400_000
 EXAMPLES = """\
@@ -193,7 +193,7 @@ def run_list(args: Namespace) -> int:
     terms = {"mission_id": args.mission, "held_by": args.agent, "file": file}
     terms |= {
         "active": not args.all,
-        "cwd": cwd() if args.here else cwd_if_any(),
+        "cwd": cwd() if args.here else cwd_or_root(),
         "here": args.here,
     }
     paths: dict[str, str] = {}

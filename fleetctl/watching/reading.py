@@ -21,7 +21,7 @@ from ..protocol import (
     SortieList,
 )
 from ..records import Record
-from ..target import cwd_if_any
+from ..target import cwd_or_root
 from .picture import TAIL, Part
 
 LISTED = 50
@@ -36,7 +36,7 @@ def _agents(client: Fleet, _: str | None) -> Any:
 
 def _locks(client: Fleet, _: str | None) -> Any:
     """Return the locks, each with its file as it is called where this runs."""
-    page: Any = client.call(LockList(cwd=cwd_if_any()))
+    page: Any = client.call(LockList(cwd=cwd_or_root()))
     return [Record(each, file=page.paths.get(each.id, each.file)) for each in page.locks]
 
 
