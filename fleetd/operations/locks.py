@@ -112,13 +112,11 @@ async def _wait(engine: Engine, request: LockAcquire, caller: Caller, facts: Fac
             lock = await _until_served(engine, place)
     except BaseException:
         with trio.CancelScope(shield=True):
-            await engine.execute(LockLeaveQueue(place.stand, keep=False), caller)
+            await _leave(engine, place, caller, keep=False)
         raise
     finally:
         engine.in_line.discard(place.stand.wait_id)
-    if lock is None:
-        lock = (await engine.execute(LockLeaveQueue(place.stand, keep=True), caller)).lock
-    return lock
+    return lock or await _leave(engine, place, caller, keep=True)
 
 
 async def _until_served(engine: Engine, place: Waiting) -> Lock:
@@ -143,6 +141,11 @@ async def _until_served(engine: Engine, place: Waiting) -> Lock:
             nap = min(nap, max(0.001, (to_ms(seen.look_again_at) - engine.clock()) / 1000))
         with trio.move_on_after(nap):
             await ticket.wait()
+
+
+async def _leave(engine: Engine, place: Waiting, caller: Caller, *, keep: bool) -> Lock | None:
+    """Leave the line; a lock that was granted at the last moment is kept or given back."""
+    return (await engine.execute(LockLeaveQueue(place.stand, keep=keep), caller)).lock
 
 
 async def _report_empty_wait(
