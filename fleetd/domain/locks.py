@@ -188,7 +188,7 @@ def _narrow(ctx: Context, where: list[str], params: dict[str, Any]) -> None:
     here = ctx.facts.here
     begins = [of_machine(ctx.machine, f"{here.root.rstrip('/')}/")]
     begins += [here.project] if here.project else []
-    for number, begin in enumerate(begins):
-        params |= {f"begin{number}": begin, f"length{number}": len(begin)}
-    both = (f"substr(normalized_path, 1, :length{n}) = :begin{n}" for n in range(len(begins)))
+    named = {f"begin{number}": begin for number, begin in enumerate(begins)}
+    params |= named
+    both = (f"substr(normalized_path, 1, length(CAST(:{n} AS TEXT))) = :{n}" for n in named)
     where.append(f"({' OR '.join(both)})")
