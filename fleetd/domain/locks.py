@@ -20,6 +20,7 @@ from ..wire.requests.lock import (
 from . import leases
 from .context import Context
 from .elsewhere import agent_on
+from .forget_clauses import starts
 from .ids import find
 from .lock_keys import by_project, of_machine
 from .lock_names import file_from_here
@@ -190,5 +191,4 @@ def _narrow(ctx: Context, where: list[str], params: dict[str, Any]) -> None:
     begins += [here.project] if here.project else []
     named = {f"begin{number}": begin for number, begin in enumerate(begins)}
     params |= named
-    both = (f"substr(normalized_path, 1, length(CAST(:{n} AS TEXT))) = :{n}" for n in named)
-    where.append(f"({' OR '.join(both)})")
+    where.append(f"({' OR '.join(starts('normalized_path', name) for name in named)})")
