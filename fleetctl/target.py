@@ -24,13 +24,26 @@ def cwd() -> str:
         ) from error
 
 
+def cwd_or_root() -> str:
+    """Return the current directory, that of all when it was deleted under the shell."""
+    try:
+        return cwd()
+    except NotFound:
+        return "/"
+
+
 def project_dir() -> str:
     """Return the root of the git repository around the current directory, else the directory."""
-    here = Path(cwd())
-    for directory in (here, *here.parents):
-        if (directory / ".git").exists():
-            return str(directory)
-    return str(here)
+    return repository_root(cwd())
+
+
+def repository_root(directory: str) -> str:
+    """Return the root of the git repository around a directory, else the directory."""
+    here = Path(directory)
+    for each in (here, *here.parents):
+        if (each / ".git").exists():
+            return str(each)
+    return directory
 
 
 def absolute(path: str) -> str:

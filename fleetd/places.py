@@ -5,6 +5,7 @@ What a place is called beside its path is not known here.
 
 import contextlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeVar
 
@@ -29,6 +30,12 @@ def real_path(file: str, base: str | None) -> str | None:
             return None
         path = f"{base}/{path}"
     return os.path.realpath(path)
+
+
+def is_directory(file: str, paths: Iterable[str]) -> bool:
+    """Whether a file is named as a directory, or one of the real paths that it may have is one."""
+    named_so = file.rpartition("/")[2] in ("", ".", "..")
+    return named_so or any(map(os.path.isdir, paths))
 
 
 def project_root(directory: str | None) -> str | None:

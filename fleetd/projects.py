@@ -10,7 +10,7 @@ from typing import Literal
 
 from . import git
 from .domain.current import within
-from .domain.lock_keys import of_machine
+from .domain.lock_keys import of_machine, whose
 from .places import real_path
 from .repositories import Repositories, Repository, inside_of
 from .wire.errors import Unavailable
@@ -46,13 +46,47 @@ class Projects:
             return of_machine(self._machine, path)
         if (named := self._configured(path)) is not None:
             return f"project:{':'.join(named)}"
-        repository = await self._asked(path)
+        key = self._by_repository(await self._asked(path), path)
+        return key or of_machine(self._machine, path)
+
+    async def prefix(self, root: str) -> str:
+        """Return how the keys of all files in a real directory begin that are shared by project.
+
+        Empty where it is in no project, and where Git does not say that in time.
+        """
+        if (named := self._configured(root)) is not None:
+            key: str | None = f"project:{':'.join(named)}"
+        else:
+            key = self._by_repository(await self._repositories.in_passing(root), root)
+        if key is None:
+            return ""
+        return key[:-1] if key.endswith(":.") else f"{key}/"
+
+    def _by_repository(self, repository: Repository | None, path: str) -> str | None:
+        """Return the key of a path by its repository, None for one that is no part of any."""
         inside = repository.inside(path) if repository else None
         if repository is None or inside is None:
-            return of_machine(self._machine, path)
+            return None
         if (shared := self._shared(repository, inside)) is not None:
             return f"project:{':'.join(shared)}"
         return of_machine(self._machine, f"project:{repository.key}:{inside}")
+
+    async def paths(self, key: str, near: str | None) -> tuple[str, ...]:
+        """Return where on this machine the file of a key may be, as far as that is known.
+
+        Known are the projects that the configuration names, and the repository around a directory.
+        """
+        rest = whose(key)[1]
+        if rest.startswith("/"):
+            return (rest,)
+        roots = [*self._named]
+        here = real_path(near, None) if near else None
+        repository = await self._repositories.in_passing(here) if here else None
+        if repository is not None and self._configured(repository.top) is None:
+            names = (repository.name, repository.key)
+            roots += [(repository.top, name) for name in names if name is not None]
+        begins = ((root, f"project:{name}:") for root, name in roots)
+        return tuple(f"{root}/{rest[len(it) :]}" for root, it in begins if rest.startswith(it))
 
     async def places(self, directory: str | None) -> tuple[str, ...]:
         """Return what a directory is called on every machine, then those above in its project.

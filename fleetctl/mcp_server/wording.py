@@ -79,10 +79,10 @@ def mission_text(mission: Mission, sorties: Sequence[Sortie], me: str | None) ->
     return f"{mission_head(mission)}\n{listed(lines, most=MOST_CHARS - 2_000)}".rstrip()
 
 
-def lock_line(lock: Lock, me: str | None) -> str:
+def lock_line(lock: Lock, path: str, me: str | None) -> str:
     """Return who holds a file, for what, and until when."""
     who = "you" if lock.held_by == me else lock.held_by
-    return f"{cut(lock.file)}: held by {who} ({cut(lock.purpose)}) {until(lock.expires_at)}"
+    return f"{cut(path)}: held by {who} ({cut(lock.purpose)}) {until(lock.expires_at)}"
 
 
 def letter(message: Message, me: str) -> str:

@@ -10,6 +10,7 @@ from ..wire.model import RecoveryContext, SortieState
 from .briefing import newest
 from .context import Context
 from .elsewhere import on_another
+from .lock_names import file_from_here
 from .progress import percent
 from .prompt import Brief
 from .snapshots import telling
@@ -122,7 +123,7 @@ def _locks(tx: Tx, ctx: Context, mission_id: str, agent_id: str | None) -> list[
         now=ctx.now,
     )
     return [
-        f"- {short(row['file'], 200)} ({row['id']}, {short(row['purpose'], 200)}, "
+        f"- {short(file_from_here(tx, ctx, row), 200)} ({row['id']}, {short(row['purpose'], 200)}, "
         + ("" if agent_id else f"{row['held_by']}, ")
         + f"token {row['fencing_token']}, until {row['expires_at']})"
         for row in rows

@@ -38,7 +38,7 @@ def _restore(case: Case, then: Lock) -> bool:
         why = f"the store was moved since; {owner} can lock it again"
         case.ledger.warnings.append(f"Lock not restored: {then.file} ({why})")
         return False
-    leases.expire(tx, ctx, path)
+    leases.end_expired(tx, ctx, path)
     held = leases.holder(tx, path)
     if held is not None and held["held_by"] == owner and case.repeated:
         return True  # its token was handed out in a briefing a moment ago, and stays good

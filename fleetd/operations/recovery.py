@@ -18,6 +18,7 @@ from ..wire.model import RestoreResult
 from ..wire.requests.checkpoint import CheckpointGet
 from ..wire.requests.recovery import Briefing, RecoveryContextGet, RecoveryRestore
 from .reading import heal, kept_on, noticed
+from .standing import standing_in
 
 log = logging.getLogger("fleetd")
 R = TypeVar("R")
@@ -131,5 +132,6 @@ async def _facts(engine: Engine, request: Any) -> Facts:
     return Facts(
         dead_agents=dead,
         repository=await places.repository(directory),
+        here=await standing_in(engine, near.agent_cwd or directory),
         places=await engine.projects.places(request.cwd),
     )

@@ -300,6 +300,20 @@ async def test_a_git_that_is_too_slow_is_an_error_that_says_what_needs_none(
     assert await Projects({}, HERE).places(str(one)) == ()
 
 
+@pytest.mark.parametrize("machine", ["", HERE])
+async def test_a_key_tells_where_its_file_is_here_as_far_as_that_is_known(
+    clones: tuple[Path, Path], tmp_path: Path, machine: str
+) -> None:
+    one, two = clones
+    projects = Projects({"widget": [str(one)], "other": [str(tmp_path / "other")]}, machine)
+    assert await projects.paths("project:widget:src", None) == (str(one / "src"),)
+    assert await projects.paths(f"machine:{HERE}:/srv/x", None) == ("/srv/x",)
+    by_git = await projects.key(str(two / "src/a.py"), "project")
+    assert await projects.paths(by_git, str(two)) == (str(two / "src/a.py"),)
+    assert await projects.paths(by_git, str(one)) == ()
+    assert await projects.paths(by_git, None) == ()
+
+
 async def scoped(fleet: Fleet, directory: Path, scope: str | None = None) -> str:
     metadata = {"lock_scope": scope} if scope else {}
     mission = await fleet.do(MissionCreate("m", project_dir=str(directory), metadata=metadata))

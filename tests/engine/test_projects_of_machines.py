@@ -122,6 +122,17 @@ async def test_the_key_that_a_lock_shows_names_it_on_every_machine(pair: Pair) -
             await pair.there.do(LockAcquire(str(each), "alice"))
 
 
+async def test_the_key_of_a_directory_is_refused_where_it_is_known_to_be_one(pair: Pair) -> None:
+    one, _ = pair.clones
+    (one / "lib").mkdir()
+    key = "project:git.example/Acme/Widget:lib"
+    for file in ("lib", key, str(one / "lib")):
+        with pytest.raises(InvalidParams, match="is a directory"):
+            await pair.here.do(LockAcquire(file, "bob", cwd=str(one)))
+    inside = await pair.here.do(LockAcquire(f"{key}/b.py", "bob", cwd=str(one)))
+    assert inside.normalized_path == f"{key}/b.py"
+
+
 async def test_the_same_path_on_two_machines_is_another_file(pair: Pair, tmp_path: Path) -> None:
     file = str(tmp_path / "notes.txt")
     mine = await pair.here.do(LockAcquire(file, "bob"))
