@@ -8,3 +8,7 @@ UPDATE missions SET closed_reason =
     CASE WHEN origin = 'session' AND json_extract(metadata_json, '$.ended_with_session') = completed_at
         THEN 'session' ELSE 'person' END
     WHERE status IN ('completed', 'failed', 'cancelled');
+-- Which start of a machine's daemon has the id, and where its pids mean something: a copy of the
+-- id is told from it.
+ALTER TABLE machines ADD COLUMN nonce TEXT NOT NULL DEFAULT '';
+ALTER TABLE machines ADD COLUMN boot_id TEXT NOT NULL DEFAULT '';
