@@ -18,6 +18,7 @@ NOT_RUNNING = "fleetd is not running."
 # There where systemd has started the machine; it has no such directory elsewhere.
 BOOTED = "/run/systemd/system"
 START = "fleetctl daemon start does whichever of the two this machine has."
+LOOK = "fleetctl doctor says what a start would meet."
 PAUSE_S = 0.02
 
 
@@ -58,7 +59,7 @@ def _connect_error(path: Path, error: OSError) -> FleetError:
         )
     if path != paths.socket_path():
         return Unavailable(_not_running(), hint=f"Nobody listens at {path}.")
-    return Unavailable(_not_running(), hint=START if _has_systemd() else "")
+    return Unavailable(_not_running(), hint=START if _has_systemd() else LOOK)
 
 
 def _has_systemd() -> bool:

@@ -14,6 +14,7 @@ from fleetctl import cli
 from fleetd import __version__
 
 NOT_RUNNING = "fleetd is not running. Start it with: systemctl --user start fleetd (or run: fleetd)"
+LOOK = "fleetctl doctor says what a start would meet."
 WITHOUT_SYSTEMD = "fleetd is not running. Start it with: fleetctl daemon start (or run: fleetd)"
 HINT = "fleetctl daemon start does whichever of the two this machine has."
 FOREIGN_SERVER = """
@@ -38,7 +39,7 @@ def test_start_it_with_systemctl_is_not_printed_where_there_is_no_systemd(
 ):
     monkeypatch.setattr("fleetctl.client.dial.BOOTED", str(tmp_path / "none"))
 
-    assert run("status").err == f"Error: {WITHOUT_SYSTEMD}\n"
+    assert run("status").err == f"Error: {WITHOUT_SYSTEMD}\nHint: {LOOK}\n"
 
 
 @pytest.mark.parametrize(
