@@ -52,6 +52,19 @@ COMMANDS = {
     "completions": "let bash or zsh complete commands, options and ids",
     "call": "call any method of the daemon",
     "demo": "a guided tour in a temporary directory",
+    "uninstall": "take fleetd out again, and say what is left",
+    "help": "what a command does and takes",
+    "version": "of which version this is",
+}
+# What people type who know other programs, and what there is for it here.
+INSTEAD = {
+    "undo": "every recovery takes an undo checkpoint first, and names it. To go back: fleetctl "
+    "resume --checkpoint ID --rewind (fleetctl checkpoints list has the ids)",
+    "search": "there is no search. fleetctl mission list, fleetctl mission timeline and fleetctl "
+    "events show what there is; for a word: fleetctl events --exact | grep WORD",
+    "ps": "fleetctl status shows the fleet, fleetctl agent list who works in it",
+    "log": "fleetctl events is the log of the fleet, fleetctl daemon logs the one of fleetd",
+    "logs": "fleetctl events is the log of the fleet, fleetctl daemon logs the one of fleetd",
 }
 EXAMPLES = """\
 examples:
@@ -135,6 +148,8 @@ def build_parser(arguments: Sequence[str]) -> Parser:
     parser = _parser(_program())
     subparsers = parser.commands("command")
     named = next((word for word in arguments if not word.startswith("-")), "")
+    if named in INSTEAD:
+        raise UsageError(f"There is no command {named!r}: {INSTEAD[named]}.")
     for name in [named] if named in COMMANDS else COMMANDS:
         if name == named:
             importlib.import_module(f".commands.{name}", __package__).register(subparsers)

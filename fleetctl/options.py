@@ -17,11 +17,12 @@ COMMAND = "COMMAND"
 # What is said of an argument that is an id, unless something else is.
 IDS = {
     **{
-        noun: f"its id, or the first digits of it: fleetctl {noun} list"
-        for noun in ("mission", "sortie", "lock", "snapshot")
+        noun: f"its id, or four digits of it or more: fleetctl {noun} list"
+        for noun in ("mission", "sortie", "lock")
     },
-    "checkpoint": "its id, or the first digits of it: fleetctl checkpoints list",
-    "message": "its id, or the first digits of it: fleetctl mail list",
+    "snapshot": "its id: fleetctl snapshot list",
+    "checkpoint": "its id, or four digits of it or more: fleetctl checkpoints list",
+    "message": "its id, or four digits of it or more: fleetctl mail list",
     "agent": "its name, such as alice; fleetctl agent list has those there are",
 }
 # Choices with more letters than this are no part of the usage line.
@@ -122,6 +123,16 @@ class Parser(argparse.ArgumentParser):
         )
         self._action_groups.insert(0, self._action_groups.pop())
         return place
+
+    def below(self, name: str) -> "Parser":
+        """Return the parser of a command below this one; raises UsageError where there is none."""
+        places = (each for each in self._actions if isinstance(each, argparse._SubParsersAction))  # noqa: SLF001
+        place = next(places, None)
+        if place is None:
+            self.error(f"{self.prog} has no commands below it: {name!r}")
+        self._check_value(place, name)
+        found: Parser = place.choices[name]
+        return found
 
     def error(self, message: str) -> NoReturn:
         """Raise what argparse would print; where a command is missing, with those there are."""

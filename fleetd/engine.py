@@ -105,6 +105,7 @@ class Engine:
         self.ready_ms: int | None = None
         """Since when everybody is let in."""
         self.machine = machine or self.store.machine
+        self.incarnation = self.store.incarnation
         self.projects = Projects(self.config.projects, self.machine)
         self.in_line: set[int] = set()
         """The waits for locks that somebody stands behind."""

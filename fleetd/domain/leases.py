@@ -18,7 +18,9 @@ from .ids import find, fresh_id
 from .records import lock_of
 from .tx import Row, Tx
 
-_LOCKED = "Wait (wait_ms; fleetctl --wait-ms), write to the holder, or take another file."
+_LOCKED = (
+    "Wait (wait_ms; fleetctl lock acquire --wait-ms), write to the holder, or take another file."
+)
 # Its lease runs its course: nobody can tell whether a machine that is cut off goes on writing.
 _LOST = (
     "Take its work over (fleetctl resume --agent NAME --take-over-from {}), end the lock if you"

@@ -22,6 +22,7 @@ from . import CopyDamaged, CopyFailed, StoreFailed, checksums
 from .ballast import SIZE
 from .commit import Committer, Outside, run_reads
 from .copying import copy_in_use, damage_of
+from .incarnation import Incarnation
 from .lane import Job, Lane
 from .load import Load
 from .mark import Lost, Watch
@@ -45,6 +46,8 @@ class Store:
     reserve = SIZE
     """The bytes that are kept on the disk for the day when it is full."""
     machine = ""
+    incarnation: Incarnation | None = None
+    """Whoever has a store to himself need not prove who he is."""
     """Nobody shares it, so that nothing in it says whose it is."""
     now_ms = staticmethod(wall_clock)
     uptime = staticmethod(uptime)

@@ -12,3 +12,7 @@ UPDATE missions SET closed_reason =
 ALTER TABLE recoveries ADD COLUMN taken_over_from TEXT COLLATE "C";
 ALTER TABLE recoveries ADD COLUMN left_mission_id TEXT COLLATE "C";
 CREATE INDEX idx_recoveries_left ON recoveries (mission_id) WHERE left_mission_id IS NOT NULL;
+-- Which start of a machine's daemon has the id, and where its pids mean something: a copy of the
+-- id is told from it.
+ALTER TABLE machines ADD COLUMN nonce TEXT COLLATE "C" NOT NULL DEFAULT '';
+ALTER TABLE machines ADD COLUMN boot_id TEXT COLLATE "C" NOT NULL DEFAULT '';

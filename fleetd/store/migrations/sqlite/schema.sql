@@ -35,7 +35,11 @@ CREATE TABLE machines (
     heard_at TEXT NOT NULL,
     heard_awake_ms INTEGER NOT NULL,
     -- Since when it has told so without a break: as long its agents could make themselves heard.
-    since_awake_ms INTEGER NOT NULL
+    since_awake_ms INTEGER NOT NULL,
+    -- Which start of its daemon it was, and where pids mean what they meant to it: a copy of the id
+    -- is told from it.
+    nonce TEXT NOT NULL DEFAULT '',
+    boot_id TEXT NOT NULL DEFAULT ''
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE missions (
