@@ -129,7 +129,9 @@ def _register_list(actions: Subparsers) -> None:
 def _register_update(actions: Subparsers) -> None:
     update = command(actions, "update", run_update, "Change fields of a mission.")
     update.add_argument("mission_id", metavar="ID", completes="mission")
-    update.add_argument("--title", metavar="TEXT", help="what is to be reached")
+    update.add_argument(
+        "--title", metavar="TEXT", help="what is to be reached; makes a session's own mission yours"
+    )
     _detail_options(update)
 
 
@@ -242,7 +244,7 @@ def _show(mission: Mission, directory: str | None) -> None:
 
 
 def _titled(mission: Mission) -> str:
-    return render.titled(mission.title, automatic=mission.metadata.get("automatic") is True)
+    return render.titled(mission.title, automatic=mission.origin == "session")
 
 
 def run_list(args: Namespace) -> int:

@@ -11,7 +11,7 @@ from ..wire.requests.recovery import RecoveryRestore
 from ..wire.types import OPEN_MISSION
 from . import leases
 from .activity import awake_at
-from .capture import capture
+from .capture import capture, origin_of
 from .case import Case, Ledger
 from .checkpoints import latest_row
 from .content import from_row
@@ -210,6 +210,7 @@ def _set_mission(case: Case) -> None:
             "project_dir": known.project_dir,
             "created_at": known.created_at or then.timestamp,
             "started_at": known.started_at,
+            "origin": origin_of(known),
         }
         if known.status in OPEN_MISSION:
             columns["status"] = known.status

@@ -50,6 +50,8 @@ def mission_of(row: Row) -> Mission:
         metadata=_metadata(row["metadata_json"]),
         machine=row["machine"] or None,
         project=row["project"],
+        origin=row["origin"],
+        closed_reason=row["closed_reason"],
     )
 
 

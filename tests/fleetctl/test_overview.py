@@ -25,14 +25,27 @@ def test_status_shows_progress_and_silence(done, mission):
 
 
 def test_missions_that_were_made_for_a_session_say_so(done, daemon):
-    made = {"title": "Login", "metadata": {"automatic": True}}
-    mission = done("call", "mission.create", json.dumps(made)).json["id"]
-    done("mission", "start", mission)
+    prompt = {"hook_event_name": "UserPromptSubmit", "session_id": "s-1", "prompt": "Login"}
+    told = {"delivery_id": "delivery-1", "harness": "claude", "payload": json.dumps(prompt)}
+    done("call", "hook.deliver", json.dumps(told))
+    (made,) = done("mission", "list", "--json").json
+    mission = made["id"]
 
+    assert (made["origin"], made["closed_reason"], made["metadata"]) == ("session", None, {})
     assert done("status").out.count("Login (auto)") == 1
     assert "Login (auto)" in done("mission", "list").out
     assert "Title: Login (auto)" in done("mission", "show", mission).out
     assert done("status", "--json").json["missions"][0]["automatic"]
+    done("mission", "update", mission, "--title", "Login for all")
+    assert "(auto)" not in done("status").out
+
+
+def test_a_clients_metadata_automatic_does_not_show_as_auto(done, daemon):
+    made = {"title": "Login", "metadata": {"automatic": True}}
+    mission = done("call", "mission.create", json.dumps(made)).json["id"]
+    done("mission", "start", mission)
+
+    assert "(auto)" not in done("status").out + done("mission", "list").out
 
 
 def test_in_an_agent_s_shell_the_current_mission_is_the_agent_s(done, mission, monkeypatch):

@@ -8,3 +8,5 @@ UPDATE missions SET closed_reason =
     CASE WHEN origin = 'session' AND metadata_json::jsonb ->> 'ended_with_session' = completed_at
         THEN 'session' ELSE 'person' END
     WHERE status IN ('completed', 'failed', 'cancelled');
+UPDATE missions SET metadata_json =
+    (metadata_json::jsonb - 'automatic' - 'ended_with_session')::text WHERE origin = 'session';

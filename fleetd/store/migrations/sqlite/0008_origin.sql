@@ -8,3 +8,5 @@ UPDATE missions SET closed_reason =
     CASE WHEN origin = 'session' AND json_extract(metadata_json, '$.ended_with_session') = completed_at
         THEN 'session' ELSE 'person' END
     WHERE status IN ('completed', 'failed', 'cancelled');
+UPDATE missions SET metadata_json =
+    json_remove(metadata_json, '$.automatic', '$.ended_with_session') WHERE origin = 'session';
