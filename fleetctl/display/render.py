@@ -37,7 +37,7 @@ STATES = {
     **dict.fromkeys(("blocked", "waiting", "unconfirmed", "expired", "forced"), "yellow"),
     **dict.fromkeys(("queued", "left"), "yellow"),
     **dict.fromkeys(("failed", "lost", "interrupted"), "red"),
-    **dict.fromkeys(("cancelled", "gone", "released"), "dim"),
+    **dict.fromkeys(("cancelled", "closed", "merged", "gone", "released"), "dim"),
 }
 
 

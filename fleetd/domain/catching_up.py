@@ -20,7 +20,7 @@ from .ids import find
 from .lock_keys import of_lock
 from .policy import POLICIES, Policy
 from .progress import rearm
-from .records import states_of
+from .records import ended_as, states_of
 from .recovery_states import make_pending
 from .registry import handler
 from .restore_locks import restore_locks
@@ -108,7 +108,7 @@ def catch_up(tx: Tx, request: CatchUp, ctx: Context) -> Done:
     if mission["status"] not in OPEN_MISSION:
         newest = case.checkpoint.id
         text = (
-            f"Mission {mission['id']} is {mission['status']} in the database and stays so, though"
+            f"Mission {mission['id']} is {ended_as(mission)} in the database and stays so, though"
             f" checkpoint {newest} is newer; fleetctl resume --checkpoint {newest} --rewind"
             " would reopen it"
         )

@@ -33,7 +33,7 @@ from .context import Context
 from .events import emit
 from .ids import find, fresh_id
 from .milestones import begin_mission
-from .records import mission_of
+from .records import ended_as, mission_of
 from .registry import handler
 from .tallies import tally
 from .tx import Row, Tx
@@ -96,7 +96,7 @@ def start(tx: Tx, request: MissionStart, ctx: Context) -> Mission:
     row = find(tx, "mission", request.mission_id)
     if row["status"] != "pending":
         raise InvalidState(
-            f"Mission {row['id']} is {row['status']}, only a pending mission can be started.",
+            f"Mission {row['id']} is {ended_as(row)}; only a pending mission can be started.",
             hint=f"fleetctl mission show {row['id']} shows where it stands.",
             status=row["status"],
         )
@@ -199,7 +199,7 @@ def _open(tx: Tx, mission_id: str) -> Row:
     row = find(tx, "mission", mission_id)
     if row["status"] not in OPEN_MISSION:
         raise InvalidState(
-            f"Mission {row['id']} is already {row['status']} (since {row['completed_at']}).",
+            f"Mission {row['id']} is already {ended_as(row)} (since {row['completed_at']}).",
             hint=f"fleetctl resume --mission {row['id']} --rewind would reopen it.",
             status=row["status"],
         )

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from ..wire import endings
 from ..wire.model import (
     Agent,
     AgentNote,
@@ -53,6 +54,11 @@ def mission_of(row: Row) -> Mission:
         origin=row["origin"],
         closed_reason=row["closed_reason"],
     )
+
+
+def ended_as(mission: Row) -> str:
+    """Return what a mission is, in words that tell an end of its session from a person's."""
+    return endings.ended(mission["status"], mission["closed_reason"])
 
 
 def sortie_of(tx: Tx, row: Row) -> Sortie:

@@ -13,6 +13,7 @@ from .capture import State, capture
 from .case import Case
 from .checkpoints import Reason
 from .ids import find
+from .records import ended_as
 from .tx import Row
 
 
@@ -23,7 +24,7 @@ def reopen(case: Case, mission: Row) -> None:
         return
     if case.narrow:
         raise InvalidState(
-            f"Mission {mission['id']} is {mission['status']}; one agent cannot reopen it.",
+            f"Mission {mission['id']} is {ended_as(mission)}; one agent cannot reopen it.",
             hint="Restore the whole mission: --scope mission --rewind.",
             status=mission["status"],
         )
@@ -31,7 +32,7 @@ def reopen(case: Case, mission: Row) -> None:
         return  # this checkpoint has just ended it, and twice is the same as once
     if not case.request.rewind:
         raise InvalidState(
-            f"Mission {mission['id']} was {mission['status']} at {mission['completed_at']}.",
+            f"Mission {mission['id']} was {ended_as(mission)} at {mission['completed_at']}.",
             hint="To go back to the checkpoint all the same, add --rewind.",
             status=mission["status"],
         )

@@ -24,10 +24,47 @@ def test_status_shows_progress_and_silence(done, mission):
     assert row.endswith("Test")
 
 
-def test_missions_that_were_made_for_a_session_say_so(done, daemon):
-    prompt = {"hook_event_name": "UserPromptSubmit", "session_id": "s-1", "prompt": "Login"}
-    told = {"delivery_id": "delivery-1", "harness": "claude", "payload": json.dumps(prompt)}
+def hook(done, event, **more):
+    """Have a hook of Claude Code tell something."""
+    payload = {"hook_event_name": event, "session_id": "s-1"} | more
+    told = {"delivery_id": f"d-{event}", "harness": "claude", "payload": json.dumps(payload)}
     done("call", "hook.deliver", json.dumps(told))
+
+
+CLOSED = "closed with its session, 2 of 4 sorties open; resumes with it"
+
+
+def test_a_closed_terminal_closes_the_mission_with_its_session_and_calls_nothing_off(
+    done, run, daemon
+):
+    hook(done, "UserPromptSubmit", prompt="Login")
+    words = ("completed", "completed", "in_progress", "pending")
+    todos = [{"content": f"Step {at}", "status": word} for at, word in enumerate(words)]
+    hook(done, "PostToolUse", tool_name="TodoWrite", tool_input={"todos": todos})
+    hook(done, "SessionEnd", reason="other")
+
+    (mission,) = done("mission", "list", "--json").json
+    told = {name: mission[name] for name in ("status", "closed_reason", "origin")}
+    assert told == {"status": "cancelled", "closed_reason": "session", "origin": "session"}
+    assert f"Status: {CLOSED}" in done("mission", "show", mission["id"]).out
+    (row,) = [each for each in done("mission", "list").out.splitlines() if "Login (auto)" in each]
+    assert row.split()[1] == "closed"
+    told = done("mission", "timeline", mission["id"]).out
+    assert "was closed with its session (other), 2 of 4 sorties open; resumes with it" in told
+    assert "called off" not in told
+    refused = run("mission", "complete", mission["id"]).err
+    assert "is already closed with its session (since" in refused
+
+    hook(done, "SessionStart", source="resume")
+    (mission,) = done("mission", "list", "--json").json
+    assert (mission["status"], mission["closed_reason"]) == ("in_progress", None)
+    done("mission", "cancel", mission["id"], "--reason", "enough")
+    assert "Status: cancelled\n" in done("mission", "show", mission["id"]).out
+    assert "The mission was called off: enough" in done("mission", "timeline", mission["id"]).out
+
+
+def test_missions_that_were_made_for_a_session_say_so(done, daemon):
+    hook(done, "UserPromptSubmit", prompt="Login")
     (made,) = done("mission", "list", "--json").json
     mission = made["id"]
 

@@ -4,10 +4,11 @@ import os
 
 import pytest
 
-from fleetd.harness.report import PromptSubmitted
+from fleetd.harness.report import PromptSubmitted, SessionEnded
 from fleetd.wire.requests.agent import AgentGet
 from fleetd.wire.requests.mission import MissionCreate, MissionGet, MissionStart
 from fleetd.wire.requests.sortie import SortieCreate
+from tests.engine.test_plans_and_missions import working
 from tests.engine.test_sessions import Window
 from tests.fleet import Fleet
 from tests.mcp_server.conftest import Start
@@ -79,3 +80,14 @@ async def test_a_plan_with_a_goal_makes_the_sessions_own_mission_a_persons(
             assert f"Goal: {goal}" in await claude.does("plan", goal=goal)
     planned = await fleet.do(MissionGet(recorded.mission_id))
     assert (planned.origin, planned.title) == ("person", goal)
+
+
+async def test_a_mission_that_was_closed_with_its_session_says_so(
+    near: Start, fleet: Fleet
+) -> None:
+    session, mission = await working(fleet, "x Read", "> Write", "Test")
+    await session.tell(SessionEnded("logout"))
+    async with near() as alice:
+        told = await alice.does("mission", mission_id=mission.id)
+    head = "closed with its session, 2 of 3 sorties open; resumes with it 33% (1/3 sorties)"
+    assert f"{mission.id} {head}" in told

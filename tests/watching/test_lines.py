@@ -3,7 +3,7 @@
 import pytest
 
 from fleetctl.display import moments
-from fleetctl.watching import banner, manual, rows, spoken
+from fleetctl.watching import banner, fleet, manual, rows, spoken, texts
 from fleetctl.watching.cells import Line, cut, cut_front, fitted, pad, plain, shown, width, wrapped
 from fleetctl.watching.picture import Picture
 from fleetctl.watching.places import PANES, places
@@ -123,6 +123,25 @@ def test_long_lines_go_on_below_their_text() -> None:
     assert wrapped("- one two three", 9) == ["- one two", "  three"]
     assert wrapped("x" * 20, 8) == ["x" * 8, "x" * 8, "x" * 4]
     assert wrapped("", 8) == [""]
+
+
+def test_a_mission_that_was_closed_with_its_session_is_not_told_as_called_off() -> None:
+    over = {"status": "cancelled", "progress_percent": 50}
+    picture = picture_of(
+        mission(3, closed_reason="session", **over),
+        mission(2, closed_reason="merged", **over),
+        mission(1, closed_reason="person", **over),
+        told=status(),
+    )
+    states = ("completed", "completed", "in_progress", "pending")
+    picture.take("sorties", [sortie(n, status=s) for n, s in enumerate(states)], "msn-00000003", 0)
+    shown = [plain(row.line) for row in rows.mission_rows(picture, shown_at(), 100)]
+    assert [text.split()[-1] for text in shown] == ["closed", "merged", "cancelled"]
+    pages = [texts.mission(seen, shown_at()) for seen in fleet.missions(picture, shown_at())]
+    told = ("closed with its session, 2 of 4 sorties open; resumes with it",)
+    told += ("merged into another mission", "cancelled")
+    for page, standing in zip(pages, told, strict=True):
+        assert f"Status:    {standing}\n" in page
 
 
 def test_a_mission_says_how_far_it_is_and_how_silent() -> None:

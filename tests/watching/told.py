@@ -30,6 +30,8 @@ def mission(number: int, title: str = "", **fields: Any) -> Any:
         "total_sorties": 4,
         "completed_sorties": 2,
         "project_dir": "/work",
+        "origin": "person",
+        "closed_reason": None,
     }
     return record(**told | fields)
 

@@ -3,6 +3,7 @@
 What a person created, or ended, is the person's: nothing here touches it.
 """
 
+from ...wire import endings
 from ...wire.events import MissionCancelled, MissionReopened
 from ...wire.requests.mission import MissionCreate
 from ...wire.types import OPEN_MISSION
@@ -86,8 +87,8 @@ def close(tx: Tx, ctx: Context, row: Row, reason: str) -> None:
         id=row["id"],
     )
     if undone:
-        what = f"{undone} of {row['total_sorties']} sorties open"
-        told = f"Closed with its session ({reason}), {what}; it goes on when that is resumed"
+        left = endings.left_open(undone, row["total_sorties"])
+        told = f"{endings.WITH_SESSION} ({reason}), {left}"
         payload = MissionCancelled(reason=told, closed_reason="session")
         missions.close_unfinished(tx, ctx, row["id"], payload)
         # After the end, so that the file brings no open mission back that was closed.

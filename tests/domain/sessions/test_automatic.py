@@ -144,7 +144,7 @@ def test_with_something_open_it_is_called_off_after_a_checkpoint_and_says_so() -
     told = desk.tx.one("SELECT * FROM events WHERE type = 'mission_cancelled'")
     assert told is not None
     assert msgspec.json.decode(told["data_json"])["reason"] == (
-        "Closed with its session (logout), 2 of 3 sorties open; it goes on when that is resumed"
+        "Closed with its session (logout), 2 of 3 sorties open; resumes with it"
     )
     kept = desk.tx.one("SELECT * FROM checkpoints ORDER BY seq DESC LIMIT 1")
     assert kept is not None
