@@ -93,6 +93,11 @@ _TOLD: dict[str, tuple[str, ...]] = {
     "agent_paused": ("{who} waits for its user",),
     "agent_resumed": ("{who} goes on",),
 }
+# What is told of a note of a harness, by what it is about.
+_NOTED: dict[str, tuple[str, ...]] = {
+    "permission_request": ("{who} asks for a permission", ": {message}"),
+    "permission_prompt": ("{who} waits for a permission", ": {message}"),
+}
 # Styles by what it means for a mission; what is not named is neither good nor bad.
 _TONES = {
     "green": "mission_completed sortie_completed fleet_recovered recovery_confirmed agent_returned",
@@ -133,6 +138,8 @@ def sentence(event: "Event", *, inside: str | None = None) -> str:
     """
     told = _Told(event, inside)
     pieces = _TOLD.get(event.type)
+    if event.type == "hook_noted":
+        pieces = _NOTED.get(told["what"], pieces)
     if pieces is None:
         what = event.type.replace("_", " ")
         return f"{event.agent_id}: {what}" if event.agent_id else what.capitalize()

@@ -112,8 +112,9 @@ def agent_line(agent: Agent, me: str | None) -> str:
     harness = f", {cut(agent.harness)}" if agent.harness else ""
     mission = f" in {agent.mission_id}" if agent.mission_id else ""
     did = f" - {cut(agent.note.last_action)}" if agent.note and agent.note.last_action else ""
+    state = f"{agent.status}: {agent.needs}" if agent.needs else agent.status
     name = f"{agent.id} (you)" if agent.id == me else agent.id
-    return f"{name}: {agent.role}{harness}, {agent.status}{mission}{did}"
+    return f"{name}: {agent.role}{harness}, {state}{mission}{did}"
 
 
 def checkpoint_line(each: CheckpointSummary) -> str:

@@ -96,7 +96,7 @@ def start(tx: Tx, request: MissionStart, ctx: Context) -> Mission:
     row = find(tx, "mission", request.mission_id)
     if row["status"] != "pending":
         raise InvalidState(
-            f"Mission {row['id']} is {ended_as(row)}; only a pending mission can be started.",
+            f"Mission {row['id']} is {ended_as(row)}, only a pending mission can be started.",
             hint=f"fleetctl mission show {row['id']} shows where it stands.",
             status=row["status"],
         )

@@ -128,6 +128,8 @@ def agent_of(row: Row) -> Agent:
         last_seen_at=row["last_seen_at"],
         note=_note(row["note_json"]) if row["note_json"] else None,
         machine=row["machine"] or None,
+        needs=row["needs"],
+        needs_since=row["needs_since"],
     )
 
 

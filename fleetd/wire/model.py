@@ -10,6 +10,7 @@ import msgspec
 from msgspec import field
 
 from .types import (
+    AgentNeed,
     AgentStatus,
     ClosedReason,
     DeliveryStatus,
@@ -118,6 +119,8 @@ class Agent(Record, frozen=True, kw_only=True):
     """A process that works: the dispatch or a specialist.
 
     ``machine`` is where, in a store that several share: an id that ``system.status`` names.
+    ``needs`` says what it waits for, ``needs_since`` since when: ``permission`` to use a tool. Both
+    are null after its next activity.
     """
 
     id: str
@@ -132,6 +135,8 @@ class Agent(Record, frozen=True, kw_only=True):
     last_seen_at: str
     note: AgentNote | None
     machine: str | None = None
+    needs: AgentNeed | None = None
+    needs_since: str | None = None
 
 
 class Lock(Record, frozen=True, kw_only=True):

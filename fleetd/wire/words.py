@@ -41,6 +41,8 @@ SortieStatus = Literal["pending", "assigned", "in_progress", "blocked", "complet
 CLOSED_SORTIE: tuple[SortieStatus, ...] = ("completed", "failed")
 Role = Literal["dispatch", "specialist"]
 AgentStatus = Literal["active", "waiting", "idle", "lost", "gone"]
+# What an agent that waits needs of a person.
+AgentNeed = Literal["permission"]
 StoreKind = Literal["sqlite", "postgresql"]
 MachineStatus = Literal["here", "left", "lost"]
 LockStatus = Literal["active", "released", "expired", "forced"]

@@ -63,6 +63,24 @@ def test_a_closed_terminal_closes_the_mission_with_its_session_and_calls_nothing
     assert "The mission was called off: enough" in done("mission", "timeline", mission["id"]).out
 
 
+def test_an_agent_that_waits_for_a_permission_is_shown_wherever_its_state_stands(done, daemon):
+    hook(done, "UserPromptSubmit", prompt="Login")
+    make = {"tool_name": "Bash", "tool_input": {"command": "make"}, "tool_use_id": "call-1"}
+    hook(done, "PreToolUse", **make)
+    assert "permission" not in done("status").out + done("agent", "list").out
+    hook(done, "PermissionRequest", **make)
+
+    assert "1 agent, 1 needs permission" in done("status").out
+    assert "waiting: permission  claude" in done("agent", "list").out
+    shown = done("agent", "show", "claude-s-1").out
+    assert "Status: waiting: permission\n" in shown
+    (agent,) = done("agent", "list", "--json").json
+    assert agent["needs"] == "permission"
+    assert f"Waits since: {agent['needs_since']}\n" in shown
+    hook(done, "PostToolUse", **make)
+    assert "permission" not in done("status").out + done("agent", "list").out
+
+
 def test_missions_that_were_made_for_a_session_say_so(done, daemon):
     hook(done, "UserPromptSubmit", prompt="Login")
     (made,) = done("mission", "list", "--json").json

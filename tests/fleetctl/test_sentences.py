@@ -121,6 +121,11 @@ CLOSED = "Closed with its session (logout), 2 of 4 sorties open; resumes with it
             event("mission_cancelled", closed_reason="merged", reason="It was handed over"),
             "The mission was merged into another mission",
         ),
+        (
+            event("hook_noted", what="permission_request", message="Bash: make"),
+            "spec-1 asks for a permission: Bash: make",
+        ),
+        (event("hook_noted", what="teammate_idle"), "spec-1 heard from its harness: teammate_idle"),
         (event("deploy_begun"), "spec-1: deploy begun"),
         (event("deploy_begun", None), "Deploy begun"),
         (event("command_started"), "spec-1 runs a command"),

@@ -13,6 +13,7 @@ from tests.watching.told import (
     MINUTE,
     NOON,
     agent,
+    at,
     candidate,
     event,
     letter,
@@ -142,6 +143,18 @@ def test_a_mission_that_was_closed_with_its_session_is_not_told_as_called_off() 
     told += ("merged into another mission", "cancelled")
     for page, standing in zip(pages, told, strict=True):
         assert f"Status:    {standing}\n" in page
+
+
+def test_an_agent_that_waits_for_a_permission_says_so() -> None:
+    waits = agent("alice", status="waiting", needs="permission", needs_since=at(NOON - 3 * MINUTE))
+    waits |= {"session_id": "s-1", "pid": None, "cwd": "/work", "registered_at": at(), "note": None}
+    picture = picture_of(mission(1), told=status(line(1)))
+    picture.take("agents", [waits, agent("bob", status="waiting")], None, 0)
+    alice, bob = rows.agent_rows(picture, shown_at(), 100)
+    assert " permission " in plain(alice.line)
+    assert " waiting " in plain(bob.line)
+    page = texts.agent(waits, picture, shown_at())
+    assert "Status:      waiting: permission\nWaits since: 3 min ago" in page
 
 
 def test_a_mission_says_how_far_it_is_and_how_silent() -> None:

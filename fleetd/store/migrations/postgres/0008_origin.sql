@@ -10,3 +10,6 @@ UPDATE missions SET closed_reason =
     WHERE status IN ('completed', 'failed', 'cancelled');
 UPDATE missions SET metadata_json =
     (metadata_json::jsonb - 'automatic' - 'ended_with_session')::text WHERE origin = 'session';
+-- What a waiting agent needs of a person, and since when.
+ALTER TABLE agents ADD COLUMN needs TEXT COLLATE "C";
+ALTER TABLE agents ADD COLUMN needs_since TEXT COLLATE "C";

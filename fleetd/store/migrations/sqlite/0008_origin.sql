@@ -10,3 +10,6 @@ UPDATE missions SET closed_reason =
     WHERE status IN ('completed', 'failed', 'cancelled');
 UPDATE missions SET metadata_json =
     json_remove(metadata_json, '$.automatic', '$.ended_with_session') WHERE origin = 'session';
+-- What a waiting agent needs of a person, and since when.
+ALTER TABLE agents ADD COLUMN needs TEXT;
+ALTER TABLE agents ADD COLUMN needs_since TEXT;
