@@ -115,10 +115,18 @@ def _mission_row(mission: MissionLine) -> tuple[str, ...]:
         render.bar(mission.progress_percent),
         f"({mission.completed_sorties}/{mission.total_sorties})",
         render.silence(mission.silence_ms),
-        render.plural(mission.agents, "agent"),
+        _agents(mission),
         render.plural(mission.locks, "lock"),
         render.titled(mission.title, automatic=mission.automatic),
     )
+
+
+def _agents(mission: MissionLine) -> str:
+    """Return how many agents a mission has, and how many of them wait for a permission."""
+    told = render.plural(mission.agents, "agent")
+    waiting = mission.needs_permission
+    needs = "needs" if waiting == 1 else "need"
+    return f"{told}, {waiting} {needs} permission" if waiting else told
 
 
 def _show_candidates(status: Status) -> None:

@@ -129,7 +129,7 @@ class Desk:
 
 def is_automatic(mission: Mission) -> bool:
     """Return whether a mission was made by itself for a session."""
-    return mission.metadata.get("automatic") is True
+    return mission.origin == "session"
 
 
 def _within(directory: str, path: str) -> bool:

@@ -96,15 +96,14 @@ async def _begun(desk: Desk, agent: Agent, goal: str) -> Mission:
         await desk.ask(MissionStart(made.id))
         await desk.ask(_joining(agent, made.id))
         return made
+    if is_automatic(mission) and agent.mission_id == mission.id:
+        return await desk.ask(MissionUpdate(mission.id, title=goal))
     if mission.title == goal:
         return mission
-    if not is_automatic(mission) or agent.mission_id != mission.id:
-        raise InvalidState(
-            f"You have a mission already: {mission.id}, {wording.cut(mission.title)}.",
-            hint="Leave goal out to add sorties to it, or end it with finish first.",
-        )
-    kept = {key: value for key, value in mission.metadata.items() if key != "automatic"}
-    return await desk.ask(MissionUpdate(mission.id, title=goal, metadata=kept))
+    raise InvalidState(
+        f"You have a mission already: {mission.id}, {wording.cut(mission.title)}.",
+        hint="Leave goal out to add sorties to it, or end it with finish first.",
+    )
 
 
 def _joining(agent: Agent, mission_id: str) -> AgentRegister:

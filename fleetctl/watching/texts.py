@@ -10,6 +10,8 @@ from contextlib import redirect_stdout
 from io import StringIO
 from typing import Any
 
+from fleetd.wire import endings
+
 from ..display import moments, render, screen, sentences
 from ..display.checkpoint_page import show_checkpoint
 from ..display.difference_page import show_difference
@@ -70,7 +72,7 @@ def mission(seen: MissionSeen, view: View) -> str:
     record = seen.record or {}
     asked = [
         ("Mission", seen.id),
-        ("Status", "in progress" if seen.silence_ms is not None else record.get("status")),
+        ("Status", _standing(seen)),
         ("Progress", f"{seen.percent}% ({seen.done} of {seen.total} sorties)"),
         ("Silence", None if seen.silence_ms is None else spoken.silence(seen.silence_ms)),
         ("Agents", seen.agents or None),
@@ -83,6 +85,13 @@ def mission(seen: MissionSeen, view: View) -> str:
     if seen.waits:
         told += ["", "It waits for recovery:", f"  fleetctl resume --mission {seen.id}"]
     return "\n".join([seen.title, "", *told])
+
+
+def _standing(seen: MissionSeen) -> str | None:
+    if seen.silence_ms is not None or seen.record is None:
+        return "in progress" if seen.silence_ms is not None else None
+    record = seen.record
+    return endings.standing(record.status, record.closed_reason, seen.total, seen.left)
 
 
 _MOMENTS = ("created", "started", "completed")
@@ -127,7 +136,8 @@ def agent(record: Any, picture: Picture, view: View) -> str:
                 ("Agent", record.id),
                 ("Role", record.role),
                 ("Harness", record.harness),
-                ("Status", record.status),
+                ("Status", render.agent_state(record.status, record.needs)),
+                ("Waits since", _when(record.needs_since, view)),
                 ("Mission", fleet.title_of(picture, record.mission_id)),
                 ("Session", record.session_id),
                 ("Process", record.pid),

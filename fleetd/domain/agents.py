@@ -49,6 +49,7 @@ def register(tx: Tx, request: AgentRegister, ctx: Context) -> Registration:
         " pid_started = excluded.pid_started,"
         " mission_id = coalesce(excluded.mission_id, agents.mission_id),"
         " cwd = coalesce(excluded.cwd, agents.cwd), status = 'active', succeeded_by = NULL,"
+        " needs = NULL, needs_since = NULL,"
         " registered_at = excluded.registered_at, last_seen_at = excluded.last_seen_at,"
         " seen_awake_ms = excluded.seen_awake_ms, machine = excluded.machine",
         id=request.agent_id,
@@ -194,7 +195,8 @@ def let_go(tx: Tx, ctx: Context, row: Row, reason: str | None, *, activity: bool
     payload, mission = AgentDeregistered(reason=reason), row["mission_id"]
     emit(tx, ctx, payload, mission_id=mission, agent_id=row["id"], activity=activity)
     tx.run(
-        "UPDATE agents SET status = 'gone', pid = NULL, pid_started = NULL WHERE id = :id",
+        "UPDATE agents SET status = 'gone', pid = NULL, pid_started = NULL, needs = NULL,"
+        " needs_since = NULL WHERE id = :id",
         id=row["id"],
     )
 
@@ -203,7 +205,10 @@ def mark_lost(tx: Tx, ctx: Context, row: Row, reason: str) -> None:
     """Note that an agent ended without a word; of one without a process nobody knows that."""
     if row["pid"] is not None:
         boundaries.died(tx, ctx, row["id"], reason)
-    tx.run("UPDATE agents SET status = 'lost' WHERE id = :id", id=row["id"])
+    tx.run(
+        "UPDATE agents SET status = 'lost', needs = NULL, needs_since = NULL WHERE id = :id",
+        id=row["id"],
+    )
     end_turn(tx, row["id"])
     emit(tx, ctx, AgentLost(reason=reason), mission_id=row["mission_id"], agent_id=row["id"])
     tx.after_commit(LogLine("WARNING", f"Agent {row['id']} is lost: {reason}"))

@@ -2,8 +2,6 @@
 
 import os.path
 
-import msgspec
-
 from ..wire.errors import InvalidState
 from ..wire.requests.mission import CurrentMission, MissionCurrent
 from ..wire.types import OPEN_MISSION
@@ -153,13 +151,9 @@ def _and_above(path: str) -> list[str]:
     return [*found, "/"]
 
 
-# The metadata of a mission that was made by itself.
-AUTOMATIC = '{"automatic":true}'
-
-
 def is_automatic(mission: Row) -> bool:
     """Whether a mission was made by itself for one session."""
-    return msgspec.json.decode(mission["metadata_json"]).get("automatic") is True
+    return bool(mission["origin"] == "session")
 
 
 def belongs(ctx: Context, mission: Row, cwd: str | None) -> bool:

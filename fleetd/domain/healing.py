@@ -8,10 +8,9 @@ from ..wire.errors import Corrupt, InvalidState
 from ..wire.model import Checkpoint
 from ..wire.snapshots import Snapshot
 from ..wire.types import OPEN_MISSION
-from .capture import State
+from .capture import State, origin_of
 from .content import to_columns
 from .context import Context
-from .current import AUTOMATIC
 from .forgotten import was_forgotten
 from .ids import find
 from .leases import raise_tokens
@@ -127,7 +126,7 @@ def _make_mission(tx: Tx, ctx: Context, content: Checkpoint) -> Row:
         "updated_at": ctx.now,
         "started_at": (known and known.started_at)
         or (content.timestamp if status == "in_progress" else None),
-        "metadata_json": AUTOMATIC if known and known.automatic else "{}",
+        "origin": origin_of(known),
         "machine": ctx.machine,
     }
     tx.insert("missions", columns)

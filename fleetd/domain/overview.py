@@ -54,6 +54,8 @@ def overview(tx: Tx, request: OverviewGet, ctx: Context) -> Overview:
     rows = tx.all(
         "SELECT m.*, (SELECT count(*) FROM agents a WHERE a.mission_id = m.id"
         " AND a.status IN ('active', 'waiting', 'idle')) AS agents,"
+        " (SELECT count(*) FROM agents a WHERE a.mission_id = m.id"
+        " AND a.needs = 'permission') AS needs_permission,"
         " (SELECT count(*) FROM locks l WHERE l.mission_id = m.id AND l.status = 'active'"
         " AND l.expires_at > :now) AS locks"
         " FROM missions m WHERE m.status = 'in_progress' ORDER BY m.last_activity_seq DESC",
@@ -103,6 +105,7 @@ def _line(ctx: Context, row: Row) -> MissionLine:
         agents=row["agents"],
         locks=row["locks"],
         automatic=is_automatic(row),
+        needs_permission=row["needs_permission"],
     )
 
 

@@ -20,7 +20,7 @@ from .events import emit
 from .ids import find, fresh_id
 from .milestones import reach_milestones
 from .progress import recount
-from .records import sortie_of, sorties_of
+from .records import ended_as, sortie_of, sorties_of
 from .registry import handler
 from .sortie_work import open_row
 from .tx import Row, Tx
@@ -75,7 +75,7 @@ def create(tx: Tx, request: SortieCreate, ctx: Context) -> Sortie:
     mission = find(tx, "mission", request.mission_id)
     if mission["status"] not in OPEN_MISSION:
         raise InvalidState(
-            f"Mission {mission['id']} is {mission['status']} and takes no more sorties.",
+            f"Mission {mission['id']} is {ended_as(mission)} and takes no more sorties.",
             hint="Create a new mission for further work.",
             status=mission["status"],
         )

@@ -10,9 +10,12 @@ import msgspec
 from msgspec import field
 
 from .types import (
+    AgentNeed,
     AgentStatus,
+    ClosedReason,
     DeliveryStatus,
     LockStatus,
+    MissionOrigin,
     MissionStatus,
     Priority,
     RecoveryState,
@@ -47,6 +50,9 @@ class Mission(Record, frozen=True, kw_only=True):
 
     ``machine`` is where ``project_dir`` is a directory, in a store that several share: an id that
     ``system.status`` names. ``project`` is what all of them call that directory, if they can.
+    ``origin`` is ``session`` for one that fleetd made for a session, until somebody gives it a
+    title. ``closed_reason`` is null while it is open; one that was closed with its ``session``
+    resumes with it.
     """
 
     id: str
@@ -66,6 +72,8 @@ class Mission(Record, frozen=True, kw_only=True):
     metadata: dict[str, Any]
     machine: str | None = None
     project: str | None = None
+    origin: MissionOrigin = "person"
+    closed_reason: ClosedReason | None = None
 
 
 class SortieState(Record, frozen=True):
@@ -111,6 +119,8 @@ class Agent(Record, frozen=True, kw_only=True):
     """A process that works: the dispatch or a specialist.
 
     ``machine`` is where, in a store that several share: an id that ``system.status`` names.
+    ``needs`` says what it waits for, ``needs_since`` since when: ``permission`` to use a tool. Both
+    are null after its next activity.
     """
 
     id: str
@@ -125,6 +135,8 @@ class Agent(Record, frozen=True, kw_only=True):
     last_seen_at: str
     note: AgentNote | None
     machine: str | None = None
+    needs: AgentNeed | None = None
+    needs_since: str | None = None
 
 
 class Lock(Record, frozen=True, kw_only=True):
@@ -189,7 +201,10 @@ class PendingMessage(Record, frozen=True, kw_only=True):
 
 
 class MissionState(Record, frozen=True, kw_only=True):
-    """Enough of a mission, kept in each checkpoint, to bring a lost database back."""
+    """Enough of a mission, kept in each checkpoint, to bring a lost database back.
+
+    ``automatic`` stands for the origin ``session``.
+    """
 
     title: str
     description: str | None = None
@@ -199,6 +214,7 @@ class MissionState(Record, frozen=True, kw_only=True):
     created_at: str = ""
     started_at: str | None = None
     automatic: bool = False
+    closed_reason: ClosedReason | None = None
 
 
 class Integrity(Record, frozen=True, kw_only=True):

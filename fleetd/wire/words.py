@@ -32,11 +32,17 @@ Priority = Literal["low", "medium", "high", "critical"]
 MissionStatus = Literal["pending", "in_progress", "completed", "failed", "cancelled"]
 # A mission that may still change; every other status is an end.
 OPEN_MISSION: tuple[MissionStatus, ...] = ("pending", "in_progress")
+# Who made a mission: somebody who asked for it, or fleetd for a session that had none.
+MissionOrigin = Literal["person", "session"]
+# Why a mission is closed: its session ended, it went into another mission, or somebody said so.
+ClosedReason = Literal["session", "merged", "person"]
 SortieStatus = Literal["pending", "assigned", "in_progress", "blocked", "completed", "failed"]
 # What a sortie ends in.
 CLOSED_SORTIE: tuple[SortieStatus, ...] = ("completed", "failed")
 Role = Literal["dispatch", "specialist"]
 AgentStatus = Literal["active", "waiting", "idle", "lost", "gone"]
+# What an agent that waits needs of a person.
+AgentNeed = Literal["permission"]
 StoreKind = Literal["sqlite", "postgresql"]
 MachineStatus = Literal["here", "left", "lost"]
 LockStatus = Literal["active", "released", "expired", "forced"]

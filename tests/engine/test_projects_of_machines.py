@@ -369,9 +369,7 @@ async def test_a_session_where_no_mission_is_of_the_project_gets_one_of_its_own(
     await begun(pair.here, "/srv/other")
     await hook(pair.there, "UserPromptSubmit", pair.clones[1], prompt="Add login")
     made = next(
-        each
-        for each in (await pair.here.do(MissionList())).missions
-        if each.metadata.get("automatic")
+        each for each in (await pair.here.do(MissionList())).missions if each.origin == "session"
     )
     # Nobody else joins what was made for a session.
     assert (made.machine, made.project) == (THERE, None)

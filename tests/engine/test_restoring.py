@@ -346,27 +346,35 @@ def test_compressed_snapshots_are_known_missed_and_put_aside_too(
     assert trio.run(states) == (every, True)
 
 
-def _made_by(version: int) -> dict[tuple[str, str], str]:
-    """Return what the schema of a version is made of: by kind and name, the statement."""
+Schema = tuple[dict[tuple[str, str], str], dict[str, set[str]]]
+
+
+def _made_by(version: int) -> Schema:
+    """Return what the schema of a version is made of: statements, and the columns of each table."""
     with contextlib.closing(apsw.Connection(":memory:")) as connection:
         for number, sql in migrations():
             if number <= version:
                 connection.execute(sql)
         named = "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL"
-        return {(kind, name): made for kind, name, made in connection.execute(named)}
+        made = {(kind, name): sql for kind, name, sql in connection.execute(named)}
+        tables = [name for kind, name in made if kind == "table"]
+        columns = {
+            table: {each[1] for each in connection.execute(f"PRAGMA table_info({table})")}
+            for table in tables
+        }
+        return made, columns
 
 
 def test_a_copy_from_before_there_were_snapshots_can_be_restored(scene: Scene) -> None:
     connection = apsw.Connection(str(scene.copy))
-    then, now = _made_by(3), _made_by(migrations()[-1][0])
+    (then, before), (now, since) = _made_by(3), _made_by(migrations()[-1][0])
     # Triggers first, tables last; indices are made as they were then.
     for kind, name in sorted(now, reverse=True):
         if kind == "index" or (kind, name) not in then:
             connection.execute(f"DROP {kind} IF EXISTS {name}")
-    for table in ("missions", "agents", "lock_waits", "checkpoints", "forgetting"):
-        connection.execute(f"ALTER TABLE {table} DROP COLUMN machine")
-    connection.execute("ALTER TABLE missions DROP COLUMN project")
-    connection.execute("ALTER TABLE sorties DROP COLUMN briefing_id")
+    for table, columns in before.items():
+        for column in since.get(table, columns) - columns:
+            connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
     connection.execute("ALTER TABLE sorties ADD COLUMN recovery_context_json TEXT")
     for (kind, _), made in then.items():
         if kind == "index":

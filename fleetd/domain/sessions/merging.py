@@ -192,13 +192,12 @@ def _end(tx: Tx, ctx: Context, left: Row, mission_id: str, carried: int) -> None
     if carried or open_still is not None:
         steps = f", with {carried} open sorties" if carried > 1 else ", with 1 open sortie"
         told = f"Its session goes on in {mission_id}{steps if carried else ''}"
-        payload = MissionCancelled(reason=told)
-        missions.call_off(tx, ctx, left["id"], "cancelled", payload, activity=False)
+        payload = MissionCancelled(reason=told, closed_reason="merged", merged_into=mission_id)
+        missions.close_unfinished(tx, ctx, left["id"], payload)
         kept = checkpoints.Reason(trigger="manual", details=told, created_by="fleetd")
         checkpoints.take(tx, ctx, left["id"], kept)
     else:
-        missions.close(tx, ctx, left["id"], activity=False)
-    tx.run("UPDATE missions SET closed_reason = 'merged' WHERE id = :id", id=left["id"])
+        missions.close(tx, ctx, left["id"], "merged")
 
 
 def _reopen(tx: Tx, ctx: Context, left: Row) -> bool:

@@ -40,7 +40,11 @@ class MissionStart(Mutation[Mission], frozen=True):
 
 
 class MissionUpdate(Mutation[Mission], frozen=True):
-    """Change fields of a mission; a field that is left out stays."""
+    """Change fields of a mission; a field that is left out stays.
+
+    A ``title`` makes a mission that fleetd made for a session (``origin``) somebody's own: it is no
+    more closed with the session, nor deleted by itself.
+    """
 
     method: ClassVar[str] = "mission.update"
     mission_id: MissionId

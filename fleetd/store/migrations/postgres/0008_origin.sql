@@ -16,3 +16,8 @@ CREATE INDEX idx_recoveries_left ON recoveries (mission_id) WHERE left_mission_i
 -- id is told from it.
 ALTER TABLE machines ADD COLUMN nonce TEXT COLLATE "C" NOT NULL DEFAULT '';
 ALTER TABLE machines ADD COLUMN boot_id TEXT COLLATE "C" NOT NULL DEFAULT '';
+UPDATE missions SET metadata_json =
+    (metadata_json::jsonb - 'automatic' - 'ended_with_session')::text WHERE origin = 'session';
+-- What a waiting agent needs of a person, and since when.
+ALTER TABLE agents ADD COLUMN needs TEXT COLLATE "C";
+ALTER TABLE agents ADD COLUMN needs_since TEXT COLLATE "C";

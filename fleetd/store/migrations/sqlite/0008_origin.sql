@@ -16,3 +16,8 @@ CREATE INDEX idx_recoveries_left ON recoveries (mission_id) WHERE left_mission_i
 -- id is told from it.
 ALTER TABLE machines ADD COLUMN nonce TEXT NOT NULL DEFAULT '';
 ALTER TABLE machines ADD COLUMN boot_id TEXT NOT NULL DEFAULT '';
+UPDATE missions SET metadata_json =
+    json_remove(metadata_json, '$.automatic', '$.ended_with_session') WHERE origin = 'session';
+-- What a waiting agent needs of a person, and since when.
+ALTER TABLE agents ADD COLUMN needs TEXT;
+ALTER TABLE agents ADD COLUMN needs_since TEXT;

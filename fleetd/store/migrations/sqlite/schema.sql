@@ -138,7 +138,10 @@ CREATE TABLE agents (
     note_json TEXT,
     seen_awake_ms INTEGER NOT NULL DEFAULT 0,
     -- Where its process runs.
-    machine TEXT NOT NULL DEFAULT ''
+    machine TEXT NOT NULL DEFAULT '',
+    -- What it needs of a person while it waits, and since when; NULL when nothing is known of that.
+    needs TEXT,
+    needs_since TEXT
 ) STRICT;
 CREATE INDEX idx_agents_mission ON agents (mission_id);
 -- Agents that nobody can watch: they are expected to say that they live.
