@@ -201,8 +201,9 @@ def _report_text(error: FleetError) -> None:
         message = f"{message} [{error.kind}]"
     render.complain("Error:", message, "red")
     for candidate in error.values.get("candidates") or ():
-        shown = candidate.values() if isinstance(candidate, dict) else (candidate,)
-        print(render.clean("  " + "  ".join(map(str, shown))), file=sys.stderr)
+        known = candidate.values() if isinstance(candidate, dict) else (candidate,)
+        shown = [str(each) for each in known if each is not None]
+        print(render.clean("  " + "  ".join(shown)), file=sys.stderr)
     if isinstance(error, UsageError) and error.usage:
         print(error.usage, file=sys.stderr)
     elif error.hint and not error.hint.startswith("rpc.discover"):

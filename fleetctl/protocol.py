@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _NOUNS = {
     "system": ("hello status health config metrics", "doctor backup forget"),
     "rpc": ("discover", ""),
-    "mission": ("get list current", "create start update complete fail cancel delete"),
+    "mission": ("get list current select", "create start update complete fail cancel delete"),
     "sortie": ("get list", "create assign start progress block unblock complete fail remove"),
     "agent": ("get list", "register heartbeat note deregister current"),
     "lock": ("check list", "acquire renew release force_release"),

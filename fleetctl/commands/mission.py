@@ -29,7 +29,7 @@ from ..protocol import (
     NewSortie,
     SortieList,
 )
-from ..target import absolute, current_mission, mission_id, project_dir
+from ..target import absolute, mission_id, project_dir, selected
 
 CREATE_EXAMPLES = """\
   fleetctl mission create "Add login" --sortie "Write the form" --sortie "Test"
@@ -241,10 +241,8 @@ def run_update(args: Namespace) -> int:
 def run_current(args: Namespace) -> int:
     """Show the mission that this directory belongs to."""
     with Fleet() as client:
-        mission = current_mission(client)
-        directory = _directory(client, mission) if mission else None
-    if mission is None:
-        raise InvalidState("No active mission found.", hint="Start one: fleetctl mission start")
+        mission = selected(client, "work").mission
+        directory = _directory(client, mission)
     if args.json:
         render.print_json(mission)
     else:

@@ -4,6 +4,7 @@ from argparse import Namespace
 
 from ..client import Fleet
 from ..display import lists, render, screen
+from ..display.recoveries import lost, resume_command
 from ..display.tables import Column
 from ..options import Subparsers, command
 from ..protocol import AwayStatus, Counts, MissionLine, Recovery, Status, SystemStatus, Timing
@@ -138,8 +139,10 @@ def _show_candidates(status: Status) -> None:
         silent = render.silence(each.inactivity_duration_ms)
         head = f"  {each.mission_id}  {silent}  {checkpoint}  "
         render.headed(head, each.mission_title)
+        if each.lost_agents:
+            render.line(f"    {lost(each)}")
         if each.checkpoint_id:
-            render.line(f"    fleetctl resume --mission {each.mission_id}")
+            render.line(f"    {resume_command(each)}")
 
 
 def _show_recoveries(recoveries: list[Recovery]) -> None:

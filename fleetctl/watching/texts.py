@@ -12,7 +12,7 @@ from typing import Any
 
 from fleetd.wire import endings
 
-from ..display import moments, render, screen, sentences
+from ..display import moments, recoveries, render, screen, sentences
 from ..display.checkpoint_page import show_checkpoint
 from ..display.difference_page import show_difference
 from . import fleet, spoken
@@ -222,13 +222,13 @@ def waiting(picture: Picture, view: View) -> str:
             f"{each.checkpoint_id} ({each.checkpoint_progress}%)" if each.checkpoint_id else None
         )
         told += ["", f"{each.mission_title}:", f"  {each.mission_id}, {silent}"]
+        told += [f"  {recoveries.lost(each)}"] * bool(each.lost_agents)
         told += [f"  only the part of {each.agent_id} waits"] * bool(each.agent_id)
         told += [f"  newest checkpoint: {point or 'none'}"]
         if point:
-            told += [
-                f"  see what it would do:  fleetctl resume --mission {each.mission_id} --dry-run"
-            ]
-            told += [f"  bring it back:         fleetctl resume --mission {each.mission_id}"]
+            command = recoveries.resume_command(each)
+            told += [f"  see what it would do:  {command} --dry-run"]
+            told += [f"  bring it back:         {command}"]
     for each in fleet.under_way(picture):
         title = fleet.title_of(picture, each.mission_id)
         who = f", {each.agent_id}" if each.agent_id else ""

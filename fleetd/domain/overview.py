@@ -4,7 +4,7 @@ from ..wire.base import Query
 from ..wire.model import Record, Recovery, RecoveryCandidate
 from ..wire.overview import Counts, MachineLine, MissionLine
 from . import machines
-from .activity import detect, silence_ms
+from .activity import silence_ms, waiting
 from .backlog import unwritten
 from .context import Context
 from .current import is_automatic
@@ -70,7 +70,7 @@ def overview(tx: Tx, request: OverviewGet, ctx: Context) -> Overview:
     return Overview(
         counts=_counts(tx, ctx),
         missions=[_line(ctx, row) for row in rows],
-        candidates=detect(tx, ctx).candidates,
+        candidates=waiting(tx, ctx),
         recoveries=[recovery_of(row) for row in under_way],
         backup_backlog=unwritten(tx, ctx),
         machines=machines.shown(tx, ctx),

@@ -157,6 +157,10 @@ def _result(
         prompt=render(brief, request.max_chars or ctx.config.prompt.max_chars),
         would_restore=ledger.changes if request.dry_run else None,
         changed=[] if request.dry_run else ledger.changes,
+        mission_title=mission["title"],
+        project_dir=mission["project_dir"],
+        agent_id=request.agent_id,
+        take_over_from=request.take_over_from,
     )
 
 

@@ -56,9 +56,11 @@ async def _from_good_copies(
     healed is passed over, unless the request names it.
     """
     named = getattr(request, "checkpoint_id", None)
-    taken = TakenIn() if named else await _look_for_files(engine, request)
+    meant = None if named else await _mission_meant(engine, request)
+    # Its files may have lost their rows.
+    taken = await take_in(engine, "checkpoint", meant) if meant else TakenIn()
     healed = noticed(taken)
-    facts = await _facts(engine, request)
+    facts = await _facts(engine, request, meant)
     unreadable: dict[str, FleetError] = {}
     while True:
         reasons = {name: reason.message for name, reason in unreadable.items()}
@@ -79,11 +81,10 @@ async def _from_good_copies(
                 healed += checkpoint.warnings[-1:]
 
 
-async def _look_for_files(engine: Engine, request: Any) -> TakenIn:
-    """Take in the files of the mission that a request means and that have lost their rows."""
+async def _mission_meant(engine: Engine, request: Any) -> str | None:
+    """Return the mission that a request without a checkpoint means, None without one."""
     facts = Facts(places=await engine.projects.places(request.cwd))
-    mission_id = (await engine.execute(TargetGet(request), facts=facts)).mission_id
-    return await take_in(engine, "checkpoint", mission_id) if mission_id else TakenIn()
+    return (await engine.execute(TargetGet(request), facts=facts)).mission_id
 
 
 def _as_told(error: FleetError, unreadable: list[FleetError]) -> FleetError:
@@ -122,10 +123,10 @@ def _damaged(named: str | None, error: FleetError) -> str | None:
     return named if error.values.get("noun") == "checkpoint" else None
 
 
-async def _facts(engine: Engine, request: Any) -> Facts:
+async def _facts(engine: Engine, request: Any, meant: str | None) -> Facts:
     """Gather what the rules may not look at: which agents are dead, and what Git says."""
     near = await engine.execute(
-        SurroundingsGet(request.mission_id, request.checkpoint_id, request.agent_id)
+        SurroundingsGet(meant or request.mission_id, request.checkpoint_id, request.agent_id)
     )
     dead = frozenset(p.agent_id for p in near.processes if not processes.same(p.pid, p.started))
     directory = near.project_dir or request.cwd

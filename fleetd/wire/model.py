@@ -12,6 +12,7 @@ from msgspec import field
 from .types import (
     AgentNeed,
     AgentStatus,
+    CandidateReason,
     ClosedReason,
     DeliveryStatus,
     LockStatus,
@@ -293,8 +294,9 @@ class CheckpointSummary(Record, frozen=True, kw_only=True):
 
 
 class RecoveryCandidate(Record, frozen=True, kw_only=True):
-    """A mission that fell silent, and the checkpoint that would bring it back.
+    """A mission that waits for recovery, and the checkpoint that would bring it back.
 
+    ``reason`` is ``silent``, or ``agent_lost`` when ``lost_agents`` have left work open.
     ``agent_id`` is set when the mission goes on, and only the part of this agent waits.
     """
 
@@ -306,6 +308,9 @@ class RecoveryCandidate(Record, frozen=True, kw_only=True):
     checkpoint_progress: int | None = None
     checkpoint_timestamp: str | None = None
     agent_id: str | None = None
+    reason: CandidateReason = "silent"
+    lost_agents: list[str] = []
+    project_dir: str | None = None
 
 
 class Restored(Record, frozen=True, kw_only=True):
@@ -335,7 +340,8 @@ class Change(Record, frozen=True, kw_only=True):
 class RestoreResult(Record, frozen=True, kw_only=True):
     """The outcome of a recovery; ``success`` says that the transaction committed.
 
-    ``would_restore`` is what a dry run would change, ``changed`` what a real one did.
+    ``would_restore`` is what a dry run would change, ``changed`` what a real one did. ``agent_id``
+    is who is briefed.
     """
 
     success: bool
@@ -353,6 +359,10 @@ class RestoreResult(Record, frozen=True, kw_only=True):
     prompt: str
     would_restore: list[Change] | None = None
     changed: list[Change] = []
+    mission_title: str = ""
+    project_dir: str | None = None
+    agent_id: str | None = None
+    take_over_from: str | None = None
 
 
 class Recovery(Record, frozen=True, kw_only=True):

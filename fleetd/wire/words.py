@@ -52,6 +52,11 @@ ErrorKind = Literal["exception", "api_error", "lock_timeout", "delivery_failure"
 StorageLocation = Literal["sqlite", "file"]
 RecoveryState = Literal["pending", "briefed", "resumed", "unconfirmed"]
 Scope = Literal["mission", "agent"]
+# Why a mission waits for recovery.
+CandidateReason = Literal["silent", "agent_lost"]
+# What a mission is looked for, and what says that it is meant.
+SelectionPurpose = Literal["work", "briefing", "recovery"]
+SelectionReason = Literal["take_over", "agent", "directory", "project", "only"]
 # What has a row and a file.
 Noun = Literal["checkpoint", "snapshot"]
 SnapshotSource = Literal["step_boundary", "error_boundary", "timer", "manual"]

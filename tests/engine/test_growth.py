@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import apsw
 import pytest
@@ -31,6 +31,7 @@ from fleetd.wire.requests.mission import (
     MissionFail,
     MissionGet,
     MissionList,
+    MissionSelect,
     MissionStart,
     MissionUpdate,
     NewSortie,
@@ -44,6 +45,7 @@ from fleetd.wire.requests.recovery import (
 from fleetd.wire.requests.snapshot import SnapshotList, SnapshotRecord
 from fleetd.wire.requests.sortie import SortieList, SortieProgress, SortieStart
 from fleetd.wire.requests.system import SystemHealth, SystemMetrics, SystemStatus
+from fleetd.wire.types import SelectionPurpose
 from tests.fleet import Fleet, opened
 
 # Missions and events of the two stores: the second has twenty times as much of everything.
@@ -136,6 +138,11 @@ simply("mission.get, by a prefix", lambda s: MissionGet(mission_id(3)[:11]))
 simply("mission.create", lambda s: MissionCreate("Port", sorties=[NewSortie("Do")]))
 simply("mission.update", lambda s: MissionUpdate(s.own, title=f"Port {s.number()}"))
 simply("mission.current", lambda s: MissionCurrent("/srv/project-3/src"))
+for purpose in get_args(SelectionPurpose):
+    simply(
+        f"mission.select, for {purpose}",
+        lambda s, purpose=purpose: MissionSelect(purpose, "/srv/project-3/src"),
+    )
 simply("mission.list", lambda s: MissionList(limit=10))
 simply("mission.list, of a status", lambda s: MissionList("completed", limit=10))
 simply("mission.list, of a project", lambda s: MissionList(project_dir="/srv/project-3"))

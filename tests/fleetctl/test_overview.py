@@ -2,7 +2,9 @@
 
 import io
 import json
+import subprocess
 import sys
+import time
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -116,6 +118,59 @@ def test_in_an_agent_s_shell_the_current_mission_is_the_agent_s(done, mission, m
     assert done("mission", "current", "--json").json["id"] == other
 
 
+COMMANDS = [
+    ("checkpoint", "--json"),
+    ("context", "--json"),
+    ("mission", "timeline", "--json"),
+    ("mission", "current", "--json"),
+    ("checkpoints", "list", "--json"),
+    ("sortie", "list", "--json"),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_that_guesses_a_mission_takes_the_only_one_or_lists_those_elsewhere(
+    run, done, mission, home, monkeypatch, command
+):
+    (home / "other").mkdir()
+    monkeypatch.chdir(home / "other")
+    done(*command)  # the only one in progress
+
+    (home / "third").mkdir()
+    second = done("mission", "create", "Two", "--project-dir", str(home / "third")).id("msn")
+    done("mission", "start", second)
+    result = run(*command)
+
+    assert result.status == 2
+    found = json.loads(result.err)["error"]["candidates"]
+    assert [(each["id"], each["project_dir"]) for each in found] == [
+        (second, str(home / "third")),
+        (mission, str(home / "project")),
+    ]
+
+
+def test_without_any_mission_the_commands_that_guess_one_say_so(run, daemon):
+    for command in COMMANDS:
+        result = run(*command)
+        assert (result.status, "No active mission found." in result.err) == (1, True), command
+
+
+def test_context_with_an_agent_prints_the_agent_s_mission(done, mission, home, monkeypatch):
+    done("agent", "start", "spec-1", "--mission", mission)
+    (home / "other").mkdir()
+    monkeypatch.chdir(home / "other")
+    here = done("mission", "create", "Here").id("msn")
+    done("mission", "start", here)
+
+    assert "**Mission**: Here" in done("context").out
+    assert "**Mission**: Test" in done("context", "--agent", "spec-1").out
+    named = done("context", "--agent", "spec-1", "--mission", here).out
+    assert "**Mission**: Here" in named
+
+    monkeypatch.setenv("FLEET_AGENT_ID", "spec-1")
+    assert "**Mission**: Test" in done("context").out
+
+
 def test_status_as_json(done, mission):
     status = done("status", "--json").json
 
@@ -136,6 +191,26 @@ def test_status_shows_who_waits_for_recovery(home, monkeypatch, daemon, done):
 
     assert "\nWaiting for recovery\n" in out
     assert f"    fleetctl resume --mission {mission}\n" in out
+
+
+def test_status_lists_a_lost_agent_with_open_work_at_once(done, mission):
+    process = subprocess.Popen(["sleep", "600"])
+    sortie = done("sortie", "list", "--json").json[0]["id"]
+    done("agent", "start", "spec-1", "--mission", mission, "--pid", str(process.pid))
+    done("sortie", "start", sortie, "--agent", "spec-1")
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 30
+    while "agent_lost: spec-1" not in (out := done("status").out):
+        assert time.monotonic() < deadline, out
+
+    assert out.count(f"fleetctl resume --mission {mission}\n") == 1
+    (each,) = done("status", "--json").json["candidates"]
+    assert (each["mission_id"], each["reason"]) == (mission, "agent_lost")
+    assert each["inactivity_duration_ms"] < 60_000
+    assert done("call", "recovery.detect").json["candidates"] == []
+    assert done("resume", "--yes").out.startswith("Found mission of a lost agent: Test\n")
+    assert "Waiting for recovery" not in done("status").out
 
 
 def test_status_shows_recoveries_that_were_not_heard_from(done, mission):

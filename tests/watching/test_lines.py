@@ -230,6 +230,22 @@ def test_one_that_waits_is_told_whole_and_many_are_counted() -> None:
     assert "5 MISSIONS WAIT FOR RECOVERY: M0, M1, M2, M3, M4" in plain(told)
 
 
+def test_one_whose_agent_was_lost_waits_as_agent_lost() -> None:
+    left = {"reason": "agent_lost", "lost_agents": ["bob"]}
+    alone = picture_of(told=status(candidates=(candidate(1, "Login", **left),)))
+    (told,) = banner.alerts(alone, shown_at(), 80, 2)
+    assert "WAITS FOR RECOVERY  Login" in plain(told)
+    assert "agent_lost" in plain(told)
+    page = texts.waiting(alone, shown_at())
+    assert "\n  agent_lost: bob\n" in page
+    assert "bring it back:         fleetctl resume --mission msn-00000001\n" in f"{page}\n"
+
+    others = picture_of(told=status(candidates=(candidate(1, **left, agent_id="bob"),)))
+    page = texts.waiting(others, shown_at())
+    assert "\n  only the part of bob waits\n" in page
+    assert f"{page}\n".endswith("resume --mission msn-00000001 --agent bob --scope agent\n")
+
+
 def test_the_daemon_is_connected_away_since_and_back() -> None:
     picture = picture_of(told=status())
     assert "● connected" in plain(banner.header(picture, shown_at(), 80))

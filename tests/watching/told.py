@@ -62,6 +62,9 @@ def candidate(number: int, title: str = "", **fields: Any) -> Any:
         "checkpoint_id": "chk-11111111",
         "checkpoint_progress": 50,
         "agent_id": None,
+        "reason": "silent",
+        "lost_agents": [],
+        "project_dir": "/srv/app",
     }
     return record(**told | fields)
 

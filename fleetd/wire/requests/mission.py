@@ -5,9 +5,22 @@ from typing import Annotated, Any, ClassVar
 from msgspec import Meta, Struct
 
 from ..base import Mutation, Query
-from ..model import Mission, Record
+from ..model import Mission, Record, RecoveryCandidate
 from ..progress import LongMutation
-from ..types import AgentId, Files, Limit, MissionId, MissionStatus, Path, Priority, Text, Title
+from ..types import (
+    AgentId,
+    Files,
+    Limit,
+    MissionId,
+    MissionStatus,
+    Path,
+    Priority,
+    SelectionPurpose,
+    SelectionReason,
+    Text,
+    ThresholdMs,
+    Title,
+)
 
 
 class NewSortie(Struct, frozen=True, forbid_unknown_fields=True):
@@ -122,6 +135,34 @@ class MissionCurrent(Query[CurrentMission], frozen=True):
     method: ClassVar[str] = "mission.current"
     cwd: Path | None = None
     agent_id: AgentId | None = None
+
+
+class SelectedMission(Record, frozen=True, kw_only=True):
+    """The mission that is meant, and what says so.
+
+    ``candidates`` are the missions of the directory that wait for recovery, this one first.
+    """
+
+    mission: Mission
+    reason: SelectionReason
+    candidates: list[RecoveryCandidate] = []
+
+
+class MissionSelect(Query[SelectedMission], frozen=True):
+    """The mission that is meant where none is named.
+
+    That of ``take_over_from``; that of ``agent_id``; those of the directory, to be recovered the
+    ones that wait for it first; the one that another machine has in progress for the same project.
+    For ``work`` and ``briefing``, or without ``cwd``, also the only one that there is. Missions
+    elsewhere only are ``invalid_state`` and listed in ``data.candidates``; so is none at all.
+    """
+
+    method: ClassVar[str] = "mission.select"
+    purpose: SelectionPurpose
+    cwd: Path | None = None
+    agent_id: AgentId | None = None
+    take_over_from: AgentId | None = None
+    threshold_ms: ThresholdMs | None = None
 
 
 class Deleted(Record, frozen=True, kw_only=True):

@@ -8,7 +8,8 @@ import pytest
 
 from fleetd.config import Config
 from fleetd.domain import missions, sortie_work
-from fleetd.domain.current import current_row, of_directory, to_join
+from fleetd.domain.current import of_directory, to_join
+from fleetd.domain.selection import current_row
 from fleetd.domain.sessions import automatic
 from fleetd.domain.tx import Row
 from fleetd.wire.events import MissionCancelled
