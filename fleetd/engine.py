@@ -275,15 +275,22 @@ class Engine:
         )
 
     def _committed(self, effects: list[Effect]) -> None:
+        """Carry out effects; one that fails is told in the log, and takes no other with it."""
         for effect in effects:
-            if isinstance(effect, LogLine):
-                log.log(logging.getLevelNamesMapping()[effect.level], "%s", effect.text)
-            elif isinstance(effect, WriteBackup | RemoveBackup):
-                self.outbox.post(effect)
-            elif isinstance(effect, WatchProcess):
-                self.watcher.post(effect)
-            elif isinstance(effect, Ring):
-                self.bell.ring()
+            try:
+                self._carry_out(effect)
+            except Exception:
+                log.exception("%s could not be carried out", type(effect).__name__)
+
+    def _carry_out(self, effect: Effect) -> None:
+        if isinstance(effect, LogLine):
+            log.log(logging.getLevelNamesMapping()[effect.level], "%s", effect.text)
+        elif isinstance(effect, WriteBackup | RemoveBackup):
+            self.outbox.post(effect)
+        elif isinstance(effect, WatchProcess):
+            self.watcher.post(effect)
+        elif isinstance(effect, Ring):
+            self.bell.ring()
 
 
 def _answer(tx: Tx, request: Any, ctx: Context, rule: Callable[[Tx, Any, Context], Any]) -> Any:
