@@ -77,6 +77,7 @@ class Connection:
         )
         self._reading = trio.StrictFIFOLock()
         self._followers: dict[str, Follower] = {}
+        self._subscribing = 0
         self._since = trio.current_time()
         self._violation: LimitExceeded | None = None
         # While a long request is looked through for secrets, the next one does not overtake it.
@@ -235,20 +236,27 @@ class Connection:
     async def subscribe(self, request: EventSubscribe) -> tuple[Follower, Subscription]:
         """Prepare a subscription; it starts when the reply that announces it is out."""
         allowed = self._limits.requests_in_flight
-        if len(self._followers) >= allowed:
+        if len(self._followers) + self._subscribing >= allowed:
             raise LimitExceeded(
                 f"This connection has {allowed} subscriptions already.",
                 hint="End one with event.unsubscribe, or open another connection.",
                 limit="subscriptions",
                 allowed=allowed,
             )
+        self._subscribing += 1  # its place is taken before anything is waited for
+        try:
+            follower, start = await self._prepare(request)
+            self._followers[follower.id] = follower
+        finally:
+            self._subscribing -= 1
+        return follower, start
+
+    async def _prepare(self, request: EventSubscribe) -> tuple[Follower, Subscription]:
         start = await self.engine.perform(request, self.caller)
         if request.mission_id:  # a prefix may come to stand for several
             mission = await self.engine.execute(MissionGet(request.mission_id))
             request = msgspec.structs.replace(request, mission_id=mission.id)
-        follower = Follower(self.engine, request, start)
-        self._followers[follower.id] = follower
-        return follower, start
+        return Follower(self.engine, request, start), start
 
     def unsubscribe(self, subscription_id: str) -> Unsubscribed:
         """End a subscription of this connection; raises NotFound for any other."""
