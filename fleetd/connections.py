@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
 
-import msgspec
 import trio
 
 from . import envelope, peer
@@ -19,7 +18,7 @@ from .lines import LargeLines, LineReader
 from .relay import Relay
 from .replies import LineWriter, Unsent
 from .rpc import Dispatcher, error_reply
-from .subscriptions import Follower
+from .subscriptions import Follower, subscribe
 from .telling import telling
 from .wire.errors import FleetError, LimitExceeded, NotFound
 from .wire.frames import Line
@@ -28,7 +27,6 @@ from .wire.requests.event import (
     Subscription,
     Unsubscribed,
 )
-from .wire.requests.mission import MissionGet
 from .wire.shown import shown
 
 log = logging.getLogger(__name__)
@@ -245,18 +243,11 @@ class Connection:
             )
         self._subscribing += 1  # its place is taken before anything is waited for
         try:
-            follower, start = await self._prepare(request)
+            follower, start = await subscribe(self.engine, request, self.caller)
             self._followers[follower.id] = follower
         finally:
             self._subscribing -= 1
         return follower, start
-
-    async def _prepare(self, request: EventSubscribe) -> tuple[Follower, Subscription]:
-        start = await self.engine.perform(request, self.caller)
-        if request.mission_id:  # a prefix may come to stand for several
-            mission = await self.engine.execute(MissionGet(request.mission_id))
-            request = msgspec.structs.replace(request, mission_id=mission.id)
-        return Follower(self.engine, request, start), start
 
     def unsubscribe(self, subscription_id: str) -> Unsubscribed:
         """End a subscription of this connection; raises NotFound for any other."""

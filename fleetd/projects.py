@@ -11,7 +11,7 @@ from typing import Literal
 from . import git
 from .domain.current import within
 from .domain.lock_keys import of_machine
-from .places import real_path
+from .file_system import FileSystem, PathUnanswered
 from .repositories import Repositories, Repository, inside_of
 from .wire.errors import Unavailable
 
@@ -24,12 +24,13 @@ class Projects:
     ``machine`` is empty wherever one machine has the store to itself.
     """
 
-    def __init__(self, named: Mapping[str, list[str]], machine: str) -> None:
+    def __init__(self, named: Mapping[str, list[str]], machine: str, files: FileSystem) -> None:
         pairs = [(directory, name) for name, all_of in named.items() for directory in all_of]
         # The nearest directory counts.
         self._named = sorted(pairs, key=lambda pair: len(pair[0]), reverse=True)
         self._machine = machine
-        self._repositories = Repositories()
+        self._files = files
+        self._repositories = Repositories(files)
 
     @property
     def scopes(self) -> tuple[Scope, Scope]:
@@ -39,8 +40,8 @@ class Projects:
     async def key(self, path: str, scope: Scope) -> str:
         """Return the key of a lock on a real path.
 
-        Raises Unavailable when Git does not say which project it belongs to: by another key two
-        could hold one file.
+        Raises Unavailable when Git, or the file system, does not say which project it belongs to:
+        by another key two could hold one file.
         """
         if scope == "machine":
             return of_machine(self._machine, path)
@@ -57,10 +58,15 @@ class Projects:
     async def places(self, directory: str | None) -> tuple[str, ...]:
         """Return what a directory is called on every machine, then those above in its project.
 
-        Nothing where the store is not shared, where the project has no such name, and where Git
-        does not say it in time: then its path is all that is known.
+        Nothing where the store is not shared, where the project has no such name, and where Git or
+        the file system does not say it in time: then its path is all that is known.
         """
-        here = real_path(directory, None) if self._machine and directory else None
+        if not self._machine or not directory:
+            return ()
+        try:
+            here = await self._files.real_path(directory, None)
+        except PathUnanswered:
+            return ()
         if here is None:
             return ()
         found = self._configured(here)

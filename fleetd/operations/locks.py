@@ -3,7 +3,6 @@
 import msgspec
 import trio
 
-from .. import places
 from ..domain.context import Caller, Facts
 from ..domain.lock_keys import is_key, may_be_asked_for
 from ..domain.lock_queue import LockEnqueue, LockLeaveQueue, LockLook, LockPoll, Waiting
@@ -73,7 +72,7 @@ async def _key(engine: Engine, request: LockAcquire, caller: Caller, facts: Fact
         return _given(engine, request.file)
     ground = await engine.execute(LockGround(request), caller, facts)
     base = request.cwd or ground.project_dir
-    path = places.real_path(request.file, base)
+    path = await engine.files.real_path(request.file, base)
     if path is None:
         raise InvalidParams(
             f"file is {request.file!r}, a relative path, and there is nothing it is relative to.",
@@ -165,7 +164,7 @@ async def _report_empty_wait(
 @operation
 async def check(engine: Engine, request: LockCheck, caller: Caller) -> Validity:
     """Check a token for a file, whatever name the file goes by; also by the key of its lock."""
-    path = places.real_path(request.file, None)
+    path = await engine.files.real_path(request.file, None)
     if path is None and is_key(request.file):
         return await engine.execute(request, caller)
     if path is None:
@@ -189,7 +188,7 @@ async def _facts(engine: Engine, path: str, scope: Scope) -> Facts:
 @operation
 async def list_locks(engine: Engine, request: LockList, caller: Caller) -> LockPage:
     """List locks; ``file`` is found by its keys, the usual one first."""
-    path = places.real_path(request.file, None) if request.file else None
+    path = await engine.files.real_path(request.file, None) if request.file else None
     if path is None:
         return await engine.execute(request, caller)
     usual, other = engine.projects.scopes
