@@ -1,6 +1,7 @@
 """Paths are resolved as ``os.path.realpath`` resolves them, and it is said which part is asked."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,6 @@ def test_what_is_no_path_of_this_system_stays_as_it_is() -> None:
 
 
 NAMES = st.sampled_from(["a", "b", "c", "file", "missing", "..", ".", ""])
-# A circle with a doubled slash in it leads realpath to the root of the file system.
 LINKS = st.lists(NAMES.filter(bool), min_size=1, max_size=4).map("/".join)
 TARGETS = st.lists(NAMES, min_size=1, max_size=4).map("/".join)
 
@@ -75,7 +75,8 @@ def test_paths_are_what_the_standard_library_makes_of_them(
     for doubled, path in paths:
         given_path = f"{root}/{'/' * doubled}{path}"
         found = Walk().facts(given_path)
-        assert found.real == os.path.realpath(given_path)
+        # Behind a circle a doubled slash leads realpath to the root of the file system.
+        assert found.real == os.path.realpath(re.sub("/+", "/", given_path))
         assert found.is_directory == os.path.isdir(found.real)
 
 
