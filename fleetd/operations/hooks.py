@@ -118,12 +118,17 @@ def _read(payload: str) -> dict[str, Any]:
     CLIs in JavaScript cut texts inside a character. Only the slower parser takes the half of it
     that is left; the adapters drop it.
     """
-    for parse in (_payload, json.loads):
+    for parse in (_decode, json.loads):
         with contextlib.suppress(msgspec.MsgspecError, ValueError, RecursionError):
             found = parse(payload)
             if isinstance(found, dict):
                 return found
     raise Unfit("it is no JSON object")
+
+
+def _decode(payload: str) -> dict[str, Any]:
+    """Parse a payload; made bytes first, others have a turn in between: each step is one call."""
+    return _payload(payload if payload.isascii() else payload.encode())
 
 
 async def _complain(engine: Engine, request: HookDeliver, reason: str, *, spooled: bool) -> None:
