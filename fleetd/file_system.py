@@ -92,8 +92,8 @@ class FileSystem:
         self._inline = inline
         self._entry = trio.Semaphore(MOST_AT_ONCE)
         self._threads = 0
-        self._slow: dict[_Lookup, str] = {}
-        """Those that take long, and the mount that each of them waits for."""
+        self._slow: set[_Lookup] = set()
+        """Those that take long, each wherever it is by now."""
         self._mounts = _Mounts((), frozenset())
         self._returned = trio.Event()
 
@@ -113,10 +113,12 @@ class FileSystem:
                     answered: T = await self._once(lookup)
                     return answered
                 except _Closed as closed:
+                    self._count()  # those who were there may be elsewhere by now
                     if self._hangs(closed.mount):
                         break
                     if closed.mount in self._mounts.closed:
-                        await self._returned.wait()
+                        with trio.move_on_after(SLOW_S):
+                            await self._returned.wait()
         if lookup is not None and isinstance(lookup.result, outcome.Value):
             found: T = lookup.result.unwrap()  # at the last moment
             return found
@@ -161,26 +163,32 @@ class FileSystem:
         self._threads -= 1
         lookup.result = result
         lookup.done.set()
-        if self._slow.pop(lookup, None) is not None:
+        if lookup in self._slow:
+            self._slow.remove(lookup)
             self._count()
             self._returned.set()
             self._returned = trio.Event()
 
     def _note_slow(self, lookup: _Lookup) -> None:
-        """Count a lookup for the mount that it waits for; one that computes waits for none."""
-        if lookup.walk.at is not None:
-            self._mounts = _Mounts(_mounts(), self._mounts.closed)
-            self._slow[lookup] = self._mounts.of(lookup.walk.at)
-            self._count()
+        """Count a lookup from now on for the mount that it waits for."""
+        self._mounts = _Mounts(_mounts(), self._mounts.closed)
+        self._slow.add(lookup)
+        self._count()
+
+    def _where(self) -> Iterator[tuple[_Lookup, str]]:
+        """Yield those that wait for a mount, and for which; who computes waits for none."""
+        for each in self._slow:
+            if (at := each.walk.at) is not None:
+                yield each, self._mounts.of(at)
 
     def _count(self) -> None:
-        waiting = Counter(self._slow.values())
+        waiting = Counter(mount for _, mount in self._where())
         closed = frozenset(mount for mount, most in waiting.items() if most >= MOST_PER_MOUNT)
         self._mounts = _Mounts(self._mounts._places, closed)  # noqa: SLF001
 
     def _hangs(self, mount: str) -> bool:
         """Whether all who may wait for a mount have waited too long: then nobody else does."""
-        overdue = sum(each.overdue for each, where in self._slow.items() if where == mount)
+        overdue = sum(each.overdue for each, where in self._where() if where == mount)
         return not mount or overdue >= MOST_PER_MOUNT
 
     def _admit(self, path: str) -> None:

@@ -145,6 +145,27 @@ async def test_paths_are_looked_at_again_once_the_mount_answers(tmp_path: Path, 
     assert (await files.look(str(place)))[0].is_directory
 
 
+async def test_who_was_slow_on_the_way_to_a_hung_mount_closes_no_other(
+    blocked: Path, here: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are counted where they are, not where they were when they were found slow."""
+    files, lstat, slow = FileSystem(inline=False), os.lstat, threading.Event()
+
+    def slowly(path: Any, **more: Any) -> os.stat_result:
+        if str(path) == here and not slow.is_set():
+            slow.wait(0.05)
+        return lstat(path, **more)
+
+    monkeypatch.setattr(os, "lstat", slowly)
+    async with trio.open_nursery() as nursery:
+        for number in range(MOST_PER_MOUNT):
+            nursery.start_soon(unanswered, files, f"{blocked}/{number}")
+        await trio.sleep(0.2)
+        slow.set()
+        with trio.fail_after(SECONDS / 2):
+            assert (await files.look(f"{here}/elsewhere"))[0].real == f"{here}/elsewhere"
+
+
 async def test_who_is_cancelled_at_a_hung_mount_leaves_at_once(stuck: Path) -> None:
     files = FileSystem(inline=False)
     for _ in range(3):
@@ -222,11 +243,12 @@ async def test_a_hook_whose_directory_hangs_is_recorded_with_the_path_that_it_na
 ) -> None:
     (tmp_path / "link").symlink_to(stuck)
     plan = {"todos": [{"content": "Do it", "status": "pending", "activeForm": "Doing it"}]}
-    for event, more in {
+    told: dict[str, dict[str, Any]] = {
         "SessionStart": {"source": "startup"},
         "UserPromptSubmit": {"prompt": "go on"},
         "PostToolUse": {"tool_name": "TodoWrite", "tool_input": plan, "tool_response": {}},
-    }.items():
+    }
+    for event, more in told.items():
         with trio.fail_after(0.9):  # the hook client waits no longer
             await engine.perform(hook(event, tmp_path / "link" / "project", **more), CLIENT)
     agent = (await engine.execute(AgentList())).agents[0]
