@@ -4,6 +4,7 @@ A project has one name on all machines of a shared store: the one that the confi
 its directory, else what the remotes of its clones have in common.
 """
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from typing import Literal
@@ -11,7 +12,7 @@ from typing import Literal
 from . import git
 from .domain.current import within
 from .domain.lock_keys import of_machine, whose
-from .places import real_path
+from .file_system import FileSystem, PathUnanswered
 from .repositories import Repositories, Repository, inside_of
 from .wire.errors import Unavailable
 
@@ -24,12 +25,13 @@ class Projects:
     ``machine`` is empty wherever one machine has the store to itself.
     """
 
-    def __init__(self, named: Mapping[str, list[str]], machine: str) -> None:
+    def __init__(self, named: Mapping[str, list[str]], machine: str, files: FileSystem) -> None:
         pairs = [(directory, name) for name, all_of in named.items() for directory in all_of]
         # The nearest directory counts.
         self._named = sorted(pairs, key=lambda pair: len(pair[0]), reverse=True)
         self._machine = machine
-        self._repositories = Repositories()
+        self._files = files
+        self._repositories = Repositories(files)
 
     @property
     def scopes(self) -> tuple[Scope, Scope]:
@@ -39,8 +41,8 @@ class Projects:
     async def key(self, path: str, scope: Scope) -> str:
         """Return the key of a lock on a real path.
 
-        Raises Unavailable when Git does not say which project it belongs to: by another key two
-        could hold one file.
+        Raises Unavailable when Git, or the file system, does not say which project it belongs to:
+        by another key two could hold one file.
         """
         if scope == "machine":
             return of_machine(self._machine, path)
@@ -80,7 +82,7 @@ class Projects:
         if rest.startswith("/"):
             return (rest,)
         roots = [*self._named]
-        here = real_path(near, None) if near else None
+        here = await self._real(near) if near else None
         repository = await self._repositories.in_passing(here) if here else None
         if repository is not None and self._configured(repository.top) is None:
             names = (repository.name, repository.key)
@@ -91,10 +93,12 @@ class Projects:
     async def places(self, directory: str | None) -> tuple[str, ...]:
         """Return what a directory is called on every machine, then those above in its project.
 
-        Nothing where the store is not shared, where the project has no such name, and where Git
-        does not say it in time: then its path is all that is known.
+        Nothing where the store is not shared, where the project has no such name, and where Git or
+        the file system does not say it in time: then its path is all that is known.
         """
-        here = real_path(directory, None) if self._machine and directory else None
+        if not self._machine or not directory:
+            return ()
+        here = await self._real(directory)
         if here is None:
             return ()
         found = self._configured(here)
@@ -104,6 +108,12 @@ class Projects:
             if repository is not None and inside is not None:
                 found = self._shared(repository, inside)
         return tuple(f"{found[0]}:{each}" for each in _and_above(found[1])) if found else ()
+
+    async def _real(self, directory: str) -> str | None:
+        """Return the real path of a directory, None where nobody says it in time."""
+        with contextlib.suppress(PathUnanswered):
+            return await self._files.real_path(directory, None)
+        return None
 
     def _configured(self, path: str) -> tuple[str, str] | None:
         """Return the name that the configuration has for a path, and the path inside."""

@@ -5,11 +5,13 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import trio
 
+from .domain.context import Caller
 from .domain.streams import EventTail
 from .engine import Engine
 from .feed import PAGE, Told, told
 from .wire.model import Event
 from .wire.requests.event import EventSubscribe, Subscription
+from .wire.requests.mission import MissionGet
 
 _encode = msgspec.json.Encoder().encode
 
@@ -78,3 +80,14 @@ class Follower:
 
     def _line(self, text: bytes) -> bytes:
         return b"%b%b}}\n" % (self._begin, text)
+
+
+async def subscribe(
+    engine: Engine, request: EventSubscribe, caller: Caller
+) -> tuple[Follower, Subscription]:
+    """Prepare a subscription, which begins when its follower runs; raises FleetError."""
+    start = await engine.perform(request, caller)
+    if request.mission_id:  # a prefix may come to stand for several
+        mission = await engine.execute(MissionGet(request.mission_id))
+        request = msgspec.structs.replace(request, mission_id=mission.id)
+    return Follower(engine, request, start), start

@@ -3,7 +3,6 @@
 import msgspec
 import trio
 
-from .. import places
 from ..domain.context import Caller, Facts, Here
 from ..domain.lock_keys import is_key, may_be_asked_for
 from ..domain.lock_queue import LockEnqueue, LockLeaveQueue, LockLook, LockPoll, Waiting
@@ -37,7 +36,7 @@ async def acquire(engine: Engine, request: LockAcquire, caller: Caller) -> Lock:
 async def _acquire(engine: Engine, request: LockAcquire, caller: Caller) -> Lock:
     known = Facts(places=await engine.projects.places(request.cwd))
     key, paths = await _key(engine, request, caller, known)
-    is_directory = await engine.outbox.in_thread(lambda: places.is_directory(request.file, paths))
+    is_directory = await _is_directory(engine, request.file, paths)
     facts = msgspec.structs.replace(known, lock_key=key, is_directory=is_directory)
     try:
         return await _take(engine, request, caller, facts)
@@ -49,6 +48,13 @@ async def _acquire(engine: Engine, request: LockAcquire, caller: Caller) -> Lock
             return lock
         await _report_empty_wait(engine, request, caller, conflict)
         raise
+
+
+async def _is_directory(engine: Engine, file: str, paths: tuple[str, ...]) -> bool:
+    """Whether a file is named as a directory, or one of the real paths that it may have is one."""
+    if file.rpartition("/")[2] in ("", ".", ".."):
+        return True
+    return any(facts.is_directory for facts in await engine.files.look(*paths))
 
 
 async def _take(engine: Engine, request: LockAcquire, caller: Caller, facts: Facts) -> Lock:
@@ -79,7 +85,7 @@ async def _key(
         return key, await engine.projects.paths(key, request.cwd)
     ground = await engine.execute(LockGround(request), caller, facts)
     base = request.cwd or ground.project_dir
-    path = places.real_path(request.file, base)
+    path = await engine.files.real_path(request.file, base)
     if path is None:
         raise InvalidParams(
             f"file is {request.file!r}, a relative path, and there is nothing it is relative to.",
@@ -167,7 +173,7 @@ async def _report_empty_wait(
 @operation
 async def check(engine: Engine, request: LockCheck, caller: Caller) -> Validity:
     """Check a token for a file, whatever name the file goes by; also by the key of its lock."""
-    path = places.real_path(request.file, None)
+    path = await engine.files.real_path(request.file, None)
     if path is None and is_key(request.file):
         return await engine.execute(request, caller)
     if path is None:
@@ -198,7 +204,7 @@ async def list_locks(engine: Engine, request: LockList, caller: Caller) -> LockP
             field="cwd",
         )
     here = await standing_in(engine, request.cwd) if request.cwd else Here()
-    path = places.real_path(request.file, None) if request.file else None
+    path = await engine.files.real_path(request.file, None) if request.file else None
     if path is None:
         return await engine.execute(request, caller, Facts(here=here))
     for scope in engine.projects.scopes:

@@ -1,5 +1,6 @@
 """Recovery with what it needs from outside: living processes, Git, and the files of checkpoints."""
 
+import contextlib
 import logging
 from typing import Any, TypeVar
 
@@ -11,6 +12,7 @@ from ..domain.context import Caller, Facts
 from ..domain.takeover import SurroundingsGet
 from ..domain.tx import WriteBackup
 from ..engine import Engine, operation
+from ..file_system import HOOK_SECONDS, PathUnanswered
 from ..reconciling import TakenIn, take_in
 from ..wire.base import Request
 from ..wire.errors import Corrupt, FleetError, Incompatible, NotFound
@@ -132,7 +134,16 @@ async def _facts(engine: Engine, request: Any, meant: str | None) -> Facts:
     directory = near.project_dir or request.cwd
     return Facts(
         dead_agents=dead,
-        repository=await places.repository(directory),
+        repository=await _repository(engine, directory),
         here=await standing_in(engine, near.agent_cwd or directory),
         places=await engine.projects.places(request.cwd),
     )
+
+
+async def _repository(engine: Engine, directory: str | None) -> tuple[str, ...]:
+    """Return what Git says of a directory, nothing for one whose file system does not answer."""
+    if directory is not None:
+        with contextlib.suppress(PathUnanswered):
+            await engine.files.look(directory, seconds=HOOK_SECONDS)
+            return await places.repository(directory)
+    return ()

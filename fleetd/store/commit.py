@@ -8,6 +8,7 @@ whether it is still in a transaction, and if not, the members run again one by o
 
 import contextlib
 import itertools
+import logging
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -22,6 +23,8 @@ from .lane import Job
 from .mark import Watch
 from .standing import Displaced, Standing
 from .verdicts import leaves_doubt, translate, unreadable, verdict
+
+log = logging.getLogger("fleetd")
 
 
 class Executor:
@@ -74,6 +77,8 @@ class Committer:
         self._watch = watch
         self._execute = Executor(connection)
         self.failure: BaseException | None = None
+        self.landed = False
+        """Whether the transaction was committed, as SQLite says it by the hook of the WAL."""
         self.commits = Histogram()
         """How many microseconds each COMMIT of a change took: nearly all of it is the sync."""
         self._changes = connection.total_changes()
@@ -97,7 +102,7 @@ class Committer:
         for job in jobs:
             try:
                 job.run(self._connection)
-            except apsw.Error as error:
+            except Exception as error:  # noqa: BLE001 - it reaches the caller, who logs it
                 self._broken([job], error)
             else:
                 job.succeed(None)
@@ -105,17 +110,22 @@ class Committer:
     def _together(self, jobs: list[Job]) -> bool:
         """Run jobs in one transaction; False when they should be tried one by one."""
         done: list[tuple[Job, Any]] = []
+        self.landed = False
+        _roll_back(self._connection)  # what the last one left, if its own end failed
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             for job in jobs:
                 self._one(job, done)
             self._commit()
-            if self.failure is not None:  # set by another thread meanwhile: who knows what is kept
-                return self._refuse(jobs, self.failure)
         except _TransactionLost as lost:
             return self._broken(jobs, lost.error)
-        except apsw.Error as error:
-            return self._broken(jobs, error)
+        except BaseException as error:
+            if not self.landed:
+                return self._broken(jobs, error)
+            # What was told as failed would be asked for again, and done twice.
+            log.exception("A batch was committed, and what follows its COMMIT failed")
+        if self.failure is not None:  # set by another thread meanwhile: who knows what is kept
+            return self._refuse(jobs, self.failure)
         for job, value in done:
             job.succeed(value)
         return True
@@ -154,9 +164,7 @@ class Committer:
     def _broken(self, jobs: list[Job], raised: BaseException) -> bool:
         """Deal with a transaction that is lost; nothing of it was committed."""
         error = self._verdict(raised)
-        if self._connection.in_transaction:
-            with contextlib.suppress(apsw.Error):
-                self._connection.execute("ROLLBACK")
+        _roll_back(self._connection)
         if leaves_doubt(error) or self._connection.in_transaction:
             self.failure = error
         elif len(jobs) > 1:
@@ -181,10 +189,18 @@ class _TransactionLost(Exception):
         self.error = error
 
 
+def _roll_back(connection: apsw.Connection) -> None:
+    """End a transaction if there is one; where that fails it is still there afterwards."""
+    if connection.in_transaction:
+        with contextlib.suppress(Exception):
+            connection.execute("ROLLBACK")
+
+
 def run_reads(connection: apsw.Connection, jobs: list[Job]) -> None:
     """Give every reading job its result, each from one consistent snapshot."""
     execute = Executor(connection)
     for job in jobs:
+        _roll_back(connection)  # what the last one left, if its own end failed
         try:
             connection.execute("BEGIN")
             try:
@@ -196,5 +212,5 @@ def run_reads(connection: apsw.Connection, jobs: list[Job]) -> None:
             job.fail(error)
         except apsw.IOError as error:
             job.fail(unreadable(error))
-        except Exception as error:  # noqa: BLE001 - it reaches the caller, who logs it
+        except BaseException as error:  # noqa: BLE001 - it reaches the caller, who logs it
             job.fail(translate(error))

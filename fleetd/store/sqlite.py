@@ -77,7 +77,7 @@ class Store:
         self._reader = Lane("reader", self._read, lambda _: None, inline=inline)
         self._upkeep = WalUpkeep(str(path), vfs, self._fail)
         self._token: trio.lowlevel.TrioToken | None = None
-        self._writer_connection.set_wal_hook(self._upkeep.wal_grew)
+        self._writer_connection.set_wal_hook(self._wal_grew)
 
     def held(self, value: T) -> T:
         """Return a request as its texts come back from the store, which is as they are."""
@@ -132,6 +132,11 @@ class Store:
     async def read(self, rule: Callable[[Tx], T]) -> T:
         """Run a rule on a consistent snapshot, without a way to change anything."""
         return await self._reader.submit(rule)
+
+    def _wal_grew(self, connection: apsw.Connection, name: str, pages: int) -> int:
+        """Called by SQLite after each commit of a change, on the writer's thread."""
+        self._committer.landed = True
+        return self._upkeep.wal_grew(connection, name, pages)
 
     def _read(self, jobs: list[Job]) -> None:
         run_reads(self._reader_connection, jobs)
