@@ -124,14 +124,17 @@ def answer(request: Request[R], result: Any) -> R:
         raise not_understood(error) from error
 
 
-def keyed(request: Request[R]) -> Request[R]:
-    """Return a request as it may be sent twice; raises TypeError for what is no request."""
+def keyed(request: Request[R], key: str | None = None) -> Request[R]:
+    """Return a request as it may be sent twice, by a new key unless one is given or it has one.
+
+    Raises TypeError for what is no request.
+    """
     if not hasattr(request, "keyed"):
         raise TypeError(
             f"call() takes a request, such as MissionList(), and got {request!r}; "
             "call_raw() takes the name of a method and its parameters"
         )
-    return request.keyed(new_key())
+    return request.keyed(key or new_key())
 
 
 def new_key() -> str:
