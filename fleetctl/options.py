@@ -6,7 +6,8 @@ how errors look and what they return.
 
 import argparse
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn, TypeAlias
 
 from fleetd.wire.errors import InvalidParams
@@ -29,13 +30,18 @@ MOST_CHOICES = 30
 Run = Callable[[argparse.Namespace], int]
 
 
-def _as_it_is(text: Any) -> Any:
-    return text
+@contextmanager
+def english() -> Iterator[None]:
+    """Have argparse not look for its words in another language, in eight places for each of them.
 
-
-# fleetctl speaks English: argparse need not look for its words in another language, in eight
-# places for each of them.
-argparse._ = _as_it_is  # type: ignore[attr-defined]
+    Only meanwhile: argparse belongs to the whole process.
+    """
+    before = argparse._  # type: ignore[attr-defined]
+    argparse._ = str  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        argparse._ = before  # type: ignore[attr-defined]
 
 
 class UsageError(InvalidParams):

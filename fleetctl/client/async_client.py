@@ -92,9 +92,10 @@ class AsyncFleet:
         reply_s: float | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> R:
-        """Send a request and return its result; waits up to ``reply_s`` seconds.
+        """Send a request and return its result; waits up to ``reply_s`` seconds in all.
 
-        By default that is two minutes for what changes something, else 15 seconds.
+        By default that is two minutes for what changes something, else 15 seconds; longer by what
+        the daemon is told to wait, and a day for what takes long.
 
         A call that may change something carries an idempotency key, so that it can be sent again
         when the daemon went away before it answered, and is applied once all the same.

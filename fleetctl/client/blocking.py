@@ -13,7 +13,7 @@ from fleetd.wire.errors import Unavailable
 from ..protocol import Request
 from ..records import encode
 from .carrier import SocketCarrier
-from .conversation import Asked, Conversation, Progress, Reply, progress_of
+from .conversation import Asked, Conversation, Progress, Reply, TooSlow, progress_of
 from .insisting import (
     CONNECT_S,
     REPLY_S,
@@ -90,9 +90,10 @@ class Fleet:
         reply_s: float | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> R:
-        """Send a request and return its result; waits up to ``reply_s`` seconds.
+        """Send a request and return its result; waits up to ``reply_s`` seconds in all.
 
-        By default that is two minutes for what changes something, else 15 seconds.
+        By default that is two minutes for what changes something, else 15 seconds; longer by what
+        the daemon is told to wait, and a day for what takes long.
 
         A call that may change something carries an idempotency key, so that it can be sent again
         when the daemon went away before it answered, and is applied once all the same.
@@ -214,10 +215,13 @@ class Fleet:
     async def _reply(
         self, asked: Asked, reply_s: float, progress: Callable[[Progress], None] | None
     ) -> Reply:
+        deadline = self._carrier.now() + reply_s
         await self._carrier.send(asked.line, reply_s)
         while True:
             while (message := self._conversation.next_message()) is None:
-                self._conversation.feed(await self._carrier.receive(reply_s))
+                if (left := deadline - self._carrier.now()) <= 0:
+                    raise TooSlow
+                self._conversation.feed(await self._carrier.receive(left))
             if isinstance(message, Reply):
                 if message.number == asked.number:
                     return message

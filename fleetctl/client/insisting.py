@@ -25,6 +25,8 @@ LOSSES = 2
 REPLY_S = 120.0
 # Reading takes milliseconds; a daemon that is silent for so long hangs.
 READ_S = 15.0
+# What grows with all that is stored takes as long as that takes; a daemon that hangs is ended.
+LONG_S = 86_400.0
 
 R = TypeVar("R")
 
@@ -110,10 +112,21 @@ def at_once(steps: Coroutine[Any, Any, R]) -> R:
 
 
 def patience(request: Request[Any], reply_s: float | None) -> float:
-    """Return how many seconds a reply is waited for."""
+    """Return how many seconds a reply is waited for in all, since the request was sent."""
     if reply_s is not None:
         return reply_s
-    return REPLY_S if request.changes else READ_S
+    if not request.changes:
+        return READ_S
+    wait_ms = getattr(request, "wait_ms", None) or 0
+    return usual(long=request.long, wait_ms=wait_ms)
+
+
+def usual(*, long: bool, wait_ms: int) -> float:
+    """Return for how many seconds one waits for what may change something.
+
+    ``wait_ms`` is how long the daemon was told to wait with it.
+    """
+    return LONG_S if long else REPLY_S + wait_ms / 1_000
 
 
 def answer(request: Request[R], result: Any) -> R:
