@@ -27,6 +27,8 @@ IDS = {
 }
 # Choices with more letters than this are no part of the usage line.
 MOST_CHOICES = 30
+_AGE = r"([0-9]{1,6})(s|m|h|d)"
+_UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 Run = Callable[[argparse.Namespace], int]
 
 
@@ -230,6 +232,15 @@ def whole(minimum: int, maximum: int | None = None) -> Callable[[str], int]:
         return value
 
     return convert
+
+
+def age(text: str) -> int:
+    """Return an age such as ``90s``, ``30m``, ``2h`` or ``3d`` in ms; raises ArgumentTypeError."""
+    import re
+
+    if (found := re.fullmatch(_AGE, text)) is None:
+        raise argparse.ArgumentTypeError(f"expected an age such as 30m, 2h or 3d; got {text!r}")
+    return int(found[1]) * _UNITS[found[2]]
 
 
 HERE = "the one of this directory, else the only one in progress"

@@ -132,13 +132,14 @@ class AsyncFleet:
         epoch: str | None = None,
         consumer: str | None = None,
         away_s: float | None = None,
+        agent_id: str | None = None,
         on_link: Callable[[Link], None] | None = None,
     ) -> AsyncEvents:
         """Follow the event log from after ``since``, or from now on; see ``AsyncEvents``.
 
         The parameters are those of ``Fleet.events``.
         """
-        wanted = Wanted(since, epoch, types, mission_id, consumer, away_s, on_link)
+        wanted = Wanted(since, epoch, types, mission_id, consumer, away_s, on_link, agent_id)
         return AsyncEvents(self, self._path, wanted)
 
     async def _insist(

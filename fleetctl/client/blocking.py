@@ -127,19 +127,20 @@ class Fleet:
         epoch: str | None = None,
         consumer: str | None = None,
         away_s: float | None = None,
+        agent_id: str | None = None,
         on_link: "Callable[[Link], None] | None" = None,
     ) -> "Events":
         """Follow the event log from after ``since``, or from now on; see ``Events``.
 
-        ``types`` and ``mission_id`` select. ``epoch`` says of which store ``since`` is a position.
-        A ``consumer`` goes on where the cursor of that name stands, and moves it along behind what
-        was dealt with. A daemon that went away is waited for ``away_s`` seconds, or for ever;
-        ``on_link`` is told when it goes and when it is back.
+        ``types``, ``mission_id`` and ``agent_id`` select. ``epoch`` says of which store ``since``
+        is a position. A ``consumer`` goes on where the cursor of that name stands, and moves it
+        along behind what was dealt with. A daemon that went away is waited for ``away_s`` seconds,
+        or for ever; ``on_link`` is told when it goes and when it is back.
         """
         from .blocking_events import Events
         from .wanted import Wanted
 
-        wanted = Wanted(since, epoch, types, mission_id, consumer, away_s, on_link)
+        wanted = Wanted(since, epoch, types, mission_id, consumer, away_s, on_link, agent_id)
         events = Events(self, self._path, SocketCarrier(), wanted)
         self._following = [each for each in self._following if not each.closed]
         self._following.append(events)

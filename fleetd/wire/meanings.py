@@ -85,6 +85,13 @@ _HERE = {
     "error.report.status": "the HTTP status of an API's error",
     "event.append.agent_id": "the agent that it is told of; makes it activity",
     "event.append.data": "an object: what happened",
+    "event.list.agent_id": "only events of this agent",
+    "event.list.before": "those before the event with this `seq`, which is the `position` of the "
+    "page before",
+    "event.list.newest": "the newest first",
+    "event.list.since_time": "begin with what happened then; with `since` the later of both",
+    "event.list.types": "only events of these types",
+    "event.subscribe.agent_id": "only events of this agent",
     "event.subscribe.epoch": "the epoch in which `since` was read; another one is `incompatible`",
     "event.subscribe.types": "only events of these types",
     "hook.deliver.args": "further words of the hook's command line",
