@@ -21,7 +21,7 @@ from fleetd.wire.errors import (
 )
 
 from .display import render, screen
-from .options import Parser, UsageError
+from .options import Parser, UsageError, english
 from .prompts import Cancelled
 
 COMMANDS = {
@@ -132,10 +132,11 @@ def _common_last(arguments: list[str]) -> list[str]:
 
 def _run(arguments: list[str]) -> int:
     try:
-        parser = build_parser(arguments)
-        args, unknown = parser.parse_known_args(arguments)
-        if unknown:
-            getattr(args, "parser", parser).refuse(unknown)
+        with english():
+            parser = build_parser(arguments)
+            args, unknown = parser.parse_known_args(arguments)
+            if unknown:
+                getattr(args, "parser", parser).refuse(unknown)
     except SystemExit as leaving:
         # --help and --version print and leave; main() returns instead.
         return int(leaving.code or 0)

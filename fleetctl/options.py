@@ -6,7 +6,8 @@ how errors look and what they return.
 
 import argparse
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn, TypeAlias
 
 from fleetd.wire.errors import InvalidParams
@@ -27,16 +28,23 @@ IDS = {
 }
 # Choices with more letters than this are no part of the usage line.
 MOST_CHOICES = 30
+_AGE = r"([0-9]{1,6})(s|m|h|d)"
+_UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 Run = Callable[[argparse.Namespace], int]
 
 
-def _as_it_is(text: Any) -> Any:
-    return text
+@contextmanager
+def english() -> Iterator[None]:
+    """Have argparse not look for its words in another language, in eight places for each of them.
 
-
-# fleetctl speaks English: argparse need not look for its words in another language, in eight
-# places for each of them.
-argparse._ = _as_it_is  # type: ignore[attr-defined]
+    Only meanwhile: argparse belongs to the whole process.
+    """
+    before = argparse._  # type: ignore[attr-defined]
+    argparse._ = str  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        argparse._ = before  # type: ignore[attr-defined]
 
 
 class UsageError(InvalidParams):
@@ -235,6 +243,15 @@ def whole(minimum: int, maximum: int | None = None) -> Callable[[str], int]:
         return value
 
     return convert
+
+
+def age(text: str) -> int:
+    """Return an age such as ``90s``, ``30m``, ``2h`` or ``3d`` in ms; raises ArgumentTypeError."""
+    import re
+
+    if (found := re.fullmatch(_AGE, text)) is None:
+        raise argparse.ArgumentTypeError(f"expected an age such as 30m, 2h or 3d; got {text!r}")
+    return int(found[1]) * _UNITS[found[2]]
 
 
 HERE = "the one of this directory, else the only one in progress"

@@ -150,7 +150,9 @@ class Following:
         self._conversation.begin()
         self._started = False
         types = None if wanted.types is None else list(wanted.types)
-        await self._ask(EventSubscribe(self.position, types, wanted.mission_id, self.epoch))
+        await self._ask(
+            EventSubscribe(self.position, types, wanted.mission_id, self.epoch, wanted.agent_id)
+        )
 
     async def _ask(self, request: Request[Any]) -> None:
         line = self._conversation.ask(request.method, request.encoded()).line

@@ -52,6 +52,7 @@ class Wanted(NamedTuple):
     consumer: str | None
     away_s: float | None
     on_link: Callable[[Link], None] | None
+    agent_id: str | None = None
 
 
 class Calls(Protocol):

@@ -4,7 +4,6 @@ from argparse import Namespace
 from typing import Any
 
 from ..client import Fleet
-from ..client.insisting import REPLY_S
 from ..display import lists, render, screen
 from ..display.tables import Column
 from ..options import Parser, Run, Subparsers, command, group, whole
@@ -125,7 +124,7 @@ def run_acquire(args: Namespace) -> int:
         wait_ms=args.wait_ms,
     )
     with Fleet() as client:
-        lock = client.call(request, reply_s=REPLY_S + args.wait_ms / 1000)
+        lock = client.call(request)
     return _granted(args, lock, "acquired")
 
 

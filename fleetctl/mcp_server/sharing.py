@@ -118,6 +118,8 @@ async def send(desk: Desk, asked: Letter) -> str:
     """Post a letter."""
     agent = await desk.me()
     mission = await desk.mission(agent)
+    # Asked before: what fails after the letter was sent would have it sent again.
+    known = {each.id for each in (await desk.ask(AgentList())).agents}
     sent = await desk.ask(
         MessageSend(
             agent.id,
@@ -126,9 +128,9 @@ async def send(desk: Desk, asked: Letter) -> str:
             body=asked.body,
             mission_id=mission.id if mission else None,
             thread_id=asked.thread_id,
-        )
+        ),
+        once=True,
     )
-    known = {each.id for each in (await desk.ask(AgentList())).agents}
     unknown = ", ".join(each for each in sent.to if each not in known)
     waits = f" Nobody is known as {unknown} yet: it waits; agents has the names." if unknown else ""
     return f"Sent {sent.id} to {', '.join(sent.to)}.{waits} Answers come into your inbox."

@@ -45,8 +45,13 @@ def _get(tx: Tx, mission_id: str) -> Mission:
 
 @handler
 def create(tx: Tx, request: MissionCreate, ctx: Context) -> Mission:
-    """Create a pending mission and its first sorties."""
-    return _get(tx, make(tx, ctx, request, project=next(iter(ctx.facts.places), None)))
+    """Create a mission and its first sorties, and start it for the agent that begins it."""
+    by = find(tx, "agent", request.agent_id)["id"] if request.agent_id else None
+    mission_id = make(tx, ctx, request, by, project=next(iter(ctx.facts.places), None))
+    if by is not None:
+        begin_mission(tx, ctx, find(tx, "mission", mission_id), by)
+        tx.run("UPDATE agents SET mission_id = :mission WHERE id = :id", mission=mission_id, id=by)
+    return _get(tx, mission_id)
 
 
 def make(
@@ -106,7 +111,7 @@ def start(tx: Tx, request: MissionStart, ctx: Context) -> Mission:
 
 @handler
 def update(tx: Tx, request: MissionUpdate, ctx: Context) -> Mission:
-    """Change the fields that the request names.
+    """Change the fields that the request names, and add its sorties.
 
     Whoever says what a session's own mission is about makes it theirs.
     """
@@ -118,23 +123,31 @@ def update(tx: Tx, request: MissionUpdate, ctx: Context) -> Mission:
     }
     if request.metadata is not None:
         changes["metadata_json"] = msgspec.json.encode(request.metadata).decode()
-    if not changes:
+    if not changes and not request.sorties:
         raise InvalidParams(
-            "Nothing to change: none of title, description, priority, metadata is given.",
+            "Nothing to change: none of title, description, priority, metadata, sorties is given.",
             hint="Name at least one of them.",
         )
     if request.title is not None and row["origin"] != "person":
         changes["origin"] = "person"
+    if changes:
+        _change(tx, ctx, row["id"], changes)
+    if request.sorties:
+        sorties.refuse_over(row)
+        sorties.add_all(tx, ctx, row["id"], request.sorties)
+    return _get(tx, row["id"])
+
+
+def _change(tx: Tx, ctx: Context, mission_id: str, changes: Row) -> None:
     assignments = ", ".join(f"{name} = :{name}" for name in changes)
     tx.run(
         f"UPDATE missions SET {assignments}, updated_at = :now WHERE id = :id",
         **changes,
         now=ctx.now,
-        id=row["id"],
+        id=mission_id,
     )
     names = [name.removesuffix("_json") for name in changes]
-    emit(tx, ctx, MissionUpdated(fields=names), mission_id=row["id"])
-    return _get(tx, row["id"])
+    emit(tx, ctx, MissionUpdated(fields=names), mission_id=mission_id)
 
 
 @handler

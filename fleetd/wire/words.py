@@ -9,6 +9,7 @@ from typing import Literal
 RECORD_ID = r"^[a-z]{2,4}-[A-Za-z0-9_-]{1,64}$(?!\n)"
 AGENT_ID = r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,63}$(?!\n)"
 EVENT_TYPE = r"^[a-z][a-z0-9_]{2,63}$(?!\n)"
+TIMESTAMP = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z$(?!\n)"
 STREAM = (
     r"^(fleet|mission:[a-z]{2,4}-[A-Za-z0-9_-]{1,64}"
     r"|agent:[A-Za-z0-9][A-Za-z0-9._:@-]{0,63})$(?!\n)"

@@ -112,6 +112,22 @@ simply("event.list, of a mission", lambda s: EventList(mission_id(0), limit=50))
 simply("event.list, of a type", lambda s: EventList(type="build_failed", limit=50))
 simply("event.list, of both", lambda s: EventList(mission_id(0), "build_failed", limit=50))
 simply("event.list, of no type that was", lambda s: EventList(type="never_was"))
+simply("event.list, newest of a mission", lambda s: EventList(mission_id(0), newest=True))
+simply("event.list, newest of a type", lambda s: EventList(type="test_run", newest=True))
+simply("event.list, of two types", lambda s: EventList(types=["file_read", "x_x"], newest=True))
+simply("event.list, of an agent", lambda s: EventList(agent_id="agent-1", newest=True))
+simply(
+    "event.list, of an agent in a mission",
+    lambda s: EventList(s.own, agent_id="veteran", newest=True),
+)
+simply(
+    "event.list, of an agent and a type",
+    lambda s: EventList(type="test_run", agent_id="veteran", newest=True),
+)
+simply(
+    "event.list, since a time",
+    lambda s: EventList(since_time="2026-01-01T00:00:00.000Z", newest=True),
+)
 simply("event.list, from the middle", lambda s: EventList(since=1_500, limit=50))
 simply("event tail, of two types", lambda s: EventTail(0, ["file_read", "test_run"]))
 simply(

@@ -109,6 +109,20 @@ async def test_another_epoch_is_refused(client: Any) -> None:
     assert error["data"]["kind"] == "incompatible"
 
 
+async def test_only_the_events_of_a_wanted_agent_arrive(client: Any, running: Any) -> None:
+    for agent in ("a", "b"):
+        await client.call("agent.register", {"agent_id": agent, "role": "specialist"})
+    subscriber = await running.connect()
+    subscription = await subscribe(subscriber, agent_id="b", since=0)
+    for agent in ("a", "b"):
+        await client.call("event.append", {"type": "note_taken", "agent_id": agent})
+    told = [await next_event(subscriber, subscription) for _ in range(2)]
+    assert [(each["type"], each["agent_id"]) for each in told] == [
+        ("agent_registered", "b"),
+        ("note_taken", "b"),
+    ]
+
+
 async def test_only_wanted_types_arrive(client: Any, running: Any) -> None:
     subscriber = await running.connect()
     subscription = await subscribe(subscriber, types=["wanted_thing"])

@@ -6,9 +6,10 @@ from msgspec import Meta
 
 from ..base import Mutation, Query
 from ..model import Event, Record
-from ..types import AgentId, EventType, Limit, MissionId, Seq, Stream
+from ..types import AgentId, EventType, Limit, MissionId, Seq, Stream, Timestamp
 
 Epoch = Annotated[str, Meta(min_length=1, max_length=64)]
+EventTypes = Annotated[list[EventType], Meta(min_length=1, max_length=100)]
 
 
 class EventAppend(Mutation[Event], frozen=True):
@@ -30,10 +31,11 @@ class EventPage(Record, frozen=True, kw_only=True):
 
 
 class EventList(Query[EventPage], frozen=True):
-    """List the events after ``since``.
+    """List the events after ``since``, or with ``newest`` those before ``before``, newest first.
 
     Large ones make a page short, about 1 MiB; who wants all goes on from ``position`` until none
-    come.
+    come: it is the next page's ``since``, or with ``newest`` its ``before``. With ``agent_id`` and
+    a type or a mission a page may be empty before the end: there ``position`` stays the same.
     """
 
     method: ClassVar[str] = "event.list"
@@ -41,6 +43,11 @@ class EventList(Query[EventPage], frozen=True):
     type: EventType | None = None
     since: Seq = 0
     limit: Limit = 200
+    types: EventTypes | None = None
+    agent_id: AgentId | None = None
+    since_time: Timestamp | None = None
+    newest: bool = False
+    before: Seq | None = None
 
 
 class Subscription(Record, frozen=True, kw_only=True):
@@ -60,9 +67,10 @@ class EventSubscribe(Query[Subscription], frozen=True):
 
     method: ClassVar[str] = "event.subscribe"
     since: Seq | None = None
-    types: Annotated[list[EventType], Meta(min_length=1, max_length=100)] | None = None
+    types: EventTypes | None = None
     mission_id: MissionId | None = None
     epoch: Epoch | None = None
+    agent_id: AgentId | None = None
 
 
 class Unsubscribed(Record, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ from ..types import (
 
 
 class NewSortie(Struct, frozen=True, forbid_unknown_fields=True):
-    """A sortie to create together with its mission."""
+    """A sortie to create together with others."""
 
     title: Title
     description: Text | None = None
@@ -33,8 +33,14 @@ class NewSortie(Struct, frozen=True, forbid_unknown_fields=True):
     priority: Priority = "medium"
 
 
+NewSorties = Annotated[list[NewSortie], Meta(max_length=10_000)]
+
+
 class MissionCreate(Mutation[Mission], frozen=True):
-    """Create a pending mission, with its sorties if they are known."""
+    """Create a pending mission, with its sorties if they are known.
+
+    With ``agent_id`` it is started at once, and that agent works in it from then on.
+    """
 
     method: ClassVar[str] = "mission.create"
     title: Title
@@ -42,7 +48,8 @@ class MissionCreate(Mutation[Mission], frozen=True):
     priority: Priority = "medium"
     project_dir: Path | None = None
     metadata: dict[str, Any] = {}
-    sorties: Annotated[list[NewSortie], Meta(max_length=10_000)] = []
+    sorties: NewSorties = []
+    agent_id: AgentId | None = None
 
 
 class MissionStart(Mutation[Mission], frozen=True):
@@ -56,7 +63,8 @@ class MissionUpdate(Mutation[Mission], frozen=True):
     """Change fields of a mission; a field that is left out stays.
 
     A ``title`` makes a mission that fleetd made for a session (``origin``) somebody's own: it is no
-    more closed with the session, nor deleted by itself.
+    more closed with the session, nor deleted by itself. ``sorties`` are added to those of an open
+    mission, all or none.
     """
 
     method: ClassVar[str] = "mission.update"
@@ -65,6 +73,7 @@ class MissionUpdate(Mutation[Mission], frozen=True):
     description: Text | None = None
     priority: Priority | None = None
     metadata: dict[str, Any] | None = None
+    sorties: NewSorties = []
 
 
 class MissionComplete(Mutation[Mission], frozen=True):
