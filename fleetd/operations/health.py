@@ -17,8 +17,8 @@ FULL_BYTES = 4_000_000
 # Requests that wait for more than four full batches: several tenths of a second.
 LONG_QUEUE = 1_024
 STUCK_S = 60.0
-# What each timer is called in the check, and whether a promise hangs on it.
-TIMERS = {"silence": True, "spool": False, "housekeeping": False, "machines": True}
+# The timers on which a promise hangs.
+VITAL = frozenset({"silence", "machines"})
 
 
 @operation
@@ -107,16 +107,15 @@ def _disk(engine: Engine) -> list[Check]:
 
 def _timers(engine: Engine) -> list[Check]:
     checks = []
-    for name, vital in TIMERS.items():
-        since_s = engine.pulses.since_s(name)
-        if since_s is not None:
-            late = engine.pulses.late(name)
-            detail = f"last came round {duration(round(since_s * 1_000))} ago"
-            if late:
-                detail += ", and should have again"
-            checks.append(
-                _check(f"{name} timer", ok=not late, detail=detail, vital=vital, restart_mends=True)
-            )
+    for name in engine.pulses.names:
+        since_s, late = engine.pulses.since_s(name), engine.pulses.late(name)
+        detail = f"last came round {duration(round(since_s * 1_000))} ago"
+        if late:
+            detail += ", and should have again"
+        vital = name in VITAL
+        checks.append(
+            _check(f"{name} timer", ok=not late, detail=detail, vital=vital, restart_mends=True)
+        )
     return checks
 
 
