@@ -1,4 +1,8 @@
-"""What is cleaned up at the start and daily, as a client of the engine; must not reach past it."""
+"""What is done daily, as a client of the engine; must not reach past it.
+
+A day is one of the wall clock: a laptop that sleeps most of it has its round every day all the same,
+and a daemon that is started often has one, too.
+"""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -8,6 +12,7 @@ import trio
 
 from .domain.abandoned import AbandonedPurge
 from .domain.retention import OldEventsDrop, OldEventsFind, OldLocksDrop
+from .domain.rounds import Round, RoundDone, RoundsGet
 from .domain.sessions.deliveries import OldDeliveriesDrop
 from .domain.sessions.left_behind import LeftBehindClose, OldSessionsDrop, SpentFind
 from .domain.upkeep import DropOldKeys
@@ -22,20 +27,63 @@ from .wire.requests.snapshot import SnapshotPrune
 
 log = logging.getLogger("fleetd")
 DAY_S = 86_400
+# How often the clock is looked at: it may have been stepped, or the machine have slept.
+LOOK_S = 300
+# A clock that was corrected by less was right enough: the next round is so much later.
+STEPPED_BACK_S = 3_600
 # However much there is to clean up: after this it hangs.
 ROUND_S = 6 * 3_600
 
 
 async def keep_house(engine: Engine) -> None:
-    """Clean up now and then daily, until cancelled."""
+    """Have a round whenever a day has passed since the last one, until cancelled."""
+    last_ms = await _last_round(engine)
     while True:
         _beat(engine)
-        await tidy(engine)
-        await trio.sleep(DAY_S)
+        now_ms = engine.clock()
+        if _is_due(now_ms, last_ms):
+            await tidy(engine)
+            last_ms = now_ms
+            await _remember(engine, now_ms)
+        await trio.sleep(LOOK_S)
+
+
+def _is_due(now_ms: int, last_ms: int | None) -> bool:
+    """Whether a day has passed since the last round, or nobody knows when that was.
+
+    A round that is still to come was told by a clock that was ahead then.
+    """
+    if last_ms is None:
+        return True
+    passed_s = (now_ms - last_ms) / 1_000
+    # The look before the day is over, not the one after: else each round came later than the last.
+    return passed_s > DAY_S - LOOK_S or passed_s < -STEPPED_BACK_S
 
 
 def _beat(engine: Engine) -> None:
-    engine.pulses.beat("housekeeping", DAY_S + ROUND_S)
+    engine.pulses.beat("housekeeping", LOOK_S + ROUND_S)
+
+
+async def _last_round(engine: Engine) -> int | None:
+    while True:
+        await engine.gate.passed(lambda: _beat(engine))
+        try:
+            last = (await engine.execute(RoundsGet())).housekeeping
+        except StoreAway:
+            await trio.lowlevel.checkpoint()
+        except FleetError as error:
+            log.warning("Nobody knows when the daily work was done last: %s", error.message)
+            return None
+        else:
+            return None if last is None else last.at_ms
+
+
+async def _remember(engine: Engine, at_ms: int) -> None:
+    """Note the round for the next daemon, which else has one at its start."""
+    try:
+        await engine.execute(RoundDone("housekeeping", Round(at_ms=at_ms)))
+    except FleetError as error:
+        log.warning("The time of the daily work could not be stored: %s", error.message)
 
 
 async def tidy(engine: Engine) -> None:

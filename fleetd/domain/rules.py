@@ -35,6 +35,7 @@ from . import (
     recovery,
     recovery_states,
     returning,
+    rounds,
     sortie_reports,
     sorties,
     streams,

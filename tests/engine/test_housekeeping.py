@@ -8,10 +8,11 @@ import pytest
 import trio
 import trio.testing
 
+from fleetd import housekeeping
 from fleetd.config import Retention
 from fleetd.domain import retention, upkeep
 from fleetd.domain.retention import OldEventsDrop, OldEventsFind
-from fleetd.housekeeping import DAY_S, keep_house
+from fleetd.housekeeping import DAY_S, LOOK_S, STEPPED_BACK_S, keep_house, tidy
 from fleetd.wire.errors import Storage
 from fleetd.wire.events import CheckpointsPruned
 from fleetd.wire.model import Mission
@@ -20,7 +21,7 @@ from fleetd.wire.requests.checkpoint import CheckpointDelete
 from fleetd.wire.requests.event import CursorAdvance, EventAppend
 from fleetd.wire.requests.mission import MissionCancel, MissionDelete
 from fleetd.wire.requests.snapshot import SnapshotLatest, SnapshotRecord
-from tests.fleet import DAY, HOUR, MINUTE, Fleet, opened
+from tests.fleet import DAY, HOUR, MINUTE, SECOND, Clock, Fleet, opened
 
 PIECE = 5
 
@@ -33,11 +34,9 @@ def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def clean_up(fleet: Fleet) -> None:
-    """Let the daily work be done once."""
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(keep_house, fleet.engine)
-        await fleet.settle()
-        nursery.cancel_scope.cancel()
+    """Let the daily work be done once, and the files go."""
+    await tidy(fleet.engine)
+    await fleet.settle()
 
 
 async def happen(fleet: Fleet, number: int, **where: Any) -> list[int]:
@@ -227,12 +226,13 @@ async def test_a_disk_that_is_full_leaves_the_log_as_it_is_until_the_next_day(
 
     with monkeypatch.context() as patch:
         patch.setattr(fleet.engine, "execute", full)
+        fleet.clock.follow_trio()
         nursery.start_soon(keep_house, fleet.engine)
         await fleet.settle()
     assert await seqs(fleet) == list(range(PIECE + 1, last + 1))
     assert f"Removed {PIECE} events" in caplog.text
     assert "Cleaning up events has to wait for a day: The disk is full" in caplog.text
-    await trio.sleep(DAY_S + 1)
+    await trio.sleep(DAY_S + LOOK_S)
     assert await seqs(fleet) == [last]
 
 
@@ -289,3 +289,108 @@ async def test_an_empty_directory_of_a_spent_run_goes_and_files_without_rows_sta
     assert fleet.sql("SELECT id FROM runs") == []
     assert [path.name for path in fleet.checkpoints.iterdir()] == ["full"]
     assert (await fleet.do(SnapshotLatest("full"))).snapshot_id == full.snapshot_id
+
+
+# Daily work goes by the wall time of the last round
+
+
+class Rounds:
+    """Counts the rounds of the daily work in daemons that come and go."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.number = 0
+
+        async def counted(engine: Any) -> None:
+            self.number += 1
+
+        monkeypatch.setattr(housekeeping, "tidy", counted)
+
+    async def of(self, fleet: Fleet, *, hours: float = 0.1) -> int:
+        """Return how many rounds a daemon has in its first hours."""
+        before = self.number
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(keep_house, fleet.engine)
+            await trio.sleep(hours * 3_600)
+            nursery.cancel_scope.cancel()
+        return self.number - before
+
+
+@pytest.fixture
+def rounds(monkeypatch: pytest.MonkeyPatch) -> Rounds:
+    return Rounds(monkeypatch)
+
+
+async def test_daily_work_is_done_daily_on_a_laptop_that_sleeps_most_of_the_day(
+    fleet: Fleet, rounds: Rounds, autojump_clock: trio.testing.MockClock
+) -> None:
+    fleet.clock.follow_trio()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(keep_house, fleet.engine)
+        for _ in range(10):
+            await trio.sleep(8 * 3_600)
+            fleet.clock.suspend(16 * HOUR)
+        await trio.sleep(LOOK_S)
+        nursery.cancel_scope.cancel()
+    assert rounds.number == 11
+
+
+async def test_daily_work_goes_by_the_last_round_whatever_daemon_had_it(
+    tmp_path: Path, rounds: Rounds, autojump_clock: trio.testing.MockClock
+) -> None:
+    clock = Clock()
+    clock.follow_trio()
+    for wait_ms, expected in ((0, 1), (HOUR, 0), (22 * HOUR, 0), (HOUR, 1), (5 * DAY, 1)):
+        clock.pass_by(wait_ms)
+        async with opened(tmp_path, clock=clock) as fleet:
+            assert await rounds.of(fleet) == expected
+
+
+async def test_daily_work_of_each_machine_has_rounds_of_its_own(
+    tmp_path: Path, rounds: Rounds, autojump_clock: trio.testing.MockClock
+) -> None:
+    clock, store = Clock(), tmp_path / "shared.db"
+    for machine in ("north", "south"):
+        at = tmp_path / machine
+        async with opened(at, clock=clock, machine=machine, database=store) as fleet:
+            assert await rounds.of(fleet) == 1
+            assert await rounds.of(fleet) == 0
+
+
+async def test_daily_work_is_not_delayed_by_a_clock_that_was_set_back(
+    fleet: Fleet, rounds: Rounds, autojump_clock: trio.testing.MockClock
+) -> None:
+    fleet.clock.follow_trio()
+    assert await rounds.of(fleet) == 1
+    fleet.clock.step(-STEPPED_BACK_S * SECOND)
+    assert await rounds.of(fleet) == 0  # a correction; it has had its round
+    fleet.clock.step(-300 * DAY)
+    assert await rounds.of(fleet) == 1
+    assert await rounds.of(fleet, hours=23.5) == 0
+    assert await rounds.of(fleet, hours=1) == 1
+
+
+async def test_daily_work_is_not_repeated_by_a_clock_that_was_set_forward(
+    fleet: Fleet, rounds: Rounds, autojump_clock: trio.testing.MockClock
+) -> None:
+    fleet.clock.follow_trio()
+    assert await rounds.of(fleet) == 1
+    fleet.clock.step(300 * DAY)
+    assert await rounds.of(fleet, hours=23.5) == 1
+    fleet.clock.step(-300 * DAY)
+    assert await rounds.of(fleet, hours=23.5) == 1
+
+
+async def test_daily_work_whose_time_cannot_be_stored_is_not_repeated_at_once(
+    fleet: Fleet,
+    rounds: Rounds,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async def full(*_: Any) -> Any:
+        raise Storage("The disk is full; nothing was stored.")
+
+    monkeypatch.setattr(fleet.engine, "execute", full)
+    fleet.clock.follow_trio()
+    assert await rounds.of(fleet, hours=47) == 2
+    assert "could not be stored: The disk is full" in caplog.text
