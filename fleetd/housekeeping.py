@@ -1,7 +1,7 @@
 """What is done daily, as a client of the engine; must not reach past it.
 
-A day is one of the wall clock: a laptop that sleeps most of it has its round every day all the same,
-and a daemon that is started often has one, too.
+A day is one of the wall clock: a laptop that sleeps most of it has its round every day all the
+same, and a daemon that is started often has one, too.
 """
 
 import logging
@@ -18,6 +18,7 @@ from .domain.sessions.left_behind import LeftBehindClose, OldSessionsDrop, Spent
 from .domain.upkeep import DropOldKeys
 from .engine import DAEMON, Engine
 from .operations.compressing import SnapshotsCompress
+from .operations.daily_verification import DailyVerification
 from .operations.spent_runs import SpentRunsClear
 from .store.reach import StoreAway
 from .wire.errors import FleetError, InvalidState, NotFound
@@ -119,6 +120,10 @@ async def _compress_snapshots(engine: Engine) -> None:
     await engine.perform(SnapshotsCompress(), DAEMON)
 
 
+async def _verify_files(engine: Engine) -> None:
+    await engine.perform(DailyVerification(), DAEMON)
+
+
 async def _drop_events(engine: Engine) -> None:
     """Walk through the old part of the log; each piece is a short transaction of its own."""
     dropped, since, more = 0, 0, True
@@ -198,4 +203,5 @@ _WORK: dict[str, Callable[[Engine], Awaitable[None]]] = {
     "locks": _drop_locks,
     "idempotency keys": _drop_keys,
     "hook deliveries": _drop_deliveries,
+    "files that rot": _verify_files,
 }

@@ -1,7 +1,7 @@
 """When this machine did its daily work last, and what came of it; must not do any of it.
 
-The time is the wall clock's, which goes on while the machine sleeps and while no daemon runs. Nothing
-here is on the wire.
+The time is the wall clock's, which goes on while the machine sleeps and while no daemon runs.
+Nothing here is on the wire.
 """
 
 from typing import Literal

@@ -42,6 +42,7 @@ from . import (
     takeover,
     taking_in,
     upkeep,
+    verifying,
     watching,
 )
 from .registry import HANDLERS

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from ..domain.backlog import BacklogGet
 from ..domain.context import Caller
+from ..domain.rounds import Round, RoundsGet
 from ..domain.tx import Tx
 from ..engine import Engine, operation
 from ..store import housekeeping
@@ -30,6 +31,7 @@ async def health(engine: Engine, request: SystemHealth, caller: Caller) -> Healt
         _queue(engine),
         *engine.store.checks(),
         await _backups(engine),
+        *await _rounds(engine),
         *_disk(engine),
         *_timers(engine),
         _connections(engine),
@@ -80,6 +82,30 @@ async def _backups(engine: Engine) -> Check:
     if waited_s > STUCK_S:
         detail += f"; the oldest has waited for {duration(round(waited_s * 1_000))}"
     return _check(name, ok=not failures and waited_s <= STUCK_S, detail=detail)
+
+
+async def _rounds(engine: Engine) -> list[Check]:
+    """Tell of the last rounds of the daily work; what is damaged for good is a warning."""
+    try:
+        last = await engine.execute(RoundsGet())
+    except FleetError:  # which the round trips tell of
+        return []
+    checks = [_check("daily work", ok=True, detail=_ago(engine, last.housekeeping))]
+    if (verified := last.verification) is not None:
+        detail = (
+            f"{_ago(engine, verified)}: {verified.files} files, {verified.healed} healed from"
+            f" their other copy, {verified.damaged} stay damaged"
+        )
+        if verified.damaged:
+            detail += "; fleetctl doctor names them"
+        checks.append(_check("verification", ok=not verified.damaged, detail=detail))
+    return checks
+
+
+def _ago(engine: Engine, last: Round | None) -> str:
+    if last is None:
+        return "not done yet"
+    return f"last done {duration(max(0, engine.clock() - last.at_ms))} ago"
 
 
 def _disk(engine: Engine) -> list[Check]:
