@@ -18,7 +18,7 @@ from fleetd.wire.events import CheckpointsPruned
 from fleetd.wire.model import Mission
 from fleetd.wire.requests.agent import AgentDeregister, AgentHeartbeat, AgentRegister
 from fleetd.wire.requests.checkpoint import CheckpointDelete
-from fleetd.wire.requests.event import CursorAdvance, EventAppend
+from fleetd.wire.requests.event import CursorAdvance, CursorGet, EventAppend
 from fleetd.wire.requests.mission import MissionCancel, MissionDelete
 from fleetd.wire.requests.snapshot import SnapshotLatest, SnapshotRecord
 from tests.fleet import DAY, HOUR, MINUTE, SECOND, Clock, Fleet, opened
@@ -139,7 +139,11 @@ async def test_what_a_cursor_has_not_come_to_stays(fleet: Fleet) -> None:
     await fleet.do(CursorAdvance("reader", f"mission:{over.id}", mine[3]))
     await fleet.do(CursorAdvance("slow", f"mission:{over.id}", mine[2]))
     await fleet.do(CursorAdvance("slow", "agent:spec-1", theirs[4]))
-    fleet.clock.pass_by(31 * DAY)
+    fleet.clock.pass_by(20 * DAY)
+    for consumer, stream in (("reader", f"mission:{over.id}"), ("slow", "agent:spec-1")):
+        await fleet.do(CursorGet(consumer, stream))
+    await fleet.do(CursorGet("slow", f"mission:{over.id}"))
+    fleet.clock.pass_by(11 * DAY)
     (last,) = await happen(fleet, 1)
     await clean_up(fleet)
     assert await seqs(fleet) == [*mine[3:], theirs[5], last]
@@ -192,9 +196,9 @@ async def test_an_event_of_a_clock_that_was_ahead_stays_and_hides_no_other(
 async def test_an_event_that_is_needed_again_meanwhile_stays(fleet: Fleet) -> None:
     over = await finished(fleet)
     events = await happen(fleet, 2, mission_id=over.id)
-    await fleet.do(CursorAdvance("reader", f"mission:{over.id}", events[-1]))
     fleet.clock.pass_by(31 * DAY)
     await happen(fleet, 1)
+    await fleet.do(CursorAdvance("reader", f"mission:{over.id}", events[-1]))
     execute = fleet.engine.execute
     found = await execute(OldEventsFind(0))
     assert found.unneeded == found.until == PIECE
