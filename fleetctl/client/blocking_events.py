@@ -50,7 +50,7 @@ class Events:
     @property
     def gap(self) -> CursorGap | None:
         """Return which events the consumer has missed for good, None when it missed none."""
-        return self._following.gap
+        return self._following.cursor.gap
 
     @property
     def link(self) -> Link:

@@ -5,29 +5,25 @@ the blocking one blocks.
 """
 
 import time as wall
-import warnings
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from fleetd.wire.base import Request, learned
-from fleetd.wire.errors import FleetError, Incompatible, InvalidState, NotFound, Unavailable
+from fleetd.wire.errors import FleetError, Incompatible, Unavailable
 from fleetd.wire.model import Event
 from fleetd.wire.requests.event import (
-    CursorAdvance,
-    CursorGap,
-    CursorGet,
-    EventList,
     EventSubscribe,
     Subscription,
 )
 from fleetd.wire.requests.system import SystemHello
 
 from ..records import not_understood
+from .consumer import Cursor
 from .conversation import ConnectionLost, Conversation, Notice, Reply, TooSlow
 from .insisting import CONNECT_S, READ_S, RESTART_PAUSE_S, RESTART_S, ends
-from .wanted import Calls, Carrier, EventsMissed, Link, StoreReplaced, Wanted
+from .wanted import Calls, Carrier, Link, StoreReplaced, Wanted
 
 # A signal that comes just before the system call does not interrupt it: with a timeout, Ctrl-C is
 # heard a moment later instead of at the next event.
@@ -39,9 +35,6 @@ AWAY_PAUSE_S = 1.0
 QUIET_S = 30.0
 # How many events a consumer may have dealt with before its cursor follows.
 UNSAVED = 100
-# How often a consumer that gets nothing says that it is still there: its cursor keeps events only
-# while it is used, and those that it does not want no longer than it takes to say so.
-IN_USE_S = 3_600.0
 
 
 class Following:
@@ -51,12 +44,11 @@ class Following:
         self.position: int | None = wanted.since
         self.epoch: str | None = wanted.epoch
         self.link = Link("away", wall.time())
-        self.gap: CursorGap | None = None
         self.closed = False
         self._path = path
         self._carrier = carrier
         self._wanted = wanted
-        self._call = call
+        self.cursor = Cursor(wanted, call)
         self._conversation = Conversation()
         # When the daemon was asked something; None when it owes no answer.
         self._asked: float | None = None
@@ -65,17 +57,13 @@ class Following:
         self._lost_at: float | None = None
         self._heard_at = self._dial_at = 0.0
         self._unsaved = 0
-        # Up to where nothing came that is wanted, and when that was looked at.
-        self._looked = 0
-        self._used_at = 0.0
 
     async def begin(self) -> None:
         """Subscribe; raises what the daemon refuses it with, Unavailable when there is none."""
         if self._wanted.consumer and self.position is None:
-            found = await self._call(CursorGet(self._wanted.consumer, self._stream))
+            found = await self.cursor.get()
             self.position = found.position
             self.epoch = self.epoch or found.epoch
-            self._missed(self._wanted.consumer, found.gap)
         await self._carrier.dial(self._path, self._carrier.now() + CONNECT_S)
         until = self._carrier.now() + RESTART_S
         try:
@@ -85,18 +73,6 @@ class Following:
         except BaseException:
             self.close()
             raise
-
-    def _missed(self, consumer: str, gap: CursorGap | None) -> None:
-        """Tell whoever runs this of events that nobody can give the consumer any more."""
-        self.gap = gap
-        if gap is not None:
-            warnings.warn(
-                f"The cursor of {consumer} on {self._stream} was not used for long, and events up"
-                f" to {gap.missed_until} are not there any more that it had not come to; the first"
-                f" one that follows is {gap.first_available}.",
-                EventsMissed,
-                stacklevel=2,
-            )
 
     async def _wait_for_start(self, until: float) -> None:
         """Take one step towards the answer; a daemon that ends just now is waited for."""
@@ -128,7 +104,7 @@ class Following:
                     return event
                 if self._connected:
                     await self.save()
-                    await self._stay_in_use()
+                    await self.cursor.stay_in_use(self.position)
                 left = WAKE_S if until is None else min(until - self._carrier.now(), WAKE_S)
                 if left <= 0:
                     return None
@@ -145,53 +121,18 @@ class Following:
 
         While the daemon is away it stays: the same events come again then, to the next process.
         """
-        consumer, position = self._wanted.consumer, self.position
-        if not consumer or not self._unsaved or position is None or self.closed:
+        if not self._unsaved or self.closed:
             return
         try:
-            await self._call(
-                CursorAdvance(consumer=consumer, stream=self._stream, position=position)
-            )
+            await self.cursor.advance(self.position)
         except Unavailable:
             return
         self._unsaved = 0
-
-    async def _stay_in_use(self) -> None:
-        """Use the cursor now and then, and let it pass what the consumer does not want."""
-        consumer, position, now = self._wanted.consumer, self.position, wall.time()
-        if not consumer or position is None or abs(now - self._used_at) < IN_USE_S:
-            return
-        self._used_at = now
-        try:
-            looked = await self._unwanted_until(position)
-            if looked > max(position, self._looked):
-                self._looked = looked
-                await self._call(CursorAdvance(consumer, self._stream, looked))
-            else:
-                await self._call(CursorGet(consumer, self._stream))
-        except (Unavailable, InvalidState, NotFound):
-            return  # away, another of the same name is further, or the mission was deleted
-
-    async def _unwanted_until(self, position: int) -> int:
-        """Return up to where nothing follows that is wanted; the position where something does."""
-        until = None
-        for kind in self._wanted.types or ():
-            request = EventList(self._wanted.mission_id, kind, since=position, limit=1)
-            page = await self._call(request)
-            if page.events:
-                return position
-            until = min(page.position, until or page.position)
-        return position if until is None else until
 
     def close(self) -> None:
         """End it; nothing comes any more."""
         self.closed = True
         self._disconnect()
-
-    @property
-    def _stream(self) -> str:
-        mission = self._wanted.mission_id
-        return f"mission:{mission}" if mission else "fleet"
 
     # One connection
 
