@@ -81,10 +81,11 @@ async def verify_some(engine: Engine, request: DailyVerification, caller: Caller
             nouns.append(noun)
     done = Round(at_ms=began_ms, files=tally.files, healed=tally.healed, damaged=tally.damaged)
     await engine.execute(RoundDone("verification", done))
-    log.info(
-        "Verified %d checkpoint and snapshot files: %d healed, %d stay damaged",
-        *(done.files, done.healed, done.damaged),
-    )
+    if done.files:
+        log.info(
+            "Verified %d checkpoint and snapshot files: %d healed, %d stay damaged",
+            *(done.files, done.healed, done.damaged),
+        )
     return done
 
 
