@@ -1,7 +1,7 @@
-"""What is done daily, as a client of the engine; must not reach past it.
+"""What is done at the start and daily, as a client of the engine; must not reach past it.
 
 A day is one of the wall clock: a laptop that sleeps most of it has its round every day all the
-same, and a daemon that is started often has one, too.
+same.
 """
 
 import logging
@@ -37,50 +37,36 @@ ROUND_S = 6 * 3_600
 
 
 async def keep_house(engine: Engine) -> None:
-    """Have a round whenever a day has passed since the last one, until cancelled."""
-    last_ms = await _last_round(engine)
+    """Have a round now and whenever a day has passed since the last one, until cancelled."""
+    last_ms: int | None = None
     while True:
         _beat(engine)
         now_ms = engine.clock()
-        if _is_due(now_ms, last_ms):
+        # The look before the day is over, not the one after: else each came later than the last.
+        if _is_due(now_ms, last_ms, DAY_S - LOOK_S):
             await tidy(engine)
             last_ms = now_ms
             await _remember(engine, now_ms)
         await trio.sleep(LOOK_S)
 
 
-def _is_due(now_ms: int, last_ms: int | None) -> bool:
-    """Whether a day has passed since the last round, or nobody knows when that was.
+def _is_due(now_ms: int, last_ms: int | None, after_s: float) -> bool:
+    """Whether the last round is so long ago, or nobody knows when it was.
 
     A round that is still to come was told by a clock that was ahead then.
     """
     if last_ms is None:
         return True
     passed_s = (now_ms - last_ms) / 1_000
-    # The look before the day is over, not the one after: else each round came later than the last.
-    return passed_s > DAY_S - LOOK_S or passed_s < -STEPPED_BACK_S
+    return passed_s > after_s or passed_s < -STEPPED_BACK_S
 
 
 def _beat(engine: Engine) -> None:
     engine.pulses.beat("housekeeping", LOOK_S + ROUND_S)
 
 
-async def _last_round(engine: Engine) -> int | None:
-    while True:
-        await engine.gate.passed(lambda: _beat(engine))
-        try:
-            last = (await engine.execute(RoundsGet())).housekeeping
-        except StoreAway:
-            await trio.lowlevel.checkpoint()
-        except FleetError as error:
-            log.warning("Nobody knows when the daily work was done last: %s", error.message)
-            return None
-        else:
-            return None if last is None else last.at_ms
-
-
 async def _remember(engine: Engine, at_ms: int) -> None:
-    """Note the round for the next daemon, which else has one at its start."""
+    """Note the round for whoever asks how long ago it was."""
     try:
         await engine.execute(RoundDone("housekeeping", Round(at_ms=at_ms)))
     except FleetError as error:
@@ -121,7 +107,10 @@ async def _compress_snapshots(engine: Engine) -> None:
 
 
 async def _verify_files(engine: Engine) -> None:
-    await engine.perform(DailyVerification(), DAEMON)
+    """Verify the files of a day, unless a daemon before this one did: it takes its time."""
+    last = (await engine.execute(RoundsGet())).verification
+    if _is_due(engine.clock(), last.at_ms if last else None, DAY_S / 2):
+        await engine.perform(DailyVerification(), DAEMON)
 
 
 async def _drop_events(engine: Engine) -> None:
@@ -203,5 +192,5 @@ _WORK: dict[str, Callable[[Engine], Awaitable[None]]] = {
     "locks": _drop_locks,
     "idempotency keys": _drop_keys,
     "hook deliveries": _drop_deliveries,
-    "files that rot": _verify_files,
+    "rotten files": _verify_files,
 }

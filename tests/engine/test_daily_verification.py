@@ -213,6 +213,20 @@ async def test_whose_turn_it_is_is_read_from_an_index(fleet: Fleet, monkeypatch:
             assert "_verified (machine=? AND verified_at" in step["detail"]
 
 
+async def test_a_daemon_that_is_started_again_does_not_verify_again(tmp_path: Path) -> None:
+    clock = Clock()
+    looked: list[int] = []
+    for wait_ms in (0, HOUR, 24 * HOUR):
+        clock.pass_by(wait_ms)
+        async with opened(tmp_path, clock=clock) as fleet:
+            if not looked:
+                await taken(fleet, 2)
+            before = fleet.clock.now
+            await tidy(fleet.engine)
+            looked.append(list(rows_verified(fleet).values()).count(before))
+    assert looked == [2, 0, 2]
+
+
 async def test_what_is_deleted_or_has_no_file_yet_is_passed_over(fleet: Fleet) -> None:
     made = await taken(fleet, 3)
     fleet.sql("UPDATE checkpoints SET deleted_at = :now WHERE id = :id", now="x", id=made[0].id)

@@ -12,6 +12,7 @@ from fleetd import housekeeping
 from fleetd.config import Retention
 from fleetd.domain import retention, upkeep
 from fleetd.domain.retention import OldEventsDrop, OldEventsFind
+from fleetd.domain.rounds import RoundsGet
 from fleetd.housekeeping import DAY_S, LOOK_S, STEPPED_BACK_S, keep_house, tidy
 from fleetd.wire.errors import Storage
 from fleetd.wire.events import CheckpointsPruned
@@ -338,50 +339,61 @@ async def test_daily_work_is_done_daily_on_a_laptop_that_sleeps_most_of_the_day(
     assert rounds.number == 11
 
 
-async def test_daily_work_goes_by_the_last_round_whatever_daemon_had_it(
-    tmp_path: Path, rounds: Rounds, autojump_clock: trio.testing.MockClock
-) -> None:
-    clock = Clock()
-    clock.follow_trio()
-    for wait_ms, expected in ((0, 1), (HOUR, 0), (22 * HOUR, 0), (HOUR, 1), (5 * DAY, 1)):
-        clock.pass_by(wait_ms)
-        async with opened(tmp_path, clock=clock) as fleet:
-            assert await rounds.of(fleet) == expected
-
-
-async def test_daily_work_of_each_machine_has_rounds_of_its_own(
+async def test_daily_work_is_done_at_the_start_and_its_last_round_outlives_the_daemon(
     tmp_path: Path, rounds: Rounds, autojump_clock: trio.testing.MockClock
 ) -> None:
     clock, store = Clock(), tmp_path / "shared.db"
-    for machine in ("north", "south"):
+    clock.follow_trio()
+    last: dict[str, int] = {}
+    for machine in ("north", "south", "north"):
         at = tmp_path / machine
         async with opened(at, clock=clock, machine=machine, database=store) as fleet:
-            assert await rounds.of(fleet) == 1
-            assert await rounds.of(fleet) == 0
+            before = (await fleet.engine.execute(RoundsGet())).housekeeping
+            assert (before and before.at_ms) == last.get(machine)
+            last[machine] = clock()
+            assert await rounds.of(fleet, hours=23.5) == 1
+            after = (await fleet.engine.execute(RoundsGet())).housekeeping
+            assert after is not None
+            assert after.at_ms == last[machine]
 
 
 async def test_daily_work_is_not_delayed_by_a_clock_that_was_set_back(
-    fleet: Fleet, rounds: Rounds, autojump_clock: trio.testing.MockClock
+    fleet: Fleet,
+    nursery: trio.Nursery,
+    rounds: Rounds,
+    autojump_clock: trio.testing.MockClock,
 ) -> None:
     fleet.clock.follow_trio()
-    assert await rounds.of(fleet) == 1
+    nursery.start_soon(keep_house, fleet.engine)
+    await trio.sleep(HOUR / 1_000 + 7)
+    assert rounds.number == 1
     fleet.clock.step(-STEPPED_BACK_S * SECOND)
-    assert await rounds.of(fleet) == 0  # a correction; it has had its round
+    await trio.sleep(2 * LOOK_S)
+    assert rounds.number == 1  # a correction; it has had its round
     fleet.clock.step(-300 * DAY)
-    assert await rounds.of(fleet) == 1
-    assert await rounds.of(fleet, hours=23.5) == 0
-    assert await rounds.of(fleet, hours=1) == 1
+    await trio.sleep(2 * LOOK_S)
+    assert rounds.number == 2
+    await trio.sleep(23 * 3_600)
+    assert rounds.number == 2
+    await trio.sleep(3_600)
+    assert rounds.number == 3
 
 
 async def test_daily_work_is_not_repeated_by_a_clock_that_was_set_forward(
-    fleet: Fleet, rounds: Rounds, autojump_clock: trio.testing.MockClock
+    fleet: Fleet,
+    nursery: trio.Nursery,
+    rounds: Rounds,
+    autojump_clock: trio.testing.MockClock,
 ) -> None:
     fleet.clock.follow_trio()
-    assert await rounds.of(fleet) == 1
-    fleet.clock.step(300 * DAY)
-    assert await rounds.of(fleet, hours=23.5) == 1
-    fleet.clock.step(-300 * DAY)
-    assert await rounds.of(fleet, hours=23.5) == 1
+    nursery.start_soon(keep_house, fleet.engine)
+    await trio.sleep(7)
+    for number, step in ((2, 300 * DAY), (3, -300 * DAY)):
+        fleet.clock.step(step)
+        await trio.sleep(2 * LOOK_S)
+        assert rounds.number == number
+        await trio.sleep(23 * 3_600)
+        assert rounds.number == number
 
 
 async def test_daily_work_whose_time_cannot_be_stored_is_not_repeated_at_once(
