@@ -88,8 +88,8 @@ _RECORD_NAMES = (
     "DeclaredOutcome DeclaredStep Detection Event Findings Forgotten HarnessStatus Hello Lock "
     "Message Mission MissionLine Mutation NewSortie PrunedCheckpoint PrunedSnapshot "
     "PulledCheckpoints Query Recovery RecoveryCandidate RecoveryContext Request RestoreResult "
-    "SelectedMission Setting Snapshot SnapshotPage SnapshotSummary Sortie SourceDetail SpoolStatus Status "
-    "StepState Timing"
+    "SelectedMission Setting Snapshot SnapshotPage SnapshotSummary Sortie SourceDetail SpoolStatus "
+    "Status StepState Timing"
 )
 _RECORDS = frozenset(_RECORD_NAMES.split())
 

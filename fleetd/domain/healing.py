@@ -91,7 +91,12 @@ def _insert_checkpoint(tx: Tx, ctx: Context, content: Checkpoint) -> bool:
     mission = mission or _make_mission(tx, ctx, content)
     raise_tokens(tx, max((lock.fencing_token for lock in content.active_locks), default=0))
     digest = _state(content, mission).digest()
-    beside = {"state_digest": digest, "backed_up_at": ctx.now, "machine": ctx.machine}
+    beside = {
+        "state_digest": digest,
+        "backed_up_at": ctx.now,
+        "verified_at": ctx.now,
+        "machine": ctx.machine,
+    }
     columns = to_columns(content)
     tx.insert("checkpoints", columns | beside)
     _file_again(tx, content, columns)

@@ -34,6 +34,7 @@ from . import (
     recovery,
     recovery_states,
     returning,
+    rounds,
     selection,
     sortie_reports,
     sorties,
@@ -41,6 +42,7 @@ from . import (
     takeover,
     taking_in,
     upkeep,
+    verifying,
     watching,
 )
 from .registry import HANDLERS

@@ -183,7 +183,7 @@ async def _check_owner(engine: Engine, what: What, owner_id: str) -> list[Findin
         findings.append(await check(engine, what.noun, record_id, holder, repair=what.repair))
         headway.on()
     known = {finding.subject for finding in findings if not finding.ok}
-    findings += await _check_latest(engine, what, owner_id, known)
+    findings += await check_latest(engine, what, owner_id, known)
     return [*findings, *stuck, *_foreign(directory, listing)]
 
 
@@ -214,12 +214,13 @@ def _foreign(directory: Path, listing: Listing) -> list[Finding]:
     ]
 
 
-async def _check_latest(
+async def check_latest(
     engine: Engine, what: What, owner_id: str, known: set[str | None]
 ) -> list[Finding]:
     """Look at ``latest.json`` after the records: repairing them may have mended it.
 
-    That it is a record which is known to be bad is no finding of its own.
+    That it is a record which is known to be bad is no finding of its own. Raises OSError when
+    nothing can be looked at.
     """
     noun, backups = what.noun, engine.backups[what.noun]
     async with engine.outbox.at_work:

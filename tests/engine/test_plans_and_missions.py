@@ -3,11 +3,10 @@
 from typing import Any
 
 import pytest
-import trio
 
+from fleetd import housekeeping
 from fleetd.domain.sessions import left_behind
 from fleetd.harness.report import PlanItem, Planned, PromptSubmitted, SessionEnded, SessionStarted
-from fleetd.housekeeping import keep_house
 from fleetd.wire.model import Mission, RestoreResult
 from fleetd.wire.requests.agent import AgentGet
 from fleetd.wire.requests.mission import (
@@ -134,10 +133,8 @@ async def test_who_resumes_reads_what_was_done_last_and_not_who_left(fleet: Flee
 
 async def tidy(fleet: Fleet) -> None:
     """Let the daily work be done once."""
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(keep_house, fleet.engine)
-        await fleet.settle()
-        nursery.cancel_scope.cancel()
+    await housekeeping.tidy(fleet.engine)
+    await fleet.settle()
 
 
 async def test_a_session_that_ended_without_a_word_is_closed_after_a_week(fleet: Fleet) -> None:

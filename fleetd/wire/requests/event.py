@@ -86,15 +86,33 @@ class EventUnsubscribe(Query[Unsubscribed], frozen=True):
     subscription_id: Annotated[str, Meta(min_length=1, max_length=64)]
 
 
+class CursorGap(Record, frozen=True, kw_only=True):
+    """Events that went before a consumer came to them, since it had not used its cursor for long.
+
+    ``missed_until`` is the newest of them. ``first_available`` is the first ``seq`` of the stream
+    that can still be read, the next one of the log where none can.
+    """
+
+    first_available: int
+    missed_until: int
+
+
 class CursorPosition(Record, frozen=True, kw_only=True):
-    """How far a consumer has read a stream; 0 when it never did."""
+    """How far a consumer has read a stream; 0 when it never did.
+
+    ``gap`` says that events behind that are not there any more; until the cursor is moved.
+    """
 
     position: int
     epoch: str
+    gap: CursorGap | None = None
 
 
 class CursorGet(Query[CursorPosition], frozen=True):
-    """Return a consumer's position in a stream."""
+    """Return a consumer's position in a stream.
+
+    A cursor that is neither moved nor read for ``retention.event_days`` keeps no events any more.
+    """
 
     method: ClassVar[str] = "cursor.get"
     consumer: AgentId
@@ -102,7 +120,10 @@ class CursorGet(Query[CursorPosition], frozen=True):
 
 
 class CursorAdvance(Mutation[CursorPosition], frozen=True):
-    """Move a cursor forward; backwards is refused."""
+    """Move a cursor forward; backwards is refused.
+
+    A ``gap`` in the answer is one behind the position before; it is not told again.
+    """
 
     method: ClassVar[str] = "cursor.advance"
     consumer: AgentId

@@ -21,3 +21,12 @@ UPDATE missions SET metadata_json =
 -- What a waiting agent needs of a person, and since when.
 ALTER TABLE agents ADD COLUMN needs TEXT;
 ALTER TABLE agents ADD COLUMN needs_since TEXT;
+-- The daily verification takes the files whose turn it is, those that never had one first.
+ALTER TABLE checkpoints ADD COLUMN verified_at TEXT NOT NULL DEFAULT '';
+ALTER TABLE snapshots ADD COLUMN verified_at TEXT NOT NULL DEFAULT '';
+CREATE INDEX idx_checkpoints_verified ON checkpoints (machine, verified_at, id)
+    WHERE backed_up_at IS NOT NULL AND deleted_at IS NULL;
+CREATE INDEX idx_snapshots_verified ON snapshots (machine, verified_at, id)
+    WHERE backed_up_at IS NOT NULL AND deleted_at IS NULL;
+-- A cursor that nobody uses keeps no events; it knows what it has not seen of those that went.
+ALTER TABLE cursors ADD COLUMN missed_seq INTEGER NOT NULL DEFAULT 0;
