@@ -109,7 +109,7 @@ async def _check_one(engine: Engine, what: What, record_id: str) -> list[Finding
     if rows.newest != record_id:
         return [found]
     bad = set() if found.ok else {found.subject}
-    return [found, *await _check_latest(engine, what, owner_id, bad)]
+    return [found, *await check_latest(engine, what, owner_id, bad)]
 
 
 async def _whole_id(engine: Engine, noun: Noun, given: str) -> str:
