@@ -3,8 +3,11 @@
 from argparse import Namespace
 from typing import Any
 
+from fleetd.wire.errors import InvalidParams, InvalidState
+
 from .client import Fleet
 from .display import render
+from .display.recoveries import resume_command
 from .options import threshold_ms
 from .prompts import confirm, interactive
 from .protocol import AgentRegister, Detection, RecoveryCandidate, RecoveryRestore, RestoreResult
@@ -13,10 +16,9 @@ from .restore import (
     announcement,
     candidate_target,
     failing_as,
-    newest_candidate,
     show,
 )
-from .target import cwd
+from .target import cwd, selected
 
 
 def run(args: Namespace) -> int:
@@ -27,7 +29,8 @@ def run(args: Namespace) -> int:
         if not args.json:
             render.line(f"Agent registered: {registration.agent.id} ({registration.agent.role})")
         own_mission = registration.agent.mission_id
-        outcome = _recover(client, args, _candidate(waiting, own_mission), sure=bool(own_mission))
+        candidate = _own(waiting, own_mission) if own_mission else _here(client)
+        outcome = _recover(client, args, candidate, sure=bool(own_mission))
     if args.json:
         document: dict[str, Any] = {"agent": registration.agent, "recovery": waiting}
         render.print_json({**document, "restored": outcome})
@@ -46,13 +49,22 @@ def _registration(args: Namespace) -> AgentRegister:
     )
 
 
-def _candidate(waiting: Detection, mission_id: str | None) -> RecoveryCandidate | None:
-    """Return what waits for this agent: its own mission, or any when it has none.
+def _own(waiting: Detection, mission_id: str) -> RecoveryCandidate | None:
+    """Return the agent's mission when that waits and has a checkpoint."""
+    mine = (each for each in waiting.candidates if each.mission_id == mission_id)
+    return next((each for each in mine if each.checkpoint_id), None)
 
-    An agent without a mission is never resumed into somebody's by itself; see ``_recover``.
+
+def _here(client: Fleet) -> RecoveryCandidate | None:
+    """Return what waits in this directory, for an agent without a mission.
+
+    It is never resumed into somebody's mission by itself; see ``_recover``.
     """
-    mine = [each for each in waiting.candidates if mission_id in (None, each.mission_id)]
-    return newest_candidate(mine)
+    try:
+        found = selected(client, "recovery", threshold_ms=threshold_ms())
+    except (InvalidState, InvalidParams):
+        return None
+    return next(iter(found.candidates), None)
 
 
 def _recover(
@@ -78,9 +90,7 @@ def _agreed(args: Namespace, candidate: RecoveryCandidate) -> bool:
     """Ask when somebody is there; else say what waits and how to restore it."""
     if args.json:
         return False
-    later = f"fleetctl resume --mission {candidate.mission_id} --agent {args.agent_id}"
-    if candidate.agent_id:
-        later += " --scope agent"
+    later = resume_command(candidate, args.agent_id)
     if not interactive():
         render.line(
             f"Mission {candidate.mission_id} ({candidate.mission_title}) waits for recovery. "

@@ -21,7 +21,7 @@ from fleetd.wire.errors import (
 )
 
 from .display import render, screen
-from .options import Parser, UsageError
+from .options import Parser, UsageError, english
 from .prompts import Cancelled
 
 COMMANDS = {
@@ -52,6 +52,19 @@ COMMANDS = {
     "completions": "let bash or zsh complete commands, options and ids",
     "call": "call any method of the daemon",
     "demo": "a guided tour in a temporary directory",
+    "uninstall": "take fleetd out again, and say what is left",
+    "help": "what a command does and takes",
+    "version": "of which version this is",
+}
+# What people type who know other programs, and what there is for it here.
+INSTEAD = {
+    "undo": "every recovery takes an undo checkpoint first, and names it. To go back: fleetctl "
+    "resume --checkpoint ID --rewind (fleetctl checkpoints list has the ids)",
+    "search": "there is no search. fleetctl mission list, fleetctl mission timeline and fleetctl "
+    "events show what there is; for a word: fleetctl events --exact | grep WORD",
+    "ps": "fleetctl status shows the fleet, fleetctl agent list who works in it",
+    "log": "fleetctl events is the log of the fleet, fleetctl daemon logs the one of fleetd",
+    "logs": "fleetctl events is the log of the fleet, fleetctl daemon logs the one of fleetd",
 }
 EXAMPLES = """\
 examples:
@@ -119,10 +132,11 @@ def _common_last(arguments: list[str]) -> list[str]:
 
 def _run(arguments: list[str]) -> int:
     try:
-        parser = build_parser(arguments)
-        args, unknown = parser.parse_known_args(arguments)
-        if unknown:
-            getattr(args, "parser", parser).refuse(unknown)
+        with english():
+            parser = build_parser(arguments)
+            args, unknown = parser.parse_known_args(arguments)
+            if unknown:
+                getattr(args, "parser", parser).refuse(unknown)
     except SystemExit as leaving:
         # --help and --version print and leave; main() returns instead.
         return int(leaving.code or 0)
@@ -135,6 +149,8 @@ def build_parser(arguments: Sequence[str]) -> Parser:
     parser = _parser(_program())
     subparsers = parser.commands("command")
     named = next((word for word in arguments if not word.startswith("-")), "")
+    if named in INSTEAD:
+        raise UsageError(f"There is no command {named!r}: {INSTEAD[named]}.")
     for name in [named] if named in COMMANDS else COMMANDS:
         if name == named:
             importlib.import_module(f".commands.{name}", __package__).register(subparsers)
@@ -186,8 +202,9 @@ def _report_text(error: FleetError) -> None:
         message = f"{message} [{error.kind}]"
     render.complain("Error:", message, "red")
     for candidate in error.values.get("candidates") or ():
-        shown = candidate.values() if isinstance(candidate, dict) else (candidate,)
-        print(render.clean("  " + "  ".join(map(str, shown))), file=sys.stderr)
+        known = candidate.values() if isinstance(candidate, dict) else (candidate,)
+        shown = [str(each) for each in known if each is not None]
+        print(render.clean("  " + "  ".join(shown)), file=sys.stderr)
     if isinstance(error, UsageError) and error.usage:
         print(error.usage, file=sys.stderr)
     elif error.hint and not error.hint.startswith("rpc.discover"):

@@ -1,28 +1,29 @@
 """``fleetctl mission timeline``: which events are told; must not know how they are."""
 
-import re
-from argparse import ArgumentTypeError, Namespace
-from collections import deque
-from collections.abc import Iterator
-from typing import Any
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 from .client import Fleet
 from .display import render, screen
-from .options import Parser, whole
-from .protocol import Event, EventList, MissionGet, SortieList
+from .newest_events import newest
+from .options import Parser, age, whole
+from .protocol import Event, MissionGet, SortieList
 from .target import mission_id
+
+if TYPE_CHECKING:
+    from .timeline import Entry
 
 SUMMARY = "Tell what happened on a mission, newest last."
 EXAMPLES = """\
   fleetctl mission timeline
   fleetctl mission timeline msn-1a2b3c4d --since 2h
   fleetctl mission timeline --all --full"""
-PAGE = 1_000
 ENTRIES = 40
-# More than enough for the entries that are shown, and not all of a mission of weeks.
+# Nearly always enough for the entries that are shown, and not all of a mission of weeks.
 EVENTS = 5_000
-_AGE = re.compile(r"([0-9]{1,6})(s|m|h|d)")
-_UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def options(parser: Parser) -> None:
@@ -50,13 +51,6 @@ def options(parser: Parser) -> None:
     )
 
 
-def age(text: str) -> int:
-    """Return an age such as ``90s``, ``30m``, ``2h`` or ``3d`` in ms; raises ArgumentTypeError."""
-    if (found := _AGE.fullmatch(text)) is None:
-        raise ArgumentTypeError(f"expected an age such as 30m, 2h or 3d; got {text!r}")
-    return int(found[1]) * _UNITS[found[2]]
-
-
 def run(args: Namespace) -> int:
     """Print the story of a mission."""
     # Imported here: no other command of the group needs it.
@@ -66,15 +60,15 @@ def run(args: Namespace) -> int:
     with Fleet() as client:
         mission = client.call(MissionGet(mission_id=mission_id(client, args.mission_id)))
         sorties = client.call(SortieList(mission_id=mission.id)).sorties
-        known = deque(_events(client, mission.id), maxlen=None if args.all else EVENTS)
-    now = screen.now_ms()
-    entries = story(
-        known,
-        now,
-        inside=mission.project_dir,
-        full=args.full,
-        goes_on=mission.status == "in_progress",
-    )
+        now = screen.now_ms()
+        tell = partial(
+            story,
+            now_ms=now,
+            inside=mission.project_dir,
+            full=args.full,
+            goes_on=mission.status == "in_progress",
+        )
+        entries, complete = _told(newest(client, mission_id=mission.id), tell, _enough(args, now))
     if args.since is not None:
         entries = [entry for entry in entries if entry.ended >= now - args.since]
     limit = len(entries) if args.all or args.since is not None else ENTRIES
@@ -84,26 +78,50 @@ def run(args: Namespace) -> int:
         render.print_json([_plain(entry) for entry in entries])
         return 0
     show_story(mission, sorties, entries, whole=args.full)
-    _close(args, len(entries), left_out)
+    _close(args, len(entries), left_out, complete=complete)
     return 0
 
 
-def _close(args: Namespace, shown: int, left_out: int) -> None:
+def _enough(args: Namespace, now: int) -> Callable[[list["Entry"]], bool]:
+    """Return what says that a story goes back far enough for all that is to be shown of it.
+
+    Its oldest line may be half of one, so that there has to be one more.
+    """
+    if args.all:
+        return lambda _: False
+    if args.since is not None and args.limit is None:
+        return lambda entries: entries[0].ended < now - args.since
+    most = args.limit or ENTRIES
+    return lambda entries: len(entries) > most
+
+
+def _told(
+    events: Iterator[Event],
+    tell: Callable[[list[Event]], "list[Entry]"],
+    enough: Callable[[list["Entry"]], bool],
+) -> "tuple[list[Entry], bool]":
+    """Tell of the newest events, and of twice as many until it is enough.
+
+    Returns also whether those are all there are.
+    """
+    known: list[Event] = []
+    while True:
+        most = 2 * len(known) or EVENTS
+        known += islice(events, most - len(known))
+        entries = tell(known[::-1])
+        if len(known) < most:
+            return entries, True
+        if entries and enough(entries):
+            return entries, False
+
+
+def _close(args: Namespace, shown: int, left_out: int, *, complete: bool) -> None:
     if not shown:
         render.line("Nothing happened in that time." if args.since else "Nothing happened yet.")
     elif left_out and screen.humane():
         print()
-        render.line(f"{render.plural(left_out, 'line')} before these; --all shows them.")
-
-
-def _events(client: Fleet, mission: str) -> Iterator[Event]:
-    since = 0
-    while True:
-        page = client.call(EventList(mission_id=mission, since=since, limit=PAGE))
-        yield from page.events
-        if not page.events:
-            return
-        since = page.position
+        known = render.plural(left_out, "line") if complete else f"More than {left_out} lines"
+        render.line(f"{known} before these; --all shows them.")
 
 
 def _plain(entry: Any) -> dict[str, Any]:

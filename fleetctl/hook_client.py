@@ -84,7 +84,10 @@ def places() -> tuple[bytes, bytes]:
     state, user = env.get(b"XDG_STATE_HOME") or home + below, b"/run/user/%d" % posix.getuid()
     run = env.get(b"XDG_RUNTIME_DIR") or (user if posix.access(user, posix.W_OK) else state)
     sock = posix.environ.get(b"FLEET_SOCKET") or run + b"/fleet/fleetd.sock"
-    return home + sock[1:] if sock[:2] == b"~/" else sock, state + b"/fleet/spool"
+    user, slash, rest = sock.partition(b"/")
+    own = pwd.getpwuid(posix.getuid()) if user[:1] == b"~" else None
+    homes = {b"~": home, b"~" + own.pw_name.encode(): own.pw_dir.encode()} if own else {}
+    return homes.get(user, user) + slash + rest, state + b"/fleet/spool"
 
 
 def spool(name: str, line: bytes) -> None:

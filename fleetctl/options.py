@@ -6,7 +6,8 @@ how errors look and what they return.
 
 import argparse
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn, TypeAlias
 
 from fleetd.wire.errors import InvalidParams
@@ -17,25 +18,33 @@ COMMAND = "COMMAND"
 # What is said of an argument that is an id, unless something else is.
 IDS = {
     **{
-        noun: f"its id, or the first digits of it: fleetctl {noun} list"
-        for noun in ("mission", "sortie", "lock", "snapshot")
+        noun: f"its id, or four digits of it or more: fleetctl {noun} list"
+        for noun in ("mission", "sortie", "lock")
     },
-    "checkpoint": "its id, or the first digits of it: fleetctl checkpoints list",
-    "message": "its id, or the first digits of it: fleetctl mail list",
+    "snapshot": "its id: fleetctl snapshot list",
+    "checkpoint": "its id, or four digits of it or more: fleetctl checkpoints list",
+    "message": "its id, or four digits of it or more: fleetctl mail list",
     "agent": "its name, such as alice; fleetctl agent list has those there are",
 }
 # Choices with more letters than this are no part of the usage line.
 MOST_CHOICES = 30
+_AGE = r"([0-9]{1,6})(s|m|h|d)"
+_UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 Run = Callable[[argparse.Namespace], int]
 
 
-def _as_it_is(text: Any) -> Any:
-    return text
+@contextmanager
+def english() -> Iterator[None]:
+    """Have argparse not look for its words in another language, in eight places for each of them.
 
-
-# fleetctl speaks English: argparse need not look for its words in another language, in eight
-# places for each of them.
-argparse._ = _as_it_is  # type: ignore[attr-defined]
+    Only meanwhile: argparse belongs to the whole process.
+    """
+    before = argparse._  # type: ignore[attr-defined]
+    argparse._ = str  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        argparse._ = before  # type: ignore[attr-defined]
 
 
 class UsageError(InvalidParams):
@@ -122,6 +131,16 @@ class Parser(argparse.ArgumentParser):
         )
         self._action_groups.insert(0, self._action_groups.pop())
         return place
+
+    def below(self, name: str) -> "Parser":
+        """Return the parser of a command below this one; raises UsageError where there is none."""
+        places = (each for each in self._actions if isinstance(each, argparse._SubParsersAction))  # noqa: SLF001
+        place = next(places, None)
+        if place is None:
+            self.error(f"{self.prog} has no commands below it: {name!r}")
+        self._check_value(place, name)
+        found: Parser = place.choices[name]
+        return found
 
     def error(self, message: str) -> NoReturn:
         """Raise what argparse would print; where a command is missing, with those there are."""
@@ -224,6 +243,15 @@ def whole(minimum: int, maximum: int | None = None) -> Callable[[str], int]:
         return value
 
     return convert
+
+
+def age(text: str) -> int:
+    """Return an age such as ``90s``, ``30m``, ``2h`` or ``3d`` in ms; raises ArgumentTypeError."""
+    import re
+
+    if (found := re.fullmatch(_AGE, text)) is None:
+        raise argparse.ArgumentTypeError(f"expected an age such as 30m, 2h or 3d; got {text!r}")
+    return int(found[1]) * _UNITS[found[2]]
 
 
 HERE = "the one of this directory, else the only one in progress"

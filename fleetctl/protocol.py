@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _NOUNS = {
     "system": ("hello status health config metrics", "doctor backup forget"),
     "rpc": ("discover", ""),
-    "mission": ("get list current", "create start update complete fail cancel delete"),
+    "mission": ("get list current select", "create start update complete fail cancel delete"),
     "sortie": ("get list", "create assign start progress block unblock complete fail remove"),
     "agent": ("get list", "register heartbeat note deregister current"),
     "lock": ("check list", "acquire renew release force_release"),
@@ -81,6 +81,18 @@ _REQUESTS = {
     for method in METHODS
 }
 
+# The records that commands name; whoever names another adds it here.
+_RECORD_NAMES = (
+    "Agent Artifact AwayStatus BackupResult Checkpoint CheckpointPage CheckpointSummary "
+    "CommandOutcome ContextDigest Counts DeclaredCompliance DeclaredDigest DeclaredHints "
+    "DeclaredOutcome DeclaredStep Detection Event Findings Forgotten HarnessStatus Hello Lock "
+    "Message Mission MissionLine Mutation NewSortie PrunedCheckpoint PrunedSnapshot "
+    "PulledCheckpoints Query Recovery RecoveryCandidate RecoveryContext Request RestoreResult "
+    "SelectedMission Setting Snapshot SnapshotPage SnapshotSummary Sortie SourceDetail SpoolStatus "
+    "Status StepState Timing"
+)
+_RECORDS = frozenset(_RECORD_NAMES.split())
+
 
 class _Finding(Record):
     """What a check found: commands check things by themselves, and print both alike."""
@@ -104,8 +116,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(name)
     if name == "Finding":
         return _Finding
-    if (method := _REQUESTS.get(name)) is None:
+    if name in _RECORDS:
         return Record
+    if (method := _REQUESTS.get(name)) is None:
+        raise AttributeError(f"fleetd knows no request and no record that is called {name}")
     about = {"method": method, "changes": METHODS[method], "long": method in LONG}
     asked = type(name, (Asked,), about)
     globals()[name] = asked

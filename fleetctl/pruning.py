@@ -12,9 +12,6 @@ from .options import Parser, yes_option
 from .prompts import Cancelled, confirm
 from .protocol import Mutation
 
-# Pruning everything of years may take a while; nobody else waits for it.
-PRUNE_S = 3_600.0
-
 
 class Pruned(Protocol):
     """What a prune took away, or would."""
@@ -61,7 +58,7 @@ class Pruning:
 
     def _call(self, client: Fleet, args: Namespace, title: str, *, dry_run: bool) -> Pruned:
         with bar(args, title) as progress:
-            found: Pruned = client.call(self._request(dry_run), reply_s=PRUNE_S, progress=progress)
+            found: Pruned = client.call(self._request(dry_run), progress=progress)
         return found
 
     def _show_found(self, args: Namespace, found: Pruned) -> int:

@@ -13,8 +13,12 @@ from fleetd.wire.errors import Incompatible
 WIRE_NAMES = {"sender": "from"}
 
 
+class Missing(Incompatible, AttributeError):
+    """The daemon's answer has no member of this name, so that ``hasattr`` is false."""
+
+
 class Record(dict[str, Any]):
-    """A JSON object whose members are attributes as well; one that is absent is Incompatible."""
+    """A JSON object whose members are attributes as well; one that is absent is Missing."""
 
     def __init__(self, *told: Any, **fields: Any) -> None:
         super().__init__(*told, **fields)
@@ -25,9 +29,7 @@ class Record(dict[str, Any]):
         try:
             return self[WIRE_NAMES.get(name, name)]
         except KeyError:
-            if name.startswith("__"):
-                raise AttributeError(name) from None
-            raise not_understood(f"it has no {name}") from None
+            raise not_understood(f"it has no {name}", Missing) from None
 
 
 class Asked(Record):
@@ -71,9 +73,9 @@ def an_object(told: Any, what: str) -> Record:
     raise not_understood(f"{what} is an object")
 
 
-def not_understood(why: object) -> Incompatible:
+def not_understood(why: object, kind: type[Incompatible] = Incompatible) -> Incompatible:
     """Return what is said of an answer that has not the form which was expected."""
-    return Incompatible(
+    return kind(
         f"fleetd answered something this fleetctl does not understand: {why}.",
         hint="Are both of the same version? Compare: fleetctl --version; "
         "fleetctl call system.hello",

@@ -14,65 +14,72 @@ from fleetd.wire.errors import (
     LimitExceeded,
     Storage,
 )
+from fleetd.wire.words import CandidateReason
 
 from .client import Fleet
 from .display import render
+from .display.recoveries import lost
 from .options import threshold_ms
 from .protocol import (
     CheckpointGet,
     CheckpointList,
     Detection,
+    Mission,
     MissionGet,
     RecoveryCandidate,
     RecoveryDetect,
     RestoreResult,
 )
-from .target import current_mission
+from .target import selected
 
 QUESTION = "Proceed with recovery?"
+FOUND: dict[CandidateReason | None, str] = {
+    "silent": "Found stale mission:",
+    "agent_lost": "Found mission of a lost agent:",
+}
 
 
 class Target(NamedTuple):
-    """The mission to bring back, and the checkpoint that would do it."""
+    """The mission to bring back, and the checkpoint that would do it.
+
+    ``reason`` is why it waits for recovery, None for one that does not. ``others`` are all missions
+    of its directory that wait, when there are several.
+    """
 
     mission_id: str
     title: str
     last_activity_at: str | None
     checkpoint_id: str
     progress_percent: int
-    stale: bool
+    reason: CandidateReason | None
     others: tuple[RecoveryCandidate, ...] = ()
 
 
-def choose(client: Fleet, mission: str | None, checkpoint: str | None) -> Target:
-    """Return what to restore: what was named, else the newest stale mission, else this one.
+def choose(client: Fleet, args: Namespace) -> Target:
+    """Return what to restore: what was named, else what the daemon says is meant.
 
     Raises InvalidState when there is nothing to restore, NotFound for an id that does not exist,
-    InvalidParams for a checkpoint that is another mission's.
+    InvalidParams for a checkpoint that is another mission's, and when missions wait elsewhere only.
     """
-    if checkpoint:
-        return _named_checkpoint(client, checkpoint, mission)
-    if mission:
-        return _mission(client, mission)
-    candidates = detect(client).candidates
-    if newest := newest_candidate(candidates):
-        return candidate_target(newest, tuple(candidates))
-    if here := current_mission(client):
-        return _mission(client, here.id)
-    raise InvalidState(
-        "No missions need recovery.", hint="fleetctl checkpoints list shows what could be restored."
+    if args.checkpoint:
+        return _named_checkpoint(client, args.checkpoint, args.mission)
+    if args.mission:
+        return _mission(client, client.call(MissionGet(mission_id=args.mission)))
+    found = selected(
+        client,
+        "recovery",
+        agent=args.agent,
+        take_over_from=args.take_over_from,
+        threshold_ms=threshold_ms(),
     )
+    if found.candidates:
+        return candidate_target(found.candidates[0], tuple(found.candidates))
+    return _mission(client, found.mission)
 
 
 def detect(client: Fleet, mission: str | None = None) -> Detection:
     """Return the silent missions, by the threshold of this shell when it names one."""
     return client.call(RecoveryDetect(mission_id=mission, threshold_ms=threshold_ms()))
-
-
-def newest_candidate(candidates: list[RecoveryCandidate]) -> RecoveryCandidate | None:
-    """Return the candidate with a checkpoint that was active last."""
-    usable = [candidate for candidate in candidates if candidate.checkpoint_id]
-    return max(usable, key=lambda candidate: candidate.last_activity_at, default=None)
 
 
 def candidate_target(
@@ -85,15 +92,15 @@ def candidate_target(
         candidate.last_activity_at,
         candidate.checkpoint_id or "",
         candidate.checkpoint_progress or 0,
-        stale=True,
+        candidate.reason,
         others=candidates if len(candidates) > 1 else (),
     )
 
 
-def _mission(client: Fleet, given: str) -> Target:
-    mission = client.call(MissionGet(mission_id=given))
-    if newest := newest_candidate(detect(client, mission.id).candidates):
-        return candidate_target(newest)
+def _mission(client: Fleet, mission: Mission) -> Target:
+    silent = detect(client, mission.id).candidates
+    if silent and silent[0].checkpoint_id:
+        return candidate_target(silent[0])
     # The summaries: the newest one may be damaged, and the daemon then takes the one before.
     page = client.call(CheckpointList(mission_id=mission.id, limit=1_000))
     latest = next((summary for summary in page.checkpoints if not summary.undo), None)
@@ -108,7 +115,7 @@ def _mission(client: Fleet, given: str) -> Target:
         mission.last_activity_at,
         latest.id,
         latest.progress_percent,
-        stale=False,
+        None,
     )
 
 
@@ -128,31 +135,33 @@ def _named_checkpoint(client: Fleet, given: str, mission: str | None) -> Target:
         found.last_activity_at,
         checkpoint.id,
         checkpoint.progress_percent,
-        stale=bool(detect(client, found.id).candidates),
+        "silent" if detect(client, found.id).candidates else None,
     )
 
 
 def announcement(target: Target) -> list[str]:
     """Return the lines that say what is about to be restored."""
-    found = "Found stale mission:" if target.stale else "Resuming mission:"
     return [
-        *_candidate_lines(target),
-        f"{found} {target.title}",
+        *choices(target),
+        f"{FOUND.get(target.reason, 'Resuming mission:')} {target.title}",
         f"Last activity: {render.ago(target.last_activity_at or 'never')}",
         f"Checkpoint: {target.checkpoint_id} ({target.progress_percent}%)",
     ]
 
 
-def _candidate_lines(target: Target) -> Iterator[str]:
+def choices(target: Target) -> Iterator[str]:
+    """Return the lines that list what else could be meant, none when nothing could."""
     if not target.others:
         return
-    yield f"{len(target.others)} missions wait for recovery:"
+    yield f"{len(target.others)} missions of this directory wait for recovery:"
     for other in target.others:
         checkpoint = other.checkpoint_id or "no checkpoint"
         yield (
             f"  {other.mission_id}  last activity {render.ago(other.last_activity_at)}  "
             f"{checkpoint}  {other.mission_title}"
         )
+        if other.lost_agents:
+            yield f"    {lost(other)}"
     yield "Taking the one that was active last; --mission <id> takes another."
     yield ""
 
@@ -164,6 +173,8 @@ def show(outcome: RestoreResult) -> None:
     render.line(f"- Sorties: {restored.sorties}")
     render.line(f"- Locks: {restored.locks}")
     render.line(f"- Messages: {restored.messages}")
+    if outcome.dry_run:
+        render.lines(_meant(outcome))
     changes = outcome.would_restore or outcome.changed
     render.bullets(
         "Changes", [f"{each.what} {each.id}: {each.before} -> {each.after}" for each in changes]
@@ -179,6 +190,18 @@ def show(outcome: RestoreResult) -> None:
     if not outcome.dry_run:
         print()
         show_prompt(outcome.prompt)
+
+
+def _meant(outcome: RestoreResult) -> list[str]:
+    """Return the lines that say what a dry run was about."""
+    agent = outcome.agent_id or "none named (--agent says who is briefed)"
+    if outcome.take_over_from:
+        agent += f", takes over from {outcome.take_over_from}"
+    return [
+        f"Mission: {outcome.mission_id}  {outcome.mission_title}",
+        f"Directory: {outcome.project_dir or 'none'}",
+        f"Agent: {agent}",
+    ]
 
 
 def show_prompt(prompt: str) -> None:

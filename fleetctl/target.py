@@ -4,11 +4,11 @@ import os
 import re
 from pathlib import Path
 
-from fleetd.wire.errors import InvalidState, NotFound
-from fleetd.wire.words import AGENT_ID
+from fleetd.wire.errors import InvalidParams, InvalidState, NotFound
+from fleetd.wire.words import AGENT_ID, SelectionPurpose
 
 from .client import Fleet
-from .protocol import Mission, MissionCurrent
+from .protocol import MissionSelect, SelectedMission
 
 # How the key of a lock begins, which is the same on every machine.
 KEYS = ("project:", "machine:")
@@ -24,13 +24,26 @@ def cwd() -> str:
         ) from error
 
 
+def cwd_or_root() -> str:
+    """Return the current directory, that of all when it was deleted under the shell."""
+    try:
+        return cwd()
+    except NotFound:
+        return "/"
+
+
 def project_dir() -> str:
     """Return the root of the git repository around the current directory, else the directory."""
-    here = Path(cwd())
-    for directory in (here, *here.parents):
-        if (directory / ".git").exists():
-            return str(directory)
-    return str(here)
+    return repository_root(cwd())
+
+
+def repository_root(directory: str) -> str:
+    """Return the root of the git repository around a directory, else the directory."""
+    here = Path(directory)
+    for each in (here, *here.parents):
+        if (each / ".git").exists():
+            return str(each)
+    return directory
 
 
 def absolute(path: str) -> str:
@@ -38,9 +51,33 @@ def absolute(path: str) -> str:
     return path if path.startswith("/") else str(Path(cwd(), path))
 
 
-def current_mission(client: Fleet) -> Mission | None:
-    """Return the mission in progress of the agent in whose shell this is, else of the directory."""
-    return client.call(MissionCurrent(cwd=cwd(), agent_id=this_agent())).mission
+def selected(
+    client: Fleet,
+    purpose: SelectionPurpose,
+    *,
+    agent: str | None = None,
+    take_over_from: str | None = None,
+    threshold_ms: int | None = None,
+) -> SelectedMission:
+    """Return the mission that is meant where none is named; the daemon has the rule.
+
+    ``agent`` is who it is for, by default the one in whose shell this is. Raises InvalidState when
+    there is none, InvalidParams when there are only some elsewhere, which are listed.
+    """
+    request = MissionSelect(
+        purpose=purpose,
+        cwd=cwd(),
+        agent_id=agent or this_agent(),
+        take_over_from=take_over_from,
+        threshold_ms=threshold_ms,
+    )
+    try:
+        return client.call(request)
+    except InvalidState as error:
+        if not error.values.get("candidates"):
+            raise
+        # It can be done as soon as the command line names one of them.
+        raise InvalidParams(error.message, hint=error.hint, **error.values) from error
 
 
 def this_agent() -> str | None:
@@ -50,12 +87,5 @@ def this_agent() -> str | None:
 
 
 def mission_id(client: Fleet, given: str | None) -> str:
-    """Return the id that was given, else the current mission's; raises InvalidState without one."""
-    if given:
-        return given
-    if (mission := current_mission(client)) is None:
-        raise InvalidState(
-            "No active mission found. Use --mission <id> to specify.",
-            hint="fleetctl mission list shows the missions.",
-        )
-    return mission.id
+    """Return the id that was given, else that of the mission at work; raises as ``selected``."""
+    return given or selected(client, "work").mission.id

@@ -25,7 +25,7 @@ _NOBODYS_NAMES = (
     "lock_conflicted lock_expired message_delivered message_failed message_requeued "
     "mission_deleted mission_reopened records_forgotten recovery_available "
     "recovery_briefed recovery_confirmed recovery_unconfirmed snapshot_recorded "
-    "snapshots_pruned sortie_restored store_restored window_compacted "
+    "snapshots_pruned sortie_moved sortie_restored store_restored window_compacted "
     "fleet_checkpointed"
 )
 NOBODYS = frozenset(_NOBODYS_NAMES.split())

@@ -202,7 +202,7 @@ def _fill_paths(tree: dict[str, Any], env: Mapping[str, str]) -> None:
     if not section.get("socket"):
         section["socket"] = str(paths.socket_path(env))
     for name, value in section.items():
-        path = Path(value).expanduser()
+        path = paths.of_socket(value) if name == "socket" else Path(value).expanduser()
         if not path.is_absolute():
             # Taken from the current directory it would be another place at each start.
             raise ConfigError(f"Setting paths.{name} is {value!r}: give an absolute path.")

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
 
-import msgspec
 import trio
 
 from . import envelope, peer
@@ -19,7 +18,7 @@ from .lines import LargeLines, LineReader
 from .relay import Relay
 from .replies import LineWriter, Unsent
 from .rpc import Dispatcher, error_reply
-from .subscriptions import Follower
+from .subscriptions import Follower, subscribe
 from .telling import telling
 from .wire.errors import FleetError, LimitExceeded, NotFound
 from .wire.frames import Line
@@ -28,7 +27,6 @@ from .wire.requests.event import (
     Subscription,
     Unsubscribed,
 )
-from .wire.requests.mission import MissionGet
 from .wire.shown import shown
 
 log = logging.getLogger(__name__)
@@ -77,6 +75,7 @@ class Connection:
         )
         self._reading = trio.StrictFIFOLock()
         self._followers: dict[str, Follower] = {}
+        self._subscribing = 0
         self._since = trio.current_time()
         self._violation: LimitExceeded | None = None
         # While a long request is looked through for secrets, the next one does not overtake it.
@@ -235,19 +234,19 @@ class Connection:
     async def subscribe(self, request: EventSubscribe) -> tuple[Follower, Subscription]:
         """Prepare a subscription; it starts when the reply that announces it is out."""
         allowed = self._limits.requests_in_flight
-        if len(self._followers) >= allowed:
+        if len(self._followers) + self._subscribing >= allowed:
             raise LimitExceeded(
                 f"This connection has {allowed} subscriptions already.",
                 hint="End one with event.unsubscribe, or open another connection.",
                 limit="subscriptions",
                 allowed=allowed,
             )
-        start = await self.engine.perform(request, self.caller)
-        if request.mission_id:  # a prefix may come to stand for several
-            mission = await self.engine.execute(MissionGet(request.mission_id))
-            request = msgspec.structs.replace(request, mission_id=mission.id)
-        follower = Follower(self.engine, request, start)
-        self._followers[follower.id] = follower
+        self._subscribing += 1  # its place is taken before anything is waited for
+        try:
+            follower, start = await subscribe(self.engine, request, self.caller)
+            self._followers[follower.id] = follower
+        finally:
+            self._subscribing -= 1
         return follower, start
 
     def unsubscribe(self, subscription_id: str) -> Unsubscribed:

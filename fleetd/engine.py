@@ -22,12 +22,13 @@ from .domain.context import Caller, Context, Facts
 from .domain.idempotency import recall, remember
 from .domain.redaction.requests import without_prompt, without_secrets
 from .domain.rules import HANDLERS
-from .domain.tx import Effect, LogLine, RemoveBackup, Ring, Tx, WatchProcess, WriteBackup
+from .domain.tx import Effect, Tx
+from .effects import carry_out
 from .feed import Feed
+from .file_system import FileSystem, with_real_paths
 from .gate import Gate
 from .ignoring import refuse_ignored
 from .outbox import Outbox
-from .places import with_real_paths
 from .projects import Projects
 from .pulses import Pulses
 from .reception import Reception
@@ -105,7 +106,9 @@ class Engine:
         self.ready_ms: int | None = None
         """Since when everybody is let in."""
         self.machine = machine or self.store.machine
-        self.projects = Projects(self.config.projects, self.machine)
+        self.incarnation = self.store.incarnation
+        self.files = FileSystem(inline=inline)
+        self.projects = Projects(self.config.projects, self.machine, self.files)
         self.in_line: set[int] = set()
         """The waits for locks that somebody stands behind."""
         self._new_id = new_id
@@ -146,8 +149,9 @@ class Engine:
     ) -> R:
         """Answer a request by its operation or its rule; what it holds of secrets is left behind.
 
-        ``facts`` are for rules; operations gather their own. ``size`` is how many bytes of text
-        the request can hold at most; none overtakes those before it that stay ``behind`` the same.
+        ``facts`` are for rules, from who has looked at the file system and names real paths;
+        operations gather their own. ``size`` is how many bytes of text the request can hold at
+        most; none overtakes those before it that stay ``behind`` the same.
 
         Raises FleetError for what the caller should know; anything else is a bug.
         """
@@ -155,14 +159,19 @@ class Engine:
         if not self.config.keep_prompts:
             request = without_prompt(request)
         cleaned = await self.aside.run(partial(without_secrets, request), size, behind)
-        request = self.store.held(with_real_paths(cleaned))
-        if self.config.project_ignore and isinstance(request, Mutation):
-            await refuse_ignored(request, self.config.project_ignore, self.machine, self.execute)
-        perform = OPERATIONS.get(type(request))
-        if perform is None:
-            return await self.execute(request, caller, facts)
-        result: R = await perform(self, request, caller)
-        return result
+        with self.files.remembering():
+            if facts is None:
+                cleaned = await with_real_paths(self.files, cleaned)
+            request = self.store.held(cleaned)
+            if self.config.project_ignore and isinstance(request, Mutation):
+                await refuse_ignored(
+                    request, self.config.project_ignore, self.machine, self.execute, self.files
+                )
+            perform = OPERATIONS.get(type(request))
+            if perform is None:
+                return await self.execute(request, caller, facts)
+            result: R = await perform(self, request, caller)
+            return result
 
     async def execute(
         self, request: Request[R], caller: Caller = DAEMON, facts: Facts | None = None
@@ -275,15 +284,7 @@ class Engine:
         )
 
     def _committed(self, effects: list[Effect]) -> None:
-        for effect in effects:
-            if isinstance(effect, LogLine):
-                log.log(logging.getLevelNamesMapping()[effect.level], "%s", effect.text)
-            elif isinstance(effect, WriteBackup | RemoveBackup):
-                self.outbox.post(effect)
-            elif isinstance(effect, WatchProcess):
-                self.watcher.post(effect)
-            elif isinstance(effect, Ring):
-                self.bell.ring()
+        carry_out(effects, self.outbox, self.watcher, self.bell)
 
 
 def _answer(tx: Tx, request: Any, ctx: Context, rule: Callable[[Tx, Any, Context], Any]) -> Any:

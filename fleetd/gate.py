@@ -36,18 +36,25 @@ class Gate:
         self._reach = reach
         self._now_ms = now_ms
         self._opened = trio.Event()
+        self._went: trio.Event | None = None
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether it was opened, and the store has not been away since."""
+        return self._went is not None and not self._went.is_set()
 
     def open(self) -> None:
-        """Let everybody in."""
+        """Let everybody in, until the store is away."""
+        self._went = self._reach.went
         self._opened.set()
 
     def shut(self) -> None:
         """Let nobody in who needs the store."""
-        self._opened = trio.Event()
+        self._went = None
 
     def admit(self, request: Request[Any], caller: Caller) -> None:
         """Let a request through; raises StoreAway for one that has to come again later."""
-        if self._opened.is_set() and self._reach.away is None:
+        if self._is_open:
             return
         if caller.kind != "client" or _needs_nothing(request):
             return
@@ -61,10 +68,12 @@ class Gate:
 
     async def passed(self, beat: Callable[[], None]) -> None:
         """Wait until it is open, however long, and give a sign of life meanwhile."""
-        while self._reach.away is not None or not self._opened.is_set():
+        while not self._is_open:
             beat()
+            if self._opened.is_set():  # of the last time: it says nothing of the next
+                self._opened = trio.Event()
             with trio.move_on_after(LOOK_S):
-                await self._opened.wait()  # open, and to be shut: that takes its turn now
+                await self._opened.wait()
 
 
 def _needs_nothing(request: Request[Any]) -> bool:

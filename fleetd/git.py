@@ -1,8 +1,11 @@
 """Asks Git, without taking its locks and without running what a repository's own settings name."""
 
+import contextlib
 import os
+import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -20,6 +23,11 @@ _GIT = (
 # first says so where Git knows it, the second leaves no protocol to fetch by.
 _NO_FETCHING = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
 SECONDS = 0.5
+# How long a Git that was killed may take to end: one that a file system holds ends when that does.
+_LAST_S = 0.1
+AT_ONCE = 8
+_left_behind: set[subprocess.Popen[bytes]] = set()
+_places: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("git")
 
 
 class Slow(Exception):
@@ -42,25 +50,59 @@ async def ask(
     env |= {**_NO_FETCHING, "GIT_CONFIG_COUNT": str(len(settings))}
     for number, (key, value) in enumerate(settings.items()):
         env |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    command = [*_GIT, "-C", str(directory), *arguments]
     with trio.move_on_after(SECONDS):
-        try:
-            done = await trio.run_process(
-                [*_GIT, "-C", str(directory), *arguments],
-                capture_stdout=True,
-                stderr=subprocess.DEVNULL,
-                stdin=subprocess.DEVNULL,
-                check=False,
-                env=env,
-                deliver_cancel=_kill,
-            )
-        except OSError:
-            raise Absent from None
-        if done.returncode != 0:
-            return None
-        return done.stdout.decode("utf-8", "replace").rstrip("\n")
+        return await trio.to_thread.run_sync(
+            partial(_run, command, env, SECONDS), abandon_on_cancel=True, limiter=_limiter()
+        )
     raise Slow
 
 
-async def _kill(process: trio.Process) -> None:
-    """End a Git that is too slow at once: it only reads."""
+def _limiter() -> trio.CapacityLimiter:
+    try:
+        return _places.get()
+    except LookupError:
+        _places.set(limiter := trio.CapacityLimiter(AT_ONCE))
+        return limiter
+
+
+def _run(command: Sequence[str], env: Mapping[str, str], seconds: float) -> str | None:
+    """Run Git on this thread, which is nobody's any more when it takes too long.
+
+    It is looked for here, and not while it is started: until then the whole process stands still.
+    """
+    program = shutil.which(command[0], path=env.get("PATH"))
+    if program is None:
+        raise Absent
+    try:
+        process = subprocess.Popen(  # noqa: S603 - of Git, and no shell reads it
+            [program, *command[1:]],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=env,
+        )
+    except OSError:
+        raise Absent from None
+    try:
+        out, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        _end(process)
+        raise Slow from None
+    if process.returncode != 0:
+        return None
+    return out.decode("utf-8", "replace").rstrip("\n")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a Git that is too slow at once: it only reads.
+
+    One that not even this ends is seen off when it does, by who is too slow next.
+    """
     process.kill()
+    _left_behind.add(process)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_LAST_S)
+    _left_behind.difference_update([each for each in [*_left_behind] if each.poll() is not None])
+    if process.stdout is not None:
+        process.stdout.close()

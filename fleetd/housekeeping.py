@@ -1,4 +1,8 @@
-"""What is cleaned up at the start and daily, as a client of the engine; must not reach past it."""
+"""What is done at the start and daily, as a client of the engine; must not reach past it.
+
+A day is one of the wall clock: a laptop that sleeps most of it has its round every day all the
+same.
+"""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -8,11 +12,13 @@ import trio
 
 from .domain.abandoned import AbandonedPurge
 from .domain.retention import OldEventsDrop, OldEventsFind, OldLocksDrop
+from .domain.rounds import Round, RoundDone, RoundsGet
 from .domain.sessions.deliveries import OldDeliveriesDrop
 from .domain.sessions.left_behind import LeftBehindClose, OldSessionsDrop, SpentFind
 from .domain.upkeep import DropOldKeys
 from .engine import DAEMON, Engine
 from .operations.compressing import SnapshotsCompress
+from .operations.daily_verification import DailyVerification
 from .operations.spent_runs import SpentRunsClear
 from .store.reach import StoreAway
 from .wire.errors import FleetError, InvalidState, NotFound
@@ -22,20 +28,49 @@ from .wire.requests.snapshot import SnapshotPrune
 
 log = logging.getLogger("fleetd")
 DAY_S = 86_400
+# How often the clock is looked at: it may have been stepped, or the machine have slept.
+LOOK_S = 300
+# A clock that was corrected by less was right enough: the next round is so much later.
+STEPPED_BACK_S = 3_600
 # However much there is to clean up: after this it hangs.
 ROUND_S = 6 * 3_600
 
 
 async def keep_house(engine: Engine) -> None:
-    """Clean up now and then daily, until cancelled."""
+    """Have a round now and whenever a day has passed since the last one, until cancelled."""
+    last_ms: int | None = None
     while True:
         _beat(engine)
-        await tidy(engine)
-        await trio.sleep(DAY_S)
+        now_ms = engine.clock()
+        # The look before the day is over, not the one after: else each came later than the last.
+        if _is_due(now_ms, last_ms, DAY_S - LOOK_S):
+            await tidy(engine)
+            last_ms = now_ms
+            await _remember(engine, now_ms)
+        await trio.sleep(LOOK_S)
+
+
+def _is_due(now_ms: int, last_ms: int | None, after_s: float) -> bool:
+    """Whether the last round is so long ago, or nobody knows when it was.
+
+    A round that is still to come was told by a clock that was ahead then.
+    """
+    if last_ms is None:
+        return True
+    passed_s = (now_ms - last_ms) / 1_000
+    return passed_s > after_s or passed_s < -STEPPED_BACK_S
 
 
 def _beat(engine: Engine) -> None:
-    engine.pulses.beat("housekeeping", DAY_S + ROUND_S)
+    engine.pulses.beat("housekeeping", LOOK_S + ROUND_S)
+
+
+async def _remember(engine: Engine, at_ms: int) -> None:
+    """Note the round for whoever asks how long ago it was."""
+    try:
+        await engine.execute(RoundDone("housekeeping", Round(at_ms=at_ms)))
+    except FleetError as error:
+        log.warning("The time of the daily work could not be stored: %s", error.message)
 
 
 async def tidy(engine: Engine) -> None:
@@ -69,6 +104,13 @@ async def _prune_snapshots(engine: Engine) -> None:
 
 async def _compress_snapshots(engine: Engine) -> None:
     await engine.perform(SnapshotsCompress(), DAEMON)
+
+
+async def _verify_files(engine: Engine) -> None:
+    """Verify the files of a day, unless a daemon before this one did: it takes its time."""
+    last = (await engine.execute(RoundsGet())).verification
+    if _is_due(engine.clock(), last.at_ms if last else None, DAY_S / 2):
+        await engine.perform(DailyVerification(), DAEMON)
 
 
 async def _drop_events(engine: Engine) -> None:
@@ -150,4 +192,5 @@ _WORK: dict[str, Callable[[Engine], Awaitable[None]]] = {
     "locks": _drop_locks,
     "idempotency keys": _drop_keys,
     "hook deliveries": _drop_deliveries,
+    "rotten files": _verify_files,
 }

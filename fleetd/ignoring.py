@@ -10,7 +10,8 @@ from typing import Any
 
 from .domain.current import within
 from .domain.snapshots.finding import RunAgentGet
-from .places import real_path
+from .file_system import FileSystem
+from .walk import absolute
 from .wire.base import Request
 from .wire.errors import InvalidState, NotFound
 from .wire.requests.agent import AgentGet
@@ -31,6 +32,7 @@ async def refuse_ignored(
     ignored: list[str],
     machine: str,
     ask: Callable[[Request[Any]], Awaitable[Any]],
+    files: FileSystem,
 ) -> None:
     """Raise InvalidState for a request about an ignored directory.
 
@@ -42,12 +44,13 @@ async def refuse_ignored(
         return
     cwd = getattr(request, "cwd", None)
     file = getattr(request, "file", None)
-    named = [cwd, getattr(request, "project_dir", None), file and real_path(file, cwd)]
+    named = [absolute(file, cwd)] if file else []
     if isinstance(request, EventAppend):
         named += _told(request.data)
     if isinstance(request, SnapshotRecord):
         named += _recorded(request)
-    _refuse(named, ignored)
+    real = [facts.real for facts in await files.look(*filter(None, named))]
+    _refuse([cwd, getattr(request, "project_dir", None), *real], ignored)
     recorded = isinstance(request, SnapshotRecord)
     who = [getattr(request, name, None) for name in _WHO] if recorded or not cwd else []
     if isinstance(request, SnapshotRecord) and request.run_id and not any(who):
@@ -63,10 +66,7 @@ def _told(data: dict[str, Any]) -> Iterator[str | None]:
     """Yield the places that an event's data names; what is relative starts at its ``cwd``."""
     given = {name: text for name in _WHERE if isinstance(text := data.get(name), str) and text}
     for text in given.values():
-        try:
-            yield real_path(text[:_PATH_MAX], given.get("cwd", "")[:_PATH_MAX])
-        except ValueError:  # no path of this system, as with a NUL byte in it
-            yield text
+        yield absolute(text[:_PATH_MAX], given.get("cwd", "")[:_PATH_MAX])
 
 
 def _recorded(request: SnapshotRecord) -> Iterator[str | None]:
@@ -74,7 +74,7 @@ def _recorded(request: SnapshotRecord) -> Iterator[str | None]:
     step, digest = request.step_state, request.context_digest
     told = [step.plan_path] if step else []
     told += (digest.protected_artifacts or []) if digest else []
-    return (real_path(path, request.cwd) for path in told if path)
+    return (absolute(path, request.cwd) for path in told if path)
 
 
 def _refuse(paths: list[str | None], ignored: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+from functools import partial
 
 from .domain.comparing import NewestFiled, RowNames
 from .domain.policy import POLICIES, id_of
@@ -30,6 +31,23 @@ def named_in(noun: Noun, data: bytes) -> str | None:
     return None
 
 
+async def wanted_latest(engine: Engine, noun: Noun, owner_id: str, files: frozenset[str]) -> Latest:
+    """Return what ``latest.json`` must be: the newest record that has a file.
+
+    A copy can only be of one that is whole somewhere, if only in ``latest.json`` itself; where
+    none is, the newest is returned without its bytes.
+    """
+    backups = engine.backups[noun]
+    newest = wanted = await engine.execute(NewestFiled(noun, owner_id, files))
+    while backups.layout.copies and wanted.id is not None:
+        data = await engine.outbox.in_thread(partial(latest_data, backups, owner_id, wanted))
+        if data is not None:
+            return Latest(id=wanted.id, data=data)
+        files -= {wanted.id}
+        wanted = await engine.execute(NewestFiled(noun, owner_id, files))
+    return newest
+
+
 def copy_trouble(wanted: Latest, held: bytes | None) -> str:
     """Say what is wrong with a ``latest.json`` that ought to hold what the newest file holds.
 
@@ -53,7 +71,7 @@ async def mend_latest(
     if not known and rows.newest in listing.files and not listing.latest_trouble(rows.newest):
         return ""
     owner_id, backups = rows.owner_id, engine.backups[noun]
-    wanted = await engine.execute(NewestFiled(noun, owner_id, listing.files))
+    wanted = await wanted_latest(engine, noun, owner_id, listing.files)
     trouble = listing.latest_trouble(wanted.id) or known
     if not trouble:
         held = await held_by_latest(engine, noun, owner_id)
@@ -63,11 +81,10 @@ async def mend_latest(
         return ""  # a copy may be all that is left, until a file is written again
     path = backups.root / owner_id / LATEST
     try:
-        data = await engine.outbox.in_thread(lambda: latest_data(backups, owner_id, wanted))
-        if listing.copies and wanted.id is not None and data is None:
+        if listing.copies and wanted.id is not None and wanted.data is None:
             log.warning("%s %s; nothing whole is left to write it from", path, trouble)
             return ""
-        await engine.outbox.in_thread(lambda: backups.set_latest(owner_id, wanted.id, data))
+        await engine.outbox.in_thread(lambda: backups.set_latest(owner_id, wanted.id, wanted.data))
     except OSError as error:
         log.warning("%s %s; it cannot be changed: %s", path, trouble, error)
         return ""

@@ -38,6 +38,15 @@ class Failure(msgspec.Struct, frozen=True):
     asked: origin.Origin | None = msgspec.field(default_factory=origin.current)
 
 
+class Job:
+    """A piece of work that is queued or under way, and on whose behalf."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.asked = origin.current()
+        self.attempted = trio.Event()
+
+
 class Outbox:
     """Writes files one by one and removes them many at a time.
 
@@ -55,11 +64,12 @@ class Outbox:
         self._execute = execute
         self._backups = backups
         self._inline = inline
-        self._writes: deque[WriteBackup] = deque()
-        self._removals: deque[RemoveBackup] = deque()
+        self._writes: deque[Job] = deque()
+        self._removals: deque[Job] = deque()
         self._posted = trio.Event()
-        self._attempted: dict[str, trio.Event] = {}
-        self._origins: dict[str, origin.Origin | None] = {}
+        self._queued: dict[Work, Job] = {}
+        self._jobs: dict[str, list[Job]] = {}
+        """What is queued or under way, by the id of its record."""
         self._since: dict[str, float] = {}
         self._failed: dict[str, Failure] = {}
         self._trouble = trio.Event()
@@ -67,26 +77,28 @@ class Outbox:
         """Held while a file is written or removed; who holds it finds all of them at rest."""
 
     def post(self, work: Work) -> None:
-        """Take on a piece of work; called right after its commit."""
-        self._attempted.setdefault(work.record_id, trio.Event())
-        self._origins[work.record_id] = origin.current()
+        """Take on a piece of work; called right after its commit.
+
+        What waits in the queue already will see that commit; what is under way may not have.
+        """
         self._since.setdefault(work.record_id, trio.current_time())
-        if isinstance(work, WriteBackup):
-            self._writes.append(work)
-        else:
-            self._removals.append(work)
+        if (queued := self._queued.get(work)) is not None:
+            queued.asked = origin.current()
+            return
+        job = self._queued[work] = Job(work)
+        self._jobs.setdefault(work.record_id, []).append(job)
+        (self._writes if isinstance(work, WriteBackup) else self._removals).append(job)
         self._posted.set()
 
     async def attempted(self, record_id: str) -> None:
-        """Wait until the file of a record was written or removed, or could not be."""
-        event = self._attempted.get(record_id)
-        if event is not None:
-            await event.wait()
+        """Wait until all that was posted for a record was done, or could not be."""
+        for job in list(self._jobs.get(record_id, ())):
+            await job.attempted.wait()
 
     async def settled(self) -> None:
         """Wait until everything that is queued now was attempted."""
-        for event in list(self._attempted.values()):
-            await event.wait()
+        for job in [job for jobs in self._jobs.values() for job in jobs]:
+            await job.attempted.wait()
 
     async def catch_up(self) -> None:
         """Clear away what a crash has left, and take on what is still to do."""
@@ -99,7 +111,7 @@ class Outbox:
     async def take_on(self) -> None:
         """Take on what is to do according to the rows and is neither queued nor tried again."""
         for work in (await self._execute(OutboxGet())).all:
-            if work.record_id not in self._attempted and work.record_id not in self._failed:
+            if work.record_id not in self._jobs and work.record_id not in self._failed:
                 self.post(work)
 
     async def run(self) -> None:
@@ -109,32 +121,50 @@ class Outbox:
             while True:
                 await self._posted.wait()
                 self._posted = trio.Event()
-                while works := self._next():
+                while jobs := self._next():
                     with trio.CancelScope(shield=True):
-                        await self._on_behalf(works)
+                        await self._on_behalf(jobs)
                     await trio.lowlevel.checkpoint_if_cancelled()
 
     async def drain(self) -> None:
         """Do what is queued and return; for an orderly end."""
-        while works := self._next():
-            await self._on_behalf(works)
+        while jobs := self._next():
+            await self._on_behalf(jobs)
 
-    def _next(self) -> list[Work]:
+    def _next(self) -> list[Job]:
         """Take the next piece of work off the queue: a file to write, or files to remove."""
+        found: list[Job] = []
         if self._writes:
-            return [self._writes.popleft()]
-        found: list[Work] = []
-        while self._removals and len(found) < REMOVED_AT_ONCE:
-            if found and self._removals[0].noun != found[0].noun:
-                break
-            found.append(self._removals.popleft())
+            found.append(self._writes.popleft())
+        else:
+            while self._removals and len(found) < REMOVED_AT_ONCE:
+                if found and self._removals[0].work.noun != found[0].work.noun:
+                    break
+                found.append(self._removals.popleft())
+        for job in found:
+            del self._queued[job.work]
         return found
 
-    async def _on_behalf(self, works: list[Work]) -> None:
+    async def _on_behalf(self, jobs: list[Job]) -> None:
         """Do work; what is said of it in the log names who asked, if that was one."""
-        asked = {self._origins.pop(work.record_id, None) for work in works}
-        with origin.on_behalf_of(asked.pop() if len(asked) == 1 else None):
-            await self._do(works)
+        asked = {job.asked for job in jobs}
+        try:
+            with origin.on_behalf_of(asked.pop() if len(asked) == 1 else None):
+                await self._do([job.work for job in jobs])
+        finally:
+            for job in jobs:
+                self._done(job)
+
+    def _done(self, job: Job) -> None:
+        """Let those know who wait for it; what was posted since is another's job."""
+        record_id = job.work.record_id
+        left = self._jobs[record_id]
+        left.remove(job)
+        if not left:
+            del self._jobs[record_id]
+            if record_id not in self._failed:
+                self._since.pop(record_id, None)
+        job.attempted.set()
 
     async def _do(self, works: list[Work]) -> None:
         try:
@@ -150,13 +180,6 @@ class Outbox:
             log.warning("The files are behind the database: %s", error.message)
             if isinstance(error, Storage | Unavailable):
                 self._try_again(*(Failure(work, error.message) for work in works))
-        finally:
-            for work in works:
-                event = self._attempted.pop(work.record_id, None)
-                if event is not None:
-                    event.set()
-                if work.record_id not in self._failed:
-                    self._since.pop(work.record_id, None)
 
     async def _write(self, work: WriteBackup) -> None:
         backup = await self._execute(BackupGet(work.noun, work.record_id))

@@ -52,10 +52,23 @@ def state_path() -> Path:
     if (value := os.environ.get("XDG_STATE_HOME")) and Path(value).is_absolute():
         return Path(value) / APP
     below = "Library/Application Support" if sys.platform == "darwin" else ".local/state"
+    return Path(_home()) / below / APP
+
+
+def of_socket(path: str) -> Path:
+    """Return the path of a socket, whole where it begins with ``~`` or ``~`` and the user's name.
+
+    Another user's home stays as it is: nobody is served there. The hook clients decide the same.
+    """
+    user, slash, rest = path.partition("/")
+    own = pwd.getpwuid(os.getuid()) if user.startswith("~") else None
+    homes = {"~": _home(), f"~{own.pw_name}": own.pw_dir} if own else {}
+    return Path(homes.get(user, user) + slash + rest)
+
+
+def _home() -> str:
     home = os.environ.get("HOME", "")
-    if not Path(home).is_absolute():
-        home = pwd.getpwuid(os.getuid()).pw_dir
-    return Path(home) / below / APP
+    return home if Path(home).is_absolute() else pwd.getpwuid(os.getuid()).pw_dir
 
 
 def spool_path() -> Path:
@@ -69,7 +82,7 @@ def socket_path(env: Mapping[str, str] = os.environ) -> Path:
     Never ``/tmp``, where anybody could have put something first.
     """
     if value := env.get("FLEET_SOCKET"):
-        return Path(value).expanduser()
+        return of_socket(value)
     return runtime_dir(env) / "fleetd.sock"
 
 

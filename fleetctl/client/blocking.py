@@ -13,7 +13,7 @@ from fleetd.wire.errors import Unavailable
 from ..protocol import Request
 from ..records import encode
 from .carrier import SocketCarrier
-from .conversation import Asked, Conversation, Progress, Reply, progress_of
+from .conversation import Asked, Conversation, Progress, Reply, TooSlow, progress_of
 from .insisting import (
     CONNECT_S,
     REPLY_S,
@@ -90,9 +90,10 @@ class Fleet:
         reply_s: float | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> R:
-        """Send a request and return its result; waits up to ``reply_s`` seconds.
+        """Send a request and return its result; waits up to ``reply_s`` seconds in all.
 
-        By default that is two minutes for what changes something, else 15 seconds.
+        By default that is two minutes for what changes something, else 15 seconds; longer by what
+        the daemon is told to wait, and a day for what takes long.
 
         A call that may change something carries an idempotency key, so that it can be sent again
         when the daemon went away before it answered, and is applied once all the same.
@@ -126,19 +127,20 @@ class Fleet:
         epoch: str | None = None,
         consumer: str | None = None,
         away_s: float | None = None,
+        agent_id: str | None = None,
         on_link: "Callable[[Link], None] | None" = None,
     ) -> "Events":
         """Follow the event log from after ``since``, or from now on; see ``Events``.
 
-        ``types`` and ``mission_id`` select. ``epoch`` says of which store ``since`` is a position.
-        A ``consumer`` goes on where the cursor of that name stands, and moves it along behind what
-        was dealt with. A daemon that went away is waited for ``away_s`` seconds, or for ever;
-        ``on_link`` is told when it goes and when it is back.
+        ``types``, ``mission_id`` and ``agent_id`` select. ``epoch`` says of which store ``since``
+        is a position. A ``consumer`` goes on where the cursor of that name stands, and moves it
+        along behind what was dealt with. A daemon that went away is waited for ``away_s`` seconds,
+        or for ever; ``on_link`` is told when it goes and when it is back.
         """
         from .blocking_events import Events
         from .wanted import Wanted
 
-        wanted = Wanted(since, epoch, types, mission_id, consumer, away_s, on_link)
+        wanted = Wanted(since, epoch, types, mission_id, consumer, away_s, on_link, agent_id)
         events = Events(self, self._path, SocketCarrier(), wanted)
         self._following = [each for each in self._following if not each.closed]
         self._following.append(events)
@@ -214,10 +216,13 @@ class Fleet:
     async def _reply(
         self, asked: Asked, reply_s: float, progress: Callable[[Progress], None] | None
     ) -> Reply:
+        deadline = self._carrier.now() + reply_s
         await self._carrier.send(asked.line, reply_s)
         while True:
             while (message := self._conversation.next_message()) is None:
-                self._conversation.feed(await self._carrier.receive(reply_s))
+                if (left := deadline - self._carrier.now()) <= 0:
+                    raise TooSlow
+                self._conversation.feed(await self._carrier.receive(left))
             if isinstance(message, Reply):
                 if message.number == asked.number:
                     return message

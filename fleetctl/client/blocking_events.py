@@ -2,11 +2,11 @@
 
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from fleetd.wire.base import Request
 from fleetd.wire.model import Event
-from fleetd.wire.requests.event import CursorPosition
+from fleetd.wire.requests.event import CursorGap
 
 from .carrier import SocketCarrier
 from .following import Following
@@ -15,6 +15,8 @@ from .wanted import Link, Wanted
 
 if TYPE_CHECKING:
     from .blocking import Fleet
+
+R = TypeVar("R")
 
 
 class Events:
@@ -29,7 +31,7 @@ class Events:
     """
 
     def __init__(self, fleet: "Fleet", path: Path, carrier: SocketCarrier, wanted: Wanted) -> None:
-        async def call(request: Request[CursorPosition]) -> CursorPosition:
+        async def call(request: Request[R]) -> R:
             return fleet.call(request)
 
         self._following = Following(path, carrier, wanted, call)
@@ -44,6 +46,11 @@ class Events:
     def epoch(self) -> str:
         """Return of which store the position is one."""
         return self._following.epoch or ""
+
+    @property
+    def gap(self) -> CursorGap | None:
+        """Return which events the consumer has missed for good, None when it missed none."""
+        return self._following.cursor.gap
 
     @property
     def link(self) -> Link:

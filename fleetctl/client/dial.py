@@ -14,8 +14,11 @@ from fleetd import paths
 from fleetd.wire.credentials import credentials
 from fleetd.wire.errors import Denied, FleetError, Unavailable
 
-NOT_RUNNING = "fleetd is not running. Start it with: systemctl --user start fleetd (or run: fleetd)"
+NOT_RUNNING = "fleetd is not running."
+# There where systemd has started the machine; it has no such directory elsewhere.
+BOOTED = "/run/systemd/system"
 START = "fleetctl daemon start does whichever of the two this machine has."
+LOOK = "fleetctl doctor says what a start would meet."
 PAUSE_S = 0.02
 
 
@@ -55,8 +58,18 @@ def _connect_error(path: Path, error: OSError) -> FleetError:
             hint="Check FLEET_SOCKET and XDG_RUNTIME_DIR.",
         )
     if path != paths.socket_path():
-        return Unavailable(NOT_RUNNING, hint=f"Nobody listens at {path}.")
-    return Unavailable(NOT_RUNNING, hint=START)
+        return Unavailable(_not_running(), hint=f"Nobody listens at {path}.")
+    return Unavailable(_not_running(), hint=START if _has_systemd() else LOOK)
+
+
+def _has_systemd() -> bool:
+    return os.path.isdir(BOOTED)  # noqa: PTH112 - for every client
+
+
+def _not_running() -> str:
+    """Return what is said where nobody listens, with what starts fleetd on this machine."""
+    start = "systemctl --user start fleetd" if _has_systemd() else "fleetctl daemon start"
+    return f"{NOT_RUNNING} Start it with: {start} (or run: fleetd)"
 
 
 def _checked(sock: socket, path: Path) -> socket:

@@ -14,14 +14,13 @@ from fleetd.wire.base import Request, learned
 from fleetd.wire.errors import FleetError, Incompatible, Unavailable
 from fleetd.wire.model import Event
 from fleetd.wire.requests.event import (
-    CursorAdvance,
-    CursorGet,
     EventSubscribe,
     Subscription,
 )
 from fleetd.wire.requests.system import SystemHello
 
 from ..records import not_understood
+from .consumer import Cursor
 from .conversation import ConnectionLost, Conversation, Notice, Reply, TooSlow
 from .insisting import CONNECT_S, READ_S, RESTART_PAUSE_S, RESTART_S, ends
 from .wanted import Calls, Carrier, Link, StoreReplaced, Wanted
@@ -49,7 +48,7 @@ class Following:
         self._path = path
         self._carrier = carrier
         self._wanted = wanted
-        self._call = call
+        self.cursor = Cursor(wanted, call)
         self._conversation = Conversation()
         # When the daemon was asked something; None when it owes no answer.
         self._asked: float | None = None
@@ -62,7 +61,7 @@ class Following:
     async def begin(self) -> None:
         """Subscribe; raises what the daemon refuses it with, Unavailable when there is none."""
         if self._wanted.consumer and self.position is None:
-            found = await self._call(CursorGet(self._wanted.consumer, self._stream))
+            found = await self.cursor.get()
             self.position = found.position
             self.epoch = self.epoch or found.epoch
         await self._carrier.dial(self._path, self._carrier.now() + CONNECT_S)
@@ -105,6 +104,7 @@ class Following:
                     return event
                 if self._connected:
                     await self.save()
+                    await self.cursor.stay_in_use(self.position)
                 left = WAKE_S if until is None else min(until - self._carrier.now(), WAKE_S)
                 if left <= 0:
                     return None
@@ -121,13 +121,10 @@ class Following:
 
         While the daemon is away it stays: the same events come again then, to the next process.
         """
-        consumer, position = self._wanted.consumer, self.position
-        if not consumer or not self._unsaved or position is None or self.closed:
+        if not self._unsaved or self.closed:
             return
         try:
-            await self._call(
-                CursorAdvance(consumer=consumer, stream=self._stream, position=position)
-            )
+            await self.cursor.advance(self.position)
         except Unavailable:
             return
         self._unsaved = 0
@@ -137,11 +134,6 @@ class Following:
         self.closed = True
         self._disconnect()
 
-    @property
-    def _stream(self) -> str:
-        mission = self._wanted.mission_id
-        return f"mission:{mission}" if mission else "fleet"
-
     # One connection
 
     async def _subscribe(self) -> None:
@@ -150,7 +142,9 @@ class Following:
         self._conversation.begin()
         self._started = False
         types = None if wanted.types is None else list(wanted.types)
-        await self._ask(EventSubscribe(self.position, types, wanted.mission_id, self.epoch))
+        await self._ask(
+            EventSubscribe(self.position, types, wanted.mission_id, self.epoch, wanted.agent_id)
+        )
 
     async def _ask(self, request: Request[Any]) -> None:
         line = self._conversation.ask(request.method, request.encoded()).line

@@ -25,6 +25,8 @@ LOSSES = 2
 REPLY_S = 120.0
 # Reading takes milliseconds; a daemon that is silent for so long hangs.
 READ_S = 15.0
+# What grows with all that is stored takes as long as that takes; a daemon that hangs is ended.
+LONG_S = 86_400.0
 
 R = TypeVar("R")
 
@@ -110,10 +112,21 @@ def at_once(steps: Coroutine[Any, Any, R]) -> R:
 
 
 def patience(request: Request[Any], reply_s: float | None) -> float:
-    """Return how many seconds a reply is waited for."""
+    """Return how many seconds a reply is waited for in all, since the request was sent."""
     if reply_s is not None:
         return reply_s
-    return REPLY_S if request.changes else READ_S
+    if not request.changes:
+        return READ_S
+    wait_ms = getattr(request, "wait_ms", None) or 0
+    return usual(long=request.long, wait_ms=wait_ms)
+
+
+def usual(*, long: bool, wait_ms: int) -> float:
+    """Return for how many seconds one waits for what may change something.
+
+    ``wait_ms`` is how long the daemon was told to wait with it.
+    """
+    return LONG_S if long else REPLY_S + wait_ms / 1_000
 
 
 def answer(request: Request[R], result: Any) -> R:
@@ -124,14 +137,17 @@ def answer(request: Request[R], result: Any) -> R:
         raise not_understood(error) from error
 
 
-def keyed(request: Request[R]) -> Request[R]:
-    """Return a request as it may be sent twice; raises TypeError for what is no request."""
+def keyed(request: Request[R], key: str | None = None) -> Request[R]:
+    """Return a request as it may be sent twice, by a new key unless one is given or it has one.
+
+    Raises TypeError for what is no request.
+    """
     if not hasattr(request, "keyed"):
         raise TypeError(
             f"call() takes a request, such as MissionList(), and got {request!r}; "
             "call_raw() takes the name of a method and its parameters"
         )
-    return request.keyed(new_key())
+    return request.keyed(key or new_key())
 
 
 def new_key() -> str:

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
 from fleetd.wire.base import Request
 from fleetd.wire.errors import FleetError, Incompatible
-from fleetd.wire.requests.event import CursorPosition
 
 from .insisting import Waits
+
+R = TypeVar("R")
 
 
 class StoreReplaced(Incompatible):
@@ -16,6 +17,10 @@ class StoreReplaced(Incompatible):
 
     Whoever keeps a state that he made of events reads it anew, and follows from there.
     """
+
+
+class EventsMissed(UserWarning):
+    """A consumer comes back after so long that events it had not read are not there any more."""
 
 
 class Link(NamedTuple):
@@ -52,10 +57,11 @@ class Wanted(NamedTuple):
     consumer: str | None
     away_s: float | None
     on_link: Callable[[Link], None] | None
+    agent_id: str | None = None
 
 
 class Calls(Protocol):
     """How the consumer's cursor is asked for and moved."""
 
-    async def __call__(self, request: Request[CursorPosition]) -> CursorPosition:
+    async def __call__(self, request: Request[R]) -> R:
         """Carry out a request."""

@@ -110,8 +110,8 @@ def run_list(args: Namespace) -> int:
         agents = every(lambda **more: client.call(AgentList(**terms, **more)).agents)
         known = names(client) if any(each.machine for each in agents) else {}
     rows = [
-        (each.id, each.role, each.status, each.harness or "", each.mission_id or "",
-         each.last_seen_at)
+        (each.id, each.role, render.agent_state(each.status, each.needs), each.harness or "",
+         each.mission_id or "", each.last_seen_at)
         for each in agents
     ]  # fmt: skip
     if not known:
@@ -138,7 +138,8 @@ def _show(agent: Agent, machine: str) -> None:
         (
             ("Agent", agent.id),
             ("Role", agent.role),
-            ("Status", agent.status),
+            ("Status", render.agent_state(agent.status, agent.needs)),
+            ("Waits since", render.ago(agent.needs_since)),
             ("Harness", agent.harness),
             ("Session", agent.session_id),
             ("Process", agent.pid),

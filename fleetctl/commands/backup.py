@@ -14,9 +14,6 @@ from ..display.bar import bar
 from ..options import Subparsers, UsageError, command
 from ..protocol import BackupResult, SystemBackup, SystemHello
 
-# Copying and checking a large database takes minutes; nothing else waits for it.
-COPY_S = 3_600.0
-
 
 def register(subparsers: Subparsers) -> None:
     """Add the command."""
@@ -55,7 +52,7 @@ def _ours_to_write(target: Path) -> bool:
 
 def _copied(client: Fleet, args: Namespace, target: Path) -> BackupResult:
     with bar(args, "Copying") as progress:
-        return client.call(SystemBackup(path=str(target)), reply_s=COPY_S, progress=progress)
+        return client.call(SystemBackup(path=str(target)), progress=progress)
 
 
 def _by_way_of_its_own_place(client: Fleet, args: Namespace, target: Path) -> BackupResult:

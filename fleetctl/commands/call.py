@@ -6,15 +6,18 @@ from argparse import Namespace
 from typing import Any
 
 from ..client import Fleet
-from ..client.insisting import new_key
+from ..client.insisting import new_key, usual
 from ..display import render
-from ..options import Subparsers, UsageError, command
-from ..protocol import METHODS
+from ..options import Subparsers, UsageError, command, whole
+from ..protocol import LONG, METHODS
 
 EXAMPLES = """\
   fleetctl call system.hello
+  fleetctl call system.doctor --timeout 30
   fleetctl call mission.list '{"status": "in_progress"}'
   echo '{"title": "Add login"}' | fleetctl call mission.create -"""
+# The longest that the daemon waits for a lock.
+LONGEST_S = 7 * 86_400
 
 
 def register(subparsers: Subparsers) -> None:
@@ -30,6 +33,13 @@ def register(subparsers: Subparsers) -> None:
         default="{}",
         help="the parameters, an object or an array; - reads them from stdin",
     )
+    parser.add_argument(
+        "--timeout",
+        type=whole(1, LONGEST_S),
+        metavar="SECONDS",
+        help="how long to wait for the answer (default: 120 and the method's own wait_ms, a day "
+        "for what takes long)",
+    )
 
 
 def run(args: Namespace) -> int:
@@ -41,9 +51,16 @@ def run(args: Namespace) -> int:
         params = {"idempotency_key": new_key(), **params}
     # What may change something is sent a second time under a key only: then it is applied once.
     again = harmless or (isinstance(params, dict) and params.get("idempotency_key") is not None)
+    reply_s = args.timeout or usual(long=args.method in LONG, wait_ms=_wait_ms(params))
     with Fleet() as client:
-        render.print_json(client.call_raw(args.method, params, again=again))
+        render.print_json(client.call_raw(args.method, params, reply_s=reply_s, again=again))
     return 0
+
+
+def _wait_ms(params: Any) -> int:
+    """Return for how long the daemon is told to wait; what is no such number it refuses."""
+    wait_ms = params.get("wait_ms") if isinstance(params, dict) else None
+    return wait_ms if isinstance(wait_ms, int) and 0 < wait_ms <= LONGEST_S * 1_000 else 0
 
 
 def _parameters(text: str) -> Any:

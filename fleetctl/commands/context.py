@@ -6,7 +6,7 @@ from ..client import Fleet
 from ..display import render
 from ..options import Subparsers, command, mission_option, whole
 from ..protocol import RecoveryContextGet
-from ..target import current_mission, cwd
+from ..target import cwd, selected
 
 EXAMPLES = "  fleetctl context\n  fleetctl context --agent specialist-2 --max-chars 4000"
 
@@ -17,7 +17,9 @@ def register(subparsers: Subparsers) -> None:
         subparsers, "context", run, "Print the briefing of a mission, changing nothing.", EXAMPLES
     )
     mission_option(parser)
-    parser.add_argument("--agent", metavar="ID", completes="agent", help="only this agent's part")
+    parser.add_argument(
+        "--agent", metavar="ID", completes="agent", help="only this agent's part, of its mission"
+    )
     parser.add_argument(
         "--checkpoint", metavar="ID", completes="checkpoint", help="from this checkpoint"
     )
@@ -28,15 +30,16 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: Namespace) -> int:
     """Fetch the briefing and print it."""
-    named = args.mission or args.checkpoint
     with Fleet() as client:
-        current = None if named else current_mission(client)
+        mission = args.mission
+        if not mission and not args.checkpoint:
+            mission = selected(client, "briefing", agent=args.agent).mission.id
         briefing = client.call(
             RecoveryContextGet(
-                mission_id=current.id if current else args.mission,
+                mission_id=mission,
                 agent_id=args.agent,
                 checkpoint_id=args.checkpoint,
-                cwd=None if named else cwd(),
+                cwd=None if args.mission or args.checkpoint else cwd(),
                 max_chars=args.max_chars,
             )
         )

@@ -41,7 +41,8 @@ def register(subparsers: Subparsers) -> None:
         actions,
         "uninstall",
         run_uninstall,
-        "Stop the service and remove it; what fleetd remembers is left.",
+        "Stop fleetd and remove its service; what it remembers is left. All of fleetd: fleetctl "
+        "uninstall.",
         "  fleetctl daemon uninstall",
     )
     _changing(removed)
@@ -83,8 +84,8 @@ def run_install(args: Namespace) -> int:
 
 
 def run_uninstall(args: Namespace) -> int:
-    """Remove the service."""
-    return _told(args, installing.uninstall(args, _manager()))
+    """Remove the service, or end the daemon that runs without one."""
+    return _told(args, installing.uninstall(args, service()))
 
 
 def _manager() -> Service:

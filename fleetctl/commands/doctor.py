@@ -12,9 +12,6 @@ from ..display.findings import show
 from ..options import Subparsers, command
 from ..protocol import Finding, Findings, Hello, SystemDoctor, SystemHello
 
-# Every checkpoint is read twice, and every page of the database.
-EXAMINE_S = 3_600.0
-
 
 def register(subparsers: Subparsers) -> None:
     """Add the command."""
@@ -35,7 +32,7 @@ def run(args: Namespace) -> int:
         with Fleet() as client, bar(args, "Checking") as progress:
             hello = client.call(SystemHello())
             request = SystemDoctor(fix=args.fix)
-            found = client.call(request, reply_s=EXAMINE_S, progress=progress)
+            found = client.call(request, progress=progress)
     except TooSlow as error:
         # What a start would meet is told by none that goes on.
         silent = Finding(check="daemon", ok=False, detail=f"{error.message} {error.hint}")

@@ -1,16 +1,16 @@
 """``fleetctl events``: the event log, up to now or as it grows."""
 
 import sys
-from argparse import Namespace
-from collections import deque
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 from ..client import Fleet
 from ..display import lists, moments, render, screen
 from ..display.sentences import sentence, tone
-from ..options import Subparsers, command, mission_option, whole
-from ..overview import position_of
+from ..newest_events import newest
+from ..options import Subparsers, age, command, mission_option, whole
 from ..protocol import Event, EventList
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\
   fleetctl events --limit 20
   fleetctl events --follow --type lock_acquired --type lock_released
+  fleetctl events --agent claude-1a2b --since 1h
   fleetctl events --since 100 --json"""
 PAGE = 1_000
 DEFAULT_LIMIT = 50
@@ -38,7 +39,13 @@ def register(subparsers: Subparsers) -> None:
         "--type", action="append", metavar="TYPE", help="only this type; may be repeated"
     )
     parser.add_argument(
-        "--since", type=whole(0), metavar="N", help="those after event N (default: the newest)"
+        "--agent", metavar="NAME", completes="agent", help="only what this agent did"
+    )
+    parser.add_argument(
+        "--since",
+        type=_since,
+        metavar="N|AGE",
+        help="those after event N, or of the last 90s, 30m, 2h or 3d (default: the newest)",
     )
     parser.add_argument(
         "--limit",
@@ -69,32 +76,43 @@ def run(args: Namespace) -> int:
     return 0
 
 
+def _since(text: str) -> int | str:
+    """Return the number of an event, or the time that an age means."""
+    if text.isdecimal():
+        return whole(0, 2**62)(text)
+    # Imported here: others need no times of the wire.
+    from fleetd.wire.times import iso
+
+    try:
+        return iso(screen.now_ms() - age(text))
+    except ArgumentTypeError:
+        raise ArgumentTypeError(
+            f"expected the number of an event, or an age such as 30m, 2h or 3d; got {text!r}"
+        ) from None
+
+
 def _listed(client: Fleet, args: Namespace) -> list[Event]:
-    """Return the first events after ``--since``, or without it the newest."""
+    """Return the first events after ``--since``, or without it the newest; oldest first."""
     limit = args.limit or DEFAULT_LIMIT
     if args.since is None:
-        return list(deque(_pages(client, args, _newest(client, args, limit)), maxlen=limit))
-    found = _pages(client, args, args.since)
-    return [event for event, _ in zip(found, range(limit), strict=False)]
+        return list(islice(newest(client, **_which(args), limit=limit), limit))[::-1]
+    return list(islice(_after(client, args, limit), limit))
 
 
-def _newest(client: Fleet, args: Namespace, limit: int) -> int:
-    """Return where to begin so that the newest events are among those that follow."""
-    if args.type or args.mission:
-        return 0
-    return max(0, position_of(client) - limit)
+def _which(args: Namespace) -> dict[str, Any]:
+    return {"mission_id": args.mission, "types": args.type, "agent_id": args.agent}
 
 
-def _pages(client: Fleet, args: Namespace, since: int) -> Iterator[Event]:
-    only = args.type[0] if args.type and len(args.type) == 1 else None
+def _after(client: Fleet, args: Namespace, limit: int) -> Iterator[Event]:
+    position = args.since if isinstance(args.since, int) else 0
+    time = args.since if isinstance(args.since, str) else None
     while True:
-        page = client.call(EventList(mission_id=args.mission, type=only, since=since, limit=PAGE))
-        for event in page.events:
-            if not args.type or event.type in args.type:
-                yield event
-        if not page.events:  # large ones make a page short, though more follow
+        request = EventList(**_which(args), since=position, since_time=time, limit=limit)
+        page = client.call(request)
+        yield from page.events
+        if page.position == position or not (page.events or args.agent):
             return
-        since = page.position
+        position = page.position
 
 
 def _follow(args: Namespace) -> int:
@@ -117,16 +135,22 @@ def _stream(args: Namespace) -> Iterator[Event]:
     """Yield events without gaps; in a store that was replaced, from its end on."""
     from ..client import StoreReplaced
 
-    since = args.since
     with Fleet() as fleet:
+        since = _position(fleet, args.since)
         while True:
             try:
-                yield from fleet.events(
-                    since=since, types=args.type, mission_id=args.mission, on_link=_tell
-                )
+                yield from fleet.events(since=since, **_which(args), on_link=_tell)
             except StoreReplaced as error:
                 render.warn(f"{error.message} Following from the end of the new log.")
                 since = None
+
+
+def _position(fleet: Fleet, since: int | str | None) -> int | None:
+    """Return the number of the event behind which a time begins; other numbers as they are."""
+    if not isinstance(since, str):
+        return since
+    page = fleet.call(EventList(since_time=since, limit=1))
+    return page.events[0].seq - 1 if page.events else page.position
 
 
 def _tell(link: "Link") -> None:

@@ -123,7 +123,8 @@ def _states(args: Namespace) -> list[State]:
 
 
 def _standing(seen: State) -> tuple[str, ...]:
-    hooks = seen.installed if seen.current or seen.installed == "no" else f"{seen.installed}, old"
+    old = seen.installed != "no" and (seen.updates or not seen.current)
+    hooks = f"{seen.installed}, old" if old else seen.installed
     return seen.harness, "yes" if seen.here else "no", "?" if seen.problem else hooks
 
 
@@ -137,6 +138,7 @@ def _details(seen: State) -> None:
             ("Problem", seen.problem),
             ("Events", ", ".join(seen.events)),
             ("Missing", ", ".join(seen.missing)),
+            ("Updates", ", ".join(seen.updates)),
             ("Lock enforcement", "on" if seen.enforce_locks else None),
             ("Command", seen.commands[0] if seen.commands else None),
             ("Other commands", len(seen.commands) - 1 if len(seen.commands) > 1 else None),

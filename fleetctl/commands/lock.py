@@ -1,12 +1,11 @@
 """``fleetctl lock``: leases on files."""
 
 from argparse import Namespace
+from typing import Any
 
 from ..client import Fleet
-from ..client.insisting import REPLY_S
 from ..display import lists, render, screen
 from ..display.tables import Column
-from ..machines import names
 from ..options import Parser, Run, Subparsers, command, group, whole
 from ..pages import every
 from ..protocol import (
@@ -18,7 +17,7 @@ from ..protocol import (
     LockRelease,
     LockRenew,
 )
-from ..target import KEYS, absolute, cwd
+from ..target import KEYS, absolute, cwd, cwd_or_root
 
 WEEK_MS = 7 * 86_400_000
 EXAMPLES = """\
@@ -64,6 +63,9 @@ def register(subparsers: Subparsers) -> None:
         "--agent", metavar="ID", completes="agent", help="only those this agent holds"
     )
     listing.add_argument("--file", metavar="FILE", help="only those on this file")
+    listing.add_argument(
+        "--here", action="store_true", help="only those on files of this repository"
+    )
     listing.add_argument("--all", action="store_true", help="also those that ended")
 
 
@@ -77,8 +79,8 @@ def _on_lock(actions: Subparsers, name: str, run: Run, summary: str) -> Parser:
 
 
 def _named(file: str) -> str:
-    """Return a file as a request names it: absolute, or the key that a lock shows."""
-    return file if file.startswith(KEYS) else absolute(file)
+    """Return a file as a request names it: absolute, from home, or the key that a lock shows."""
+    return file if file.startswith((*KEYS, "~/")) else absolute(file)
 
 
 def _lock_id(client: Fleet, lock: str) -> str:
@@ -122,7 +124,7 @@ def run_acquire(args: Namespace) -> int:
         wait_ms=args.wait_ms,
     )
     with Fleet() as client:
-        lock = client.call(request, reply_s=REPLY_S + args.wait_ms / 1000)
+        lock = client.call(request)
     return _granted(args, lock, "acquired")
 
 
@@ -131,11 +133,16 @@ def _granted(args: Namespace, lock: Lock, verb: str) -> int:
         args,
         lock,
         f"Lock {verb}: {lock.id}",
-        f"File: {lock.normalized_path or lock.file}",
+        f"File: {_place(lock)}",
         f"Held by: {lock.held_by}",
         f"Expires: {render.ago(lock.expires_at)}",
         f"Fencing token: {lock.fencing_token}",
     )
+
+
+def _place(lock: Lock) -> str:
+    """Return a lock's file so that it means the same wherever it is read."""
+    return lock.normalized_path or lock.file
 
 
 def run_renew(args: Namespace) -> int:
@@ -151,7 +158,7 @@ def run_release(args: Namespace) -> int:
     with Fleet() as client:
         lock_id = _lock_id(client, args.lock_id)
         lock = client.call(LockRelease(lock_id=lock_id, agent_id=args.agent))
-    return render.result(args, lock, f"Lock released: {lock.id}  {lock.file}")
+    return render.result(args, lock, f"Lock released: {lock.id}  {_place(lock)}")
 
 
 def run_force_release(args: Namespace) -> int:
@@ -160,7 +167,7 @@ def run_force_release(args: Namespace) -> int:
         lock_id = _lock_id(client, args.lock_id)
         request = LockForceRelease(lock_id=lock_id, agent_id=args.agent, reason=args.reason)
         lock = client.call(request)
-    taken = f"Lock released by force: {lock.id}  {lock.file} (was held by {lock.held_by})"
+    taken = f"Lock released by force: {lock.id}  {_place(lock)} (was held by {lock.held_by})"
     return render.result(args, lock, taken)
 
 
@@ -179,28 +186,24 @@ def _matters(lock: Lock) -> bool:
     return bool(lock.expires_at) and (lock.status == "active" or not screen.humane())
 
 
-def _where(lock: Lock, known: dict[str, str]) -> str:
-    """Return the file so that it means the same to whoever reads it, on any machine.
-
-    Of a shared store, that is: a path somebody gave is one of his machine.
-    """
-    key = lock.normalized_path
-    if key.startswith("project:"):
-        return key if known and lock.file.startswith("/") else lock.file
-    of_machine = key.removeprefix("machine:").split(":", 1)[0]
-    return f"{lock.file} on {known[of_machine]}" if of_machine in known else lock.file
-
-
 def run_list(args: Namespace) -> int:
     """List locks."""
     file = _named(args.file) if args.file else None
     terms = {"mission_id": args.mission, "held_by": args.agent, "file": file}
+    terms |= {
+        "active": not args.all,
+        "cwd": cwd() if args.here else cwd_or_root(),
+        "here": args.here,
+    }
+    paths: dict[str, str] = {}
     with Fleet() as client:
-        locks = every(
-            lambda **more: client.call(LockList(**terms, active=not args.all, **more)).locks
-        )
-        keyed = not args.json and any(each.normalized_path.startswith(KEYS) for each in locks)
-        known = names(client) if keyed else {}
+
+        def page(**more: Any) -> list[Lock]:
+            found = client.call(LockList(**terms, **more))
+            paths.update(found.paths)
+            return found.locks
+
+        locks = every(page)
     rows = [
         (
             each.id,
@@ -209,7 +212,7 @@ def run_list(args: Namespace) -> int:
             each.purpose,
             str(each.fencing_token),
             each.expires_at or "" if _matters(each) else "",
-            _where(each, known),
+            paths.get(each.id, each.file),
         )
         for each in locks
     ]

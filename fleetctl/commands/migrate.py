@@ -67,7 +67,7 @@ def run(args: Namespace) -> int:
     """Have it done, and show it."""
     what = args.what or "move"
     if what == "roles":
-        return _print_roles()
+        return _print_roles(args)
     if args.source and args.to != "sqlite":
         raise UsageError("--from names the server that is left, with --to sqlite only.")
     if what == "undo" and not args.yes and not confirm(QUESTION):
@@ -83,9 +83,13 @@ def run(args: Namespace) -> int:
     return int(not said.report.same)
 
 
-def _print_roles() -> int:
+def _print_roles(args: Namespace) -> int:
     script = resources.files("fleetd") / "share" / "postgres" / "roles.sql"
-    print(script.read_text("utf-8"), end="")
+    text = script.read_text("utf-8")
+    if args.json:
+        render.print_json({"sql": text})
+    else:
+        print(text, end="")
     return 0
 
 

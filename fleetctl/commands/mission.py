@@ -10,6 +10,7 @@ from .. import history
 from ..client import Fleet
 from ..display import lists, render
 from ..display.bar import bar
+from ..display.mission_page import show_mission, state, titled
 from ..display.tables import Column
 from ..machines import named, names
 from ..options import Parser, Subparsers, UsageError, command, group, limit_option, yes_option
@@ -28,7 +29,7 @@ from ..protocol import (
     NewSortie,
     SortieList,
 )
-from ..target import absolute, current_mission, mission_id, project_dir
+from ..target import absolute, mission_id, project_dir, selected
 
 CREATE_EXAMPLES = """\
   fleetctl mission create "Add login" --sortie "Write the form" --sortie "Test"
@@ -41,13 +42,6 @@ COLUMNS = (
     Column("PROGRESS", matters=2),
     Column("PRIORITY", matters=1, styles={"critical": "red", "high": "yellow"}),
     Column("TITLE", cut="end", least=18),
-)
-SORTIES = (
-    Column(""),
-    Column("", matters=3, styles=render.STATES),
-    Column("", matters=1),
-    Column("", matters=2, cut="middle"),
-    Column("", cut="end", least=16),
 )
 
 
@@ -129,7 +123,9 @@ def _register_list(actions: Subparsers) -> None:
 def _register_update(actions: Subparsers) -> None:
     update = command(actions, "update", run_update, "Change fields of a mission.")
     update.add_argument("mission_id", metavar="ID", completes="mission")
-    update.add_argument("--title", metavar="TEXT", help="what is to be reached")
+    update.add_argument(
+        "--title", metavar="TEXT", help="what is to be reached; makes a session's own mission yours"
+    )
     _detail_options(update)
 
 
@@ -204,14 +200,7 @@ def run_show(args: Namespace) -> int:
     if args.json:
         render.print_json(mission)
         return 0
-    _show(mission, directory)
-    if sorties:
-        render.heading(f"Sorties ({len(sorties)})")
-        rows = [
-            (each.id, each.status, f"{each.progress}%", each.assigned_to or "", each.title)
-            for each in sorties
-        ]
-        lists.table(SORTIES, rows, indent="  ")
+    show_mission(mission, directory, sorties)
     return 0
 
 
@@ -222,36 +211,13 @@ def _directory(client: Fleet, mission: Mission) -> str | None:
     return f"{mission.project_dir} on {named(names(client), mission.machine)}"
 
 
-def _show(mission: Mission, directory: str | None) -> None:
-    done = f"({mission.completed_sorties}/{mission.total_sorties} sorties complete)"
-    render.fields(
-        (
-            ("Mission", mission.id),
-            ("Title", _titled(mission)),
-            ("Description", mission.description),
-            ("Status", mission.status),
-            ("Priority", mission.priority),
-            ("Progress", f"{mission.progress_percent}% {done}"),
-            ("Directory", directory),
-            ("Created", render.ago(mission.created_at)),
-            ("Started", render.ago(mission.started_at)),
-            ("Ended", render.ago(mission.completed_at)),
-            ("Last activity", render.ago(mission.last_activity_at)),
-        )
-    )
-
-
-def _titled(mission: Mission) -> str:
-    return render.titled(mission.title, automatic=mission.metadata.get("automatic") is True)
-
-
 def run_list(args: Namespace) -> int:
     """List missions."""
     directory = absolute(args.project_dir) if args.project_dir else None
     with Fleet() as client:
         page = client.call(MissionList(status=args.status, project_dir=directory, limit=args.limit))
     rows = [
-        (each.id, each.status, render.bar(each.progress_percent), each.priority, _titled(each))
+        (each.id, state(each), render.bar(each.progress_percent), each.priority, titled(each))
         for each in page.missions
     ]
     return lists.show(args, page.missions, COLUMNS, rows, "No missions found.")
@@ -275,14 +241,12 @@ def run_update(args: Namespace) -> int:
 def run_current(args: Namespace) -> int:
     """Show the mission that this directory belongs to."""
     with Fleet() as client:
-        mission = current_mission(client)
-        directory = _directory(client, mission) if mission else None
-    if mission is None:
-        raise InvalidState("No active mission found.", hint="Start one: fleetctl mission start")
+        mission = selected(client, "work").mission
+        directory = _directory(client, mission)
     if args.json:
         render.print_json(mission)
     else:
-        _show(mission, directory)
+        show_mission(mission, directory)
     return 0
 
 

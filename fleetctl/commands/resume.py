@@ -10,7 +10,7 @@ from ..display import render
 from ..options import Parser, Subparsers, UsageError, command, mission_option, yes_option
 from ..prompts import Cancelled, confirm, interactive
 from ..protocol import RecoveryRestore
-from ..restore import QUESTION, Target, announcement, choose, failing_as, show_outcome
+from ..restore import QUESTION, Target, announcement, choices, choose, failing_as, show_outcome
 
 EXAMPLES = """\
   fleetctl resume --dry-run
@@ -21,7 +21,7 @@ EXAMPLES = """\
 def register(subparsers: Subparsers) -> None:
     """Add the command."""
     parser = command(subparsers, "resume", run, "Bring a mission back from a checkpoint.", EXAMPLES)
-    mission_option(parser, "the newest stale one, else the one of this directory")
+    mission_option(parser, "the agent's, else the newest stale one of this directory")
     parser.add_argument(
         "--checkpoint",
         metavar="ID",
@@ -47,7 +47,7 @@ def _recovery_options(parser: Parser) -> None:
         "--take-over-from",
         metavar="ID",
         completes="agent.lost",
-        help="a lost agent whose work goes to --agent",
+        help="a lost agent whose work goes to --agent, whose session moves into the mission",
     )
     parser.add_argument(
         "--scope",
@@ -73,7 +73,7 @@ def run(args: Namespace) -> int:
         if given and not args.agent:
             raise UsageError(f"{option} needs --agent: who is to go on with the work?")
     with Fleet() as client:
-        target = choose(client, args.mission, args.checkpoint)
+        target = choose(client, args)
         if not args.dry_run:
             _announce(args, target)
         with failing_as("Failed to restore from checkpoint"):
@@ -81,7 +81,11 @@ def run(args: Namespace) -> int:
     if not args.json and outcome.checkpoint_id != target.checkpoint_id:
         # The newest one was damaged in both copies, or expired; the warnings say which.
         render.line(f"Used checkpoint: {outcome.checkpoint_id}")
-    return show_outcome(args, outcome)
+    status = show_outcome(args, outcome)
+    if args.dry_run and not args.json and target.others:
+        print()
+        render.lines(choices(target))
+    return status
 
 
 def _scope(args: Namespace) -> Scope:

@@ -53,8 +53,6 @@ COLUMNS = (
     Column("GZ", matters=0),
 )
 RUN = Column("RUN", matters=6, cut="middle", least=16)
-# Every snapshot is read twice.
-VERIFY_S = 3_600.0
 
 
 def register(subparsers: Subparsers) -> None:
@@ -227,7 +225,7 @@ def run_verify(args: Namespace) -> int:
     noun = "snapshot_id" if (args.which or "").startswith(SNAPSHOT) else "run_id"
     request = SnapshotVerify(**{noun: args.which}, repair=args.repair)
     with Fleet() as client, bar(args, "Verifying") as progress:
-        findings = client.call(request, reply_s=VERIFY_S, progress=progress)
+        findings = client.call(request, progress=progress)
     return show(args, findings)
 
 

@@ -4,6 +4,7 @@ from argparse import Namespace
 
 from ..client import Fleet
 from ..display import lists, render, screen
+from ..display.recoveries import lost, resume_command
 from ..display.tables import Column
 from ..options import Subparsers, command
 from ..protocol import AwayStatus, Counts, MissionLine, Recovery, Status, SystemStatus, Timing
@@ -115,10 +116,18 @@ def _mission_row(mission: MissionLine) -> tuple[str, ...]:
         render.bar(mission.progress_percent),
         f"({mission.completed_sorties}/{mission.total_sorties})",
         render.silence(mission.silence_ms),
-        render.plural(mission.agents, "agent"),
+        _agents(mission),
         render.plural(mission.locks, "lock"),
         render.titled(mission.title, automatic=mission.automatic),
     )
+
+
+def _agents(mission: MissionLine) -> str:
+    """Return how many agents a mission has, and how many of them wait for a permission."""
+    told = render.plural(mission.agents, "agent")
+    waiting = mission.needs_permission
+    needs = "needs" if waiting == 1 else "need"
+    return f"{told}, {waiting} {needs} permission" if waiting else told
 
 
 def _show_candidates(status: Status) -> None:
@@ -130,8 +139,10 @@ def _show_candidates(status: Status) -> None:
         silent = render.silence(each.inactivity_duration_ms)
         head = f"  {each.mission_id}  {silent}  {checkpoint}  "
         render.headed(head, each.mission_title)
+        if each.lost_agents:
+            render.line(f"    {lost(each)}")
         if each.checkpoint_id:
-            render.line(f"    fleetctl resume --mission {each.mission_id}")
+            render.line(f"    {resume_command(each)}")
 
 
 def _show_recoveries(recoveries: list[Recovery]) -> None:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+from fleetd.wire import endings
+
 from ..display import moments, render, screen
 from ..display.widths import cut
 from ..target import cwd, this_agent
@@ -62,7 +64,8 @@ def _missions(ask: Ask) -> Iterator[Candidate]:
     newest = ask("mission.list", limit=MOST).missions
     for each in (*begun, *pending, *newest):
         progress = f" {each.progress_percent}%" if each.status == "in_progress" else ""
-        yield Candidate(each.id, f"{each.status}{progress}  {each.title}", each.status)
+        state = endings.state(each.status, each.closed_reason)
+        yield Candidate(each.id, f"{state}{progress}  {each.title}", each.status)
 
 
 def _current(ask: Ask) -> list[str]:

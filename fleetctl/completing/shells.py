@@ -70,6 +70,23 @@ def install(args: Namespace, shell: str) -> int:
     return render.result(args, told, *said, *_needs(shell))
 
 
+def installed(shell: str) -> list[files.SettingsFile]:
+    """Return the files that were written for a shell and are ours still."""
+    found = (files.read(directory(shell) / name) for name in _LOADERS[shell])
+    return [each for each in found if each.data is not None and _MARK.encode() in each.data]
+
+
+def remove(file: files.SettingsFile) -> list[str]:
+    """Remove a file, or put back what was there before, and say so.
+
+    Raises Storage and InvalidState.
+    """
+    before = files.read(file.backup).data
+    files.write(file, before)
+    files.remove_copy(file)
+    return [f"Removed {file.path}" if before is None else f"Put {file.path} back as it was"]
+
+
 def _written(file: files.SettingsFile, text: str) -> list[str]:
     """Write a file, and say so; what somebody else had put there is kept beside it."""
     foreign = file.data is not None and _MARK.encode() not in file.data

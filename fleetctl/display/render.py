@@ -35,9 +35,9 @@ STATES = {
     **dict.fromkeys(("completed", "resumed", "active", "acked", "here"), "green"),
     **dict.fromkeys(("in_progress", "running", "briefed"), "cyan"),
     **dict.fromkeys(("blocked", "waiting", "unconfirmed", "expired", "forced"), "yellow"),
-    **dict.fromkeys(("queued", "left"), "yellow"),
+    **dict.fromkeys(("queued", "left", "waiting: permission"), "yellow"),
     **dict.fromkeys(("failed", "lost", "interrupted"), "red"),
-    **dict.fromkeys(("cancelled", "gone", "released"), "dim"),
+    **dict.fromkeys(("cancelled", "closed", "merged", "gone", "released"), "dim"),
 }
 
 
@@ -178,6 +178,11 @@ def plural(count: int, noun: str) -> str:
 def titled(title: str, *, automatic: bool) -> str:
     """Return a mission's title, and that it was made for a session when it was."""
     return f"{title} (auto)" if automatic else title
+
+
+def agent_state(status: str, needs: str | None) -> str:
+    """Return the status of an agent, with what it waits for."""
+    return f"{status}: {needs}" if needs else status
 
 
 def silence(ms: int) -> str:

@@ -7,6 +7,7 @@ What stands in an event comes from agents and tools: clean it before it reaches 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from fleetd.wire import endings
 from fleetd.wire.durations import duration
 
 from .render import plural
@@ -23,8 +24,8 @@ _TOLD: dict[str, tuple[str, ...]] = {
     "mission_updated": ("{who} changed the mission", ": {fields}"),
     "mission_completed": ("The mission is completed",),
     "mission_failed": ("The mission was given up", ": {reason}"),
-    "mission_cancelled": ("The mission was called off", ": {reason}"),
-    "mission_reopened": ("The mission goes on: its session was resumed",),
+    "mission_cancelled": ("The mission was {ending}",),
+    "mission_reopened": ("The mission goes on: its session is back",),
     "mission_deleted": ("A mission was deleted", ", with {sorties}"),
     "sortie_created": ("{who} added the sortie {title}",),
     "sortie_assigned": ("{title} was given to {assigned_to}",),
@@ -37,6 +38,7 @@ _TOLD: dict[str, tuple[str, ...]] = {
     "sortie_reopened": ("{who} has {title} to do again",),
     "sortie_updated": ("{who} changed {title}", ": {fields}"),
     "sortie_removed": ("{who} removed the sortie {title}",),
+    "sortie_moved": ("{title} goes on here, from {from_mission}",),
     "sortie_restored": ("The recovery set {title} to {status}",),
     "agent_registered": ("{who} joined", " as {role}", " ({harness})"),
     "agent_noted": ("{who} noted", ": {last_action}"),
@@ -92,6 +94,11 @@ _TOLD: dict[str, tuple[str, ...]] = {
     "agent_paused": ("{who} waits for its user",),
     "agent_resumed": ("{who} goes on",),
 }
+# What is told of a note of a harness, by what it is about.
+_NOTED: dict[str, tuple[str, ...]] = {
+    "permission_request": ("{who} asks for a permission", ": {message}"),
+    "permission_prompt": ("{who} waits for a permission", ": {message}"),
+}
 # Styles by what it means for a mission; what is not named is neither good nor bad.
 _TONES = {
     "green": "mission_completed sortie_completed fleet_recovered recovery_confirmed agent_returned",
@@ -132,6 +139,8 @@ def sentence(event: "Event", *, inside: str | None = None) -> str:
     """
     told = _Told(event, inside)
     pieces = _TOLD.get(event.type)
+    if event.type == "hook_noted":
+        pieces = _NOTED.get(told["what"], pieces)
     if pieces is None:
         what = event.type.replace("_", " ")
         return f"{event.agent_id}: {what}" if event.agent_id else what.capitalize()
@@ -174,9 +183,23 @@ class _Told(Mapping[str, str]):
         if name == "silence":
             ms = self._data.get("inactivity_duration_ms")
             return duration(ms) if isinstance(ms, int) else ""
+        if name == "ending":
+            return self._ending()
         if name == "why":
             return _WHY.get(str(self._data.get("trigger")), "")
         return self._text(name, self._data.get(name))
+
+    def _ending(self) -> str:
+        """Return how a mission ended: events of before did not say why, but in their reason."""
+        reason = self._text("reason", self._data.get("reason"))
+        before = "session" if reason.startswith(endings.WITH_SESSION) else "person"
+        match self._data.get("closed_reason", before):
+            case "merged":
+                return endings.merged(self._text("merged_into", self._data.get("merged_into")))
+            case "session":
+                return reason[:1].lower() + reason[1:] or endings.WITH_SESSION.lower()
+            case _:
+                return f"called off: {reason}" if reason else "called off"
 
     def _text(self, name: str, value: object) -> str:
         if isinstance(value, list):

@@ -58,6 +58,9 @@ def _installed(harness: Harness, seen: State, install: str) -> Finding:
         missing = ", ".join(seen.missing)
         told = f"{seen.file} lacks {missing}; {install}"
         return _finding(harness, "installed", told, ok=False)
+    if seen.updates:
+        told = f"{seen.file}; of an earlier version, without {', '.join(seen.updates)}; {install}"
+        return _finding(harness, "installed", told)
     return _finding(harness, "installed", seen.file)
 
 

@@ -19,12 +19,16 @@ Env = Mapping[str, str]
 
 
 class Event(NamedTuple):
-    """An event that is installed for; ``word`` goes to the client where the payload names none."""
+    """An event that is installed for; ``word`` goes to the client where the payload names none.
+
+    ``later`` is one that an earlier fleetd did not install: hooks without it are whole, but old.
+    """
 
     name: str
     timeout_s: int = SOON_S
     background: bool = False
     word: str = ""
+    later: bool = False
 
 
 class Harness(NamedTuple):
@@ -132,6 +136,7 @@ CLAUDE = Harness(
         Event("Notification", background=True),
         *_events("SessionEnd", "PostToolUseFailure", "PostCompact", "StopFailure"),
         *_events("SubagentStart", "TaskCreated", "TaskCompleted", "TeammateIdle"),
+        Event("PermissionRequest", later=True),
     ),
     plain_json=True,
     # Before, one event that a build does not know made it ignore the whole settings file.
@@ -153,6 +158,8 @@ CODEX = Harness(
         *_events("PostCompact", "SubagentStart", "SubagentStop", "Stop"),
         Event("Interrupt", timeout_s=AT_THE_END_S),
         Event("SessionEnd", timeout_s=AT_THE_END_S),
+        # Last: trust belongs to a hook's place.
+        Event("PermissionRequest", later=True),
     ),
     plain_json=True,
     entry=_in_group,

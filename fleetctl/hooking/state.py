@@ -24,6 +24,8 @@ class State:
         self.installed = "no"
         self.events: list[str] = []
         self.missing: list[str] = []
+        # What an installation of now would add to one of before that is whole.
+        self.updates: list[str] = []
         self.commands: list[str] = []
         # Whether every command is the one that this installation would write.
         self.current = False
@@ -68,7 +70,9 @@ def _look_at_settings(
     seen.commands = list(dict.fromkeys(each.command for each in ours))
     seen.enforce_locks = any(map(enforces, seen.commands))
     events, _said = installable(harness, set(seen.events))
-    seen.missing = [event.name for event in events if event.name not in seen.events]
+    absent = [event for event in events if event.name not in seen.events]
+    seen.missing = [event.name for event in absent if not event.later]
+    seen.updates = [event.name for event in absent if event.later]
     seen.installed = "partly" if seen.missing else "yes"
     expected = {
         event.name: installation.command(harness, event, enforce=seen.enforce_locks)

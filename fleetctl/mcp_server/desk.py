@@ -52,9 +52,12 @@ class Desk:
         """Return the directory with its links resolved, as missions name theirs."""
         return os.path.realpath(self.cwd)
 
-    async def ask(self, request: Request[R]) -> R:
-        """Return the daemon's answer; raises FleetError."""
-        return await self._link.call(request)
+    async def ask(self, request: Request[R], *, once: bool = False) -> R:
+        """Return the daemon's answer; raises FleetError.
+
+        ``once`` is for what would be there twice if the agent called again: see ``Link.call``.
+        """
+        return await self._link.call(request, once=once)
 
     async def me(self) -> Agent:
         """Return the agent that this is, registered now if nobody did that yet."""
@@ -129,7 +132,7 @@ class Desk:
 
 def is_automatic(mission: Mission) -> bool:
     """Return whether a mission was made by itself for a session."""
-    return mission.metadata.get("automatic") is True
+    return mission.origin == "session"
 
 
 def _within(directory: str, path: str) -> bool:

@@ -24,7 +24,7 @@ def _told(error: FleetError) -> str:
     if isinstance(error, LockConflict) and isinstance(
         held := error.values.get("existing_lock"), dict
     ):
-        return _conflict(held)
+        return _conflict(held, error.values.get("file", held.get("file")))
     if isinstance(error, Unavailable):
         return f"{error.message.partition(' Start it with')[0]} {_AWAY}"
     return " ".join(filter(None, (_sentence(error.message), _next(error))))
@@ -45,8 +45,9 @@ def _next(error: FleetError) -> str:
     return ""
 
 
-def _conflict(held: dict[str, Any]) -> str:
-    holder, file = held.get("held_by"), held.get("file")
+def _conflict(held: dict[str, Any], file: object) -> str:
+    """Say who holds a file, by the name by which it was asked for."""
+    holder = held.get("held_by")
     return (
         f"{file} is held by {holder} ({held.get('purpose')}) {until(held.get('expires_at'))}."
         f" Do not edit it. Work on something else, call lock with wait_s to wait for it, or ask"

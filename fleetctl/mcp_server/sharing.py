@@ -5,7 +5,6 @@ from typing import Annotated
 from msgspec import Meta
 
 from fleetd.wire.errors import FleetError, InvalidState, NotFound
-from fleetd.wire.model import Lock
 from fleetd.wire.requests.agent import AgentList
 from fleetd.wire.requests.lock import LockAcquire, LockList, LockRelease, Purpose
 from fleetd.wire.requests.message import (
@@ -17,6 +16,7 @@ from fleetd.wire.requests.message import (
 )
 from fleetd.wire.types import LONGEST_LEASE_MS, MessageId, Path, Text, Title
 
+from ..target import repository_root
 from . import wording
 from .arguments import Arguments
 from .desk import Desk, absolute
@@ -56,7 +56,7 @@ async def lock(desk: Desk, asked: Locking) -> str:
         )
     )
     return (
-        f"You hold {wording.cut(held.file)} {until(held.expires_at)},"
+        f"You hold {wording.cut(asked.file)} {until(held.expires_at)},"
         f" fencing token {held.fencing_token}."
         " What you do renews it. unlock it when you are done."
     )
@@ -71,21 +71,18 @@ class Unlocking(Arguments, frozen=True, kw_only=True):
 async def unlock(desk: Desk, asked: Unlocking) -> str:
     """Give back a lock, or all of them."""
     agent = await desk.me()
-    mine = (await desk.ask(LockList(held_by=agent.id))).locks
-    if asked.file is not None:
+    page = await desk.ask(LockList(held_by=agent.id, cwd=desk.cwd))
+    mine = page.locks
+    if asked.file is not None and not (mine := [each for each in mine if each.id == asked.file]):
+        # Not by the words of whoever locked it: they may have meant a file of another repository.
         wanted = absolute(desk, asked.file)
-        named = [each for each in mine if _names(each, asked.file, wanted)]
-        # Its key may be another than its path: fleetd knows.
-        mine = named or (await desk.ask(LockList(held_by=agent.id, file=wanted))).locks
+        page = await desk.ask(LockList(held_by=agent.id, file=wanted, cwd=desk.cwd))
+        mine = page.locks
     for each in mine:
         await desk.ask(LockRelease(each.id, agent.id))
     if not mine:
         return f"You held no lock{f' on {asked.file}' if asked.file else ''}."
-    return f"Released: {wording.cut(', '.join(each.file for each in mine), 2_000)}."
-
-
-def _names(lock: Lock, given: str, path: str) -> bool:
-    return given in (lock.id, lock.file) or path in (lock.file, lock.normalized_path)
+    return f"Released: {wording.cut(', '.join(page.paths[each.id] for each in mine), 2_000)}."
 
 
 class WhichLocks(Arguments, frozen=True, kw_only=True):
@@ -95,13 +92,17 @@ class WhichLocks(Arguments, frozen=True, kw_only=True):
 
 
 async def locks(desk: Desk, asked: WhichLocks) -> str:
-    """Say who holds a file, or all that is held."""
+    """Say who holds a file, or all that is held in this repository."""
     agent = await desk.known()
     file = None if asked.file is None else absolute(desk, asked.file)
-    held = (await desk.ask(LockList(file=file))).locks
+    page = await desk.ask(LockList(file=file, cwd=desk.cwd, here=file is None))
     me = agent.id if agent else None
-    nobody = f"Nobody holds {asked.file}." if asked.file else "Nobody holds a lock."
-    return wording.listed(wording.lock_line(each, me) for each in held) or nobody
+    if not page.locks:
+        return f"Nobody holds {asked.file}." if asked.file else "Nobody holds a lock here."
+    root = repository_root(desk.real_cwd)
+    below = [] if root == desk.real_cwd else [f"Paths are from {wording.cut(root)}."]
+    lines = (wording.lock_line(each, page.paths[each.id], me) for each in page.locks)
+    return wording.listed([*below, *lines])
 
 
 class Letter(Arguments, frozen=True, kw_only=True):
@@ -117,6 +118,8 @@ async def send(desk: Desk, asked: Letter) -> str:
     """Post a letter."""
     agent = await desk.me()
     mission = await desk.mission(agent)
+    # Asked before: what fails after the letter was sent would have it sent again.
+    known = {each.id for each in (await desk.ask(AgentList())).agents}
     sent = await desk.ask(
         MessageSend(
             agent.id,
@@ -125,9 +128,9 @@ async def send(desk: Desk, asked: Letter) -> str:
             body=asked.body,
             mission_id=mission.id if mission else None,
             thread_id=asked.thread_id,
-        )
+        ),
+        once=True,
     )
-    known = {each.id for each in (await desk.ask(AgentList())).agents}
     unknown = ", ".join(each for each in sent.to if each not in known)
     waits = f" Nobody is known as {unknown} yet: it waits; agents has the names." if unknown else ""
     return f"Sent {sent.id} to {', '.join(sent.to)}.{waits} Answers come into your inbox."

@@ -97,7 +97,7 @@ _ALL = (
     ),
     Tool(
         "locks",
-        "Who holds a file; without file, all locks.",
+        "Who holds a file; without file, all locks of this repository.",
         sharing.WhichLocks,
         sharing.locks,
         reads=True,

@@ -6,8 +6,10 @@ had said it; ``fit`` is what every text passes on its way out.
 
 from collections.abc import Iterable, Sequence
 
+from fleetd.wire import endings
 from fleetd.wire.model import Agent, CheckpointSummary, Lock, Message, Mission, Sortie
 from fleetd.wire.shown import clean, clean_block
+from fleetd.wire.types import CLOSED_SORTIE
 
 from .refusals import until
 
@@ -48,11 +50,12 @@ def cut(text: str | None, most: int = LINE_CHARS) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def mission_head(mission: Mission) -> str:
-    """Return what a mission is, in a line or two."""
+def mission_head(mission: Mission, left: int | None = None) -> str:
+    """Return what a mission is, in a line or two; ``left`` are its open sorties, where known."""
     where = f" in {cut(mission.project_dir)}" if mission.project_dir else ""
     done = f"{mission.completed_sorties}/{mission.total_sorties} sorties"
-    head = f"{mission.id} {mission.status} {mission.progress_percent}% ({done}){where}"
+    how = endings.standing(mission.status, mission.closed_reason, mission.total_sorties, left)
+    head = f"{mission.id} {how} {mission.progress_percent}% ({done}){where}"
     about = f"\n{cut(mission.description, 1_000)}" if mission.description else ""
     return f"{head}\nGoal: {cut(mission.title)}{about}"
 
@@ -76,13 +79,14 @@ def mission_text(mission: Mission, sorties: Sequence[Sortie], me: str | None) ->
     if sum(map(len, lines)) > MOST_CHARS - 2_000:
         lines = [sortie_line(each, me) for each in sorties if each.status != "completed"]
         lines.append(f"({len(sorties) - len(lines)} completed sorties are left out)")
-    return f"{mission_head(mission)}\n{listed(lines, most=MOST_CHARS - 2_000)}".rstrip()
+    left = sum(each.status not in CLOSED_SORTIE for each in sorties)
+    return f"{mission_head(mission, left)}\n{listed(lines, most=MOST_CHARS - 2_000)}".rstrip()
 
 
-def lock_line(lock: Lock, me: str | None) -> str:
+def lock_line(lock: Lock, path: str, me: str | None) -> str:
     """Return who holds a file, for what, and until when."""
     who = "you" if lock.held_by == me else lock.held_by
-    return f"{cut(lock.file)}: held by {who} ({cut(lock.purpose)}) {until(lock.expires_at)}"
+    return f"{cut(path)}: held by {who} ({cut(lock.purpose)}) {until(lock.expires_at)}"
 
 
 def letter(message: Message, me: str) -> str:
@@ -108,8 +112,9 @@ def agent_line(agent: Agent, me: str | None) -> str:
     harness = f", {cut(agent.harness)}" if agent.harness else ""
     mission = f" in {agent.mission_id}" if agent.mission_id else ""
     did = f" - {cut(agent.note.last_action)}" if agent.note and agent.note.last_action else ""
+    state = f"{agent.status}: {agent.needs}" if agent.needs else agent.status
     name = f"{agent.id} (you)" if agent.id == me else agent.id
-    return f"{name}: {agent.role}{harness}, {agent.status}{mission}{did}"
+    return f"{name}: {agent.role}{harness}, {state}{mission}{did}"
 
 
 def checkpoint_line(each: CheckpointSummary) -> str:

@@ -4,9 +4,10 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from fleetd.wire.errors import InvalidParams, InvalidState
+from fleetd.wire.base import Request
+from fleetd.wire.errors import FleetError, InvalidParams, InvalidState
 from fleetd.wire.model import Agent, Mission, Sortie
-from fleetd.wire.requests.agent import AgentNote, AgentRegister, Lines
+from fleetd.wire.requests.agent import AgentNote, Lines
 from fleetd.wire.requests.checkpoint import CheckpointCreate
 from fleetd.wire.requests.mission import (
     MissionCancel,
@@ -14,14 +15,13 @@ from fleetd.wire.requests.mission import (
     MissionCreate,
     MissionFail,
     MissionGet,
-    MissionStart,
     MissionUpdate,
+    NewSortie,
 )
 from fleetd.wire.requests.recovery import RecoveryContextGet
 from fleetd.wire.requests.sortie import (
     SortieBlock,
     SortieComplete,
-    SortieCreate,
     SortieFail,
     SortieProgress,
     SortieStart,
@@ -55,7 +55,7 @@ async def mission(desk: Desk, asked: WhichMission) -> str:
     return you + wording.mission_text(found, await desk.sorties(found), me)
 
 
-class NewSortie(Arguments, frozen=True, kw_only=True):
+class Piece(Arguments, frozen=True, kw_only=True):
     """A piece of work to add."""
 
     title: Title
@@ -68,55 +68,58 @@ class Plan(Arguments, frozen=True, kw_only=True):
     """What a mission is made of."""
 
     goal: Title | None = None
-    sorties: Annotated[list[NewSortie], Meta(max_length=200)] | None = None
+    sorties: Annotated[list[Piece], Meta(max_length=200)] | None = None
 
 
 async def plan(desk: Desk, asked: Plan) -> str:
-    """Begin a mission, or add to the one that there is."""
+    """Begin a mission, or add to the one that there is, by one request: all of it or nothing."""
     if not asked.goal and not asked.sorties:
         raise InvalidParams("There is nothing to plan.", hint="Give a goal, sorties, or both.")
     agent = await desk.me()
+    pieces = [
+        NewSortie(each.title, each.description, each.files or [], each.assigned_to)
+        for each in asked.sorties or ()
+    ]
     if asked.goal:
-        found = await _begun(desk, agent, asked.goal)
+        request = await _for_goal(desk, agent, asked.goal, pieces)
     else:
-        found = await desk.my_mission(agent)
-    for new in asked.sorties or ():
-        await desk.ask(
-            SortieCreate(found.id, new.title, new.description, new.files or [], new.assigned_to)
-        )
-    found = await desk.ask(MissionGet(found.id))
-    return wording.mission_text(found, await desk.sorties(found), agent.id)
+        request = MissionUpdate((await desk.my_mission(agent)).id, sorties=pieces)
+    return await _planned(desk, agent, await desk.ask(request, once=True))
 
 
-async def _begun(desk: Desk, agent: Agent, goal: str) -> Mission:
-    """Begin a mission, or give the one that was made by itself for this session its goal."""
+async def _for_goal(
+    desk: Desk, agent: Agent, goal: str, pieces: list[NewSortie]
+) -> Request[Mission]:
+    """Return what begins a mission, or gives its goal to the one made by itself for this session.
+
+    Whoever plans the same goal again adds only what is new: they may not know what became of it.
+    """
     mission = await desk.mission(agent)
     if mission is None:
-        made = await desk.ask(MissionCreate(goal, project_dir=desk.cwd))
-        await desk.ask(MissionStart(made.id))
-        await desk.ask(_joining(agent, made.id))
-        return made
+        return MissionCreate(goal, project_dir=desk.cwd, sorties=pieces, agent_id=agent.id)
     if mission.title == goal:
-        return mission
+        there = [_piece(each) for each in await desk.sorties(mission)]
+        new = [each for each in pieces if _piece(each) not in there]
+        return MissionUpdate(mission.id, sorties=new) if new else MissionGet(mission.id)
     if not is_automatic(mission) or agent.mission_id != mission.id:
         raise InvalidState(
             f"You have a mission already: {mission.id}, {wording.cut(mission.title)}.",
             hint="Leave goal out to add sorties to it, or end it with finish first.",
         )
-    kept = {key: value for key, value in mission.metadata.items() if key != "automatic"}
-    return await desk.ask(MissionUpdate(mission.id, title=goal, metadata=kept))
+    return MissionUpdate(mission.id, title=goal, sorties=pieces)
 
 
-def _joining(agent: Agent, mission_id: str) -> AgentRegister:
-    return AgentRegister(
-        agent.id,
-        agent.role,
-        harness=agent.harness,
-        session_id=agent.session_id,
-        pid=agent.pid,
-        mission_id=mission_id,
-        cwd=agent.cwd,
-    )
+def _piece(each: Sortie | NewSortie) -> tuple[str, str | None, list[str]]:
+    return each.title, each.description, each.files
+
+
+async def _planned(desk: Desk, agent: Agent, mission: Mission) -> str:
+    """Return a mission with its sorties; that they cannot be read undoes no plan."""
+    try:
+        sorties = await desk.sorties(mission)
+    except FleetError:
+        return f"{wording.mission_head(mission)}\nPlanned; mission shows its sorties."
+    return wording.mission_text(mission, sorties, agent.id)
 
 
 class Standing(Arguments, frozen=True, kw_only=True):
@@ -249,7 +252,8 @@ async def checkpoint(desk: Desk, asked: Saving) -> str:
     agent = await desk.me()
     mission = await desk.my_mission(agent)
     made = await desk.ask(
-        CheckpointCreate(mission_id=mission.id, trigger_details=asked.reason, created_by=agent.id)
+        CheckpointCreate(mission_id=mission.id, trigger_details=asked.reason, created_by=agent.id),
+        once=True,
     )
     return f"Checkpoint {made.id} of {mission.id} at {mission.progress_percent}%."
 

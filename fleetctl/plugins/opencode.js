@@ -48,7 +48,12 @@ function stateDirectory() {
 
 function socketPath() {
   const { FLEET_SOCKET: set, XDG_RUNTIME_DIR: runtime } = process.env
-  if (set) return set.startsWith("~/") ? path.join(os.homedir(), set.slice(2)) : set
+  if (set) {
+    const [user, ...rest] = set.split("/")
+    const { username, homedir } = os.userInfo()
+    const home = { "~": os.homedir(), [`~${username}`]: homedir }[user]
+    return home ? path.join(home, ...rest) : set
+  }
   if (runtime && path.isAbsolute(runtime)) return path.join(runtime, "fleet", "fleetd.sock")
   const own = `/run/user/${process.getuid()}`
   return path.join(isOurs(own) ? path.join(own, "fleet") : stateDirectory(), "fleetd.sock")

@@ -72,12 +72,14 @@ def _take_over(manager: Service, report: Report) -> None:
     seen = manager.state()
     if not seen.manager or seen.active or seen.listening:
         return
-    _end(report)
+    report.said += _end()
 
 
-def _end(report: Report) -> None:
-    if (ended := running.end(paths.socket_path())) is not None:
-        report.said.append(f"Stopped the fleetd that ran in the background (pid {ended.pid}).")
+def _end() -> list[str]:
+    ended = running.end(paths.socket_path())
+    if ended is None:
+        return []
+    return [f"Stopped the fleetd that ran in the background (pid {ended.pid})."]
 
 
 def _make_private(directory: Path) -> None:
@@ -145,30 +147,75 @@ def _unheard(setup: Setup) -> list[str]:
     return said
 
 
-def uninstall(args: Namespace, manager: Service) -> Report:
-    """Stop the service and remove its files; raises Cancelled from the question."""
-    pending = [each for each in manager.uninstalling() if each.changes]
-    report = Report(told={"kind": manager.KIND, "files": [str(each.path) for each in pending]})
-    report.told["changed"] = bool(pending) and not args.dry_run
-    if not pending:
-        report.said.append(f"The {manager.TITLE} is not installed.")
+class Removal:
+    """What goes where fleetd shall run no more: the service's files, or a process alone.
+
+    Raises Silent for a daemon that does not answer, InvalidState for files that must stay.
+    """
+
+    def __init__(self, manager: Service | None) -> None:
+        every = manager.uninstalling() if manager else []
+        self.pending = [each for each in every if each.changes]
+        seen = manager.state() if manager and not self.pending else None
+        self.foreign = seen is not None and (seen.active or seen.listening)
+        """Whether a manager runs fleetd by files that are not this user's."""
+        self.found: running.Running | None = None
+        if not self.pending and not self.foreign:
+            self.found = running.look(paths.socket_path())
+        self._manager = manager
+
+    def __bool__(self) -> bool:
+        """Return whether there is anything to do."""
+        return bool(self.pending or self.found)
+
+    @property
+    def title(self) -> str:
+        """Return what people call it."""
+        return self._manager.TITLE if self._manager and self.pending else "fleetd in the background"
+
+    def shown(self) -> list[str]:
+        """Return what goes: the files, or the process."""
+        if self.found is not None:
+            return [f"pid {self.found.pid}"]
+        return [str(each.path) for each in self.pending]
+
+    def carry_out(self) -> list[str]:
+        """Stop fleetd and remove the files; return what was done."""
+        said = []
+        if self._manager and self.pending:
+            self._manager.disable()
+            for each in self.pending:
+                kept = each.carry_out()
+                said.append(f"Removed {each.path}")
+                if kept:
+                    said.append(f"It had been edited; as it was: {kept}")
+            self._manager.forget()
+        return said + _end()
+
+
+def uninstall(args: Namespace, manager: Service | None) -> Report:
+    """Stop fleetd, whoever runs it, and remove the service; raises Cancelled from the question."""
+    removal = Removal(manager)
+    kind = manager.KIND if manager else "background"
+    report = Report(told={"kind": kind, "files": [str(each.path) for each in removal.pending]})
+    report.told["changed"] = bool(removal) and not args.dry_run
+    if not removal:
+        what = f"The {manager.TITLE} is not installed" if manager else "There is no service"
+        end = "and fleetd does not run"
+        if removal.foreign:
+            end = f"but somebody else's units run fleetd. To stop it: {running.STOP_UNITS}"
+        report.said.append(f"{what}, {end}.")
         return report
+    goes = f" and removes the {removal.title}" if removal.pending else ", which runs by itself"
     stream = _stream(args)
-    print(f"This stops fleetd and removes the {manager.TITLE}:", file=stream)
-    for each in pending:
-        print(render.clean(f"  {each.path}"), file=stream)
+    print(f"This stops fleetd{goes}:", file=stream)
+    for each in removal.shown():
+        print(render.clean(f"  {each}"), file=stream)
     if args.dry_run:
         report.said.append("[DRY RUN] Nothing was removed.")
         return report
-    _ask(args, "Remove this?")
-    manager.disable()
-    for each in pending:
-        kept = each.carry_out()
-        report.said.append(f"Removed {each.path}")
-        if kept:
-            report.said.append(f"It had been edited; as it was: {kept}")
-    manager.forget()
-    _end(report)
+    _ask(args, "Remove this?" if removal.pending else "Stop it?")
+    report.said += removal.carry_out()
     report.said.append("What fleetd remembers is left where it is: fleetctl config says where.")
     return report
 

@@ -55,6 +55,7 @@ def show(manager: Service | None, count: int, *, follow: bool) -> int:
 def _follow(file: Path) -> None:
     """Print what is added to a file, also to the one that takes its place."""
     inode, position = _end(file)
+    rest = bytearray()
     while True:
         time.sleep(_PAUSE_S)
         try:
@@ -62,15 +63,16 @@ def _follow(file: Path) -> None:
         except FileNotFoundError:
             continue
         if info.st_ino != inode or info.st_size < position:
-            inode, position = info.st_ino, 0
+            inode, position, rest = info.st_ino, 0, bytearray()
         with background.open_log() as opened:
             opened.seek(position)
-            # A line that is not whole yet is left for the next look.
-            whole = opened.read(_CHUNK).rpartition(b"\n")[0]
-        if whole:
-            position += len(whole) + 1
-            render.lines(whole.decode(errors="replace").splitlines())
-            sys.stdout.flush()
+            while data := opened.read(_CHUNK):
+                position += len(data)
+                # A line that is not whole yet is kept for the next look, however long it is.
+                rest += data
+                *whole, rest = rest.split(b"\n") if b"\n" in data else [rest]
+                render.lines(line.decode(errors="replace") for line in whole)
+        sys.stdout.flush()
 
 
 def _end(file: Path) -> tuple[int, int]:

@@ -133,8 +133,9 @@ def places() -> dict[str, str]:
     for name in (*PLACES, *XDG):
         value = os.environ.get(name)
         if value and (name in PLACES or Path(value).is_absolute()):
+            path = paths.of_socket(value) if name == "FLEET_SOCKET" else Path(value).expanduser()
             # Links stay links.
-            found[name] = os.path.abspath(Path(value).expanduser())  # noqa: PTH100
+            found[name] = os.path.abspath(path)  # noqa: PTH100
     return found
 
 

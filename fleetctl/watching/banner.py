@@ -104,9 +104,10 @@ def alerts(picture: Picture, view: View, columns: int, most: int) -> list[Line]:
 
 def _waits(each: RecoveryCandidate, passed: int, columns: int) -> Line:
     silent = spoken.silence(each.inactivity_duration_ms + passed)
+    why = "agent_lost" if each.lost_agents else silent
     title = shown(each.mission_title)
     point = f"{each.checkpoint_id or 'no checkpoint'}  " if columns >= ROOMY else ""
-    end = f"  {silent}  {point}r: what to do "
+    end = f"  {why}  {point}r: what to do "
     start = " ▲ WAITS FOR RECOVERY  " if columns >= NARROW else " ▲ WAITS  "
     room = max(8, columns - width(start) - width(end))
     return [(start, "alert"), *fitted([(title, "alert")], room)[:1], (end, "alert")]

@@ -147,5 +147,5 @@ class Feed:
 
 def _trouble(error: FleetError) -> str:
     """Return what is said of a daemon that cannot be reached; that it is not there goes without."""
-    absent = isinstance(error, ConnectionLost) or error.message == NOT_RUNNING
+    absent = isinstance(error, ConnectionLost) or error.message.startswith(NOT_RUNNING)
     return "" if absent else error.message

@@ -6,6 +6,9 @@
 from dataclasses import dataclass
 from typing import Any
 
+from fleetd.wire import endings
+from fleetd.wire.words import CLOSED_SORTIE
+
 from ..protocol import RecoveryCandidate
 from .picture import LOST_MS, Picture, moment
 
@@ -31,7 +34,10 @@ class View:
 
 @dataclass
 class MissionSeen:
-    """One mission as it is shown; ``waits`` for recovery, and from which checkpoint."""
+    """One mission as it is shown.
+
+    ``waits`` for recovery; ``left`` are its open sorties, where they are known.
+    """
 
     id: str
     title: str
@@ -43,6 +49,7 @@ class MissionSeen:
     agents: int = 0
     locks: int = 0
     waits: bool = False
+    left: int | None = None
     record: Any = None
 
 
@@ -61,6 +68,7 @@ def missions(picture: Picture, view: View) -> list[MissionSeen]:
     found += [_running(line, passed) for line in running.values()]
     for seen in found:
         seen.waits = seen.id in waiting
+        seen.left = _left(picture, seen.id)
     return sorted(found, key=lambda seen: _RANK.get(seen.status, 2))
 
 
@@ -87,11 +95,22 @@ def _listed(mission: Any) -> MissionSeen:
         id=mission.id,
         title=mission.title,
         # Not in progress as the status says, which is asked more often.
-        status="ended" if mission.status == "in_progress" else mission.status,
+        status="ended" if mission.status == "in_progress" else _state(mission),
         percent=mission.progress_percent,
         done=mission.completed_sorties,
         total=mission.total_sorties,
     )
+
+
+def _state(mission: Any) -> str:
+    return endings.state(mission.status, mission.closed_reason)
+
+
+def _left(picture: Picture, mission_id: str) -> int | None:
+    """Return how many sorties of a mission are open, where they are known."""
+    if picture.sorties_of != mission_id:
+        return None
+    return sum(each.status not in CLOSED_SORTIE for each in picture.sorties)
 
 
 def selected(picture: Picture, view: View) -> MissionSeen | None:

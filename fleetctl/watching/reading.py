@@ -20,6 +20,8 @@ from ..protocol import (
     MissionList,
     SortieList,
 )
+from ..records import Record
+from ..target import cwd_or_root
 from .picture import TAIL, Part
 
 LISTED = 50
@@ -30,6 +32,12 @@ LIVING: tuple[AgentStatus, ...] = ("active", "waiting", "idle", "lost")
 
 def _agents(client: Fleet, _: str | None) -> Any:
     return [agent for status in LIVING for agent in client.call(AgentList(status=status)).agents]
+
+
+def _locks(client: Fleet, _: str | None) -> Any:
+    """Return the locks, each with its file as it is called where this runs."""
+    page: Any = client.call(LockList(cwd=cwd_or_root()))
+    return [Record(each, file=page.paths.get(each.id, each.file)) for each in page.locks]
 
 
 def _sorties(client: Fleet, mission_id: str | None) -> Any:
@@ -52,7 +60,7 @@ _READINGS: dict[Part, Callable[[Fleet, str | None], Any]] = {
     "missions": lambda client, _: client.call(MissionList(limit=LISTED)).missions,
     "sorties": _sorties,
     "agents": _agents,
-    "locks": lambda client, _: client.call(LockList()).locks,
+    "locks": _locks,
     "mail": lambda client, _: client.call(MessageList(newest=True, limit=LETTERS)).messages,
     "checkpoints": _checkpoints,
     "events": _events,

@@ -126,7 +126,7 @@ def _agent(picture: Picture, agent: Any, view: View, columns: int) -> Line:
     told = spoken.span(view.now_ms - moment(agent.last_seen_at))
     harness = 8 if columns < 50 else 11
     end = _GAP + _text(agent.harness or agent.role, harness, "dim" if not agent.harness else "")
-    end += [(" ", ""), *_text(agent.status, 8, style_of(agent.status))]
+    end += [(" ", ""), *_text(agent.needs or agent.status, 10, style_of(agent.status))]
     end += _number(told, 6, "dim")
     room = columns - 2 - sum(width(text) for text, _ in end)
     style = "strong" if agent.role == "dispatch" else ""

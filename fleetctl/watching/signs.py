@@ -11,6 +11,8 @@ _SIGNS = {
     "completed": ("✓", "good"),
     "failed": ("✗", "bad"),
     "cancelled": ("-", "dim"),
+    "closed": ("○", "dim"),
+    "merged": ("-", "dim"),
     "ended": ("✓", "dim"),
     "active": ("●", "good"),
     "waiting": ("◐", "warn"),

@@ -10,7 +10,9 @@ from contextlib import redirect_stdout
 from io import StringIO
 from typing import Any
 
-from ..display import moments, render, screen, sentences
+from fleetd.wire import endings
+
+from ..display import moments, recoveries, render, screen, sentences
 from ..display.checkpoint_page import show_checkpoint
 from ..display.difference_page import show_difference
 from . import fleet, spoken
@@ -70,7 +72,7 @@ def mission(seen: MissionSeen, view: View) -> str:
     record = seen.record or {}
     asked = [
         ("Mission", seen.id),
-        ("Status", "in progress" if seen.silence_ms is not None else record.get("status")),
+        ("Status", _standing(seen)),
         ("Progress", f"{seen.percent}% ({seen.done} of {seen.total} sorties)"),
         ("Silence", None if seen.silence_ms is None else spoken.silence(seen.silence_ms)),
         ("Agents", seen.agents or None),
@@ -83,6 +85,13 @@ def mission(seen: MissionSeen, view: View) -> str:
     if seen.waits:
         told += ["", "It waits for recovery:", f"  fleetctl resume --mission {seen.id}"]
     return "\n".join([seen.title, "", *told])
+
+
+def _standing(seen: MissionSeen) -> str | None:
+    if seen.silence_ms is not None or seen.record is None:
+        return "in progress" if seen.silence_ms is not None else None
+    record = seen.record
+    return endings.standing(record.status, record.closed_reason, seen.total, seen.left)
 
 
 _MOMENTS = ("created", "started", "completed")
@@ -127,7 +136,8 @@ def agent(record: Any, picture: Picture, view: View) -> str:
                 ("Agent", record.id),
                 ("Role", record.role),
                 ("Harness", record.harness),
-                ("Status", record.status),
+                ("Status", render.agent_state(record.status, record.needs)),
+                ("Waits since", _when(record.needs_since, view)),
                 ("Mission", fleet.title_of(picture, record.mission_id)),
                 ("Session", record.session_id),
                 ("Process", record.pid),
@@ -212,13 +222,13 @@ def waiting(picture: Picture, view: View) -> str:
             f"{each.checkpoint_id} ({each.checkpoint_progress}%)" if each.checkpoint_id else None
         )
         told += ["", f"{each.mission_title}:", f"  {each.mission_id}, {silent}"]
+        told += [f"  {recoveries.lost(each)}"] * bool(each.lost_agents)
         told += [f"  only the part of {each.agent_id} waits"] * bool(each.agent_id)
         told += [f"  newest checkpoint: {point or 'none'}"]
         if point:
-            told += [
-                f"  see what it would do:  fleetctl resume --mission {each.mission_id} --dry-run"
-            ]
-            told += [f"  bring it back:         fleetctl resume --mission {each.mission_id}"]
+            command = recoveries.resume_command(each)
+            told += [f"  see what it would do:  {command} --dry-run"]
+            told += [f"  bring it back:         {command}"]
     for each in fleet.under_way(picture):
         title = fleet.title_of(picture, each.mission_id)
         who = f", {each.agent_id}" if each.agent_id else ""

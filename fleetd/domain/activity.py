@@ -1,9 +1,10 @@
-"""Which missions have fallen silent; must not act on it.
+"""Which missions have fallen silent, or lost who worked on them; must not act on it.
 
 Source: behaviour, Detection. Silence is measured by the awake clock: a stepped wall clock and a
 suspended machine neither cause nor hide it.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..wire.model import RecoveryCandidate
@@ -49,6 +50,29 @@ _WAITS = (
 )
 
 
+# When an agent was lost last, as the log has it.
+_LOST_SEQ = (
+    "coalesce((SELECT e.seq FROM events e WHERE e.agent_id = a.id AND e.type = 'agent_lost'"
+    " ORDER BY e.seq DESC LIMIT 1), 0)"
+)
+_OPEN = (
+    "SELECT 1 FROM sorties s WHERE s.mission_id = m.id AND s.status NOT IN ('completed', 'failed')"
+)
+_LIVES = f"(SELECT 1 FROM agents b WHERE b.mission_id = m.id AND b.status IN {LIVING})"
+# A lost agent, ``a``, left work of the mission open that nobody has taken up since: a sortie of its
+# own, or all of the mission, where nobody else is and nothing was done after it.
+_LEFT_OPEN = (
+    "a.mission_id = m.id AND a.status = 'lost' AND a.succeeded_by IS NULL"
+    f" AND (EXISTS ({_OPEN} AND s.assigned_to = a.id)"
+    f" OR (NOT EXISTS {_LIVES} AND m.last_activity_seq < {_LOST_SEQ}"
+    f" AND (m.total_sorties = 0 OR EXISTS ({_OPEN}))))"
+    " AND NOT EXISTS (SELECT 1 FROM recoveries r WHERE r.mission_id = m.id"
+    f" AND r.briefed_at IS NOT NULL AND r.seq >= {_LOST_SEQ}"
+    " AND (r.scope = 'mission' OR r.agent_id = a.id))"
+)
+_BEREFT = f"(m.status = 'in_progress' AND EXISTS (SELECT 1 FROM agents a WHERE {_LEFT_OPEN}))"
+
+
 def silent_rows(tx: Tx, ctx: Context, limit_ms: int, also: str = "", **params: Any) -> list[Row]:
     """Return the missions that are silent for longer than ``limit_ms``, the newest silence first.
 
@@ -83,13 +107,49 @@ def detect(
     back since was not briefed yet. Recovery is needed when one of them has a checkpoint.
     """
     where = f"({_SILENT} OR {_WAITS})" if waiting else _SILENT
-    limit = ctx.config.detection.threshold_ms if threshold_ms is None else threshold_ms
+    limit = _limit(ctx, threshold_ms)
     params: dict[str, Any] = {} if most is None else {"most": most}
     if mission_id is not None:
         where += " AND m.id = :id"
         params["id"] = mission_id
     found = [candidate_of(tx, ctx, row) for row in _rows(tx, ctx, limit, where, **params)]
     return Detection(needed=any(c.checkpoint_id for c in found), candidates=found)
+
+
+def waiting(
+    tx: Tx, ctx: Context, threshold_ms: int | None = None, among: Sequence[str] | None = None
+) -> list[RecoveryCandidate]:
+    """Return what waits for recovery, newest activity first: silent missions, and bereft ones.
+
+    Of a lost agent the daemon knows at once, so its work need not fall silent first. ``among``
+    are the only missions to look at. ``threshold_ms`` counts as in ``recovery.detect``.
+    """
+    if among is not None and not among:
+        return []
+    silent = f"({_SILENT} OR {_WAITS})" if threshold_ms is None else f"({_SILENT})"
+    ids = {f"mission{number}": each for number, each in enumerate(among or ())}
+    only = f" AND m.id IN ({', '.join(f':{name}' for name in ids)})" if ids else ""
+    limit = _limit(ctx, threshold_ms)
+    rows = _rows(tx, ctx, limit, f"({silent} OR {_BEREFT}){only}", **ids)
+    return [_with_lost(tx, ctx, row, limit) for row in rows]
+
+
+def _limit(ctx: Context, threshold_ms: int | None) -> int:
+    return ctx.config.detection.threshold_ms if threshold_ms is None else threshold_ms
+
+
+def _with_lost(tx: Tx, ctx: Context, row: Row, limit_ms: int) -> RecoveryCandidate:
+    """Return a mission that waits, and whose work it is if others go on."""
+    lost = tx.all(
+        f"SELECT a.id, EXISTS {_LIVES} AS others FROM missions m JOIN agents a ON {_LEFT_OPEN}"
+        " WHERE m.id = :id ORDER BY a.seen_awake_ms DESC, a.id",
+        id=row["id"],
+    )
+    if not lost:
+        return candidate_of(tx, ctx, row)
+    goes_on = lost[0]["others"] and silence_ms(ctx, row) <= limit_ms
+    part = lost[0]["id"] if goes_on else None
+    return candidate_of(tx, ctx, row, part, lost=[each["id"] for each in lost])
 
 
 def silence_ms(ctx: Context, mission: Row) -> int:
@@ -102,8 +162,13 @@ def last_activity(mission: Row) -> str:
     return str(mission["last_activity_at"] or mission["started_at"] or mission["created_at"])
 
 
-def candidate_of(tx: Tx, ctx: Context, row: Row, agent_id: str | None = None) -> RecoveryCandidate:
-    """Build a candidate from its mission's row; ``agent_id`` when only that agent's part waits."""
+def candidate_of(
+    tx: Tx, ctx: Context, row: Row, agent_id: str | None = None, lost: Sequence[str] = ()
+) -> RecoveryCandidate:
+    """Build a candidate from its mission's row; ``agent_id`` when only that agent's part waits.
+
+    ``lost`` are the agents that left work open.
+    """
     checkpoint = latest_row(tx, row["id"], columns=HEAD)
     return RecoveryCandidate(
         mission_id=row["id"],
@@ -114,6 +179,9 @@ def candidate_of(tx: Tx, ctx: Context, row: Row, agent_id: str | None = None) ->
         checkpoint_progress=checkpoint["progress_percent"] if checkpoint else None,
         checkpoint_timestamp=checkpoint["timestamp"] if checkpoint else None,
         agent_id=agent_id,
+        reason="agent_lost" if lost else "silent",
+        lost_agents=list(lost),
+        project_dir=row["project_dir"],
     )
 
 

@@ -17,7 +17,7 @@ from ..wire.requests.agent import (
 )
 from .comeback import detect_for
 from .context import Context
-from .current import of_directory
+from .current import inherited, of_directory
 from .events import emit
 from .ids import find
 from .leases import release_all
@@ -49,6 +49,7 @@ def register(tx: Tx, request: AgentRegister, ctx: Context) -> Registration:
         " pid_started = excluded.pid_started,"
         " mission_id = coalesce(excluded.mission_id, agents.mission_id),"
         " cwd = coalesce(excluded.cwd, agents.cwd), status = 'active', succeeded_by = NULL,"
+        " needs = NULL, needs_since = NULL,"
         " registered_at = excluded.registered_at, last_seen_at = excluded.last_seen_at,"
         " seen_awake_ms = excluded.seen_awake_ms, machine = excluded.machine",
         id=request.agent_id,
@@ -87,14 +88,16 @@ def adopt_orphans(tx: Tx, ctx: Context, agent_id: str) -> None:
 
 
 def _mission(tx: Tx, ctx: Context, request: AgentRegister, before: Row | None) -> str | None:
-    """Return the mission an agent joins: the one it names, else that of its directory.
+    """Return the mission an agent joins: named, else of what it took over, else its directory's.
 
     An agent that comes back without naming one stays with the mission it had.
     """
     if request.mission_id:
         return str(find(tx, "mission", request.mission_id)["id"])
-    known = before and before["mission_id"]
-    return None if known else of_directory(tx, ctx, request.cwd)
+    if before and before["mission_id"]:
+        return None
+    heir = inherited(tx, request.agent_id)
+    return str(heir["id"]) if heir else of_directory(tx, ctx, request.cwd)
 
 
 @handler
@@ -192,7 +195,8 @@ def let_go(tx: Tx, ctx: Context, row: Row, reason: str | None, *, activity: bool
     payload, mission = AgentDeregistered(reason=reason), row["mission_id"]
     emit(tx, ctx, payload, mission_id=mission, agent_id=row["id"], activity=activity)
     tx.run(
-        "UPDATE agents SET status = 'gone', pid = NULL, pid_started = NULL WHERE id = :id",
+        "UPDATE agents SET status = 'gone', pid = NULL, pid_started = NULL, needs = NULL,"
+        " needs_since = NULL WHERE id = :id",
         id=row["id"],
     )
 
@@ -201,7 +205,10 @@ def mark_lost(tx: Tx, ctx: Context, row: Row, reason: str) -> None:
     """Note that an agent ended without a word; of one without a process nobody knows that."""
     if row["pid"] is not None:
         boundaries.died(tx, ctx, row["id"], reason)
-    tx.run("UPDATE agents SET status = 'lost' WHERE id = :id", id=row["id"])
+    tx.run(
+        "UPDATE agents SET status = 'lost', needs = NULL, needs_since = NULL WHERE id = :id",
+        id=row["id"],
+    )
     end_turn(tx, row["id"])
     emit(tx, ctx, AgentLost(reason=reason), mission_id=row["mission_id"], agent_id=row["id"])
     tx.after_commit(LogLine("WARNING", f"Agent {row['id']} is lost: {reason}"))

@@ -18,6 +18,8 @@ NEVER_DROPPED = 3
 DROPPED_AT_ONCE = 20
 # What the final checkpoint of a completed mission says of itself.
 COMPLETED = "Mission completed"
+# What the last checkpoint says of a mission that was closed with its session.
+WITH_SESSION = "Session ended"
 
 
 def bounded(

@@ -1,10 +1,10 @@
 """The recovery context, derived from what the store knows; must not write, must not invent.
 
-Source: behaviour, Checkpoints. ``agent_id`` narrows everything to one agent's own part.
+Source: behaviour, Checkpoints. ``agent_id`` narrows everything to one agent's own part. What the
+``reader`` noted comes first, in its own words, whether or not anything is narrowed.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import msgspec
 
@@ -40,6 +40,7 @@ def derive(
     declared: DeclaredContext | None = None,
     errors: Sequence[str] = (),
     agent_id: str | None = None,
+    reader: str | None = None,
 ) -> RecoveryContext:
     """Return what is needed to go on with a mission, or with one agent's part of it.
 
@@ -47,18 +48,19 @@ def derive(
     """
     given = declared or _NOTHING
     own = [s for s in sorties if agent_id in (None, s.assigned_to)]
-    notes = _notes(tx, mission["id"], agent_id)
+    notes = _notes(tx, mission["id"], agent_id, reader)
+    said = _said_first(notes, agent_id, reader)
     return RecoveryContext(
-        last_action=given.last_action or last_action(tx, mission["id"], own, notes, agent_id),
+        last_action=given.last_action or said or last_action(tx, mission["id"], own, agent_id),
         next_steps=_distinct(
             given.next_steps,
-            *(note.next_steps for note in notes),
+            *(note.next_steps for note in notes.values()),
             map(step, _in_order(own)),
         ),
         blockers=_distinct(
             errors,
             given.blockers,
-            *(note.blockers for note in notes),
+            *(note.blockers for note in notes.values()),
             (obstacle(s) for s in own if s.status == "blocked"),
             open_errors(tx, mission["id"], agent_id),
         ),
@@ -87,18 +89,21 @@ def _distinct(*parts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(entry for part in parts for entry in part if entry))
 
 
-def _notes(tx: Tx, mission_id: str, agent_id: str | None) -> list[AgentNote]:
-    """Return what the mission's agents declared, the one seen last first."""
+def _notes(
+    tx: Tx, mission_id: str, agent_id: str | None, reader: str | None
+) -> dict[str, AgentNote]:
+    """Return what the mission's agents declared: the reader's own first, then the one seen last."""
     rows = tx.all(
         "SELECT id, succeeded_by, note_json FROM agents WHERE mission_id = :mission"
         " AND note_json IS NOT NULL AND status <> 'gone' ORDER BY last_seen_at DESC, id",
         mission=mission_id,
     )
-    return [
-        _in_whose_words(row["id"], agent_id, _note(row["note_json"]))
+    rows.sort(key=lambda row: row["id"] != reader)
+    return {
+        row["id"]: _in_whose_words(row["id"], reader, _note(row["note_json"]))
         for row in rows
         if agent_id in (None, row["id"], row["succeeded_by"])
-    ]
+    }
 
 
 def _in_whose_words(author: str, reader: str | None, note: AgentNote) -> AgentNote:
@@ -112,16 +117,32 @@ def _in_whose_words(author: str, reader: str | None, note: AgentNote) -> AgentNo
     )
 
 
-def last_action(
-    tx: Tx,
-    mission_id: str,
-    own: Sequence[SortieState],
-    notes: Sequence[AgentNote],
-    agent_id: str | None,
-) -> str:
-    """Tell the newest thing that was done; an agent's own words come first for that agent."""
-    if agent_id and notes and notes[0].last_action:
-        return notes[0].last_action
+def is_noted_by(author: str | None, told: str) -> bool:
+    """Whether a line of somebody's context quotes an agent's note."""
+    return author is not None and told.startswith(f"{author}: “")
+
+
+def _said_first(
+    notes: dict[str, AgentNote], agent_id: str | None, reader: str | None
+) -> str | None:
+    """Return the last action in the words of whoever reads, None where those say nothing.
+
+    Of one agent's part also in the words of an agent whose work it took over.
+    """
+    said = notes.get(reader) if reader else None
+    if said is None and agent_id:
+        said = next(iter(notes.values()), None)
+    return said.last_action if said else None
+
+
+def own_note(tx: Tx, mission_id: str, agent_id: str | None) -> AgentNote:
+    """Return what an agent of a mission declared itself, an empty note where that is nothing."""
+    notes = _notes(tx, mission_id, agent_id, agent_id) if agent_id else {}
+    return notes.get(agent_id or "") or AgentNote()
+
+
+def last_action(tx: Tx, mission_id: str, own: Sequence[SortieState], agent_id: str | None) -> str:
+    """Tell the newest thing that was done."""
     row = _own_action(tx, mission_id, agent_id) if agent_id else _action(tx, mission_id)
     if row is not None:
         return sentence(event_of(row))
@@ -148,11 +169,44 @@ def _own_action(tx: Tx, mission_id: str, agent_id: str) -> Row | None:
             "SELECT * FROM events WHERE mission_id = :mission AND agent_id = :agent"
             f" AND activity = 1 AND type NOT IN {_TELLS_NOTHING} ORDER BY seq DESC LIMIT 1",
             agent=name,
-            mission=mission_id,
+            mission=place,
         )
         for name in (agent_id, *(row["id"] for row in rows))
+        for place in _whole(tx, mission_id)
     ]
     return max(filter(None, found), key=lambda row: int(row["seq"]), default=None)
+
+
+def _whole(tx: Tx, mission_id: str) -> list[str]:
+    """Return a mission and those that ended when their sessions went on in it."""
+    rows = tx.all(
+        "SELECT DISTINCT r.left_mission_id AS id FROM recoveries r"
+        " JOIN missions m ON m.id = r.left_mission_id AND m.closed_reason = 'merged'"
+        " WHERE r.mission_id = :mission AND r.left_mission_id IS NOT NULL"
+        " AND r.left_mission_id <> :mission ORDER BY id",
+        mission=mission_id,
+    )
+    return [mission_id, *(row["id"] for row in rows)]
+
+
+def newest(tx: Tx, mission_id: str, kind: str, agent_id: str | None, most: int) -> list[Row]:
+    """Return the newest events of a type, or of an agent's and its predecessors', newest first.
+
+    What was told before a session came from another mission counts: its agent goes on with that.
+    """
+    mine = f" AND {OWN_EVENTS}" if agent_id else ""
+    found: list[Row] = []
+    for place in _whole(tx, mission_id):
+        found += tx.all(
+            "SELECT seq, data_json, timestamp FROM events WHERE mission_id = :mission"
+            f" AND type = :type{mine} ORDER BY seq DESC LIMIT :most",
+            mission=place,
+            type=kind,
+            most=most,
+            **({"agent": agent_id} if agent_id else {}),
+        )
+    found.sort(key=lambda row: int(row["seq"]), reverse=True)
+    return found[:most]
 
 
 def open_errors(tx: Tx, mission_id: str, agent_id: str | None) -> list[str]:
@@ -175,14 +229,7 @@ def files_modified(
     tx: Tx, mission_id: str, own: Sequence[SortieState], agent_id: str | None
 ) -> list[str]:
     """Return the files that were edited, newest first, then those of sorties that were begun."""
-    mine = f" AND {OWN_EVENTS}" if agent_id else ""
-    params: dict[str, Any] = {"agent": agent_id} if agent_id else {}
-    rows = tx.all(
-        "SELECT data_json FROM events WHERE mission_id = :mission"
-        f" AND type = 'file_modified'{mine} ORDER BY seq DESC LIMIT 1000",
-        mission=mission_id,
-        **params,
-    )
+    rows = newest(tx, mission_id, "file_modified", agent_id, 1000)
     edited = (msgspec.json.decode(row["data_json"]).get("file") for row in rows)
     begun = sorted((s for s in own if s.started_at), key=lambda s: s.updated_at, reverse=True)
     return _distinct(

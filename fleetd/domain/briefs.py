@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 
 from ..wire.model import RecoveryContext, SortieState
-from .briefing import OWN_EVENTS
+from .briefing import newest
 from .context import Context
 from .elsewhere import on_another
+from .lock_names import file_from_here
 from .progress import percent
 from .prompt import Brief
 from .snapshots import telling
@@ -22,12 +23,19 @@ COMMANDS = 10
 PROMPTS = 5
 
 
-def speaks_for_all(tx: Tx, agent_id: str | None) -> bool:
-    """Whether the one who is briefed sees the whole mission: nobody in particular, or dispatch."""
+def speaks_for_all(tx: Tx, agent_id: str | None, sorties: Sequence[SortieState]) -> bool:
+    """Whether the one who is briefed sees the whole mission: nobody in particular, or dispatch.
+
+    So does one who has no part of its own: never registered, with none of the mission's
+    ``sorties``, and nobody's successor.
+    """
     if agent_id is None:
         return True
-    role = tx.value("SELECT role FROM agents WHERE id = :id", id=agent_id)
-    return bool(role == "dispatch")
+    row = tx.one("SELECT role FROM agents WHERE id = :id", id=agent_id)
+    if row is not None:
+        return bool(row["role"] == "dispatch")
+    heir = tx.one("SELECT 1 AS heir FROM agents WHERE succeeded_by = :id", id=agent_id)
+    return heir is None and all(sortie.assigned_to != agent_id for sortie in sorties)
 
 
 def gather(
@@ -50,7 +58,7 @@ def gather(
     """
     done, total = mission["completed_sorties"], mission["total_sorties"]
     progress = f"{percent(done, total)}% ({done}/{total} sorties complete)"
-    narrow = None if speaks_for_all(tx, agent_id) else agent_id
+    narrow = None if speaks_for_all(tx, agent_id, sorties) else agent_id
     reader = reader_of(tx, mission, agent_id, back_to) if agent_id else None
     return Brief(
         context=context,
@@ -115,7 +123,7 @@ def _locks(tx: Tx, ctx: Context, mission_id: str, agent_id: str | None) -> list[
         now=ctx.now,
     )
     return [
-        f"- {short(row['file'], 200)} ({row['id']}, {short(row['purpose'], 200)}, "
+        f"- {short(file_from_here(tx, ctx, row), 200)} ({row['id']}, {short(row['purpose'], 200)}, "
         + ("" if agent_id else f"{row['held_by']}, ")
         + f"token {row['fencing_token']}, until {row['expires_at']})"
         for row in rows
@@ -146,15 +154,7 @@ def _messages(tx: Tx, mission_id: str, agent_id: str | None) -> list[str]:
 def _newest(
     tx: Tx, mission_id: str, kind: str, agent_id: str | None, limit: int
 ) -> list[tuple[dict[str, Any], str]]:
-    mine = f" AND {OWN_EVENTS}" if agent_id else ""
-    rows = tx.all(
-        "SELECT data_json, timestamp FROM events WHERE mission_id = :mission"
-        f" AND type = :type{mine} ORDER BY seq DESC LIMIT :limit",
-        mission=mission_id,
-        type=kind,
-        limit=limit,
-        **({"agent": agent_id} if agent_id else {}),
-    )
+    rows = newest(tx, mission_id, kind, agent_id, limit)
     found = ((_data(row["data_json"]), row["timestamp"]) for row in rows)
     # What a hook told while no daemon ran has happened before it was recorded.
     return [(data, str(data.get("happened_at") or at)) for data, at in found]

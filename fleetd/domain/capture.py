@@ -6,6 +6,7 @@ from operator import attrgetter
 import msgspec
 
 from ..wire.model import Lock, MissionState, PendingMessage, SortieState
+from ..wire.types import MissionOrigin
 from .context import Context
 from .current import is_automatic
 from .records import lock_of, states_of
@@ -35,6 +36,7 @@ class State(msgspec.Struct, frozen=True):
             created_at=row["created_at"],
             started_at=row["started_at"],
             automatic=is_automatic(row),
+            closed_reason=row["closed_reason"],
         )
 
     def digest(self) -> str:
@@ -46,6 +48,11 @@ class State(msgspec.Struct, frozen=True):
             [(message.id, message.to) for message in self.messages],
         )
         return hashlib.sha256(_canonical(material)).hexdigest()
+
+
+def origin_of(known: MissionState | None) -> MissionOrigin:
+    """Return who made a mission, as far as a checkpoint knows: a person's is never deleted."""
+    return "session" if known is not None and known.automatic else "person"
 
 
 def capture(tx: Tx, ctx: Context, mission: Row, sorties: list[SortieState] | None = None) -> State:

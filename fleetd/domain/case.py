@@ -7,7 +7,7 @@ from ..wire.model import Change, Checkpoint, Kept
 from ..wire.requests.recovery import RecoveryRestore
 from .context import Context
 from .ids import missing
-from .tx import Tx
+from .tx import Row, Tx
 
 
 class Ledger(msgspec.Struct, kw_only=True):
@@ -38,6 +38,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     ledger: Ledger
     repeated: bool = False
     """Whether the last recovery was from the same checkpoint, with nothing done since."""
+    undoes: Row | None = None
+    """The recovery that is undone, if it was a take-over whose successor has the work still."""
 
     @property
     def mission_id(self) -> str:
@@ -59,6 +61,12 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         if self.request.agent_id and name == self.request.take_over_from:
             return self.request.agent_id
         return name
+
+    def gives_back(self, name: str) -> str | None:
+        """Return who gives an agent its locks back: the successor whose take-over is undone."""
+        if self.undoes and name == self.undoes["taken_over_from"]:
+            return str(self.undoes["agent_id"])
+        return None
 
     def covers(self, name: str | None) -> bool:
         """Whether something of this agent is restored."""

@@ -11,7 +11,7 @@ from ..wire.requests.recovery import RecoveryRestore
 from ..wire.types import OPEN_MISSION
 from . import leases
 from .activity import awake_at
-from .capture import capture
+from .capture import capture, origin_of
 from .case import Case, Ledger
 from .checkpoints import latest_row
 from .content import from_row
@@ -20,7 +20,7 @@ from .ids import find
 from .lock_keys import of_lock
 from .policy import POLICIES, Policy
 from .progress import rearm
-from .records import states_of
+from .records import ended_as, states_of
 from .recovery_states import make_pending
 from .registry import handler
 from .restore_locks import restore_locks
@@ -108,7 +108,7 @@ def catch_up(tx: Tx, request: CatchUp, ctx: Context) -> Done:
     if mission["status"] not in OPEN_MISSION:
         newest = case.checkpoint.id
         text = (
-            f"Mission {mission['id']} is {mission['status']} in the database and stays so, though"
+            f"Mission {mission['id']} is {ended_as(mission)} in the database and stays so, though"
             f" checkpoint {newest} is newer; fleetctl resume --checkpoint {newest} --rewind"
             " would reopen it"
         )
@@ -210,6 +210,7 @@ def _set_mission(case: Case) -> None:
             "project_dir": known.project_dir,
             "created_at": known.created_at or then.timestamp,
             "started_at": known.started_at,
+            "origin": origin_of(known),
         }
         if known.status in OPEN_MISSION:
             columns["status"] = known.status

@@ -1,17 +1,16 @@
-"""Which mission and which checkpoint a recovery starts from; must not change anything."""
+"""Which checkpoint a recovery starts from, of which mission; must not change anything."""
 
 from ..wire.base import Query
 from ..wire.errors import Corrupt, InvalidParams, InvalidState, NotFound
 from ..wire.model import Checkpoint, Record
 from ..wire.requests.recovery import RecoveryContextGet, RecoveryRestore
 from . import checkpoints
-from .activity import detect
 from .case import Ledger
 from .context import Context
-from .current import current_row, session_before
 from .ids import find
 from .marks import LIVE
 from .registry import handler
+from .selection import Wanted, selected
 from .tx import Row, Tx
 
 
@@ -40,34 +39,17 @@ def target(tx: Tx, request: TargetGet, ctx: Context) -> Target:
 
 
 def mission_to_brief(tx: Tx, ctx: Context, request: RecoveryContextGet) -> Row:
-    """Return the mission to brief about: named, the agent's, or the current one.
-
-    Where nothing is going on, that of the session that was here last: a person who cleared the
-    window, or closed it, may ask for what was in it.
-    """
+    """Return the mission to brief about: the one that is named, else see ``selection``."""
     if request.mission_id:
         return find(tx, "mission", request.mission_id)
-    if request.agent_id:
-        row = tx.one(
-            "SELECT m.* FROM missions m JOIN agents a ON a.mission_id = m.id WHERE a.id = :id",
-            id=request.agent_id,
-        )
-        if row is not None:
-            return row
-    row = current_row(tx, ctx, request.cwd) or session_before(tx, ctx, request.cwd)
-    if row is None:
-        raise InvalidState(
-            "No active mission found. Use --mission <id> to specify.",
-            hint="fleetctl mission list shows the missions there are.",
-        )
-    return row
+    return selected(tx, ctx, Wanted("briefing", request.cwd, request.agent_id)).row
 
 
 def choose(tx: Tx, ctx: Context, request: RecoveryRestore, ledger: Ledger) -> Checkpoint:
     """Return the checkpoint a request names, or the newest usable one of the mission it means.
 
     What was passed over on the way is warned of in the ledger. Raises NotFound, InvalidParams,
-    InvalidState when there is nothing to recover, Corrupt for a damaged row, Incompatible.
+    InvalidState when no mission is meant, Corrupt for a damaged row, Incompatible.
     """
     if request.checkpoint_id:
         checkpoint = checkpoints.load(tx, request.checkpoint_id)
@@ -85,18 +67,11 @@ def choose(tx: Tx, ctx: Context, request: RecoveryRestore, ledger: Ledger) -> Ch
 
 
 def _mission_to_recover(tx: Tx, ctx: Context, request: RecoveryRestore) -> str:
+    """Return the mission to bring back: the one that is named, else see ``selection``."""
     if request.mission_id:
         return str(find(tx, "mission", request.mission_id)["id"])
-    for candidate in detect(tx, ctx).candidates:
-        if candidate.checkpoint_id:
-            return candidate.mission_id
-    row = current_row(tx, ctx, request.cwd)
-    if row is None:
-        raise InvalidState(
-            "No missions need recovery.",
-            hint="Name a mission or a checkpoint to recover one all the same.",
-        )
-    return str(row["id"])
+    wanted = Wanted("recovery", request.cwd, request.agent_id, request.take_over_from)
+    return str(selected(tx, ctx, wanted).row["id"])
 
 
 def _newest_usable(tx: Tx, ctx: Context, mission_id: str, ledger: Ledger) -> Checkpoint:

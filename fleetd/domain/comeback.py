@@ -55,4 +55,5 @@ def _own_part(tx: Tx, ctx: Context, agent: Row) -> RecoveryCandidate | None:
     )
     if briefed is not None or (silent is None and agent["status"] != "lost"):
         return None
-    return candidate_of(tx, ctx, mission, agent["id"])
+    lost = [agent["id"]] if agent["status"] == "lost" else []
+    return candidate_of(tx, ctx, mission, agent["id"], lost)

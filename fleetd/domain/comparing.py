@@ -7,6 +7,7 @@ from ..wire.base import Query
 from ..wire.model import Record
 from ..wire.types import Noun
 from .context import Context
+from .ids import find
 from .marks import LIVE, UNSETTLED
 from .policy import POLICIES, Policy
 from .registry import handler
@@ -51,6 +52,19 @@ class Names(Record, frozen=True, kw_only=True):
     owners: list[RowNames]
 
 
+class WholeId(Record, frozen=True, kw_only=True):
+    """The whole id of a record, of which a part is enough to name it."""
+
+    id: str
+
+
+class WholeIdGet(Query[WholeId], frozen=True):
+    """Ask for the whole id of a record that has a row; raises NotFound."""
+
+    noun: Noun
+    record_id: str
+
+
 class Strangers(Record, frozen=True, kw_only=True):
     """How many of some missions nobody here knows."""
 
@@ -85,6 +99,12 @@ def owners(tx: Tx, request: OwnersGet, ctx: Context) -> Owners:
     rows = tx.all(f"SELECT DISTINCT {policy.owner} AS id FROM {policy.table}")
     what: What = "checkpoints" if request.noun == "checkpoint" else "snapshots"
     return Owners(ids=[row["id"] for row in rows], records=tally(tx, what))
+
+
+@handler
+def whole_id(tx: Tx, request: WholeIdGet, ctx: Context) -> WholeId:
+    """Return the id of the one record that is meant."""
+    return WholeId(id=find(tx, request.noun, request.record_id)["id"])
 
 
 @handler

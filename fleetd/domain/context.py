@@ -29,11 +29,23 @@ class TranscriptMark(msgspec.Struct, frozen=True):
     head: str | None
 
 
+class Here(msgspec.Struct, frozen=True):
+    """Where somebody reads of files; what is not known is empty."""
+
+    root: str = ""
+    """The root of the repository, else the directory; a real path."""
+    project: str = ""
+    """How the keys of locks on its files begin when they are shared by project."""
+    home: str = ""
+
+
 class Facts(msgspec.Struct, frozen=True):
     """What was gathered from outside the store before the rule ran."""
 
     lock_key: str | None = None
     """What the file of a lock request is called by everybody who may mean it."""
+    is_directory: bool = False
+    """Whether the file of a lock request is a directory."""
     mission_id: str | None = None
     """The mission that the request's directory belongs to."""
     pid_started: str | None = None
@@ -50,6 +62,8 @@ class Facts(msgspec.Struct, frozen=True):
     """The root of the repository that a session works in, else its directory."""
     places: tuple[str, ...] = ()
     """What the directory is called on every machine of a shared store, then those above it."""
+    here: Here = Here()
+    """Where whoever is told of locks stands."""
     transcript_mark: TranscriptMark | None = None
     """What the session's transcript looks like now."""
 

@@ -109,7 +109,7 @@ def backup_written(tx: Tx, request: BackupWritten, ctx: Context) -> Done:
             id=request.record_id,
         )
     row = tx.one(
-        f"UPDATE {policy.table} SET backed_up_at = :now"
+        f"UPDATE {policy.table} SET backed_up_at = :now, verified_at = :now"
         " WHERE id = :id AND machine = :machine AND backed_up_at IS NULL RETURNING *",
         now=ctx.now,
         id=request.record_id,

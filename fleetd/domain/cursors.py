@@ -1,32 +1,140 @@
-"""How far each consumer has read each stream; must not read the events themselves."""
+"""How far each consumer has read each stream; must not read the events themselves.
 
+A cursor keeps the events of its stream that it has not come to, as long as it is used: moved, or
+read. When one that was not used for as long as events are kept loses some, its row notes up to
+which, and whoever comes back to it is told so until it moves.
+"""
+
+from ..wire.base import Mutation, Query
 from ..wire.errors import InvalidParams, InvalidState
-from ..wire.requests.event import CursorAdvance, CursorGet, CursorPosition
+from ..wire.model import Record
+from ..wire.requests.event import CursorAdvance, CursorGap, CursorPosition
 from .context import Context
 from .events import epoch, position
 from .registry import handler
-from .tx import Tx
+from .terms import DAY_MS
+from .tx import LogLine, Row, Tx
+from .upkeep import Done
+
+# A read is noted no oftener: nearly all of them then write nothing.
+USED_MS = 3_600_000
+# Whoever follows the whole log keeps his cursor here, whatever streams its events are of.
+WHOLE_LOG = "fleet"
+
+
+class Looked(Record, frozen=True, kw_only=True):
+    """A cursor, and whether its use is to be noted."""
+
+    found: CursorPosition
+    to_note: bool
+
+
+class CursorLook(Query[Looked], frozen=True):
+    """Look at a cursor without using it."""
+
+    consumer: str
+    stream: str
+
+
+class CursorUsed(Mutation[Done], frozen=True):
+    """Note that somebody uses a cursor, where there is one."""
+
+    consumer: str
+    stream: str
+
+
+class CursorLine(Record, frozen=True, kw_only=True):
+    """A cursor as the doctor shows it; ``used`` says whether it keeps what it has not come to."""
+
+    consumer: str
+    stream: str
+    position: int
+    used_at: str
+    used: bool
+    missed_seq: int
+
+
+class Cursors(Record, frozen=True, kw_only=True):
+    """Cursors, those first that were not used for longest, and how many more there are."""
+
+    cursors: list[CursorLine]
+    more: int
+    end: int
+
+
+class CursorsGet(Query[Cursors], frozen=True):
+    """Ask for the cursors that were not used for longest."""
+
+    most: int
+
+
+def unused_since(ctx: Context) -> str:
+    """Return since when a cursor must have been used to keep anything; older events may go."""
+    return ctx.at(-ctx.config.retention.event_days * DAY_MS)
 
 
 @handler
-def cursor_get(tx: Tx, request: CursorGet, ctx: Context) -> CursorPosition:
+def look(tx: Tx, request: CursorLook, ctx: Context) -> Looked:
     """Return a consumer's position, 0 when it never read the stream."""
-    return CursorPosition(position=_cursor(tx, request.consumer, request.stream), epoch=epoch(tx))
+    row = _row(tx, request.consumer, request.stream)
+    if row is None:
+        return Looked(found=CursorPosition(position=0, epoch=epoch(tx)), to_note=False)
+    return Looked(
+        found=CursorPosition(
+            position=row["position"], epoch=epoch(tx), gap=_gap(tx, request.stream, row)
+        ),
+        to_note=not ctx.at(-USED_MS) <= row["updated_at"] <= ctx.at(USED_MS),
+    )
 
 
-def _cursor(tx: Tx, consumer: str, stream: str) -> int:
-    value = tx.value(
-        "SELECT position FROM cursors WHERE consumer = :consumer AND stream = :stream",
+@handler
+def cursor_used(tx: Tx, request: CursorUsed, ctx: Context) -> Done:
+    """Note that a cursor is in use now."""
+    tx.run(
+        "UPDATE cursors SET updated_at = :now WHERE consumer = :consumer AND stream = :stream",
+        now=ctx.now,
+        consumer=request.consumer,
+        stream=request.stream,
+    )
+    return Done(done=True)
+
+
+def _row(tx: Tx, consumer: str, stream: str) -> Row | None:
+    return tx.one(
+        "SELECT * FROM cursors WHERE consumer = :consumer AND stream = :stream",
         consumer=consumer,
         stream=stream,
     )
-    return value or 0
+
+
+def _gap(tx: Tx, stream: str, row: Row) -> CursorGap | None:
+    """Return what went before a cursor came to it."""
+    if row["missed_seq"] <= row["position"]:
+        return None
+    first = tx.value(
+        f"SELECT min(seq) AS seq FROM events WHERE seq > :position{_of(stream)}",
+        position=row["position"],
+        **({} if stream == WHOLE_LOG else {"whose": stream.partition(":")[2], "stream": stream}),
+    )
+    return CursorGap(first_available=first or position(tx) + 1, missed_until=row["missed_seq"])
+
+
+def _of(stream: str) -> str:
+    """Return the condition on the events of a stream, by an index."""
+    if stream == WHOLE_LOG:
+        return ""
+    noun = stream.partition(":")[0]
+    return f" AND {noun}_id = :whose AND stream = :stream"
 
 
 @handler
 def cursor_advance(tx: Tx, request: CursorAdvance, ctx: Context) -> CursorPosition:
-    """Move a cursor forward; never backwards, never past the end of the log."""
-    before, end = _cursor(tx, request.consumer, request.stream), position(tx)
+    """Move a cursor forward; never backwards, never past the end of the log.
+
+    Where it stood stays what it is: a gap is told until the cursor moves on, the last time here.
+    """
+    row, end = _row(tx, request.consumer, request.stream), position(tx)
+    before = row["position"] if row else 0
     if request.position < before:
         raise InvalidState(
             f"The cursor of {request.consumer} on {request.stream} stands at {before} and does "
@@ -41,13 +149,65 @@ def cursor_advance(tx: Tx, request: CursorAdvance, ctx: Context) -> CursorPositi
             field="position",
             position=end,
         )
+    gap = _gap(tx, request.stream, row) if row else None
     tx.run(
         "INSERT INTO cursors (consumer, stream, position, updated_at)"
         " VALUES (:consumer, :stream, :position, :now)"
-        " ON CONFLICT (consumer, stream) DO UPDATE SET position = :position, updated_at = :now",
+        " ON CONFLICT (consumer, stream) DO UPDATE SET updated_at = :now, missed_seq ="
+        " CASE WHEN cursors.position = :position THEN cursors.missed_seq ELSE 0 END,"
+        " position = :position",
         consumer=request.consumer,
         stream=request.stream,
         position=request.position,
         now=ctx.now,
     )
-    return CursorPosition(position=request.position, epoch=epoch(tx))
+    return CursorPosition(position=request.position, epoch=epoch(tx), gap=gap)
+
+
+def note_missed(tx: Tx, ctx: Context, dropped: list[Row]) -> None:
+    """Note with the cursors that have not come to them that events went: rows with seq, stream."""
+    newest: dict[str, int] = {}
+    for row in dropped:
+        for stream in (row["stream"], WHOLE_LOG):
+            newest[stream] = max(newest.get(stream, 0), row["seq"])
+    for stream, seq in newest.items():
+        behind = "stream = :stream AND position < :seq"
+        first = tx.all(
+            f"SELECT consumer FROM cursors WHERE {behind} AND missed_seq <= position",
+            stream=stream,
+            seq=seq,
+        )
+        tx.run(
+            f"UPDATE cursors SET missed_seq = :seq WHERE {behind} AND missed_seq < :seq",
+            stream=stream,
+            seq=seq,
+        )
+        for row in first:
+            text = f"Events of {stream} went that the cursor of {row['consumer']} had not come to"
+            tx.after_commit(LogLine("WARNING", text))
+
+
+@handler
+def cursors(tx: Tx, request: CursorsGet, ctx: Context) -> Cursors:
+    """Return the cursors that were not used for longest."""
+    rows = tx.all(
+        "SELECT * FROM cursors ORDER BY updated_at, consumer, stream LIMIT :most",
+        most=request.most,
+    )
+    number = tx.value("SELECT count(*) AS number FROM cursors")
+    old = unused_since(ctx)
+    return Cursors(
+        cursors=[
+            CursorLine(
+                consumer=row["consumer"],
+                stream=row["stream"],
+                position=row["position"],
+                used_at=row["updated_at"],
+                used=row["updated_at"] >= old,
+                missed_seq=row["missed_seq"] if row["missed_seq"] > row["position"] else 0,
+            )
+            for row in rows
+        ],
+        more=number - len(rows),
+        end=position(tx),
+    )

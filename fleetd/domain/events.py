@@ -131,7 +131,7 @@ def _keep_alive(tx: Tx, ctx: Context, agent_id: str) -> None:
         return
     # One without a process is where it is heard.
     tx.run(
-        f"{seen}, status = 'active',"
+        f"{seen}, status = 'active', needs = NULL, needs_since = NULL,"
         " machine = CASE WHEN pid IS NULL THEN :machine ELSE machine END"
         " WHERE id = :id AND (status IN ('waiting', 'idle')"
         " OR (status = 'lost' AND pid IS NULL AND succeeded_by IS NULL))",

@@ -8,10 +8,9 @@ from ..wire.errors import Corrupt, InvalidState
 from ..wire.model import Checkpoint
 from ..wire.snapshots import Snapshot
 from ..wire.types import OPEN_MISSION
-from .capture import State
+from .capture import State, origin_of
 from .content import to_columns
 from .context import Context
-from .current import AUTOMATIC
 from .forgotten import was_forgotten
 from .ids import find
 from .leases import raise_tokens
@@ -92,7 +91,12 @@ def _insert_checkpoint(tx: Tx, ctx: Context, content: Checkpoint) -> bool:
     mission = mission or _make_mission(tx, ctx, content)
     raise_tokens(tx, max((lock.fencing_token for lock in content.active_locks), default=0))
     digest = _state(content, mission).digest()
-    beside = {"state_digest": digest, "backed_up_at": ctx.now, "machine": ctx.machine}
+    beside = {
+        "state_digest": digest,
+        "backed_up_at": ctx.now,
+        "verified_at": ctx.now,
+        "machine": ctx.machine,
+    }
     columns = to_columns(content)
     tx.insert("checkpoints", columns | beside)
     _file_again(tx, content, columns)
@@ -127,7 +131,7 @@ def _make_mission(tx: Tx, ctx: Context, content: Checkpoint) -> Row:
         "updated_at": ctx.now,
         "started_at": (known and known.started_at)
         or (content.timestamp if status == "in_progress" else None),
-        "metadata_json": AUTOMATIC if known and known.automatic else "{}",
+        "origin": origin_of(known),
         "machine": ctx.machine,
     }
     tx.insert("missions", columns)

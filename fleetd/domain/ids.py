@@ -19,6 +19,7 @@ _TABLES = {
     "recovery": "recoveries",
 }
 _SHORT = re.compile(r"[a-z]{2,4}-[0-9a-f]{4,}\Z")
+_TOO_SHORT = re.compile(r"[a-z]{2,4}-[0-9a-f]{1,3}\Z")
 
 
 def fresh_id(tx: Tx, ctx: Context, noun: str) -> str:
@@ -70,11 +71,14 @@ def missing(noun: str, record_id: str) -> NotFound:
         "checkpoint": "checkpoints list",
         "snapshot": "snapshot list",
         "message": "mail list",
-        "recovery": "status",
+        "recovery": "call recovery.list",
     }.get(noun, f"{noun} list")
+    hint = f"fleetctl {lists} shows the ones that exist."
+    if noun in ID_PREFIXES and _TOO_SHORT.match(record_id):
+        hint = f"An id may be cut, to four digits at least. {hint}"
     return NotFound(
         f"{noun.capitalize()} not found: {record_id}",
-        hint=f"fleetctl {lists} shows the ones that exist.",
+        hint=hint,
         noun=noun,
         id=record_id,
     )

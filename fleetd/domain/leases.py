@@ -6,7 +6,7 @@ Paths come in as facts: rules do not look at the file system.
 
 from typing import Any
 
-from ..wire.errors import LockConflict
+from ..wire.errors import InvalidParams, LockConflict
 from ..wire.events import LockAcquired, LockExpired, LockForceReleased, LockReleased, LockRenewed
 from ..wire.model import Record
 from ..wire.requests.lock import LockAcquire
@@ -18,7 +18,9 @@ from .ids import find, fresh_id
 from .records import lock_of
 from .tx import Row, Tx
 
-_LOCKED = "Wait (wait_ms; fleetctl --wait-ms), write to the holder, or take another file."
+_LOCKED = (
+    "Wait (wait_ms; fleetctl lock acquire --wait-ms), write to the holder, or take another file."
+)
 # Its lease runs its course: nobody can tell whether a machine that is cut off goes on writing.
 _LOST = (
     "Take its work over (fleetctl resume --agent NAME --take-over-from {}), end the lock if you"
@@ -38,9 +40,18 @@ class Claim(Record, frozen=True, kw_only=True):
 
 
 def claim_of(tx: Tx, ctx: Context, request: LockAcquire) -> Claim:
-    """Fill a request in: the file's real path, the agent's mission, the default lease."""
+    """Fill a request in: the file's real path, the agent's mission, the default lease.
+
+    Raises InvalidParams for a directory: two could hold a file then, one by its own lock.
+    """
     if ctx.facts.lock_key is None:
         raise AssertionError("lock requests need the fact lock_key")
+    if ctx.facts.is_directory:
+        raise InvalidParams(
+            f"{request.file} is a directory, and a lock on it would guard no file in it.",
+            hint="Lock each file that you are going to change.",
+            field="file",
+        )
     return Claim(
         path=ctx.facts.lock_key,
         file=request.file,
@@ -98,8 +109,18 @@ def grant(tx: Tx, ctx: Context, claim: Claim, *, activity: bool = True) -> Row |
     if row["id"] == lock_id:
         _say_acquired(tx, ctx, row, activity=activity)
     else:
-        say_renewed(tx, ctx, row)
+        _leave_to_holder(tx, row)
+        say_renewed(tx, ctx, row, activity=activity)
     return row
+
+
+def _leave_to_holder(tx: Tx, row: Row) -> None:
+    """Let no wait give a lock back by itself of which its agent hears by another call."""
+    tx.run(
+        "UPDATE lock_waits SET lock_id = NULL WHERE normalized_path = :path AND lock_id = :lock",
+        path=row["normalized_path"],
+        lock=row["id"],
+    )
 
 
 def next_token(tx: Tx) -> int:
@@ -135,10 +156,11 @@ def _say_acquired(tx: Tx, ctx: Context, row: Row, *, activity: bool) -> None:
     emit(tx, ctx, payload, mission_id=mission_id, agent_id=holder_id, activity=activity)
 
 
-def say_renewed(tx: Tx, ctx: Context, row: Row) -> None:
-    """Note that a holder prolonged its lease."""
+def say_renewed(tx: Tx, ctx: Context, row: Row, *, activity: bool = True) -> None:
+    """Note that a holder prolonged its lease, or that the daemon did it by itself."""
     payload = LockRenewed(lock_id=row["id"], file=row["file"], held_by=row["held_by"])
-    emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=row["held_by"])
+    holder_id, mission_id = row["held_by"], row["mission_id"]
+    emit(tx, ctx, payload, mission_id=mission_id, agent_id=holder_id, activity=activity)
 
 
 def expire(tx: Tx, ctx: Context, path: str) -> bool:
@@ -146,12 +168,17 @@ def expire(tx: Tx, ctx: Context, path: str) -> bool:
 
     Return whether somebody was served.
     """
+    end_expired(tx, ctx, path)
+    return serve(tx, ctx, path)
+
+
+def end_expired(tx: Tx, ctx: Context, path: str) -> None:
+    """Note that the lease on a path ran out, if it did; the caller says who gets it next."""
     row = holder(tx, path)
     if row is not None and row["expires_at"] <= ctx.now:
         end(tx, row["id"], "expired", row["expires_at"])
         payload = LockExpired(lock_id=row["id"], file=row["file"], held_by=row["held_by"])
         emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=row["held_by"])
-    return serve(tx, ctx, path)
 
 
 def serve(tx: Tx, ctx: Context, path: str) -> bool:
@@ -163,14 +190,15 @@ def serve(tx: Tx, ctx: Context, path: str) -> bool:
         " ORDER BY id LIMIT 1",
         path=path,
     )
-    row = grant(tx, ctx, _claim_of_wait(first)) if first is not None else None
+    row = grant(tx, ctx, claim_of_wait(first)) if first is not None else None
     if first is None or row is None:
         return False
     tx.run("UPDATE lock_waits SET lock_id = :lock WHERE id = :id", lock=row["id"], id=first["id"])
     return True
 
 
-def _claim_of_wait(wait: Row) -> Claim:
+def claim_of_wait(wait: Row) -> Claim:
+    """Return what somebody who stands in line asked for."""
     return Claim(
         path=wait["normalized_path"],
         file=wait["file"],
@@ -210,6 +238,7 @@ def conflict(tx: Tx, ctx: Context, claim: Claim, record: tuple[Any, ...] = ()) -
         hint=hint,
         record=record,
         existing_lock=existing,
+        file=claim.file,
     )
 
 

@@ -67,9 +67,14 @@ class LockServe(Mutation[Done], frozen=True):
 
 
 class LockLeaveQueue(Mutation[Waiting], frozen=True):
-    """Stop waiting; a lock that was granted meanwhile is in the answer; not on the wire."""
+    """Stop waiting; not on the wire.
+
+    With ``keep`` a lock that the agent holds by now is in the answer; else what this wait was
+    granted a moment ago is given back.
+    """
 
     stand: Stand
+    keep: bool
 
 
 @handler
@@ -120,7 +125,7 @@ def look(tx: Tx, request: LockLook, ctx: Context) -> Look:
     if wait is None or wait["lock_id"] is not None:
         return Look(due=True, look_again_at=None)
     held = leases.holder(tx, wait["normalized_path"])
-    due = held is None or held["expires_at"] <= ctx.now
+    due = held is None or held["expires_at"] <= ctx.now or held["held_by"] == wait["agent_id"]
     return Look(due=due, look_again_at=held["expires_at"] if held else None)
 
 
@@ -140,12 +145,27 @@ def poll(tx: Tx, request: LockPoll, ctx: Context) -> Waiting:
 
 
 def _waiting(tx: Tx, ctx: Context, stand: Stand) -> Waiting:
+    """Return the lock of a wait whose turn has come, or whose agent holds the file by now.
+
+    An agent may wait twice for one file, in two calls: both get the same lease.
+    """
     leases.expire(tx, ctx, stand.path)
     wait = _found(tx, ctx, stand)
-    if wait is not None and wait["lock_id"] is not None:
-        tx.run("DELETE FROM lock_waits WHERE id = :id", id=stand.wait_id)
-        return Waiting(stand=stand, lock=lock_of(find(tx, "lock", wait["lock_id"])))
-    return Waiting(stand=stand, lock=None)
+    row = _gotten(tx, ctx, wait) if wait is not None else None
+    if row is None:
+        return Waiting(stand=stand, lock=None)
+    tx.run("DELETE FROM lock_waits WHERE id = :id", id=stand.wait_id)
+    return Waiting(stand=stand, lock=lock_of(row))
+
+
+def _gotten(tx: Tx, ctx: Context, wait: Row) -> Row | None:
+    """Return the lock that a wait was granted, or its agent's own, renewed as if asked for now."""
+    if wait["lock_id"] is not None:
+        return find(tx, "lock", wait["lock_id"])
+    held = leases.holder(tx, wait["normalized_path"])
+    if held is None or held["held_by"] != wait["agent_id"]:
+        return None
+    return leases.grant(tx, ctx, leases.claim_of_wait(wait))
 
 
 @handler
@@ -156,10 +176,24 @@ def serve(tx: Tx, request: LockServe, ctx: Context) -> Done:
 
 @handler
 def leave_queue(tx: Tx, request: LockLeaveQueue, ctx: Context) -> Waiting:
-    """Take a waiter out of its line; if it was just served, it gets what it waited for."""
-    waiting = _waiting(tx, ctx, request.stand)
+    """Take a waiter out of its line; one that was just served keeps the lock or gives it back."""
+    if request.keep:
+        waiting = _waiting(tx, ctx, request.stand)
+    else:
+        waiting = Waiting(stand=request.stand, lock=None)
+        _give_back(tx, ctx, request.stand)
     tx.run(f"DELETE FROM lock_waits WHERE {_MINE}", **_mine(ctx, request.stand))
     return waiting
+
+
+def _give_back(tx: Tx, ctx: Context, stand: Stand) -> None:
+    """Release what a wait was granted, unless its agent has heard of the lock by another call."""
+    wait = _found(tx, ctx, stand)
+    if wait is None or wait["lock_id"] is None:
+        return
+    row = find(tx, "lock", wait["lock_id"])
+    if row["status"] == "active" and row["expires_at"] > ctx.now:
+        leases.end_held(tx, ctx, row)
 
 
 def skip_waits(tx: Tx) -> None:

@@ -20,8 +20,10 @@ from ..wire.requests.lock import (
 from . import leases
 from .context import Context
 from .elsewhere import agent_on
+from .forget_clauses import starts
 from .ids import find
-from .lock_keys import by_project
+from .lock_keys import by_project, of_machine
+from .lock_names import file_from_here
 from .lock_queue import LockServe
 from .records import lock_of
 from .registry import handler
@@ -165,6 +167,8 @@ def list_locks(tx: Tx, request: LockList, ctx: Context) -> LockPage:
     if path := ctx.facts.lock_key or request.file:
         where.append("(normalized_path = :path OR file = :path)")
         params["path"] = path
+    if request.here:
+        _narrow(ctx, where, params)
     if request.after:
         last = find(tx, "lock", request.after)
         where.append("acquired_at >= :at AND (acquired_at > :at OR id > :after)")
@@ -174,4 +178,17 @@ def list_locks(tx: Tx, request: LockList, ctx: Context) -> LockPage:
         **params,
         limit=request.limit,
     )
-    return LockPage(locks=[_as_of(ctx, lock_of(row)) for row in rows])
+    return LockPage(
+        locks=[_as_of(ctx, lock_of(row)) for row in rows],
+        paths={row["id"]: file_from_here(tx, ctx, row) for row in rows} if request.cwd else {},
+    )
+
+
+def _narrow(ctx: Context, where: list[str], params: dict[str, Any]) -> None:
+    """Leave the locks on files below the directory, and on those of its project there."""
+    here = ctx.facts.here
+    begins = [of_machine(ctx.machine, f"{here.root.rstrip('/')}/")]
+    begins += [here.project] if here.project else []
+    named = {f"begin{number}": begin for number, begin in enumerate(begins)}
+    params |= named
+    where.append(f"({' OR '.join(starts('normalized_path', name) for name in named)})")

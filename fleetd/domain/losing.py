@@ -48,7 +48,8 @@ def ended(tx: Tx, request: AgentEnded, ctx: Context) -> Done:
     """Lose an agent whose process is gone, unless it left or came back as another process.
 
     Where it came back on another machine, the same pid is another process. A session that was
-    waiting for its user when its terminal was closed has lost nothing.
+    waiting for its user when its terminal was closed has lost nothing; one that waited for a
+    permission was in the middle of its work.
     """
     row = tx.one(
         "SELECT * FROM agents WHERE id = :id AND pid = :pid AND machine = :machine"
@@ -60,7 +61,8 @@ def ended(tx: Tx, request: AgentEnded, ctx: Context) -> Done:
     if row is None or row["pid_started"] != request.started:
         return Done(done=False)
     reason = f"process {request.pid} is gone"
-    if row["status"] != "active" and membership.close(tx, ctx, row["id"], reason):
+    rests = row["status"] != "active" and row["needs"] is None
+    if rests and membership.close(tx, ctx, row["id"], reason):
         return Done(done=True)
     _orphan_locks(tx, ctx, row["id"])
     mark_lost(tx, ctx, row, reason)

@@ -18,28 +18,41 @@ from .upkeep import Done
 
 
 class Beaten(Record, frozen=True, kw_only=True):
-    """Says whether the machine had counted as lost, and with it its agents."""
+    """Says whether the machine had counted as lost, and with it its agents.
+
+    ``overtaken_by`` is what a computer is called whose daemon beats by the same id: then this beat
+    did not count.
+    """
 
     was_lost: bool
+    overtaken_by: str | None = None
 
 
 class MachineBeat(Mutation[Beaten], frozen=True):
-    """This machine is here: what it is called, and since when its daemon runs."""
+    """This machine is here: what it is called, and since when its daemon runs.
+
+    ``nonce`` is of this start of the daemon, ``earlier`` are those of the starts before it;
+    ``boot_id`` says where its pids mean something.
+    """
 
     name: str
     started_at: str
+    nonce: str = ""
+    boot_id: str = ""
+    earlier: tuple[str, ...] = ()
 
 
-class Twin(Record, frozen=True, kw_only=True):
-    """What another computer is called that goes by this machine's id; None where there is none."""
+class Holder(Record, frozen=True, kw_only=True):
+    """Who was heard of just now under this machine's id; ``name`` is None where nobody was."""
 
-    name: str | None
+    name: str | None = None
+    nonce: str = ""
+    boot_id: str = ""
+    heard_awake_ms: int = 0
 
 
-class TwinGet(Query[Twin], frozen=True):
-    """Ask, before the first beat, whether a computer of another name beats by this machine's id."""
-
-    name: str
+class HolderGet(Query[Holder], frozen=True):
+    """Ask, before the first beat, who beats by this machine's id: this one until now, or a copy."""
 
 
 class MachineLeave(Mutation[Done], frozen=True):
@@ -67,23 +80,41 @@ class MachineLose(Mutation[Done], frozen=True):
 def beat(tx: Tx, request: MachineBeat, ctx: Context) -> Beaten:
     """Note that this machine is here, whatever it counted as before."""
     before = tx.one("SELECT * FROM machines WHERE id = :id", id=ctx.machine)
+    if before is not None and _overtaken(ctx, request, before):
+        return Beaten(was_lost=False, overtaken_by=before["name"])
     tx.run(
         "INSERT INTO machines (id, name, status, started_at, heard_at, heard_awake_ms,"
-        " since_awake_ms) VALUES (:id, :name, 'here', :started, :now, :awake, :since)"
+        " since_awake_ms, nonce, boot_id)"
+        " VALUES (:id, :name, 'here', :started, :now, :awake, :since, :nonce, :boot)"
         " ON CONFLICT (id) DO UPDATE SET name = excluded.name, status = excluded.status,"
         " started_at = excluded.started_at, heard_at = excluded.heard_at,"
-        " heard_awake_ms = excluded.heard_awake_ms, since_awake_ms = excluded.since_awake_ms",
+        " heard_awake_ms = excluded.heard_awake_ms, since_awake_ms = excluded.since_awake_ms,"
+        " nonce = excluded.nonce, boot_id = excluded.boot_id",
         id=ctx.machine,
         name=request.name,
         started=request.started_at,
         now=ctx.now,
         awake=ctx.awake_ms,
         since=_since(ctx, before),
+        nonce=request.nonce,
+        boot=request.boot_id,
     )
     was_lost = before is not None and before["status"] == "lost"
     if was_lost:
         tx.after_commit(LogLine("WARNING", "This machine counted as lost, and is heard of again"))
     return Beaten(was_lost=was_lost)
+
+
+def _overtaken(ctx: Context, request: MachineBeat, before: Row) -> bool:
+    """Whether another daemon of this id has beaten since, and still does."""
+    known = before["nonce"] in ("", request.nonce, *request.earlier)
+    return not known and _beats(ctx, before)
+
+
+def _beats(ctx: Context, machine: Row) -> bool:
+    """Whether a machine was heard of just now."""
+    silent = ctx.awake_ms - machine["heard_awake_ms"]
+    return bool(machine["status"] == "here" and silent <= UNBROKEN_MS)
 
 
 def _since(ctx: Context, before: Row | None) -> int:
@@ -95,16 +126,17 @@ def _since(ctx: Context, before: Row | None) -> int:
 
 
 @handler
-def twin(tx: Tx, request: TwinGet, ctx: Context) -> Twin:
-    """Look who was heard of just now under this id; under the same name it was this machine."""
-    name = tx.value(
-        "SELECT name FROM machines WHERE id = :id AND status = 'here' AND name <> :name"
-        " AND heard_awake_ms >= :beaten",
-        id=ctx.machine,
-        name=request.name,
-        beaten=ctx.awake_ms - UNBROKEN_MS,
+def holder(tx: Tx, request: HolderGet, ctx: Context) -> Holder:
+    """Look who was heard of just now under this id."""
+    row = tx.one("SELECT * FROM machines WHERE id = :id", id=ctx.machine)
+    if row is None or not _beats(ctx, row):
+        return Holder()
+    return Holder(
+        name=row["name"],
+        nonce=row["nonce"],
+        boot_id=row["boot_id"],
+        heard_awake_ms=row["heard_awake_ms"],
     )
-    return Twin(name=name)
 
 
 @handler

@@ -26,14 +26,14 @@ from ..wire.requests.mission import (
     MissionStart,
     MissionUpdate,
 )
-from ..wire.types import OPEN_MISSION
+from ..wire.types import OPEN_MISSION, ClosedReason, MissionOrigin
 from . import checkpoints, sorties
 from .bounds import COMPLETED
 from .context import Context
 from .events import emit
 from .ids import find, fresh_id
 from .milestones import begin_mission
-from .records import mission_of
+from .records import ended_as, mission_of
 from .registry import handler
 from .tallies import tally
 from .tx import Row, Tx
@@ -45,8 +45,13 @@ def _get(tx: Tx, mission_id: str) -> Mission:
 
 @handler
 def create(tx: Tx, request: MissionCreate, ctx: Context) -> Mission:
-    """Create a pending mission and its first sorties."""
-    return _get(tx, make(tx, ctx, request, project=next(iter(ctx.facts.places), None)))
+    """Create a mission and its first sorties, and start it for the agent that begins it."""
+    by = find(tx, "agent", request.agent_id)["id"] if request.agent_id else None
+    mission_id = make(tx, ctx, request, by, project=next(iter(ctx.facts.places), None))
+    if by is not None:
+        begin_mission(tx, ctx, find(tx, "mission", mission_id), by)
+        tx.run("UPDATE agents SET mission_id = :mission WHERE id = :id", mission=mission_id, id=by)
+    return _get(tx, mission_id)
 
 
 def make(
@@ -55,6 +60,7 @@ def make(
     request: MissionCreate,
     by: str | None = None,
     project: str | None = None,
+    origin: MissionOrigin = "person",
 ) -> str:
     """Create a pending mission and return its id; ``by`` is the agent that it is for.
 
@@ -70,9 +76,9 @@ def make(
     mission_id = fresh_id(tx, ctx, "mission")
     tx.run(
         "INSERT INTO missions (id, title, description, status, priority, project_dir,"
-        " created_at, updated_at, metadata_json, machine, project) VALUES (:id, :title,"
+        " created_at, updated_at, metadata_json, machine, project, origin) VALUES (:id, :title,"
         " :description, 'pending', :priority, :project_dir, :now, :now, :metadata, :machine,"
-        " :project)",
+        " :project, :origin)",
         id=mission_id,
         title=request.title,
         description=request.description,
@@ -82,6 +88,7 @@ def make(
         metadata=msgspec.json.encode(request.metadata).decode(),
         machine=ctx.machine,
         project=project,
+        origin=origin,
     )
     emit(tx, ctx, MissionCreated(title=request.title), mission_id=mission_id, agent_id=by)
     sorties.add_all(tx, ctx, mission_id, request.sorties, by)
@@ -94,7 +101,7 @@ def start(tx: Tx, request: MissionStart, ctx: Context) -> Mission:
     row = find(tx, "mission", request.mission_id)
     if row["status"] != "pending":
         raise InvalidState(
-            f"Mission {row['id']} is {row['status']}, only a pending mission can be started.",
+            f"Mission {row['id']} is {ended_as(row)}, only a pending mission can be started.",
             hint=f"fleetctl mission show {row['id']} shows where it stands.",
             status=row["status"],
         )
@@ -104,7 +111,10 @@ def start(tx: Tx, request: MissionStart, ctx: Context) -> Mission:
 
 @handler
 def update(tx: Tx, request: MissionUpdate, ctx: Context) -> Mission:
-    """Change the fields that the request names."""
+    """Change the fields that the request names, and add its sorties.
+
+    Whoever says what a session's own mission is about makes it theirs.
+    """
     row = find(tx, "mission", request.mission_id)
     changes: Row = {
         name: value
@@ -113,21 +123,31 @@ def update(tx: Tx, request: MissionUpdate, ctx: Context) -> Mission:
     }
     if request.metadata is not None:
         changes["metadata_json"] = msgspec.json.encode(request.metadata).decode()
-    if not changes:
+    if not changes and not request.sorties:
         raise InvalidParams(
-            "Nothing to change: none of title, description, priority, metadata is given.",
+            "Nothing to change: none of title, description, priority, metadata, sorties is given.",
             hint="Name at least one of them.",
         )
+    if request.title is not None and row["origin"] != "person":
+        changes["origin"] = "person"
+    if changes:
+        _change(tx, ctx, row["id"], changes)
+    if request.sorties:
+        sorties.refuse_over(row)
+        sorties.add_all(tx, ctx, row["id"], request.sorties)
+    return _get(tx, row["id"])
+
+
+def _change(tx: Tx, ctx: Context, mission_id: str, changes: Row) -> None:
     assignments = ", ".join(f"{name} = :{name}" for name in changes)
     tx.run(
         f"UPDATE missions SET {assignments}, updated_at = :now WHERE id = :id",
         **changes,
         now=ctx.now,
-        id=row["id"],
+        id=mission_id,
     )
     names = [name.removesuffix("_json") for name in changes]
-    emit(tx, ctx, MissionUpdated(fields=names), mission_id=row["id"])
-    return _get(tx, row["id"])
+    emit(tx, ctx, MissionUpdated(fields=names), mission_id=mission_id)
 
 
 @handler
@@ -151,15 +171,15 @@ def complete(tx: Tx, request: MissionComplete, ctx: Context) -> Mission:
     return _get(tx, row["id"])
 
 
-def close(tx: Tx, ctx: Context, mission_id: str, *, activity: bool = True) -> None:
-    """Complete a mission that has nothing open; ``activity`` says that somebody wants it."""
-    _end(tx, ctx, mission_id, "completed")
+def close(tx: Tx, ctx: Context, mission_id: str, why: ClosedReason = "person") -> None:
+    """Complete a mission that has nothing open; it is activity when a person wants it."""
+    _end(tx, ctx, mission_id, "completed", why)
     reason = checkpoints.Reason(
         trigger="progress", details=COMPLETED, created_by="fleetd", progress=100
     )
     checkpoint = checkpoints.take(tx, ctx, mission_id, reason)
     payload = MissionCompleted(checkpoint_id=checkpoint.id)
-    emit(tx, ctx, payload, mission_id=mission_id, activity=activity)
+    emit(tx, ctx, payload, mission_id=mission_id, activity=why == "person")
 
 
 @handler
@@ -177,34 +197,34 @@ def cancel(tx: Tx, request: MissionCancel, ctx: Context) -> Mission:
 
 def _give_up(tx: Tx, ctx: Context, mission_id: str, status: str, payload: Payload) -> Mission:
     row = _open(tx, mission_id)
-    call_off(tx, ctx, row["id"], status, payload)
+    _end(tx, ctx, row["id"], status, "person")
+    emit(tx, ctx, payload, mission_id=row["id"])
     return _get(tx, row["id"])
 
 
-def call_off(
-    tx: Tx, ctx: Context, mission_id: str, status: str, payload: Payload, *, activity: bool = True
-) -> None:
-    """End a mission short of its goal; ``activity`` says that somebody wants it."""
-    _end(tx, ctx, mission_id, status)
-    emit(tx, ctx, payload, mission_id=mission_id, activity=activity)
+def close_unfinished(tx: Tx, ctx: Context, mission_id: str, payload: MissionCancelled) -> None:
+    """Close a mission short of its goal, as the payload says why; nobody called it off."""
+    _end(tx, ctx, mission_id, "cancelled", payload.closed_reason)
+    emit(tx, ctx, payload, mission_id=mission_id, activity=False)
 
 
 def _open(tx: Tx, mission_id: str) -> Row:
     row = find(tx, "mission", mission_id)
     if row["status"] not in OPEN_MISSION:
         raise InvalidState(
-            f"Mission {row['id']} is already {row['status']} (since {row['completed_at']}).",
+            f"Mission {row['id']} is already {ended_as(row)} (since {row['completed_at']}).",
             hint=f"fleetctl resume --mission {row['id']} --rewind would reopen it.",
             status=row["status"],
         )
     return row
 
 
-def _end(tx: Tx, ctx: Context, mission_id: str, status: str) -> None:
+def _end(tx: Tx, ctx: Context, mission_id: str, status: str, why: ClosedReason) -> None:
     tx.run(
-        "UPDATE missions SET status = :status, completed_at = :now, updated_at = :now"
-        " WHERE id = :id",
+        "UPDATE missions SET status = :status, closed_reason = :why, completed_at = :now,"
+        " updated_at = :now WHERE id = :id",
         status=status,
+        why=why,
         now=ctx.now,
         id=mission_id,
     )

@@ -37,6 +37,13 @@ def _command(who: str, data: dict[str, Any]) -> str:
 _SENTENCES: dict[str, _Sentence] = {
     "mission_created": lambda who, data: f"{who} created the mission",
     "mission_started": lambda who, data: f"{who} started the mission",
+    "mission_completed": lambda who, data: f"{who} completed the mission",
+    "mission_failed": lambda who, data: (
+        f"{who} gave the mission up: {quote(data.get('reason') or '')}"
+    ),
+    "mission_cancelled": lambda who, data: (
+        f"{who} called the mission off: {quote(data.get('reason') or '')}"
+    ),
     "mission_updated": lambda who, data: f"{who} changed {', '.join(data.get('fields', []))}",
     "sortie_created": lambda who, data: f"{who} added {data.get('title')}",
     "sortie_assigned": lambda who, data: f"{data.get('title')} went to {data.get('assigned_to')}",

@@ -4,7 +4,7 @@ from ..wire.base import Query
 from ..wire.model import Record, Recovery, RecoveryCandidate
 from ..wire.overview import Counts, MachineLine, MissionLine
 from . import machines
-from .activity import detect, silence_ms
+from .activity import silence_ms, waiting
 from .backlog import unwritten
 from .context import Context
 from .current import is_automatic
@@ -54,6 +54,8 @@ def overview(tx: Tx, request: OverviewGet, ctx: Context) -> Overview:
     rows = tx.all(
         "SELECT m.*, (SELECT count(*) FROM agents a WHERE a.mission_id = m.id"
         " AND a.status IN ('active', 'waiting', 'idle')) AS agents,"
+        " (SELECT count(*) FROM agents a WHERE a.mission_id = m.id"
+        " AND a.needs = 'permission') AS needs_permission,"
         " (SELECT count(*) FROM locks l WHERE l.mission_id = m.id AND l.status = 'active'"
         " AND l.expires_at > :now) AS locks"
         " FROM missions m WHERE m.status = 'in_progress' ORDER BY m.last_activity_seq DESC",
@@ -68,7 +70,7 @@ def overview(tx: Tx, request: OverviewGet, ctx: Context) -> Overview:
     return Overview(
         counts=_counts(tx, ctx),
         missions=[_line(ctx, row) for row in rows],
-        candidates=detect(tx, ctx).candidates,
+        candidates=waiting(tx, ctx),
         recoveries=[recovery_of(row) for row in under_way],
         backup_backlog=unwritten(tx, ctx),
         machines=machines.shown(tx, ctx),
@@ -103,6 +105,7 @@ def _line(ctx: Context, row: Row) -> MissionLine:
         agents=row["agents"],
         locks=row["locks"],
         automatic=is_automatic(row),
+        needs_permission=row["needs_permission"],
     )
 
 

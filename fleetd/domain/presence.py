@@ -12,7 +12,7 @@ from ..wire.types import AgentId, Name, Path, Role
 from . import agents
 from .activity import LIVING
 from .context import Context
-from .current import to_join
+from .current import inherited, to_join
 from .inhabitants import of_process
 from .records import agent_of
 from .registry import handler
@@ -50,7 +50,9 @@ def join(tx: Tx, request: AgentJoin, ctx: Context) -> CurrentAgent:
     if row is not None:
         return CurrentAgent(agent=agent_of(row))
     known = request.agent_id and tx.one("SELECT * FROM agents WHERE id = :id", id=request.agent_id)
-    joined = None if known and known["mission_id"] else to_join(tx, ctx, request.cwd)
+    joined = None
+    if not (known and known["mission_id"]):
+        joined = inherited(tx, request.agent_id) or to_join(tx, ctx, request.cwd)
     first: Role = "specialist" if joined else "dispatch"
     registered = agents.register(
         tx,

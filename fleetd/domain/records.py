@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from ..wire import endings
 from ..wire.model import (
     Agent,
     AgentNote,
@@ -50,7 +51,14 @@ def mission_of(row: Row) -> Mission:
         metadata=_metadata(row["metadata_json"]),
         machine=row["machine"] or None,
         project=row["project"],
+        origin=row["origin"],
+        closed_reason=row["closed_reason"],
     )
+
+
+def ended_as(mission: Row) -> str:
+    """Return what a mission is, in words that tell an end of its session from a person's."""
+    return endings.ended(mission["status"], mission["closed_reason"])
 
 
 def sortie_of(tx: Tx, row: Row) -> Sortie:
@@ -120,6 +128,8 @@ def agent_of(row: Row) -> Agent:
         last_seen_at=row["last_seen_at"],
         note=_note(row["note_json"]) if row["note_json"] else None,
         machine=row["machine"] or None,
+        needs=row["needs"],
+        needs_since=row["needs_since"],
     )
 
 

@@ -19,7 +19,7 @@ from ..wire.requests.recovery import (
     RecoveryRestore,
 )
 from ..wire.types import CLOSED_SORTIE
-from . import briefs, checkpoints, takeover
+from . import briefs, checkpoints, succession, takeover
 from .briefings import drop_old, leave
 from .capture import capture
 from .case import Case, Ledger, check, refuse_stranger
@@ -29,7 +29,7 @@ from .context import Context
 from .current import is_automatic, session_before
 from .events import emit
 from .ids import find
-from .progress import rearm
+from .progress import percent, rearm
 from .prompt import render
 from .records import recovery_of, states_of
 from .recovery_states import make_briefed
@@ -60,21 +60,25 @@ def _restore(tx: Tx, request: RecoveryRestore, ctx: Context) -> RestoreResult:
     mission = find(tx, "mission", case.mission_id)
     if case.narrow and not request.take_over_from:
         refuse_stranger(case, case.narrow)
-    case = msgspec.structs.replace(case, repeated=done_before(case, mission))
+    case = msgspec.structs.replace(
+        case, repeated=done_before(case, mission), undoes=succession.undone_by(case)
+    )
     reopen(case, mission)
     takeover.note_dead(tx, ctx, case.mission_id, request.take_over_from)
     before = capture(tx, ctx, mission)
-    undo_id = keep_undo(case, before)
-    handed_over = takeover.hand_over(case)
-    present = states_of(tx, case.mission_id) if handed_over else before.sorties
+    hands_over = succession.hands_over(case, before)
+    undo_id = keep_undo(case, before, hands_over=hands_over)
+    moved = takeover.hand_over(case) or succession.take_back(case)
+    present = states_of(tx, case.mission_id) if moved else before.sorties
     restored = Restored(
         sorties=restore_sorties(case, present),
         locks=restore_locks(case),
         messages=restore_mail(case),
     )
-    progress = rearm(tx, case.mission_id)
+    rearm(tx, case.mission_id)
+    left = succession.bring_in(case) if hands_over else None
     sorties = states_of(tx, case.mission_id) if ledger.changes else present
-    become_newest(case, sorties)
+    become_newest(case, sorties, hands_over=hands_over)
     tx.run(
         "UPDATE checkpoints SET consumed_at = :now WHERE id = :id", now=ctx.now, id=checkpoint.id
     )
@@ -85,12 +89,15 @@ def _restore(tx: Tx, request: RecoveryRestore, ctx: Context) -> RestoreResult:
         case.mission_id,
         checkpoint_id=checkpoint.id,
         undo_checkpoint_id=undo_id,
+        taken_over_from=request.take_over_from,
+        left_mission_id=left,
     )
-    _announce(case, recovery_id, restored, progress)
+    _announce(case, recovery_id, restored)
     return _result(case, recovery_id, undo_id, restored, sorties)
 
 
-def _announce(case: Case, recovery_id: str, restored: Restored, progress: int) -> None:
+def _announce(case: Case, recovery_id: str, restored: Restored) -> None:
+    mission = find(case.tx, "mission", case.mission_id)
     payload = FleetRecovered(
         checkpoint_id=case.checkpoint.id,
         mission_id=case.mission_id,
@@ -103,7 +110,7 @@ def _announce(case: Case, recovery_id: str, restored: Restored, progress: int) -
         messages_requeued=restored.messages,
         errors=len(case.ledger.errors),
         warnings=len(case.ledger.warnings),
-        progress=progress,
+        progress=percent(mission["completed_sorties"], mission["total_sorties"]),
     )
     emit(case.tx, case.ctx, payload, mission_id=case.mission_id)
     briefed, to = RecoveryBriefed(recovery_id=recovery_id), case.request.agent_id
@@ -150,6 +157,10 @@ def _result(
         prompt=render(brief, request.max_chars or ctx.config.prompt.max_chars),
         would_restore=ledger.changes if request.dry_run else None,
         changed=[] if request.dry_run else ledger.changes,
+        mission_title=mission["title"],
+        project_dir=mission["project_dir"],
+        agent_id=request.agent_id,
+        take_over_from=request.take_over_from,
     )
 
 

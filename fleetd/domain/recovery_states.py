@@ -61,7 +61,8 @@ def make_briefed(
 ) -> str:
     """Note that a prompt was handed out, and return the recovery: the one that waited, or a new.
 
-    ``restored`` is the checkpoint that was used and the one that would undo it.
+    ``restored`` is the checkpoint that was used, the one that would undo it, and what was taken
+    over.
     """
     columns: Row = {
         "seq": position(tx),

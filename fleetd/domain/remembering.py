@@ -6,7 +6,7 @@ import msgspec
 
 from ..wire.model import Checkpoint, RecoveryContext, SortieState
 from . import briefs
-from .briefing import derive
+from .briefing import derive, is_noted_by, own_note
 from .case import Case
 from .context import Context
 from .narrate import obstacle, step
@@ -29,11 +29,12 @@ def remember(
     """Return what is needed to go on, for the mission or for one specialist.
 
     What somebody declared for the checkpoint comes first; what was derived then is derived anew.
-    For an agent, whatever its role, its newest snapshot makes that sharper.
+    Before that comes what the agent who is briefed noted itself, in its own words of now. For an
+    agent, whatever its role, its newest snapshot makes that sharper.
     ``sorties`` are the mission's. ``case`` is the recovery that just took place, if one did: what
     it met blocks the work.
     """
-    narrow = None if briefs.speaks_for_all(tx, agent_id) else agent_id
+    narrow = None if briefs.speaks_for_all(tx, agent_id, sorties) else agent_id
     live = _live(tx, ctx, mission, sorties, agent_id, narrow, case)
     met = _blockers_met(case, narrow)
     if checkpoint is None or narrow:
@@ -44,12 +45,18 @@ def remember(
     derived = {
         told for s in checkpoint.sorties if s.status in _OPEN for told in (step(s), obstacle(s))
     }
-    blockers = [b for b in then.blockers if b not in derived and not (newer and _over(b, live))]
+    own = own_note(tx, mission["id"], agent_id)
+    steps, blockers = (
+        [told for told in each if told not in derived and not is_noted_by(agent_id, told)]
+        for each in (then.next_steps, then.blockers)
+    )
+    blockers = [b for b in blockers if not (newer and _over(b, live))]
+    known = live.last_action if newer or not then.last_action else then.last_action
     return msgspec.structs.replace(
         live,
-        last_action=live.last_action if newer or not then.last_action else then.last_action,
-        next_steps=_joined([s for s in then.next_steps if s not in derived], live.next_steps),
-        blockers=_joined(met, blockers, live.blockers),
+        last_action=own.last_action or known,
+        next_steps=_joined(own.next_steps, steps, live.next_steps),
+        blockers=_joined(met, own.blockers, blockers, live.blockers),
         files_modified=_joined(live.files_modified, then.files_modified),
         mission_summary=then.mission_summary or live.mission_summary,
     )
@@ -78,7 +85,7 @@ def _live(
     A checkpoint keeps nothing of this but what ``derive`` tells: it is of the whole mission, and
     what a snapshot says is sharp between two of them only.
     """
-    live = derive(tx, ctx, mission, sorties, agent_id=narrow)
+    live = derive(tx, ctx, mission, sorties, agent_id=narrow, reader=agent_id)
     if agent_id is None:
         return live
     reader = reader_of(tx, mission, agent_id, case.back_to if case else None)

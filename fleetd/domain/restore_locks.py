@@ -38,13 +38,13 @@ def _restore(case: Case, then: Lock) -> bool:
         why = f"the store was moved since; {owner} can lock it again"
         case.ledger.warnings.append(f"Lock not restored: {then.file} ({why})")
         return False
-    leases.expire(tx, ctx, path)
+    leases.end_expired(tx, ctx, path)
     held = leases.holder(tx, path)
     if held is not None and held["held_by"] == owner and case.repeated:
         return True  # its token was handed out in a briefing a moment ago, and stays good
     if held is None:
         _note_expiry(case, then, owner)
-    elif held["held_by"] in (owner, then.held_by):
+    elif held["held_by"] in (owner, then.held_by, case.gives_back(then.held_by)):
         leases.supersede(tx, ctx, held)
     elif case.request.force_locks:
         leases.end_by_force(tx, ctx, held, None, f"recovery from {case.checkpoint.id}")

@@ -1,8 +1,8 @@
 """Which events and locks nobody needs any more, found and removed piece by piece.
 
 Source: behaviour, Pruning. An event stays while its mission is unfinished or has a checkpoint, and
-while a cursor on its stream has not come to it; the newest event always stays, since the log's end
-must not go back.
+while a cursor on its stream that is used has not come to it; the newest event always stays, since
+the log's end must not go back.
 
 The log is walked by ``seq``, and an event that is young enough ends the walk, since whatever comes
 after it is younger, even if a clock that was set back says otherwise. Only an event from the
@@ -12,9 +12,9 @@ future does not end it: a clock that was wrong wrote that one. It stays until it
 from ..wire.base import Mutation, Query
 from ..wire.model import Record
 from .context import Context
+from .cursors import note_missed, unused_since
 from .marks import LIVE
 from .registry import handler
-from .terms import DAY_MS
 from .tx import Tx
 
 # How many events one piece of work looks at.
@@ -65,18 +65,15 @@ _UNNEEDED = (
     " AND NOT EXISTS (SELECT 1 FROM missions m WHERE m.id = e.mission_id"
     " AND m.status IN ('pending', 'in_progress'))"
     f" AND NOT EXISTS (SELECT 1 FROM checkpoints c WHERE c.mission_id = e.mission_id AND c.{LIVE})"
-    " AND NOT EXISTS (SELECT 1 FROM cursors c WHERE c.stream = e.stream AND c.position < e.seq)"
+    " AND NOT EXISTS (SELECT 1 FROM cursors c WHERE c.stream = e.stream AND c.position < e.seq"
+    " AND c.updated_at >= :old)"
 )
-
-
-def _old(ctx: Context) -> str:
-    return ctx.at(-ctx.config.retention.event_days * DAY_MS)
 
 
 @handler
 def find_old(tx: Tx, request: OldEventsFind, ctx: Context) -> OldEvents:
     """Return how far the next piece is old, and how much of it nobody needs."""
-    old = _old(ctx)
+    old = unused_since(ctx)
     rows = tx.all(
         "SELECT seq, timestamp FROM events WHERE seq > :since ORDER BY seq LIMIT :limit",
         since=request.since,
@@ -102,11 +99,12 @@ def drop_old(tx: Tx, request: OldEventsDrop, ctx: Context) -> Dropped:
     """Remove the events of a piece that nobody needs now."""
     rows = tx.all(
         "DELETE FROM events WHERE seq IN"
-        f" (SELECT e.seq FROM events e WHERE {_UNNEEDED}) RETURNING seq",
+        f" (SELECT e.seq FROM events e WHERE {_UNNEEDED}) RETURNING seq, stream",
         since=request.since,
         until=request.until,
-        old=_old(ctx),
+        old=unused_since(ctx),
     )
+    note_missed(tx, ctx, rows)
     return Dropped(dropped=len(rows))
 
 
@@ -116,7 +114,7 @@ def drop_old_locks(tx: Tx, request: OldLocksDrop, ctx: Context) -> Dropped:
     rows = tx.all(
         "DELETE FROM locks WHERE id IN (SELECT id FROM locks WHERE status <> 'active'"
         " AND released_at < :old ORDER BY released_at LIMIT :most) RETURNING id",
-        old=_old(ctx),
+        old=unused_since(ctx),
         most=AT_ONCE,
     )
     return Dropped(dropped=len(rows))

@@ -4,14 +4,16 @@ One part of recovery; must not restore anything itself.
 """
 
 from ..wire.errors import InvalidState
-from ..wire.model import SortieState
+from ..wire.model import Checkpoint, SortieState
 from ..wire.requests.checkpoint import DeclaredContext
-from ..wire.types import OPEN_MISSION
+from ..wire.types import OPEN_MISSION, ClosedReason
 from . import checkpoints
+from .bounds import WITH_SESSION
 from .capture import State, capture
 from .case import Case
 from .checkpoints import Reason
 from .ids import find
+from .records import ended_as
 from .tx import Row
 
 
@@ -22,7 +24,7 @@ def reopen(case: Case, mission: Row) -> None:
         return
     if case.narrow:
         raise InvalidState(
-            f"Mission {mission['id']} is {mission['status']}; one agent cannot reopen it.",
+            f"Mission {mission['id']} is {ended_as(mission)}; one agent cannot reopen it.",
             hint="Restore the whole mission: --scope mission --rewind.",
             status=mission["status"],
         )
@@ -30,16 +32,16 @@ def reopen(case: Case, mission: Row) -> None:
         return  # this checkpoint has just ended it, and twice is the same as once
     if not case.request.rewind:
         raise InvalidState(
-            f"Mission {mission['id']} was {mission['status']} at {mission['completed_at']}.",
+            f"Mission {mission['id']} was {ended_as(mission)} at {mission['completed_at']}.",
             hint="To go back to the checkpoint all the same, add --rewind.",
             status=mission["status"],
         )
     known = case.checkpoint.mission
     then = known.status if known else "in_progress"
     case.tx.run(
-        "UPDATE missions SET status = :status, completed_at = NULL, updated_at = :now,"
-        " started_at = coalesce(started_at, :now), active_awake_ms = :awake, silent = 0"
-        " WHERE id = :id",
+        "UPDATE missions SET status = :status, closed_reason = NULL, completed_at = NULL,"
+        " updated_at = :now, started_at = coalesce(started_at, :now), active_awake_ms = :awake,"
+        " silent = 0 WHERE id = :id",
         status=then if then in OPEN_MISSION else "in_progress",
         now=case.ctx.now,
         awake=case.ctx.awake_ms,
@@ -55,13 +57,26 @@ def _end_again(case: Case) -> None:
         return  # this checkpoint has just reopened it
     if named and known and known.status not in OPEN_MISSION and not case.narrow:
         case.tx.run(
-            "UPDATE missions SET status = :status, completed_at = :at, updated_at = :now"
-            " WHERE id = :id",
+            "UPDATE missions SET status = :status, closed_reason = :why, completed_at = :at,"
+            " updated_at = :now WHERE id = :id",
             status=known.status,
+            why=_closed_reason(case.checkpoint),
             at=case.checkpoint.timestamp,
             now=case.ctx.now,
             id=case.mission_id,
         )
+
+
+def _closed_reason(checkpoint: Checkpoint) -> ClosedReason:
+    """Return why the mission of a checkpoint was closed when it was taken.
+
+    One that does not say so is of before it was kept: there, only this says whose end it was.
+    """
+    known = checkpoint.mission
+    if known is not None and known.closed_reason is not None:
+        return known.closed_reason
+    with_session = checkpoint.created_by == "fleetd" and checkpoint.trigger_details == WITH_SESSION
+    return "session" if known and known.automatic and with_session else "person"
 
 
 def done_before(case: Case, mission: Row) -> bool:
@@ -83,17 +98,18 @@ def done_before(case: Case, mission: Row) -> bool:
     return True
 
 
-def keep_undo(case: Case, state: State) -> str | None:
+def keep_undo(case: Case, state: State, *, hands_over: bool = False) -> str | None:
     """Return the checkpoint that would undo the recovery; one that equals it need not be taken.
 
-    ``state`` is what is there. None when that equals what is restored: there is nothing to undo.
+    ``state`` is what is there. None when that equals what is restored and nothing of it goes to
+    another agent: there is nothing to undo.
     """
     mission, digest = state.mission, state.digest()
     ended = mission["status"] not in OPEN_MISSION
     restored = case.tx.value(
         "SELECT state_digest FROM checkpoints WHERE id = :id", id=case.checkpoint.id
     )
-    if restored == digest and not ended:
+    if restored == digest and not ended and not hands_over:
         return None
     newest = checkpoints.latest_row(case.tx, mission["id"], undo=True, columns=checkpoints.HEAD)
     # A mission that was reopened has changed, also when it was reopened from its own end.
@@ -109,16 +125,16 @@ def keep_undo(case: Case, state: State) -> str | None:
     return checkpoints.take(case.tx, case.ctx, mission["id"], reason, state).id
 
 
-def become_newest(case: Case, sorties: list[SortieState]) -> None:
+def become_newest(case: Case, sorties: list[SortieState], *, hands_over: bool) -> None:
     """Take a checkpoint of what an older one, or an undo checkpoint, restored.
 
-    Otherwise the next recovery would go to the newer one that was just left. ``sorties`` are those
-    of the mission now.
+    Otherwise the next recovery would go to the newer one that was just left, or give what went to
+    another agent back to the one who is lost. ``sorties`` are those of the mission now.
     """
     newest = checkpoints.latest_row(case.tx, case.mission_id, columns=checkpoints.HEAD)
     mission = find(case.tx, "mission", case.mission_id)
     rewound = case.request.rewind and mission["last_activity_seq"] > case.checkpoint.seq
-    if newest and not rewound and newest["id"] == case.checkpoint.id:
+    if newest and not rewound and not hands_over and newest["id"] == case.checkpoint.id:
         return  # it was the newest before, and what was kept beside it is not lost
     state = capture(case.tx, case.ctx, mission, sorties)
     if newest and not rewound and state.digest() == newest["state_digest"]:

@@ -9,7 +9,6 @@ from . import (
     choosing,
     comparing,
     copies,
-    current,
     cursors,
     cut_off,
     deletion,
@@ -35,12 +34,15 @@ from . import (
     recovery,
     recovery_states,
     returning,
+    rounds,
+    selection,
     sortie_reports,
     sorties,
     streams,
     takeover,
     taking_in,
     upkeep,
+    verifying,
     watching,
 )
 from .registry import HANDLERS

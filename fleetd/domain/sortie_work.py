@@ -30,7 +30,7 @@ from .context import Context
 from .events import emit
 from .ids import find
 from .milestones import begin_mission, reach_milestones
-from .records import sortie_of
+from .records import ended_as, sortie_of
 from .tx import Row, Tx
 
 Work = SortieStart | SortieProgress | SortieBlock | SortieUnblock | SortieComplete | SortieFail
@@ -50,7 +50,7 @@ def open_row(tx: Tx, sortie_id: str, verb: str) -> Row:
     mission = find(tx, "mission", row["mission_id"])
     if mission["status"] not in OPEN_MISSION:
         raise InvalidState(
-            f"Mission {mission['id']} is {mission['status']}; its sorties cannot be {verb}.",
+            f"Mission {mission['id']} is {ended_as(mission)}; its sorties cannot be {verb}.",
             hint=f"fleetctl resume --mission {mission['id']} --rewind would reopen it.",
             status=mission["status"],
         )

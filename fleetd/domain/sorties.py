@@ -20,7 +20,7 @@ from .events import emit
 from .ids import find, fresh_id
 from .milestones import reach_milestones
 from .progress import recount
-from .records import sortie_of, sorties_of
+from .records import ended_as, sortie_of, sorties_of
 from .registry import handler
 from .sortie_work import open_row
 from .tx import Row, Tx
@@ -73,13 +73,18 @@ def _put(
 def create(tx: Tx, request: SortieCreate, ctx: Context) -> Sortie:
     """Add a sortie; it may lower the progress, but no milestone fires twice."""
     mission = find(tx, "mission", request.mission_id)
+    refuse_over(mission)
+    return add(tx, ctx, mission["id"], request)
+
+
+def refuse_over(mission: Row) -> None:
+    """Raise InvalidState for a mission that is over: nothing is added to it."""
     if mission["status"] not in OPEN_MISSION:
         raise InvalidState(
-            f"Mission {mission['id']} is {mission['status']} and takes no more sorties.",
+            f"Mission {mission['id']} is {ended_as(mission)} and takes no more sorties.",
             hint="Create a new mission for further work.",
             status=mission["status"],
         )
-    return add(tx, ctx, mission["id"], request)
 
 
 @handler

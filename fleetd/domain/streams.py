@@ -1,6 +1,7 @@
 """The event log as clients use it: appending, reading on from a position, subscribing."""
 
-from typing import Any
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 from ..wire.base import Query
 from ..wire.errors import Incompatible, InvalidParams, NotFound
@@ -18,6 +19,9 @@ from .tx import Tx
 # An event may be as long as a line: a page of many such would fill the memory.
 PAGE_BYTES = 1024 * 1024
 AT_ONCE = 8
+# How many events of an agent a page looks at for those of a type or a mission: an index for that
+# would cost something with each event that is appended.
+LOOKED_AT = 1_000
 
 
 class EventTail(Query[EventPage], frozen=True):
@@ -26,7 +30,39 @@ class EventTail(Query[EventPage], frozen=True):
     since: int
     types: list[str] | None = None
     mission_id: str | None = None
+    agent_id: str | None = None
     limit: int = 200
+
+
+class Wanted(NamedTuple):
+    """Which events a page is of: those behind ``since`` and before ``before``, which is no event.
+
+    ``limit`` of them, the first ones, or with ``newest`` the last ones, newest first.
+    """
+
+    since: int
+    before: int
+    types: list[str]
+    mission_id: str | None
+    agent_id: str | None
+    limit: int
+    newest: bool = False
+
+    @property
+    def looks_on(self) -> bool:
+        """Return whether no index has what is wanted: more is known of it than whose it is."""
+        return self.agent_id is not None and bool(self.types or self.mission_id)
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """Return what is bound in the statement."""
+        named = {"mission": self.mission_id, "agent": self.agent_id}
+        return {
+            "since": self.since,
+            "before": self.before,
+            **{name: value for name, value in named.items() if value is not None},
+            **{f"type{n}": kind for n, kind in enumerate(self.types)},
+        }
 
 
 @handler
@@ -55,74 +91,158 @@ def append(tx: Tx, request: EventAppend, ctx: Context) -> Event:
 
 @handler
 def list_events(tx: Tx, request: EventList, ctx: Context) -> EventPage:
-    """Return the events after a position, oldest first."""
-    mission_id = find(tx, "mission", request.mission_id)["id"] if request.mission_id else None
-    types = [request.type] if request.type else None
-    return _page(tx, request.since, types, mission_id, request.limit)
+    """Return the events after a position, oldest first, or those before one, newest first."""
+    if request.type is not None and request.types is not None:
+        raise InvalidParams(
+            "type and types are both given.",
+            hint="Give types, which may be one only.",
+            field="types",
+        )
+    end = events.position(tx)
+    since = request.since
+    if request.since_time is not None:
+        since = max(since, _before_time(tx, request.since_time, end))
+    before = end + 1 if request.before is None else min(request.before, end + 1)
+    return _page(
+        tx,
+        Wanted(
+            since=since,
+            before=before,
+            types=_distinct(request.types or ([request.type] if request.type else None)),
+            mission_id=_mission(tx, request.mission_id),
+            agent_id=request.agent_id,
+            limit=request.limit,
+            newest=request.newest,
+        ),
+    )
+
+
+def _mission(tx: Tx, given: str | None) -> str | None:
+    return str(find(tx, "mission", given)["id"]) if given else None
+
+
+def _distinct(types: list[str] | None) -> list[str]:
+    return list(dict.fromkeys(types or []))
+
+
+def _before_time(tx: Tx, time: str, end: int) -> int:
+    """Return the ``seq`` behind which events are of a time or later; ``end`` is the newest one's.
+
+    The log is in the order of time, so it is searched by halves, a row each. Where the clock was
+    set back, it is the place of one such step.
+    """
+    low, high = 0, end
+    while low < high:
+        middle = (low + high) // 2
+        row = tx.one(
+            "SELECT seq, timestamp FROM events WHERE seq > :middle ORDER BY seq LIMIT 1",
+            middle=middle,
+        )
+        if row is not None and row["timestamp"] < time:
+            low = row["seq"]
+        else:
+            high = middle
+    return low
 
 
 @handler
 def tail(tx: Tx, request: EventTail, ctx: Context) -> EventPage:
     """Return the next events that a subscriber wants; a mission deleted since has none."""
     mission_id = request.mission_id
-    if mission_id:
-        try:
-            mission_id = find(tx, "mission", mission_id)["id"]
-        except NotFound:
-            mission_id = request.mission_id
-    return _page(tx, request.since, request.types, mission_id, request.limit)
-
-
-def _page(
-    tx: Tx, since: int, types: list[str] | None, mission_id: str | None, limit: int
-) -> EventPage:
-    params: dict[str, Any] = {"since": since, "limit": limit}
-    if mission_id:
-        params["mission"] = mission_id
-    kinds = dict.fromkeys(types or [])
-    params |= {f"type{n}": kind for n, kind in enumerate(kinds)}
-    rows, full = _rows(tx, _next_of(len(kinds), of_mission=bool(mission_id)), params)
-    # A page that is not full has looked at everything there is, also at what did not match.
-    end = rows[-1]["seq"] if full else events.position(tx)
-    return EventPage(
-        events=[events.event_of(row) for row in rows], position=end, epoch=events.epoch(tx)
+    with suppress(NotFound):
+        mission_id = _mission(tx, mission_id)
+    return _page(
+        tx,
+        Wanted(
+            since=request.since,
+            before=events.position(tx) + 1,
+            types=_distinct(request.types),
+            mission_id=mission_id,
+            agent_id=request.agent_id,
+            limit=request.limit,
+        ),
     )
 
 
-def _next_of(types: int, *, of_mission: bool) -> str:
+def _page(tx: Tx, wanted: Wanted) -> EventPage:
+    if wanted.looks_on:
+        wanted = _within_reach(tx, wanted)
+    rows, full = _rows(tx, wanted)
+    if full:
+        position = rows[-1]["seq"]
+    elif wanted.newest:
+        # A page that is not full has looked at everything there is, also at what did not match.
+        position = min(wanted.since + 1, wanted.before)
+    else:
+        position = wanted.before - 1
+    found = [events.event_of(row) for row in rows]
+    return EventPage(events=found, position=position, epoch=events.epoch(tx))
+
+
+def _within_reach(tx: Tx, wanted: Wanted) -> Wanted:
+    """Return what is wanted of as many of the agent's events as one page looks at."""
+    order = "DESC" if wanted.newest else "ASC"
+    last = tx.one(
+        "SELECT seq FROM events WHERE agent_id = :agent AND seq > :since AND seq < :before"
+        f" ORDER BY seq {order} LIMIT 1 OFFSET :others",
+        agent=wanted.agent_id,
+        since=wanted.since,
+        before=wanted.before,
+        others=LOOKED_AT - 1,
+    )
+    if last is None:
+        return wanted
+    if wanted.newest:
+        return wanted._replace(since=last["seq"] - 1)
+    return wanted._replace(before=last["seq"] + 1)
+
+
+def _next_of(wanted: Wanted) -> str:
     """Return the statement for the next events, of any type or of so many.
 
     Each type has its own place in the index, and of each only the next are read: of types together
-    every event that matches would be read and sorted, for one page after the other.
+    every event that matches would be read and sorted, for one page after the other. Of an agent's
+    events no index tells more: those that a page may look at are read.
     """
-    mine = " AND mission_id = :mission" if of_mission else ""
-    where = f"WHERE seq > :since{mine}"
-    if types < 2:
-        only = " AND type = :type0" if types else ""
-        return f"SELECT * FROM events {where}{only} ORDER BY seq LIMIT :limit"
+    order = "ORDER BY seq DESC" if wanted.newest else "ORDER BY seq"
+    where = "WHERE seq > :since AND seq < :before"
+    mine = " AND mission_id = :mission" if wanted.mission_id else ""
+    if wanted.agent_id:
+        where += " AND agent_id = :agent"
+        if not wanted.looks_on:
+            return f"SELECT * FROM events {where} {order} LIMIT :limit"
+        kinds = ", ".join(f":type{n}" for n in range(len(wanted.types)))
+        mine += f" AND type IN ({kinds})" if kinds else ""
+        return (
+            "SELECT * FROM events WHERE seq IN (SELECT seq FROM events WHERE seq IN"
+            f" (SELECT seq FROM events {where}){mine} {order} LIMIT :limit) {order}"
+        )
+    where += mine
+    if not wanted.types:
+        return f"SELECT * FROM events {where} {order} LIMIT :limit"
     each = " UNION ALL ".join(
         f"SELECT seq FROM (SELECT seq FROM events {where} AND type = :type{n}"
-        " ORDER BY seq LIMIT :limit) AS found"
-        for n in range(types)
+        f" {order} LIMIT :limit) AS found"
+        for n in range(len(wanted.types))
     )
     return (
         "SELECT * FROM events WHERE seq IN"
-        f" (SELECT seq FROM ({each}) AS every ORDER BY seq LIMIT :limit) ORDER BY seq"
+        f" (SELECT seq FROM ({each}) AS every {order} LIMIT :limit) {order}"
     )
 
 
-def _rows(tx: Tx, sql: str, params: dict[str, Any]) -> tuple[list[dict[str, Any]], bool]:
+def _rows(tx: Tx, wanted: Wanted) -> tuple[list[dict[str, Any]], bool]:
     """Return the rows of a page, and whether it is full: by its limit, or by its bytes."""
     rows: list[dict[str, Any]] = []
-    limit, size = params["limit"], 0
-    while len(rows) < limit and size < PAGE_BYTES:
-        wanted = min(limit - len(rows), AT_ONCE)
-        found = tx.all(sql, **params | {"limit": wanted})
+    sql, params, size = _next_of(wanted), wanted.params, 0
+    while len(rows) < wanted.limit and size < PAGE_BYTES:
+        most = min(wanted.limit - len(rows), AT_ONCE)
+        found = tx.all(sql, **params, limit=most)
         rows += found
-        if len(found) < wanted:
+        if len(found) < most:
             return rows, False
         size += sum(len(row["data_json"]) for row in found)
-        params["since"] = rows[-1]["seq"]
+        params["before" if wanted.newest else "since"] = rows[-1]["seq"]
     return rows, True
 
 

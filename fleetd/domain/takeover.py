@@ -30,6 +30,8 @@ class Surroundings(Record, frozen=True, kw_only=True):
 
     project_dir: str | None
     processes: list[Process]
+    agent_cwd: str | None = None
+    """Where on this machine the agent works that is to be briefed."""
 
 
 class SurroundingsGet(Query[Surroundings], frozen=True):
@@ -61,6 +63,7 @@ def surroundings(tx: Tx, request: SurroundingsGet, ctx: Context) -> Surroundings
         processes=[
             Process(agent_id=row["id"], pid=row["pid"], started=row["pid_started"]) for row in rows
         ],
+        agent_cwd=_agent_cwd(tx, ctx, request.agent_id),
     )
 
 
@@ -106,9 +109,13 @@ def _project_dir(tx: Tx, ctx: Context, request: SurroundingsGet) -> str | None:
         return None
     if row["machine"] == ctx.machine:
         return str(row["project_dir"])
+    return _agent_cwd(tx, ctx, request.agent_id)
+
+
+def _agent_cwd(tx: Tx, ctx: Context, agent_id: str | None) -> str | None:
     directory: str | None = tx.value(
         "SELECT cwd FROM agents WHERE id = :id AND machine = :machine",
-        id=request.agent_id,
+        id=agent_id,
         machine=ctx.machine,
     )
     return directory

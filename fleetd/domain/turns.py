@@ -39,6 +39,20 @@ def follow_turn(tx: Tx, ctx: Context, agent_id: str, event: Event) -> None:
         )
 
 
+def await_permission(tx: Tx, agent_id: str, since: str) -> None:
+    """Let an agent wait until a person permits something, until its next activity.
+
+    ``since`` is when it asked. Whoever waits for one already waits since then.
+    """
+    tx.run(
+        "UPDATE agents SET status = 'waiting', needs = 'permission',"
+        " needs_since = coalesce(needs_since, :since)"
+        " WHERE id = :id AND status IN ('active', 'waiting', 'idle')",
+        id=agent_id,
+        since=since,
+    )
+
+
 def _call_id(event: Event) -> str:
     """Return the harness's own name of a tool call; calls without one count as the same."""
     return str(event.data.get("call_id") or "")[:200]

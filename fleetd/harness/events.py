@@ -18,6 +18,7 @@ from .report import (
     Failed,
     Noted,
     Paused,
+    PermissionRequested,
     PromptSubmitted,
     SessionEnded,
     SessionStarted,
@@ -147,13 +148,15 @@ def _notified(call: Call) -> Happenings:
     # Older builds do not name the kind.
     if kind == "idle_prompt" or (kind is None and "waiting for your input" in (message or "")):
         return (Paused(),)
+    if kind == "permission_prompt" or (kind is None and "your permission" in (message or "")):
+        return (PermissionRequested(message=message, reminder=True),)
     return (Noted(what=kind or "notification", message=message),)
 
 
 def _asked(call: Call) -> Happenings:
     about = call.command or next(iter(call.edits), None)
     message = f"{call.tool}: {about}" if about else call.tool
-    return (Noted(what="permission_request", message=cut(message, MESSAGE_CHARS)),)
+    return (PermissionRequested(message=cut(message, MESSAGE_CHARS)),)
 
 
 def _denied(call: Call) -> Happenings:

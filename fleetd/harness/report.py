@@ -133,6 +133,17 @@ class Noted(Happening, frozen=True):
     message: str | None = None
 
 
+class PermissionRequested(Happening, frozen=True):
+    """The agent waits until its user permits a tool call; ``message`` says which.
+
+    A ``reminder`` is a notification to the user, which may tell of a request that is known, of the
+    session's own agent or of a subagent.
+    """
+
+    message: str | None = None
+    reminder: bool = False
+
+
 class SessionEnded(Happening, frozen=True):
     """The session is closed."""
 
@@ -153,6 +164,7 @@ AnyHappening = (
     | SubagentEnded
     | Failed
     | Noted
+    | PermissionRequested
     | SessionEnded
 )
 

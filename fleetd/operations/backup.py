@@ -1,11 +1,13 @@
 """A copy of the whole database while it is in use; bringing one back is the daemon program's."""
 
 import os
+from functools import partial
 from pathlib import Path
 
 from ..domain.context import Caller
 from ..engine import Engine, operation
 from ..store import CopyDamaged, CopyFailed, CopyRefused
+from ..walk import Walk
 from ..wire.errors import Corrupt, InvalidParams, InvalidState, Storage
 from ..wire.requests.system import BackupResult, SystemBackup
 
@@ -17,7 +19,7 @@ async def backup(engine: Engine, request: SystemBackup, caller: Caller) -> Backu
 
 
 async def _backup(engine: Engine, target: Path) -> BackupResult:
-    _check_name(target)
+    await engine.files.run(partial(_check_name, target=target), str(target))
     try:
         size = await engine.store.copy_to(target)
     except FileExistsError:
@@ -36,7 +38,7 @@ async def _backup(engine: Engine, target: Path) -> BackupResult:
     return BackupResult(path=str(target), size_bytes=size)
 
 
-def _check_name(target: Path) -> None:
+def _check_name(walk: Walk, target: Path) -> None:
     """Refuse before the work what could not be given its name after it."""
     if not target.is_absolute():
         raise InvalidParams(
@@ -44,6 +46,7 @@ def _check_name(target: Path) -> None:
             hint="Give the whole path; the daemon has a working directory of its own.",
             field="path",
         )
+    walk.touch(str(target))
     if target.is_dir():
         raise InvalidParams(
             f"{target} is a directory.",

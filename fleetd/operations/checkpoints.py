@@ -4,11 +4,12 @@ import logging
 
 import trio
 
+from ..domain.comparing import WholeIdGet
 from ..domain.context import Caller, Facts
 from ..domain.differences import Compare
 from ..engine import Engine, operation
 from ..wire.differences import CheckpointDifference
-from ..wire.errors import InvalidState, NotFound
+from ..wire.errors import InvalidParams, InvalidState, NotFound
 from ..wire.model import Checkpoint
 from ..wire.requests.checkpoint import (
     CheckpointCompare,
@@ -85,7 +86,11 @@ async def _mission_id(engine: Engine, given: str) -> str:
 @operation
 async def delete(engine: Engine, request: CheckpointDelete, caller: Caller) -> Deleted:
     """Delete a checkpoint; returns when its file is gone too, or a second later."""
+    try:
+        whole = (await engine.execute(WholeIdGet("checkpoint", request.checkpoint_id))).id
+    except (NotFound, InvalidParams):  # so is the request, unless it was sent before
+        whole = request.checkpoint_id
     deleted = await engine.execute(request, caller)
     with trio.move_on_after(BACKUP_WAIT_S):
-        await engine.outbox.settled()
+        await engine.outbox.attempted(whole)
     return deleted

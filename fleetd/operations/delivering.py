@@ -1,6 +1,7 @@
 """``hook.deliver``: what waits in the spool first, then what the hook says, then the answer."""
 
 import time
+from functools import partial
 
 from ..domain.context import Caller
 from ..engine import Engine, operation
@@ -17,8 +18,7 @@ async def deliver(engine: Engine, request: HookDeliver, caller: Caller) -> HookR
     """Record what a hook was told, and answer it."""
     if DOCTOR in request.args:  # nothing of it is kept, so nothing has to come before it
         return await take(engine, request, caller)
-    await first(engine, SPOOL_PATIENCE_S)
-    reply = await take(engine, request, caller)
+    reply = await take(engine, request, caller, before=partial(first, engine, SPOOL_PATIENCE_S))
     if request.begun_us is not None:
         taken_us = time.monotonic_ns() // 1_000 - request.begun_us
         if 0 <= taken_us < 60_000_000:

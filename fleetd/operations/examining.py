@@ -2,6 +2,7 @@
 
 from ..clocks import wall_clock
 from ..domain.comparing import StrangersGet
+from ..domain.cursors import CursorLine, CursorsGet
 from ..domain.overview import MachinesGet
 from ..engine import Engine
 from ..store.left_behind import missions_in
@@ -14,12 +15,14 @@ from ..wire.overview import MachineLine
 APART_MS = 60_000
 SOME = 500
 SHOWN = 3
+MOST_CURSORS = 50
 
 
 async def findings(engine: Engine) -> list[Finding]:
     """Examine the store; while it is away that is all there is to say of it."""
     try:
         found = await _database(engine)
+        found += await _cursors(engine)
         return [*found, *await _shared(engine)] if engine.machine else found
     except Unavailable as error:
         return [_away(engine, error)]
@@ -43,6 +46,34 @@ async def _database(engine: Engine) -> list[Finding]:
         version = await engine.store.schema_version()
         found.append(Finding(check="schema", ok=True, detail=f"version {version}"))
     return found
+
+
+async def _cursors(engine: Engine) -> list[Finding]:
+    """List the cursors: what one has not come to is kept for it as long as it is used."""
+    known = await engine.execute(CursorsGet(MOST_CURSORS))
+    if not known.cursors:
+        return [Finding(check="cursors", ok=True, detail="no consumer has one")]
+    found = [
+        Finding(
+            check="cursor",
+            ok=True,
+            subject=f"{each.consumer} on {each.stream}",
+            detail=_standing(each, known.end),
+        )
+        for each in known.cursors
+    ]
+    if known.more:
+        found.append(Finding(check="cursors", ok=True, detail=f"and {known.more} more"))
+    return found
+
+
+def _standing(cursor: CursorLine, end: int) -> str:
+    detail = f"at {cursor.position} of {end}, last used at {cursor.used_at}"
+    if not cursor.used:
+        detail += ": it keeps no events any more"
+    if cursor.missed_seq:
+        detail += f"; events up to {cursor.missed_seq} went before it came to them"
+    return detail
 
 
 async def _shared(engine: Engine) -> list[Finding]:

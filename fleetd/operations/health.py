@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from ..domain.backlog import BacklogGet
 from ..domain.context import Caller
+from ..domain.rounds import Round, RoundsGet
 from ..domain.tx import Tx
 from ..engine import Engine, operation
 from ..store import housekeeping
@@ -17,8 +18,8 @@ FULL_BYTES = 4_000_000
 # Requests that wait for more than four full batches: several tenths of a second.
 LONG_QUEUE = 1_024
 STUCK_S = 60.0
-# What each timer is called in the check, and whether a promise hangs on it.
-TIMERS = {"silence": True, "spool": False, "housekeeping": False, "machines": True}
+# The timers on which a promise hangs.
+VITAL = frozenset({"silence", "machines"})
 
 
 @operation
@@ -30,6 +31,7 @@ async def health(engine: Engine, request: SystemHealth, caller: Caller) -> Healt
         _queue(engine),
         *engine.store.checks(),
         await _backups(engine),
+        *await _rounds(engine),
         *_disk(engine),
         *_timers(engine),
         _connections(engine),
@@ -82,6 +84,30 @@ async def _backups(engine: Engine) -> Check:
     return _check(name, ok=not failures and waited_s <= STUCK_S, detail=detail)
 
 
+async def _rounds(engine: Engine) -> list[Check]:
+    """Tell of the last rounds of the daily work; what is damaged for good is a warning."""
+    try:
+        last = await engine.execute(RoundsGet())
+    except FleetError:  # which the round trips tell of
+        return []
+    checks = [_check("daily work", ok=True, detail=_ago(engine, last.housekeeping))]
+    if (verified := last.verification) is not None:
+        detail = (
+            f"{_ago(engine, verified)}: {verified.files} files, {verified.healed} healed from"
+            f" their other copy, {verified.damaged} stay damaged"
+        )
+        if verified.damaged:
+            detail += "; fleetctl doctor names them"
+        checks.append(_check("verification", ok=not verified.damaged, detail=detail))
+    return checks
+
+
+def _ago(engine: Engine, last: Round | None) -> str:
+    if last is None:
+        return "not done yet"
+    return f"last done {duration(max(0, engine.clock() - last.at_ms))} ago"
+
+
 def _disk(engine: Engine) -> list[Check]:
     """Too little room for a commit is a promise broken; little room is a warning.
 
@@ -107,16 +133,15 @@ def _disk(engine: Engine) -> list[Check]:
 
 def _timers(engine: Engine) -> list[Check]:
     checks = []
-    for name, vital in TIMERS.items():
-        since_s = engine.pulses.since_s(name)
-        if since_s is not None:
-            late = engine.pulses.late(name)
-            detail = f"last came round {duration(round(since_s * 1_000))} ago"
-            if late:
-                detail += ", and should have again"
-            checks.append(
-                _check(f"{name} timer", ok=not late, detail=detail, vital=vital, restart_mends=True)
-            )
+    for name in engine.pulses.names:
+        since_s, late = engine.pulses.since_s(name), engine.pulses.late(name)
+        detail = f"last came round {duration(round(since_s * 1_000))} ago"
+        if late:
+            detail += ", and should have again"
+        vital = name in VITAL
+        checks.append(
+            _check(f"{name} timer", ok=not late, detail=detail, vital=vital, restart_mends=True)
+        )
     return checks
 
 

@@ -7,22 +7,22 @@ client, which then keeps the payload itself.
 import contextlib
 import json
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 
-from .. import origin, places, processes, transcripts
-from ..domain.context import Caller, Facts, TranscriptMark
+from .. import origin
+from ..domain.context import Caller, Facts
 from ..domain.redaction.texts import redact
 from ..domain.sessions.deliveries import DeliveryUnfit
 from ..domain.sessions.identity import key_of
 from ..domain.sessions.overview import HookCountsGet
 from ..domain.sessions.recording import HookBriefed, Recorded
 from ..domain.sessions.recording import HookRecord as Record
-from ..domain.takeover import WindowProcess
 from ..engine import DAEMON, Engine, operation
 from ..harness.recognise import recognise
-from ..harness.report import Adapter, Answer, AnyHappening, Report, SessionStarted, Unfit
+from ..harness.report import Adapter, Answer, Report, SessionStarted, Unfit
 from ..store.reach import StoreAway
 from ..wire.errors import FleetError, InvalidState, Storage, Unavailable
 from ..wire.requests.hook import (
@@ -37,6 +37,7 @@ from ..wire.requests.hook import (
 from ..wire.requests.recovery import RecoveryContextGet, RecoveryRestore
 from ..wire.shown import shown
 from .enforcing import ENFORCE, denial
+from .hook_facts import Ground, look_around, look_at_paths
 from .watching import ActivityScan
 
 log = logging.getLogger("fleetd")
@@ -45,15 +46,19 @@ MOST_CHARS = 9_500
 # Of a payload that is passed over, in characters.
 LOOKED_AT, SHOWN = 4_000, 300
 _WORDS = (ENFORCE, DOCTOR)
-# What a transcript shows of a compaction, and what it tells beside the events.
-_Told = tuple[TranscriptMark | None, tuple[AnyHappening, ...]]
 _payload = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 async def take(
-    engine: Engine, request: HookDeliver, caller: Caller, happened_ms: int | None = None
+    engine: Engine,
+    request: HookDeliver,
+    caller: Caller,
+    happened_ms: int | None = None,
+    before: Callable[[], Awaitable[None]] | None = None,
 ) -> HookReply:
     """Record one delivery; ``happened_ms`` is when its hook ran, for one from the spool.
+
+    ``before`` is done first when something waits in the spool.
 
     Raises Storage and Unavailable, after which the delivery is to be repeated; nothing else. What
     the doctor sends is answered, and leaves no trace.
@@ -61,23 +66,18 @@ async def take(
     origin.tell(f"delivery {shown(request.delivery_id)}")
     if DOCTOR in request.args:
         return HookReply(stdout="fleetd")
-    try:
-        size = len(request.payload)
-        adapter, report = await engine.aside.run(lambda: _understand(request), size)
-    except Unfit as reason:
-        await _complain(engine, request, str(reason), spooled=happened_ms is not None)
+    understood = await _understood(engine, request, spooled=happened_ms is not None)
+    if understood is None:
         return HookReply()
-    except Exception:
-        # Whatever is wrong with it, from the spool it would come again and again.
-        if engine.reception.first_time(f"{request.harness}: a bug, told whole"):
-            log.exception("A payload of %s was not understood", request.harness)
-        await _complain(engine, request, "a bug", spooled=happened_ms is not None)
-        return HookReply()
+    adapter, report = understood
     origin.tell(f"session {shown(report.session_id)}")
     what = f"A hook of {report.harness} ({report.event}) could not be recorded"
     try:
+        ground = await look_at_paths(engine, report)
+        if before is not None and ground.spooled:
+            await before()
         async with engine.reception.turn(key_of(report)):
-            return await _carry_out(engine, request, caller, adapter, report, happened_ms)
+            return await _carry_out(engine, request, caller, adapter, report, ground, happened_ms)
     except (Storage, Unavailable):
         raise
     except InvalidState as refusal:
@@ -87,6 +87,22 @@ async def take(
         if engine.reception.first_time(what):  # the next hook comes in a second
             log.exception("%s", what)
     return HookReply()
+
+
+async def _understood(
+    engine: Engine, request: HookDeliver, *, spooled: bool
+) -> tuple[Adapter, Report] | None:
+    """Return what a payload tells, None for one that fits no shape, of which is told once."""
+    try:
+        return await engine.aside.run(lambda: _understand(request), len(request.payload))
+    except Unfit as reason:
+        await _complain(engine, request, str(reason), spooled=spooled)
+    except Exception:
+        # Whatever is wrong with it, from the spool it would come again and again.
+        if engine.reception.first_time(f"{request.harness}: a bug, told whole"):
+            log.exception("A payload of %s was not understood", request.harness)
+        await _complain(engine, request, "a bug", spooled=spooled)
+    return None
 
 
 def _understand(request: HookDeliver) -> tuple[Adapter, Report]:
@@ -102,12 +118,17 @@ def _read(payload: str) -> dict[str, Any]:
     CLIs in JavaScript cut texts inside a character. Only the slower parser takes the half of it
     that is left; the adapters drop it.
     """
-    for parse in (_payload, json.loads):
+    for parse in (_decode, json.loads):
         with contextlib.suppress(msgspec.MsgspecError, ValueError, RecursionError):
             found = parse(payload)
             if isinstance(found, dict):
                 return found
     raise Unfit("it is no JSON object")
+
+
+def _decode(payload: str) -> dict[str, Any]:
+    """Parse a payload; made bytes first, others have a turn in between: each step is one call."""
+    return _payload(payload if payload.isascii() else payload.encode())
 
 
 async def _complain(engine: Engine, request: HookDeliver, reason: str, *, spooled: bool) -> None:
@@ -126,15 +147,16 @@ async def _carry_out(
     caller: Caller,
     adapter: Adapter,
     report: Report,
+    ground: Ground,
     happened_ms: int | None,
 ) -> HookReply:
     live = happened_ms is None
-    facts, earlier = await _look_around(engine, adapter, report, caller if live else None)
+    facts, earlier = await look_around(engine, adapter, report, ground, caller if live else None)
     record = Record(
         delivery_id=request.delivery_id,
         report=report,
         earlier=earlier,
-        cwd=report.cwd,
+        cwd=ground.cwd,
         wanted_agent_id=request.env.get("FLEET_AGENT_ID"),
         wanted_mission_id=request.env.get("FLEET_MISSION_ID"),
         happened_ms=happened_ms,
@@ -167,51 +189,6 @@ async def _recorded(
     if opens:
         await engine.perform(ActivityScan(), DAEMON)
     return recorded
-
-
-async def _look_around(
-    engine: Engine, adapter: Adapter, report: Report, caller: Caller | None
-) -> tuple[Facts, tuple[AnyHappening, ...]]:
-    """Gather what the rules may not look at; ``caller`` only when the client still runs.
-
-    A thread takes as long as all the rest of it, so there is none but for what may be large.
-    """
-    if caller is None:
-        agent = await _still_alive(engine, report)
-    else:
-        agent = processes.agent_behind(caller.pid) if caller.pid else None
-    pid, started = agent or (None, None)
-    told: _Told = (None, ())
-    if report.tells_compaction or report.looks_back:
-        told = await engine.outbox.in_thread(lambda: _transcript(adapter, report))
-    mark, earlier = told
-    facts = Facts(
-        agent_pid=pid,
-        pid_started=started,
-        project_root=places.project_root(report.cwd),
-        places=await engine.projects.places(report.cwd),
-        transcript_mark=mark,
-    )
-    return facts, earlier
-
-
-async def _still_alive(engine: Engine, report: Report) -> tuple[int, str | None] | None:
-    """Return the process of a session of which a hook told in the spool, None if it is gone.
-
-    The client has ended, and with it the way to its agent: what is known of that must not be lost.
-    """
-    asked = WindowProcess(report.harness, report.session_id, report.previous_session_id)
-    known = (await engine.execute(asked)).processes
-    found = (each for each in known if processes.same(each.pid, each.started))
-    return next(((each.pid, each.started) for each in found), None)
-
-
-def _transcript(adapter: Adapter, report: Report) -> _Told:
-    """Return what the transcript tells of a compaction, and what happened beside the events."""
-    log = transcripts.log_of(report.transcript_path) if report.tells_compaction else (None, ())
-    mark, used = log
-    tail = transcripts.tail_of(report.transcript_path) if report.looks_back else ""
-    return mark, (*used, *(adapter.look_back(tail) if tail else ()))
 
 
 async def _context(

@@ -8,14 +8,15 @@ import msgspec
 from .. import headway
 from ..domain.legacy import Imported, LegacyImport
 from ..engine import Engine
-from ..places import real_path
 from ..store.legacy import parse
 from ..store.legacy_file import LegacyFile, LegacyRefused
 from ..store.reach import StoreAway
+from ..walk import Walk, absolute
 from ..wire.errors import FleetError
 
 log = logging.getLogger("fleetd")
 NAME = "squawk.json"
+READ_S = 60.0
 
 
 async def import_legacy(engine: Engine) -> None:
@@ -29,7 +30,9 @@ async def import_legacy(engine: Engine) -> None:
     if file.path == engine.config.database:
         return
     try:
-        request = await engine.outbox.in_thread(lambda: _request(file))
+        request = await engine.files.run(
+            lambda walk: _request(walk, file), str(file.path), seconds=READ_S
+        )
         if request is None:
             return
         headway.at(f"importing {file.path}")
@@ -55,11 +58,16 @@ async def import_legacy(engine: Engine) -> None:
     log.info("%s; %s is now %s", _told(imported), file.path, backup.name)
 
 
-def _request(file: LegacyFile) -> LegacyImport | None:
+def _request(walk: Walk, file: LegacyFile) -> LegacyImport | None:
     data = file.read()
     if data is None:
         return None
-    return parse(data, hashlib.sha256(data).hexdigest(), lambda path: real_path(path, None))
+
+    def real_path(name: str) -> str | None:
+        path = absolute(name, None)
+        return None if path is None else walk.facts(path).real
+
+    return parse(data, hashlib.sha256(data).hexdigest(), real_path)
 
 
 async def _keyed(engine: Engine, request: LegacyImport) -> LegacyImport:

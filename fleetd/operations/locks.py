@@ -3,8 +3,7 @@
 import msgspec
 import trio
 
-from .. import places
-from ..domain.context import Caller, Facts
+from ..domain.context import Caller, Facts, Here
 from ..domain.lock_keys import is_key, may_be_asked_for
 from ..domain.lock_queue import LockEnqueue, LockLeaveQueue, LockLook, LockPoll, Waiting
 from ..domain.locks import LockGround
@@ -14,8 +13,9 @@ from ..store.reach import StoreAway
 from ..wire.errors import InvalidParams, LockConflict, Unavailable
 from ..wire.model import Lock
 from ..wire.requests.checkpoint import ErrorReport
-from ..wire.requests.lock import LockAcquire, LockCheck, LockList, LockPage, LockRelease, Validity
+from ..wire.requests.lock import LockAcquire, LockCheck, LockList, LockPage, Validity
 from ..wire.times import to_ms
+from .standing import standing_in
 
 # A lease may be renewed while somebody waits for its end; then the wait is simply looked at again.
 LONGEST_NAP_S = 60.0
@@ -35,8 +35,9 @@ async def acquire(engine: Engine, request: LockAcquire, caller: Caller) -> Lock:
 
 async def _acquire(engine: Engine, request: LockAcquire, caller: Caller) -> Lock:
     known = Facts(places=await engine.projects.places(request.cwd))
-    key = await _key(engine, request, caller, known)
-    facts = msgspec.structs.replace(known, lock_key=key)
+    key, paths = await _key(engine, request, caller, known)
+    is_directory = await _is_directory(engine, request.file, paths)
+    facts = msgspec.structs.replace(known, lock_key=key, is_directory=is_directory)
     try:
         return await _take(engine, request, caller, facts)
     except LockConflict as conflict:
@@ -47,6 +48,13 @@ async def _acquire(engine: Engine, request: LockAcquire, caller: Caller) -> Lock
             return lock
         await _report_empty_wait(engine, request, caller, conflict)
         raise
+
+
+async def _is_directory(engine: Engine, file: str, paths: tuple[str, ...]) -> bool:
+    """Whether a file is named as a directory, or one of the real paths that it may have is one."""
+    if file.rpartition("/")[2] in ("", ".", ".."):
+        return True
+    return any(facts.is_directory for facts in await engine.files.look(*paths))
 
 
 async def _take(engine: Engine, request: LockAcquire, caller: Caller, facts: Facts) -> Lock:
@@ -64,16 +72,20 @@ async def _take(engine: Engine, request: LockAcquire, caller: Caller, facts: Fac
     return await engine.execute(request, caller, facts)
 
 
-async def _key(engine: Engine, request: LockAcquire, caller: Caller, facts: Facts) -> str:
-    """Return the key of a file: its real path, or its place in the project it belongs to.
+async def _key(
+    engine: Engine, request: LockAcquire, caller: Caller, facts: Facts
+) -> tuple[str, tuple[str, ...]]:
+    """Return the key of a file, which is its real path or its place in the project it belongs to,
+    and where on this machine it is, as far as that is known.
 
     Where the key itself is given, as a lock shows it, it is meant, and no file of that name.
     """
     if is_key(request.file):
-        return _given(engine, request.file)
+        key = _given(engine, request.file)
+        return key, await engine.projects.paths(key, request.cwd)
     ground = await engine.execute(LockGround(request), caller, facts)
     base = request.cwd or ground.project_dir
-    path = places.real_path(request.file, base)
+    path = await engine.files.real_path(request.file, base)
     if path is None:
         raise InvalidParams(
             f"file is {request.file!r}, a relative path, and there is nothing it is relative to.",
@@ -81,7 +93,7 @@ async def _key(engine: Engine, request: LockAcquire, caller: Caller, facts: Fact
             field="file",
         )
     scope: Scope = "project" if ground.by_project else "machine"
-    return await engine.projects.key(path, scope)
+    return await engine.projects.key(path, scope), (path,)
 
 
 def _given(engine: Engine, key: str) -> str:
@@ -139,11 +151,7 @@ async def _until_served(engine: Engine, place: Waiting) -> Lock:
 
 async def _leave(engine: Engine, place: Waiting, caller: Caller, *, keep: bool) -> Lock | None:
     """Leave the line; a lock that was granted at the last moment is kept or given back."""
-    lock = (await engine.execute(LockLeaveQueue(place.stand))).lock
-    if lock is not None and not keep:
-        await engine.execute(LockRelease(lock.id, lock.held_by), caller)
-        return None
-    return lock
+    return (await engine.execute(LockLeaveQueue(place.stand, keep=keep), caller)).lock
 
 
 async def _report_empty_wait(
@@ -165,7 +173,7 @@ async def _report_empty_wait(
 @operation
 async def check(engine: Engine, request: LockCheck, caller: Caller) -> Validity:
     """Check a token for a file, whatever name the file goes by; also by the key of its lock."""
-    path = places.real_path(request.file, None)
+    path = await engine.files.real_path(request.file, None)
     if path is None and is_key(request.file):
         return await engine.execute(request, caller)
     if path is None:
@@ -189,11 +197,19 @@ async def _facts(engine: Engine, path: str, scope: Scope) -> Facts:
 @operation
 async def list_locks(engine: Engine, request: LockList, caller: Caller) -> LockPage:
     """List locks; ``file`` is found by its keys, the usual one first."""
-    path = places.real_path(request.file, None) if request.file else None
+    if request.here and request.cwd is None:
+        raise InvalidParams(
+            "here is true, and there is no cwd to say where that is.",
+            hint="Give the directory as cwd.",
+            field="cwd",
+        )
+    here = await standing_in(engine, request.cwd) if request.cwd else Here()
+    path = await engine.files.real_path(request.file, None) if request.file else None
     if path is None:
-        return await engine.execute(request, caller)
-    usual, other = engine.projects.scopes
-    page = await engine.execute(request, caller, await _facts(engine, path, usual))
-    if page.locks:
-        return page
-    return await engine.execute(request, caller, await _facts(engine, path, other))
+        return await engine.execute(request, caller, Facts(here=here))
+    for scope in engine.projects.scopes:
+        facts = Facts(lock_key=await engine.projects.key(path, scope), here=here)
+        page = await engine.execute(request, caller, facts)
+        if page.locks:
+            break
+    return page

@@ -3,15 +3,26 @@
 import logging
 import os
 
+import trio
+
 from .. import processes
 from ..domain.context import Caller
 from ..domain.cut_off import AgentBack, AgentCutOff, CutOffGet, FoundDead
-from ..domain.machines import MachineBeat, MachineLeave, MachineLose, MissingGet, TwinGet
+from ..domain.machines import (
+    Holder,
+    HolderGet,
+    MachineBeat,
+    MachineLeave,
+    MachineLose,
+    MissingGet,
+)
 from ..domain.takeover import SurroundingsGet
+from ..domain.touch import UNBROKEN_MS
 from ..domain.tx import WatchProcess
 from ..domain.upkeep import Done
 from ..engine import Engine, operation
 from ..store import StoreUnready
+from ..store.incarnation import Incarnation
 from ..store.machine_id import NAME as ID_FILE
 from ..wire.base import Mutation
 from ..wire.errors import FleetError
@@ -19,6 +30,7 @@ from ..wire.times import iso
 from .watching import ActivityScan, act
 
 log = logging.getLogger("fleetd")
+_LOOK_S = 1.0
 
 
 class KeepInTouch(Mutation[Done], frozen=True):
@@ -32,8 +44,13 @@ class KeepInTouch(Mutation[Done], frozen=True):
 
 @operation
 async def keep_in_touch(engine: Engine, request: KeepInTouch, caller: Caller) -> Done:
-    """Beat, then act on each thing that is missing in a transaction of its own."""
-    beaten = await engine.execute(MachineBeat(host_name(), iso(engine.started_ms)))
+    """Beat, then act on each thing that is missing in a transaction of its own.
+
+    Raises StoreUnready once another daemon beats by this machine's id.
+    """
+    beaten = await engine.execute(_beat(engine))
+    if beaten.overtaken_by is not None:
+        raise _taken(engine, beaten.overtaken_by)
     if request.anew or beaten.was_lost:
         await catch_up(engine)
     missing = await engine.execute(MissingGet())
@@ -52,20 +69,67 @@ def host_name() -> str:
     return os.uname().nodename
 
 
+def _beat(engine: Engine) -> MachineBeat:
+    own, started = engine.incarnation, iso(engine.started_ms)
+    if own is None:
+        return MachineBeat(host_name(), started)
+    earlier = tuple(each.nonce for each in own.earlier)
+    return MachineBeat(host_name(), started, own.nonce, own.boot_id, earlier)
+
+
 async def refuse_twin(engine: Engine) -> None:
     """Make sure that nobody else goes by this machine's id, before anything is done in its name.
 
-    So it is where several computers have one home directory. Each would count the agents of the
-    others as dead, for it looks for their processes in vain. Raises StoreUnready.
+    So it is where several computers have one home directory, or one is a copy of another. Each
+    would count the agents of the others as dead, for it looks for their processes in vain. Raises
+    StoreUnready.
     """
-    name = (await engine.execute(TwinGet(host_name()))).name
-    if name is not None:
-        raise StoreUnready(
-            f"{name} was heard of just now under the id of this machine ({engine.machine})."
-            " Computers that share a home directory need a data directory each (FLEET_DB_PATH"
-            f" says where); a copy of another machine needs an id of its own: remove {ID_FILE} from"
-            " its data directory."
-        )
+    own = engine.incarnation
+    if own is not None:
+        await engine.outbox.in_thread(lambda: own.begin(processes.started(os.getpid())))
+    found = await engine.execute(HolderGet())
+    if found.name is not None and await _is_another(engine, own, found):
+        raise _taken(engine, found.name)
+
+
+async def _is_another(engine: Engine, own: Incarnation | None, found: Holder) -> bool:
+    """Whether who was heard of just now is another daemon, and not this one's predecessor."""
+    if own is None or not found.nonce:
+        return found.name != host_name()
+    if found.nonce == own.nonce:
+        return False
+    before = next((each for each in own.earlier if each.nonce == found.nonce), None)
+    if before is None:
+        return True
+    if found.boot_id == own.boot_id:
+        # The predecessor in this directory is dead: it would keep its lock.
+        return before.pid != os.getpid() and processes.same(before.pid, before.started)
+    return found.name != host_name() or await _beats_again(engine, found)
+
+
+async def _beats_again(engine: Engine, found: Holder) -> bool:
+    """Wait until it is plain whether who was heard of in another boot is alive.
+
+    This computer may have been started anew; or a copy was made of the running one.
+    """
+    log.info("Waiting whether %s is heard of again under this machine's id", found.name)
+    for _ in range(round(UNBROKEN_MS / 1_000 / _LOOK_S)):
+        await trio.sleep(_LOOK_S)
+        now = await engine.execute(HolderGet())
+        if now.name is None:
+            break
+        if now != found:
+            return True
+    return False
+
+
+def _taken(engine: Engine, name: str) -> StoreUnready:
+    return StoreUnready(
+        f"Another fleetd, on {name}, was heard of just now under the id of this machine"
+        f" ({engine.machine}). Computers that share a home directory need a data directory each"
+        " (FLEET_DB_PATH says where); a copy of another machine needs an id of its own: remove"
+        f" {ID_FILE} from its data directory, and start its fleetd again."
+    )
 
 
 async def catch_up(engine: Engine) -> None:

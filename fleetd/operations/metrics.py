@@ -3,6 +3,7 @@
 from .. import __version__
 from ..domain.context import Caller
 from ..domain.overview import Overview
+from ..domain.rounds import Rounds, RoundsGet
 from ..engine import Engine, operation
 from ..exposition import Distribution, Family, Sample, text
 from ..wire.requests.system import Health, Metrics, SystemHealth, SystemMetrics
@@ -21,6 +22,7 @@ async def metrics(engine: Engine, request: SystemMetrics, caller: Caller) -> Met
     families = [
         *_daemon(engine, health),
         *(_fleet(seen) if seen else []),
+        *(_daily(await engine.look(RoundsGet())) if seen else []),
         *_store(engine, seen),
         *_clients(engine),
     ]
@@ -62,6 +64,38 @@ def _fleet(seen: Overview) -> list[Family]:
             "backup_backlog_files", "Checkpoints and snapshots without a file.", seen.backup_backlog
         ),
         _counter("events_recorded_total", "Events ever recorded in this store.", seen.position),
+    ]
+
+
+def _daily(last: Rounds) -> list[Family]:
+    """Return the last rounds; of one that never was there is no sample, as 0 would be 1970."""
+    kept, verified = last.housekeeping, last.verification
+    told: list[tuple[str, str, float | None]] = [
+        (
+            "housekeeping_last_round_time_seconds",
+            "When the daily work was done last, Unix time.",
+            kept.at_ms / 1_000 if kept else None,
+        ),
+        (
+            "verification_last_round_time_seconds",
+            "When files were verified last by the daily work, Unix time.",
+            verified.at_ms / 1_000 if verified else None,
+        ),
+        (
+            "verification_files",
+            "Files that the last verification looked at.",
+            verified.files if verified else None,
+        ),
+        ("verification_healed_files", "Those it healed.", verified.healed if verified else None),
+        (
+            "verification_damaged_files",
+            "Those that stay damaged.",
+            verified.damaged if verified else None,
+        ),
+    ]
+    return [
+        Family(f"fleetd_{name}", "gauge", meaning, [] if figure is None else [Sample(figure)])
+        for name, meaning, figure in told
     ]
 
 

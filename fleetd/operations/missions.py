@@ -13,6 +13,8 @@ from ..wire.requests.mission import (
     MissionCurrent,
     MissionDelete,
     MissionGet,
+    MissionSelect,
+    SelectedMission,
 )
 from .forgetting import erase
 
@@ -27,6 +29,13 @@ async def create(engine: Engine, request: MissionCreate, caller: Caller) -> Miss
 @operation
 async def current(engine: Engine, request: MissionCurrent, caller: Caller) -> CurrentMission:
     """Return the mission that a directory belongs to, by its path or by its project."""
+    places = await engine.projects.places(request.cwd)
+    return await engine.execute(request, caller, Facts(places=places))
+
+
+@operation
+async def select(engine: Engine, request: MissionSelect, caller: Caller) -> SelectedMission:
+    """Return the mission that is meant where none is named; other machines know it by project."""
     places = await engine.projects.places(request.cwd)
     return await engine.execute(request, caller, Facts(places=places))
 

@@ -11,11 +11,12 @@ from collections.abc import Awaitable, Callable, Iterator
 import trio
 
 from .. import headway
-from ..domain.comparing import OwnersGet
+from ..domain.comparing import NamesGet, OwnersGet
 from ..domain.context import Caller
 from ..domain.policy import POLICIES
 from ..domain.pruning import Candidate, Place, PruneDone, PruneLook, PruneMark, PruneTerms
 from ..domain.terms import Terms
+from ..domain.tx import RemoveBackup
 from ..engine import Engine, operation
 from ..wire.errors import FleetError, RetentionPruneFailed, Unavailable
 from ..wire.requests.checkpoint import CheckpointPrune, Pruned, PrunedCheckpoint
@@ -69,7 +70,8 @@ async def prune_snapshots(
 ) -> PrunedSnapshots:
     """Delete snapshots past their retention, or only say which would be; as ``prune``.
 
-    Raises RetentionPruneFailed when a file stays; what could be deleted is.
+    Raises RetentionPruneFailed when a file stays, also one of an earlier pruning, which is tried
+    once more; what could be deleted is. A look that finds something leaves that to the pruning.
     """
     wish = PruneTerms(noun="snapshot", owner_id=request.run_id)
 
@@ -85,7 +87,8 @@ async def prune_snapshots(
             )
             for each in run.details
         ]
-        run.check_files()
+        if not request.dry_run or not run.deleted:
+            await run.check_files()
         return PrunedSnapshots(deleted=run.deleted, freed_bytes=run.freed_bytes, details=details)
 
     return await engine.remembered(request, work)
@@ -176,21 +179,45 @@ class _Run:
             except FleetError as error:
                 log.warning("No event tells of the pruning: %s", error.message)
 
-    def check_files(self) -> None:
-        """Raise RetentionPruneFailed when a file of what was deleted could not be removed."""
-        failed = {each.work.record_id: each.why for each in self._engine.outbox.failures}
-        stuck = {name: why for name, why in failed.items() if name in self._ids}
+    async def check_files(self) -> None:
+        """Raise RetentionPruneFailed when a file of what was deleted could not be removed.
+
+        What an earlier pruning has left counts as well; that is tried again first.
+        """
+        outbox = self._engine.outbox
+        for record_id in [each for each in await self._stuck() if each not in self._ids]:
+            outbox.post(RemoveBackup(self._noun, record_id))
+        with trio.move_on_after(FILES_WAIT_S):
+            await outbox.settled()
+        stuck = await self._stuck()
         if not stuck:
             return
         first, why = next(iter(stuck.items()))
+        before = len(stuck.keys() - self._ids)
+        whose = f"{len(stuck)} of their files"
+        if before:
+            whose = f"{len(stuck)} files of these and of earlier ones"
         raise RetentionPruneFailed(
-            f"{self.deleted} {self._noun}s were deleted, but {len(stuck)} of their files could"
+            f"{self.deleted} {self._noun}s were deleted, but {whose} could"
             f" not be removed: {first} ({why}).",
             hint="fleetd goes on trying; remove the cause, and they go.",
             stuck=list(stuck)[:NAMED],
             deleted=self.deleted,
             freed_bytes=self.freed_bytes,
         )
+
+    async def _stuck(self) -> dict[str, str]:
+        """Return whose files could not be removed, and why, among those that are gone through."""
+        failed = {
+            each.work.record_id: each.why
+            for each in self._engine.outbox.failures
+            if isinstance(each.work, RemoveBackup) and each.work.noun == self._noun
+        }
+        owner_id = self._terms.owner_id
+        if not failed or owner_id is None:
+            return failed
+        (rows,) = (await self._engine.execute(NamesGet(self._noun, [owner_id]))).owners
+        return {name: why for name, why in failed.items() if name in rows.rows}
 
     def told_by(self, error: FleetError) -> FleetError:
         """Return an error that also says how far the pruning had come."""

@@ -1,5 +1,6 @@
 """Recovery with what it needs from outside: living processes, Git, and the files of checkpoints."""
 
+import contextlib
 import logging
 from typing import Any, TypeVar
 
@@ -11,6 +12,7 @@ from ..domain.context import Caller, Facts
 from ..domain.takeover import SurroundingsGet
 from ..domain.tx import WriteBackup
 from ..engine import Engine, operation
+from ..file_system import HOOK_SECONDS, PathUnanswered
 from ..reconciling import TakenIn, take_in
 from ..wire.base import Request
 from ..wire.errors import Corrupt, FleetError, Incompatible, NotFound
@@ -18,6 +20,7 @@ from ..wire.model import RestoreResult
 from ..wire.requests.checkpoint import CheckpointGet
 from ..wire.requests.recovery import Briefing, RecoveryContextGet, RecoveryRestore
 from .reading import heal, kept_on, noticed
+from .standing import standing_in
 
 log = logging.getLogger("fleetd")
 R = TypeVar("R")
@@ -55,9 +58,11 @@ async def _from_good_copies(
     healed is passed over, unless the request names it.
     """
     named = getattr(request, "checkpoint_id", None)
-    taken = TakenIn() if named else await _look_for_files(engine, request)
+    meant = None if named else await _mission_meant(engine, request)
+    # Its files may have lost their rows.
+    taken = await take_in(engine, "checkpoint", meant) if meant else TakenIn()
     healed = noticed(taken)
-    facts = await _facts(engine, request)
+    facts = await _facts(engine, request, meant)
     unreadable: dict[str, FleetError] = {}
     while True:
         reasons = {name: reason.message for name, reason in unreadable.items()}
@@ -78,11 +83,10 @@ async def _from_good_copies(
                 healed += checkpoint.warnings[-1:]
 
 
-async def _look_for_files(engine: Engine, request: Any) -> TakenIn:
-    """Take in the files of the mission that a request means and that have lost their rows."""
+async def _mission_meant(engine: Engine, request: Any) -> str | None:
+    """Return the mission that a request without a checkpoint means, None without one."""
     facts = Facts(places=await engine.projects.places(request.cwd))
-    mission_id = (await engine.execute(TargetGet(request), facts=facts)).mission_id
-    return await take_in(engine, "checkpoint", mission_id) if mission_id else TakenIn()
+    return (await engine.execute(TargetGet(request), facts=facts)).mission_id
 
 
 def _as_told(error: FleetError, unreadable: list[FleetError]) -> FleetError:
@@ -121,15 +125,25 @@ def _damaged(named: str | None, error: FleetError) -> str | None:
     return named if error.values.get("noun") == "checkpoint" else None
 
 
-async def _facts(engine: Engine, request: Any) -> Facts:
+async def _facts(engine: Engine, request: Any, meant: str | None) -> Facts:
     """Gather what the rules may not look at: which agents are dead, and what Git says."""
     near = await engine.execute(
-        SurroundingsGet(request.mission_id, request.checkpoint_id, request.agent_id)
+        SurroundingsGet(meant or request.mission_id, request.checkpoint_id, request.agent_id)
     )
     dead = frozenset(p.agent_id for p in near.processes if not processes.same(p.pid, p.started))
     directory = near.project_dir or request.cwd
     return Facts(
         dead_agents=dead,
-        repository=await places.repository(directory),
+        repository=await _repository(engine, directory),
+        here=await standing_in(engine, near.agent_cwd or directory),
         places=await engine.projects.places(request.cwd),
     )
+
+
+async def _repository(engine: Engine, directory: str | None) -> tuple[str, ...]:
+    """Return what Git says of a directory, nothing for one whose file system does not answer."""
+    if directory is not None:
+        with contextlib.suppress(PathUnanswered):
+            await engine.files.look(directory, seconds=HOOK_SECONDS)
+            return await places.repository(directory)
+    return ()

@@ -33,7 +33,7 @@ async def take_in(engine: Engine) -> None:
 
     Raises Storage and Unavailable; what was not taken in then stays for the next time.
     """
-    if not engine.spool.any():
+    if not await engine.outbox.in_thread(engine.spool.any):
         return
     async with engine.reception.spool:
         waiting = await engine.outbox.in_thread(engine.spool.waiting)

@@ -10,11 +10,11 @@ from pathlib import Path
 import msgspec
 
 from .. import headway
-from ..domain.comparing import NamesGet, NewestFiled, OwnersGet, RowNames
+from ..domain.comparing import NamesGet, OwnersGet, RowNames
 from ..domain.context import Caller
 from ..domain.policy import POLICIES, id_of
 from ..engine import Engine, operation
-from ..latest import copy_trouble, held_by_latest, mend_latest, named_in
+from ..latest import copy_trouble, held_by_latest, mend_latest, named_in, wanted_latest
 from ..store.backups import LATEST, Listing
 from ..wire.errors import Corrupt, Incompatible, IntegrityMismatch, NotFound
 from ..wire.model import Finding
@@ -84,13 +84,14 @@ async def checked(engine: Engine, what: What) -> AsyncIterator[tuple[str, list[F
     Raises NotFound for a run that is nowhere.
     """
     if what.record_id is not None:
-        yield what.record_id, [await _check_one(engine, what, what.record_id)]
+        yield what.record_id, await _check_one(engine, what, what.record_id)
         return
     for owner_id in await _owners(engine, what):
         yield owner_id, await _check_owner(engine, what, owner_id)
 
 
-async def _check_one(engine: Engine, what: What, record_id: str) -> Finding:
+async def _check_one(engine: Engine, what: What, record_id: str) -> list[Finding]:
+    """Check one record, and ``latest.json`` where that is to be another copy of it."""
     backups = engine.backups[what.noun]
     try:
         files = await engine.outbox.in_thread(lambda: backups.find(record_id))
@@ -98,10 +99,17 @@ async def _check_one(engine: Engine, what: What, record_id: str) -> Finding:
             record_id = await _whole_id(engine, what.noun, record_id)
             files = await engine.outbox.in_thread(lambda: backups.find(record_id))
     except OSError as error:
-        return _unreadable(what.noun, backups.root, error)
+        return [_unreadable(what.noun, backups.root, error)]
     # Of several all but one are copies that somebody made: where its row says is the one.
     owner_id = files[0].owner_id if len(files) == 1 else None
-    return await check(engine, what.noun, record_id, owner_id, repair=what.repair)
+    found = await check(engine, what.noun, record_id, owner_id, repair=what.repair)
+    if owner_id is None or not backups.layout.copies:
+        return [found]
+    (rows,) = (await engine.execute(NamesGet(what.noun, [owner_id]))).owners
+    if rows.newest != record_id:
+        return [found]
+    bad = set() if found.ok else {found.subject}
+    return [found, *await check_latest(engine, what, owner_id, bad)]
 
 
 async def _whole_id(engine: Engine, noun: Noun, given: str) -> str:
@@ -175,7 +183,7 @@ async def _check_owner(engine: Engine, what: What, owner_id: str) -> list[Findin
         findings.append(await check(engine, what.noun, record_id, holder, repair=what.repair))
         headway.on()
     known = {finding.subject for finding in findings if not finding.ok}
-    findings += await _check_latest(engine, what, owner_id, known)
+    findings += await check_latest(engine, what, owner_id, known)
     return [*findings, *stuck, *_foreign(directory, listing)]
 
 
@@ -206,17 +214,18 @@ def _foreign(directory: Path, listing: Listing) -> list[Finding]:
     ]
 
 
-async def _check_latest(
+async def check_latest(
     engine: Engine, what: What, owner_id: str, known: set[str | None]
 ) -> list[Finding]:
     """Look at ``latest.json`` after the records: repairing them may have mended it.
 
-    That it is a record which is known to be bad is no finding of its own.
+    That it is a record which is known to be bad is no finding of its own. Raises OSError when
+    nothing can be looked at.
     """
     noun, backups = what.noun, engine.backups[what.noun]
     async with engine.outbox.at_work:
         listing, rows = await _look(engine, noun, owner_id)
-        wanted = await engine.execute(NewestFiled(noun, owner_id, listing.files))
+        wanted = await wanted_latest(engine, noun, owner_id, listing.files)
         held = await held_by_latest(engine, noun, owner_id)
         trouble = listing.latest_trouble(wanted.id) or copy_trouble(wanted, held)
         named = (

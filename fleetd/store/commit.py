@@ -8,6 +8,8 @@ whether it is still in a transaction, and if not, the members run again one by o
 
 import contextlib
 import itertools
+import logging
+import math
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -23,15 +25,39 @@ from .mark import Watch
 from .standing import Displaced, Standing
 from .verdicts import leaves_doubt, translate, unreadable, verdict
 
+log = logging.getLogger("fleetd")
+
+
+# No statement of a rule takes a second; one that takes longer than this never ends.
+STATEMENT_S = 30.0
+# How many steps of SQLite's machine are between two looks at the clock: some milliseconds.
+_STEPS = 200_000
+
 
 class Executor:
-    """What a Tx runs its statements with, on one connection."""
+    """What a Tx runs its statements with, on one connection.
 
-    def __init__(self, connection: apsw.Connection) -> None:
+    A statement that takes longer than ``limit_s`` is ended with apsw.InterruptError.
+    """
+
+    def __init__(self, connection: apsw.Connection, limit_s: float = STATEMENT_S) -> None:
         self._connection = connection
+        self._limit_s = limit_s
+        self._until = math.inf
+        connection.set_progress_handler(self._is_overdue, _STEPS)
+
+    def _is_overdue(self) -> bool:
+        return time.monotonic() > self._until
 
     def __call__(self, sql: str, params: Row) -> list[Row]:
         """Run a statement and return its rows as dicts."""
+        self._until = time.monotonic() + self._limit_s
+        try:
+            return self._rows(sql, params)
+        finally:
+            self._until = math.inf
+
+    def _rows(self, sql: str, params: Row) -> list[Row]:
         cursor = self._connection.execute(sql, params)
         first = next(cursor, None)
         if first is None:
@@ -44,7 +70,11 @@ class Executor:
 
     def tuples(self, sql: str, params: Row) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows as they come."""
-        return list(self._connection.execute(sql, params))
+        self._until = time.monotonic() + self._limit_s
+        try:
+            return list(self._connection.execute(sql, params))
+        finally:
+            self._until = math.inf
 
     def many(self, sql: str, params: Iterable[Row]) -> None:
         """Run a statement once for each set of parameters."""
@@ -74,6 +104,8 @@ class Committer:
         self._watch = watch
         self._execute = Executor(connection)
         self.failure: BaseException | None = None
+        self.landed = False
+        """Whether the transaction was committed, as SQLite says it by the hook of the WAL."""
         self.commits = Histogram()
         """How many microseconds each COMMIT of a change took: nearly all of it is the sync."""
         self._changes = connection.total_changes()
@@ -97,7 +129,7 @@ class Committer:
         for job in jobs:
             try:
                 job.run(self._connection)
-            except apsw.Error as error:
+            except Exception as error:  # noqa: BLE001 - it reaches the caller, who logs it
                 self._broken([job], error)
             else:
                 job.succeed(None)
@@ -105,17 +137,22 @@ class Committer:
     def _together(self, jobs: list[Job]) -> bool:
         """Run jobs in one transaction; False when they should be tried one by one."""
         done: list[tuple[Job, Any]] = []
+        self.landed = False
+        _roll_back(self._connection)  # what the last one left, if its own end failed
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             for job in jobs:
                 self._one(job, done)
             self._commit()
-            if self.failure is not None:  # set by another thread meanwhile: who knows what is kept
-                return self._refuse(jobs, self.failure)
         except _TransactionLost as lost:
             return self._broken(jobs, lost.error)
-        except apsw.Error as error:
-            return self._broken(jobs, error)
+        except BaseException as error:
+            if not self.landed:
+                return self._broken(jobs, error)
+            # What was told as failed would be asked for again, and done twice.
+            log.exception("A batch was committed, and what follows its COMMIT failed")
+        if self.failure is not None:  # set by another thread meanwhile: who knows what is kept
+            return self._refuse(jobs, self.failure)
         for job, value in done:
             job.succeed(value)
         return True
@@ -154,9 +191,7 @@ class Committer:
     def _broken(self, jobs: list[Job], raised: BaseException) -> bool:
         """Deal with a transaction that is lost; nothing of it was committed."""
         error = self._verdict(raised)
-        if self._connection.in_transaction:
-            with contextlib.suppress(apsw.Error):
-                self._connection.execute("ROLLBACK")
+        _roll_back(self._connection)
         if leaves_doubt(error) or self._connection.in_transaction:
             self.failure = error
         elif len(jobs) > 1:
@@ -181,10 +216,18 @@ class _TransactionLost(Exception):
         self.error = error
 
 
+def _roll_back(connection: apsw.Connection) -> None:
+    """End a transaction if there is one; where that fails it is still there afterwards."""
+    if connection.in_transaction:
+        with contextlib.suppress(Exception):
+            connection.execute("ROLLBACK")
+
+
 def run_reads(connection: apsw.Connection, jobs: list[Job]) -> None:
     """Give every reading job its result, each from one consistent snapshot."""
     execute = Executor(connection)
     for job in jobs:
+        _roll_back(connection)  # what the last one left, if its own end failed
         try:
             connection.execute("BEGIN")
             try:
@@ -196,5 +239,5 @@ def run_reads(connection: apsw.Connection, jobs: list[Job]) -> None:
             job.fail(error)
         except apsw.IOError as error:
             job.fail(unreadable(error))
-        except Exception as error:  # noqa: BLE001 - it reaches the caller, who logs it
+        except BaseException as error:  # noqa: BLE001 - it reaches the caller, who logs it
             job.fail(translate(error))

@@ -4,6 +4,7 @@ One hop to a thread of trio's pool costs as much as an fsync; a thread of our ow
 cheaper, and it sees everything that waits at once, which is what makes group commit possible.
 """
 
+import logging
 import queue
 import threading
 from collections.abc import Callable
@@ -16,8 +17,13 @@ from .. import origin
 from ..histogram import Histogram
 from ..wire.errors import Unavailable
 
+log = logging.getLogger("fleetd")
 T = TypeVar("T")
 BATCH_MAX = 256
+
+
+class JobFailed(Exception):
+    """A job met what no caller can handle, or its batch did; a bug, and nothing of it is kept."""
 
 
 class Job:
@@ -33,10 +39,17 @@ class Job:
         self._task = task
 
     def run(self, argument: Any) -> Any:
-        """Call the function on behalf of whoever waits for it."""
+        """Call the function on behalf of whoever waits for it.
+
+        Raises nothing but an Exception: SystemExit would end the thread, and then the daemon.
+        """
         token = origin.enter(self.origin)
         try:
             return self.fn(argument)
+        except Exception:
+            raise
+        except BaseException as error:
+            raise JobFailed(f"a job raised {error!r}") from error
         finally:
             origin.leave(token)
 
@@ -46,7 +59,15 @@ class Job:
 
     def fail(self, error: BaseException) -> None:
         """Note the failure."""
+        if not isinstance(error, Exception):
+            error = _ordinary(error)
         self.result = outcome.Error(error)
+
+    def abandon(self, error: BaseException) -> None:
+        """Note that a batch failed before the job had a result; what it came to is void."""
+        if self.result is None:
+            self.effects = []
+            self.fail(_ordinary(error))
 
     def wake(self) -> None:
         """Let the waiting task go on; called on the trio thread."""
@@ -98,9 +119,8 @@ class Lane:
             )
         if self._thread is None:
             job = Job(fn, None)
-            self._count([job], 0)
-            self._work([job])
-            self._finished([job])
+            self._carry_out([job])
+            self._finish([job])
             await trio.lowlevel.cancel_shielded_checkpoint()
             if job.result is None:
                 raise AssertionError("a job was left without a result")
@@ -115,9 +135,25 @@ class Lane:
         """Return how many jobs wait for the batch that is at work."""
         return self._queue.qsize()
 
-    def _count(self, batch: list[Job], left: int) -> None:
-        self.batches.note(len(batch))
-        self.most_waiting = max(self.most_waiting, len(batch) + left)
+    def _carry_out(self, batch: list[Job]) -> None:
+        """Give every job a result, whatever happens: somebody waits for each."""
+        try:
+            self.batches.note(len(batch))
+            self.most_waiting = max(self.most_waiting, len(batch) + self.waiting)
+            self._work(batch)
+            failure: BaseException = AssertionError("a job was left without a result")
+        except BaseException as error:  # the thread has to live on
+            log.exception("A batch of %d jobs failed", len(batch))
+            failure = error
+        for job in batch:
+            job.abandon(failure)
+
+    def _finish(self, batch: list[Job]) -> None:
+        """Do what follows a batch; its jobs are done, whether that works or not."""
+        try:
+            self._finished(batch)
+        except Exception:
+            log.exception("What follows a batch of %d jobs failed", len(batch))
 
     async def aclose(self) -> None:
         """Finish what is queued, take nothing more and end the thread."""
@@ -132,8 +168,7 @@ class Lane:
         while not last:
             batch, last = self._next_batch()
             if batch:
-                self._count(batch, self.waiting)
-                self._work(batch)
+                self._carry_out(batch)
                 self._report(batch)
 
     def _next_batch(self) -> tuple[list[Job], bool]:
@@ -150,10 +185,17 @@ class Lane:
 
     def _report(self, batch: list[Job]) -> None:
         def deliver() -> None:
-            self._finished(batch)
+            self._finish(batch)
             for job in batch:
                 job.wake()
 
         if self._token is None:
             raise AssertionError("a lane must be started inside trio")
         self._token.run_sync_soon(deliver)
+
+
+def _ordinary(error: BaseException) -> JobFailed:
+    """Return an error of its own for one job: others may be given the same cause."""
+    failed = JobFailed(f"the batch of a job failed: {error!r}")
+    failed.__cause__ = error
+    return failed

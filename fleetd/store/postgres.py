@@ -19,6 +19,7 @@ from ..clocks import Uptime
 from ..domain.tx import Effect, Tx
 from ..wire.errors import Unavailable
 from . import StoreRefused
+from .incarnation import Incarnation
 from .lane import Job, Lane
 from .load import Load
 from .machine_id import machine_id
@@ -59,6 +60,7 @@ class PostgresStore(Elsewhere):
         inline: bool = False,
     ) -> None:
         self.machine = machine_id(directory)
+        self.incarnation: Incarnation | None = Incarnation(directory)
         self.failed = trio.Event()
         """Never set: no trouble of a server makes what was acknowledged doubtful."""
         self.failure: BaseException | None = None

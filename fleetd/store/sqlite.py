@@ -22,6 +22,7 @@ from . import CopyDamaged, CopyFailed, StoreFailed, checksums, schema
 from .ballast import SIZE
 from .commit import Committer, Outside, run_reads
 from .copying import copy_in_use, damage_of
+from .incarnation import Incarnation
 from .lane import Job, Lane
 from .load import Load
 from .mark import Lost, Watch
@@ -46,6 +47,8 @@ class Store:
     reserve = SIZE
     """The bytes that are kept on the disk for the day when it is full."""
     machine = ""
+    incarnation: Incarnation | None = None
+    """Whoever has a store to himself need not prove who he is."""
     """Nobody shares it, so that nothing in it says whose it is."""
     now_ms = staticmethod(wall_clock)
     uptime = staticmethod(uptime)
@@ -75,7 +78,7 @@ class Store:
         self._reader = Lane("reader", self._read, lambda _: None, inline=inline)
         self._upkeep = WalUpkeep(str(path), vfs, self._fail)
         self._token: trio.lowlevel.TrioToken | None = None
-        self._writer_connection.set_wal_hook(self._upkeep.wal_grew)
+        self._writer_connection.set_wal_hook(self._wal_grew)
 
     def held(self, value: T) -> T:
         """Return a request as its texts come back from the store, which is as they are."""
@@ -130,6 +133,11 @@ class Store:
     async def read(self, rule: Callable[[Tx], T]) -> T:
         """Run a rule on a consistent snapshot, without a way to change anything."""
         return await self._reader.submit(rule)
+
+    def _wal_grew(self, connection: apsw.Connection, name: str, pages: int) -> int:
+        """Called by SQLite after each commit of a change, on the writer's thread."""
+        self._committer.landed = True
+        return self._upkeep.wal_grew(connection, name, pages)
 
     def _read(self, jobs: list[Job]) -> None:
         run_reads(self._reader_connection, jobs)

@@ -68,6 +68,11 @@ def translate(error: BaseException) -> BaseException:
             f"The database cannot be written ({error}).",
             hint="Check the permissions of the database and of its directory.",
         )
+    if isinstance(error, apsw.InterruptError):
+        return Unavailable(
+            "This took too long and was ended; nothing was stored.",
+            hint="Ask for less at once. fleetctl doctor looks whether the database is sound.",
+        )
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return Unavailable(
             "Another program keeps the database locked.",

@@ -1,6 +1,7 @@
 """The upkeep of the write-ahead log, beside the writer; must not know any table."""
 
 import contextlib
+import logging
 import os
 import threading
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from ..wire.requests.system import Check
 from .opening import connect, wait_while_busy
 from .verdicts import leaves_doubt, verdict
 
+log = logging.getLogger("fleetd")
 PAGES = 1_000
 # What is written while the WAL is copied back comes on top.
 _LAID_OUT = 1_250
@@ -81,6 +83,8 @@ class WalUpkeep:
             if leaves_doubt(verdict(error, self._connection.system_errno)):
                 self._failed(error)
                 return False
+        except Exception:
+            log.exception("Copying the WAL back failed; it is tried again")
         return True
 
     def _lay_out(self) -> None:

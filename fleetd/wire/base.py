@@ -45,10 +45,12 @@ class Request(msgspec.Struct, Generic[R], frozen=True, forbid_unknown_fields=Tru
     """Parameters of one method; the type argument is the method's result.
 
     A subclass names its method in ``method``. Field order is the order of by-position parameters.
+    One that is ``long`` may take as long as there is much to do.
     """
 
     method: ClassVar[str] = ""
     changes: ClassVar[bool] = False
+    long: ClassVar[bool] = False
 
     def keyed(self, key: str) -> Self:  # noqa: ARG002
         """Return the request as it may be sent twice: with a key, if it needs one and has none."""

@@ -88,7 +88,7 @@ class InvalidState(FleetError):
 
 
 class LockConflict(FleetError):
-    """Somebody else holds the lock; ``existing_lock`` says who."""
+    """Somebody else holds the lock; ``existing_lock`` says who, ``file`` what was asked for."""
 
     code = -32003
     kind = "lock_conflict"

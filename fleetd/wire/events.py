@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from .types import RunStatus, SnapshotSource, StorageLocation, Trigger
+from .types import ClosedReason, RunStatus, SnapshotSource, StorageLocation, Trigger
 
 
 class Payload(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,14 +53,21 @@ class MissionFailed(Payload, frozen=True, kw_only=True):
 
 
 class MissionCancelled(Payload, frozen=True, kw_only=True):
-    """A mission was called off."""
+    """A mission ended short of its goal.
+
+    A person called it off; or it was closed with its ``session``, and resumes with it; or it was
+    ``merged`` into another mission, ``merged_into`` where that is known. Activity if it was a
+    person.
+    """
 
     type = "mission_cancelled"
     reason: str
+    closed_reason: ClosedReason = "person"
+    merged_into: str | None = None
 
 
 class MissionReopened(Payload, frozen=True, kw_only=True):
-    """A mission that ended with its last session goes on: that session was resumed."""
+    """A mission that ended with its session goes on: that session was resumed, or came back."""
 
     type = "mission_reopened"
     activity = False
@@ -350,6 +357,14 @@ class FleetRecovered(Payload, frozen=True, kw_only=True):
     errors: int
     warnings: int
     progress: int
+
+
+class SortieMoved(SortieEvent, frozen=True, kw_only=True):
+    """An open sortie went on in this mission: its agent's session moved here from another."""
+
+    type = "sortie_moved"
+    activity = False
+    from_mission: str
 
 
 class SortieRestored(SortieEvent, frozen=True, kw_only=True):

@@ -10,9 +10,13 @@ import msgspec
 from msgspec import field
 
 from .types import (
+    AgentNeed,
     AgentStatus,
+    CandidateReason,
+    ClosedReason,
     DeliveryStatus,
     LockStatus,
+    MissionOrigin,
     MissionStatus,
     Priority,
     RecoveryState,
@@ -47,6 +51,9 @@ class Mission(Record, frozen=True, kw_only=True):
 
     ``machine`` is where ``project_dir`` is a directory, in a store that several share: an id that
     ``system.status`` names. ``project`` is what all of them call that directory, if they can.
+    ``origin`` is ``session`` for one that fleetd made for a session, until somebody gives it a
+    title. ``closed_reason`` is null while it is open; one that was closed with its ``session``
+    resumes with it.
     """
 
     id: str
@@ -66,6 +73,8 @@ class Mission(Record, frozen=True, kw_only=True):
     metadata: dict[str, Any]
     machine: str | None = None
     project: str | None = None
+    origin: MissionOrigin = "person"
+    closed_reason: ClosedReason | None = None
 
 
 class SortieState(Record, frozen=True):
@@ -111,6 +120,8 @@ class Agent(Record, frozen=True, kw_only=True):
     """A process that works: the dispatch or a specialist.
 
     ``machine`` is where, in a store that several share: an id that ``system.status`` names.
+    ``needs`` says what it waits for, ``needs_since`` since when: ``permission`` to use a tool. Both
+    are null after its next activity.
     """
 
     id: str
@@ -125,6 +136,8 @@ class Agent(Record, frozen=True, kw_only=True):
     last_seen_at: str
     note: AgentNote | None
     machine: str | None = None
+    needs: AgentNeed | None = None
+    needs_since: str | None = None
 
 
 class Lock(Record, frozen=True, kw_only=True):
@@ -189,7 +202,10 @@ class PendingMessage(Record, frozen=True, kw_only=True):
 
 
 class MissionState(Record, frozen=True, kw_only=True):
-    """Enough of a mission, kept in each checkpoint, to bring a lost database back."""
+    """Enough of a mission, kept in each checkpoint, to bring a lost database back.
+
+    ``automatic`` stands for the origin ``session``.
+    """
 
     title: str
     description: str | None = None
@@ -199,6 +215,7 @@ class MissionState(Record, frozen=True, kw_only=True):
     created_at: str = ""
     started_at: str | None = None
     automatic: bool = False
+    closed_reason: ClosedReason | None = None
 
 
 class Integrity(Record, frozen=True, kw_only=True):
@@ -277,8 +294,9 @@ class CheckpointSummary(Record, frozen=True, kw_only=True):
 
 
 class RecoveryCandidate(Record, frozen=True, kw_only=True):
-    """A mission that fell silent, and the checkpoint that would bring it back.
+    """A mission that waits for recovery, and the checkpoint that would bring it back.
 
+    ``reason`` is ``silent``, or ``agent_lost`` when ``lost_agents`` have left work open.
     ``agent_id`` is set when the mission goes on, and only the part of this agent waits.
     """
 
@@ -290,6 +308,9 @@ class RecoveryCandidate(Record, frozen=True, kw_only=True):
     checkpoint_progress: int | None = None
     checkpoint_timestamp: str | None = None
     agent_id: str | None = None
+    reason: CandidateReason = "silent"
+    lost_agents: list[str] = []
+    project_dir: str | None = None
 
 
 class Restored(Record, frozen=True, kw_only=True):
@@ -308,7 +329,7 @@ class Kept(Record, frozen=True, kw_only=True):
 
 
 class Change(Record, frozen=True, kw_only=True):
-    """One thing that a recovery changes: ``what`` is sortie, lock or message."""
+    """One thing that a recovery changes: ``what`` is sortie, lock, message, agent or mission."""
 
     what: str
     id: str
@@ -319,7 +340,8 @@ class Change(Record, frozen=True, kw_only=True):
 class RestoreResult(Record, frozen=True, kw_only=True):
     """The outcome of a recovery; ``success`` says that the transaction committed.
 
-    ``would_restore`` is what a dry run would change, ``changed`` what a real one did.
+    ``would_restore`` is what a dry run would change, ``changed`` what a real one did. ``agent_id``
+    is who is briefed.
     """
 
     success: bool
@@ -337,6 +359,10 @@ class RestoreResult(Record, frozen=True, kw_only=True):
     prompt: str
     would_restore: list[Change] | None = None
     changed: list[Change] = []
+    mission_title: str = ""
+    project_dir: str | None = None
+    agent_id: str | None = None
+    take_over_from: str | None = None
 
 
 class Recovery(Record, frozen=True, kw_only=True):

@@ -6,7 +6,10 @@ from .types import MachineStatus, StoreKind
 
 
 class MissionLine(Record, frozen=True, kw_only=True):
-    """A mission in progress, as the status shows it; ``automatic`` ones were made for a session."""
+    """A mission in progress, as the status shows it; ``automatic`` ones were made for a session.
+
+    ``needs_permission`` counts those of its agents that wait until a person permits something.
+    """
 
     mission_id: str
     title: str
@@ -18,6 +21,7 @@ class MissionLine(Record, frozen=True, kw_only=True):
     agents: int
     locks: int
     automatic: bool = False
+    needs_permission: int = 0
 
 
 class Counts(Record, frozen=True, kw_only=True):

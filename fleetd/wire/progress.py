@@ -1,6 +1,6 @@
 """Requests that take long and tell how far they are; must not know any particular request."""
 
-from typing import Annotated, Self, TypeVar
+from typing import Annotated, ClassVar, Self, TypeVar
 
 from msgspec import Meta
 from msgspec.structs import replace
@@ -29,6 +29,7 @@ class Progress(Record, frozen=True, kw_only=True):
 class LongMutation(Mutation[R], frozen=True, kw_only=True):
     """A request that may take long; ``progress_token`` asks for notifications of how far it is."""
 
+    long: ClassVar[bool] = True
     progress_token: ProgressToken | None = None
 
     def tracked(self, token: str) -> Self:

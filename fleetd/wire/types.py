@@ -6,7 +6,16 @@ from msgspec import Meta
 
 # Who checks fields needs the words as well.
 from .words import *  # noqa: F403
-from .words import AGENT_ID, CLEAN_PATH, EVENT_TYPE, RECORD_ID, RUN_ID, SNAPSHOT_ID, STREAM
+from .words import (
+    AGENT_ID,
+    CLEAN_PATH,
+    EVENT_TYPE,
+    RECORD_ID,
+    RUN_ID,
+    SNAPSHOT_ID,
+    STREAM,
+    TIMESTAMP,
+)
 
 # What a pattern means in words: an error that quotes a regular expression helps nobody.
 PATTERN_MEANINGS = {
@@ -19,6 +28,7 @@ PATTERN_MEANINGS = {
     RUN_ID: "the id of a run: 1-64 letters, digits or . _ - that begin neither with a dot nor with "
     "msn-",
     SNAPSHOT_ID: "the id of a snapshot such as cp_20260105T120000000Z_42",
+    TIMESTAMP: "a time in UTC such as 2026-01-05T12:00:00.000Z",
 }
 
 RecordId = Annotated[str, Meta(pattern=RECORD_ID, examples=["msn-1a2b3c4d"])]
@@ -32,6 +42,7 @@ AgentId = Annotated[str, Meta(pattern=AGENT_ID, examples=["specialist-1"])]
 RunId = Annotated[str, Meta(pattern=RUN_ID, examples=["777e68b4-1ad1-4f6c-9d81-64d0cae95a84"])]
 SnapshotId = Annotated[str, Meta(pattern=SNAPSHOT_ID, examples=["cp_20260105T120000000Z_42"])]
 Stream = Annotated[str, Meta(pattern=STREAM, examples=["mission:msn-1a2b3c4d"])]
+Timestamp = Annotated[str, Meta(pattern=TIMESTAMP, examples=["2026-01-05T12:00:00.000Z"])]
 EventType = Annotated[str, Meta(pattern=EVENT_TYPE, examples=["file_modified"])]
 
 Title = Annotated[str, Meta(min_length=1, max_length=500)]

@@ -9,6 +9,7 @@ from typing import Literal
 RECORD_ID = r"^[a-z]{2,4}-[A-Za-z0-9_-]{1,64}$(?!\n)"
 AGENT_ID = r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,63}$(?!\n)"
 EVENT_TYPE = r"^[a-z][a-z0-9_]{2,63}$(?!\n)"
+TIMESTAMP = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z$(?!\n)"
 STREAM = (
     r"^(fleet|mission:[a-z]{2,4}-[A-Za-z0-9_-]{1,64}"
     r"|agent:[A-Za-z0-9][A-Za-z0-9._:@-]{0,63})$(?!\n)"
@@ -32,11 +33,17 @@ Priority = Literal["low", "medium", "high", "critical"]
 MissionStatus = Literal["pending", "in_progress", "completed", "failed", "cancelled"]
 # A mission that may still change; every other status is an end.
 OPEN_MISSION: tuple[MissionStatus, ...] = ("pending", "in_progress")
+# Who made a mission: somebody who asked for it, or fleetd for a session that had none.
+MissionOrigin = Literal["person", "session"]
+# Why a mission is closed: its session ended, it went into another mission, or somebody said so.
+ClosedReason = Literal["session", "merged", "person"]
 SortieStatus = Literal["pending", "assigned", "in_progress", "blocked", "completed", "failed"]
 # What a sortie ends in.
 CLOSED_SORTIE: tuple[SortieStatus, ...] = ("completed", "failed")
 Role = Literal["dispatch", "specialist"]
 AgentStatus = Literal["active", "waiting", "idle", "lost", "gone"]
+# What an agent that waits needs of a person.
+AgentNeed = Literal["permission"]
 StoreKind = Literal["sqlite", "postgresql"]
 MachineStatus = Literal["here", "left", "lost"]
 LockStatus = Literal["active", "released", "expired", "forced"]
@@ -46,6 +53,11 @@ ErrorKind = Literal["exception", "api_error", "lock_timeout", "delivery_failure"
 StorageLocation = Literal["sqlite", "file"]
 RecoveryState = Literal["pending", "briefed", "resumed", "unconfirmed"]
 Scope = Literal["mission", "agent"]
+# Why a mission waits for recovery.
+CandidateReason = Literal["silent", "agent_lost"]
+# What a mission is looked for, and what says that it is meant.
+SelectionPurpose = Literal["work", "briefing", "recovery"]
+SelectionReason = Literal["take_over", "agent", "directory", "project", "only"]
 # What has a row and a file.
 Noun = Literal["checkpoint", "snapshot"]
 SnapshotSource = Literal["step_boundary", "error_boundary", "timer", "manual"]

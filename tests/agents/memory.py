@@ -6,6 +6,7 @@ from typing import Any
 
 from fleetctl.client import Fleet
 from fleetd.wire.model import Event, Mission, Recovery, Sortie
+from fleetd.wire.requests.agent import AgentGet
 from fleetd.wire.requests.checkpoint import CheckpointList
 from fleetd.wire.requests.event import EventList
 from fleetd.wire.requests.hook import HookStatusGet
@@ -38,8 +39,9 @@ class Memory:
         """Return the titles and statuses of the sorties of the one mission, in order."""
         return [(sortie.title, sortie.status) for sortie in self.sorties()]
 
-    def sorties(self) -> list[Sortie]:
-        return self._ask(SortieList(self.mission().id)).sorties
+    def sorties(self, mission_id: str | None = None) -> list[Sortie]:
+        """Return the sorties of a mission, by default of the one that there is."""
+        return self._ask(SortieList(mission_id or self.mission().id)).sorties
 
     def events(self, kind: str | None = None) -> list[Event]:
         return self._ask(EventList(None, kind, limit=1_000)).events
@@ -71,6 +73,13 @@ class Memory:
     def deliveries(self) -> int:
         """Return how many hook calls were counted, whatever way they came."""
         return sum(each.deliveries for each in self._ask(HookStatusGet()).harnesses)
+
+    def soon_lost(self, agent_id: str) -> None:
+        """Wait until the daemon has noticed that an agent's process is gone."""
+        deadline = time.monotonic() + SOON_S
+        while (status := self._ask(AgentGet(agent_id)).status) != "lost":
+            assert time.monotonic() < deadline, f"{agent_id} is {status}\n{self.log()}"
+            time.sleep(0.05)
 
     def soon_empty(self, directory: Path) -> None:
         """Wait until nothing lies in a directory any more."""

@@ -18,7 +18,12 @@ SHOUTED = "ONLY THE OLD WINDOW KNOWS"
 
 
 def repository(project: Path) -> None:
-    """Make a git repository of one commit on the branch main, and a file that is not in it."""
+    """Make a git repository of one commit on the branch main, and a file that is not in it.
+
+    Several agents may work in one: it is made once.
+    """
+    if (project / ".git").exists():
+        return
     git = shutil.which("git")
     assert git, "these tests need git"
     (project / "hello.py").write_text(GREETING)

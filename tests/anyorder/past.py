@@ -273,6 +273,8 @@ class PastRules(WorkRules, TrafficRules):
             assert lock.id in model.grants or lock.fencing_token > self.witness.token
         self.adopt(mission)
         model.heirs[lost] = heir
+        if heir in model.agents:  # registered, so it is in the mission now
+            model.joined[heir] = mission
         model.recovered(kept)
         model.joined.setdefault(lost, mission)
         self.compare(Step(recovery=True, spare=kept.id))

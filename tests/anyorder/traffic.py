@@ -37,10 +37,12 @@ class TrafficRules(Machine):
     def register(self, agent: str, mission: str | None) -> None:
         role: Any = "dispatch" if agent.startswith("dispatch") else "specialist"
         silent, maybe = self.model.fall_silent(self.clock.awake_ms, self.opened)
-        self.ask(AgentRegister(agent, role, mission_id=mission))
+        registered = self.ask(AgentRegister(agent, role, mission_id=mission))
         self.model.agents[agent] = "active"
         self.model.heirs.pop(agent, None)
-        self.model.joined[agent] = mission or self.model.joined.get(agent)
+        # Who took work over before it was there goes where that is.
+        inherited = registered.agent.mission_id
+        self.model.joined[agent] = mission or self.model.joined.get(agent) or inherited
         self.check(Step(silent=silent, maybe_silent=maybe))
 
     @rule()

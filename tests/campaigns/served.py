@@ -52,7 +52,7 @@ class Life:
             "lanes of hooks": list(engine.reception._lanes),
             "the spool is held": engine.reception.spool.locked(),
             "files are held": engine.outbox.at_work.locked(),
-            "files attempted": list(engine.outbox._attempted),
+            "files attempted": list(engine.outbox._jobs),
             "waiters": self.fleet.sql("SELECT * FROM lock_waits"),
         }
 

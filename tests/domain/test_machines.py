@@ -650,7 +650,8 @@ async def test_a_number_that_is_another_ones_by_now_serves_nobody_else(machines)
     assert (await north.engine.look(LockLook(lost))).due
     with pytest.raises(NotFound, match="The wait for the lock has ended"):
         await north.do(LockPoll(lost))
-    assert (await north.do(LockLeaveQueue(lost))).lock is None
+    for keep in (True, False):
+        assert (await north.do(LockLeaveQueue(lost, keep))).lock is None
 
     assert (await south.do(LockPoll(there))).lock.held_by == "spec-3"
 

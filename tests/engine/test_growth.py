@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import apsw
 import pytest
@@ -31,6 +31,7 @@ from fleetd.wire.requests.mission import (
     MissionFail,
     MissionGet,
     MissionList,
+    MissionSelect,
     MissionStart,
     MissionUpdate,
     NewSortie,
@@ -44,6 +45,7 @@ from fleetd.wire.requests.recovery import (
 from fleetd.wire.requests.snapshot import SnapshotList, SnapshotRecord
 from fleetd.wire.requests.sortie import SortieList, SortieProgress, SortieStart
 from fleetd.wire.requests.system import SystemHealth, SystemMetrics, SystemStatus
+from fleetd.wire.types import SelectionPurpose
 from tests.fleet import Fleet, opened
 
 # Missions and events of the two stores: the second has twenty times as much of everything.
@@ -110,6 +112,22 @@ simply("event.list, of a mission", lambda s: EventList(mission_id(0), limit=50))
 simply("event.list, of a type", lambda s: EventList(type="build_failed", limit=50))
 simply("event.list, of both", lambda s: EventList(mission_id(0), "build_failed", limit=50))
 simply("event.list, of no type that was", lambda s: EventList(type="never_was"))
+simply("event.list, newest of a mission", lambda s: EventList(mission_id(0), newest=True))
+simply("event.list, newest of a type", lambda s: EventList(type="test_run", newest=True))
+simply("event.list, of two types", lambda s: EventList(types=["file_read", "x_x"], newest=True))
+simply("event.list, of an agent", lambda s: EventList(agent_id="agent-1", newest=True))
+simply(
+    "event.list, of an agent in a mission",
+    lambda s: EventList(s.own, agent_id="veteran", newest=True),
+)
+simply(
+    "event.list, of an agent and a type",
+    lambda s: EventList(type="test_run", agent_id="veteran", newest=True),
+)
+simply(
+    "event.list, since a time",
+    lambda s: EventList(since_time="2026-01-01T00:00:00.000Z", newest=True),
+)
 simply("event.list, from the middle", lambda s: EventList(since=1_500, limit=50))
 simply("event tail, of two types", lambda s: EventTail(0, ["file_read", "test_run"]))
 simply(
@@ -136,6 +154,11 @@ simply("mission.get, by a prefix", lambda s: MissionGet(mission_id(3)[:11]))
 simply("mission.create", lambda s: MissionCreate("Port", sorties=[NewSortie("Do")]))
 simply("mission.update", lambda s: MissionUpdate(s.own, title=f"Port {s.number()}"))
 simply("mission.current", lambda s: MissionCurrent("/srv/project-3/src"))
+for purpose in get_args(SelectionPurpose):
+    simply(
+        f"mission.select, for {purpose}",
+        lambda s, purpose=purpose: MissionSelect(purpose, "/srv/project-3/src"),
+    )
 simply("mission.list", lambda s: MissionList(limit=10))
 simply("mission.list, of a status", lambda s: MissionList("completed", limit=10))
 simply("mission.list, of a project", lambda s: MissionList(project_dir="/srv/project-3"))

@@ -196,8 +196,7 @@ async def test_timers_that_come_round_are_alive(
             await trio.sleep(7_200)
             health, found = await look(fleet)
             assert health.ok, health
-        own = checks.TIMERS.keys() - {"machines"}  # nobody shares the store
-        assert {f"{name} timer" for name in own} <= found.keys()
+        assert {"silence timer", "spool timer", "housekeeping timer"} <= found.keys()
         assert "ago" in found["silence timer"].detail
         nursery.cancel_scope.cancel()
 
@@ -219,6 +218,24 @@ async def test_a_silence_timer_that_hangs_is_a_reason_to_restart(
         assert found["silence timer"].detail.endswith(", and should have again")
         assert (health.ok, health.restart_mends) == (False, True)
         assert not await fed(fleet)
+        nursery.cancel_scope.cancel()
+
+
+async def test_health_looks_at_the_timer_files_as_at_every_other(
+    fleet: Fleet, monkeypatch: Patch, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def hang(*_: Any) -> None:
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(fleet.engine.outbox, "take_on", hang)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(timers.keep_files, fleet.engine)
+        await trio.sleep(timers.FILES_S + timers.ROUND_S - 1)
+        assert (await look(fleet))[1]["files timer"].ok
+        await trio.sleep(2)
+        health, found = await look(fleet)
+        assert found["files timer"].detail.endswith(", and should have again")
+        assert (health.ok, health.restart_mends) == (True, True)
         nursery.cancel_scope.cancel()
 
 

@@ -8,19 +8,21 @@ import pytest
 import trio
 import trio.testing
 
+from fleetd import housekeeping
 from fleetd.config import Retention
 from fleetd.domain import retention, upkeep
 from fleetd.domain.retention import OldEventsDrop, OldEventsFind
-from fleetd.housekeeping import DAY_S, keep_house
+from fleetd.domain.rounds import RoundsGet
+from fleetd.housekeeping import DAY_S, LOOK_S, STEPPED_BACK_S, keep_house, tidy
 from fleetd.wire.errors import Storage
 from fleetd.wire.events import CheckpointsPruned
 from fleetd.wire.model import Mission
 from fleetd.wire.requests.agent import AgentDeregister, AgentHeartbeat, AgentRegister
 from fleetd.wire.requests.checkpoint import CheckpointDelete
-from fleetd.wire.requests.event import CursorAdvance, EventAppend
+from fleetd.wire.requests.event import CursorAdvance, CursorGet, EventAppend
 from fleetd.wire.requests.mission import MissionCancel, MissionDelete
 from fleetd.wire.requests.snapshot import SnapshotLatest, SnapshotRecord
-from tests.fleet import DAY, HOUR, MINUTE, Fleet, opened
+from tests.fleet import DAY, HOUR, MINUTE, SECOND, Clock, Fleet, opened
 
 PIECE = 5
 
@@ -33,11 +35,9 @@ def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def clean_up(fleet: Fleet) -> None:
-    """Let the daily work be done once."""
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(keep_house, fleet.engine)
-        await fleet.settle()
-        nursery.cancel_scope.cancel()
+    """Let the daily work be done once, and the files go."""
+    await tidy(fleet.engine)
+    await fleet.settle()
 
 
 async def happen(fleet: Fleet, number: int, **where: Any) -> list[int]:
@@ -140,7 +140,11 @@ async def test_what_a_cursor_has_not_come_to_stays(fleet: Fleet) -> None:
     await fleet.do(CursorAdvance("reader", f"mission:{over.id}", mine[3]))
     await fleet.do(CursorAdvance("slow", f"mission:{over.id}", mine[2]))
     await fleet.do(CursorAdvance("slow", "agent:spec-1", theirs[4]))
-    fleet.clock.pass_by(31 * DAY)
+    fleet.clock.pass_by(20 * DAY)
+    for consumer, stream in (("reader", f"mission:{over.id}"), ("slow", "agent:spec-1")):
+        await fleet.do(CursorGet(consumer, stream))
+    await fleet.do(CursorGet("slow", f"mission:{over.id}"))
+    fleet.clock.pass_by(11 * DAY)
     (last,) = await happen(fleet, 1)
     await clean_up(fleet)
     assert await seqs(fleet) == [*mine[3:], theirs[5], last]
@@ -193,9 +197,9 @@ async def test_an_event_of_a_clock_that_was_ahead_stays_and_hides_no_other(
 async def test_an_event_that_is_needed_again_meanwhile_stays(fleet: Fleet) -> None:
     over = await finished(fleet)
     events = await happen(fleet, 2, mission_id=over.id)
-    await fleet.do(CursorAdvance("reader", f"mission:{over.id}", events[-1]))
     fleet.clock.pass_by(31 * DAY)
     await happen(fleet, 1)
+    await fleet.do(CursorAdvance("reader", f"mission:{over.id}", events[-1]))
     execute = fleet.engine.execute
     found = await execute(OldEventsFind(0))
     assert found.unneeded == found.until == PIECE
@@ -227,12 +231,13 @@ async def test_a_disk_that_is_full_leaves_the_log_as_it_is_until_the_next_day(
 
     with monkeypatch.context() as patch:
         patch.setattr(fleet.engine, "execute", full)
+        fleet.clock.follow_trio()
         nursery.start_soon(keep_house, fleet.engine)
         await fleet.settle()
     assert await seqs(fleet) == list(range(PIECE + 1, last + 1))
     assert f"Removed {PIECE} events" in caplog.text
     assert "Cleaning up events has to wait for a day: The disk is full" in caplog.text
-    await trio.sleep(DAY_S + 1)
+    await trio.sleep(DAY_S + LOOK_S)
     assert await seqs(fleet) == [last]
 
 
@@ -289,3 +294,119 @@ async def test_an_empty_directory_of_a_spent_run_goes_and_files_without_rows_sta
     assert fleet.sql("SELECT id FROM runs") == []
     assert [path.name for path in fleet.checkpoints.iterdir()] == ["full"]
     assert (await fleet.do(SnapshotLatest("full"))).snapshot_id == full.snapshot_id
+
+
+# Daily work goes by the wall time of the last round
+
+
+class Rounds:
+    """Counts the rounds of the daily work in daemons that come and go."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.number = 0
+
+        async def counted(engine: Any) -> None:
+            self.number += 1
+
+        monkeypatch.setattr(housekeeping, "tidy", counted)
+
+    async def of(self, fleet: Fleet, *, hours: float = 0.1) -> int:
+        """Return how many rounds a daemon has in its first hours."""
+        before = self.number
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(keep_house, fleet.engine)
+            await trio.sleep(hours * 3_600)
+            nursery.cancel_scope.cancel()
+        return self.number - before
+
+
+@pytest.fixture
+def rounds(monkeypatch: pytest.MonkeyPatch) -> Rounds:
+    return Rounds(monkeypatch)
+
+
+async def test_daily_work_is_done_daily_on_a_laptop_that_sleeps_most_of_the_day(
+    fleet: Fleet, rounds: Rounds, autojump_clock: trio.testing.MockClock
+) -> None:
+    fleet.clock.follow_trio()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(keep_house, fleet.engine)
+        for _ in range(10):
+            await trio.sleep(8 * 3_600 - 7)  # never at the moment of a look
+            fleet.clock.suspend(16 * HOUR + 7 * SECOND)
+        await trio.sleep(2 * LOOK_S)
+        nursery.cancel_scope.cancel()
+    assert rounds.number == 11
+
+
+async def test_daily_work_is_done_at_the_start_and_its_last_round_outlives_the_daemon(
+    tmp_path: Path, rounds: Rounds, autojump_clock: trio.testing.MockClock
+) -> None:
+    clock, store = Clock(), tmp_path / "shared.db"
+    clock.follow_trio()
+    last: dict[str, int] = {}
+    for machine in ("north", "south", "north"):
+        at = tmp_path / machine
+        async with opened(at, clock=clock, machine=machine, database=store) as fleet:
+            before = (await fleet.engine.execute(RoundsGet())).housekeeping
+            assert (before and before.at_ms) == last.get(machine)
+            last[machine] = clock()
+            assert await rounds.of(fleet, hours=23.5) == 1
+            after = (await fleet.engine.execute(RoundsGet())).housekeeping
+            assert after is not None
+            assert after.at_ms == last[machine]
+
+
+async def test_daily_work_is_not_delayed_by_a_clock_that_was_set_back(
+    fleet: Fleet,
+    nursery: trio.Nursery,
+    rounds: Rounds,
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    fleet.clock.follow_trio()
+    nursery.start_soon(keep_house, fleet.engine)
+    await trio.sleep(HOUR / 1_000 + 7)
+    assert rounds.number == 1
+    fleet.clock.step(-STEPPED_BACK_S * SECOND)
+    await trio.sleep(2 * LOOK_S)
+    assert rounds.number == 1  # a correction; it has had its round
+    fleet.clock.step(-300 * DAY)
+    await trio.sleep(2 * LOOK_S)
+    assert rounds.number == 2
+    await trio.sleep(23 * 3_600)
+    assert rounds.number == 2
+    await trio.sleep(3_600)
+    assert rounds.number == 3
+
+
+async def test_daily_work_is_not_repeated_by_a_clock_that_was_set_forward(
+    fleet: Fleet,
+    nursery: trio.Nursery,
+    rounds: Rounds,
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    fleet.clock.follow_trio()
+    nursery.start_soon(keep_house, fleet.engine)
+    await trio.sleep(7)
+    for number, step in ((2, 300 * DAY), (3, -300 * DAY)):
+        fleet.clock.step(step)
+        await trio.sleep(2 * LOOK_S)
+        assert rounds.number == number
+        await trio.sleep(23 * 3_600)
+        assert rounds.number == number
+
+
+async def test_daily_work_whose_time_cannot_be_stored_is_not_repeated_at_once(
+    fleet: Fleet,
+    rounds: Rounds,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async def full(*_: Any) -> Any:
+        raise Storage("The disk is full; nothing was stored.")
+
+    monkeypatch.setattr(fleet.engine, "execute", full)
+    fleet.clock.follow_trio()
+    assert await rounds.of(fleet, hours=47) == 2
+    assert "could not be stored: The disk is full" in caplog.text

@@ -1,6 +1,7 @@
 """The timer by which machines that share a store stay in touch, under virtual time."""
 
 from contextlib import AsyncExitStack
+from types import SimpleNamespace
 
 import pytest
 import trio
@@ -10,8 +11,9 @@ from fleetd.domain.machines import MachineBeat
 from fleetd.domain.touch import BEAT_MS, LOST_MS, UNBROKEN_MS
 from fleetd.engine import Engine
 from fleetd.operations import machines as operations
-from fleetd.operations.machines import KeepInTouch, catch_up
+from fleetd.operations.machines import KeepInTouch, catch_up, refuse_twin
 from fleetd.store import StoreUnready
+from fleetd.store.incarnation import Incarnation
 from fleetd.wire.errors import Unavailable
 from fleetd.wire.requests.agent import AgentGet, AgentRegister
 from tests.fleet import MINUTE, Clock, opened
@@ -200,6 +202,37 @@ async def test_computers_of_one_home_directory_do_not_pass_for_one_machine(
     north.clock.pass_by(UNBROKEN_MS + 1)
     async with opened(tmp_path / "renamed", **again):
         pass
+
+
+async def test_a_computer_that_was_started_anew_waits_until_nobody_beats_by_its_machine_id(
+    tmp_path, machines, nursery, autojump_clock, monkeypatch
+):
+    """Its boot is another one; so is that of a copy, whose original beats meanwhile."""
+    north, _ = machines
+    (tmp_path / "data").mkdir()
+    north.engine.incarnation = Incarnation(tmp_path / "data")
+    north.engine.incarnation.begin("1")
+    await north.do(KeepInTouch())
+
+    again = north.engine.incarnation = Incarnation(tmp_path / "data")
+    again.boot_id = "the next boot"
+    began = trio.current_time()
+    await refuse_twin(north.engine)
+    assert UNBROKEN_MS / 1000 - 1 <= trio.current_time() - began <= UNBROKEN_MS / 1000
+    await north.do(KeepInTouch())
+
+    copy = Incarnation(tmp_path / "data")
+    copy.boot_id = "on another computer"
+    nursery.start_soon(timers.keep_in_touch, north.engine)
+    execute = north.engine.execute
+    copied = SimpleNamespace(
+        incarnation=copy, execute=execute, outbox=north.engine.outbox, machine=NORTH
+    )
+    began = trio.current_time()
+    with pytest.raises(StoreUnready, match=f"under the id of this machine .{NORTH}."):
+        await refuse_twin(copied)
+    assert trio.current_time() - began <= BEAT_S + 1
+    nursery.cancel_scope.cancel()
 
 
 async def test_a_store_that_is_away_does_not_hold_up_the_end(tmp_path, away, caplog):

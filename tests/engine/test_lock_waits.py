@@ -7,7 +7,10 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
+from fleetd.domain import leases
+from fleetd.domain.context import Facts
 from fleetd.domain.losing import UNHEARD_MS, AgentUnheard
+from fleetd.engine import DAEMON
 from fleetd.wire.errors import LockConflict
 from fleetd.wire.model import Lock
 from fleetd.wire.requests.lock import LockCheck, LockForceRelease, LockRelease, LockRenew
@@ -238,3 +241,106 @@ async def test_who_meets_the_lock_of_a_lost_agent_is_told_what_to_do(
     assert refused.value.message.endswith("; that agent is lost.")
     assert "--take-over-from one" in refused.value.hint
     assert f"force-release {held.id}" in refused.value.hint
+
+
+async def test_two_waits_of_one_agent_for_one_file_get_the_same_lease(
+    virtual: Fleet, autojump_clock: MockClock
+) -> None:
+    async with trio.open_nursery() as nursery:
+        waiters, held = await prepared(virtual, nursery)
+        got: list[Lock] = []
+
+        async def wait() -> None:
+            got.append(await virtual.lock(waiters.mission, "a.py", "one", wait_ms=PATIENCE_MS))
+
+        for _ in range(2):
+            nursery.start_soon(wait)
+            await virtual.settle()
+        await waiters.add("two", wait_ms=1_000)
+        await virtual.do(LockRelease(held.id, "holder"))
+        await virtual.settle()
+        first, second = got
+    assert (second.id, second.fencing_token) == (first.id, first.fencing_token)
+    assert first.held_by == "one"
+    assert isinstance(waiters.outcome["two"], LockConflict)
+    assert virtual.sql("SELECT * FROM lock_waits") == []
+    errors = await virtual.checkpoint_ids(waiters.mission, "error")
+    assert len(errors) == 1  # of the wait of the other agent, which ended empty
+
+
+async def test_a_second_wait_whose_client_leaves_takes_nothing_from_the_first(
+    virtual: Fleet, autojump_clock: MockClock
+) -> None:
+    async with trio.open_nursery() as nursery:
+        waiters, held = await prepared(virtual, nursery)
+        got: list[Lock] = []
+        leaving = [trio.CancelScope(), trio.CancelScope()]
+
+        async def wait(scope: trio.CancelScope) -> None:
+            with scope:
+                got.append(await virtual.lock(waiters.mission, "a.py", "one", wait_ms=PATIENCE_MS))
+
+        for scope in leaving:
+            nursery.start_soon(wait, scope)
+            await virtual.settle()
+        # Whichever is granted it has lost its client before it can look; the other one gets it.
+        leaving[0].cancel()
+        await virtual.engine.execute(LockRelease(held.id, "holder"))
+        await virtual.settle()
+    (lock,) = got
+    assert [each.id for each in await virtual.locks()] == [lock.id]
+    assert virtual.sql("SELECT * FROM lock_waits") == []
+
+
+async def test_a_lock_that_its_agent_heard_of_by_another_call_is_not_given_back_by_its_wait(
+    virtual: Fleet, autojump_clock: MockClock
+) -> None:
+    async with trio.open_nursery() as nursery:
+        waiters, held = await prepared(virtual, nursery)
+        await waiters.add("one")
+        waiters.scopes["one"].cancel()
+        # The release grants it to the wait; before that looks, the agent asks for it as well.
+        await virtual.engine.execute(LockRelease(held.id, "holder"))
+        lock = await virtual.lock(waiters.mission, "a.py", "one")
+        await virtual.settle()
+    assert waiters.outcome == {}
+    assert [each.id for each in await virtual.locks()] == [lock.id]
+
+
+async def test_a_lock_that_a_recovery_gives_to_a_waiter_ends_its_wait(virtual: Fleet) -> None:
+    async with trio.open_nursery() as nursery:
+        waiters, held = await prepared(virtual, nursery)
+        checkpoint = await virtual.checkpoint(waiters.mission)
+        await virtual.do(LockRelease(held.id, "holder"))
+        await virtual.lock(waiters.mission, "a.py", "other", timeout_ms=HOUR)
+        await waiters.add("holder")
+        await virtual.restore(checkpoint, force_locks=True)
+        await virtual.settle()
+        (now,) = await virtual.locks()
+        assert waiters.outcome["holder"].id == now.id
+    assert virtual.sql("SELECT * FROM lock_waits") == []
+
+
+async def test_a_grant_that_is_no_activity_renews_a_lock_that_the_agent_has_without_any(
+    fleet: Fleet,
+) -> None:
+    mission = await fleet.mission()
+    held = await fleet.lock(mission, "a.py", "one")
+    fleet.clock.pass_by(HOUR // 60)
+    before = (await fleet.again(mission)).last_activity_at
+    claim = leases.Claim(
+        path=held.normalized_path,
+        file=held.file,
+        agent_id="one",
+        mission_id=mission.id,
+        purpose=held.purpose,
+        timeout_ms=held.timeout_ms,
+    )
+    ctx = fleet.engine._context(DAEMON, Facts())
+
+    row = await fleet.engine.store.write(lambda tx: leases.grant(tx, ctx, claim, activity=False))
+
+    assert row is not None
+    assert row["id"] == held.id
+    assert (await fleet.events(mission))[-1].type == "lock_renewed"
+    assert (await fleet.again(mission)).last_activity_at == before

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from fleetd.domain.content import from_file
-from fleetd.domain.copies import BackupWritten
+from fleetd.domain.copies import BackupGet, BackupWritten
 from fleetd.domain.tx import WriteBackup
 from fleetd.outbox import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from fleetd.wire.errors import InvalidState, NotFound, Storage
@@ -246,6 +246,106 @@ async def test_a_deleted_checkpoint_is_gone_from_both_stores(fleet: Fleet) -> No
     assert fleet.sql("SELECT id FROM checkpoints") == [{"id": first.id}]
     with pytest.raises(NotFound):
         await fleet.do(CheckpointGet(second.id))
+
+
+class Held:
+    """Lets the writing of files begin, and end only when it is told to."""
+
+    def __init__(self, fleet: Fleet, *record_ids: str) -> None:
+        self.begun: list[str] = []
+        self.held = {each: trio.Event() for each in record_ids}
+        self._execute = fleet.engine.outbox._execute
+        fleet.engine.outbox._execute = self
+
+    async def __call__(self, request: Any) -> Any:
+        if isinstance(request, BackupGet):
+            self.begun.append(request.record_id)
+            answer = await self._execute(request)
+            if request.record_id in self.held:
+                await self.held[request.record_id].wait()
+            return answer
+        return await self._execute(request)
+
+
+async def test_deleting_a_checkpoint_waits_for_its_own_file_and_no_other(
+    fleet: Fleet, nursery: trio.Nursery
+) -> None:
+    mission = await fleet.mission()
+    mine, other = await fleet.checkpoint(mission), await fleet.checkpoint(mission)
+    held, deleted = Held(fleet, other.id), trio.Event()
+
+    async def delete() -> None:
+        await fleet.do(CheckpointDelete(mine.id[:-2]))
+        deleted.set()
+
+    async with fleet.engine.outbox.at_work:
+        nursery.start_soon(delete)
+        await fleet.settle()
+        assert not deleted.is_set()
+        fleet.engine.outbox.post(WriteBackup("checkpoint", other.id))
+    await fleet.settle()
+    assert held.begun == [other.id]  # and it hangs
+    assert not fleet.file_of(mine).exists()
+    assert deleted.is_set()
+    held.held[other.id].set()
+
+
+async def test_attempted_returns_after_the_attempt_that_was_asked_for_not_the_previous_one(
+    fleet: Fleet, nursery: trio.Nursery
+) -> None:
+    mission = await fleet.mission()
+    taken = await fleet.checkpoint(mission)
+    outbox, work = fleet.engine.outbox, WriteBackup("checkpoint", taken.id)
+    held = Held(fleet, taken.id)
+    outbox.post(work)
+    await fleet.settle()
+    assert held.begun == [taken.id]  # it has read the row, and hangs
+    outbox.post(work)
+    done = trio.Event()
+
+    async def wait() -> None:
+        await outbox.attempted(taken.id)
+        assert held.begun == [taken.id, taken.id]
+        done.set()
+
+    nursery.start_soon(wait)
+    await fleet.settle()
+    first, held.held[taken.id] = held.held[taken.id], trio.Event()
+    first.set()
+    await fleet.settle()
+    assert held.begun == [taken.id, taken.id]
+    assert not done.is_set()
+    assert outbox.waited_s > 0
+    held.held[taken.id].set()
+    await done.wait()
+    assert outbox.waited_s == 0
+
+
+async def test_what_waits_in_the_queue_already_is_not_queued_again(fleet: Fleet) -> None:
+    taken = await fleet.checkpoint(await fleet.mission())
+    held, outbox = Held(fleet), fleet.engine.outbox
+    for _ in range(5):
+        outbox.post(WriteBackup("checkpoint", taken.id))
+    await outbox.attempted(taken.id)
+    assert held.begun == [taken.id]
+
+
+async def test_who_deletes_waits_for_the_removal_though_the_file_is_still_to_be_written(
+    fleet: Fleet,
+) -> None:
+    mission = await fleet.mission()
+    async with fleet.engine.outbox.at_work:
+        taken = await fleet.checkpoint(mission, wait_for_backup=False)
+        async with trio.open_nursery() as deleting:
+            deleting.start_soon(fleet.do, CheckpointDelete(taken.id))
+            await fleet.settle()
+            fleet.engine.outbox.at_work.release()
+            try:
+                await fleet.settle()
+            finally:
+                await fleet.engine.outbox.at_work.acquire()
+    assert fleet.sql("SELECT id FROM checkpoints") == []
+    assert not any(taken.id in name for name in fleet.files())
 
 
 async def stuck_deletion(fleet: Fleet, mission: Mission) -> Checkpoint:

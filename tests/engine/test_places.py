@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fleetd import places
+from fleetd.file_system import FileSystem
 from fleetd.projects import Projects
 from fleetd.wire.errors import InvalidParams, LockConflict, Unavailable
 from fleetd.wire.requests.lock import LockAcquire
@@ -14,32 +15,6 @@ from tests.fleet import Fleet
 from tests.repositories import git
 
 pytestmark = pytest.mark.usefixtures("patience")
-
-
-@pytest.mark.parametrize(
-    "file", ["src/a.py", "./src/../src/a.py", "src//a.py", "link/a.py", "{root}/src/a.py"]
-)
-def test_one_file_has_one_path_whatever_it_is_called(tmp_path: Path, file: str) -> None:
-    root = tmp_path.resolve()
-    (root / "src").mkdir()
-    (root / "link").symlink_to("src")
-    found = places.real_path(file.format(root=root), str(root))
-    assert found == str(root / "src" / "a.py")
-
-
-def test_a_file_that_is_not_there_yet_has_a_path_too(tmp_path: Path) -> None:
-    root = tmp_path.resolve()
-    assert places.real_path("new/b.py", str(root)) == str(root / "new" / "b.py")
-
-
-@pytest.mark.parametrize("base", [None, "project", ""])
-def test_a_relative_path_needs_an_absolute_base(base: str | None) -> None:
-    assert places.real_path("src/a.py", base) is None
-
-
-def test_the_home_directory_may_be_written_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/nowhere/at/all")
-    assert places.real_path("~/a.py", None) == "/nowhere/at/all/a.py"
 
 
 async def test_a_repository_is_described_by_branch_commit_and_changes(repository: Path) -> None:
@@ -93,7 +68,7 @@ async def test_no_program_that_a_repository_names_is_run(repository: Path, tmp_p
     git(repository, "config", "gpg.program", str(trap))
     (repository / "src" / "a.py").write_text("a = 3\n")
     assert "Changed:  M src/a.py" in await places.repository(str(repository))
-    await Projects({}, "").key(str(repository / "src" / "a.py"), "project")
+    await Projects({}, "", FileSystem(inline=True)).key(str(repository / "src" / "a.py"), "project")
     assert not (tmp_path / "sprung").exists()
 
 
@@ -117,7 +92,7 @@ async def test_what_a_repository_lacks_is_not_fetched_by_a_program_that_it_names
     tree = git(repository, "rev-parse", "HEAD^{tree}").strip()
     (repository / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
     await places.repository(str(repository))
-    await Projects({}, "").key(str(repository / "src" / "a.py"), "project")
+    await Projects({}, "", FileSystem(inline=True)).key(str(repository / "src" / "a.py"), "project")
     assert not (tmp_path / "sprung").exists()
 
 
@@ -133,7 +108,9 @@ async def test_git_that_does_not_answer_is_not_waited_for(
     assert await places.repository(str(repository)) == ()
     # Another key than the right one would let two agents hold one file.
     with pytest.raises(Unavailable, match="Git did not say"):
-        await Projects({}, "").key(str(repository / "src" / "a.py"), "project")
+        await Projects({}, "", FileSystem(inline=True)).key(
+            str(repository / "src" / "a.py"), "project"
+        )
 
 
 async def test_a_briefing_waits_for_all_that_git_says_together_no_longer_than_for_one_answer(
@@ -147,23 +124,6 @@ async def test_a_briefing_waits_for_all_that_git_says_together_no_longer_than_fo
     monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
     monkeypatch.setattr("fleetd.git.SECONDS", 0.5)
     assert await places.repository(str(repository)) == ()
-
-
-def test_the_root_of_a_project_is_that_of_its_repository(
-    repository: Path, worktree: Path, tmp_path: Path
-) -> None:
-    deep = repository / "src" / "deep"
-    deep.mkdir(parents=True)
-    assert places.project_root(str(deep)) == str(repository.resolve())
-    assert places.project_root(f"{repository}/") == str(repository.resolve())
-    assert places.project_root(str(worktree)) == str(worktree.resolve())
-    (tmp_path / "link").symlink_to(deep)
-    assert places.project_root(str(tmp_path / "link")) == str(repository.resolve())
-    bare = tmp_path / "no repository"
-    assert places.project_root(str(bare)) == str(bare)
-    assert places.project_root("/") == "/"
-    assert places.project_root("relative") is None
-    assert places.project_root(None) is None
 
 
 async def test_a_path_that_nothing_is_relative_to_is_refused(fleet: Fleet) -> None:

@@ -3,18 +3,19 @@
 from typing import Any
 
 import pytest
-import trio
 
+from fleetd import housekeeping
 from fleetd.domain.sessions import left_behind
 from fleetd.harness.report import PlanItem, Planned, PromptSubmitted, SessionEnded, SessionStarted
-from fleetd.housekeeping import keep_house
 from fleetd.wire.model import Mission, RestoreResult
 from fleetd.wire.requests.agent import AgentGet
 from fleetd.wire.requests.mission import (
     MissionCancel,
+    MissionCreate,
     MissionDelete,
     MissionGet,
     MissionList,
+    MissionStart,
     MissionUpdate,
 )
 from fleetd.wire.requests.system import SystemForget
@@ -132,10 +133,8 @@ async def test_who_resumes_reads_what_was_done_last_and_not_who_left(fleet: Flee
 
 async def tidy(fleet: Fleet) -> None:
     """Let the daily work be done once."""
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(keep_house, fleet.engine)
-        await fleet.settle()
-        nursery.cancel_scope.cancel()
+    await housekeeping.tidy(fleet.engine)
+    await fleet.settle()
 
 
 async def test_a_session_that_ended_without_a_word_is_closed_after_a_week(fleet: Fleet) -> None:
@@ -194,7 +193,7 @@ async def test_an_automatic_mission_goes_with_its_last_checkpoint(
     for session, _ in sessions[:4]:
         await session.tell(SessionEnded("logout"))
     (_, kept), (_, open_one) = sessions[3], sessions[4]
-    await fleet.do(MissionUpdate(kept.id, metadata={}))
+    await fleet.do(MissionUpdate(kept.id, title="Login"))
     fleet.clock.pass_by(30 * DAY - HOUR)
     await sessions[4][0].tell(PromptSubmitted("Go on"))
     await tidy(fleet)
@@ -209,6 +208,39 @@ async def test_an_automatic_mission_goes_with_its_last_checkpoint(
     assert recorded.mission_id not in {*left, None}
     assert recorded.agent_id is not None
     assert (await fleet.do(AgentGet(recorded.agent_id))).mission_id == recorded.mission_id
+
+
+async def test_a_clients_metadata_automatic_lets_no_mission_be_closed_or_deleted(
+    fleet: Fleet,
+) -> None:
+    mark = {"automatic": True}
+    mission = await fleet.do(MissionCreate("Mine", metadata=mark))
+    assert (mission.origin, mission.metadata) == ("person", mark)
+    await fleet.do(MissionStart(mission.id))
+    fleet.clock.pass_by(100 * DAY)
+    await tidy(fleet)
+    assert (await fleet.again(mission)).status == "in_progress"
+    await fleet.do(MissionCancel(mission.id, "enough"))
+    fleet.clock.pass_by(100 * DAY)
+    await tidy(fleet)
+    assert (await fleet.again(mission)).closed_reason == "person"
+
+
+async def test_a_rewind_clears_the_closed_reason_and_its_undoing_brings_it_back(
+    fleet: Fleet,
+) -> None:
+    session, mission = await working(fleet, "> Read", "Write")
+    earlier = await fleet.checkpoint(mission)
+    await session.tell(planned("x Read", "> Write"), SessionEnded("logout"))
+    assert (await fleet.again(mission)).closed_reason == "session"
+    rewound = await back(fleet, checkpoint=earlier, rewind=True)
+    mission = await fleet.again(mission)
+    assert (mission.status, mission.closed_reason) == ("in_progress", None)
+    await fleet.restore(checkpoint_id=rewound.undo_checkpoint_id)
+    mission = await fleet.again(mission)
+    assert (mission.status, mission.closed_reason) == ("cancelled", "session")
+    assert (await session.tell(SessionStarted("resume"))).mission_id == mission.id
+    assert (await fleet.again(mission)).status == "in_progress"
 
 
 async def test_sessions_go_with_their_missions_and_living_ones_stay(

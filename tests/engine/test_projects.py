@@ -8,6 +8,7 @@ import trio
 import trio.testing
 
 from fleetd import git as asked
+from fleetd.file_system import FileSystem
 from fleetd.projects import Projects, Scope
 from fleetd.repositories import MOST_KNOWN, SILENT_S
 from fleetd.wire.errors import LockConflict, Unavailable
@@ -37,7 +38,7 @@ def questions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def key(path: Path, machine: str = "", scope: Scope = "project", **named: list[str]) -> str:
-    return await Projects(named, machine).key(str(path), scope)
+    return await Projects(named, machine, FileSystem(inline=True)).key(str(path), scope)
 
 
 def clone(repository: Path, directory: Path, url: str) -> Path:
@@ -171,7 +172,7 @@ async def test_a_directory_is_known_by_its_project_and_those_above(
 ) -> None:
     one, _ = clones
     (tmp_path / "link").symlink_to(one)
-    projects, name = Projects({}, HERE), "git.example/Acme/Widget"
+    projects, name = Projects({}, HERE, FileSystem(inline=True)), "git.example/Acme/Widget"
     for directory in (one / "src" / "x", tmp_path / "link" / "src" / "x"):
         assert await projects.places(str(directory)) == (
             f"{name}:src/x",
@@ -179,7 +180,7 @@ async def test_a_directory_is_known_by_its_project_and_those_above(
             f"{name}:.",
         )
     assert await projects.places(str(one)) == (f"{name}:.",)
-    assert await Projects({}, "").places(str(one)) == ()
+    assert await Projects({}, "", FileSystem(inline=True)).places(str(one)) == ()
     assert await projects.places(str(tmp_path)) == ()
     assert await projects.places(None) == ()
     assert await projects.places("src") == ()
@@ -189,7 +190,7 @@ async def test_git_is_asked_once_and_again_when_its_settings_have_changed(
     clones: tuple[Path, Path], questions: list[str]
 ) -> None:
     one, two = clones
-    projects = Projects({}, HERE)
+    projects = Projects({}, HERE, FileSystem(inline=True))
     first = [await projects.key(str(one / name), "project") for name in ("a", "b", "src/c")]
     assert len(questions) == 3
     git(one, "remote", "set-url", "origin", "git@git.example:Acme/Gadget.git")
@@ -217,7 +218,7 @@ async def test_what_is_known_of_repositories_does_not_grow_without_end(
         return None
 
     monkeypatch.setattr(asked, "ask", nothing)
-    projects = Projects({}, HERE)
+    projects = Projects({}, HERE, FileSystem(inline=True))
     for number in range(MOST_KNOWN + 1):
         (tmp_path / str(number) / ".git").mkdir(parents=True)
         await projects.key(str(tmp_path / str(number) / "a"), "project")
@@ -228,7 +229,7 @@ async def test_many_who_begin_at_once_ask_git_once(
     clones: tuple[Path, Path], questions: list[str]
 ) -> None:
     one, _ = clones
-    projects, found = Projects({}, HERE), list[tuple[str, ...]]()
+    projects, found = Projects({}, HERE, FileSystem(inline=True)), list[tuple[str, ...]]()
 
     async def begin() -> None:
         found.append(await projects.places(str(one)))
@@ -255,7 +256,7 @@ async def test_who_asks_in_passing_waits_for_a_hanging_git_once_a_minute(
 
     monkeypatch.setattr(asked, "ask", hang)
     monkeypatch.setattr(asked, "SECONDS", 0.5)
-    projects = Projects({}, HERE)
+    projects = Projects({}, HERE, FileSystem(inline=True))
     began = trio.current_time()
     for _ in range(10):
         assert await projects.places(str(one)) == ()
@@ -273,7 +274,7 @@ async def test_without_git_a_shared_file_is_not_guessed(
     with pytest.raises(Unavailable, match="Git cannot be run") as error:
         await key(one / "src/a.py", HERE)
     assert "[projects]" in error.value.hint
-    assert await Projects({}, HERE).places(str(one)) == ()
+    assert await Projects({}, HERE, FileSystem(inline=True)).places(str(one)) == ()
     assert await key(one / "src/a.py", HERE, widget=[str(one)]) == "project:widget:src/a.py"
     assert await key(tmp_path / "a.py", HERE) == f"machine:{HERE}:{tmp_path / 'a.py'}"
     assert await key(one / "src/a.py") == str(one / "src/a.py")
@@ -297,7 +298,21 @@ async def test_a_git_that_is_too_slow_is_an_error_that_says_what_needs_none(
     with pytest.raises(Unavailable, match="Git did not say") as error:
         await key(one / "src/a.py", machine)
     assert hint in error.value.hint
-    assert await Projects({}, HERE).places(str(one)) == ()
+    assert await Projects({}, HERE, FileSystem(inline=True)).places(str(one)) == ()
+
+
+@pytest.mark.parametrize("machine", ["", HERE])
+async def test_a_key_tells_where_its_file_is_here_as_far_as_that_is_known(
+    clones: tuple[Path, Path], tmp_path: Path, machine: str
+) -> None:
+    one, two = clones
+    projects = Projects({"widget": [str(one)], "other": [str(tmp_path / "other")]}, machine)
+    assert await projects.paths("project:widget:src", None) == (str(one / "src"),)
+    assert await projects.paths(f"machine:{HERE}:/srv/x", None) == ("/srv/x",)
+    by_git = await projects.key(str(two / "src/a.py"), "project")
+    assert await projects.paths(by_git, str(two)) == (str(two / "src/a.py"),)
+    assert await projects.paths(by_git, str(one)) == ()
+    assert await projects.paths(by_git, None) == ()
 
 
 async def scoped(fleet: Fleet, directory: Path, scope: str | None = None) -> str:

@@ -21,6 +21,7 @@ from fleetd.wire.requests.mission import (
     MissionCreate,
     MissionCurrent,
     MissionList,
+    MissionSelect,
     MissionStart,
     MissionUpdate,
 )
@@ -28,7 +29,7 @@ from fleetd.wire.requests.recovery import RecoveryContextGet, RecoveryRestore
 from fleetd.wire.requests.snapshot import SnapshotLatest, SnapshotRecord
 from fleetd.wire.requests.system import SystemForget
 from tests import shared_store
-from tests.fleet import Clock, Fleet, opened
+from tests.fleet import MINUTE, Clock, Fleet, opened
 from tests.repositories import git
 
 pytestmark = pytest.mark.usefixtures("patience")
@@ -122,6 +123,17 @@ async def test_the_key_that_a_lock_shows_names_it_on_every_machine(pair: Pair) -
             await pair.there.do(LockAcquire(str(each), "alice"))
 
 
+async def test_the_key_of_a_directory_is_refused_where_it_is_known_to_be_one(pair: Pair) -> None:
+    one, _ = pair.clones
+    (one / "lib").mkdir()
+    key = "project:git.example/Acme/Widget:lib"
+    for file in ("lib", key, str(one / "lib")):
+        with pytest.raises(InvalidParams, match="is a directory"):
+            await pair.here.do(LockAcquire(file, "bob", cwd=str(one)))
+    inside = await pair.here.do(LockAcquire(f"{key}/b.py", "bob", cwd=str(one)))
+    assert inside.normalized_path == f"{key}/b.py"
+
+
 async def test_the_same_path_on_two_machines_is_another_file(pair: Pair, tmp_path: Path) -> None:
     file = str(tmp_path / "notes.txt")
     mine = await pair.here.do(LockAcquire(file, "bob"))
@@ -204,6 +216,33 @@ async def test_of_several_missions_of_a_project_none_is_guessed(pair: Pair) -> N
     current = await pair.there.do(MissionCurrent(str(two)))
     assert current.mission is not None
     assert current.mission.id == own.id
+
+
+async def test_a_recovery_takes_the_project_s_mission_of_another_machine_and_no_other(
+    pair: Pair,
+) -> None:
+    one, two = pair.clones
+    mission = await begun(pair.here, one)
+    other = await begun(pair.here, "/srv/other")
+    for each in (mission, other):
+        await pair.here.do(CheckpointCreate(each.id))
+    pair.here.clock.pass_by(10 * MINUTE)
+    for fleet, name in ((pair.here, "laptop"), (pair.there, "build-2")):
+        await fleet.do(MachineBeat(name, fleet.clock.now))
+
+    found = await pair.there.do(MissionSelect("recovery", str(two)))
+    assert (found.mission.id, found.reason) == (mission.id, "project")
+    restored = await pair.there.do(RecoveryRestore(cwd=str(two), dry_run=True))
+    assert restored.mission_id == mission.id
+
+    with pytest.raises(InvalidState, match="2 missions wait for recovery and none") as error:
+        await pair.there.do(MissionSelect("recovery", "/srv/other"))
+    assert {"id": other.id, "project_dir": "/srv/other", "machine": "laptop", "title": "m"} in (
+        error.value.values["candidates"]
+    )
+    # The directory's own come first.
+    own = await begun(pair.there, two, "own")
+    assert (await pair.there.do(MissionSelect("recovery", str(two)))).mission.id == own.id
 
 
 async def test_a_briefing_says_on_which_machine_the_mission_lies(pair: Pair) -> None:
@@ -358,9 +397,7 @@ async def test_a_session_where_no_mission_is_of_the_project_gets_one_of_its_own(
     await begun(pair.here, "/srv/other")
     await hook(pair.there, "UserPromptSubmit", pair.clones[1], prompt="Add login")
     made = next(
-        each
-        for each in (await pair.here.do(MissionList())).missions
-        if each.metadata.get("automatic")
+        each for each in (await pair.here.do(MissionList())).missions if each.origin == "session"
     )
     # Nobody else joins what was made for a session.
     assert (made.machine, made.project) == (THERE, None)

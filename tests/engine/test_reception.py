@@ -10,7 +10,7 @@ import trio.testing
 
 from fleetd import places
 from fleetd.operations import hooks
-from fleetd.reception import AT_ONCE
+from fleetd.reception import AT_ONCE, REMEMBERED, Reception
 from fleetd.wire.requests.hook import HookDeliver
 from tests.fleet import Fleet
 
@@ -93,3 +93,15 @@ async def test_a_session_waits_for_its_own_turn_only(fleet: Fleet) -> None:
             nursery.start_soon(hook, session)
             await trio.lowlevel.checkpoint()
     assert served.index("other") <= 1
+
+
+def test_reception_logs_a_new_complaint_after_1000_different_ones() -> None:
+    reception = Reception()
+    for number in range(REMEMBERED):
+        assert reception.first_time(f"complaint {number}")
+    assert not reception.first_time("complaint 0")
+    assert reception.first_time("a new one")
+    assert not reception.first_time("a new one")
+    assert not reception.first_time("complaint 0")  # it was heard a moment ago
+    assert reception.first_time("complaint 1")  # the one that was not heard for longest
+    assert len(reception._complaints) == REMEMBERED

@@ -15,6 +15,7 @@ from fleetd.domain.catching_up import CatchUp, ImportEnd
 from fleetd.domain.content import CONTENT_FIELDS, as_taken, canonical, digest_of, from_file, to_file
 from fleetd.domain.taking_in import ImportFiles
 from fleetd.engine import Engine
+from fleetd.harness.report import SessionEnded
 from fleetd.store.backups import FILE_MAX, Backups
 from fleetd.wire.errors import Incompatible, InvalidState, Storage
 from fleetd.wire.model import Checkpoint, Mission
@@ -24,6 +25,7 @@ from fleetd.wire.requests.lock import LockCheck, LockRelease
 from fleetd.wire.requests.message import MessageInbox
 from fleetd.wire.requests.mission import MissionComplete, MissionGet, MissionList, MissionUpdate
 from fleetd.wire.requests.recovery import RecoveryList
+from tests.engine.test_plans_and_missions import working
 from tests.fleet import MINUTE, Clock, Fleet, opened
 
 
@@ -175,6 +177,40 @@ async def test_an_ended_mission_comes_back_ended(tmp_path: Path) -> None:
             100,
         )
         assert (await fleet.do(RecoveryList())).recoveries == []
+
+
+@pytest.mark.parametrize("old_form", [False, True], ids=["as now", "before closed_reason"])
+async def test_origin_and_closed_reason_come_back_from_the_checkpoint_file(
+    tmp_path: Path, *, old_form: bool
+) -> None:
+    """A mission that was closed with its session is that again, and so is a person's its own."""
+    async with opened(tmp_path) as fleet:
+        session, closed = await working(fleet, "> Read", "Write")
+        await session.tell(SessionEnded("logout"))
+        _, named = await working(fleet, "> Think", session_id="other-session")
+        await fleet.do(MissionUpdate(named.id, title="Mine"))
+        await fleet.checkpoint(named)
+        await fleet.settle()
+        (kept,) = (fleet.checkpoints / closed.id).glob("chk-*.json")
+        content = msgspec.json.decode(kept.read_bytes())
+        assert content["mission"]["automatic"] is True
+        assert content["mission"]["closed_reason"] == "session"
+        (file,) = (fleet.checkpoints / named.id).glob("chk-*.json")
+        assert msgspec.json.decode(file.read_bytes())["mission"]["automatic"] is False
+    if old_form:
+        del content["integrity"], content["mission"]["closed_reason"]
+        digest = digest_of(canonical(content))
+        integrity = {"algorithm": "sha256", "digest": digest, "format_version": 1}
+        kept.write_bytes(canonical(content | {"integrity": integrity}) + b"\n")
+    fleet.lose_database()
+    async with opened(tmp_path) as fleet:
+        closed, named = await fleet.again(closed), await fleet.again(named)
+        assert (closed.origin, closed.status, closed.closed_reason) == (
+            "session",
+            "cancelled",
+            "session",
+        )
+        assert (named.origin, named.status, named.closed_reason) == ("person", "in_progress", None)
 
 
 async def test_a_subscriber_with_the_old_epoch_is_told(tmp_path: Path) -> None:

@@ -6,11 +6,13 @@ import pytest
 
 from fleetd.domain.context import TranscriptMark
 from fleetd.harness.report import (
+    AnyHappening,
     Compacted,
     Compacting,
     Failed,
     Noted,
     Paused,
+    PermissionRequested,
     PlanItem,
     Planned,
     PromptSubmitted,
@@ -24,7 +26,7 @@ from fleetd.harness.report import (
 from fleetd.operations.watching import ActivityScan, ProcessEnded
 from fleetd.wire.errors import InvalidState
 from fleetd.wire.model import Mission
-from fleetd.wire.requests.agent import AgentGet, AgentList
+from fleetd.wire.requests.agent import AgentGet, AgentList, AgentRegister
 from fleetd.wire.requests.checkpoint import CheckpointList
 from fleetd.wire.requests.event import EventList
 from fleetd.wire.requests.lock import LockAcquire, LockList
@@ -34,6 +36,7 @@ from fleetd.wire.requests.recovery import (
     RecoveryDetect,
     RecoveryList,
 )
+from fleetd.wire.requests.system import SystemStatus
 from fleetd.wire.times import iso
 from tests.fleet import HOUR, MINUTE, SECOND, Fleet, opened
 from tests.windows import PROJECT, SOMEBODY, Window
@@ -657,9 +660,106 @@ async def test_a_notification_is_no_activity(fleet: Fleet) -> None:
     await window.tell(PromptSubmitted("Go"))
     before = (await _only_mission(fleet)).last_activity_at
     fleet.clock.pass_by(MINUTE)
-    await window.tell(Noted("permission_prompt", "needs your permission"))
+    await window.tell(Noted("permission_denied", "Bash: no"))
     assert (await _only_mission(fleet)).last_activity_at == before
     assert (await _types(fleet))[-1] == "hook_noted"
+
+
+async def _needs(fleet: Fleet, agent_id: str = "claude-12f459b8") -> tuple[str, str | None]:
+    agent = await fleet.do(AgentGet(agent_id))
+    assert (agent.needs is None) == (agent.needs_since is None)
+    return agent.status, agent.needs
+
+
+@pytest.mark.parametrize("reminder", [False, True])
+async def test_a_permission_prompt_is_no_work_and_lets_the_agent_wait_with_the_reason(
+    fleet: Fleet, *, reminder: bool
+) -> None:
+    window = Window(fleet)
+    await window.tell(PromptSubmitted("Go"), ToolStarted("Bash", "call-1", command="make"))
+    before = await _only_mission(fleet)
+    fleet.clock.pass_by(MINUTE)
+    since = iso(fleet.clock())
+    asked = PermissionRequested("Bash: make", reminder=reminder)
+    await window.tell(asked)
+    fleet.clock.pass_by(10 * SECOND)
+    await window.tell(PermissionRequested("Claude needs your permission", reminder=True))
+    mission = await _only_mission(fleet)
+    assert (mission.last_activity_at, mission.id) == (before.last_activity_at, before.id)
+    assert await _needs(fleet) == ("waiting", "permission")
+    agent = await fleet.do(AgentGet("claude-12f459b8"))
+    assert agent.needs_since == since
+    assert (await fleet.do(SystemStatus())).missions[0].needs_permission == 1
+    # Who waits for a person has lost nothing.
+    fleet.clock.pass_by(2 * HOUR)
+    await fleet.do(ActivityScan())
+    assert "context_compacted" not in await _types(fleet)
+    await window.tell(ToolFinished("Bash", "call-1", command="make", passed=True))
+    assert await _needs(fleet) == ("active", None)
+    assert (await fleet.do(SystemStatus())).missions[0].needs_permission == 0
+
+
+@pytest.mark.parametrize(
+    ("then", "status"),
+    [
+        (Paused(), "waiting"),
+        (PromptSubmitted("Do something else"), "active"),
+        (Failed("overloaded"), "waiting"),
+        (SessionEnded("exit"), "gone"),
+        (ToolFinished("Bash", "call-1", command="make", passed=False, error="no"), "active"),
+    ],
+)
+async def test_the_next_activity_of_the_agent_ends_that_it_needs_a_permission(
+    fleet: Fleet, then: AnyHappening, status: str
+) -> None:
+    window = Window(fleet)
+    await window.tell(PromptSubmitted("Go"), ToolStarted("Bash", "call-1", command="make"))
+    await window.tell(PermissionRequested("Bash: make"))
+    fleet.clock.pass_by(MINUTE)
+    await window.tell(then)
+    assert await _needs(fleet) == (status, None)
+
+
+async def test_a_lost_agent_and_one_that_came_back_need_no_permission(fleet: Fleet) -> None:
+    window = Window(fleet)
+    window.process = (4_711, "then")
+    await window.tell(PromptSubmitted("Go"), PermissionRequested("Bash: make"))
+    await _end_process(fleet)
+    assert await _needs(fleet) == ("lost", None)
+    await window.tell(PermissionRequested("Bash: make"))
+    assert await _needs(fleet) == ("waiting", "permission")
+    await fleet.do(AgentRegister("claude-12f459b8", "dispatch"))
+    assert await _needs(fleet) == ("active", None)
+
+
+async def test_a_reminder_of_a_subagents_permission_prompt_is_not_the_sessions_own(
+    fleet: Fleet,
+) -> None:
+    window, helper = Window(fleet), Window(fleet, subagent="acb594f61d1631b05")
+    await window.tell(PromptSubmitted("Go"), ToolStarted("Task", "call-1"))
+    started = await helper.tell(SubagentStarted(), ToolStarted("Bash", "call-2", command="make"))
+    assert started.agent_id is not None
+    await helper.tell(PermissionRequested("Bash: make"))
+    await window.tell(PermissionRequested("Claude needs your permission", reminder=True))
+    assert await _needs(fleet, started.agent_id) == ("waiting", "permission")
+    assert await _needs(fleet) == ("active", None)
+    # An interrupt ends the turn of both.
+    await window.tell(Paused())
+    assert await _needs(fleet, started.agent_id) == ("waiting", None)
+    assert await _needs(fleet) == ("waiting", None)
+    # One that comes too late is of no turn any more.
+    await window.tell(PermissionRequested("Claude still needs your permission", reminder=True))
+    assert await _needs(fleet) == ("waiting", None)
+
+
+async def test_a_permission_prompt_after_the_end_brings_no_session_back(fleet: Fleet) -> None:
+    window = Window(fleet)
+    await window.tell(PromptSubmitted("Go"))
+    await window.tell(SessionEnded("exit"))
+    ended = await _types(fleet)
+    await window.tell(PermissionRequested("Claude needs your permission", reminder=True))
+    assert await _types(fleet) == ended
+    assert await _needs(fleet) == ("gone", None)
 
 
 async def test_the_end_of_a_session_that_nobody_saw_begin_leaves_nothing(fleet: Fleet) -> None:

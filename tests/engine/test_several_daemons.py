@@ -100,7 +100,8 @@ async def test_a_run_beats_on_its_own_machine(machines):
 
 async def test_cleaning_up_side_by_side_is_cleaning_up_once(machines, caplog):
     north, south = machines
-    made = await north.do(MissionCreate("Login", metadata={"automatic": True}))
+    made = await north.do(MissionCreate("Login"))
+    north.sql("UPDATE missions SET origin = 'session'")
     await north.do(MissionCancel(made.id, "enough"))
     mission = await south.mission()
     await south.agents(mission, "spec-1")
@@ -129,7 +130,8 @@ async def test_a_mission_that_another_machine_deletes_keeps_no_other_from_going(
     north, south = machines
     ids = []
     for _ in range(2):
-        made = await north.do(MissionCreate("Login", metadata={"automatic": True}))
+        made = await north.do(MissionCreate("Login"))
+        north.sql("UPDATE missions SET origin = 'session'")
         await north.do(MissionCancel(made.id, "enough"))
         ids.append(made.id)
     north.clock.pass_by(40 * DAY)

@@ -310,6 +310,8 @@ async def test_what_verify_repairs(fleet: Fleet, row: Row) -> None:
         elif case.known:
             assert not found.ok, case
             assert not again.ok, case
+            assert of(again, str(stage.latest)) == [], case
+            assert stage.latest.read_bytes() == to_file(stage.older), case
         else:
             assert again.ok, (case, again)
             assert stage.latest.read_bytes() == to_file(stage.older), case
@@ -339,10 +341,7 @@ async def test_what_a_start_makes_of_it(tmp_path: Path, row: Row) -> None:
             if case.latest in ("missing", "directory"):
                 stands = case.lives and (row != "damaged" or case.named)
                 wanted = stage.newest if stands else stage.older
-                if row == "damaged" and case.named and not case.lives:
-                    assert not stage.latest.is_file(), case
-                else:
-                    assert stage.latest.read_bytes() == to_file(wanted), case
+                assert stage.latest.read_bytes() == to_file(wanted), case
             stage.case = here
             await check_served(stage, named=True)
             stage.case = case
@@ -465,6 +464,32 @@ async def test_a_latest_json_that_cannot_be_read_is_noticed_and_written_again(
     assert "cannot be read" in told.detail
     assert (await fleet.do(SnapshotVerify(repair=True))).ok
     assert latest.read_bytes() == whole
+
+
+async def test_a_latest_json_that_is_found_cut_is_mended_at_once(fleet: Fleet) -> None:
+    """Also where only one snapshot is verified, and where the newest one has no whole copy."""
+    older = await old(fleet)
+    newest = await fleet.do(SnapshotLatest("run-1"))
+    latest = fleet.checkpoints / "run-1" / "latest.json"
+    cut = to_file(newest)[:100]
+    for what in (SnapshotVerify("run-1"), SnapshotVerify(snapshot_id=newest.snapshot_id)):
+        latest.write_bytes(cut)
+        (told,) = [f for f in (await fleet.do(what)).findings if not f.ok]
+        assert (told.check, told.subject) == ("latest", str(latest))
+        (told,) = [
+            f
+            for f in (await fleet.do(msgspec.structs.replace(what, repair=True))).findings
+            if not f.ok
+        ]
+        assert (told.check, told.fixed) == ("latest", True)
+        assert latest.read_bytes() == to_file(newest)
+    (fleet.checkpoints / "run-1" / "history" / f"{newest.snapshot_id}.json").write_bytes(cut)
+    fleet.sql("UPDATE snapshots SET digest = 'no' WHERE id = :id", id=newest.snapshot_id)
+    latest.write_bytes(cut)
+    found = await fleet.do(SnapshotVerify("run-1", repair=True))
+    assert of(found, str(latest)) == [(False, True, MISMATCH)]
+    assert of(found, newest.snapshot_id)[0][:2] == (False, False)
+    assert latest.read_bytes() == to_file(older)
 
 
 async def test_a_row_whose_damage_makes_it_the_newest_is_not_served_as_that(fleet: Fleet) -> None:

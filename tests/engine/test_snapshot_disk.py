@@ -414,6 +414,28 @@ async def test_what_came_back_from_files_is_not_gathered_from_the_log_again(
         assert await ids(fleet) == [again.snapshot_id, taken.snapshot_id]
 
 
+async def test_a_second_prune_after_a_file_could_not_be_removed_says_so(
+    fleet: Fleet, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stubborn = Stubborn(monkeypatch)
+    stuck = (await record(fleet, note="old")).snapshot_id
+    await record(fleet, "run-2")
+    fleet.clock.pass_by(14 * DAY + 1)
+    await record(fleet, note="newest")
+    await record(fleet, "run-2", note="newest")
+    stubborn.names = {stuck}
+    with pytest.raises(RetentionPruneFailed, match=r"2 snapshots were deleted, but 1"):
+        await fleet.do(SnapshotPrune())
+    for again in (SnapshotPrune(), SnapshotPrune(RUN), SnapshotPrune(dry_run=True)):
+        with pytest.raises(RetentionPruneFailed, match=f"0 snapshots .* earlier .*{stuck}") as told:
+            await fleet.do(again)
+        assert told.value.values["stuck"] == [stuck]
+    assert (await fleet.do(SnapshotPrune("run-2"))).deleted == 0
+    stubborn.names = set()  # the cause is removed: nobody waits for the next attempt
+    assert (await fleet.do(SnapshotPrune())).deleted == 0
+    assert f"{stuck}.json" not in {path.name for path in history(fleet).iterdir()}
+
+
 async def test_a_row_whose_run_is_no_name_costs_its_own_file_and_nothing_else(
     tmp_path: Path, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -40,6 +40,7 @@ from fleetd.wire.requests.snapshot import (
 )
 from fleetd.wire.requests.sortie import SortieBlock, SortieFail, SortieStart
 from fleetd.wire.snapshots import MOST_COUNTED, Snapshot
+from fleetd.wire.types import RunStatus, StepStatus
 from tests.engine.test_sessions import PROJECT, Window
 from tests.fleet import MINUTE, SECOND, Fleet, opened
 
@@ -451,6 +452,29 @@ async def test_resume_hints_that_are_declared_win_and_the_rest_is_computed(fleet
     said = DeclaredStep(resume_hints=DeclaredHints(eligible=False, next_actions=["Ask Ann"]))
     hints = (await record(fleet, agent_id="spec-1", step_state=said)).step_state.resume_hints
     assert (hints.reason_code, hints.next_actions) == ("resume_declared", ["Ask Ann"])
+
+
+@pytest.mark.parametrize("step_status", ["done", "skipped"])
+@pytest.mark.parametrize("status", [None, "completed"])
+async def test_a_run_whose_told_plan_is_finished_is_told_resume_nothing_left(
+    fleet: Fleet, step_status: StepStatus, status: RunStatus | None
+) -> None:
+    said = DeclaredStep(plan_path="PLAN.md", step_ordinal=2, step_status=step_status)
+    hints = (await record(fleet, step_state=said, status=status)).step_state.resume_hints
+    assert (hints.eligible, hints.reason_code) == (False, "resume_nothing_left")
+    assert hints.next_actions == []
+
+
+async def test_a_run_that_is_completed_has_nothing_left_whatever_its_step_was(
+    fleet: Fleet,
+) -> None:
+    said = DeclaredStep(plan_path="PLAN.md", step_ordinal=2, step_status="in_progress")
+    assert (await record(fleet, step_state=said)).step_state.resume_hints.eligible
+    state = (await record(fleet, status="completed")).step_state
+    assert (state.step_ordinal, state.step_status) == (2, "in_progress")
+    assert (state.resume_hints.eligible, state.resume_hints.reason_code) == (
+        *(False, "resume_nothing_left"),
+    )
 
 
 async def test_who_says_what_comes_next_says_that_the_run_can_go_on(fleet: Fleet) -> None:

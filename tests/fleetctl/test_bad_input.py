@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 
 from fleetctl import cli
+from fleetd import __version__
 
 NOT_RUNNING = "fleetd is not running. Start it with: systemctl --user start fleetd (or run: fleetd)"
+LOOK = "fleetctl doctor says what a start would meet."
+WITHOUT_SYSTEMD = "fleetd is not running. Start it with: fleetctl daemon start (or run: fleetd)"
 HINT = "fleetctl daemon start does whichever of the two this machine has."
 FOREIGN_SERVER = """
 import os, socket, sys
@@ -23,6 +26,57 @@ listener.listen()
 print("ready", flush=True)
 sys.stdin.read()
 """
+
+
+@pytest.fixture(autouse=True)
+def booted(monkeypatch, tmp_path: Path) -> None:
+    """Let systemd have started this machine."""
+    monkeypatch.setattr("fleetctl.client.dial.BOOTED", str(tmp_path))
+
+
+def test_start_it_with_systemctl_is_not_printed_where_there_is_no_systemd(
+    run, home, monkeypatch, tmp_path
+):
+    monkeypatch.setattr("fleetctl.client.dial.BOOTED", str(tmp_path / "none"))
+
+    assert run("status").err == f"Error: {WITHOUT_SYSTEMD}\nHint: {LOOK}\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "named"),
+    [
+        (("undo",), "fleetctl resume --checkpoint ID --rewind"),
+        (("undo", "--yes"), "fleetctl resume --checkpoint ID --rewind"),
+        (("search", "login"), "fleetctl mission list"),
+        (("ps",), "fleetctl status shows the fleet, fleetctl agent list"),
+        (("log", "-n", "5"), "fleetctl daemon logs"),
+        (("help", "undo"), "fleetctl resume --checkpoint ID --rewind"),
+    ],
+)
+def test_undo_search_ps_and_log_are_answered_with_the_right_command(run, home, argv, named):
+    result = run(*argv)
+
+    assert (result.status, result.out) == (2, "")
+    assert named in result.err
+
+
+def test_help_and_version_simply_work(run, home, capsys):
+    assert run("help").out == run("--help").out != ""
+    assert run("help", "mission", "create").out == run("mission", "create", "--help").out
+    assert run("version").out == run("--version").out == f"fleetctl {__version__}\n"
+    assert run("version", "--json").json == {"version": __version__}
+    assert run("help", "mission", "--json").json["help"].startswith("usage: fleetctl mission")
+    for wrong in (("statsu",), ("mission", "creat"), ("status", "x")):
+        assert run("help", *wrong).status == 2
+
+
+@pytest.mark.parametrize("cut", ["msn-1", "msn-1a2"])
+def test_an_id_cut_to_three_digits_is_answered_with_the_rule(daemon, run, cut):
+    result = run("mission", "show", cut)
+
+    assert result.status == 4
+    assert "An id may be cut, to four digits at least. fleetctl mission list shows" in result.err
+    assert "four digits" not in run("mission", "show", "msn-1a2b").err
 
 
 @pytest.mark.parametrize(

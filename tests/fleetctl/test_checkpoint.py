@@ -110,7 +110,7 @@ def test_several_active_missions_are_listed(run, done, mission, monkeypatch, hom
 
     result = run("checkpoint")
 
-    assert result.status == 1
+    assert result.status == 2
     # The sentence names a few, the lines below it name them one by one.
-    assert f"\n  {mission}  Test\n" in result.err
-    assert f"\n  {elsewhere}  Other\n" in result.err
+    assert f"\n  {mission}  {home / 'project'}  Test\n" in result.err
+    assert f"\n  {elsewhere}  {home / 'other'}  Other\n" in result.err

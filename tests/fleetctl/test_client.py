@@ -1,17 +1,20 @@
 """The client of the socket, against servers that fail in every way a server can."""
 
+import contextlib
 import json
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from fleetctl import protocol
-from fleetctl.client import ConnectionLost, Fleet
+from fleetctl.client import ConnectionLost, Fleet, TooSlow
 from fleetctl.client.dial import dial
+from fleetctl.client.insisting import LONG_S, READ_S, REPLY_S, patience
 from fleetd.wire.errors import (
     Incompatible,
     LimitExceeded,
@@ -20,8 +23,10 @@ from fleetd.wire.errors import (
     Storage,
     Unavailable,
 )
+from fleetd.wire.methods import METHODS
 from fleetd.wire.requests.mission import MissionDelete, MissionGet
 
+wire = SimpleNamespace(**{each.__name__: each for each in METHODS.values()})
 DELETE = MissionDelete(mission_id="msn-1a2b3c4d")
 Serve = Callable[[bytes], bytes | None]
 
@@ -272,6 +277,76 @@ def test_a_daemon_that_does_not_answer_is_given_up(home, path):
         listener.listen()
         with Fleet(path) as client, pytest.raises(LimitExceeded, match="in time"):
             client.call(MissionGet(mission_id="msn-1a2b3c4d"), reply_s=0.05)
+
+
+def test_reply_s_is_for_the_whole_reply_whatever_comes_in_between(home, path):
+    ended = threading.Event()
+
+    def tell_for_ever(listener: socket.socket) -> None:
+        notice = b'{"jsonrpc":"2.0","method":"progress","params":{"token":"t","what":"x","done":1,'
+        connection, _ = listener.accept()
+        with connection, contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            while not ended.wait(0.01):
+                connection.sendall(notice + b'"total":null}}\n')
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        telling = threading.Thread(target=tell_for_ever, args=(listener,))
+        telling.start()
+        # Were it endless, this would end it; the answer would be another one then.
+        limit = threading.Timer(20, ended.set)
+        limit.start()
+        with Fleet(path, restart_s=0) as client, pytest.raises(TooSlow):
+            client.call(DELETE, reply_s=0.2, progress=print)
+        assert not ended.is_set()
+        limit.cancel()
+        ended.set()
+        telling.join(30)
+
+
+@pytest.mark.parametrize("made", [protocol, wire])
+def test_timeouts_grow_with_what_a_request_takes(made):
+    long = [made.CheckpointVerify(), made.CheckpointPull(mission_id="m"), made.SystemForget()]
+    long.append(made.MissionDelete(mission_id="msn-1a2b3c4d"))
+
+    assert [patience(each, None) for each in long] == [LONG_S] * 4
+    assert patience(made.MissionStart(mission_id="m"), None) == REPLY_S
+    assert patience(made.MissionList(), None) == READ_S
+    waits = made.LockAcquire(file="a.py", agent_id="a", wait_ms=600_000)
+    assert patience(waits, None) == REPLY_S + 600
+    assert patience(long[0], 3.0) == 3.0
+
+
+@pytest.mark.parametrize(
+    ("words", "waited"),
+    [
+        (("mission.list",), REPLY_S),
+        (("lock.acquire", '{"wait_ms": 600000}'), REPLY_S + 600),
+        (("lock.acquire", '{"wait_ms": "soon"}'), REPLY_S),
+        (("checkpoint.verify", "{}"), LONG_S),
+        (("lock.acquire", '{"wait_ms": 600000}', "--timeout", "3"), 3),
+    ],
+)
+def test_call_waits_as_long_as_it_takes_or_as_it_is_told(monkeypatch, daemon, run, words, waited):
+    given = []
+
+    def call_raw(self: Fleet, method: str, params: object, *, reply_s: float, again: bool) -> None:
+        given.append(reply_s)
+
+    monkeypatch.setattr(Fleet, "call_raw", call_raw)
+    assert run("call", *words).status == 0
+    assert given == [waited]
+
+
+def test_call_with_a_timeout_gives_up_then(serve, path, run, monkeypatch):
+    monkeypatch.setenv("FLEET_SOCKET", str(path))
+    with socket.socket(socket.AF_UNIX) as listener:
+        path.unlink()
+        listener.bind(str(path))
+        listener.listen()
+        done = run("call", "mission.list", "--timeout", "1")
+    assert (done.status, done.err.splitlines()[0]) == (1, "Error: fleetd did not answer in time.")
 
 
 def fill(path: Path, waiting: list[socket.socket]) -> None:

@@ -187,7 +187,7 @@ def test_without_a_log_there_is_nothing_to_show(alone: None, run: Callable[..., 
     assert run("daemon", "logs", "--follow", "--json").status == 2
 
 
-def test_a_log_is_followed_into_the_file_that_takes_its_place(
+def test_a_log_is_followed_past_a_long_line_and_into_the_file_that_takes_its_place(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = home / "state" / "fleet" / "fleetd.log"
@@ -202,6 +202,8 @@ def test_a_log_is_followed_into_the_file_that_takes_its_place(
         lambda: more("two\nthr"),
         lambda: more("ee\n"),
         lambda: (log.rename(home / "old"), log.write_text("four\n")),
+        lambda: more("long " * 40_000),
+        lambda: more("end\nfive\n"),
         lambda: log.unlink(),
     ]
 
@@ -213,7 +215,8 @@ def test_a_log_is_followed_into_the_file_that_takes_its_place(
     monkeypatch.setattr("fleetctl.service.logs.time.sleep", next_step)
     with pytest.raises(KeyboardInterrupt):
         logs.show(None, 10, follow=True)
-    assert capsys.readouterr().out == "one\ntwo\nthree\nfour\n"
+    told = "one\ntwo\nthree\nfour\n" + "long " * 40_000 + "end\nfive\n"
+    assert capsys.readouterr().out == told
 
 
 # Does what systemd does: descriptor 3, LISTEN_FDS, and LISTEN_PID of the process that execs.

@@ -6,8 +6,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+
+from fleetctl.client import Fleet
 
 PATIENCE_S = 60
 
@@ -78,6 +81,62 @@ def test_the_newest_of_many_events_are_found(done, daemon):
     newest = done("events", "--type", "sortie_created", "--limit", "2", "--json").json
 
     assert [event["data"]["title"] for event in newest] == ["Sortie 1098", "Sortie 1099"]
+
+
+def test_events_of_a_mission_or_type_do_not_read_the_whole_log(done, daemon, monkeypatch):
+    sorties = [{"title": f"Sortie {n}"} for n in range(1_100)]
+    made = done("call", "mission.create", json.dumps({"title": "Large", "sorties": sorties}))
+    told = []
+    call = Fleet.call
+
+    def counted(self: Fleet, request: Any, **more: Any) -> Any:
+        answer = call(self, request, **more)
+        told.append(len(answer.get("events", ())))
+        return answer
+
+    monkeypatch.setattr(Fleet, "call", counted)
+    for options in (
+        ("--mission", made.json["id"]),
+        ("--type", "sortie_created"),
+        ("--type", "sortie_created", "--type", "mission_created"),
+    ):
+        told.clear()
+        assert len(done("events", *options, "--json").json) == 50
+        assert told == [50]
+
+
+def test_events_of_an_agent_with_or_without_a_type(done, mission):
+    for agent in ("alice", "bob"):
+        done("agent", "start", agent)
+        done("call", "event.append", json.dumps({"type": "note_taken", "agent_id": agent}))
+
+    alices = done("events", "--agent", "alice", "--json").json
+    assert [event["type"] for event in alices] == ["agent_registered", "note_taken"]
+    noted = done("events", "--agent", "bob", "--type", "note_taken", "--json").json
+    assert [event["agent_id"] for event in noted] == ["bob"]
+    begun = done("events", "--agent", "bob", "--since", "0", "--type", "note_taken", "--json").json
+    assert begun == noted
+    assert done("events", "--agent", "carol").out == "No events found.\n"
+
+
+def test_events_since_takes_a_number_or_an_age(done, run, mission, monkeypatch):
+    everything = done("events", "--since", "0", "--json").json
+    assert done("events", "--since", "1h", "--json").json == everything
+    monkeypatch.setattr("fleetctl.display.screen.now_ms", lambda: 4_000_000_000_000)
+    assert done("events", "--since", "1h").out == "No events found.\n"
+    for wrong in ("1w", "-1", "", "1.5"):
+        refused = run("events", f"--since={wrong}")
+        assert (refused.status, "an age such as 30m, 2h or 3d" in refused.err) == (2, True)
+
+
+def test_an_agents_events_of_the_last_hour_are_followed(done, mission, follow):
+    for agent in ("alice", "bob"):
+        done("agent", "start", agent)
+    process = follow("--agent", "bob", "--since", "1h", "--json", "--limit", "2")
+    assert next_event(process)["agent_id"] == "bob"
+    for agent in ("alice", "bob"):
+        done("call", "event.append", json.dumps({"type": "note_taken", "agent_id": agent}))
+    assert (next_event(process)["agent_id"], process.wait(PATIENCE_S)) == ("bob", 0)
 
 
 def test_follow_goes_on_after_the_daemon_was_restarted(done, daemon, follow):

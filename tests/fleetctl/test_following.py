@@ -5,12 +5,13 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
-from fleetctl.client import ConnectionLost, Fleet, Link, StoreReplaced
+from fleetctl.client import ConnectionLost, EventsMissed, Fleet, Link, StoreReplaced, consumer
+from fleetd.store import checksums
 from fleetd.wire.errors import Incompatible, InvalidState, NotFound, Unavailable
 from fleetd.wire.model import Event
 from fleetd.wire.requests.event import CursorAdvance, CursorGet, EventAppend
@@ -169,6 +170,46 @@ def test_a_consumer_that_another_has_overtaken_is_told(daemon):
             with pytest.raises(InvalidState, match="does not go back"):
                 events.next(0.05)
             assert events.closed
+
+
+def test_a_consumer_whose_cursor_lost_events_is_told_of_the_gap(daemon, home):
+    with Fleet(daemon.socket) as fleet:
+        seqs = noted(fleet, 4)
+        fleet.call(CursorAdvance(consumer="tool", stream="fleet", position=seqs[0]))
+        daemon.stop()
+        with closing(checksums.opened(str(home / "data" / "squawk.db"))) as database:
+            database.execute("DELETE FROM events WHERE seq = ?", (seqs[1],))
+            database.execute("UPDATE cursors SET missed_seq = ?", (seqs[1],))
+        daemon.start()
+        text = f"events up to {seqs[1]} are not there any more.* the first .* is {seqs[2]}"
+        with pytest.warns(EventsMissed, match=text):
+            events = fleet.events(consumer="tool", types=["note_taken"])
+        with events:
+            gap = events.gap
+            assert gap is not None
+            assert (gap.first_available, gap.missed_until) == (seqs[2], seqs[1])
+            assert [next(events).seq, next(events).seq] == seqs[2:]
+        with fleet.events(consumer="tool") as events:  # it has moved on
+            assert events.gap is None
+
+
+def test_a_consumer_that_wants_little_lets_its_cursor_pass_the_rest(daemon, monkeypatch):
+    with Fleet(daemon.socket) as fleet:
+        wanted = noted(fleet, 2)
+        with fleet.events(consumer="tool", types=["note_taken", "never"]) as events:
+            assert next(events).seq == wanted[0]
+            assert next(events).seq == wanted[1]
+            others = noted(fleet, 3, "else_noted")
+            with monkeypatch.context() as patch:
+                patch.setattr(consumer, "IN_USE_S", 0.0)
+                assert events.next(0.05) is None
+            assert fleet.call(CursorGet("tool", "fleet")).position == others[-1]
+            noted(fleet, 1, "else_noted")
+            assert events.next(0.05) is None  # it has said so a moment ago
+            assert fleet.call(CursorGet("tool", "fleet")).position == others[-1]
+            [last] = noted(fleet, 1)
+            assert next(events).seq == last
+        assert fleet.call(CursorGet("tool", "fleet")).position == last
 
 
 def test_a_store_that_was_replaced_is_said_to_be_another(daemon, home):

@@ -242,6 +242,43 @@ def test_a_lock_from_acquiring_to_release(run, done, daemon, home: Path):
     assert done("lock", "list").out == "No locks found.\n"
 
 
+def test_locks_are_listed_as_seen_from_here_or_only_those_of_here(
+    done, run, daemon, home, monkeypatch
+):
+    for name in ("one", "two"):
+        (home / "home" / name / ".git").mkdir(parents=True)
+        (home / "home" / name / "src").mkdir()
+        monkeypatch.chdir(home / "home" / name)
+        done("lock", "acquire", "src/form.py", "--agent", name)
+    monkeypatch.chdir(home / "home" / "one" / "src")
+
+    def files(*options):
+        return [line.split()[-1] for line in done("lock", "list", *options).out.splitlines()[1:]]
+
+    assert files() == ["src/form.py", "~/two/src/form.py"]
+    assert files("--here") == ["src/form.py"]
+    assert files("--here", "--agent", "two") == []
+    place = f"{home}/home/two/src/form.py"
+    named = "~/two/src/form.py"
+    assert done("lock", "release", named, "--agent", "two").out.endswith(f"  {place}\n")
+
+
+def test_locks_are_listed_in_a_directory_that_was_deleted(done, run, daemon, home, monkeypatch):
+    done("lock", "acquire", "/srv/a.py", "--agent", "spec-1")
+    (home / "gone").mkdir()
+    monkeypatch.chdir(home / "gone")
+    (home / "gone").rmdir()
+
+    assert done("lock", "list").out.splitlines()[1].endswith(" /srv/a.py")
+    assert "does not exist any more" in run("lock", "list", "--here").err
+
+
+def test_a_directory_is_not_locked(run, daemon, home):
+    refused = run("lock", "acquire", ".", "--agent", "spec-1")
+    assert (refused.status, refused.out) == (2, "")
+    assert ". is a directory, and a lock on it would guard no file in it." in refused.err
+
+
 def test_a_lock_that_is_taken_away(done, daemon):
     lock = done("lock", "acquire", "a.py", "--agent", "spec-1").id("lck")
 

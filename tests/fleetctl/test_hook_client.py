@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import os
+import pwd
 import re
 import resource
 import shutil
@@ -133,6 +135,12 @@ def test_bytecode_that_a_power_cut_spoiled_keeps_nobody_from_being_heard(
         {"FLEET_SOCKET": None},
         {"FLEET_SOCKET": ""},
         {"FLEET_SOCKET": "~/s"},
+        {"FLEET_SOCKET": "~/s", "HOME": None},
+        {"FLEET_SOCKET": "~/s", "HOME": ""},
+        {"FLEET_SOCKET": f"~{pwd.getpwuid(os.getuid()).pw_name}/s"},
+        {"FLEET_SOCKET": "~"},
+        {"FLEET_SOCKET": "~nobody-at-all/s"},
+        {"FLEET_SOCKET": "~daemon/s"},
         {"FLEET_SOCKET": None, "XDG_RUNTIME_DIR": None},
         {"FLEET_SOCKET": None, "XDG_RUNTIME_DIR": "relative"},
         {"FLEET_SOCKET": None, "XDG_RUNTIME_DIR": None, "XDG_STATE_HOME": None},
@@ -144,7 +152,7 @@ def test_bytecode_that_a_power_cut_spoiled_keeps_nobody_from_being_heard(
         {"XDG_STATE_HOME": "/tmp/é and space"},
     ],
 )
-def test_client_and_daemon_agree_where_things_are(
+def test_client_and_daemon_agree_where_things_are_also_in_the_home_of_a_named_user(
     home: Path, changes: dict[str, str | None]
 ) -> None:
     env = without(*changes) | {name: value for name, value in changes.items() if value is not None}

@@ -73,6 +73,37 @@ def test_status_without_a_daemon_says_what_is_installed(
     assert hooks["commands"][0].endswith(" claude 2>/dev/null || true")
 
 
+@pytest.mark.parametrize("harness", ["claude", "codex"])
+def test_hooks_of_before_permission_requests_are_whole_and_an_install_updates_them(
+    machine: Path, done: Callable[..., Result], run: Callable[..., Result], harness: str,
+) -> None:  # fmt: skip
+    done("hooks", "install", harness, "--yes")
+    file = machine / (".claude/settings.json" if harness == "claude" else ".codex/hooks.json")
+    installed = json.loads(file.read_text())
+    (group,) = installed["hooks"]["PermissionRequest"]
+    assert group["hooks"][0]["command"].endswith(f" {harness} 2>/dev/null || true")
+    before = {**installed, "hooks": {**installed["hooks"]}}
+    del before["hooks"]["PermissionRequest"]
+    file.write_text(json.dumps(before, indent=2) + "\n")
+
+    (seen,) = done("hooks", "status", harness, "--json").json["harnesses"]
+    told = {name: seen["hooks"][name] for name in ("installed", "missing", "updates")}
+    assert told == {"installed": "yes", "missing": [], "updates": ["PermissionRequest"]}
+    assert "yes, old" in done("hooks", "status", harness).out
+    told = findings(run("hooks", "doctor", harness, "--json"))["installed"]
+    assert told == (
+        f"{file}; of an earlier version, without PermissionRequest;"
+        f" run: fleetctl hooks install {harness}"
+    )
+    shown = done("hooks", "install", harness, "--yes").out
+    assert [line for line in shown.splitlines() if line.startswith("-") and line[1:2] != "-"] in (
+        [],
+        ["-    ]"],  # the comma behind the last of before
+    )
+    assert json.loads(file.read_text()) == installed
+    assert findings(run("hooks", "doctor", harness, "--json"))["installed"] == str(file)
+
+
 def test_payloads_that_nobody_understands_are_told(
     daemon: Daemon, settings: Path, run: Callable[..., Result]
 ) -> None:

@@ -1,5 +1,6 @@
 """``fleetctl migrate`` where there is no server: what it refuses, what it prints and shows."""
 
+import json
 from pathlib import Path
 
 import msgspec
@@ -50,6 +51,12 @@ def test_the_script_for_roles_is_printed_as_it_is(home: Path) -> None:
     for words in ("CREATE ROLE %I LOGIN", "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES"):
         assert words in script.out
     assert "TRUNCATE" not in script.out
+
+
+def test_migrate_roles_with_json_prints_one_json_document(home: Path) -> None:
+    script, document = fleetctl("migrate", "--roles"), fleetctl("migrate", "--roles", "--json")
+    assert (document.status, document.err) == (0, "")
+    assert json.loads(document.out) == {"sql": script.out}
 
 
 def test_how_far_it_is_is_drawn_and_the_last_word_counts() -> None:

@@ -2,7 +2,9 @@
 
 import io
 import json
+import subprocess
 import sys
+import time
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -24,15 +26,83 @@ def test_status_shows_progress_and_silence(done, mission):
     assert row.endswith("Test")
 
 
-def test_missions_that_were_made_for_a_session_say_so(done, daemon):
-    made = {"title": "Login", "metadata": {"automatic": True}}
-    mission = done("call", "mission.create", json.dumps(made)).json["id"]
-    done("mission", "start", mission)
+def hook(done, event, **more):
+    """Have a hook of Claude Code tell something."""
+    payload = {"hook_event_name": event, "session_id": "s-1"} | more
+    told = {"delivery_id": f"d-{event}", "harness": "claude", "payload": json.dumps(payload)}
+    done("call", "hook.deliver", json.dumps(told))
 
+
+CLOSED = "closed with its session, 2 of 4 sorties open; resumes with it"
+
+
+def test_a_closed_terminal_closes_the_mission_with_its_session_and_calls_nothing_off(
+    done, run, daemon
+):
+    hook(done, "UserPromptSubmit", prompt="Login")
+    words = ("completed", "completed", "in_progress", "pending")
+    todos = [{"content": f"Step {at}", "status": word} for at, word in enumerate(words)]
+    hook(done, "PostToolUse", tool_name="TodoWrite", tool_input={"todos": todos})
+    hook(done, "SessionEnd", reason="other")
+
+    (mission,) = done("mission", "list", "--json").json
+    told = {name: mission[name] for name in ("status", "closed_reason", "origin")}
+    assert told == {"status": "cancelled", "closed_reason": "session", "origin": "session"}
+    assert f"Status: {CLOSED}" in done("mission", "show", mission["id"]).out
+    (row,) = [each for each in done("mission", "list").out.splitlines() if "Login (auto)" in each]
+    assert row.split()[1] == "closed"
+    told = done("mission", "timeline", mission["id"]).out
+    assert "was closed with its session (other), 2 of 4 sorties open; resumes with it" in told
+    assert "called off" not in told
+    refused = run("mission", "complete", mission["id"]).err
+    assert "is already closed with its session (since" in refused
+
+    hook(done, "SessionStart", source="resume")
+    (mission,) = done("mission", "list", "--json").json
+    assert (mission["status"], mission["closed_reason"]) == ("in_progress", None)
+    done("mission", "cancel", mission["id"], "--reason", "enough")
+    assert "Status: cancelled\n" in done("mission", "show", mission["id"]).out
+    assert "The mission was called off: enough" in done("mission", "timeline", mission["id"]).out
+
+
+def test_an_agent_that_waits_for_a_permission_is_shown_wherever_its_state_stands(done, daemon):
+    hook(done, "UserPromptSubmit", prompt="Login")
+    make = {"tool_name": "Bash", "tool_input": {"command": "make"}, "tool_use_id": "call-1"}
+    hook(done, "PreToolUse", **make)
+    assert "permission" not in done("status").out + done("agent", "list").out
+    hook(done, "PermissionRequest", **make)
+
+    assert "1 agent, 1 needs permission" in done("status").out
+    assert "waiting: permission  claude" in done("agent", "list").out
+    shown = done("agent", "show", "claude-s-1").out
+    assert "Status: waiting: permission\n" in shown
+    (agent,) = done("agent", "list", "--json").json
+    assert agent["needs"] == "permission"
+    assert f"Waits since: {agent['needs_since']}\n" in shown
+    hook(done, "PostToolUse", **make)
+    assert "permission" not in done("status").out + done("agent", "list").out
+
+
+def test_missions_that_were_made_for_a_session_say_so(done, daemon):
+    hook(done, "UserPromptSubmit", prompt="Login")
+    (made,) = done("mission", "list", "--json").json
+    mission = made["id"]
+
+    assert (made["origin"], made["closed_reason"], made["metadata"]) == ("session", None, {})
     assert done("status").out.count("Login (auto)") == 1
     assert "Login (auto)" in done("mission", "list").out
     assert "Title: Login (auto)" in done("mission", "show", mission).out
     assert done("status", "--json").json["missions"][0]["automatic"]
+    done("mission", "update", mission, "--title", "Login for all")
+    assert "(auto)" not in done("status").out
+
+
+def test_a_clients_metadata_automatic_does_not_show_as_auto(done, daemon):
+    made = {"title": "Login", "metadata": {"automatic": True}}
+    mission = done("call", "mission.create", json.dumps(made)).json["id"]
+    done("mission", "start", mission)
+
+    assert "(auto)" not in done("status").out + done("mission", "list").out
 
 
 def test_in_an_agent_s_shell_the_current_mission_is_the_agent_s(done, mission, monkeypatch):
@@ -46,6 +116,59 @@ def test_in_an_agent_s_shell_the_current_mission_is_the_agent_s(done, mission, m
 
     monkeypatch.setenv("FLEET_AGENT_ID", "no name\n")
     assert done("mission", "current", "--json").json["id"] == other
+
+
+COMMANDS = [
+    ("checkpoint", "--json"),
+    ("context", "--json"),
+    ("mission", "timeline", "--json"),
+    ("mission", "current", "--json"),
+    ("checkpoints", "list", "--json"),
+    ("sortie", "list", "--json"),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_that_guesses_a_mission_takes_the_only_one_or_lists_those_elsewhere(
+    run, done, mission, home, monkeypatch, command
+):
+    (home / "other").mkdir()
+    monkeypatch.chdir(home / "other")
+    done(*command)  # the only one in progress
+
+    (home / "third").mkdir()
+    second = done("mission", "create", "Two", "--project-dir", str(home / "third")).id("msn")
+    done("mission", "start", second)
+    result = run(*command)
+
+    assert result.status == 2
+    found = json.loads(result.err)["error"]["candidates"]
+    assert [(each["id"], each["project_dir"]) for each in found] == [
+        (second, str(home / "third")),
+        (mission, str(home / "project")),
+    ]
+
+
+def test_without_any_mission_the_commands_that_guess_one_say_so(run, daemon):
+    for command in COMMANDS:
+        result = run(*command)
+        assert (result.status, "No active mission found." in result.err) == (1, True), command
+
+
+def test_context_with_an_agent_prints_the_agent_s_mission(done, mission, home, monkeypatch):
+    done("agent", "start", "spec-1", "--mission", mission)
+    (home / "other").mkdir()
+    monkeypatch.chdir(home / "other")
+    here = done("mission", "create", "Here").id("msn")
+    done("mission", "start", here)
+
+    assert "**Mission**: Here" in done("context").out
+    assert "**Mission**: Test" in done("context", "--agent", "spec-1").out
+    named = done("context", "--agent", "spec-1", "--mission", here).out
+    assert "**Mission**: Here" in named
+
+    monkeypatch.setenv("FLEET_AGENT_ID", "spec-1")
+    assert "**Mission**: Test" in done("context").out
 
 
 def test_status_as_json(done, mission):
@@ -68,6 +191,26 @@ def test_status_shows_who_waits_for_recovery(home, monkeypatch, daemon, done):
 
     assert "\nWaiting for recovery\n" in out
     assert f"    fleetctl resume --mission {mission}\n" in out
+
+
+def test_status_lists_a_lost_agent_with_open_work_at_once(done, mission):
+    process = subprocess.Popen(["sleep", "600"])
+    sortie = done("sortie", "list", "--json").json[0]["id"]
+    done("agent", "start", "spec-1", "--mission", mission, "--pid", str(process.pid))
+    done("sortie", "start", sortie, "--agent", "spec-1")
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 30
+    while "agent_lost: spec-1" not in (out := done("status").out):
+        assert time.monotonic() < deadline, out
+
+    assert out.count(f"fleetctl resume --mission {mission}\n") == 1
+    (each,) = done("status", "--json").json["candidates"]
+    assert (each["mission_id"], each["reason"]) == (mission, "agent_lost")
+    assert each["inactivity_duration_ms"] < 60_000
+    assert done("call", "recovery.detect").json["candidates"] == []
+    assert done("resume", "--yes").out.startswith("Found mission of a lost agent: Test\n")
+    assert "Waiting for recovery" not in done("status").out
 
 
 def test_status_shows_recoveries_that_were_not_heard_from(done, mission):

@@ -1,5 +1,6 @@
 """What commands use in the place of the protocol's Structs is the same in all but weight."""
 
+import copy
 import importlib
 import pkgutil
 
@@ -86,6 +87,27 @@ def test_a_member_that_is_missing_is_not_understood():
     with pytest.raises(Incompatible, match="it has no deleted"):
         decode(b"{}").deleted  # noqa: B018
     assert not hasattr(Record(), "__json__")
+
+
+def test_hasattr_and_getattr_on_a_record_ask_whether_it_has_a_member():
+    found = decode(b'{"a":1}')
+
+    assert (hasattr(found, "a"), hasattr(found, "b")) == (True, False)
+    assert getattr(found, "b", None) is None
+    assert copy.deepcopy(found) == found
+
+
+def test_importing_a_misspelt_request_name_fails():
+    for name in ("MisionList", "MissionLst", "Nothing"):
+        with pytest.raises(ImportError, match=name):
+            exec(f"from fleetctl.protocol import {name}")
+
+
+def test_the_records_that_commands_name_are_those_of_the_wire():
+    known = {each.__name__ for each in shapes()}
+
+    assert known >= protocol._RECORDS
+    assert all(getattr(protocol, name) is Record for name in protocol._RECORDS)
 
 
 def test_a_finding_of_a_command_looks_like_one_of_the_daemon():

@@ -104,16 +104,130 @@ def test_anything_but_yes_cancels(run, done, stale, answer, words):
     assert done("call", "recovery.list").json["recoveries"] == []
 
 
-def test_several_stale_missions_are_shown_and_the_newest_is_taken(done, stale, mission):
-    newer = done("mission", "create", "Newer").id("msn")
-    done("mission", "start", newer)
-    done("checkpoint", "--mission", newer)
+def begun(done, title):
+    """Return the id of a mission of this directory that is under way and has a checkpoint."""
+    mission = done("mission", "create", title).id("msn")
+    done("mission", "start", mission)
+    done("checkpoint", "--mission", mission)
+    return mission
+
+
+@pytest.fixture
+def elsewhere(home, monkeypatch):
+    """Go to a directory that has no mission."""
+    other = home / "other"
+    other.mkdir()
+    monkeypatch.chdir(other)
+    return other
+
+
+def recovered(done):
+    """Return the missions that somebody was briefed about."""
+    return [each["mission_id"] for each in done("call", "recovery.list").json["recoveries"]]
+
+
+def test_several_stale_missions_of_this_directory_are_shown_and_the_newest_is_taken(
+    done, stale, mission
+):
+    begun(done, "Newer")
 
     result = done("resume", "--yes")
 
-    assert "2 missions wait for recovery:" in result.out
+    assert "2 missions of this directory wait for recovery:" in result.out
     assert mission in result.out
     assert "Found stale mission: Newer" in result.out
+
+
+def test_resume_takes_the_stale_mission_of_this_directory_before_a_newer_one_elsewhere(
+    done, stale, mission, elsewhere, monkeypatch
+):
+    begun(done, "Newer, elsewhere")
+    monkeypatch.chdir(elsewhere.parent / "project")
+
+    result = done("resume", "--yes")
+
+    assert result.out.startswith("Found stale mission: Test\n")
+    assert "Newer" not in result.out
+    assert recovered(done) == [mission]
+
+
+@pytest.mark.parametrize("more", [("--yes",), ("--dry-run",), ("--json",)])
+def test_resume_touches_no_mission_of_another_directory_but_lists_them(
+    run, done, stale, mission, elsewhere, more
+):
+    result = run("resume", *more)
+
+    assert result.status == 2
+    assert mission in result.err
+    assert str(elsewhere.parent / "project") in result.err
+    assert result.out == ""
+    assert recovered(done) == []
+
+
+def test_resume_with_nothing_to_recover_anywhere_is_told_so_elsewhere_too(run, mission, elsewhere):
+    result = run("resume", "--yes")
+
+    assert result.status == 1
+    assert result.err.splitlines()[0] == "Error: No missions need recovery."
+
+
+def test_resume_takes_the_mission_of_the_agent_before_that_of_the_directory(
+    done, stale, mission, elsewhere
+):
+    done("agent", "start", "spec-1", "--mission", mission)
+    begun(done, "Here")
+
+    assert done("resume", "--agent", "spec-1", "--yes", "--json").json["mission_id"] == mission
+
+
+def test_resume_in_an_agent_s_shell_takes_the_agent_s_mission(
+    done, stale, mission, elsewhere, monkeypatch
+):
+    done("agent", "start", "spec-1", "--mission", mission)
+    begun(done, "Here")
+    monkeypatch.setenv("FLEET_AGENT_ID", "spec-1")
+
+    assert done("resume", "--yes", "--json").json["mission_id"] == mission
+
+
+@pytest.mark.parametrize("registered", [True, False])
+def test_resume_takes_the_mission_of_the_agent_that_is_taken_over_before_the_successor_s(
+    done, stale, mission, elsewhere, registered
+):
+    if registered:
+        done("agent", "start", "spec-1", "--mission", mission)
+    sortie = done("sortie", "list", "--mission", mission, "--json").json[0]["id"]
+    done("sortie", "start", sortie, "--agent", "spec-1")
+    done("agent", "start", "spec-2", "--mission", begun(done, "Here"))
+
+    result = done("resume", "--take-over-from", "spec-1", "--agent", "spec-2", "--yes", "--json")
+
+    assert result.json["mission_id"] == mission
+    assert done("sortie", "show", sortie, "--json").json["assigned_to"] == "spec-2"
+
+
+def test_resume_dry_run_names_mission_directory_and_agent(done, stale, mission, home):
+    result = done("resume", "--dry-run").out
+    assert f"\nMission: {mission}  Test\nDirectory: {home / 'project'}\nAgent: none named" in result
+
+    done("sortie", "create", "Three")
+    done("agent", "start", "spec-1", "--mission", mission)
+    result = done("resume", "--dry-run", "--agent", "spec-2", "--take-over-from", "spec-1")
+    assert "\nAgent: spec-2, takes over from spec-1\n" in result.out
+
+    told = done("resume", "--dry-run", "--agent", "spec-2", "--json").json
+    assert (told["mission_id"], told["mission_title"]) == (mission, "Test")
+    assert (told["project_dir"], told["agent_id"]) == (str(home / "project"), "spec-2")
+
+
+def test_resume_dry_run_lists_the_other_missions_of_this_directory(done, stale, mission):
+    newer = begun(done, "Newer")
+
+    out = done("resume", "--dry-run").out
+
+    assert out.startswith("[DRY RUN] Would restore:\n")
+    assert f"\nMission: {newer}  Newer\n" in out
+    assert "2 missions of this directory wait for recovery:" in out
 
 
 def test_without_a_terminal_it_refuses_and_names_yes(stale, mission, subprocess_run):
@@ -263,6 +377,35 @@ def test_a_successor_takes_over_from_a_lost_agent(done, mission):
 
     assert "spec-1" in result.out
     assert done("sortie", "show", sortie, "--json").json["assigned_to"] == "spec-2"
+
+
+def test_a_take_over_prints_an_undo_line_and_can_be_undone(done, mission):
+    own = done("mission", "create", "Mend the parser").id("msn")
+    sortie = done("sortie", "list", "--mission", mission, "--json").json[0]["id"]
+    done("sortie", "start", sortie, "--agent", "spec-1")
+    done("agent", "start", "spec-2", "--mission", own)
+    done("checkpoint", "--mission", mission)
+
+    result = done(
+        *(
+            "resume",
+            "--mission",
+            mission,
+            "--agent",
+            "spec-2",
+            "--take-over-from",
+            "spec-1",
+            "--yes",
+        )
+    )
+
+    assert f"- agent spec-2: in {own} -> in {mission}" in result.out
+    undo = re.search(r"To undo this: fleetctl (.*)\n", result.out)
+    assert undo is not None
+    assert done("agent", "show", "spec-2", "--json").json["mission_id"] == mission
+    done(*undo[1].split(), "--yes")
+    assert done("agent", "show", "spec-2", "--json").json["mission_id"] == own
+    assert done("sortie", "show", sortie, "--json").json["assigned_to"] == "spec-1"
 
 
 @pytest.mark.parametrize("options", [("--take-over-from", "spec-1"), ("--scope", "agent")])

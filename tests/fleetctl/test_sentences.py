@@ -76,6 +76,9 @@ def test_what_harnesses_report_has_a_sentence(kind):
     assert kind.replace("_", " ") not in told
 
 
+CLOSED = "Closed with its session (logout), 2 of 4 sorties open; resumes with it"
+
+
 @pytest.mark.parametrize(
     ("happened", "told"),
     [
@@ -94,6 +97,35 @@ def test_what_harnesses_report_has_a_sentence(kind):
             event("context_compacted", None, inactivity_duration_ms=310_000),
             "The mission fell silent: nothing was done for 5m 10s",
         ),
+        (
+            event("mission_cancelled", None, reason="enough", closed_reason="person"),
+            "The mission was called off: enough",
+        ),
+        (
+            event("mission_cancelled", None, reason=CLOSED, closed_reason="session"),
+            "The mission was closed" + CLOSED.removeprefix("Closed"),
+        ),
+        (  # as fleetd wrote it before it said why
+            event("mission_cancelled", None, reason=CLOSED),
+            "The mission was closed" + CLOSED.removeprefix("Closed"),
+        ),
+        (
+            event("mission_cancelled", None, reason="", closed_reason="session"),
+            "The mission was closed with its session",
+        ),
+        (
+            event("mission_cancelled", closed_reason="merged", reason="", merged_into="msn-1"),
+            "The mission was merged into msn-1",
+        ),
+        (
+            event("mission_cancelled", closed_reason="merged", reason="It was handed over"),
+            "The mission was merged into another mission",
+        ),
+        (
+            event("hook_noted", what="permission_request", message="Bash: make"),
+            "spec-1 asks for a permission: Bash: make",
+        ),
+        (event("hook_noted", what="teammate_idle"), "spec-1 heard from its harness: teammate_idle"),
         (event("deploy_begun"), "spec-1: deploy begun"),
         (event("deploy_begun", None), "Deploy begun"),
         (event("command_started"), "spec-1 runs a command"),

@@ -87,3 +87,14 @@ def test_no_command_but_its_own_loads_the_server_of_tools(home):
     for command in (("config",), ("hooks", "status"), ("mcp", "status")):
         loaded = imported(*command)
         assert not loaded & {"fleetctl.mcp_server", "mcp", "trio", "asyncio"}
+
+
+def test_importing_fleetctl_leaves_argparse_as_it_was(home):
+    code = (
+        "import argparse; before = argparse._\n"
+        "from fleetctl import cli, options; import fleetctl.commands.status\n"
+        "cli.main(['--version'])\n"
+        "assert argparse._ is before"
+    )
+
+    subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True)

@@ -1,13 +1,17 @@
 """``fleetctl mission timeline``: what happened on a mission, as people would tell it."""
 
+import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleetctl import history
+from fleetctl.client import Fleet
 from fleetctl.display import screen, timeline_page
 from fleetctl.display.widths import width, wrapped
 from fleetctl.timeline import NOBODYS, story
@@ -174,6 +178,40 @@ def test_piped_it_is_one_exact_line_for_each_entry(done, mission):
         "mission_started",
     ]
     assert len(entries[1]["events"]) == 2
+
+
+def test_a_mission_timeline_of_more_than_5000_events_drops_no_line(done, daemon):
+    sorties = [{"title": f"Sortie {n}"} for n in range(5_500)]
+    large = json.dumps({"title": "Large", "sorties": sorties})
+    mission = done("call", "mission.create", large).json["id"]
+
+    told = done("mission", "timeline", mission).out.splitlines()
+
+    assert told[0].endswith('The operator created the mission "Large"')
+    assert "5500 sorties" in told[1]
+    assert done("mission", "timeline", mission, "--since", "1h").out.splitlines() == told
+
+
+def test_a_mission_timeline_goes_back_only_as_far_as_it_shows(done, mission, monkeypatch):
+    monkeypatch.setattr(history, "EVENTS", 4)
+    for number in range(30):
+        done("call", "event.append", json.dumps({"type": f"kind_{number}", "mission_id": mission}))
+    asked = []
+    call = Fleet.call
+
+    def counted(self: Fleet, request: Any, **more: Any) -> Any:
+        asked.append(request)
+        return call(self, request, **more)
+
+    monkeypatch.setattr(Fleet, "call", counted)
+    monkeypatch.setattr("fleetctl.newest_events.PAGE", 4)
+    whole = done("mission", "timeline", mission, "--all", "--json").json
+    seen = len([each for each in asked if each.method == "event.list"])
+    asked.clear()
+    newest = done("mission", "timeline", mission, "--limit", "3", "--json").json
+
+    assert newest == whole[-3:]
+    assert len([each for each in asked if each.method == "event.list"]) == 1 < seen
 
 
 @pytest.mark.parametrize("given", ["2w", "h", "2 h", "", "1.5h"])

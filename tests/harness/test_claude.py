@@ -14,6 +14,7 @@ from fleetd.harness.report import (
     Failed,
     Noted,
     Paused,
+    PermissionRequested,
     PlanItem,
     Planned,
     PromptSubmitted,
@@ -108,7 +109,7 @@ TOLD: list[tuple[str, str, tuple[AnyHappening, ...], dict[str, Any]]] = [
     (
         "PermissionRequest.Bash",
         "12f459b8-ddba-474a-8dbb-05427ec73267",
-        (Noted("permission_request", "Bash: touch probe-allow.txt && echo PROBE_ALLOWED"),),
+        (PermissionRequested("Bash: touch probe-allow.txt && echo PROBE_ALLOWED"),),
         {},
     ),
     (
@@ -432,9 +433,9 @@ def test_who_waits_for_the_user_pauses_and_other_notifications_are_noted() -> No
     assert only(said("Notification", notification_type="idle_prompt", message=waiting)) == Paused()
     assert only(said("Notification", message=waiting)) == Paused()
     asks = "Claude needs your permission to use Bash"
-    assert only(said("Notification", notification_type="permission_prompt", message=asks)) == Noted(
-        "permission_prompt", asks
-    )
+    prompt = PermissionRequested(asks, reminder=True)
+    assert only(said("Notification", notification_type="permission_prompt", message=asks)) == prompt
+    assert only(said("Notification", message=asks)) == prompt
     assert only(said("Notification")) == Noted("notification")
     assert only(said("TeammateIdle", teammate_name="b")) == Noted("teammate_idle", "b")
     assert only(said("PermissionDenied", tool_name="Bash", reason="no")) == Noted(

@@ -14,8 +14,8 @@ from fleetd.harness.report import (
     AnyHappening,
     Compacted,
     Compacting,
-    Noted,
     Paused,
+    PermissionRequested,
     PlanItem,
     Planned,
     PromptSubmitted,
@@ -242,9 +242,9 @@ def test_a_subagents_turn_is_no_reason_to_read_its_rollout() -> None:
     assert (report.subagent, report.looks_back) == ("a", False)
 
 
-def test_permission_is_noted_and_what_is_new_tells_nothing() -> None:
+def test_a_permission_request_says_for_what_and_what_is_new_tells_nothing() -> None:
     asked = edit("PermissionRequest", "make", tool="Bash")
-    assert only(asked) == Noted("permission_request", "Bash: make")
+    assert only(asked) == PermissionRequested("Bash: make")
     assert said("WhateverComesNext").happenings == ()
 
 

@@ -108,7 +108,7 @@ class Near:
     def __init__(self, fleet: engines.Fleet) -> None:
         self._fleet = fleet
 
-    async def call(self, request: Request[Any]) -> Any:
+    async def call(self, request: Request[Any], *, once: bool = False) -> Any:
         try:
             return await self._fleet.do(request)
         except FleetError as error:  # a client has its values from JSON

@@ -2,6 +2,7 @@
 
 import os
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from fleetctl.mcp_server.serving import INSTRUCTIONS, listing
 from fleetctl.mcp_server.tools import TOOLS
 from fleetd.projects import Projects
 from fleetd.wire.requests.agent import AgentGet, AgentList
+from fleetd.wire.requests.lock import LockAcquire
 from fleetd.wire.requests.mission import (
     MissionCancel,
     MissionCreate,
@@ -129,6 +131,53 @@ async def test_a_file_that_another_holds_says_who_until_when_and_what_to_do(near
         assert "src/a.py" in released
         assert "src/b.py" in released
         assert await bob.does("unlock") == "You held no lock."
+
+
+async def test_a_lock_of_another_repository_is_not_taken_for_one_of_this(
+    near: Start, fleet: Fleet, home: Path
+) -> None:
+    other = home / "home" / "other"
+    for directory in (other, Path()):
+        (directory / ".git").mkdir(parents=True)
+    await fleet.do(LockAcquire("src/form.py", "carol", cwd=str(other)))
+    async with near("alice") as alice:
+        assert await alice.does("locks") == "Nobody holds a lock here."
+        assert await alice.does("locks", file="src/form.py") == "Nobody holds src/form.py."
+        assert (await alice.does("locks", file=f"{other}/src/form.py")).startswith(
+            "~/other/src/form.py: held by carol"
+        )
+        assert "held by carol" in await alice.fails("lock", file="~/other/src/form.py")
+        await alice.does("lock", file="src/form.py")
+        assert (await alice.does("locks")).startswith("src/form.py: held by you")
+        # What it locked in another directory is another file, whatever it was called there.
+        await fleet.do(LockAcquire("src/b.py", "alice", cwd=str(other)))
+        assert await alice.does("unlock", file="src/b.py") == "You held no lock on src/b.py."
+        released = (await alice.does("unlock")).removeprefix("Released: ").rstrip(".").split(", ")
+        assert sorted(released) == ["src/form.py", "~/other/src/b.py"]
+
+
+async def test_below_its_repositorys_root_an_agent_reads_where_paths_start(
+    near: Start, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = Path(os.getcwd())
+    (root / ".git").mkdir()
+    (root / "src").mkdir()
+    monkeypatch.chdir(root / "src")
+    async with near("alice") as alice:
+        assert "You hold form.py" in await alice.does("lock", file="form.py")
+        assert (await alice.does("locks")).startswith(
+            f"Paths are from {root}.\nsrc/form.py: held by you"
+        )
+
+
+async def test_a_directory_cannot_be_locked_and_the_agent_reads_what_to_do(near: Start) -> None:
+    async with near("alice") as alice:
+        for directory in (".", "src/", os.getcwd()):
+            told = await alice.fails("lock", file=directory)
+            assert told == (
+                f"{directory} is a directory, and a lock on it would guard no file in it."
+                " Lock each file that you are going to change."
+            )
 
 
 def _on(fleet: Fleet, machine: str, directory: str) -> None:

@@ -2,9 +2,14 @@
 
 import os
 
+import pytest
+
+from fleetd.harness.report import PromptSubmitted, SessionEnded
 from fleetd.wire.requests.agent import AgentGet
 from fleetd.wire.requests.mission import MissionCreate, MissionGet, MissionStart
 from fleetd.wire.requests.sortie import SortieCreate
+from tests.engine.test_plans_and_missions import working
+from tests.engine.test_sessions import Window
 from tests.fleet import Fleet
 from tests.mcp_server.conftest import Start
 
@@ -52,10 +57,37 @@ async def test_the_mission_that_an_agent_reads_of_is_the_one_that_it_then_works_
 
 
 async def test_another_sessions_own_mission_is_not_the_agents(near: Start, fleet: Fleet) -> None:
-    own = {"automatic": True}
-    made = await fleet.do(MissionCreate("Theirs", project_dir=os.getcwd(), metadata=own))
+    made = await fleet.do(MissionCreate("Theirs", project_dir=os.getcwd()))
     await fleet.do(MissionStart(made.id))
+    fleet.sql("UPDATE missions SET origin = 'session'")
     async with near() as alice:
         assert "You have no mission" in await alice.fails("mission")
         await alice.does("plan", goal="Mine")
         assert "Goal: Mine" in await alice.does("mission")
+
+
+@pytest.mark.parametrize("goal", ["Add a login", "Login with a second factor"])
+async def test_a_plan_with_a_goal_makes_the_sessions_own_mission_a_persons(
+    near: Start, fleet: Fleet, goal: str
+) -> None:
+    recorded = await Window(fleet).tell(PromptSubmitted("Add a login"))
+    assert recorded.mission_id is not None
+    assert (await fleet.do(MissionGet(recorded.mission_id))).origin == "session"
+    async with near(recorded.agent_id) as claude:
+        await claude.does("plan", sorties=[{"title": "Form"}])
+        assert (await fleet.do(MissionGet(recorded.mission_id))).origin == "session"
+        for _ in range(2):
+            assert f"Goal: {goal}" in await claude.does("plan", goal=goal)
+    planned = await fleet.do(MissionGet(recorded.mission_id))
+    assert (planned.origin, planned.title) == ("person", goal)
+
+
+async def test_a_mission_that_was_closed_with_its_session_says_so(
+    near: Start, fleet: Fleet
+) -> None:
+    session, mission = await working(fleet, "x Read", "> Write", "Test")
+    await session.tell(SessionEnded("logout"))
+    async with near() as alice:
+        told = await alice.does("mission", mission_id=mission.id)
+    head = "closed with its session, 2 of 3 sorties open; resumes with it 33% (1/3 sorties)"
+    assert f"{mission.id} {head}" in told

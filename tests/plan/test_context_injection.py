@@ -304,3 +304,76 @@ async def test_INJ_006_asking_changes_nothing(fleet):
     assert first == second
     assert fleet.dump() == before
     assert (await fleet.do(SortieGet(sortie.id))).recovery_context is None
+
+
+@pytest.mark.case("INJ-002")
+@pytest.mark.parametrize("agent", ["dispatch-1", "spec-1"])
+@pytest.mark.parametrize("kept", [False, True])
+async def test_INJ_002_an_agents_own_note_comes_first_though_another_agent_does_something(
+    fleet, agent, kept
+):
+    mission = await fleet.mission(2)
+    await fleet.agents(mission, "dispatch-1", "spec-1", "spec-2")
+    note = {"next_steps": ["Hand out S1"], "blockers": ["No reviewer yet"]}
+    await fleet.do(AgentNote(agent, last_action="Weighed two designs", **note))
+    await fleet.work(mission, 0, "spec-2")
+    if kept:
+        await fleet.checkpoint(mission)
+
+    told = await briefing(fleet, mission, agent)
+
+    context = told.recovery_context
+    assert context.last_action == "Weighed two designs"
+    assert context.next_steps[0] == "Hand out S1"
+    assert context.blockers == ["No reviewer yet"]
+    assert f"{agent}: “" not in told.prompt
+    whole = (await briefing(fleet, mission)).recovery_context
+    assert whole.last_action == "spec-2 reached 50% of S0: “Working”"
+    assert whole.next_steps[0] == f"{agent}: “Hand out S1”"
+
+
+@pytest.mark.case("INJ-002")
+async def test_INJ_002_a_dispatch_reads_its_note_of_now_and_not_that_of_its_checkpoint(fleet):
+    mission = await fleet.mission(1)
+    await fleet.agents(mission, "dispatch-1", "spec-1")
+    await fleet.do(AgentNote("dispatch-1", next_steps=["Ask"], blockers=["No answer"]))
+    await fleet.checkpoint(mission)
+    await fleet.do(AgentNote("dispatch-1", next_steps=["Write it down"], blockers=[]))
+    await fleet.work(mission, 0, "spec-1")
+
+    context = (await briefing(fleet, mission, "dispatch-1")).recovery_context
+
+    assert context.next_steps == ["Write it down", "S0 (in progress by spec-1, 50%): “Working”"]
+    assert context.blockers == []
+
+
+@pytest.mark.case("INJ-006")
+async def test_INJ_006_an_agent_that_nobody_registered_is_briefed_about_the_whole_mission(fleet):
+    mission = await fleet.mission(3)
+    await fleet.agents(mission, "spec-1", "spec-2")
+    await fleet.work(mission, 0, "spec-1", 40, "auth in hand")
+    await fleet.do(SortieBlock((await fleet.sorties(mission))[1].id, "waiting for an answer"))
+    await fleet.do(EventAppend("prompt_submitted", mission.id, "spec-1", {"prompt": "Be quick"}))
+    checkpoint = await fleet.checkpoint(mission)
+    nobody = await fleet.restore(checkpoint)
+
+    told = await fleet.restore(checkpoint, agent_id="newcomer")
+
+    assert told.recovery_context == nobody.recovery_context
+    assert told.recovery_context.last_action == "spec-1 was given a prompt by its user"
+    assert told.recovery_context.blockers == ["S1: “waiting for an answer”"]
+    assert len(told.recovery_context.next_steps) == 3
+    assert "Be quick" in told.prompt
+    assert "The rest of the fleet" not in told.prompt
+
+
+@pytest.mark.case("INJ-006")
+async def test_INJ_006_an_agent_that_nobody_registered_reads_the_part_it_was_given(fleet):
+    mission = await fleet.mission(2)
+    await fleet.work(mission, 0, "stranger", 40, "auth in hand")
+    checkpoint = await fleet.checkpoint(mission)
+
+    told = await fleet.restore(checkpoint, agent_id="stranger")
+
+    assert told.recovery_context.next_steps == ["S0 (in progress by stranger, 40%): “auth in hand”"]
+    assert "The rest of the fleet: 0/1" in told.prompt

@@ -12,6 +12,7 @@ from fleetd.wire.requests.lock import (
     LockAcquire,
     LockCheck,
     LockForceRelease,
+    LockList,
     LockRelease,
     LockRenew,
 )
@@ -296,3 +297,50 @@ async def test_a_waiter_whose_client_has_gone_is_passed_over(fleet, autojump_clo
     assert got == ["spec-3"]
     assert [lock.held_by for lock in await fleet.locks()] == ["spec-3"]
     assert fleet.sql("SELECT * FROM lock_waits") == []
+
+
+@pytest.mark.parametrize(
+    "name", ["src", "src/", ".", "./", "..", "src/.", "src/deep/..", "link", "new/", "new/."]
+)
+async def test_a_directory_is_refused_since_its_lock_would_guard_nothing_inside(fleet, name):
+    mission = await fleet.mission(1)
+    (fleet.project / "src" / "deep").mkdir(parents=True)
+    (fleet.project / "link").symlink_to("src")
+
+    for wait_ms in (0, MINUTE):
+        with pytest.raises(InvalidParams, match="is a directory, and a lock on it") as refused:
+            await fleet.lock(mission, name, "spec-1", wait_ms=wait_ms)
+        assert refused.value.values["field"] == "file"
+        assert refused.value.message.startswith(f"{name} is a directory")
+    with pytest.raises(InvalidParams, match="is a directory"):
+        await acquire(fleet, "spec-1", f"{fleet.project}/{name}")
+    assert await fleet.locks() == []
+
+
+async def test_what_is_no_directory_yet_can_be_locked(fleet):
+    mission = await fleet.mission(1)
+    (fleet.project / "dangling").symlink_to("nowhere")
+    for name in ("new.py", "new/deeper/a.py", "dangling", ".gitignore", "..."):
+        assert (await fleet.lock(mission, name, "spec-1")).held_by == "spec-1"
+
+
+async def test_a_repeated_request_is_answered_though_its_file_is_a_directory_by_now(fleet):
+    mission = await fleet.mission(1)
+    first = await fleet.lock(mission, "src", "spec-1", idempotency_key="once")
+    (fleet.project / "src").mkdir()
+
+    assert await fleet.lock(mission, "src", "spec-1", idempotency_key="once") == first
+    with pytest.raises(InvalidParams, match="is a directory"):
+        await fleet.lock(mission, "src", "spec-1")
+
+
+async def test_a_lock_whose_file_became_a_directory_is_found_and_given_back(fleet):
+    mission = await fleet.mission(1)
+    lock = await fleet.lock(mission, "src", "spec-1")
+    (fleet.project / "src").mkdir()
+
+    place = str(fleet.project / "src")
+    assert await valid(fleet, lock)
+    assert (await fleet.do(LockList(file=place))).locks == [lock]
+    assert (await fleet.do(LockRenew(lock.id, "spec-1"))).id == lock.id
+    assert (await fleet.do(LockRelease(lock.id, "spec-1"))).status == "released"

@@ -10,8 +10,10 @@ from fleetd.wire.requests.agent import AgentGet, AgentHeartbeat, AgentRegister
 from fleetd.wire.requests.checkpoint import CheckpointGet
 from fleetd.wire.requests.event import EventAppend
 from fleetd.wire.requests.lock import LockAcquire, LockCheck
+from fleetd.wire.requests.mission import MissionSelect
 from fleetd.wire.requests.recovery import RecoveryDetect
 from fleetd.wire.requests.sortie import SortieProgress
+from fleetd.wire.requests.system import SystemStatus
 from fleetd.wire.times import to_ms
 from tests.fleet import HOUR, MINUTE, SECOND, opened
 
@@ -159,6 +161,112 @@ async def test_a_loss_that_cannot_be_noted_now_is_noted_later(
     await until(lambda: lost(watching, mission))
 
     assert caplog.text.count("ProcessEnded has to wait: The disk is full.") == 2
+
+
+# --- lost with work left open -------------------------------------------------------------------
+
+
+async def waiting(fleet):
+    """Return what the status lists under "Waiting for recovery"."""
+    return (await fleet.do(SystemStatus())).candidates
+
+
+async def lose(fleet, process, number=1):
+    end(process)
+
+    async def noticed():
+        return len(await lost(fleet)) == number
+
+    await until(noticed)
+
+
+async def test_a_lost_agent_with_open_work_waits_for_recovery_at_once_as_agent_lost(
+    watching, mortal
+):
+    mission, process = await watching.mission(), mortal()
+    await start(watching, mission, "spec-1", process)
+    await watching.work(mission, 0, "spec-1")
+    assert await waiting(watching) == []
+
+    await lose(watching, process)
+
+    (each,) = await waiting(watching)
+    assert (each.mission_id, each.reason, each.lost_agents) == (
+        mission.id,
+        "agent_lost",
+        ["spec-1"],
+    )
+    assert (each.checkpoint_id,) == (*await watching.checkpoint_ids(mission),)
+    assert (each.agent_id, each.project_dir) == (None, str(watching.project))
+    # What counts as silence stays as it is: DET-002, DET-003.
+    assert (await watching.do(RecoveryDetect())).candidates == []
+    assert await watching.events(mission, "context_compacted") == []
+
+
+async def test_the_directory_s_mission_of_a_lost_agent_is_the_one_to_resume(watching, mortal):
+    mission, process = await watching.mission(), mortal()
+    await start(watching, mission, "spec-1", process)
+    await lose(watching, process)
+    busy = await watching.mission(title="At work")
+    await watching.checkpoint(busy)
+
+    request = MissionSelect("recovery", str(watching.project))
+    found = await watching.do(request)
+
+    assert (found.mission.id, found.reason) == (mission.id, "directory")
+    assert [each.reason for each in found.candidates] == ["agent_lost"]
+
+
+async def test_what_a_lost_agent_left_open_while_others_go_on_is_only_its_part(watching, mortal):
+    mission, process = await watching.mission(), mortal()
+    await start(watching, mission, "spec-1", process)
+    await watching.agents(mission, "spec-2")
+    await watching.work(mission, 0, "spec-1")
+
+    await lose(watching, process)
+
+    (each,) = await waiting(watching)
+    assert (each.reason, each.agent_id) == ("agent_lost", "spec-1")
+    # By itself nobody brings the whole mission back, at which others work.
+    found = await watching.do(MissionSelect("recovery", str(watching.project)))
+    assert (found.mission.id, found.candidates) == (mission.id, [])
+    await watching.restore(
+        mission_id=mission.id, agent_id="spec-2", take_over_from="spec-1", scope="agent"
+    )
+    assert await waiting(watching) == []
+
+
+async def test_a_lost_agent_that_left_nothing_open_waits_for_nothing(watching, mortal):
+    mission, done, helper = await watching.mission(1), mortal(), mortal()
+    await start(watching, mission, "spec-1", done)
+    await start(watching, mission, "spec-2", helper)
+    await watching.lock(mission, "/srv/a.py", "spec-2")
+    await lose(watching, helper)
+    assert await waiting(watching) == []  # the other one goes on, and no sortie was spec-2's
+
+    await watching.work(mission, 0, "spec-1")
+    await watching.complete(mission, 0)
+    await lose(watching, done, 2)
+    assert await waiting(watching) == []
+
+
+async def test_a_lost_agent_waits_no_longer_when_it_is_back_or_its_mission_was_recovered(
+    watching, mortal
+):
+    mission, process = await watching.mission(), mortal()
+    await start(watching, mission, "spec-1", process)
+    await watching.work(mission, 0, "spec-1")
+    await lose(watching, process)
+    assert await waiting(watching)
+
+    again = mortal()
+    await start(watching, mission, "spec-1", again)
+    assert await waiting(watching) == []
+    await lose(watching, again, 2)
+    assert await waiting(watching)
+    await watching.restore(mission_id=mission.id)
+
+    assert await waiting(watching) == []
 
 
 # --- orphaned locks -----------------------------------------------------------------------------

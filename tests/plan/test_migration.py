@@ -266,12 +266,13 @@ async def test_imported_events_are_as_young_as_their_import(tmp_path: Path) -> N
     beside(tmp_path, FULL)
     async with opened(tmp_path) as fleet:
         fleet.clock.pass_by(29 * DAY)
+        assert await position(fleet, "specialist-1")
         await tidy(fleet.engine)
         assert len(await history(fleet)) == 4  # with that of the lock
         fleet.clock.pass_by(2 * DAY)
         await fleet.mission()
         await tidy(fleet.engine)
-        # What the cursor has not come to yet is needed.
+        # What a cursor that somebody reads has not come to yet is needed.
         left = [e.type for e in await history(fleet) if e.agent_id]
         assert left == ["task_progress", "lock_acquired"]
 

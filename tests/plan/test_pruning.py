@@ -715,6 +715,7 @@ async def test_a_full_house_does_not_end_the_daemon_and_is_tried_again_the_next_
 
     with monkeypatch.context() as patch:
         intercept(fleet.engine, patch, full)
+        fleet.clock.follow_trio()
         nursery.start_soon(keep_house, fleet.engine)
         await fleet.settle()
     assert "Cleaning up checkpoints has to wait for a day: The disk is full" in caplog.text

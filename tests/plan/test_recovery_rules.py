@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+import trio
 
 from fleetd.config import Limits
 from fleetd.wire.errors import InvalidParams, InvalidState, NotFound
@@ -440,3 +441,37 @@ async def test_a_recovery_is_confirmed_by_the_first_activity_of_the_one_briefed(
     assert await now() == ("resumed", fleet.clock.now)
     (event,) = await fleet.events(mission, "recovery_confirmed")
     assert event.data == {"recovery_id": result.recovery_id}
+
+
+@pytest.mark.parametrize("ran_out", [False, True])
+async def test_an_orphaned_lock_goes_to_the_checkpoints_holder_before_a_waiter(
+    fleet, mortal, ran_out
+):
+    mission = await fleet.mission(2)
+    held = await fleet.lock(mission, "src/0.py", "spec-1")
+    checkpoint = await fleet.checkpoint(mission)
+    await fleet.do(LockRelease(held.id, "spec-1"))
+    process = mortal()
+    await fleet.do(AgentRegister("spec-x", "specialist", pid=process.pid, mission_id=mission.id))
+    await fleet.lock(mission, "src/0.py", "spec-x")
+    process.kill()
+    process.wait()
+    got = []
+
+    async def wait():
+        got.append(await fleet.lock(mission, "src/0.py", "spec-w", wait_ms=2 * MINUTE))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await fleet.settle()
+        if ran_out:  # nobody was there to notice it in time
+            fleet.clock.pass_by(10 * MINUTE)
+
+        result = await fleet.restore(checkpoint)
+
+        await fleet.settle()
+        (now,) = await fleet.locks(mission)
+        assert (now.held_by, got, result.errors) == ("spec-1", [], [])
+        assert result.restored.locks == 1
+        await fleet.do(LockRelease(now.id, "spec-1"))
+    assert [lock.held_by for lock in got] == ["spec-w"]

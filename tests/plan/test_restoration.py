@@ -11,6 +11,7 @@ from fleetd.wire.requests.agent import AgentGet, AgentRegister
 from fleetd.wire.requests.checkpoint import CheckpointGet, CheckpointLatest
 from fleetd.wire.requests.lock import LockAcquire, LockRelease
 from fleetd.wire.requests.message import MessageAck, MessageInbox, MessageList
+from fleetd.wire.requests.mission import MissionCreate, MissionStart
 from fleetd.wire.requests.recovery import RecoveryList
 from fleetd.wire.requests.sortie import (
     SortieAssign,
@@ -78,16 +79,27 @@ async def test_RST_001_recovery_starts_from_the_newest_checkpoint_in_sqlite(flee
 
 
 @pytest.mark.case("RST-001")
-async def test_RST_001_without_a_name_the_newest_silent_mission_is_recovered(fleet):
+async def test_RST_001_without_a_name_the_newest_silent_mission_of_the_directory_is_recovered(
+    fleet,
+):
     older, newer = await fleet.mission(1, title="Older"), await fleet.mission(1, title="Newer")
     await fleet.checkpoint(older)
     fleet.clock.pass_by(MINUTE)
     wanted = await fleet.checkpoint(newer)
+    fleet.clock.pass_by(MINUTE)
+    elsewhere = await fleet.do(MissionCreate("Elsewhere", project_dir="/srv/elsewhere"))
+    await fleet.do(MissionStart(elsewhere.id))
+    await fleet.checkpoint(elsewhere)
     fleet.clock.pass_by(5 * MINUTE + 1)
 
-    result = await fleet.restore()
+    result = await fleet.restore(cwd=str(fleet.project))
 
     assert (result.mission_id, result.checkpoint_id) == (newer.id, wanted.id)
+    assert (result.project_dir, result.mission_title) == (str(fleet.project), "Newer")
+    with pytest.raises(InvalidState, match="3 missions wait for recovery") as error:
+        await fleet.restore()
+    found = [each["id"] for each in error.value.values["candidates"]]
+    assert found == [elsewhere.id, newer.id, older.id]
 
 
 @pytest.mark.case("RST-001")

@@ -109,6 +109,20 @@ async def test_another_epoch_is_refused(client: Any) -> None:
     assert error["data"]["kind"] == "incompatible"
 
 
+async def test_only_the_events_of_a_wanted_agent_arrive(client: Any, running: Any) -> None:
+    for agent in ("a", "b"):
+        await client.call("agent.register", {"agent_id": agent, "role": "specialist"})
+    subscriber = await running.connect()
+    subscription = await subscribe(subscriber, agent_id="b", since=0)
+    for agent in ("a", "b"):
+        await client.call("event.append", {"type": "note_taken", "agent_id": agent})
+    told = [await next_event(subscriber, subscription) for _ in range(2)]
+    assert [(each["type"], each["agent_id"]) for each in told] == [
+        ("agent_registered", "b"),
+        ("note_taken", "b"),
+    ]
+
+
 async def test_only_wanted_types_arrive(client: Any, running: Any) -> None:
     subscriber = await running.connect()
     subscription = await subscribe(subscriber, types=["wanted_thing"])
@@ -241,3 +255,36 @@ async def test_a_log_that_cannot_be_read_closes_the_connection(
     other = await running.connect()
     await append(other)
     assert await client.line() is None
+
+
+async def test_the_limit_of_subscriptions_holds_for_pipelined_requests(
+    serve: Callable[..., Any],
+) -> None:
+    """Each takes its place before it waits for the store."""
+    async with serve(requests_in_flight=4) as running:
+        client, engine = await running.connect(), running.engine
+        for _ in range(3):
+            await subscribe(client, since=0)
+        arrived, go, read = [], trio.Event(), engine.store.read
+
+        async def held(rule: Any) -> Any:
+            arrived.append(rule)
+            await go.wait()
+            return await read(rule)
+
+        engine.store.read = held
+        for number in range(4):
+            params = {"since": 0}
+            request = {"id": number, "method": "event.subscribe", "params": params}
+            await client.send({"jsonrpc": "2.0", **request})
+        await wait_all_tasks_blocked(0.02)
+        assert arrived
+        go.set()
+        replies = [await client.line() for _ in range(4)]
+        granted = [reply for reply in replies if "result" in reply]
+        refused = [reply["error"]["data"]["limit"] for reply in replies if "error" in reply]
+        assert (len(arrived), len(granted)) == (1, 1)
+        assert refused == ["subscriptions"] * 3
+        identity = granted[0]["result"]["subscription_id"]
+        await client.call("event.unsubscribe", {"subscription_id": identity}, "end")
+        assert "result" in await client.call("event.subscribe", {"since": 0}), "a place is free"

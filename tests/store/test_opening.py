@@ -161,6 +161,44 @@ def test_what_recoveries_left_for_sorties_outlives_that_it_moves(
     ]
 
 
+def test_origin_and_closed_reason_are_filled_from_metadata_which_keeps_none_of_it(
+    monkeypatch: pytest.MonkeyPatch, database: Path
+) -> None:
+    every = migrations()
+    number = next(n for n, sql in every if "closed_reason" in sql)
+    database.parent.mkdir()
+    connection = connect(str(database))
+    monkeypatch.setattr("fleetd.store.migrate.migrations", lambda: every[: number - 1])
+    migrate(connection, str(database))
+    for at, (status, ended, metadata) in enumerate(
+        (
+            ("in_progress", None, '{"automatic":true}'),
+            ("cancelled", "10:00", '{"automatic":true,"ended_with_session":"10:00"}'),
+            ("completed", "11:00", '{"automatic":true,"ended_with_session":"10:00","team":"a"}'),
+            ("completed", "12:00", '{"automatic":"no","ended_with_session":"12:00"}'),
+            ("in_progress", None, "{}"),
+        )
+    ):
+        connection.execute(
+            "INSERT INTO missions (id, title, created_at, updated_at, status, completed_at,"
+            " metadata_json) VALUES (?, 'M', '', '', ?, ?, ?)",
+            (f"msn-{at}", status, ended, metadata),
+        )
+
+    monkeypatch.undo()
+    migrate(connection, str(database))
+
+    assert connection.execute(
+        "SELECT origin, closed_reason, metadata_json FROM missions ORDER BY id"
+    ).fetchall() == [
+        ("session", None, "{}"),
+        ("session", "session", "{}"),
+        ("session", "person", '{"team":"a"}'),
+        ("person", "person", '{"automatic":"no","ended_with_session":"12:00"}'),
+        ("person", None, "{}"),
+    ]
+
+
 def test_migrations_are_numbered_without_gaps() -> None:
     assert [number for number, _ in migrations()] == list(range(1, len(migrations()) + 1))
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fleetctl.display import moments
-from fleetctl.watching import banner, manual, rows, spoken
+from fleetctl.watching import banner, fleet, manual, rows, spoken, texts
 from fleetctl.watching.cells import Line, cut, cut_front, fitted, pad, plain, shown, width, wrapped
 from fleetctl.watching.picture import Picture
 from fleetctl.watching.places import PANES, places
@@ -13,6 +13,7 @@ from tests.watching.told import (
     MINUTE,
     NOON,
     agent,
+    at,
     candidate,
     event,
     letter,
@@ -125,6 +126,37 @@ def test_long_lines_go_on_below_their_text() -> None:
     assert wrapped("", 8) == [""]
 
 
+def test_a_mission_that_was_closed_with_its_session_is_not_told_as_called_off() -> None:
+    over = {"status": "cancelled", "progress_percent": 50}
+    picture = picture_of(
+        mission(3, closed_reason="session", **over),
+        mission(2, closed_reason="merged", **over),
+        mission(1, closed_reason="person", **over),
+        told=status(),
+    )
+    states = ("completed", "completed", "in_progress", "pending")
+    picture.take("sorties", [sortie(n, status=s) for n, s in enumerate(states)], "msn-00000003", 0)
+    shown = [plain(row.line) for row in rows.mission_rows(picture, shown_at(), 100)]
+    assert [text.split()[-1] for text in shown] == ["closed", "merged", "cancelled"]
+    pages = [texts.mission(seen, shown_at()) for seen in fleet.missions(picture, shown_at())]
+    told = ("closed with its session, 2 of 4 sorties open; resumes with it",)
+    told += ("merged into another mission", "cancelled")
+    for page, standing in zip(pages, told, strict=True):
+        assert f"Status:    {standing}\n" in page
+
+
+def test_an_agent_that_waits_for_a_permission_says_so() -> None:
+    waits = agent("alice", status="waiting", needs="permission", needs_since=at(NOON - 3 * MINUTE))
+    waits |= {"session_id": "s-1", "pid": None, "cwd": "/work", "registered_at": at(), "note": None}
+    picture = picture_of(mission(1), told=status(line(1)))
+    picture.take("agents", [waits, agent("bob", status="waiting")], None, 0)
+    alice, bob = rows.agent_rows(picture, shown_at(), 100)
+    assert " permission " in plain(alice.line)
+    assert " waiting " in plain(bob.line)
+    page = texts.agent(waits, picture, shown_at())
+    assert "Status:      waiting: permission\nWaits since: 3 min ago" in page
+
+
 def test_a_mission_says_how_far_it_is_and_how_silent() -> None:
     told = status(line(1, "Login", silence_ms=4 * MINUTE))
     (row,) = rows.mission_rows(picture_of(mission(1, "Login"), told=told), shown_at(), 79)
@@ -196,6 +228,22 @@ def test_one_that_waits_is_told_whole_and_many_are_counted() -> None:
     many = picture_of(told=status(candidates=tuple(candidate(n, f"M{n}") for n in range(5))))
     (told,) = banner.alerts(many, view, 80, 2)
     assert "5 MISSIONS WAIT FOR RECOVERY: M0, M1, M2, M3, M4" in plain(told)
+
+
+def test_one_whose_agent_was_lost_waits_as_agent_lost() -> None:
+    left = {"reason": "agent_lost", "lost_agents": ["bob"]}
+    alone = picture_of(told=status(candidates=(candidate(1, "Login", **left),)))
+    (told,) = banner.alerts(alone, shown_at(), 80, 2)
+    assert "WAITS FOR RECOVERY  Login" in plain(told)
+    assert "agent_lost" in plain(told)
+    page = texts.waiting(alone, shown_at())
+    assert "\n  agent_lost: bob\n" in page
+    assert "bring it back:         fleetctl resume --mission msn-00000001\n" in f"{page}\n"
+
+    others = picture_of(told=status(candidates=(candidate(1, **left, agent_id="bob"),)))
+    page = texts.waiting(others, shown_at())
+    assert "\n  only the part of bob waits\n" in page
+    assert f"{page}\n".endswith("resume --mission msn-00000001 --agent bob --scope agent\n")
 
 
 def test_the_daemon_is_connected_away_since_and_back() -> None:

@@ -30,6 +30,8 @@ def mission(number: int, title: str = "", **fields: Any) -> Any:
         "total_sorties": 4,
         "completed_sorties": 2,
         "project_dir": "/work",
+        "origin": "person",
+        "closed_reason": None,
     }
     return record(**told | fields)
 
@@ -46,6 +48,7 @@ def line(number: int, title: str = "", **fields: Any) -> Any:
         "agents": 1,
         "locks": 1,
         "automatic": False,
+        "needs_permission": 0,
     }
     return record(**told | fields)
 
@@ -59,6 +62,9 @@ def candidate(number: int, title: str = "", **fields: Any) -> Any:
         "checkpoint_id": "chk-11111111",
         "checkpoint_progress": 50,
         "agent_id": None,
+        "reason": "silent",
+        "lost_agents": [],
+        "project_dir": "/srv/app",
     }
     return record(**told | fields)
 
@@ -86,6 +92,8 @@ def agent(name: str, **fields: Any) -> Any:
         "status": "active",
         "mission_id": "msn-00000001",
         "last_seen_at": at(),
+        "needs": None,
+        "needs_since": None,
     }
     return record(**told | fields)
 

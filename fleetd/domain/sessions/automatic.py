@@ -3,15 +3,13 @@
 What a person created, or ended, is the person's: nothing here touches it.
 """
 
-from typing import Any
-
-import msgspec
-
+from ...wire import endings
 from ...wire.events import MissionCancelled, MissionReopened
 from ...wire.requests.mission import MissionCreate
 from ...wire.types import OPEN_MISSION
 from .. import checkpoints, missions
 from ..activity import LIVING
+from ..bounds import WITH_SESSION
 from ..context import Context
 from ..current import is_automatic
 from ..events import emit
@@ -20,14 +18,9 @@ from ..milestones import begin_mission
 from ..tx import Row, Tx
 from ..wording import clean
 
-__all__ = ["begin", "close", "end", "is_automatic", "reopen"]
-
 TITLE_CHARS = 80
 # A prompt can be a whole file; its first line is not looked for beyond this.
 _LOOKED_AT = 10_000
-# In a mission's metadata: when it ended by itself. An end at any other moment was a person's.
-ENDED = "ended_with_session"
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def begin(
@@ -40,10 +33,8 @@ def begin(
     """
     place = project_dir if project_dir and project_dir.startswith("/") else None
     said = _first_line(title) if title and ctx.config.keep_prompts else ""
-    request = MissionCreate(
-        said or _unnamed(harness, place), project_dir=place, metadata={"automatic": True}
-    )
-    mission_id = missions.make(tx, ctx, request, agent_id)
+    request = MissionCreate(said or _unnamed(harness, place), project_dir=place)
+    mission_id = missions.make(tx, ctx, request, agent_id, origin="session")
     begin_mission(tx, ctx, find(tx, "mission", mission_id), agent_id)
     return mission_id
 
@@ -86,7 +77,7 @@ def end(tx: Tx, ctx: Context, mission_id: str, reason: str, *, leaving: str | No
 
 
 def close(tx: Tx, ctx: Context, row: Row, reason: str) -> None:
-    """End an automatic mission: completed when nothing is open, else called off for now.
+    """End an automatic mission: completed when nothing is open, else cancelled until it resumes.
 
     Nobody does that, so it is no activity: whoever resumes the session reads what was done last.
     """
@@ -96,48 +87,36 @@ def close(tx: Tx, ctx: Context, row: Row, reason: str) -> None:
         id=row["id"],
     )
     if undone:
-        what = f"{undone} of {row['total_sorties']} sorties open"
-        told = f"Closed with its session ({reason}), {what}; it goes on when that is resumed"
-        payload = MissionCancelled(reason=told)
-        missions.call_off(tx, ctx, row["id"], "cancelled", payload, activity=False)
+        left = endings.left_open(undone, row["total_sorties"])
+        told = f"{endings.WITH_SESSION} ({reason}), {left}"
+        payload = MissionCancelled(reason=told, closed_reason="session")
+        missions.close_unfinished(tx, ctx, row["id"], payload)
         # After the end, so that the file brings no open mission back that was closed.
-        kept = checkpoints.Reason(trigger="manual", details="Session ended", created_by="fleetd")
+        kept = checkpoints.Reason(trigger="manual", details=WITH_SESSION, created_by="fleetd")
         checkpoints.take(tx, ctx, row["id"], kept)
     else:
-        missions.close(tx, ctx, row["id"], activity=False)
-    _set_metadata(tx, row["id"], _decode(row["metadata_json"]) | {ENDED: ctx.now})
+        missions.close(tx, ctx, row["id"], "session")
 
 
 def reopen(tx: Tx, ctx: Context, mission_id: str) -> bool:
     """Open the mission of a session again that is resumed, with everything as it was.
 
     Returns whether the session can go on in it; False means that it needs a new one, since a
-    person ended it, or it is a person's and over, or gone.
+    person ended it, or it was merged into another one, or is gone.
     """
     row = tx.one("SELECT * FROM missions WHERE id = :id", id=mission_id)
     if row is None:
         return False
     if row["status"] in OPEN_MISSION:
         return True
-    metadata = _decode(row["metadata_json"])
-    ended = metadata.pop(ENDED, None)
-    if not is_automatic(row) or ended is None or ended != row["completed_at"]:
+    if row["closed_reason"] != "session":
         return False
     tx.run(
-        "UPDATE missions SET status = 'in_progress', completed_at = NULL, updated_at = :now,"
-        " active_awake_ms = :awake, silent = 0 WHERE id = :id",
+        "UPDATE missions SET status = 'in_progress', closed_reason = NULL, completed_at = NULL,"
+        " updated_at = :now, active_awake_ms = :awake, silent = 0 WHERE id = :id",
         now=ctx.now,
         awake=ctx.awake_ms,
         id=row["id"],
     )
-    _set_metadata(tx, row["id"], metadata)
     emit(tx, ctx, MissionReopened(), mission_id=row["id"])
     return True
-
-
-def _set_metadata(tx: Tx, mission_id: str, metadata: dict[str, Any]) -> None:
-    tx.run(
-        "UPDATE missions SET metadata_json = :metadata WHERE id = :id",
-        metadata=msgspec.json.encode(metadata).decode(),
-        id=mission_id,
-    )

@@ -15,6 +15,7 @@ from ...harness.report import (
     Failed,
     Noted,
     Paused,
+    PermissionRequested,
     Planned,
     PromptSubmitted,
     Report,
@@ -28,7 +29,7 @@ from ...harness.report import (
 from ...wire.events import HookNoted, Payload, WindowCompacted
 from ...wire.requests.checkpoint import ErrorReport
 from ...wire.requests.event import EventAppend
-from .. import events, failures, streams
+from .. import events, failures, streams, turns
 from ..capture import capture
 from ..checkpoints import HEAD, Reason, latest_row, take
 from ..context import Context
@@ -200,6 +201,17 @@ def _noted(scene: Scene, told: Noted) -> None:
     scene.note(HookNoted(what=told.what, message=told.message))
 
 
+def _permission_requested(scene: Scene, told: PermissionRequested) -> None:
+    """Let the agent wait: no work is done, so it is no activity.
+
+    A reminder that comes too late, or of what a subagent asked for, is of nobody else's request.
+    """
+    what = "permission_prompt" if told.reminder else "permission_request"
+    scene.note(HookNoted(what=what, message=told.message))
+    if not told.reminder or membership.may_have_asked(scene.tx, scene.report, scene.agent_id):
+        turns.await_permission(scene.tx, scene.agent_id, scene.happened_at or scene.ctx.now)
+
+
 def _session_ended(scene: Scene, told: SessionEnded) -> None:
     reason = told.reason or "the session ended"
     membership.leave(scene.tx, scene.ctx, key_of(scene.report), reason)
@@ -218,5 +230,6 @@ _ACTS: dict[type, Callable[[Scene, Any], None]] = {
     SubagentEnded: _subagent_ended,
     Failed: _failed,
     Noted: _noted,
+    PermissionRequested: _permission_requested,
     SessionEnded: _session_ended,
 }

@@ -59,17 +59,17 @@ def close_left_behind(tx: Tx, request: LeftBehindClose, ctx: Context) -> Done:
     """
     days = max(1, ctx.config.retention.days)
     rows = tx.all(
-        "SELECT * FROM missions m WHERE m.status = 'in_progress'"
+        "SELECT * FROM missions m WHERE m.status = 'in_progress' AND m.origin = 'session'"
         " AND coalesce(m.last_activity_at, m.started_at, m.created_at) < :old"
         " AND NOT EXISTS (SELECT 1 FROM agents a WHERE a.mission_id = m.id"
         f" AND a.status IN {LIVING} AND (a.pid IS NOT NULL OR a.last_seen_at >= :old))"
-        " ORDER BY m.id",
+        " ORDER BY m.id LIMIT :most",
         old=ctx.at(-days * DAY_MS),
+        most=CLOSED_AT_ONCE,
     )
-    left = [row for row in rows if is_automatic(row)][:CLOSED_AT_ONCE]
-    for row in left:
+    for row in rows:
         automatic.close(tx, ctx, row, f"nobody came back to it for {days} days")
-    return Done(done=bool(left))
+    return Done(done=bool(rows))
 
 
 @handler
@@ -80,7 +80,7 @@ def find_spent(tx: Tx, request: SpentFind, ctx: Context) -> Spent:
     """
     rows = tx.all(
         # By id alone: with their status too, all those that follow would be sorted for each piece.
-        "SELECT id, status, completed_at, metadata_json, EXISTS (SELECT 1 FROM checkpoints c"
+        "SELECT id, status, completed_at, origin, EXISTS (SELECT 1 FROM checkpoints c"
         " WHERE c.mission_id = missions.id) AS kept FROM missions"
         " WHERE id > :since ORDER BY id LIMIT :most",
         since=request.since,

@@ -10,7 +10,7 @@ from ...wire.types import OPEN_MISSION, Role
 from .. import agents
 from ..activity import LIVING
 from ..context import Context
-from ..current import belongs, is_automatic, to_join
+from ..current import belongs, inherited, is_automatic, to_join
 from ..ids import find
 from ..milestones import begin_mission
 from ..tx import LogLine, Row, Tx
@@ -33,12 +33,13 @@ def attend(
         _put_into(tx, agent_id, None)
         row = {**row, "mission_id": None}
     if row is not None and row["succeeded_by"] is not None:
-        superseded.remember(tx, row)
-    joined = _mission_to_join(tx, ctx, report, row, cwd, wanted)
+        superseded.remember(tx, agent_id, superseded.Word("from", row["succeeded_by"]))
+    heir = inherited(tx, agent_id) if row is None else None
+    joined = _mission_to_join(tx, ctx, report, row, cwd, wanted) if heir is None else heir["id"]
     first: Role = "specialist" if joined or report.subagent else "dispatch"
     request = AgentRegister(
         agent_id,
-        row["role"] if row else first,
+        (row or heir or {"role": first})["role"],
         harness=report.harness,
         session_id=report.session_id,
         pid=ctx.facts.agent_pid,
@@ -184,14 +185,30 @@ def await_user(tx: Tx, agent_id: str) -> None:
     )
 
 
+def may_have_asked(tx: Tx, report: Report, agent_id: str) -> bool:
+    """Whether an agent may wait for a permission of which only a reminder tells.
+
+    It is in the middle of a turn, and no agent of its session is known to wait for one.
+    """
+    found = tx.one(
+        "SELECT id FROM agents WHERE id = :agent AND status = 'active' AND NOT EXISTS"
+        " (SELECT 1 FROM sessions s JOIN agents a ON a.id = s.agent_id"
+        " WHERE s.harness = :harness AND s.session_id = :session AND a.needs = 'permission')",
+        agent=agent_id,
+        harness=report.harness,
+        session=report.session_id,
+    )
+    return found is not None
+
+
 def subagents_of(tx: Tx, report: Report) -> list[str]:
-    """Return the active subagents of a session, none for a subagent's own report."""
+    """Return the subagents of a session that are in a turn, none for a subagent's own report."""
     if report.subagent:
         return []
     rows = tx.all(
         "SELECT s.agent_id AS id FROM sessions s JOIN agents a ON a.id = s.agent_id"
         " WHERE s.harness = :harness AND s.session_id = :session AND s.subagent <> ''"
-        " AND a.status = 'active' ORDER BY s.agent_id",
+        " AND (a.status = 'active' OR a.needs IS NOT NULL) ORDER BY s.agent_id",
         harness=report.harness,
         session=report.session_id,
     )

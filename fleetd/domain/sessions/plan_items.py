@@ -81,6 +81,7 @@ def places(tx: Tx, mission_id: str, agent_id: str) -> list[tuple[str, int]]:
     """Return the sorties that a plan made, in its order, and where they stand in their mission."""
     rows = tx.all(
         "SELECT s.id, s.position FROM plan_items p JOIN sorties s ON s.id = p.sortie_id"
+        " AND s.mission_id = p.mission_id"
         " WHERE p.agent_id = :agent AND p.mission_id = :mission AND p.status <> 'dropped'"
         " AND p.made = 1 AND (s.assigned_to IS NULL OR s.assigned_to = :agent)"
         " ORDER BY p.position, p.sortie_id",

@@ -109,7 +109,15 @@ class _Plan:
         return told.told == item.status or self._row(told.sortie_id) is not None
 
     def _row(self, sortie_id: str) -> Row | None:
-        return self._tx.one("SELECT * FROM sorties WHERE id = :id", id=sortie_id)
+        """Return the row of a sortie of this mission.
+
+        What was finished before the session moved here stays where it was done.
+        """
+        return self._tx.one(
+            "SELECT * FROM sorties WHERE id = :id AND mission_id = :mission",
+            id=sortie_id,
+            mission=self._mission_id,
+        )
 
     def _in_hand(self, sortie_id: str) -> Row | None:
         """Return the row of a sortie that is there and is not another agent's."""

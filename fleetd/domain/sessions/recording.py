@@ -10,6 +10,7 @@ from ...harness.report import (
     AnyHappening,
     Compacted,
     Noted,
+    PermissionRequested,
     Planned,
     PromptSubmitted,
     Report,
@@ -33,7 +34,8 @@ from .identity import Key, go_on_as, key_of, open_session, session_row
 from .looking_back import look_back
 
 LOOKED_BACK = (Planned, ToolFinished, WindowUsed)
-IN_PASSING = frozenset((SessionEnded, Noted, WindowUsed))
+NOTES = frozenset((Noted, PermissionRequested))
+IN_PASSING = NOTES | {SessionEnded, WindowUsed}
 
 
 class Recorded(Record, frozen=True, kw_only=True):
@@ -110,7 +112,9 @@ def _says_nothing(tx: Tx, report: Report) -> bool:
     if kinds - IN_PASSING:
         return False
     known = session_row(tx, key_of(report))
-    return not kinds or (Noted not in kinds if known is None else known["ended_at"] is not None)
+    if not kinds or known is None:
+        return not kinds & NOTES
+    return known["ended_at"] is not None
 
 
 def _follow(tx: Tx, ctx: Context, request: HookRecord) -> Recorded:

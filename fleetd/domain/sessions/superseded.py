@@ -1,42 +1,79 @@
-"""Tells an agent that comes back, once, that its work went to another; must not take it back.
+"""What an agent is to be told once of work that changed hands: that it lost some, or got some.
 
-It goes on as an agent that starts anew. What its successor holds stays its successor's.
+Remembered until a hook of the agent's can tell it. Nothing is taken back here: who comes back after
+its work went to another goes on as one that starts anew.
 """
+
+from typing import Literal
+
+import msgspec
 
 from ..context import Context
 from ..elsewhere import agent_on
-from ..tx import Row, Tx
+from ..tx import Tx
+from ..wording import quote, short
 
-_KEY = "superseded:"
+_KEY = "handed_over:"
 NAMED = 10
+TITLE_CHARS = 80
 
 
-def remember(tx: Tx, row: Row) -> None:
-    """Remember to tell an agent to whom its work went, until a hook can: registering forgets it."""
+class Word(msgspec.Struct, frozen=True):
+    """Work went ``to`` an agent, ``from`` it, or went ``back``; ``other`` is whose it was or is.
+
+    ``mission_id`` is where it is, for whoever got it.
+    """
+
+    what: Literal["to", "from", "back"]
+    other: str
+    mission_id: str | None = None
+
+
+_words = msgspec.json.Decoder(list[Word]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def remember(tx: Tx, agent_id: str, word: Word) -> None:
+    """Remember to tell an agent something, in place of an earlier word about the same other one.
+
+    What went back before its agent heard of it needs no word at all.
+    """
+    told = tx.value("SELECT value FROM store_meta WHERE key = :key", key=_KEY + agent_id)
+    before = _words(told) if told else []
+    words = [each for each in before if each.other != word.other]
+    unheard = any(each.what == "to" and each.other == word.other for each in before)
+    if not (word.what == "back" and unheard):
+        words.append(word)
+    if not words:
+        tx.run("DELETE FROM store_meta WHERE key = :key", key=_KEY + agent_id)
+        return
     tx.run(
-        "INSERT INTO store_meta (key, value) VALUES (:key, :successor)"
+        "INSERT INTO store_meta (key, value) VALUES (:key, :words)"
         " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-        key=_KEY + row["id"],
-        successor=row["succeeded_by"],
+        key=_KEY + agent_id,
+        words=_encode(words).decode(),
     )
 
 
 def told(tx: Tx, ctx: Context, agent_id: str) -> list[str]:
-    """Return the line that an agent is to read now, none where there is nothing to tell."""
+    """Return the lines that an agent is to read now, none where there is nothing to tell."""
     row = tx.one("DELETE FROM store_meta WHERE key = :key RETURNING value", key=_KEY + agent_id)
-    if row is None:
-        return []
-    successor = row["value"]
+    words = _words(row["value"]) if row else []
+    lines = (_LINES[word.what](tx, ctx, agent_id, word) for word in words)
+    return [line for line in lines if line]
+
+
+def _went(tx: Tx, ctx: Context, agent_id: str, word: Word) -> str:
+    successor = word.other
     line = (
         f"The work of {agent_id} was taken over by {agent_on(tx, ctx, successor)} while {agent_id}"
         " counted as lost: its open sorties and its mail went there too."
     )
     files = _files(tx, ctx, agent_id, successor)
     if not files:
-        return [line]
-    more = f" and {len(files) - NAMED} more" if len(files) > NAMED else ""
-    which = ", ".join(files[:NAMED]) + more
-    return [f"{line} {agent_id} holds none of these locks any more, {successor} does: {which}."]
+        return line
+    which = _some(files)
+    return f"{line} {agent_id} holds none of these locks any more, {successor} does: {which}."
 
 
 def _files(tx: Tx, ctx: Context, agent_id: str, successor: str) -> list[str]:
@@ -50,3 +87,40 @@ def _files(tx: Tx, ctx: Context, agent_id: str, successor: str) -> list[str]:
         now=ctx.now,
     )
     return [row["file"] for row in rows]
+
+
+def _came(tx: Tx, ctx: Context, agent_id: str, word: Word) -> str:
+    mission = tx.one("SELECT * FROM missions WHERE id = :id", id=word.mission_id)
+    if mission is None:
+        return ""
+    rows = tx.all(
+        "SELECT title FROM sorties WHERE mission_id = :mission AND assigned_to = :agent"
+        " AND status NOT IN ('completed', 'failed') ORDER BY position",
+        mission=mission["id"],
+        agent=agent_id,
+    )
+    which = f"{mission['id']} ({short(mission['title'], TITLE_CHARS)})"
+    line = (
+        f"{agent_id} took over the work of {agent_on(tx, ctx, word.other)}, which is lost, and"
+        f" works in mission {which} from now on, with what it had planned itself."
+    )
+    titles = [quote(row["title"], TITLE_CHARS) for row in rows]
+    steps = f" Open sorties of {agent_id}: {_some(titles)}." if titles else ""
+    how = f"fleetctl context --mission {mission['id']} --agent {agent_id}"
+    return f"{line}{steps} {how} tells where that work stands."
+
+
+def _went_back(tx: Tx, ctx: Context, agent_id: str, word: Word) -> str:
+    return (
+        f"That {agent_id} took over the work of {agent_on(tx, ctx, word.other)} was undone: open"
+        f" sorties and locks that came from there are {word.other}'s again, and {agent_id} goes on"
+        " with what it had itself."
+    )
+
+
+_LINES = {"from": _went, "to": _came, "back": _went_back}
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more

@@ -108,7 +108,7 @@ def gather(tx: Tx, ctx: Context, known: Known, trigger: Trigger) -> Gathered:
     failure = _failed_last(tx, span, known, found.kept)
     if status == "failed":
         failure = why or failure or "the run broke off"
-    state, left_out = _step_state(ctx, known, trigger, failure)
+    state, left_out = _step_state(ctx, known, trigger, status, failure)
     return Gathered(
         status=status,
         step_state=state,
@@ -202,15 +202,15 @@ def _failed_last(
 
 
 def _step_state(
-    ctx: Context, known: Known, trigger: Trigger, failure: str | None
+    ctx: Context, known: Known, trigger: Trigger, status: RunStatus, failure: str | None
 ) -> tuple[StepState, int]:
     """Return where a run stands, and how many entries were too many to be said."""
     said = trigger.step
     if said is None and known.session is None and not known.plan and known.newest:
         # Nobody else knows the plan: the step stands as it was said last.
-        return known.newest.step_state, 0
+        return _as_said_last(known.newest, status), 0
     complied, violations = _complied(ctx, known, said)
-    resumed, actions = hints.bounded(_hints(known, said, failure))
+    resumed, actions = hints.bounded(_hints(known, said, status, failure))
     meant = steps.step_meant(known.plan, said)
     return steps.step_state(said, meant, complied, resumed), violations + actions
 
@@ -221,8 +221,18 @@ def _complied(ctx: Context, known: Known, said: DeclaredStep | None) -> tuple[To
     return steps.compliance(ctx, known.plan), 0
 
 
-def _hints(known: Known, said: DeclaredStep | None, failure: str | None) -> ResumeHints:
-    computed = hints.computed(known.plan, failure, said)
+def _as_said_last(newest: Snapshot, status: RunStatus) -> StepState:
+    """Return the step of the newest snapshot; once the run is completed, nothing is ahead of it."""
+    if status != "completed" or newest.status == "completed":
+        return newest.step_state
+    left = hints.computed([], None, None, status)
+    return msgspec.structs.replace(newest.step_state, resume_hints=left)
+
+
+def _hints(
+    known: Known, said: DeclaredStep | None, status: RunStatus, failure: str | None
+) -> ResumeHints:
+    computed = hints.computed(known.plan, failure, said, status)
     if said is None or said.resume_hints is None:
         return computed
     return hints.declared_over(computed, said.resume_hints)

@@ -9,6 +9,7 @@ import msgspec
 
 from ...wire.requests.snapshot import DeclaredHints, DeclaredStep
 from ...wire.snapshots import SUMMARY_CHARS, ResumeHints
+from ...wire.types import RunStatus, StepStatus
 from ..wording import short
 from .steps import Step, present_step
 
@@ -21,13 +22,20 @@ NOTHING_LEFT, NO_PLAN = "resume_nothing_left", "resume_no_plan"
 DECLARED = "resume_declared"
 
 
-def computed(plan: Sequence[Step], failure: str | None, said: DeclaredStep | None) -> ResumeHints:
+def computed(
+    plan: Sequence[Step], failure: str | None, said: DeclaredStep | None, status: RunStatus
+) -> ResumeHints:
     """Return what the plan says about going on; ``failure`` is what failed last, if it did.
 
-    Where the store knows no plan, the step that the caller says it is at stands for one.
+    Where the store knows no plan, the step that the caller says it is at stands for one, and so
+    does a run that is completed: nothing is ahead of that.
     """
-    ahead = [_action(step) for step in _in_turn(plan)] if plan else _said_ahead(said)
-    if not plan and not ahead:
+    known = bool(plan) or _said_state(said) is not None or status == "completed"
+    if plan:
+        ahead = [_action(step) for step in _in_turn(plan)]
+    else:
+        ahead = _said_ahead(said) if status != "completed" else []
+    if not known:
         return ResumeHints(eligible=False, reason_code=NO_PLAN, next_actions=[])
     if not ahead:
         return ResumeHints(eligible=False, reason_code=NOTHING_LEFT, next_actions=[])
@@ -53,8 +61,12 @@ def _action(step: Step) -> str:
     return f"{step.title}{blocked}"
 
 
+def _said_state(said: DeclaredStep | None) -> StepStatus | None:
+    return said.step_status if said is not None else None
+
+
 def _said_ahead(said: DeclaredStep | None) -> list[str]:
-    if said is None or said.step_status not in ("pending", "in_progress", "failed"):
+    if said is None or _said_state(said) not in ("pending", "in_progress", "failed"):
         return []
     step = said.step_id or (f"step {said.step_ordinal}" if said.step_ordinal else "the step")
     return [f"{step} of {said.plan_path}" if said.plan_path else step]

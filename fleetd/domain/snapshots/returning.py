@@ -52,6 +52,7 @@ def insert_snapshot(tx: Tx, ctx: Context, snapshot: Snapshot) -> Row:
     columns = to_columns(snapshot) | {
         "gathered": 0,
         "backed_up_at": ctx.now,
+        "verified_at": ctx.now,
         "machine": ctx.machine,
         "compressed_at": ctx.now if packed else None,
         "gzip_digest": packed.digest if packed else None,

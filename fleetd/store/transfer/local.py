@@ -1,6 +1,7 @@
 """The SQLite end of a move: the store of this machine alone; must not know what is carried."""
 
 import contextlib
+import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -22,7 +23,7 @@ class LocalSide:
 
     def __init__(self, connection: apsw.Connection, where: str) -> None:
         self.where = where
-        self.tx = Tx(Executor(connection))
+        self.tx = Tx(Executor(connection, math.inf))  # whole tables at once
         self._connection = connection
 
     def tables(self) -> list[Table]:

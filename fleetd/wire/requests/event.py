@@ -6,9 +6,10 @@ from msgspec import Meta
 
 from ..base import Mutation, Query
 from ..model import Event, Record
-from ..types import AgentId, EventType, Limit, MissionId, Seq, Stream
+from ..types import AgentId, EventType, Limit, MissionId, Seq, Stream, Timestamp
 
 Epoch = Annotated[str, Meta(min_length=1, max_length=64)]
+EventTypes = Annotated[list[EventType], Meta(min_length=1, max_length=100)]
 
 
 class EventAppend(Mutation[Event], frozen=True):
@@ -30,10 +31,11 @@ class EventPage(Record, frozen=True, kw_only=True):
 
 
 class EventList(Query[EventPage], frozen=True):
-    """List the events after ``since``.
+    """List the events after ``since``, or with ``newest`` those before ``before``, newest first.
 
     Large ones make a page short, about 1 MiB; who wants all goes on from ``position`` until none
-    come.
+    come: it is the next page's ``since``, or with ``newest`` its ``before``. With ``agent_id`` and
+    a type or a mission a page may be empty before the end: there ``position`` stays the same.
     """
 
     method: ClassVar[str] = "event.list"
@@ -41,6 +43,11 @@ class EventList(Query[EventPage], frozen=True):
     type: EventType | None = None
     since: Seq = 0
     limit: Limit = 200
+    types: EventTypes | None = None
+    agent_id: AgentId | None = None
+    since_time: Timestamp | None = None
+    newest: bool = False
+    before: Seq | None = None
 
 
 class Subscription(Record, frozen=True, kw_only=True):
@@ -60,9 +67,10 @@ class EventSubscribe(Query[Subscription], frozen=True):
 
     method: ClassVar[str] = "event.subscribe"
     since: Seq | None = None
-    types: Annotated[list[EventType], Meta(min_length=1, max_length=100)] | None = None
+    types: EventTypes | None = None
     mission_id: MissionId | None = None
     epoch: Epoch | None = None
+    agent_id: AgentId | None = None
 
 
 class Unsubscribed(Record, frozen=True, kw_only=True):
@@ -78,15 +86,33 @@ class EventUnsubscribe(Query[Unsubscribed], frozen=True):
     subscription_id: Annotated[str, Meta(min_length=1, max_length=64)]
 
 
+class CursorGap(Record, frozen=True, kw_only=True):
+    """Events that went before a consumer came to them, since it had not used its cursor for long.
+
+    ``missed_until`` is the newest of them. ``first_available`` is the first ``seq`` of the stream
+    that can still be read, the next one of the log where none can.
+    """
+
+    first_available: int
+    missed_until: int
+
+
 class CursorPosition(Record, frozen=True, kw_only=True):
-    """How far a consumer has read a stream; 0 when it never did."""
+    """How far a consumer has read a stream; 0 when it never did.
+
+    ``gap`` says that events behind that are not there any more; until the cursor is moved.
+    """
 
     position: int
     epoch: str
+    gap: CursorGap | None = None
 
 
 class CursorGet(Query[CursorPosition], frozen=True):
-    """Return a consumer's position in a stream."""
+    """Return a consumer's position in a stream.
+
+    A cursor that is neither moved nor read for ``retention.event_days`` keeps no events any more.
+    """
 
     method: ClassVar[str] = "cursor.get"
     consumer: AgentId
@@ -94,7 +120,10 @@ class CursorGet(Query[CursorPosition], frozen=True):
 
 
 class CursorAdvance(Mutation[CursorPosition], frozen=True):
-    """Move a cursor forward; backwards is refused."""
+    """Move a cursor forward; backwards is refused.
+
+    A ``gap`` in the answer is one behind the position before; it is not told again.
+    """
 
     method: ClassVar[str] = "cursor.advance"
     consumer: AgentId

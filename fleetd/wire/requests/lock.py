@@ -12,10 +12,10 @@ Purpose = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 class LockAcquire(Mutation[Lock], frozen=True):
-    """Take a lease on a file; acquiring one's own lock renews it.
+    """Take a lease on a file, which need not be there yet; acquiring one's own lock renews it.
 
-    A relative ``file`` needs ``cwd`` or a mission with a project directory. Waits up to
-    ``wait_ms`` in order of arrival, then fails with ``lock_conflict``.
+    A directory is refused. A relative ``file`` needs ``cwd`` or a mission with a project directory.
+    Waits up to ``wait_ms`` in order of arrival, then fails with ``lock_conflict``.
     """
 
     method: ClassVar[str] = "lock.acquire"
@@ -69,15 +69,21 @@ class LockCheck(Query[Validity], frozen=True):
 
 
 class LockPage(Record, frozen=True, kw_only=True):
-    """Locks, oldest first."""
+    """Locks, oldest first.
+
+    ``paths`` says by the id of each lock what its file is called for who asked from ``cwd``.
+    """
 
     locks: list[Lock]
+    paths: dict[LockId, str] = {}
 
 
 class LockList(Query[LockPage], frozen=True):
     """List locks, oldest first; without ``active`` also those that ended.
 
-    ``after`` is the last one of the page before.
+    With ``cwd`` the answer says what each file is called there: by its path inside the repository
+    around it, else by one that begins with ``~/`` or ``/``, or by the key. ``here`` leaves only
+    what lies in that repository. ``after`` is the last one of the page before.
     """
 
     method: ClassVar[str] = "lock.list"
@@ -87,3 +93,5 @@ class LockList(Query[LockPage], frozen=True):
     active: bool = True
     limit: Limit = 1_000
     after: LockId | None = None
+    cwd: Path | None = None
+    here: bool = False

@@ -5,13 +5,26 @@ from typing import Annotated, Any, ClassVar
 from msgspec import Meta, Struct
 
 from ..base import Mutation, Query
-from ..model import Mission, Record
+from ..model import Mission, Record, RecoveryCandidate
 from ..progress import LongMutation
-from ..types import AgentId, Files, Limit, MissionId, MissionStatus, Path, Priority, Text, Title
+from ..types import (
+    AgentId,
+    Files,
+    Limit,
+    MissionId,
+    MissionStatus,
+    Path,
+    Priority,
+    SelectionPurpose,
+    SelectionReason,
+    Text,
+    ThresholdMs,
+    Title,
+)
 
 
 class NewSortie(Struct, frozen=True, forbid_unknown_fields=True):
-    """A sortie to create together with its mission."""
+    """A sortie to create together with others."""
 
     title: Title
     description: Text | None = None
@@ -20,8 +33,14 @@ class NewSortie(Struct, frozen=True, forbid_unknown_fields=True):
     priority: Priority = "medium"
 
 
+NewSorties = Annotated[list[NewSortie], Meta(max_length=10_000)]
+
+
 class MissionCreate(Mutation[Mission], frozen=True):
-    """Create a pending mission, with its sorties if they are known."""
+    """Create a pending mission, with its sorties if they are known.
+
+    With ``agent_id`` it is started at once, and that agent works in it from then on.
+    """
 
     method: ClassVar[str] = "mission.create"
     title: Title
@@ -29,7 +48,8 @@ class MissionCreate(Mutation[Mission], frozen=True):
     priority: Priority = "medium"
     project_dir: Path | None = None
     metadata: dict[str, Any] = {}
-    sorties: Annotated[list[NewSortie], Meta(max_length=10_000)] = []
+    sorties: NewSorties = []
+    agent_id: AgentId | None = None
 
 
 class MissionStart(Mutation[Mission], frozen=True):
@@ -40,7 +60,12 @@ class MissionStart(Mutation[Mission], frozen=True):
 
 
 class MissionUpdate(Mutation[Mission], frozen=True):
-    """Change fields of a mission; a field that is left out stays."""
+    """Change fields of a mission; a field that is left out stays.
+
+    A ``title`` makes a mission that fleetd made for a session (``origin``) somebody's own: it is no
+    more closed with the session, nor deleted by itself. ``sorties`` are added to those of an open
+    mission, all or none.
+    """
 
     method: ClassVar[str] = "mission.update"
     mission_id: MissionId
@@ -48,6 +73,7 @@ class MissionUpdate(Mutation[Mission], frozen=True):
     description: Text | None = None
     priority: Priority | None = None
     metadata: dict[str, Any] | None = None
+    sorties: NewSorties = []
 
 
 class MissionComplete(Mutation[Mission], frozen=True):
@@ -118,6 +144,34 @@ class MissionCurrent(Query[CurrentMission], frozen=True):
     method: ClassVar[str] = "mission.current"
     cwd: Path | None = None
     agent_id: AgentId | None = None
+
+
+class SelectedMission(Record, frozen=True, kw_only=True):
+    """The mission that is meant, and what says so.
+
+    ``candidates`` are the missions of the directory that wait for recovery, this one first.
+    """
+
+    mission: Mission
+    reason: SelectionReason
+    candidates: list[RecoveryCandidate] = []
+
+
+class MissionSelect(Query[SelectedMission], frozen=True):
+    """The mission that is meant where none is named.
+
+    That of ``take_over_from``; that of ``agent_id``; those of the directory, to be recovered the
+    ones that wait for it first; the one that another machine has in progress for the same project.
+    For ``work`` and ``briefing``, or without ``cwd``, also the only one that there is. Missions
+    elsewhere only are ``invalid_state`` and listed in ``data.candidates``; so is none at all.
+    """
+
+    method: ClassVar[str] = "mission.select"
+    purpose: SelectionPurpose
+    cwd: Path | None = None
+    agent_id: AgentId | None = None
+    take_over_from: AgentId | None = None
+    threshold_ms: ThresholdMs | None = None
 
 
 class Deleted(Record, frozen=True, kw_only=True):

@@ -1,5 +1,6 @@
 """Missions that sessions get by themselves: begun, closed, opened again; a person's stay theirs."""
 
+import json
 from typing import Any
 
 import msgspec
@@ -7,13 +8,16 @@ import pytest
 
 from fleetd.config import Config
 from fleetd.domain import missions, sortie_work
-from fleetd.domain.current import current_row, of_directory, to_join
+from fleetd.domain.current import of_directory, to_join
+from fleetd.domain.selection import current_row
 from fleetd.domain.sessions import automatic
 from fleetd.domain.tx import Row
+from fleetd.wire.events import MissionCancelled
 from fleetd.wire.requests.mission import (
     MissionCancel,
     MissionComplete,
     MissionCreate,
+    MissionFail,
     MissionStart,
     MissionUpdate,
 )
@@ -59,8 +63,7 @@ def test_a_session_s_mission_is_under_way_and_says_that_it_is_automatic() -> Non
         PROJECT,
     )
     assert row["started_at"] == desk.ctx.now
-    assert automatic.is_automatic(row)
-    assert msgspec.json.decode(row["metadata_json"]) == {"automatic": True}
+    assert (row["origin"], row["metadata_json"]) == ("session", "{}")
     told = desk.tx.all("SELECT type, agent_id FROM events WHERE mission_id = :id", id=desk.mission)
     assert told == [
         {"type": "mission_created", "agent_id": AGENT},
@@ -142,7 +145,7 @@ def test_with_something_open_it_is_called_off_after_a_checkpoint_and_says_so() -
     told = desk.tx.one("SELECT * FROM events WHERE type = 'mission_cancelled'")
     assert told is not None
     assert msgspec.json.decode(told["data_json"])["reason"] == (
-        "Closed with its session (logout), 2 of 3 sorties open; it goes on when that is resumed"
+        "Closed with its session (logout), 2 of 3 sorties open; resumes with it"
     )
     kept = desk.tx.one("SELECT * FROM checkpoints ORDER BY seq DESC LIMIT 1")
     assert kept is not None
@@ -261,29 +264,94 @@ def test_what_a_person_ended_after_it_had_opened_again_stays_ended() -> None:
     begun(desk)
     end(desk)
     # A recovery that rewinds opens a mission without a word to us.
-    desk.tx.run("UPDATE missions SET status = 'in_progress', completed_at = NULL")
+    desk.tx.run(
+        "UPDATE missions SET status = 'in_progress', closed_reason = NULL, completed_at = NULL"
+    )
     desk.now_ms += 60_000
     missions.cancel(desk.tx, MissionCancel(desk.mission, "enough"), desk.ctx)
     assert not resume(desk)
 
 
-def test_a_person_may_give_it_another_title() -> None:
+def test_who_gives_it_a_title_makes_it_their_own() -> None:
     desk = Desk()
     begun(desk)
-    missions.update(desk.tx, MissionUpdate(desk.mission, title="Login"), desk.ctx)
+    before = desk.end()
+    made = missions.update(desk.tx, MissionUpdate(desk.mission, title="Login"), desk.ctx)
+    assert (made.title, made.origin) == ("Login", "person")
+    told = desk.tx.one("SELECT data_json FROM events WHERE seq > :seq", seq=before)
+    assert told is not None
+    assert msgspec.json.decode(told["data_json"]) == {"fields": ["title", "origin"]}
+    assert end(desk) == []
+    assert to_join(desk.tx, desk.ctx, PROJECT) is not None
+
+
+def test_one_that_gets_its_title_after_its_end_still_resumes_with_its_session() -> None:
+    desk = Desk()
+    begun(desk)
+    desk.plan("> Read")
     end(desk)
+    missions.update(desk.tx, MissionUpdate(desk.mission, title="Login"), desk.ctx)
     assert resume(desk)
+    assert mission(desk)["status"] == "in_progress"
+
+
+def test_a_clients_metadata_automatic_makes_no_mission_one_that_the_daemon_made() -> None:
+    desk = Desk(metadata={"automatic": True, "ended_with_session": "now"})
     row = mission(desk)
-    assert row["title"] == "Login"
-    assert automatic.is_automatic(row)
+    assert row["origin"] == "person"
+    assert json.loads(row["metadata_json"]) == {"automatic": True, "ended_with_session": "now"}
+    assert end(desk) == []
+    missions.cancel(desk.tx, MissionCancel(desk.mission, "enough"), desk.ctx)
+    assert not resume(desk)
 
 
-def test_a_person_who_takes_the_mark_away_makes_it_their_own() -> None:
+def test_no_metadata_of_an_update_drops_what_the_daemon_needs_of_its_origin() -> None:
     desk = Desk()
     begun(desk)
     missions.update(desk.tx, MissionUpdate(desk.mission, metadata={"team": "a"}), desk.ctx)
-    assert end(desk) == []
-    assert to_join(desk.tx, desk.ctx, PROJECT) is not None
+    assert mission(desk)["origin"] == "session"
+    desk.plan("> Read")
+    assert end(desk) == ["mission_cancelled", "fleet_checkpointed"]
+    update = MissionUpdate(desk.mission, metadata={"team": "b"}, priority="high")
+    assert missions.update(desk.tx, update, desk.ctx).closed_reason == "session"
+    assert resume(desk)
+    assert json.loads(mission(desk)["metadata_json"]) == {"team": "b"}
+
+
+def test_every_end_says_its_closed_reason_and_every_opening_clears_it() -> None:
+    desk = Desk()
+    assert mission(desk)["closed_reason"] is None
+    ended = missions.cancel(desk.tx, MissionCancel(desk.mission, "enough"), desk.ctx)
+    assert ended.closed_reason == "person"
+    begun(desk)
+    assert missions.fail(desk.tx, MissionFail(desk.mission, "no"), desk.ctx).closed_reason == (
+        "person"
+    )
+    begun(desk)
+    ended = missions.complete(desk.tx, MissionComplete(desk.mission), desk.ctx)
+    assert ended.closed_reason == "person"
+    begun(desk)
+    end(desk)
+    assert (mission(desk)["status"], mission(desk)["closed_reason"]) == ("completed", "session")
+    assert resume(desk)
+    assert mission(desk)["closed_reason"] is None
+    desk.plan("> Read")
+    end(desk)
+    assert (mission(desk)["status"], mission(desk)["closed_reason"]) == ("cancelled", "session")
+    told = desk.tx.one(
+        "SELECT data_json FROM events WHERE type = 'mission_cancelled' ORDER BY seq DESC"
+    )
+    assert told is not None
+    assert json.loads(told["data_json"])["closed_reason"] == "session"
+
+
+def test_what_was_merged_into_another_mission_opens_no_more() -> None:
+    desk = Desk()
+    begun(desk)
+    payload = MissionCancelled(reason="Merged", closed_reason="merged", merged_into="msn-1")
+    missions.close_unfinished(desk.tx, desk.ctx, desk.mission, payload)
+    assert mission(desk)["closed_reason"] == "merged"
+    assert not resume(desk)
 
 
 # Which mission a directory belongs to

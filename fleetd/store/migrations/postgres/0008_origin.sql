@@ -8,3 +8,25 @@ UPDATE missions SET closed_reason =
     CASE WHEN origin = 'session' AND metadata_json::jsonb ->> 'ended_with_session' = completed_at
         THEN 'session' ELSE 'person' END
     WHERE status IN ('completed', 'failed', 'cancelled');
+-- What a take-over moved: so that undoing it can move it back.
+ALTER TABLE recoveries ADD COLUMN taken_over_from TEXT COLLATE "C";
+ALTER TABLE recoveries ADD COLUMN left_mission_id TEXT COLLATE "C";
+CREATE INDEX idx_recoveries_left ON recoveries (mission_id) WHERE left_mission_id IS NOT NULL;
+-- Which start of a machine's daemon has the id, and where its pids mean something: a copy of the
+-- id is told from it.
+ALTER TABLE machines ADD COLUMN nonce TEXT COLLATE "C" NOT NULL DEFAULT '';
+ALTER TABLE machines ADD COLUMN boot_id TEXT COLLATE "C" NOT NULL DEFAULT '';
+UPDATE missions SET metadata_json =
+    (metadata_json::jsonb - 'automatic' - 'ended_with_session')::text WHERE origin = 'session';
+-- What a waiting agent needs of a person, and since when.
+ALTER TABLE agents ADD COLUMN needs TEXT COLLATE "C";
+ALTER TABLE agents ADD COLUMN needs_since TEXT COLLATE "C";
+-- The daily verification takes the files whose turn it is, those that never had one first.
+ALTER TABLE checkpoints ADD COLUMN verified_at TEXT COLLATE "C" NOT NULL DEFAULT '';
+ALTER TABLE snapshots ADD COLUMN verified_at TEXT COLLATE "C" NOT NULL DEFAULT '';
+CREATE INDEX idx_checkpoints_verified ON checkpoints (machine, verified_at, id)
+    WHERE backed_up_at IS NOT NULL AND deleted_at IS NULL;
+CREATE INDEX idx_snapshots_verified ON snapshots (machine, verified_at, id)
+    WHERE backed_up_at IS NOT NULL AND deleted_at IS NULL;
+-- A cursor that nobody uses keeps no events; it knows what it has not seen of those that went.
+ALTER TABLE cursors ADD COLUMN missed_seq BIGINT NOT NULL DEFAULT 0;

@@ -35,7 +35,11 @@ CREATE TABLE machines (
     heard_at TEXT NOT NULL,
     heard_awake_ms INTEGER NOT NULL,
     -- Since when it has told so without a break: as long its agents could make themselves heard.
-    since_awake_ms INTEGER NOT NULL
+    since_awake_ms INTEGER NOT NULL,
+    -- Which start of its daemon it was, and where pids mean what they meant to it: a copy of the id
+    -- is told from it.
+    nonce TEXT NOT NULL DEFAULT '',
+    boot_id TEXT NOT NULL DEFAULT ''
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE missions (
@@ -134,7 +138,10 @@ CREATE TABLE agents (
     note_json TEXT,
     seen_awake_ms INTEGER NOT NULL DEFAULT 0,
     -- Where its process runs.
-    machine TEXT NOT NULL DEFAULT ''
+    machine TEXT NOT NULL DEFAULT '',
+    -- What it needs of a person while it waits, and since when; NULL when nothing is known of that.
+    needs TEXT,
+    needs_since TEXT
 ) STRICT;
 CREATE INDEX idx_agents_mission ON agents (mission_id);
 -- Agents that nobody can watch: they are expected to say that they live.
@@ -235,7 +242,10 @@ CREATE TABLE cursors (
     consumer TEXT NOT NULL,
     stream TEXT NOT NULL,
     position INTEGER NOT NULL,
+    -- When it was moved or read last: one that nobody uses keeps no events.
     updated_at TEXT NOT NULL,
+    -- The newest of the events that went though it had not come to them; 0 for none.
+    missed_seq INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (consumer, stream)
 ) STRICT, WITHOUT ROWID;
 -- Who has not read an event yet: asked for every event that is to go.
@@ -270,7 +280,9 @@ CREATE TABLE checkpoints (
     messages_json TEXT NOT NULL,
     sorties_json TEXT NOT NULL,
     -- Where its file lies.
-    machine TEXT NOT NULL DEFAULT ''
+    machine TEXT NOT NULL DEFAULT '',
+    -- When its file was verified last, or written; '' for never.
+    verified_at TEXT NOT NULL DEFAULT ''
 ) STRICT;
 -- The newest is the one with the highest seq: a clock can be stepped back, the log cannot.
 CREATE INDEX idx_checkpoints_mission ON checkpoints (mission_id, seq DESC);
@@ -288,6 +300,9 @@ CREATE INDEX idx_checkpoints_outbox
     WHERE backed_up_at IS NULL OR deleted_at IS NOT NULL;
 -- Comparing rows with the names on disk reads this: no row, no file.
 CREATE INDEX idx_checkpoints_names ON checkpoints (mission_id, id, version, machine);
+-- Whose turn it is to be verified.
+CREATE INDEX idx_checkpoints_verified ON checkpoints (machine, verified_at, id)
+    WHERE backed_up_at IS NOT NULL AND deleted_at IS NULL;
 
 CREATE TABLE recoveries (
     id TEXT PRIMARY KEY,
@@ -302,12 +317,17 @@ CREATE TABLE recoveries (
     created_at TEXT NOT NULL,
     briefed_at TEXT,
     resumed_at TEXT,
-    briefed_awake_ms INTEGER NOT NULL DEFAULT 0
+    briefed_awake_ms INTEGER NOT NULL DEFAULT 0,
+    -- Whose work the agent took over, and in which mission its session was before.
+    taken_over_from TEXT,
+    left_mission_id TEXT
 ) STRICT;
 CREATE INDEX idx_recoveries_mission ON recoveries (mission_id, seq);
 CREATE INDEX idx_recoveries_seq ON recoveries (seq);
 -- Looked at with every activity, and nearly always empty.
 CREATE INDEX idx_recoveries_open ON recoveries (mission_id) WHERE state <> 'resumed';
+-- Whose sessions came from elsewhere: asked at every briefing.
+CREATE INDEX idx_recoveries_left ON recoveries (mission_id) WHERE left_mission_id IS NOT NULL;
 
 -- One uninterrupted silence of a mission: the key is what makes its event unique.
 CREATE TABLE episodes (
@@ -479,7 +499,9 @@ CREATE TABLE snapshots (
     warnings_json TEXT NOT NULL DEFAULT '[]',
     document_json TEXT NOT NULL,
     -- Where its file lies.
-    machine TEXT NOT NULL DEFAULT ''
+    machine TEXT NOT NULL DEFAULT '',
+    -- When its file was verified last, or written; '' for never.
+    verified_at TEXT NOT NULL DEFAULT ''
 ) STRICT;
 -- Keeping a run's snapshots few and comparing their names reads this alone, and no document.
 CREATE INDEX idx_snapshots_run ON snapshots
@@ -490,6 +512,9 @@ CREATE INDEX idx_snapshots_outbox ON snapshots (machine, seq, id, run_id, backed
 -- What is old enough to be compressed.
 CREATE INDEX idx_snapshots_plain ON snapshots (timestamp)
     WHERE compressed_at IS NULL AND deleted_at IS NULL;
+-- Whose turn it is to be verified.
+CREATE INDEX idx_snapshots_verified ON snapshots (machine, verified_at, id)
+    WHERE backed_up_at IS NOT NULL AND deleted_at IS NULL;
 -- Forgetting asks whose it was; of one that came back from its file only the step tells.
 CREATE INDEX idx_snapshots_agent ON snapshots (agent_id) WHERE agent_id IS NOT NULL;
 CREATE INDEX idx_snapshots_step ON snapshots (step_id) WHERE step_id IS NOT NULL;

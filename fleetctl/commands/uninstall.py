@@ -1,0 +1,281 @@
+"""``fleetctl uninstall``: takes fleetd out of whatever it was put into, and says what is left."""
+
+import importlib.util
+import shlex
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fleetd.wire.errors import FleetError, InvalidState
+
+from .. import stored
+from ..completing import shells
+from ..display import render
+from ..hooking import changes as hooks
+from ..hooking.changes import Change
+from ..hooking.harnesses import HARNESSES
+from ..mcp_settings import changes as servers
+from ..mcp_settings.places import PLACES
+from ..options import Subparsers, command, yes_option
+from ..prompts import Cancelled, confirm, interactive
+from ..service import systemd
+from ..service.choice import service
+from ..service.installing import Removal
+from ..service.rendering import SERVICE
+from ..service.running import STOP_UNITS
+
+if TYPE_CHECKING:
+    from fleetd.config import Loaded
+
+PACKAGE = "fleetd"
+_DATA = "Delete what fleetd remembers as well? It cannot be brought back."
+
+
+class Part(NamedTuple):
+    """One thing to be taken out; ``take_out`` does it and returns what is to be said of it."""
+
+    what: str
+    where: str
+    take_out: Callable[[], list[str]]
+
+
+class Left(NamedTuple):
+    """Something that stays, and how a person removes it."""
+
+    what: str
+    where: str
+    how: str = ""
+
+
+class Plan:
+    """What is to be taken out, what was done of it, and what went wrong with the rest."""
+
+    def __init__(self) -> None:
+        self.parts: list[Part] = []
+        self.removed: list[Part] = []
+        self.said: list[str] = []
+        self.errors: list[tuple[str, FleetError]] = []
+
+    def add(self, what: str, found: Callable[[], Iterator[Part]]) -> None:
+        """Look for parts; what cannot be looked at stops nothing else."""
+        try:
+            self.parts += found()
+        except FleetError as error:
+            self.errors.append((what, error))
+
+    def carry_out(self) -> None:
+        """Take every part out that can be."""
+        for part in self.parts:
+            try:
+                self.said += part.take_out()
+            except FleetError as error:
+                self.errors.append((f"{part.what} {part.where}", error))
+            else:
+                self.removed.append(part)
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command."""
+    parser = command(
+        subparsers,
+        "uninstall",
+        run,
+        "Take fleetd out: hooks, MCP entries, completions, and the service or the daemon in the "
+        "background. What fleetd remembers stays, unless you say otherwise. A second time takes "
+        "out what could not be the first time.",
+        "  fleetctl uninstall --dry-run\n  fleetctl uninstall\n"
+        "  fleetctl uninstall --yes --delete-data",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="show what goes, change nothing")
+    yes_option(parser)
+    parser.add_argument(
+        "--delete-data",
+        action="store_true",
+        help="delete what fleetd remembers on this machine, for good (default: ask; with --yes "
+        "it is kept)",
+    )
+
+
+def run(args: Namespace) -> int:
+    """Show what goes, ask, take it out, and say what is left."""
+    settings, plan = _settings(), Plan()
+    for harness in HARNESSES.values():
+        name = harness.name
+        hooks_of = partial(hooks.uninstalling, harness, None)
+        plan.add(f"hooks of {name}", partial(_setting, f"hooks of {name}", hooks_of))
+        server_of = partial(servers.uninstalling, PLACES[name], None)
+        plan.add(f"MCP entry of {name}", partial(_setting, f"MCP entry of {name}", server_of))
+    for shell in shells.SHELLS:
+        plan.add(f"completions for {shell}", partial(_completions, shell))
+    plan.add("fleetd", _daemon)
+    if args.delete_data:
+        plan.parts += _data(settings)
+    _ask(args, plan, settings)
+    if not args.dry_run:
+        plan.carry_out()
+    return _told(args, plan, settings)
+
+
+def _settings() -> "Loaded":
+    # Imported here: reading the configuration needs platformdirs and a TOML parser.
+    from fleetd.config import ConfigError, load
+
+    try:
+        return load()
+    except ConfigError as error:
+        raise InvalidState(str(error), hint="Correct the value, then try again.") from error
+
+
+def _setting(what: str, planned: Callable[[], Change]) -> Iterator[Part]:
+    """Yield the settings file of an agent CLI, if there is anything of ours in it."""
+    change = planned()
+
+    def take_out() -> list[str]:
+        # Looked at anew: hooks and the server may stand in one file.
+        now = planned()
+        now.uninstall()
+        return [f"Took the {what} out of {now.file.path}"]
+
+    if change.changes:
+        yield Part(what, str(change.file.path), take_out)
+
+
+def _completions(shell: str) -> Iterator[Part]:
+    for file in shells.installed(shell):
+        yield Part(f"completions for {shell}", str(file.path), partial(shells.remove, file))
+
+
+def _daemon() -> Iterator[Part]:
+    removal = Removal(service())
+    if removal:
+        yield Part(removal.title, ", ".join(removal.shown()), removal.carry_out)
+    if removal.foreign:
+        raise InvalidState(
+            "A service manager runs fleetd by files that are not yours, which stay.",
+            hint=f"To stop it: {STOP_UNITS}",
+        )
+
+
+def _data(settings: "Loaded") -> list[Part]:
+    config = settings.config
+
+    def take_out(each: stored.Stored) -> list[str]:
+        stored.delete(config, each)
+        return [f"Deleted {path}" for path in each.paths]
+
+    return [
+        Part(each.what, str(each.where), partial(take_out, each)) for each in stored.stored(config)
+    ]
+
+
+def _ask(args: Namespace, plan: Plan, settings: "Loaded") -> None:
+    """Show what goes, and ask for it; raises Cancelled and InvalidParams from the question."""
+    stream = sys.stderr if args.json else sys.stdout
+    if plan.parts:
+        print("This goes:", file=stream)
+        for part in plan.parts:
+            print(render.clean(f"  {part.what}: {part.where}"), file=stream)
+    if args.dry_run:
+        return
+    if plan.parts and not args.yes and not confirm("Take all of this out?"):
+        raise Cancelled("Nothing was changed.")
+    if args.yes or args.delete_data or not interactive():
+        return
+    if found := _data(settings):
+        for part in found:
+            print(render.clean(f"  {part.what}: {part.where}"), file=sys.stderr)
+        if confirm(_DATA):
+            plan.parts += found
+
+
+def _told(args: Namespace, plan: Plan, settings: "Loaded") -> int:
+    left = list(_left(settings, data=not (args.dry_run and args.delete_data)))
+    if args.json:
+        render.print_json(_document(args, plan, left))
+    else:
+        _show(args, plan, left)
+    return 1 if plan.errors else 0
+
+
+def _document(args: Namespace, plan: Plan, left: list[Left]) -> dict[str, Any]:
+    going = plan.parts if args.dry_run else plan.removed
+    return {
+        "changed": bool(plan.removed),
+        "removed": [{"what": each.what, "where": each.where} for each in going],
+        "left": [each._asdict() for each in left],
+        "errors": [
+            {"what": what, "message": error.message, **error.data()} for what, error in plan.errors
+        ],
+        "notes": plan.said,
+    }
+
+
+def _show(args: Namespace, plan: Plan, left: list[Left]) -> None:
+    render.lines(plan.said)
+    if not plan.parts and not plan.errors:
+        render.line("Nothing of fleetd is installed here.")
+    if args.dry_run:
+        render.line("[DRY RUN] Nothing was changed.")
+    sys.stdout.flush()
+    for what, error in plan.errors:
+        render.complain("Error:", f"{what}: {error.message}", "red")
+        if error.hint:
+            render.complain("Hint:", error.hint)
+    if plan.errors:
+        render.complain("Hint:", "When that is mended, run fleetctl uninstall again.")
+    render.bullets("Left", [_sentence(each) for each in left])
+
+
+def _sentence(each: Left) -> str:
+    return f"{each.what}: {each.where}" + (f" ({each.how})" if each.how else "")
+
+
+def _left(settings: "Loaded", *, data: bool) -> Iterator[Left]:
+    """Yield what stays after this command, with what fleetd remembers if there is ``data``."""
+    for each in stored.stored(settings.config) if data else ():
+        yield Left(each.what, str(each.where), "fleetctl uninstall --delete-data")
+    if settings.config.store:
+        shown = next(str(each.value) for each in settings.settings() if each.key == "store")
+        yield Left("store", shown, "it is on a server, for the other machines as well")
+    if settings.file.exists():
+        yield Left("settings", str(settings.file), f"rm {shlex.quote(str(settings.file))}")
+    for name in (".bashrc", ".zshrc"):
+        if _mentions(Path.home() / name):
+            how = "remove the line with fleetctl completions"
+            yield Left("completions", f"~/{name}", how)
+    yield from _of_systemd()
+    how = "there: fleetctl hooks uninstall --all --project; fleetctl mcp uninstall --all --project"
+    yield Left("projects", "settings of single projects, where --project put anything", how)
+    yield Left("program", f"{PACKAGE} in {sys.prefix}", _package_command(Path(sys.prefix)))
+
+
+def _mentions(file: Path) -> bool:
+    try:
+        return "fleetctl completions" in file.read_text("utf-8", errors="replace")
+    except OSError:
+        return False
+
+
+def _of_systemd() -> Iterator[Left]:
+    drop_ins = systemd.directory() / f"{SERVICE}.d"
+    if drop_ins.is_dir():
+        yield Left("drop-ins", str(drop_ins), "yours")
+    manager = service()
+    if manager is not None and manager.lingering():
+        how = "loginctl disable-linger, if nothing else of yours needs it"
+        yield Left("lingering", "your services go on when you log out", how)
+
+
+def _package_command(prefix: Path) -> str:
+    """Return the command that removes the program, for the way in which it was installed."""
+    if (prefix / "uv-receipt.toml").is_file():
+        return f"uv tool uninstall {PACKAGE}"
+    if (prefix / "pipx_metadata.json").is_file():
+        return f"pipx uninstall {shlex.quote(prefix.name)}"
+    python = shlex.quote(sys.executable or "python3")
+    if importlib.util.find_spec("pip") is None:
+        return f"uv pip uninstall --python {python} {PACKAGE}"
+    return f"{python} -m pip uninstall {PACKAGE}"

@@ -1,0 +1,64 @@
+"""The page of a mission and its words in a list; must not talk to the daemon."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fleetd.wire import endings
+from fleetd.wire.words import CLOSED_SORTIE
+
+from . import lists, render
+from .tables import Column
+
+if TYPE_CHECKING:
+    from ..protocol import Mission, Sortie
+
+SORTIES = (
+    Column(""),
+    Column("", matters=3, styles=render.STATES),
+    Column("", matters=1),
+    Column("", matters=2, cut="middle"),
+    Column("", cut="end", least=16),
+)
+
+
+def titled(mission: "Mission") -> str:
+    """Return a mission's title, and that it was made for a session when it was."""
+    return render.titled(mission.title, automatic=mission.origin == "session")
+
+
+def state(mission: "Mission") -> str:
+    """Return a mission's status in a word."""
+    return endings.state(mission.status, mission.closed_reason)
+
+
+def show_mission(
+    mission: "Mission", directory: str | None, sorties: "Sequence[Sortie] | None" = None
+) -> None:
+    """Print a mission, with its sorties where they are known."""
+    left = None
+    if sorties is not None:
+        left = sum(each.status not in CLOSED_SORTIE for each in sorties)
+    done = f"({mission.completed_sorties}/{mission.total_sorties} sorties complete)"
+    standing = endings.standing(mission.status, mission.closed_reason, mission.total_sorties, left)
+    render.fields(
+        (
+            ("Mission", mission.id),
+            ("Title", titled(mission)),
+            ("Description", mission.description),
+            ("Status", standing),
+            ("Priority", mission.priority),
+            ("Progress", f"{mission.progress_percent}% {done}"),
+            ("Directory", directory),
+            ("Created", render.ago(mission.created_at)),
+            ("Started", render.ago(mission.started_at)),
+            ("Ended", render.ago(mission.completed_at)),
+            ("Last activity", render.ago(mission.last_activity_at)),
+        )
+    )
+    if sorties:
+        render.heading(f"Sorties ({len(sorties)})")
+        rows = [
+            (each.id, each.status, f"{each.progress}%", each.assigned_to or "", each.title)
+            for each in sorties
+        ]
+        lists.table(SORTIES, rows, indent="  ")

@@ -1,0 +1,78 @@
+"""When this machine did its daily work last, and what came of it; must not do any of it.
+
+The time is the wall clock's, which goes on while the machine sleeps and while no daemon runs.
+Nothing here is on the wire.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from ..wire.base import Mutation, Query
+from ..wire.model import Record
+from .context import Context
+from .registry import handler
+from .tx import Tx
+from .upkeep import Done
+
+What = Literal["housekeeping", "verification"]
+
+
+class Round(Record, frozen=True, kw_only=True):
+    """A round that began at ``at_ms``, since the Unix epoch, and came to its end.
+
+    Of a verification: how many ``files`` were looked at, how many were ``healed``, how many stay
+    ``damaged``.
+    """
+
+    at_ms: int
+    files: int = 0
+    healed: int = 0
+    damaged: int = 0
+
+
+class Rounds(Record, frozen=True, kw_only=True):
+    """The last round of each kind, None for one that never came to its end."""
+
+    housekeeping: Round | None
+    verification: Round | None
+
+
+class RoundsGet(Query[Rounds], frozen=True):
+    """Ask for this machine's last rounds."""
+
+
+class RoundDone(Mutation[Done], frozen=True):
+    """Note that a round of this machine has come to its end."""
+
+    what: What
+    round: Round
+
+
+@handler
+def rounds(tx: Tx, request: RoundsGet, ctx: Context) -> Rounds:
+    """Return this machine's last rounds."""
+    return Rounds(
+        housekeeping=_round(tx, ctx, "housekeeping"), verification=_round(tx, ctx, "verification")
+    )
+
+
+def _round(tx: Tx, ctx: Context, what: What) -> Round | None:
+    value = tx.value("SELECT value FROM store_meta WHERE key = :key", key=_key(ctx, what))
+    return None if value is None else msgspec.json.decode(value, type=Round)
+
+
+def _key(ctx: Context, what: What) -> str:
+    return f"round:{what}:{ctx.machine}"
+
+
+@handler
+def round_done(tx: Tx, request: RoundDone, ctx: Context) -> Done:
+    """Put a round in the place of the one before."""
+    tx.run(
+        "INSERT INTO store_meta (key, value) VALUES (:key, :value)"
+        " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+        key=_key(ctx, request.what),
+        value=msgspec.json.encode(request.round).decode(),
+    )
+    return Done(done=True)

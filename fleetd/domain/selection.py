@@ -1,0 +1,223 @@
+"""Which mission a request means that names none: the one rule for it; must not change anything.
+
+In this order: the mission of the agent whose work is taken over; that of the agent that is named;
+those of the directory; the one that another machine has in progress for the same project. A mission
+of another directory is never chosen for a recovery: it is a candidate, which a person may name.
+What asks for the mission at work takes it where it is the only one that somebody created, and so
+does a recovery that a client without a directory asks for.
+"""
+
+from typing import Any, NamedTuple, NoReturn
+
+from ..wire.errors import InvalidState
+from ..wire.model import RecoveryCandidate
+from ..wire.requests.mission import (
+    CurrentMission,
+    MissionCurrent,
+    MissionSelect,
+    SelectedMission,
+)
+from ..wire.types import OPEN_MISSION, SelectionPurpose, SelectionReason
+from .activity import waiting
+from .context import Context
+from .current import around, belongs, created, is_automatic, of_project, session_before
+from .elsewhere import on_another
+from .records import mission_of
+from .registry import handler
+from .tx import Row, Tx
+
+# So many candidates are returned, and so many are named in the message.
+LISTED, NAMED = 20, 5
+
+
+class Wanted(NamedTuple):
+    """What is known of the mission that a request means."""
+
+    purpose: SelectionPurpose
+    cwd: str | None = None
+    agent_id: str | None = None
+    take_over_from: str | None = None
+    threshold_ms: int | None = None
+
+
+class Selection(NamedTuple):
+    """The mission that is meant, and why; ``candidates`` of its directory wait for recovery."""
+
+    row: Row
+    reason: SelectionReason
+    candidates: tuple[RecoveryCandidate, ...] = ()
+
+
+@handler
+def select(tx: Tx, request: MissionSelect, ctx: Context) -> SelectedMission:
+    """Return the mission that a request without a name would be about."""
+    wanted = Wanted(
+        request.purpose,
+        request.cwd,
+        request.agent_id,
+        request.take_over_from,
+        request.threshold_ms,
+    )
+    found = selected(tx, ctx, wanted)
+    return SelectedMission(
+        mission=mission_of(found.row), reason=found.reason, candidates=list(found.candidates)
+    )
+
+
+@handler
+def current(tx: Tx, request: MissionCurrent, ctx: Context) -> CurrentMission:
+    """Return the mission at work in a directory, or None."""
+    row = current_row(tx, ctx, request.cwd, request.agent_id)
+    if row is None:
+        return CurrentMission(mission=None)
+    return CurrentMission(mission=mission_of(row), belongs=belongs(ctx, row, request.cwd))
+
+
+def current_row(tx: Tx, ctx: Context, cwd: str | None, agent_id: str | None = None) -> Row | None:
+    """Return the mission at work that a directory or an agent means, None without one.
+
+    Raises InvalidState when somebody created several and none is this directory's.
+    """
+    found = _chosen(tx, ctx, Wanted("work", cwd, agent_id))
+    return found.row if found else None
+
+
+def selected(tx: Tx, ctx: Context, wanted: Wanted) -> Selection:
+    """Return the mission that is meant.
+
+    Raises InvalidState when there is none, and when there are only some elsewhere:
+    ``data.candidates`` are those.
+    """
+    found = _chosen(tx, ctx, wanted)
+    if found is not None:
+        return found
+    if wanted.purpose == "recovery":
+        raise InvalidState(
+            "No missions need recovery.",
+            hint="fleetctl checkpoints list shows what could be restored.",
+        )
+    raise InvalidState(
+        "No active mission found. Use --mission <id> to specify.",
+        hint="fleetctl mission list shows the missions there are.",
+    )
+
+
+def _chosen(tx: Tx, ctx: Context, wanted: Wanted) -> Selection | None:
+    """Return the mission that is meant, None without one; raises InvalidState as ``selected``."""
+    found = _of_agents(tx, wanted) or _of_directory(tx, ctx, wanted)
+    if found is not None:
+        return found
+    elsewhere = _elsewhere(tx, ctx, wanted)
+    if len(elsewhere) == 1 and (wanted.purpose != "recovery" or wanted.cwd is None):
+        return Selection(elsewhere[0], "only")
+    # A person who cleared the window, or closed it, may ask for what was in it.
+    row = session_before(tx, ctx, wanted.cwd) if wanted.purpose == "briefing" else None
+    if row is not None:
+        return Selection(row, "directory")
+    if elsewhere:
+        _refuse_to_guess(tx, ctx, wanted, elsewhere)
+    return None
+
+
+def _of_directory(tx: Tx, ctx: Context, wanted: Wanted) -> Selection | None:
+    """Return what waits in a directory, for a recovery, or is at work there, or for its project."""
+    there = around(tx, ctx, wanted.cwd, ["in_progress"])
+    if wanted.purpose == "recovery":
+        known = _with_checkpoint(tx, ctx, wanted, [row["id"] for row in there])
+        # Of one that goes on, only somebody's part waits.
+        if waits := [each for each in known if each.agent_id is None]:
+            first = next(row for row in there if row["id"] == waits[0].mission_id)
+            return Selection(first, "directory", tuple(waits))
+    if there:
+        return Selection(min(there, key=is_automatic), "directory")  # the order among equals stays
+    shared = of_project(tx, ctx)
+    return Selection(shared[0], "project") if shared else None
+
+
+def _elsewhere(tx: Tx, ctx: Context, wanted: Wanted) -> list[Row]:
+    """Return what could be meant, wherever it is: what waits, for a recovery, else what is at work.
+
+    Where nothing waits, a client without a directory means the only one at work.
+    """
+    if wanted.purpose == "recovery":
+        waits = [each.mission_id for each in _with_checkpoint(tx, ctx, wanted)]
+        rows = (tx.one("SELECT * FROM missions WHERE id = :id", id=each) for each in waits)
+        found = [row for row in rows if row is not None]
+        if found or wanted.cwd is not None:
+            return found
+    rows_at_work = tx.all(
+        "SELECT * FROM missions WHERE status = 'in_progress'"
+        " ORDER BY last_activity_seq DESC, created_at DESC"
+    )
+    # What was made by itself is nobody else's anywhere but in its directory.
+    found = created(rows_at_work)
+    return found if len(found) == 1 or wanted.purpose != "recovery" else []
+
+
+def _of_agents(tx: Tx, wanted: Wanted) -> Selection | None:
+    """Return the mission of the agent that is taken over, else of the one that is named."""
+    agents: tuple[tuple[SelectionReason, str | None, tuple[str, ...]], ...] = (
+        # Whatever became of it: its work is meant, and no other's.
+        ("take_over", wanted.take_over_from, ()),
+        ("agent", wanted.agent_id, _STATES[wanted.purpose]),
+    )
+    for reason, agent_id, states in agents:
+        row = _of_agent(tx, agent_id) if agent_id else None
+        if row is not None and (not states or row["status"] in states):
+            return Selection(row, reason)
+    return None
+
+
+# In which states an agent's mission is meant by its name alone; none is any.
+_STATES: dict[SelectionPurpose, tuple[str, ...]] = {
+    "work": ("in_progress",),
+    "briefing": (),
+    "recovery": OPEN_MISSION,
+}
+
+
+def _of_agent(tx: Tx, agent_id: str) -> Row | None:
+    """Return the mission that an agent works on; one that never registered may have sorties."""
+    own = tx.one(
+        "SELECT m.* FROM agents a JOIN missions m ON m.id = a.mission_id WHERE a.id = :id",
+        id=agent_id,
+    )
+    return own or tx.one(
+        "SELECT m.* FROM missions m WHERE m.status = 'in_progress' AND EXISTS (SELECT 1"
+        " FROM sorties s WHERE s.mission_id = m.id AND s.assigned_to = :id"
+        " AND s.status NOT IN ('completed', 'failed'))"
+        " ORDER BY m.last_activity_seq DESC, m.created_at DESC LIMIT 1",
+        id=agent_id,
+    )
+
+
+def _with_checkpoint(
+    tx: Tx, ctx: Context, wanted: Wanted, among: list[str] | None = None
+) -> list[RecoveryCandidate]:
+    """Return the missions that wait for recovery and have a checkpoint, the newest first."""
+    found = waiting(tx, ctx, wanted.threshold_ms, among)
+    return [each for each in found if each.checkpoint_id]
+
+
+def _refuse_to_guess(tx: Tx, ctx: Context, wanted: Wanted, there: list[Row]) -> NoReturn:
+    """Refuse to choose one of the missions of other directories; raises InvalidState."""
+    one = len(there) == 1
+    count = "1 mission" if one else f"{len(there)} missions"
+    if wanted.purpose == "recovery":
+        what = f"{count} {'waits' if one else 'wait'} for recovery"
+    else:
+        what = f"{count} {'is' if one else 'are'} in progress"
+    named = ", ".join(f"{row['id']} ({row['title']})" for row in there[:NAMED])
+    more = ", ..." if len(there) > NAMED else ""
+    raise InvalidState(
+        f"{what} and none belongs to this directory: {named}{more}.",
+        hint="Use --mission <id> to specify.",
+        candidates=[_told(tx, ctx, row) for row in there[:LISTED]],
+    )
+
+
+def _told(tx: Tx, ctx: Context, row: Row) -> dict[str, Any]:
+    told = {"id": row["id"], "project_dir": row["project_dir"]}
+    if machine := on_another(tx, ctx, row["machine"]):
+        told["machine"] = machine.removeprefix(" on ")
+    return {**told, "title": row["title"]}

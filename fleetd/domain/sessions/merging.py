@@ -1,0 +1,225 @@
+"""A session moves into the mission whose work its agent takes over, and back when that is undone.
+
+Its plan goes on there: open sorties move with their ids, and what the plan says of each. What was
+finished stays where it was done. Must not know recovery, nor hand over anything of the lost agent.
+"""
+
+import msgspec
+
+from ...wire.events import MissionCancelled, MissionReopened, SortieMoved
+from ...wire.types import OPEN_MISSION, Role
+from .. import checkpoints, missions
+from ..activity import LIVING
+from ..context import Context
+from ..current import is_automatic
+from ..events import emit
+from ..progress import recount
+from ..tx import Row, Tx
+
+_OPEN = "status NOT IN ('completed', 'failed')"
+
+
+class Moved(msgspec.Struct, frozen=True, kw_only=True):
+    """What came along with a session.
+
+    ``left`` is the mission that it was in, if any, ``ended`` says that it ended with the move,
+    ``reopened`` that the one it came back to had, and ``sorties`` are the rows of those that came
+    along, as they were.
+    """
+
+    left: str | None
+    ended: bool = False
+    reopened: bool = False
+    sorties: list[Row] = []
+
+
+def move_in(tx: Tx, ctx: Context, agent_id: str, mission_id: str, role: Role) -> Moved | None:
+    """Move the session of an agent into a mission, as one of that role; None if it is there.
+
+    So it is for an agent that nobody registered. A subagent works where its session does. A mission
+    that was made for the session ends, unless others live in it. A person's goes on without: only
+    what the session's plan made leaves it.
+    """
+    agent = _agent(tx, agent_id)
+    if agent is None or agent["mission_id"] == mission_id or _is_subagent(tx, agent_id):
+        return None
+    left = _mission(tx, agent["mission_id"])
+    windows = _windows(tx, agent_id)
+    _put_into(tx, windows, mission_id)
+    tx.run("UPDATE agents SET role = :role WHERE id = :id", role=role, id=agent_id)
+    if left is None or left["status"] not in OPEN_MISSION:
+        return Moved(left=agent["mission_id"])
+    own = is_automatic(left)
+    ended = own and not _inhabited(tx, left["id"])
+    sorties = _to_carry(tx, windows, left["id"], all_of_them=ended, planned=not own)
+    _carry(tx, ctx, windows, sorties, left["id"], mission_id)
+    if ended:
+        _end(tx, ctx, left, mission_id, len(sorties))
+    return Moved(left=left["id"], ended=ended, sorties=sorties)
+
+
+def move_back(
+    tx: Tx, ctx: Context, agent_id: str, mission_id: str, left: str | None, but: set[str]
+) -> Moved | None:
+    """Move the session of an agent back to the mission that it ``left``; None if it moved on.
+
+    Whatever it has in ``mission_id`` goes with it, ``but`` what was there before it came.
+    """
+    agent = _agent(tx, agent_id)
+    if agent is None or agent["mission_id"] != mission_id:
+        return None
+    before, windows = _mission(tx, left), _windows(tx, agent_id)
+    _put_into(tx, windows, before["id"] if before else None)
+    if before is None or not _reopen(tx, ctx, before):
+        return Moved(left=mission_id)
+    if is_automatic(before):
+        tx.run("UPDATE agents SET role = 'dispatch' WHERE id = :id", id=agent_id)
+    rows = tx.all(
+        "SELECT * FROM sorties WHERE mission_id = :mission"
+        f" AND assigned_to IN ({_named(windows)}) ORDER BY position",
+        mission=mission_id,
+        **_params(windows),
+    )
+    sorties = [row for row in rows if row["id"] not in but]
+    _carry(tx, ctx, windows, sorties, mission_id, before["id"])
+    reopened = before["status"] not in OPEN_MISSION
+    return Moved(left=mission_id, reopened=reopened, sorties=sorties)
+
+
+def _agent(tx: Tx, agent_id: str) -> Row | None:
+    return tx.one("SELECT * FROM agents WHERE id = :id", id=agent_id)
+
+
+def _mission(tx: Tx, mission_id: str | None) -> Row | None:
+    return tx.one("SELECT * FROM missions WHERE id = :id", id=mission_id)
+
+
+def _is_subagent(tx: Tx, agent_id: str) -> bool:
+    found = tx.one(
+        "SELECT 1 AS inside FROM sessions WHERE agent_id = :id AND subagent <> ''", id=agent_id
+    )
+    return found is not None
+
+
+def _windows(tx: Tx, agent_id: str) -> list[str]:
+    """Return an agent and the subagents of its session."""
+    rows = tx.all(
+        "SELECT DISTINCT s.agent_id AS id FROM sessions own JOIN sessions s"
+        " ON s.harness = own.harness AND s.session_id = own.session_id AND s.subagent <> ''"
+        " WHERE own.agent_id = :id AND own.subagent = '' ORDER BY id",
+        id=agent_id,
+    )
+    return [agent_id, *(row["id"] for row in rows)]
+
+
+def _put_into(tx: Tx, windows: list[str], mission_id: str | None) -> None:
+    tx.run(
+        f"UPDATE agents SET mission_id = :mission WHERE id IN ({_named(windows)})",
+        mission=mission_id,
+        **_params(windows),
+    )
+
+
+def _inhabited(tx: Tx, mission_id: str) -> bool:
+    """Whether somebody lives in a mission still that its session has left."""
+    found = tx.one(
+        f"SELECT 1 AS lives FROM agents WHERE mission_id = :id AND status IN {LIVING} LIMIT 1",
+        id=mission_id,
+    )
+    return found is not None
+
+
+def _to_carry(
+    tx: Tx, windows: list[str], mission_id: str, *, all_of_them: bool, planned: bool
+) -> list[Row]:
+    """Return the open sorties that go with a session: its own, ``planned`` those of its plan only.
+
+    With ``all_of_them`` also what is nobody's.
+    """
+    nobodys = " OR assigned_to IS NULL" if all_of_them else ""
+    made = " AND id IN (SELECT sortie_id FROM plan_items WHERE made = 1)" if planned else ""
+    return tx.all(
+        f"SELECT * FROM sorties WHERE mission_id = :mission AND {_OPEN}"
+        f" AND (assigned_to IN ({_named(windows)}){nobodys}){made} ORDER BY position",
+        mission=mission_id,
+        **_params(windows),
+    )
+
+
+def _carry(
+    tx: Tx, ctx: Context, windows: list[str], sorties: list[Row], source: str, target: str
+) -> None:
+    """Carry sorties, the session's plan and its locks from one mission into another.
+
+    The plan remembers what it said of sorties that stay behind: whoever repeats that a step is done
+    says nothing new.
+    """
+    for row in sorties:
+        tx.run(
+            "UPDATE sorties SET mission_id = :target, briefing_id = NULL, updated_at = :now,"
+            " position = (SELECT coalesce(max(s.position), 0) + 1 FROM sorties s"
+            " WHERE s.mission_id = :target) WHERE id = :id",
+            target=target,
+            now=ctx.now,
+            id=row["id"],
+        )
+        payload = SortieMoved(sortie_id=row["id"], title=row["title"], from_mission=source)
+        emit(tx, ctx, payload, mission_id=target, agent_id=row["assigned_to"])
+    for table, whose in (("plan_items", "agent_id"), ("locks", "held_by")):
+        tx.run(
+            f"UPDATE {table} SET mission_id = :target WHERE mission_id = :source"
+            f" AND {whose} IN ({_named(windows)})" + _HELD.get(table, ""),
+            target=target,
+            source=source,
+            **_params(windows),
+        )
+    recount(tx, source)
+    recount(tx, target)
+
+
+_HELD = {"locks": " AND status = 'active'"}
+
+
+def _end(tx: Tx, ctx: Context, left: Row, mission_id: str, carried: int) -> None:
+    """End a mission whose session went on in another one: completed if nothing was open in it.
+
+    The checkpoint comes after the end, so that its file brings back no mission that goes on
+    elsewhere. Nobody does that, so it is no activity.
+    """
+    open_still = tx.one(
+        f"SELECT 1 AS there FROM sorties WHERE mission_id = :id AND {_OPEN} LIMIT 1", id=left["id"]
+    )
+    if carried or open_still is not None:
+        steps = f", with {carried} open sorties" if carried > 1 else ", with 1 open sortie"
+        told = f"Its session goes on in {mission_id}{steps if carried else ''}"
+        payload = MissionCancelled(reason=told, closed_reason="merged", merged_into=mission_id)
+        missions.close_unfinished(tx, ctx, left["id"], payload)
+        kept = checkpoints.Reason(trigger="manual", details=told, created_by="fleetd")
+        checkpoints.take(tx, ctx, left["id"], kept)
+    else:
+        missions.close(tx, ctx, left["id"], "merged")
+
+
+def _reopen(tx: Tx, ctx: Context, left: Row) -> bool:
+    """Open a mission again that ended when its session moved; False if it ended otherwise."""
+    if left["status"] in OPEN_MISSION:
+        return True
+    if left["closed_reason"] != "merged":
+        return False
+    tx.run(
+        "UPDATE missions SET status = 'in_progress', completed_at = NULL, closed_reason = NULL,"
+        " updated_at = :now, active_awake_ms = :awake, silent = 0 WHERE id = :id",
+        now=ctx.now,
+        awake=ctx.awake_ms,
+        id=left["id"],
+    )
+    emit(tx, ctx, MissionReopened(), mission_id=left["id"])
+    return True
+
+
+def _named(windows: list[str]) -> str:
+    return ", ".join(f":window{number}" for number in range(len(windows)))
+
+
+def _params(windows: list[str]) -> dict[str, str]:
+    return {f"window{number}": name for number, name in enumerate(windows)}

@@ -1,0 +1,78 @@
+"""Which files were not verified for longest, and that they were; must not look at any file.
+
+Nothing here is on the wire; the daily work asks for it.
+"""
+
+from ..wire.base import Mutation, Query
+from ..wire.model import Record
+from ..wire.types import Noun
+from .context import Context
+from .forget_clauses import inside_of, named_params
+from .marks import LIVE
+from .policy import POLICIES
+from .registry import handler
+from .tx import Row, Tx
+from .upkeep import Done
+
+AHEAD_MS = 3_600_000
+
+
+class Filed(Record, frozen=True, kw_only=True):
+    """A record with a file on this machine, and whose it is."""
+
+    id: str
+    owner_id: str
+
+
+class Unverified(Record, frozen=True, kw_only=True):
+    """Records whose files were not verified for longest, those that never were first."""
+
+    records: list[Filed]
+
+
+class UnverifiedGet(Query[Unverified], frozen=True):
+    """Ask for ``most`` of the files that were last verified, or written, before a moment."""
+
+    noun: Noun
+    before: str
+    most: int
+
+
+class FilesVerified(Mutation[Done], frozen=True):
+    """Note that the files of records were verified now, whatever came of it."""
+
+    noun: Noun
+    record_ids: list[str]
+
+
+@handler
+def unverified(tx: Tx, request: UnverifiedGet, ctx: Context) -> Unverified:
+    """Return the oldest of them, from the index of just these."""
+    rows = _filed(tx, ctx, request.noun, "verified_at < :limit", request.before, request.most)
+    if len(rows) < request.most:  # noted by a clock that was ahead: nobody knows when that was
+        left = request.most - len(rows)
+        rows += _filed(tx, ctx, request.noun, "verified_at > :limit", ctx.at(AHEAD_MS), left)
+    return Unverified(records=[Filed(id=row["id"], owner_id=row["owner"]) for row in rows])
+
+
+def _filed(tx: Tx, ctx: Context, noun: Noun, when: str, limit: str, most: int) -> list[Row]:
+    policy = POLICIES[noun]
+    return tx.all(
+        f"SELECT id, {policy.owner} AS owner FROM {policy.table} WHERE machine = :machine"
+        f" AND backed_up_at IS NOT NULL AND {LIVE} AND {when} ORDER BY verified_at, id LIMIT :most",
+        machine=ctx.machine,
+        limit=limit,
+        most=most,
+    )
+
+
+@handler
+def files_verified(tx: Tx, request: FilesVerified, ctx: Context) -> Done:
+    """Put records at the end of the line."""
+    tx.run(
+        f"UPDATE {POLICIES[request.noun].table} SET verified_at = :now"
+        f" WHERE id IN ({inside_of('i', request.record_ids)})",
+        now=ctx.now,
+        **named_params("i", request.record_ids),
+    )
+    return Done(done=True)

@@ -1,0 +1,281 @@
+"""Asks file systems that are not fleetd's own, on threads and with a deadline: any may hang.
+
+A call into a mount whose server is gone returns when the server does, and cannot be ended. So the
+thread is left to it, and counted for the mount: a few at one mount, and nobody else is sent there
+until one comes back. Paths on other mounts are looked at all the while.
+"""
+
+import contextlib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import outcome
+import trio
+
+from .domain.current import within
+from .walk import PathFacts, Walk, absolute
+from .wire.errors import Unavailable
+from .wire.requests.lock import LockAcquire, LockCheck, LockList
+
+R = TypeVar("R")
+T = TypeVar("T")
+SECONDS = 0.5
+# The hook client waits 0.9 s for everything.
+HOOK_SECONDS = 0.3
+# Who has not answered by then is asked by a few at a time only.
+SLOW_S = 0.005
+MOST_AT_ONCE = 4
+MOST_PER_MOUNT = 4
+MOST_THREADS = 64
+_LOCKS = (LockAcquire, LockCheck, LockList)
+_MOUNTS = Path("/proc/self/mountinfo")
+_Seen = dict[str, "PathFacts | PathUnanswered"]
+_seen: ContextVar[_Seen | None] = ContextVar("seen", default=None)
+
+
+class PathUnanswered(Unavailable):
+    """A file system did not answer in time; ``reached`` is the path as far as it is resolved."""
+
+    def __init__(self, path: str, at: str | None, reached: str) -> None:
+        where = at or path
+        super().__init__(
+            f"The file system does not answer: {path} could not be looked at.",
+            hint=f"It hangs at {where}. See whether what is mounted there is still reachable, then"
+            " try again; requests about paths elsewhere are answered.",
+            path=path,
+        )
+        self.path = path
+        self.reached = reached
+
+
+class _Closed(Exception):
+    """Enough threads wait for this mount already."""
+
+    def __init__(self, mount: str) -> None:
+        super().__init__(mount)
+        self.mount = mount
+
+
+class _Mounts:
+    """The places where file systems are mounted, and those that nobody is sent to now."""
+
+    def __init__(self, places: Sequence[str], closed: frozenset[str]) -> None:
+        self._places = places
+        self.closed = closed
+
+    def of(self, path: str) -> str:
+        """Return the mount of a real path; the path itself where the kernel tells of none."""
+        return next((place for place in self._places if within(place, path)), path)
+
+
+class _Lookup:
+    """A piece of work on a thread, where it is, and how it ended."""
+
+    def __init__(self, work: Callable[[Walk], Any], touch: Callable[[str], None]) -> None:
+        self.walk = Walk(touch)
+        self.work = partial(work, self.walk)
+        self.done = trio.Event()
+        self.result: outcome.Outcome[Any] | None = None
+        self.overdue = False
+
+
+class FileSystem:
+    """Runs lookups; ``inline`` has them made on the spot, for virtual time."""
+
+    def __init__(self, *, inline: bool) -> None:
+        self._inline = inline
+        self._entry = trio.Semaphore(MOST_AT_ONCE)
+        self._threads = 0
+        self._slow: set[_Lookup] = set()
+        """Those that take long, each wherever it is by now."""
+        self._mounts = _Mounts((), frozenset())
+        self._returned = trio.Event()
+
+    async def run(self, work: Callable[[Walk], T], path: str, *, seconds: float = SECONDS) -> T:
+        """Do a piece of work that asks for ``path``; raises PathUnanswered after ``seconds``.
+
+        The work says by its walk what it asks for. Cancelled, or too late, it is left behind.
+        """
+        if self._inline:
+            await trio.lowlevel.checkpoint()
+            return work(Walk())
+        lookup: _Lookup | None = None
+        with trio.move_on_after(seconds):
+            while True:
+                lookup = _Lookup(work, self._admit)
+                try:
+                    answered: T = await self._once(lookup)
+                    return answered
+                except _Closed as closed:
+                    self._count()  # those who were there may be elsewhere by now
+                    if self._hangs(closed.mount):
+                        break
+                    if closed.mount in self._mounts.closed:
+                        with trio.move_on_after(SLOW_S):
+                            await self._returned.wait()
+        if lookup is not None and isinstance(lookup.result, outcome.Value):
+            found: T = lookup.result.unwrap()  # at the last moment
+            return found
+        raise self._unanswered(path, lookup)
+
+    def _unanswered(self, path: str, lookup: _Lookup | None) -> PathUnanswered:
+        walk = lookup.walk if lookup is not None else Walk()
+        if lookup is not None and not lookup.done.is_set():
+            lookup.overdue = True
+            self._note_slow(lookup)
+        asked = walk.asked or path
+        return PathUnanswered(asked, walk.at, walk.reached or asked)
+
+    async def _once(self, lookup: _Lookup) -> Any:
+        """Start a lookup and wait for it; raises _Closed where others wait already."""
+        if self._threads >= MOST_THREADS:
+            raise _Closed("")
+        async with self._entry:
+            self._start(lookup)
+            try:
+                with trio.move_on_after(SLOW_S):
+                    await lookup.done.wait()
+            finally:
+                if not lookup.done.is_set():
+                    self._note_slow(lookup)
+        await lookup.done.wait()
+        if lookup.result is None:
+            raise AssertionError("a lookup was left without a result")
+        return lookup.result.unwrap()
+
+    def _start(self, lookup: _Lookup) -> None:
+        token = trio.lowlevel.current_trio_token()
+
+        def deliver(result: outcome.Outcome[Any]) -> None:
+            with contextlib.suppress(trio.RunFinishedError):
+                token.run_sync_soon(self._finish, lookup, result)
+
+        self._threads += 1
+        trio.lowlevel.start_thread_soon(lookup.work, deliver, "file system")
+
+    def _finish(self, lookup: _Lookup, result: outcome.Outcome[Any]) -> None:
+        self._threads -= 1
+        lookup.result = result
+        lookup.done.set()
+        if lookup in self._slow:
+            self._slow.remove(lookup)
+            self._count()
+            self._returned.set()
+            self._returned = trio.Event()
+
+    def _note_slow(self, lookup: _Lookup) -> None:
+        """Count a lookup from now on for the mount that it waits for."""
+        self._mounts = _Mounts(_mounts(), self._mounts.closed)
+        self._slow.add(lookup)
+        self._count()
+
+    def _where(self) -> Iterator[tuple[_Lookup, str]]:
+        """Yield those that wait for a mount, and for which; who computes waits for none."""
+        for each in self._slow:
+            if (at := each.walk.at) is not None:
+                yield each, self._mounts.of(at)
+
+    def _count(self) -> None:
+        waiting = Counter(mount for _, mount in self._where())
+        closed = frozenset(mount for mount, most in waiting.items() if most >= MOST_PER_MOUNT)
+        self._mounts = _Mounts(self._mounts._places, closed)  # noqa: SLF001
+
+    def _hangs(self, mount: str) -> bool:
+        """Whether all who may wait for a mount have waited too long: then nobody else does."""
+        overdue = sum(each.overdue for each, where in self._where() if where == mount)
+        return not mount or overdue >= MOST_PER_MOUNT
+
+    def _admit(self, path: str) -> None:
+        """Raise _Closed for a path on a mount that nobody is sent to; called on any thread."""
+        mounts = self._mounts
+        if mounts.closed and (mount := mounts.of(path)) in mounts.closed:
+            raise _Closed(mount)
+
+    # What requests ask for
+
+    @contextlib.contextmanager
+    def remembering(self) -> Iterator[_Seen]:
+        """Remember what is looked at until the block ends: a request asks for a path once."""
+        seen = _seen.get()
+        if seen is not None:
+            yield seen
+            return
+        token = _seen.set(seen := {})
+        try:
+            yield seen
+        finally:
+            _seen.reset(token)
+
+    async def look(self, *paths: str, seconds: float = SECONDS) -> list[PathFacts]:
+        """Return the facts of absolute paths, by one thread; raises PathUnanswered."""
+        with self.remembering() as seen:
+            new = [path for path in dict.fromkeys(paths) if path not in seen]
+            if new:
+                await self._look(new, seen, seconds)
+            return [_told(seen[path]) for path in paths]
+
+    async def _look(self, paths: list[str], seen: _Seen, seconds: float) -> None:
+        try:
+            facts = await self.run(
+                lambda walk: [walk.facts(path) for path in paths], paths[0], seconds=seconds
+            )
+        except PathUnanswered as unanswered:
+            seen[unanswered.path] = unanswered
+            raise
+        for path, found in zip(paths, facts, strict=True):
+            seen[path] = seen[found.real] = found
+
+    async def real_path(self, file: str, base: str | None) -> str | None:
+        """Return a file's absolute path with ``..``, doubled slashes and symlinks resolved.
+
+        None when the path is relative and there is no base to start from. Raises PathUnanswered.
+        """
+        path = absolute(file, base)
+        return None if path is None else (await self.look(path))[0].real
+
+
+async def with_real_paths(files: FileSystem, request: R) -> R:
+    """Return a request whose directories have their symlinks resolved; raises PathUnanswered.
+
+    The same directory can go by several names, and rules compare names. What else it will be asked
+    of a file that it names is asked along with it.
+    """
+    given = {
+        name: path
+        for name in ("cwd", "project_dir")
+        if (path := getattr(request, name, None)) and path.startswith("/")
+    }
+    named = request.file if isinstance(request, _LOCKS) else None
+    file = absolute(named, given.get("cwd")) if named else None
+    if not given and file is None:
+        return request
+    found = await files.look(*given.values(), *filter(None, [file]))
+    real = dict(zip(given, (facts.real for facts in found), strict=False))
+    changed: R = msgspec.structs.replace(request, **real)  # type: ignore[type-var]
+    return changed
+
+
+def _told(found: PathFacts | PathUnanswered) -> PathFacts:
+    if isinstance(found, PathUnanswered):
+        raise found
+    return found
+
+
+def _mounts() -> list[str]:
+    """Return where file systems are mounted, the deepest first; nothing where nobody tells."""
+    try:
+        lines = _MOUNTS.read_text(errors="surrogateescape").splitlines()
+    except OSError:
+        return []
+    places = {re.sub(r"\\(\d{3})", _character, line.split(" ")[4]) for line in lines}
+    return sorted(places, key=len, reverse=True)
+
+
+def _character(octal: re.Match[str]) -> str:
+    return chr(int(octal[1], 8))

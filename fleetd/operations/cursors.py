@@ -1,0 +1,23 @@
+"""Reading a cursor, which is to use it; must not move one."""
+
+import logging
+
+from ..domain.context import Caller
+from ..domain.cursors import CursorLook, CursorUsed
+from ..engine import Engine, operation
+from ..wire.errors import FleetError
+from ..wire.requests.event import CursorGet, CursorPosition
+
+log = logging.getLogger("fleetd")
+
+
+@operation
+async def get(engine: Engine, request: CursorGet, caller: Caller) -> CursorPosition:
+    """Return a consumer's position, and note that somebody asked for it."""
+    looked = await engine.execute(CursorLook(request.consumer, request.stream), caller)
+    if looked.to_note:
+        try:
+            await engine.execute(CursorUsed(request.consumer, request.stream))
+        except FleetError as error:  # a full disk, say: the next one who asks may have more luck
+            log.warning("The use of a cursor could not be noted: %s", error.message)
+    return looked.found

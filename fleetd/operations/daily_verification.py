@@ -1,0 +1,124 @@
+"""Verifying some files every day, so that bit rot is found while the other copy is still whole.
+
+A round takes the files that were not looked at for longest, a bounded number of them, and heals
+what one copy can heal. Each machine verifies the files that it keeps.
+"""
+
+import logging
+import time
+
+import msgspec
+
+from ..domain.context import Caller
+from ..domain.policy import POLICIES
+from ..domain.rounds import Round, RoundDone
+from ..domain.verifying import Filed, FilesVerified, UnverifiedGet
+from ..engine import Engine, operation
+from ..wire.base import Mutation
+from ..wire.model import Finding
+from ..wire.times import iso
+from ..wire.types import Noun
+from .copies import check
+from .verification import What, check_latest
+
+log = logging.getLogger("fleetd")
+# What a round takes at most: files, and seconds of this process's CPU.
+MOST_FILES = 500
+CPU_S = 3.0
+# How many are noted in one transaction: each note writes a row anew.
+AT_ONCE = 25
+
+
+class DailyVerification(Mutation[Round], frozen=True):
+    """Verify the files whose turn it is; not on the wire."""
+
+
+class _Budget:
+    """What a round may still take."""
+
+    def __init__(self) -> None:
+        self.files = MOST_FILES
+        self._end_s = time.process_time() + CPU_S
+
+    @property
+    def is_spent(self) -> bool:
+        return self.files <= 0 or time.process_time() >= self._end_s
+
+
+class _Tally(msgspec.Struct):
+    """What came of a round so far."""
+
+    files: int = 0
+    healed: int = 0
+    damaged: int = 0
+
+    def note(self, finding: Finding) -> None:
+        """Count a finding, and say in the log what is wrong."""
+        if finding.ok:
+            return
+        if finding.fixed:
+            self.healed += 1
+            log.warning("Daily verification healed %s: %s", finding.subject, finding.detail)
+        else:
+            self.damaged += 1
+            log.warning("Daily verification: %s: %s", finding.subject, finding.detail)
+
+
+@operation
+async def verify_some(engine: Engine, request: DailyVerification, caller: Caller) -> Round:
+    """Verify and heal as many files as a round may take, in turns of each noun.
+
+    Raises FleetError when the store refuses; what was verified until then is noted.
+    """
+    began_ms, budget, tally = engine.clock(), _Budget(), _Tally()
+    nouns: list[Noun] = list(POLICIES)
+    while nouns and not (budget.is_spent or engine.closing):
+        noun = nouns.pop(0)
+        most = min(AT_ONCE, budget.files)
+        found = await engine.execute(UnverifiedGet(noun, iso(began_ms), most))
+        await _verify(engine, noun, found.records, budget, tally)
+        if len(found.records) == most:
+            nouns.append(noun)
+    done = Round(at_ms=began_ms, files=tally.files, healed=tally.healed, damaged=tally.damaged)
+    await engine.execute(RoundDone("verification", done))
+    if done.files:
+        log.info(
+            "Verified %d checkpoint and snapshot files: %d healed, %d stay damaged",
+            *(done.files, done.healed, done.damaged),
+        )
+    return done
+
+
+async def _verify(
+    engine: Engine, noun: Noun, records: list[Filed], budget: _Budget, tally: _Tally
+) -> None:
+    """Verify the files of some records, one by one, and note together that they were."""
+    verified: list[Filed] = []
+    bad: set[str | None] = set()
+    for each in records:
+        if verified and (budget.is_spent or engine.closing):
+            break
+        finding = await check(engine, noun, each.id, each.owner_id, repair=True)
+        tally.note(finding)
+        if not (finding.ok or finding.fixed):
+            bad.add(each.id)
+        verified.append(each)
+    if POLICIES[noun].copies:  # one that is a symlink holds nothing that could rot
+        for owner_id in sorted({each.owner_id for each in verified}):
+            await _verify_latest(engine, noun, owner_id, bad, tally)
+    tally.files += len(verified)
+    budget.files -= len(verified)
+    if verified:
+        await engine.execute(FilesVerified(noun, [each.id for each in verified]))
+
+
+async def _verify_latest(
+    engine: Engine, noun: Noun, owner_id: str, bad: set[str | None], tally: _Tally
+) -> None:
+    try:
+        found = await check_latest(engine, What(noun=noun, repair=True), owner_id, bad)
+    except OSError as error:
+        log.warning("Daily verification: the %s files cannot be read: %s", noun, error)
+    else:
+        for finding in found:
+            tally.note(finding)

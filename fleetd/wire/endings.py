@@ -1,0 +1,44 @@
+"""How a mission ended, in words: its status and why it is closed; must not import msgspec.
+
+Only a person calls a mission off. One that was closed with its session goes on with it.
+"""
+
+from .words import ClosedReason, MissionStatus
+
+# What the reason of an event begins with that told of it before events said why.
+WITH_SESSION = "Closed with its session"
+_SHORT = {"session": "closed", "merged": "merged"}
+
+
+def state(status: MissionStatus, why: ClosedReason | None) -> str:
+    """Return a mission's status in a word: what was closed with its session is ``closed``."""
+    return _SHORT.get(why or "", status) if status == "cancelled" else status
+
+
+def ended(status: MissionStatus, why: ClosedReason | None) -> str:
+    """Return what a mission is, as in ``Mission msn-1 is closed with its session``."""
+    if status != "cancelled" or why in (None, "person"):
+        return status
+    return merged() if why == "merged" else WITH_SESSION.lower()
+
+
+def merged(into: str | None = None) -> str:
+    """Return that a mission went into another one."""
+    return f"merged into {into or 'another mission'}"
+
+
+def left_open(left: int, total: int) -> str:
+    """Return what of a mission is left for the session that resumes it."""
+    return f"{left} of {total} {'sortie' if total == 1 else 'sorties'} open; resumes with it"
+
+
+def standing(
+    status: MissionStatus, why: ClosedReason | None, total: int, left: int | None = None
+) -> str:
+    """Return how a mission stands, for its page; ``left`` are its open sorties, where known."""
+    told = ended(status, why)
+    if why != "session":
+        return told
+    if status != "cancelled":
+        return f"{told}; resumes with its session"
+    return f"{told}; resumes with it" if left is None else f"{told}, {left_open(left, total)}"

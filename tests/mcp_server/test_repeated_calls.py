@@ -1,0 +1,159 @@
+"""What an agent asks for is done once, however often the connection breaks before the answer."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from fleetctl.client.insisting import LOSSES
+from fleetctl.mcp_server import sharing, work
+from fleetctl.mcp_server.desk import Desk
+from fleetctl.mcp_server.link import Link
+from fleetd.wire.errors import Unavailable
+from fleetd.wire.requests.checkpoint import CheckpointList
+from fleetd.wire.requests.event import EventList
+from fleetd.wire.requests.message import MessageList
+from fleetd.wire.requests.mission import MissionList
+from fleetd.wire.requests.sortie import SortieList
+from tests.processes import Daemon
+
+ONE_TOO_MANY = LOSSES + 1
+Lossy = Callable[..., AbstractAsyncContextManager[list[dict[str, Any]]]]
+
+
+async def relayed(
+    stream: trio.SocketStream, daemon: Path, heard: list[dict[str, Any]], lose: list[str]
+) -> None:
+    """Carry one connection's calls to the daemon; answers to what is in ``lose`` do not come."""
+    async with stream, await trio.open_unix_socket(daemon) as behind:
+        asked = b""
+        while data := await stream.receive_some():
+            asked += data
+            while b"\n" in asked:
+                line, _, asked = asked.partition(b"\n")
+                heard.append(json.loads(line))
+                await behind.send_all(line + b"\n")
+                answer = b""
+                while not answer.endswith(b"\n"):
+                    answer += await behind.receive_some()
+                if heard[-1]["method"] in lose:
+                    lose.remove(heard[-1]["method"])
+                    return
+                await stream.send_all(answer)
+
+
+@pytest.fixture
+def lossy(daemon: Daemon, home: Path, monkeypatch: pytest.MonkeyPatch) -> Lossy:
+    """Return what puts a socket before the daemon's that loses answers, and lists the calls."""
+
+    @asynccontextmanager
+    async def put(*lose: str) -> AsyncIterator[list[dict[str, Any]]]:
+        path = home / "run" / "lossy.sock"
+        heard: list[dict[str, Any]] = []
+        left = list(lose)
+        with trio.socket.socket(trio.socket.AF_UNIX) as listening:
+            await listening.bind(str(path))
+            listening.listen()
+            monkeypatch.setenv("FLEET_SOCKET", str(path))
+            async with trio.open_nursery() as nursery:
+
+                async def accept() -> None:
+                    while True:
+                        taken, _ = await listening.accept()
+                        stream = trio.SocketStream(taken)
+                        nursery.start_soon(relayed, stream, daemon.socket, heard, left)
+
+                nursery.start_soon(accept)
+                yield heard
+                nursery.cancel_scope.cancel()
+        monkeypatch.delenv("FLEET_SOCKET")
+        assert not left
+
+    return put
+
+
+def keys(heard: list[dict[str, Any]], method: str) -> list[str]:
+    return [each["params"]["idempotency_key"] for each in heard if each["method"] == method]
+
+
+async def test_mcp_calls_that_are_tried_again_keep_their_idempotency_key(
+    lossy: Lossy, connect: Any
+) -> None:
+    desk = Desk(Link(), "alice")
+    letter = sharing.Letter(to=["bob"], subject="Ready?")
+    async with lossy(*["message.send"] * ONE_TOO_MANY) as heard:
+        with pytest.raises(Unavailable, match="closed the connection"):
+            await sharing.send(desk, letter)
+        # It was told to call again.
+        told = await sharing.send(desk, letter)
+
+    assert len(keys(heard, "message.send")) == ONE_TOO_MANY + 1
+    assert len(set(keys(heard, "message.send"))) == 1
+    [sent] = connect().call(MessageList()).messages
+    assert sent.id in told
+
+
+async def test_a_plan_and_a_checkpoint_whose_answers_are_lost_are_there_once(
+    lossy: Lossy, connect: Any
+) -> None:
+    desk = Desk(Link(), "alice")
+    begun = work.Plan(goal="Add login", sorties=[work.Piece(title="Form")])
+    more = work.Plan(sorties=[work.Piece(title="Tests"), work.Piece(title="Docs")])
+    lost = [
+        *["mission.create"] * ONE_TOO_MANY,
+        *["mission.update"] * ONE_TOO_MANY,
+        *["checkpoint.create"] * ONE_TOO_MANY,
+    ]
+    async with lossy(*lost):
+        for tool, asked in (
+            (work.plan, begun),
+            (work.plan, more),
+            (work.checkpoint, work.Saving(reason="Now")),
+        ):
+            with pytest.raises(Unavailable):
+                await tool(desk, asked)  # type: ignore[operator]
+            await tool(desk, asked)  # type: ignore[operator]
+
+    [mission] = connect().call(MissionList()).missions
+    sorties = connect().call(SortieList(mission.id)).sorties
+    assert [each.title for each in sorties] == ["Form", "Tests", "Docs"]
+    assert connect().call(CheckpointList(mission.id)).total == 1
+
+
+async def test_what_is_asked_a_second_time_on_purpose_is_done_a_second_time(
+    lossy: Lossy, connect: Any
+) -> None:
+    desk = Desk(Link(), "alice")
+    async with lossy() as heard:
+        for _ in range(2):
+            await sharing.send(desk, sharing.Letter(to=["bob"], subject="Ready?"))
+
+    assert len(set(keys(heard, "message.send"))) == 2
+    assert len(connect().call(MessageList()).messages) == 2
+
+
+async def test_mcp_plan_is_atomic_an_error_in_the_middle_leaves_nothing(
+    lossy: Lossy, connect: Any
+) -> None:
+    desk = Desk(Link(), "alice")
+    pieces = [work.Piece(title="Form"), work.Piece(title="Tests")]
+    async with lossy() as heard:
+        await work.plan(desk, work.Plan(goal="Add login", sorties=pieces))
+        await work.plan(desk, work.Plan(sorties=[work.Piece(title="Docs")]))
+
+    changing = [each["method"] for each in heard if "idempotency_key" in each["params"]]
+    assert [each for each in changing if each != "agent.current"] == [
+        "mission.create",
+        "mission.update",
+    ]
+    [mission] = connect().call(MissionList()).missions
+    assert (mission.status, mission.total_sorties) == ("in_progress", 3)
+    events = connect().call(EventList(mission_id=mission.id)).events
+    assert [each.type for each in events if each.agent_id == "alice"][:2] == [
+        "mission_created",
+        "sortie_created",
+    ]
