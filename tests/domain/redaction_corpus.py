@@ -8,6 +8,7 @@ import base64
 from typing import NamedTuple
 
 from tests.domain import redaction_corpus_second as second
+from tests.domain import redaction_corpus_third as third
 from tests.domain.secret_samples import TOKENS, mixed
 
 
@@ -307,17 +308,20 @@ HARMLESS: dict[str, list[str]] = {
 
 
 def corpus() -> list[Line]:
-    """Return every line, those that hold a secret first; a part was written by somebody else."""
+    """Return every line, those that hold a secret first.
+
+    Two parts were written by others, who had not seen the redactor.
+    """
     found = [
         Line(category, template.format(value), value)
-        for half in (SECRETS, second.SECRETS)
+        for half in (SECRETS, second.SECRETS, third.SECRETS)
         for category, lines in half.items()
         for template, value in lines
         if value
     ]
     return found + [
         Line(category, text, None)
-        for half in (HARMLESS, second.HARMLESS)
+        for half in (HARMLESS, second.HARMLESS, third.HARMLESS)
         for category, lines in half.items()
         for text in lines
     ]

@@ -14,6 +14,7 @@ OURS = ("fleetd", "fleetctl", "tests", "docs", "benchmarks", "README.md", "CHANG
 ABOUT_SECRETS = {
     "redaction_corpus.py",
     "redaction_corpus_second.py",
+    "redaction_corpus_third.py",
     "secret_samples.py",
     "test_redaction.py",
     "test_redaction_corpus.py",

@@ -46,6 +46,7 @@ _ARGUMENTS: tuple[tuple[str, str, str], ...] = (
     ("basic", "poetry", r"config (?:--\S+ )*http-basic\.\S+ \S+ "),
     ("basic", "composer", r"config .*?http-basic\.\S+ \S+ "),
     ("auth", "b2", r"(?:account )?authorize\S* \S+ "),
+    ("/p:", "xfreerdp", "/p:"),
     ("pass", "cmdkey", "/pass:"),
 )
 _SPACE = r"[ \t]+"

@@ -44,7 +44,7 @@ _HEAD = re.compile(
     r"(?P<sign>=>|:=|={1,3}|:|%3[da]|\\{1,3}u003[da]|[,>(])?"
 )
 # A type between the name and its value: token: str | None = "..."
-_TYPE = re.compile(r"[ \t]{0,4}[a-z_][\w.\[\]|]{0,38}+(?: \| none)?+ = ")
+_TYPE = re.compile(r"[ \t]{0,4}&?[a-z_][\w.\[\]|]{0,38}+(?: \| none)?+ = ")
 _SPACES = re.compile(r"[ \t]{0,4}")
 _PROMISING = re.compile(PROMISING)
 
@@ -389,7 +389,8 @@ def _set(text: str, lower: str, head: re.Match[str]) -> Found | None:
 # Nobody chooses a longer password; what is looked at again and again has to be short.
 _LONGEST_CHOSEN = 100
 _IS = re.compile(
-    r"(?:(?:for|of|to|on) [^\n.:=]{1,40}? )?(?:is now|is|was|to|are|[:=])[: ] ?"
+    r"(?:(?:for|of|to|on) [^\n.:=]{1,40}? )?"
+    r"(?:(?:is|will|has|should|must)(?: now| to)?(?: be)?|was|to|are|[:=])[: ] ?"
     r"(?=[\"'`]|[^\s\"'`]{6}|[\w.@-]{1,40} ?/)"
 )
 _USER_AND = re.compile(r"[\w.@-]{1,40} ?/ ?")
@@ -432,7 +433,7 @@ def _said(text: str, lower: str, head: re.Match[str]) -> Found | None:
     with_it = kind == "password" and _WITH.search(before)
     if said or with_it:
         told = _is_password(word) or (
-            bool(said) and kind == "password" and _is_chosen(word, text[end : end + 1])
+            bool(said) and kind == "password" and _is_chosen(word, _after(text, end))
         )
     else:
         told = is_opaque(word) and len(word) >= 20 and word.replace("_", "").isalnum()
@@ -451,6 +452,14 @@ def _is_password(word: str) -> bool:
     return mixed and _NAME_OF_CODE.fullmatch(word) is None
 
 
+_THEN = re.compile(r" (?:please|and|so|then|thanks)\b")
+
+
+def _after(text: str, end: int) -> str:
+    """Return the character after a word; none where another sentence begins without one."""
+    return "" if _THEN.match(text, end) else text[end : end + 1]
+
+
 def _is_chosen(word: str, after: str) -> bool:
     """Whether the last word of a sentence about a password is one that somebody chose.
 
@@ -467,5 +476,5 @@ def _is_state(word: str) -> bool:
 def _is_told(kind: str, quoted: str) -> bool:
     """Whether what stands in quotes after "the password is" is one, perhaps of several words."""
     if kind != "password" or len(quoted) < 6 or is_placeholder(quoted, quoted=True):
-        return kind != "password" and is_opaque(quoted)
+        return kind != "password" and (is_opaque(quoted) or _is_password(quoted))
     return not _is_state(quoted)
