@@ -28,6 +28,7 @@ from .server import Server
 from .service import open_engine
 from .starting import starting
 from .store import StoreFailed, StoreRefused, StoreUnready
+from .store.rows import named_in
 from .timers import run_timers
 from .wire.errors import Corrupt, FleetError, Storage, Unavailable
 from .wire.requests.system import SystemHealth
@@ -50,6 +51,7 @@ _LEAVING_SECONDS = 1.0
 _STORAGE_FAILED = (
     "Storage failed: {} - fleetd stops so that nothing is acknowledged that is not on disk"
 )
+_RESTORE = "Put a copy in its place: fleetctl restore FILE."
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -64,8 +66,7 @@ def start(loaded: Loaded) -> int:
     except* (PathRefused, StoreRefused) as refused:
         status = _report(refused, EXIT_REFUSED, "{}")
     except* Corrupt as damaged:
-        text = "{} Put a copy in its place: fleetctl restore FILE."
-        status = _report(damaged, EXIT_REFUSED, text)
+        status = _report(damaged, EXIT_REFUSED, f"{{}}{_named(loaded)} {_RESTORE}")
     except* (Storage, Unavailable) as unable:
         # While fleetd serves, clients are told these; at the start there is nobody else to tell.
         status = _report(unable, EXIT_FAILED, "The database cannot be used: {}")
@@ -77,6 +78,12 @@ def start(loaded: Loaded) -> int:
         log.exception("fleetd stops because of a bug")
         status = EXIT_FAILED
     return status
+
+
+def _named(loaded: Loaded) -> str:
+    """Name the rows that cannot be read, where it is these."""
+    found = "" if loaded.config.store else named_in(loaded.config.database)
+    return f" {found}.".replace("{", "{{").replace("}", "}}") if found else ""
 
 
 def _report(group: BaseExceptionGroup[BaseException], status: int, text: str) -> int:

@@ -1,7 +1,7 @@
 """The log: one line per message on stderr, in the specification's format; knows no requests.
 
 A message may hold what a client sent, so whatever could move a cursor or begin a line of its own
-is escaped.
+is escaped, and secrets are taken out: ids and paths are stored whole, and the log repeats them.
 """
 
 import logging
@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 from . import origin
+from .domain.redaction.texts import redact
 
 
 class LineFormatter(logging.Formatter):
@@ -26,7 +27,7 @@ class LineFormatter(logging.Formatter):
             lines += self.formatException(record.exc_info).splitlines()
         whose = origin.current()
         tail = f" ({whose})" if whose else ""
-        return "\n".join(head + escape(line + tail) for line in lines)
+        return "\n".join(head + escape(redact(line) + tail) for line in lines)
 
 
 def _iso(seconds: float) -> str:

@@ -12,7 +12,7 @@ from ..wire.model import AgentNote, RecoveryContext, SortieState
 from ..wire.requests.checkpoint import DeclaredContext
 from ..wire.times import to_ms
 from .context import Context
-from .events import event_of
+from .events import data_of, event_of
 from .narrate import obstacle, sentence, step
 from .tx import Row, Tx
 from .wording import quote
@@ -222,7 +222,7 @@ def open_errors(tx: Tx, mission_id: str, agent_id: str | None) -> list[str]:
         mission=mission_id,
         **({"agent": agent_id} if agent_id else {}),
     )
-    return [f"Error: {msgspec.json.decode(row['data_json'])['message']}" for row in rows]
+    return [f"Error: {data_of(row).get('message', '')}" for row in rows]
 
 
 def files_modified(
@@ -230,7 +230,7 @@ def files_modified(
 ) -> list[str]:
     """Return the files that were edited, newest first, then those of sorties that were begun."""
     rows = newest(tx, mission_id, "file_modified", agent_id, 1000)
-    edited = (msgspec.json.decode(row["data_json"]).get("file") for row in rows)
+    edited = (data_of(row).get("file") for row in rows)
     begun = sorted((s for s in own if s.started_at), key=lambda s: s.updated_at, reverse=True)
     return _distinct(
         (file for file in edited if isinstance(file, str)),

@@ -4,12 +4,11 @@ import heapq
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from ..wire.model import RecoveryContext, SortieState
 from .briefing import newest
 from .context import Context
 from .elsewhere import on_another
+from .events import data_of
 from .lock_names import file_from_here
 from .progress import percent
 from .prompt import Brief
@@ -18,7 +17,6 @@ from .snapshots.newest import Reader, reader_of
 from .tx import Row, Tx
 from .wording import quote, short, verbatim
 
-_data = msgspec.json.Decoder(dict[str, Any]).decode
 COMMANDS = 10
 PROMPTS = 5
 
@@ -155,7 +153,7 @@ def _newest(
     tx: Tx, mission_id: str, kind: str, agent_id: str | None, limit: int
 ) -> list[tuple[dict[str, Any], str]]:
     rows = newest(tx, mission_id, kind, agent_id, limit)
-    found = ((_data(row["data_json"]), row["timestamp"]) for row in rows)
+    found = ((data_of(row), row["timestamp"]) for row in rows)
     # What a hook told while no daemon ran has happened before it was recorded.
     return [(data, str(data.get("happened_at") or at)) for data, at in found]
 

@@ -3,14 +3,12 @@
 Nothing here is on the wire; the daemon's own tasks ask for it.
 """
 
-import msgspec
-
 from ..wire.base import Mutation, Query
 from ..wire.events import BackupFailed, CheckpointCreated
 from ..wire.model import Record
 from ..wire.types import Noun
 from .context import Context
-from .events import emit
+from .events import data_of, emit
 from .ids import find
 from .marks import OWED
 from .policy import POLICIES
@@ -146,7 +144,7 @@ def _announced(tx: Tx, row: Row) -> bool:
         mission=row["mission_id"],
         seq=row["seq"],
     )
-    return any(msgspec.json.decode(e["data_json"])["checkpoint_id"] == row["id"] for e in found)
+    return any(data_of(e).get("checkpoint_id") == row["id"] for e in found)
 
 
 def _announce(tx: Tx, ctx: Context, row: Row, *, written: bool) -> None:

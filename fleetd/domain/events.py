@@ -180,6 +180,14 @@ def _renew_leases(tx: Tx, ctx: Context, agent_id: str) -> None:
         )
 
 
+_data = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def data_of(row: Row) -> dict[str, Any]:
+    """Return the data of an event's row."""
+    return _data(row["data_json"])
+
+
 def event_of(row: Row) -> Event:
     """Build an Event from its row."""
     return Event(
@@ -189,7 +197,7 @@ def event_of(row: Row) -> Event:
         timestamp=row["timestamp"],
         mission_id=row["mission_id"],
         agent_id=row["agent_id"],
-        data=msgspec.json.decode(row["data_json"]),
+        data=data_of(row),
     )
 
 

@@ -18,6 +18,7 @@ from . import CopyDamaged, checksums
 from .directory import sync
 from .mark import ENDING as MARK
 from .opening import connect
+from .rows import unreadable
 
 PART = ".fleetd-part-"
 STEP_PAGES = 256
@@ -111,14 +112,17 @@ def _stand_alone(part: Path, beat: Callable[[], None]) -> None:
 
 
 def damage_of(connection: apsw.Connection) -> list[str]:
-    """Return what SQLite finds wrong with a database, at most twenty lines of each kind."""
+    """Return what is wrong with a database, at most twenty lines of each kind.
+
+    What SQLite finds, and rows that no rule can read.
+    """
     damage = [str(row[0]) for row in connection.execute(f"PRAGMA quick_check({DAMAGE_MAX})")]
     orphans = []
     for table, row_id, parent, _ in connection.execute("PRAGMA foreign_key_check"):
         orphans.append(f"{table}: row {row_id} belongs to nothing in {parent}")
         if len(orphans) == DAMAGE_MAX:
             break
-    return [line for line in damage if line != "ok"] + orphans
+    return [*(line for line in damage if line != "ok"), *orphans, *unreadable(connection)]
 
 
 def publish(part: Path, target: Path) -> None:

@@ -7,6 +7,7 @@ that failed (nothing is known any more, the daemon stops), and everything else.
 import errno
 
 import apsw
+import msgspec
 
 from ..wire.errors import Corrupt, FleetError, Storage, Unavailable
 from . import checksums
@@ -67,6 +68,11 @@ def translate(error: BaseException) -> BaseException:
         return Storage(
             f"The database cannot be written ({error}).",
             hint="Check the permissions of the database and of its directory.",
+        )
+    if isinstance(error, msgspec.MsgspecError):
+        return Corrupt(
+            f"A row of the database cannot be read ({error}).",
+            hint="fleetctl doctor names it; the checkpoint files hold what was saved.",
         )
     if isinstance(error, apsw.InterruptError):
         return Unavailable(

@@ -80,6 +80,9 @@ async def test_a_transaction_that_cannot_be_ended_leaves_doubt(
     class Stuck:
         in_transaction, system_errno = True, 0
 
+        def set_progress_handler(self, handler: Any, steps: int) -> None:
+            pass
+
         def total_changes(self) -> int:
             return 0
 

@@ -4,7 +4,6 @@ What is declared always wins. Must not write, nor decide whether a snapshot is t
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -20,14 +19,13 @@ from ...wire.snapshots import (
 )
 from ...wire.types import RunStatus, SnapshotSource
 from ..context import Context
-from ..events import position
+from ..events import data_of, position
 from ..marks import LIVE
 from ..tx import Row, Tx
 from . import digests, hints, outcomes, runs, steps
 from .document import from_row
 
 _TURN_FAILED = "TurnFailed"
-_data = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class Trigger(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,7 +181,7 @@ def _broken_turn(tx: Tx, agent_id: str) -> str | None:
     )
     if row is None or row["type"] != "error_reported":
         return None
-    data = _data(row["data_json"])
+    data = data_of(row)
     return str(data.get("message")) if data.get("name") == _TURN_FAILED else None
 
 

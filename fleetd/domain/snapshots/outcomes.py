@@ -13,7 +13,7 @@ from ...wire.requests.snapshot import DeclaredOutcome
 from ...wire.snapshots import MOST_OUTCOMES, SUMMARY_CHARS, CommandOutcome
 from ...wire.times import to_ms
 from ...wire.types import OutcomeKind, Verdict
-from ..events import position_before
+from ..events import data_of, position_before
 from ..turns import BEGINS_A_CALL, ENDS_A_CALL, in_sql
 from ..tx import Row, Tx
 from ..wording import short
@@ -26,7 +26,6 @@ MOST_EVENTS = 20 * MOST_OUTCOMES
 LAST_EVENTS, _BEFORE = 1_000, 200
 _SLASH_COMMANDS = ("slashcommand", "slash_command")
 _LONGEST_MS = 2**53
-_data = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class Outcomes(msgspec.Struct, frozen=True):
@@ -195,7 +194,7 @@ def _calls(rows: Sequence[Row], tx: Tx, span: Span | None) -> list[_Call]:
     open_calls: dict[str, _Call] = {}
     ended: dict[str, _Call] = {}
     for row in rows:
-        data = _data(row["data_json"])
+        data = data_of(row)
         call_id = _text(data, "call_id")
         name = call_id or f"\0{_text(data, 'command', 'tool', 'name')}"
         kind, at_ms = row["type"], _at_ms(row, data)
@@ -234,7 +233,7 @@ def _find_beginnings(tx: Tx, span: Span, ended: dict[str, _Call]) -> None:
         before=position_before(tx, span.agent_id, LAST_EVENTS),
     )
     for row in rows:
-        data = _data(row["data_json"])
+        data = data_of(row)
         call = lacking.get(_text(data, "call_id"))
         if call is not None and row["type"] in ENDS_A_CALL:
             call.ended_ms = _at_ms(row, data)

@@ -6,13 +6,13 @@ are in quotes, as everywhere in a briefing.
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
 from ...wire.model import RecoveryContext, SortieState
 from ...wire.snapshots import CommandOutcome, ResumeHints, Snapshot
 from ...wire.types import CLOSED_SORTIE
+from ..events import data_of
 from ..narrate import step
 from ..tx import Tx
 from ..wording import LINE_CHARS, quote, short
@@ -28,7 +28,6 @@ _CLOSED = ("done", "failed", "skipped")
 _PASSES = "('command_finished', 'tool_finished')"
 # How hints say a step of the plan; the rest is the step's title.
 _OF_A_STEP = re.compile(r"(?:Continue|Then): (.*?)(?: \(blocked: .*\))?")
-_data = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def sharpened(
@@ -182,4 +181,4 @@ def _made_good(tx: Tx, reader: Reader, snapshot: Snapshot, action: str) -> bool:
         seq=seq_of(snapshot.snapshot_id),
         most=_MOST_CALLS,
     )
-    return any(_data(row["data_json"]).get("result", "PASS") == "PASS" for row in rows)
+    return any(data_of(row).get("result", "PASS") == "PASS" for row in rows)

@@ -1,0 +1,62 @@
+"""Looks for rows that no rule can read: text that should be JSON, numbers beyond all counting.
+
+It knows columns by their names and types, and no table but the log's.
+"""
+
+import contextlib
+from pathlib import Path
+
+import apsw
+
+from . import checksums
+
+# Beyond this a number is not the same in every language that reads JSON.
+NUMBERS_MAX = 2**53 - 1
+FOUND_MAX = 20
+_COUNTERS = (("events", "seq"), ("counters", "value"), ("sqlite_sequence", "seq"))
+
+
+def unreadable(connection: apsw.Connection) -> list[str]:
+    """Return the rows that cannot be read, by their names, at most twenty."""
+    found: list[str] = []
+    tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+    for (table,) in tables:
+        found += _not_json(connection, str(table))
+        if len(found) >= FOUND_MAX:
+            return found[:FOUND_MAX]
+    return found + _beyond_counting(connection)
+
+
+def _not_json(connection: apsw.Connection, table: str) -> list[str]:
+    columns = connection.execute(f'PRAGMA table_info("{table}")').fetchall()
+    key = next((name for _, name, _, _, _, place in columns if place == 1), None)
+    found: list[str] = []
+    for name in (str(column[1]) for column in columns):
+        if key is None or not name.endswith("_json"):
+            continue
+        rows = connection.execute(
+            f'SELECT "{key}" FROM "{table}" WHERE "{name}" IS NOT NULL AND NOT json_valid("{name}")'
+            f" LIMIT {FOUND_MAX}"
+        )
+        found += [f"{table}: row {row[0]!a} has no JSON in {name}" for row in rows]
+    return found
+
+
+def _beyond_counting(connection: apsw.Connection) -> list[str]:
+    found = []
+    for table, column in _COUNTERS:
+        if not connection.table_exists(None, table):
+            continue
+        most = connection.execute(f"SELECT max({column}) FROM {table}").fetchone()
+        if most and isinstance(most[0], int) and most[0] > NUMBERS_MAX:
+            found.append(f"{table}: {column} has come to {most[0]}, where nothing can follow")
+    return found
+
+
+def named_in(path: Path) -> str:
+    """Return the rows of a database that cannot be read, as one sentence; empty for none."""
+    with contextlib.suppress(apsw.Error):
+        flags = apsw.SQLITE_OPEN_READWRITE
+        with contextlib.closing(checksums.opened(str(path), flags=flags)) as connection:
+            return "; ".join(unreadable(connection)[:3])
+    return ""

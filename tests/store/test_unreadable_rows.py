@@ -1,0 +1,35 @@
+"""A row that cannot be decoded is damage with a name: in the doctor, on restore and for clients."""
+
+from pathlib import Path
+
+import pytest
+
+from fleetd.store.opening import open_database
+from fleetd.store.resting import resting
+from fleetd.store.rows import named_in, unreadable
+
+EVENT = (
+    "INSERT INTO events (seq, type, stream, timestamp, activity, data_json)"
+    " VALUES ({seq}, 'file_read', 'fleet', '2026-01-05T12:00:00.000Z', 0, '{data}')"
+)
+DAMAGES = {
+    "no JSON": (EVENT.format(seq=7, data="{"), "events: row 7 has no JSON in data_json"),
+    "no end of counting": (
+        EVENT.format(seq=2**63 - 1, data="{}"),
+        "events: seq has come to 9223372036854775807, where nothing can follow",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGES)
+def test_a_row_that_cannot_be_decoded_is_named_as_damage(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "data" / "fleet.db"
+    connection = open_database(path, None)
+    assert unreadable(connection) == []
+    statement, named = DAMAGES[what]
+    connection.execute(statement)
+    assert unreadable(connection)[0] == named
+    connection.close()
+    with resting(path) as found:
+        assert named in found.damage()
+    assert named in named_in(path)
