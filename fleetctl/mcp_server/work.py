@@ -97,16 +97,18 @@ async def _for_goal(
     mission = await desk.mission(agent)
     if mission is None:
         return MissionCreate(goal, project_dir=desk.cwd, sorties=pieces, agent_id=agent.id)
+    new = pieces
     if mission.title == goal:
         there = [_piece(each) for each in await desk.sorties(mission)]
         new = [each for each in pieces if _piece(each) not in there]
-        return MissionUpdate(mission.id, sorties=new) if new else MissionGet(mission.id)
-    if not is_automatic(mission) or agent.mission_id != mission.id:
+    if is_automatic(mission) and agent.mission_id == mission.id:
+        return MissionUpdate(mission.id, title=goal, sorties=new)
+    if mission.title != goal:
         raise InvalidState(
             f"You have a mission already: {mission.id}, {wording.cut(mission.title)}.",
             hint="Leave goal out to add sorties to it, or end it with finish first.",
         )
-    return MissionUpdate(mission.id, title=goal, sorties=pieces)
+    return MissionUpdate(mission.id, sorties=new) if new else MissionGet(mission.id)
 
 
 def _piece(each: Sortie | NewSortie) -> tuple[str, str | None, list[str]]:

@@ -123,8 +123,8 @@ def _of(stream: str) -> str:
     """Return the condition on the events of a stream, by an index."""
     if stream == WHOLE_LOG:
         return ""
-    noun = stream.partition(":")[0]
-    return f" AND {noun}_id = :whose AND stream = :stream"
+    mine = "mission_id" if stream.startswith("mission:") else "agent_id"
+    return f" AND {mine} = :whose AND stream = :stream"
 
 
 @handler

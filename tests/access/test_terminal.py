@@ -223,6 +223,8 @@ def test_every_command_that_prints_is_tried() -> None:
     # daemon, metrics and migrate print nothing that was stored; hook and mcp print for a program,
     # and what watch draws is looked at in tests/watching.
     others = {"hook", "mcp", "demo", "daemon", "metrics", "migrate", "completions", "watch"}
+    # Nor does what tells of the program itself.
+    others |= {"help", "version", "uninstall"}
     assert set(cli.COMMANDS) - tried <= others
 
 

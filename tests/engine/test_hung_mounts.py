@@ -30,7 +30,6 @@ from tests import shared_store
 from tests.hung_mount import hung_mount
 from tests.small_disk import CannotMount
 
-LATE_MS = 3.0
 CLIENT = Caller(kind="client", uid=os.getuid(), pid=0)
 
 
@@ -321,6 +320,5 @@ async def test_others_do_not_wait_while_the_directory_of_one_agent_hangs(
             nursery.start_soon(afflicted, number)
         rounds = [await p99() for _ in range(3)]
         over.set()
-    # A machine that is too busy to wake anybody in time tells only that nobody waits for a mount.
-    quiet = min(late for _, late in rounds) < LATE_MS
-    assert min(waited for waited, _ in rounds) < (10 if quiet else SECONDS * 1_000 / 2), rounds
+    # What a busy machine takes to wake anybody is no wait for a mount.
+    assert min(waited - late for waited, late in rounds) < 10, rounds

@@ -118,7 +118,7 @@ async def test_files_of_projects_and_of_other_machines_have_names_everywhere(
 ) -> None:
     for machine, directory in ((THERE, "/srv/widget"), (HERE, str(other.parents[1]))):
         fleet.engine.machine = machine
-        fleet.engine.projects = Projects({"widget": [directory]}, machine)
+        fleet.engine.projects = Projects({"widget": [directory]}, machine, fleet.engine.files)
         await taken(fleet, directory, f"{machine[0]}.py", "one")
         await taken(fleet, "/opt", "form.py", "one")
     inside, away = ["b.py", f"/opt/form.py on {THERE}"], ["a.py", "/opt/form.py"]

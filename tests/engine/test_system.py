@@ -159,6 +159,7 @@ async def test_a_healthy_fleet_has_no_findings(fleet: Fleet) -> None:
     assert seen.ok
     assert all(finding.ok for finding in seen.findings)
     assert {finding.check for finding in seen.findings} == {
+        "cursors",
         "database",
         "schema",
         "permissions",

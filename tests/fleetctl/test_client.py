@@ -401,7 +401,7 @@ def test_a_path_of_the_callers_own_is_named_where_nobody_listens(home, path):
         Fleet(path)
 
     assert elsewhere.value.hint == f"Nobody listens at {home / 'wrong'}."
-    assert str(here.value.hint).startswith("fleetctl daemon start")
+    assert "fleetctl daemon start" in str(here.value)
 
 
 def test_a_name_is_no_request(daemon):

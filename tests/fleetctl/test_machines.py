@@ -21,7 +21,7 @@ def shared(home, daemon, done):
             (THERE, "laptop", "left", "spec-2"),
         ):
             told = (machine, name, status, LONG_AHEAD, LONG_AHEAD)
-            store.execute("INSERT INTO machines VALUES (?, ?, ?, ?, ?, 0, 0)", told)
+            store.execute("INSERT INTO machines VALUES (?, ?, ?, ?, ?, 0, 0, '', '')", told)
             store.execute("UPDATE agents SET machine = ? WHERE id = ?", (machine, agent))
     finally:
         store.close()
