@@ -33,6 +33,11 @@ _UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 Run = Callable[[argparse.Namespace], int]
 
 
+def _as_it_is(text: Any) -> Any:
+    """Return what argparse would translate, also the None of a group without a description."""
+    return text
+
+
 @contextmanager
 def english() -> Iterator[None]:
     """Have argparse not look for its words in another language, in eight places for each of them.
@@ -40,7 +45,7 @@ def english() -> Iterator[None]:
     Only meanwhile: argparse belongs to the whole process.
     """
     before = argparse._  # type: ignore[attr-defined]
-    argparse._ = str  # type: ignore[attr-defined]
+    argparse._ = _as_it_is  # type: ignore[attr-defined]
     try:
         yield
     finally:
