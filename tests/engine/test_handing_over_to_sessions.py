@@ -485,3 +485,17 @@ async def test_hand_over_is_the_same_when_only_its_files_are_left(fleet: Fleet) 
         theirs: ("in_progress", ["Look", "Form", "Route", "Write"]),
         own: ("cancelled", ["Read"]),
     }
+
+
+async def test_hand_over_leaves_no_merged_mission_to_be_told_of_where_the_session_works(
+    fleet: Fleet,
+) -> None:
+    _, theirs = await claude(fleet)
+    _, own = await codex(fleet, "> Write")
+    fleet.sql("UPDATE missions SET project_dir = '/srv/other' WHERE id = :id", id=own)
+    await dies(fleet)
+    await hand_over(fleet, theirs)
+    assert closed_reason(fleet, own) == "merged"
+
+    with pytest.raises(InvalidState, match="No active mission found"):
+        await fleet.do(RecoveryContextGet(cwd="/srv/other"))
