@@ -183,7 +183,9 @@ async def test_a_directory_cannot_be_locked_and_the_agent_reads_what_to_do(near:
 def _on(fleet: Fleet, machine: str, directory: str) -> None:
     """Let the engine be one of several that share its store, with a clone of one project."""
     fleet.engine.machine = machine
-    fleet.engine.projects = Projects({"widget": [os.path.realpath(directory)]}, machine)
+    fleet.engine.projects = Projects(
+        {"widget": [os.path.realpath(directory)]}, machine, fleet.engine.files
+    )
 
 
 async def test_machines_that_share_a_store_share_the_locks_and_missions_of_a_project(
