@@ -16,6 +16,7 @@ from fleetctl.commands import (
     sortie,
     status,
 )
+from fleetctl.display import mission_page
 from fleetctl.display.tables import GAP, Column, fit, shortened
 from fleetctl.display.widths import cut, cut_middle, padded, width
 
@@ -101,7 +102,7 @@ def test_the_least_important_goes_first_and_paths_keep_their_end():
 
 PRINTED = {
     "mission": mission.COLUMNS,
-    "sorties of a mission": mission.SORTIES,
+    "sorties of a mission": mission_page.SORTIES,
     "sortie": sortie.COLUMNS,
     "agent": agent.COLUMNS,
     "lock": lock.COLUMNS,
