@@ -83,7 +83,7 @@ def _files(tx: Tx, ctx: Context, agent_id: str, successor: str) -> list[str]:
         "SELECT l.* FROM locks l WHERE l.held_by = :successor AND l.status = 'active'"
         " AND l.expires_at > :now AND l.normalized_path IN"
         " (SELECT normalized_path FROM locks WHERE held_by = :agent)"
-        " ORDER BY l.file, l.acquired_at, l.id",
+        " ORDER BY l.file, l.normalized_path",
         successor=successor,
         agent=agent_id,
         now=ctx.now,
