@@ -34,6 +34,7 @@ Run = Callable[[argparse.Namespace], int]
 
 
 def _untranslated(text: Any) -> Any:
+    """Return what argparse would translate, also the None of a group without a description."""
     return text
 
 

@@ -43,9 +43,13 @@ def inherited(tx: Tx, agent_id: str | None) -> Row | None:
 
 
 def session_before(tx: Tx, ctx: Context, cwd: str | None) -> Row | None:
-    """Return the mission that was closed last with a session in a directory around ``cwd``."""
+    """Return the mission that was closed last with a session in a directory around ``cwd``.
+
+    One that was merged into another mission holds nothing that its session would go on with.
+    """
     there = filter(is_automatic, around(tx, ctx, cwd, ["completed", "cancelled"]))
-    return max(there, key=lambda row: row["completed_at"] or "", default=None)
+    closed = [row for row in there if row["closed_reason"] != "merged"]
+    return max(closed, key=lambda row: row["completed_at"] or "", default=None)
 
 
 def created(missions: list[Row]) -> list[Row]:

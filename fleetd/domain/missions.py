@@ -211,9 +211,12 @@ def close_unfinished(tx: Tx, ctx: Context, mission_id: str, payload: MissionCanc
 def _open(tx: Tx, mission_id: str) -> Row:
     row = find(tx, "mission", mission_id)
     if row["status"] not in OPEN_MISSION:
+        merged = row["closed_reason"] == "merged"  # what was open in it is elsewhere
         raise InvalidState(
             f"Mission {row['id']} is already {ended_as(row)} (since {row['completed_at']}).",
-            hint=f"fleetctl resume --mission {row['id']} --rewind would reopen it.",
+            hint=f"fleetctl mission timeline {row['id']} tells where its work goes on."
+            if merged
+            else f"fleetctl resume --mission {row['id']} --rewind would reopen it.",
             status=row["status"],
         )
     return row

@@ -6,7 +6,7 @@ import logging
 import msgspec
 
 from .. import processes, transcripts
-from ..domain.context import Caller, Facts, TranscriptMark
+from ..domain.context import Caller, Facts, Here, TranscriptMark
 from ..domain.takeover import WindowProcess
 from ..engine import Engine
 from ..file_system import HOOK_SECONDS, PathUnanswered
@@ -80,6 +80,7 @@ async def look_around(
         pid_started=started,
         project_root=ground.root,
         places=await engine.projects.places(ground.cwd) if ground.answered else (),
+        here=Here(root=ground.root or ""),
         transcript_mark=mark,
     )
     return facts, earlier

@@ -22,7 +22,7 @@ from fleetd.wire.model import Mission, RestoreResult
 from fleetd.wire.requests.agent import AgentGet, AgentRegister
 from fleetd.wire.requests.lock import LockAcquire
 from fleetd.wire.requests.message import MessageInbox, MessageSend
-from fleetd.wire.requests.mission import MissionCreate, MissionGet, MissionStart
+from fleetd.wire.requests.mission import MissionCancel, MissionCreate, MissionGet, MissionStart
 from fleetd.wire.requests.recovery import RecoveryContextGet, RecoveryList, RecoveryRestore
 from fleetd.wire.requests.sortie import SortieList
 from fleetd.wire.requests.system import SystemStatus
@@ -485,3 +485,32 @@ async def test_hand_over_is_the_same_when_only_its_files_are_left(fleet: Fleet) 
         theirs: ("in_progress", ["Look", "Form", "Route", "Write"]),
         own: ("cancelled", ["Read"]),
     }
+
+
+async def test_hand_over_leaves_no_merged_mission_to_be_told_of_where_the_session_works(
+    fleet: Fleet,
+) -> None:
+    _, theirs = await claude(fleet)
+    _, own = await codex(fleet, "> Write")
+    fleet.sql("UPDATE missions SET project_dir = '/srv/other' WHERE id = :id", id=own)
+    await dies(fleet)
+    await hand_over(fleet, theirs)
+    assert closed_reason(fleet, own) == "merged"
+
+    with pytest.raises(InvalidState, match="No active mission found"):
+        await fleet.do(RecoveryContextGet(cwd="/srv/other"))
+
+
+async def test_hand_over_is_named_to_whoever_ends_the_merged_mission_once_more(
+    fleet: Fleet,
+) -> None:
+    _, theirs = await claude(fleet)
+    _, own = await codex(fleet, "> Write")
+    await dies(fleet)
+    await hand_over(fleet, theirs)
+
+    with pytest.raises(InvalidState, match="already merged into another mission") as error:
+        await fleet.do(MissionCancel(own, "enough"))
+
+    # To rewind it would open a mission that has nothing in it any more.
+    assert error.value.hint == f"fleetctl mission timeline {own} tells where its work goes on."

@@ -1,5 +1,6 @@
 """What the file of a lock is called for who reads of it, and lists of one repository's locks."""
 
+import json
 import os
 from pathlib import Path
 
@@ -8,10 +9,12 @@ import pytest
 from fleetd.projects import Projects
 from fleetd.wire.errors import InvalidParams
 from fleetd.wire.model import Lock
-from fleetd.wire.requests.agent import AgentRegister
+from fleetd.wire.requests.agent import AgentList, AgentRegister
+from fleetd.wire.requests.checkpoint import CheckpointCreate
+from fleetd.wire.requests.hook import HookDeliver
 from fleetd.wire.requests.lock import LockAcquire, LockList
 from fleetd.wire.requests.mission import MissionCreate, MissionStart
-from fleetd.wire.requests.recovery import RecoveryContextGet
+from fleetd.wire.requests.recovery import RecoveryContextGet, RecoveryRestore
 from tests import shared_store
 from tests.fleet import Fleet
 from tests.repositories import git
@@ -156,3 +159,24 @@ async def test_a_briefing_calls_locks_as_seen_from_its_agents_repository(
     assert await locks("two") == {str(repository / "src/two.py"), "src/two.py"}
     both = {"src/one.py", "~/project/src/one.py", "src/two.py", "~/project/src/two.py"}
     assert await locks(None) == both
+
+
+async def test_whose_locks_were_taken_over_is_told_their_paths_as_seen_from_its_repository(
+    fleet: Fleet, repository: Path, other: Path
+) -> None:
+    async def prompted(text: str) -> str:
+        """Return what an agent reads with its next prompt."""
+        payload = {"session_id": "aaaaaaaa-1", "cwd": str(repository), "prompt": text}
+        payload["hook_event_name"] = "UserPromptSubmit"
+        asked = HookDeliver(f"delivery-{text}", "claude", json.dumps(payload))
+        return (await fleet.do(asked)).stdout
+
+    await prompted("begin")
+    (agent,) = (await fleet.do(AgentList())).agents
+    for directory in (repository, other):
+        await taken(fleet, directory, "src/form.py", agent.id)
+    fleet.sql("UPDATE agents SET status = 'lost'")
+    await fleet.do(CheckpointCreate(agent.mission_id))
+    await fleet.do(RecoveryRestore(agent_id="bob", take_over_from=agent.id))
+
+    assert f"bob does: {other}/src/form.py, src/form.py." in await prompted("go on")

@@ -306,11 +306,8 @@ async def test_a_key_tells_where_its_file_is_here_as_far_as_that_is_known(
     clones: tuple[Path, Path], tmp_path: Path, machine: str
 ) -> None:
     one, two = clones
-    projects = Projects(
-        {"widget": [str(one)], "other": [str(tmp_path / "other")]},
-        machine,
-        FileSystem(inline=True),
-    )
+    named = {"widget": [str(one)], "other": [str(tmp_path / "other")]}
+    projects = Projects(named, machine, FileSystem(inline=True))
     assert await projects.paths("project:widget:src", None) == (str(one / "src"),)
     assert await projects.paths(f"machine:{HERE}:/srv/x", None) == ("/srv/x",)
     by_git = await projects.key(str(two / "src/a.py"), "project")

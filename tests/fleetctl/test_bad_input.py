@@ -262,6 +262,11 @@ def test_help_is_no_error(run, home, command):
     assert result.out.startswith("usage: fleetctl")
 
 
+def test_help_says_nothing_of_what_is_not_there(run, home):
+    for command in (("--help",), ("lock", "--help"), ("help", "lock")):
+        assert "None" not in run(*command).out
+
+
 @pytest.mark.parametrize("name", list(cli.COMMANDS))
 def test_every_group_has_help(run, home, name):
     result = run(name, "--help")

@@ -10,6 +10,7 @@ import msgspec
 
 from ..context import Context
 from ..elsewhere import agent_on
+from ..lock_names import file_from_here
 from ..tx import Tx
 from ..wording import quote, short
 
@@ -77,16 +78,17 @@ def _went(tx: Tx, ctx: Context, agent_id: str, word: Word) -> str:
 
 
 def _files(tx: Tx, ctx: Context, agent_id: str, successor: str) -> list[str]:
-    """Return the files that the successor has locked and the agent had."""
+    """Return the files that the successor has locked and the agent had, as the agent calls them."""
     rows = tx.all(
-        "SELECT l.file FROM locks l WHERE l.held_by = :successor AND l.status = 'active'"
+        "SELECT l.* FROM locks l WHERE l.held_by = :successor AND l.status = 'active'"
         " AND l.expires_at > :now AND l.normalized_path IN"
-        " (SELECT normalized_path FROM locks WHERE held_by = :agent) ORDER BY l.file",
+        " (SELECT normalized_path FROM locks WHERE held_by = :agent)"
+        " ORDER BY l.file, l.normalized_path",
         successor=successor,
         agent=agent_id,
         now=ctx.now,
     )
-    return [row["file"] for row in rows]
+    return [file_from_here(tx, ctx, row) for row in rows]
 
 
 def _came(tx: Tx, ctx: Context, agent_id: str, word: Word) -> str:
