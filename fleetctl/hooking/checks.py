@@ -24,9 +24,14 @@ SAMPLE = '{"hook_event_name":"SessionStart","session_id":"doctor","source":"star
 
 
 def findings(
-    harness: Harness, seen: State, heard: HarnessStatus | None, *, daemon: bool
+    harness: Harness,
+    seen: State,
+    heard: HarnessStatus | None,
+    *,
+    daemon: bool,
+    project: Path | None = None,
 ) -> Iterator[Finding]:
-    """Yield what was found about a harness.
+    """Yield what was found about a harness, in a project's settings if there is one.
 
     ``heard`` is what the daemon heard of it; ``daemon`` says whether there is one that answers.
     """
@@ -42,7 +47,8 @@ def findings(
     complaint = absent or ("" if seen.current else "it is not what this installation would write")
     told = f"{complaint}; {install}" if complaint else "it is the one of this installation"
     yield _finding(harness, "command", told, ok=not complaint)
-    yield from _allowed(harness, seen, heard)
+    text = files.read(Path(seen.file), project=project).text or ""
+    yield from _allowed(harness, seen, text, heard)
     if daemon:
         yield from _heard(harness, heard)
     if seen.commands and not absent:
@@ -74,9 +80,10 @@ def _absent(seen: State) -> str:
     return ""
 
 
-def _allowed(harness: Harness, seen: State, heard: HarnessStatus | None) -> Iterator[Finding]:
+def _allowed(
+    harness: Harness, seen: State, text: str, heard: HarnessStatus | None
+) -> Iterator[Finding]:
     """Yield whether the harness will run its hooks at all."""
-    text = files.read(Path(seen.file)).text or ""
     if told := _switched_off(harness, text):
         yield _finding(harness, "trust", told, ok=False)
     elif harness is CODEX:
