@@ -5,6 +5,7 @@ versions had it beside the file; there it is still found.
 """
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -33,7 +34,7 @@ def place(file: SettingsFile) -> Path:
 def replace(file: SettingsFile, new: bytes | None) -> Path | None:
     """Write a file as ``files.write`` does, and return where its copy is; None without a file.
 
-    An earlier copy makes way. Of a file that is not written there is none. Raises Storage and
+    Earlier copies make way. Of a file that is not written there is none. Raises Storage and
     InvalidState.
     """
     copy = None if file.data is None else _keep(place(file), file.data)
@@ -45,6 +46,7 @@ def replace(file: SettingsFile, new: bytes | None) -> Path | None:
                 copy.unlink()
             _prune(copy)
         raise
+    _remove(each for each in _found(file) if each.path != copy)
     return copy
 
 
@@ -76,10 +78,14 @@ def text(file: SettingsFile) -> str | None:
 
 def remove(file: SettingsFile) -> None:
     """Remove the copies that were kept."""
-    for each in _found(file):
+    _remove(_found(file))
+    _prune(place(file))
+
+
+def _remove(found: Iterable[SettingsFile]) -> None:
+    for each in found:
         with suppress(OSError), opened(each.target.parent) as above:
             os.unlink(each.target.name, dir_fd=above)
-    _prune(place(file))
 
 
 def _prune(copy: Path) -> None:

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from fleetd import permissions
 from fleetd.wire.errors import FleetError, InvalidState, Storage
 
 from .places import leads_elsewhere, opened, target_of
@@ -50,9 +51,18 @@ class SettingsFile(NamedTuple):
     @property
     def remarks(self) -> list[str]:
         """Return what a person has to know before anything is written there."""
-        if leads_elsewhere(self.path, self.target, self.project):
-            return [f"{self.path} leads to {self.target}."]
-        return []
+        elsewhere = leads_elsewhere(self.path, self.target, self.project)
+        leads = [f"{self.path} leads to {self.target}."] if elsewhere else []
+        return [*leads, *filter(None, [self.exposed])]
+
+    @property
+    def exposed(self) -> str:
+        """Return what lets others write or exchange the file; nothing where only root can."""
+        try:
+            weak = permissions.weakness(self.path)
+        except OSError as error:
+            return f"{self.path}: nobody can say who may write there: {error.strerror}."
+        return f"{weak}. Whoever does so has commands run as you." if weak else ""
 
     @property
     def text(self) -> str | None:

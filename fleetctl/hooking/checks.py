@@ -47,8 +47,11 @@ def findings(
     complaint = absent or ("" if seen.current else "it is not what this installation would write")
     told = f"{complaint}; {install}" if complaint else "it is the one of this installation"
     yield _finding(harness, "command", told, ok=not complaint)
-    text = files.read(Path(seen.file), project=project).text or ""
-    yield from _allowed(harness, seen, text, heard)
+    file = files.read(Path(seen.file), project=project)
+    if file.exposed:
+        told = f"{file.exposed} Make it yours alone: chown, or chmod go-w"
+        yield _finding(harness, "permissions", told, ok=False)
+    yield from _allowed(harness, seen, file.text or "", heard)
     if daemon:
         yield from _heard(harness, heard)
     if seen.commands and not absent:

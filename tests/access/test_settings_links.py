@@ -226,6 +226,24 @@ def test_a_backup_of_an_earlier_version_beside_its_settings_is_found_and_removed
     assert everything(user) == {".claude/settings.json": text.replace("}\n", "}\n\n")}
 
 
+def test_an_earlier_backup_makes_way_for_that_of_a_new_installation(
+    project: Path, home: Path, done: Run
+) -> None:
+    """Also the one that lies beside it in the repository, and that of a file that is gone."""
+    file = project / ".claude" / "settings.local.json"
+    file.parent.mkdir()
+    file.write_text("{}")
+    done("hooks", "install", "claude", "--project", "--yes")
+    beside = of_before(home, file)
+    file.write_text(SETTINGS)
+    done("hooks", "install", "claude", "--project", "--yes")
+    assert not beside.exists()
+    assert list(everything(home / COPIES).values()) == [SETTINGS]
+    file.unlink()
+    done("hooks", "install", "claude", "--project", "--yes")
+    assert everything(home / COPIES) == {}
+
+
 def test_a_link_in_the_place_of_a_backup_of_an_earlier_version_is_not_followed(
     project: Path, home: Path, done: Run
 ) -> None:
