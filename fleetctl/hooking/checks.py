@@ -55,7 +55,8 @@ def findings(
     if daemon:
         yield from _heard(harness, heard)
     if seen.commands and not absent:
-        yield _run(harness, seen.commands[0], daemon=daemon)
+        foreign = project is not None or bool(file.exposed)
+        yield _tried(harness, seen, daemon=daemon, foreign=foreign)
 
 
 def _finding(harness: Harness, check: str, detail: str, *, ok: bool = True) -> Finding:
@@ -181,6 +182,17 @@ def _heard(harness: Harness, heard: HarnessStatus | None) -> Iterator[Finding]:
         told = f"p50 {heard.p50_ms:.0f} ms, p95 {heard.p95_ms:.0f} ms"
         told += ": hooks give up before the answer comes; is the machine busy?" if slow else ""
         yield _finding(harness, "timing", told, ok=not slow)
+
+
+def _tried(harness: Harness, seen: State, *, daemon: bool, foreign: bool) -> Finding:
+    """Run what is installed, unless it may be the word of somebody else: it only looks like ours.
+
+    A project's settings may come with it, and there are some that others may write.
+    """
+    if foreign and not seen.current:
+        told = "not tried: others may have written the command, and it is not ours"
+        return _finding(harness, "run", told, ok=False)
+    return _run(harness, seen.commands[0], daemon=daemon)
 
 
 def _run(harness: Harness, command: str, *, daemon: bool) -> Finding:

@@ -3,6 +3,7 @@
 What stands in such a file runs as the person whose settings they are.
 """
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -145,3 +146,36 @@ def test_nothing_is_said_of_settings_that_only_their_owner_and_root_may_write(
 ) -> None:
     answer("n")
     assert WHY not in run("hooks", "install", "claude").err
+
+
+@pytest.mark.parametrize("whose", ["project", "exposed"])
+def test_hooks_doctor_runs_no_command_that_somebody_else_may_have_written(
+    settings: Path, home: Path, run: Run, whose: str
+) -> None:
+    """It has the shape of ours, and comes with a repository, or from whoever may write there."""
+    client = home / "fleetctl" / "hook.py"
+    client.parent.mkdir()
+    client.touch()
+    command = f"/bin/sh -c 'touch {home}/pwned' {client} claude 2>/dev/null || true"
+    entry = {"hooks": [{"type": "command", "command": command}]}
+    text = json.dumps({"hooks": {"SessionStart": [entry]}})
+    project = ["--project"] if whose == "project" else []
+    place = home / "project/.claude/settings.local.json" if project else settings
+    place.parent.mkdir(exist_ok=True)
+    place.write_text(text)
+    if not project:
+        place.chmod(0o666)
+    seen = run("hooks", "doctor", "claude", "--json", *project)
+    assert not (home / "pwned").exists()
+    found = {each["check"]: each for each in seen.json["findings"]}
+    assert found["run"]["ok"] is False
+    assert found["run"]["detail"].startswith("not tried: others may have written the command")
+    # What this installation would write is its own word, and what only the person writes.
+    assert run("hooks", "install", "claude", "--yes", *project).status == 0
+    seen = run("hooks", "doctor", "claude", "--json", *project)
+    assert {each["check"]: each for each in seen.json["findings"]}["run"]["ok"]
+    if not project:
+        place.write_text(text)
+        place.chmod(0o600)
+        run("hooks", "doctor", "claude")
+        assert (home / "pwned").exists()
