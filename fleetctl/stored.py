@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from fleetd import paths
 from fleetd.wire.errors import InvalidState, Storage
 
+from .editing import copies
+
 if TYPE_CHECKING:
     from fleetd.config import Config
 
@@ -48,6 +50,7 @@ def stored(config: "Config") -> list[Stored]:
         ("checkpoints", [config.checkpoints]),
         ("replaced", [*here.glob(_REPLACED), *config.checkpoints.parent.glob(_REPLACED)]),
         ("spool", [paths.spool_path()]),
+        ("copies of settings", [copies.directory()]),
         ("log", [state / "fleetd.log", state / "fleetd.log.1"]),
     )
     every = ((what, tuple(filter(os.path.lexists, places))) for what, places in found)

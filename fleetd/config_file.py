@@ -1,6 +1,6 @@
 """The configuration's file: who may write it, its TOML, and the directories it names.
 
-Imports nothing of ours; what the settings are, and which win, is not known here.
+What the settings are, and which win, is not known here.
 """
 
 import os
@@ -8,6 +8,8 @@ import re
 import stat
 from pathlib import Path
 from typing import Any
+
+from . import permissions
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/~-]{0,199}")
 
@@ -19,16 +21,23 @@ class ConfigError(Exception):
 def read_file(file: Path) -> dict[str, Any]:
     """Return what the file says, nothing for one that is not there; raises ConfigError."""
     try:
-        # Opening a pipe would wait for somebody to write into it, for ever.
-        if file.exists() and not (file.is_file() or file.is_dir()):
-            raise ConfigError(f"The configuration file {file} is no regular file; move it away.")
-        text = file.read_text("utf-8")
-        _refuse_others(file)
-        return _toml(text, file)
+        with open(file, "rb", opener=_at_once) as opened:
+            info = os.fstat(opened.fileno())
+            if not stat.S_ISREG(info.st_mode):
+                raise ConfigError(
+                    f"The configuration file {file} is no regular file; move it away."
+                )
+            _refuse_others(file, info)
+            return _toml(opened.read().decode(), file)
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"The configuration file {file} cannot be read: {error}") from error
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open without waiting: a pipe would wait for somebody who writes into it, for ever."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _toml(text: str, file: Path) -> dict[str, Any]:
@@ -41,16 +50,19 @@ def _toml(text: str, file: Path) -> dict[str, Any]:
         raise ConfigError(f"The configuration file {file} is not TOML: {error}") from error
 
 
-def _refuse_others(file: Path) -> None:
-    """Refuse a file that somebody else may change: it says where everything lies."""
-    info = file.stat()
-    if info.st_uid not in (0, os.getuid()):
-        whose = f"belongs to uid {info.st_uid}, not to uid {os.getuid()} or root"
-    elif info.st_mode & stat.S_IWOTH:
-        whose = f"has mode {stat.S_IMODE(info.st_mode):04o}, so everybody may write to it"
-    else:
-        return
-    raise ConfigError(f"The configuration file {file} {whose}. Run: chmod o-w, or use your own.")
+def _refuse_others(file: Path, info: os.stat_result) -> None:
+    """Refuse a file that somebody else may change or exchange: it says where everything lies."""
+    if problem := permissions.of_file(info):
+        raise ConfigError(
+            f"The configuration file {file} {problem}. It names the store. Run: chmod go-w {file} "
+            "- or use a file of your own."
+        )
+    if weak := permissions.way_problem(file):
+        raise ConfigError(
+            f"The configuration file {file} is reached by {weak[0]}, which {weak[1]}. Somebody "
+            f"else could put another file in its place, and it names the store. Run: chmod go-w "
+            f"{weak[0]} - or set FLEET_CONFIG to a file in a directory of your own."
+        )
 
 
 def fill_ignored(tree: dict[str, Any], file: Path) -> None:

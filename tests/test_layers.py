@@ -22,6 +22,7 @@ FLOORS = {
             "headway",
             "histogram",
             "origin",
+            "permissions",
             "remotes",
         ),
         0,
@@ -94,7 +95,10 @@ NOT_IN_DOMAIN = {
 }
 PURE_OS = {"os.path.normpath", "os.path.join", "os.path.isabs", "os.path.basename"}
 WIRE_MAY_IMPORT = {"msgspec"}
-FLEETCTL_MAY_IMPORT = {"fleetd.wire", "fleetd.paths", "fleetd.config", "fleetd.__version__"}
+FLEETCTL_MAY_IMPORT = {
+    *("fleetd.wire", "fleetd.paths", "fleetd.permissions"),
+    *("fleetd.config", "fleetd.__version__"),
+}
 
 
 class Module:

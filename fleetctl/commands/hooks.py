@@ -157,5 +157,8 @@ def run_doctor(args: Namespace) -> int:
         found.append(Finding(check="installed", ok=False, detail=told))
     for seen in examined:
         harness = HARNESSES[seen.harness]
-        found += checks.findings(harness, seen, heard_of.of(seen.harness), daemon=heard_of.answered)
+        heard_of_it = heard_of.of(seen.harness)
+        found += checks.findings(
+            harness, seen, heard_of_it, daemon=heard_of.answered, project=project(args)
+        )
     return show(args, Findings(ok=all(each.ok for each in found), findings=found))

@@ -14,6 +14,7 @@ from fleetd.wire.errors import FleetError, InvalidState
 from .. import stored
 from ..completing import shells
 from ..display import render
+from ..editing import files
 from ..hooking import changes as hooks
 from ..hooking.changes import Change
 from ..hooking.harnesses import HARNESSES
@@ -136,16 +137,18 @@ def _setting(what: str, planned: Callable[[], Change]) -> Iterator[Part]:
     def take_out() -> list[str]:
         # Looked at anew: hooks and the server may stand in one file.
         now = planned()
+        if now.file.target != change.file.target:
+            raise files.changed(change.file)
         now.uninstall()
         return [f"Took the {what} out of {now.file.path}"]
 
     if change.changes:
-        yield Part(what, str(change.file.path), take_out)
+        yield Part(what, change.file.where, take_out)
 
 
 def _completions(shell: str) -> Iterator[Part]:
     for file in shells.installed(shell):
-        yield Part(f"completions for {shell}", str(file.path), partial(shells.remove, file))
+        yield Part(f"completions for {shell}", file.where, partial(shells.remove, file))
 
 
 def _daemon() -> Iterator[Part]:

@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from ..display import render
-from ..editing import files
+from ..editing import copies, files
 from ..prompts import Cancelled, confirm
 
 SHELLS = ("bash", "zsh")
@@ -56,15 +56,17 @@ def install(args: Namespace, shell: str) -> int:
     pending = {path: text for path, text in wanted.items() if found[path].data != text.encode()}
     for path in pending:
         files.check_writable(found[path])
+    remarks = [render.clean(each) for path in pending for each in found[path].remarks]
     if pending and not args.json:
         _show(pending)
-    said = ["[DRY RUN] Nothing was written."]
+    said = [*remarks, "[DRY RUN] Nothing was written."]
     if not pending:
         said = [f"The completions for {shell} are installed already."]
     elif not args.dry_run:
-        if not args.yes and not confirm("Write these files?"):
+        if not args.yes and not confirm(files.question("Write these files?", remarks)):
             raise Cancelled("Nothing was written.")
         said = [line for path, text in pending.items() for line in _written(found[path], text)]
+        said += remarks
     changed = bool(pending) and not args.dry_run
     told = {"shell": shell, "files": [str(path) for path in wanted], "changed": changed}
     return render.result(args, told, *said, *_needs(shell))
@@ -81,18 +83,19 @@ def remove(file: files.SettingsFile) -> list[str]:
 
     Raises Storage and InvalidState.
     """
-    before = files.read(file.backup).data
+    before = copies.data(file)
     files.write(file, before)
-    files.remove_copy(file)
+    copies.remove(file)
     return [f"Removed {file.path}" if before is None else f"Put {file.path} back as it was"]
 
 
 def _written(file: files.SettingsFile, text: str) -> list[str]:
-    """Write a file, and say so; what somebody else had put there is kept beside it."""
-    foreign = file.data is not None and _MARK.encode() not in file.data
-    kept = files.keep_copy(file) if foreign else None
-    files.write(file, text.encode())
-    return [f"Wrote {file.path}", *([f"What was there before: {kept}"] if kept else [])]
+    """Write a file, and say so; what somebody else had put there is kept."""
+    if file.data is None or _MARK.encode() in file.data:
+        files.write(file, text.encode())
+        return [f"Wrote {file.path}"]
+    kept = copies.replace(file, text.encode())
+    return [f"Wrote {file.path}", f"What was there before: {kept}"]
 
 
 def _show(pending: dict[Path, str]) -> None:

@@ -1,38 +1,68 @@
 """Reads settings files and puts new ones in their place, whole or not at all; knows no hooks.
 
-A link stays a link: what it points to is replaced. The new file has the old one's mode.
+A link stays a link: what it points to is replaced, in a project only inside of it. The new file has
+the old one's mode. What was read is what is replaced: the same file, behind the same links.
 """
 
 import os
 import stat
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from fleetd.wire.errors import InvalidState, Storage
+from fleetd import permissions
+from fleetd.wire.errors import FleetError, InvalidState, Storage
+
+from .places import leads_elsewhere, opened, target_of
 
 LARGEST = 10_000_000
 BACKUP = ".before-fleet"
+# What nobody else may write, whatever the umask.
+_FILE_MODE = 0o644
+_DIRECTORY_MODE = 0o755
 
 
 class SettingsFile(NamedTuple):
-    """A file as it was read; ``data`` and ``mode`` are None where there was none."""
+    """A file as it was read; ``data`` and ``info`` are None where there was none."""
 
     path: Path
+    # The file behind the links, as they were.
+    target: Path
     data: bytes | None
-    mode: int | None
-    # How the copy beside it is called: hooks and servers may stand in one file.
+    info: os.stat_result | None
+    # How its copy is called: hooks and servers may stand in one file.
     mark: str = BACKUP
+    # The project that it belongs to, None for one of the user's.
+    project: Path | None = None
 
     @property
-    def target(self) -> Path:
-        """Return the file behind the links."""
-        return Path(os.path.realpath(self.path))
+    def mode(self) -> int | None:
+        """Return its mode; None where there was no file."""
+        return None if self.info is None else stat.S_IMODE(self.info.st_mode)
 
     @property
-    def backup(self) -> Path:
-        """Return the place of the copy, beside the file."""
-        return self.path.with_name(self.path.name + self.mark)
+    def where(self) -> str:
+        """Return its path, and that of the file behind the links where it is another."""
+        elsewhere = leads_elsewhere(self.path, self.target, self.project)
+        return f"{self.path} -> {self.target}" if elsewhere else str(self.path)
+
+    @property
+    def remarks(self) -> list[str]:
+        """Return what a person has to know before anything is written there."""
+        elsewhere = leads_elsewhere(self.path, self.target, self.project)
+        leads = [f"{self.path} leads to {self.target}."] if elsewhere else []
+        return [*leads, *filter(None, [self.exposed])]
+
+    @property
+    def exposed(self) -> str:
+        """Return what lets others write or exchange the file; nothing where only root can."""
+        try:
+            weak = permissions.weakness(self.path)
+        except OSError as error:
+            return f"{self.path}: nobody can say who may write there: {error.strerror}."
+        return f"{weak}. Whoever does so has commands run as you." if weak else ""
 
     @property
     def text(self) -> str | None:
@@ -48,32 +78,43 @@ class SettingsFile(NamedTuple):
                 hint="Save it as UTF-8, then try again. Nothing was changed.",
             ) from error
 
-    def backup_text(self) -> str | None:
-        """Return what the file held before our hooks came; None when there was no file."""
-        try:
-            return self.backup.read_bytes().decode()
-        except (OSError, UnicodeDecodeError):
-            return None
+    def same_as(self, other: "SettingsFile") -> bool:
+        """Return whether another look found the same file, unchanged, behind the same links."""
+        same = (self.target, self.data) == (other.target, other.data)
+        return same and self.identity == other.identity
+
+    @property
+    def identity(self) -> tuple[int, ...] | None:
+        """Return what a file keeps as long as nobody exchanges it or gives it away."""
+        info = self.info
+        return info and (info.st_dev, info.st_ino, info.st_mode, info.st_uid, info.st_gid)
 
 
-def read(path: Path, mark: str = BACKUP) -> SettingsFile:
-    """Read a file; raises InvalidState for what is no readable regular file of sensible size."""
+def read(path: Path, mark: str = BACKUP, project: Path | None = None) -> SettingsFile:
+    """Read a file; raises InvalidState for what is no readable regular file of sensible size.
+
+    One of a project that really lies elsewhere is refused unread.
+    """
+    target = target_of(path, project)
     try:
-        with open(path, "rb", opener=_at_once) as file:
+        with (
+            opened(target.parent) as above,
+            open(target.name, "rb", opener=partial(_at_once, above)) as file,
+        ):
             info = os.fstat(file.fileno())
             _check_kind(path, info)
-            return SettingsFile(path, file.read(), stat.S_IMODE(info.st_mode), mark)
+            return SettingsFile(path, target, file.read(), info, mark, project)
     except (FileNotFoundError, NotADirectoryError):
-        return SettingsFile(path, None, None, mark)
+        return SettingsFile(path, target, None, None, mark, project)
     except OSError as error:
         raise InvalidState(
             f"{path} cannot be read: {error.strerror}.", hint="Look at what stands there."
         ) from error
 
 
-def _at_once(path: str, flags: int) -> int:
+def _at_once(above: int, name: str, flags: int) -> int:
     """Open without waiting: a pipe would wait for somebody who writes into it."""
-    return os.open(path, flags | os.O_NONBLOCK)
+    return os.open(name, flags | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=above)
 
 
 def _check_kind(path: Path, info: os.stat_result) -> None:
@@ -108,67 +149,83 @@ def check_writable(file: SettingsFile) -> None:
         )
 
 
-def keep_copy(file: SettingsFile) -> Path | None:
-    """Copy the file beside itself, in the place of an earlier copy; None when there is no file."""
-    if file.data is None:
-        return None
-    _put(file.backup, file.data, file.mode)
-    return file.backup
+def question(words: str, remarks: Sequence[str]) -> str:
+    """Return a question with what the person has to know to answer it."""
+    return " ".join((*dict.fromkeys(remarks), words))
+
+
+def changed(file: SettingsFile) -> InvalidState:
+    """Return the error for a file that is not any more what was looked at."""
+    return InvalidState(
+        f"{file.path} was changed by somebody else just now; nothing was written.",
+        hint="Run the command again.",
+    )
 
 
 def write(file: SettingsFile, data: bytes | None) -> None:
     """Put new content in the file's place, or remove it; raises Storage and InvalidState.
 
-    Somebody may have written meanwhile, such as the harness itself: then nothing is changed.
+    Somebody may have written meanwhile, such as the harness itself, or put a link in the way: then
+    nothing is changed. It is looked at before anything is made, and again at the very end.
     """
-    if read(file.path).data != file.data:
-        raise InvalidState(
-            f"{file.path} was changed by somebody else just now; nothing was written.",
-            hint="Run the command again.",
-        )
+    _check_unchanged(file)
     try:
-        if data is None:
-            file.target.unlink()
-        else:
-            file.target.parent.mkdir(parents=True, exist_ok=True)
-            _put(file.target, data, file.mode)
+        with opened(file.target.parent, make=None if data is None else _DIRECTORY_MODE) as above:
+            check = partial(_check_unchanged, file, above)
+            if data is None:
+                check()
+                os.unlink(file.target.name, dir_fd=above)
+            else:
+                put(above, file.target.name, data, file.mode, check)
     except OSError as error:
         raise _unwritten(file.path, error) from error
 
 
-def remove_copy(file: SettingsFile) -> None:
-    """Remove the copy that was kept."""
-    with suppress(OSError):
-        file.backup.unlink()
-
-
-def _put(path: Path, data: bytes, mode: int | None) -> None:
-    """Write beside the place, then rename: a reader sees the old file or the new one."""
-    # Imported here: who only looks writes nothing.
-    import tempfile
-
+def _check_unchanged(file: SettingsFile, above: int | None = None) -> None:
+    """Look again, also whether the open directory is still the one that the path leads to."""
     try:
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".new")
-    except OSError as error:
-        raise _unwritten(path, error) from error
-    temporary = Path(name)
+        same = file.same_as(read(file.path, file.mark, file.project))
+        if above is not None:
+            here, there = os.fstat(above), file.target.parent.lstat()
+            same = same and os.path.samestat(here, there)
+    except (FileNotFoundError, NotADirectoryError):
+        same = False
+    if not same:
+        raise changed(file)
+
+
+def put(
+    above: int,
+    name: str,
+    data: bytes,
+    mode: int | None = None,
+    check: Callable[[], None] = lambda: None,
+) -> None:
+    """Write beside the place, then rename: a reader sees the old file or the new one.
+
+    ``above`` is the open directory, ``check`` has the last word. Raises OSError, and what it does.
+    """
+    temporary = f".{name}.{os.urandom(6).hex()}.new"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(temporary, flags, 0o600, dir_fd=above)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
             os.fchmod(file.fileno(), _default_mode() if mode is None else mode)
             os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
+        check()
+        os.rename(temporary, name, src_dir_fd=above, dst_dir_fd=above)
+    except (OSError, FleetError):
         with suppress(OSError):
-            temporary.unlink()
-        raise _unwritten(path, error) from error
+            os.unlink(temporary, dir_fd=above)
+        raise
 
 
 def _default_mode() -> int:
     mask = os.umask(0o077)
     os.umask(mask)
-    return 0o666 & ~mask
+    return _FILE_MODE & ~mask
 
 
 def _unwritten(path: Path, error: OSError) -> Storage:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from fleetd.wire.errors import InvalidState
 
-from ..editing import files
+from ..editing import copies, files
 from ..editing.jsonc import is_plain
 from . import plugin
 from .harnesses import OPENCODE, Harness
@@ -28,6 +28,8 @@ class Change(NamedTuple):
     ours_before: bool = False
     # Where the text of a file comes from that comes or goes as a whole.
     whole: str = ""
+    # What the person has to know before anything is written there.
+    remarks: Sequence[str] = ()
 
     @property
     def changes(self) -> bool:
@@ -54,14 +56,15 @@ class Change(NamedTuple):
 
     def install(self) -> Path | None:
         """Write the file and return where its copy is; None when there was nothing to copy."""
-        copied = None if self.ours_before else files.keep_copy(self.file)
-        files.write(self.file, self.after)
-        return copied
+        if self.ours_before:
+            files.write(self.file, self.after)
+            return None
+        return copies.replace(self.file, self.after)
 
     def uninstall(self) -> None:
         """Write or remove the file, and remove its copy: nothing of ours is left."""
         files.write(self.file, self.after)
-        files.remove_copy(self.file)
+        copies.remove(self.file)
 
 
 def _lines(data: bytes | None) -> list[str]:
@@ -75,13 +78,13 @@ def installing(
 
     ``enforce`` None leaves lock enforcement as it is.
     """
-    file = files.read(harness.settings_file(project))
+    file = files.read(harness.settings_file(project), project=project)
     notes = _notes(harness, project, enforce=enforce)
     if harness is OPENCODE:
         after, whole = plugin.content(file, enforce=enforce), str(plugin.place())
         if installation.assignments:
             notes.append("OpenCode's own environment must say it: " + installation.assignments)
-        return _writable(Change(harness, file, after, notes=notes, ours_before=True, whole=whole))
+        return checked(Change(harness, file, after, notes=notes, ours_before=True, whole=whole))
     with complaints(file):
         text = file.text or ""
         ours = found(text, harness)
@@ -96,28 +99,30 @@ def installing(
             f"{harness.title} reads neither comments nor trailing commas: as it is, it ignores "
             "the whole file."
         )
-    return _writable(Change(harness, file, after, names, [*said, *notes], ours_before=bool(ours)))
+    return checked(Change(harness, file, after, names, [*said, *notes], ours_before=bool(ours)))
 
 
 def uninstalling(harness: Harness, project: Path | None) -> Change:
     """Return what uninstalling would change; raises InvalidState for a file it cannot read."""
-    file = files.read(harness.settings_file(project))
+    file = files.read(harness.settings_file(project), project=project)
     if harness is OPENCODE:
         after = None if plugin.is_ours(file) else file.data
-        return _writable(Change(harness, file, after, whole=str(plugin.place())))
+        return checked(Change(harness, file, after, whole=str(plugin.place())))
     with complaints(file):
         ours = found(file.text or "", harness)
         if not ours:
             return Change(harness, file, file.data)
-        left = take_out(file.text or "", harness, file.backup_text())
+        left = take_out(file.text or "", harness, copies.text(file))
     after = None if left is None else left.encode()
-    return _writable(Change(harness, file, after, list(dict.fromkeys(e.event for e in ours))))
+    return checked(Change(harness, file, after, list(dict.fromkeys(e.event for e in ours))))
 
 
-def _writable(change: Change) -> Change:
-    if change.changes:
-        files.check_writable(change.file)
-    return change
+def checked(change: Change) -> Change:
+    """Return a change with what has to be said of its file; raises InvalidState for read-only."""
+    if not change.changes:
+        return change
+    files.check_writable(change.file)
+    return change._replace(remarks=change.file.remarks)
 
 
 @contextmanager

@@ -24,9 +24,14 @@ SAMPLE = '{"hook_event_name":"SessionStart","session_id":"doctor","source":"star
 
 
 def findings(
-    harness: Harness, seen: State, heard: HarnessStatus | None, *, daemon: bool
+    harness: Harness,
+    seen: State,
+    heard: HarnessStatus | None,
+    *,
+    daemon: bool,
+    project: Path | None = None,
 ) -> Iterator[Finding]:
-    """Yield what was found about a harness.
+    """Yield what was found about a harness, in a project's settings if there is one.
 
     ``heard`` is what the daemon heard of it; ``daemon`` says whether there is one that answers.
     """
@@ -42,11 +47,16 @@ def findings(
     complaint = absent or ("" if seen.current else "it is not what this installation would write")
     told = f"{complaint}; {install}" if complaint else "it is the one of this installation"
     yield _finding(harness, "command", told, ok=not complaint)
-    yield from _allowed(harness, seen, heard)
+    file = files.read(Path(seen.file), project=project)
+    if file.exposed:
+        told = f"{file.exposed} Make it yours alone: chown, or chmod go-w"
+        yield _finding(harness, "permissions", told, ok=False)
+    yield from _allowed(harness, seen, file.text or "", heard)
     if daemon:
         yield from _heard(harness, heard)
     if seen.commands and not absent:
-        yield _run(harness, seen.commands[0], daemon=daemon)
+        foreign = project is not None or bool(file.exposed)
+        yield _tried(harness, seen, daemon=daemon, foreign=foreign)
 
 
 def _finding(harness: Harness, check: str, detail: str, *, ok: bool = True) -> Finding:
@@ -74,9 +84,10 @@ def _absent(seen: State) -> str:
     return ""
 
 
-def _allowed(harness: Harness, seen: State, heard: HarnessStatus | None) -> Iterator[Finding]:
+def _allowed(
+    harness: Harness, seen: State, text: str, heard: HarnessStatus | None
+) -> Iterator[Finding]:
     """Yield whether the harness will run its hooks at all."""
-    text = files.read(Path(seen.file)).text or ""
     if told := _switched_off(harness, text):
         yield _finding(harness, "trust", told, ok=False)
     elif harness is CODEX:
@@ -171,6 +182,17 @@ def _heard(harness: Harness, heard: HarnessStatus | None) -> Iterator[Finding]:
         told = f"p50 {heard.p50_ms:.0f} ms, p95 {heard.p95_ms:.0f} ms"
         told += ": hooks give up before the answer comes; is the machine busy?" if slow else ""
         yield _finding(harness, "timing", told, ok=not slow)
+
+
+def _tried(harness: Harness, seen: State, *, daemon: bool, foreign: bool) -> Finding:
+    """Run what is installed, unless it may be the word of somebody else: it only looks like ours.
+
+    A project's settings may come with it, and there are some that others may write.
+    """
+    if foreign and not seen.current:
+        told = "not tried: others may have written the command, and it is not ours"
+        return _finding(harness, "run", told, ok=False)
+    return _run(harness, seen.commands[0], daemon=daemon)
 
 
 def _run(harness: Harness, command: str, *, daemon: bool) -> Finding:

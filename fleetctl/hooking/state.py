@@ -5,11 +5,10 @@ from pathlib import Path
 from fleetd.wire.errors import InvalidState
 
 from ..editing import files
-from . import plugin
+from . import plugin, settings
 from .changes import complaints
 from .harnesses import OPENCODE, Harness
 from .hook_command import Installation, enforces
-from .settings import found
 from .versions import installable
 
 
@@ -43,10 +42,11 @@ def state(harness: Harness, project: Path | None, installation: Installation) ->
         file=str(file),
     )
     try:
+        found = files.read(file, project=project)
         if harness is OPENCODE:
-            _look_at_plugin(seen, files.read(file))
+            _look_at_plugin(seen, found)
         else:
-            _look_at_settings(seen, harness, files.read(file), installation)
+            _look_at_settings(seen, harness, found, installation)
     except InvalidState as error:
         seen.installed, seen.problem = "unknown", error.message
     return seen
@@ -63,7 +63,7 @@ def _look_at_settings(
     seen: State, harness: Harness, file: files.SettingsFile, installation: Installation
 ) -> None:
     with complaints(file):
-        ours = found(file.text or "", harness)
+        ours = settings.found(file.text or "", harness)
     if not ours:
         return
     seen.events = list(dict.fromkeys(each.event for each in ours))

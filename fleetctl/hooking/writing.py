@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TextIO
 from fleetd.wire.errors import FleetError
 
 from ..display import render
+from ..editing import files
 from ..prompts import Cancelled, confirm
 from .changes import Change
 from .harnesses import Harness
@@ -77,7 +78,8 @@ def _ask(args: Namespace, pending: Sequence[Change]) -> None:
         return
     if args.json:
         _show(pending, sys.stderr)
-    if not confirm("Write this?"):
+    remarks = [render.clean(each) for change in pending for each in change.remarks]
+    if not confirm(files.question("Write this?", remarks)):
         raise Cancelled("Nothing was changed.")
 
 
@@ -110,7 +112,7 @@ def _tell(outcome: Outcome, deed: Deed, *, dry_run: bool) -> None:
         if not dry_run:
             as_it_was = f"; as it was: {outcome.copy}" if outcome.copy else ""
             render.line(f"{name}: {deed.done} {change.file.path}{as_it_was}")
-        render.lines(f"  {note}" for note in change.notes)
+        render.lines(f"  {note}" for note in (*change.remarks, *change.notes))
 
 
 def _as_json(outcome: Outcome, *, dry_run: bool) -> dict[str, Any]:
@@ -118,11 +120,12 @@ def _as_json(outcome: Outcome, *, dry_run: bool) -> dict[str, Any]:
     if change := outcome.change:
         document |= {
             "file": str(change.file.path),
+            "target": str(change.file.target),
             "changed": bool(outcome.pending) and not dry_run,
             "events": change.events,
             "diff": "\n".join(change.diff()),
             "copy": str(outcome.copy) if outcome.copy else None,
-            "notes": change.notes,
+            "notes": [*change.remarks, *change.notes],
         }
     if error := outcome.error:
         document["error"] = {"message": error.message, **error.data()}

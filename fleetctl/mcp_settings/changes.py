@@ -5,9 +5,9 @@ from types import ModuleType
 
 from fleetd.wire.errors import InvalidState
 
-from ..editing import files
+from ..editing import copies, files
 from ..editing.jsonc import is_plain
-from ..hooking.changes import Change, complaints
+from ..hooking.changes import Change, checked, complaints
 from . import in_json, in_toml
 from .places import NAME, Command, Place, is_ours
 
@@ -30,7 +30,7 @@ class State:
 
 def installing(place: Place, project: Path | None, command: Command) -> Change:
     """Return what installing would change; raises InvalidState for a file that must stay."""
-    file = files.read(place.settings_file(project), BACKUP)
+    file = files.read(place.settings_file(project), BACKUP, project)
     text, form = _text(file), _form(place)
     with complaints(file):
         known = form.found(text, place.section, NAME)
@@ -43,18 +43,18 @@ def installing(place: Place, project: Path | None, command: Command) -> Change:
         notes=_notes(place, project, after),
         ours_before=known is not None,
     )
-    return _writable(change)
+    return checked(change)
 
 
 def uninstalling(place: Place, project: Path | None) -> Change:
     """Return what uninstalling would change; raises InvalidState for a file it cannot read."""
-    file = files.read(place.settings_file(project), BACKUP)
+    file = files.read(place.settings_file(project), BACKUP, project)
     text, form = _text(file), _form(place)
     with complaints(file):
         if not is_ours(form.found(text, place.section, NAME)):
             return Change(place.harness, file, file.data)
-        left = form.take_out(text, place.section, NAME, file.backup_text())
-    return _writable(Change(place.harness, file, None if left is None else left.encode()))
+        left = form.take_out(text, place.section, NAME, copies.text(file))
+    return checked(Change(place.harness, file, None if left is None else left.encode()))
 
 
 def look(place: Place, project: Path | None, command: Command) -> State:
@@ -62,7 +62,7 @@ def look(place: Place, project: Path | None, command: Command) -> State:
     path = place.settings_file(project)
     seen, form = State(place, path), _form(place)
     try:
-        file = files.read(path, BACKUP)
+        file = files.read(path, BACKUP, project)
         with complaints(file):
             entry = form.found(_text(file), place.section, NAME)
     except InvalidState as error:
@@ -94,12 +94,6 @@ def _refuse_others(file: files.SettingsFile, entry: object) -> None:
             f"{file.path} has a server named {NAME} already, and it is not fleetd's.",
             hint="Rename it there, then try again. Nothing was changed.",
         )
-
-
-def _writable(change: Change) -> Change:
-    if change.changes:
-        files.check_writable(change.file)
-    return change
 
 
 def _notes(place: Place, project: Path | None, after: str) -> list[str]:

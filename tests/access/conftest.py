@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.fleetctl import conftest as command_line
 from tests.processes import Daemon
 
+answer, done, run = command_line.answer, command_line.done, command_line.run
 # Exists nowhere else: what it can do, anybody can.
 STRANGER = 3_999_999_937
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetd import private
+from fleetd import permissions, private
 from fleetd.paths import PathRefused
 from tests.access.conftest import STRANGER
 
@@ -99,7 +99,7 @@ def test_a_group_of_many_may_not_write_on_the_way(
     own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own.parent.chmod(0o770)
-    monkeypatch.setattr(private, "_is_private", lambda gid: False)
+    monkeypatch.setattr(permissions, "_is_private", lambda gid: False)
     with pytest.raises(PathRefused, match="which has mode 0770"):
         private.claim(own)
 
@@ -108,7 +108,7 @@ def test_the_users_own_group_may_write_on_the_way(
     own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own.parent.chmod(0o770)
-    monkeypatch.setattr(private, "_is_private", lambda gid: gid == own.parent.stat().st_gid)
+    monkeypatch.setattr(permissions, "_is_private", lambda gid: gid == own.parent.stat().st_gid)
     private.claim(own)
 
 

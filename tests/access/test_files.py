@@ -112,7 +112,7 @@ def test_the_settings_of_somebody_else_are_not_taken(
     monkeypatch.setenv("FLEET_CONFIG", str(file))
     assert load().config.limits.batch == 2
     file.chmod(0o666)
-    with pytest.raises(ConfigError, match=r"mode 0666, so everybody may write to it"):
+    with pytest.raises(ConfigError, match=r"mode 0666, so others may write to it"):
         load()
     if os.getuid() == 0:
         file.chmod(0o600)

@@ -14,6 +14,7 @@ import pytest
 
 from fleetctl.completing import shells
 from fleetctl.display.widths import cut, width
+from fleetctl.editing import copies, files
 from tests.processes import Daemon, Result, fleetctl
 from tests.terminal import Terminal, terminal
 
@@ -334,7 +335,7 @@ class TestInstall:
         theirs.parent.mkdir(parents=True)
         theirs.write_text("complete -W start fleetd\n")
         told = done("completions", "bash", "--install", "--yes").out
-        kept = theirs.with_name("fleetd.before-fleet")
+        kept = copies.place(files.read(theirs))
         assert f"What was there before: {kept}" in told
         assert kept.read_text() == "complete -W start fleetd\n"
         assert "fleetctl completions bash" in theirs.read_text()

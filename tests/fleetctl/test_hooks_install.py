@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fleetctl.editing import files
+from fleetctl.editing import copies, files
 from fleetctl.hooking import plugin
 from fleetctl.hooking.harnesses import HARNESSES
 from fleetd.wire.errors import InvalidState
@@ -73,7 +73,7 @@ def test_the_change_is_shown_asked_for_made_and_can_be_taken_back(
     answer("y")
     done = run("hooks", "install", "claude")
     assert done.status == 0
-    copy = settings.with_name("settings.json.before-fleet")
+    copy = copies.place(files.read(settings))
     assert done.out.splitlines()[-2] == f"claude: installed in {settings}; as it was: {copy}"
     assert copy.read_text() == SETTINGS
     shown = [line for line in refused.out.splitlines() if line.startswith("+ ")]
@@ -278,8 +278,9 @@ def test_a_link_stays_a_link_and_its_target_keeps_its_mode(
     assert settings.is_symlink()
     assert "fleetctl/hook.py" in target.read_text()
     assert target.stat().st_mode & 0o777 == 0o640
-    copy = settings.with_name("settings.json.before-fleet")
-    assert copy.stat().st_mode & 0o777 == 0o640
+    copy = copies.place(files.read(settings))
+    assert copy.stat().st_mode & 0o777 == 0o600
+    assert os.listdir(settings.parent) == ["settings.json"]
     assert os.listdir(target.parent) == ["claude.json"]
     done("hooks", "uninstall", "claude", "--yes")
     assert settings.is_symlink()
@@ -441,7 +442,7 @@ def test_a_plugin_is_shown_as_one_line(machine: Path, done: Callable[..., Result
 
 def test_json_goes_without_a_word_of_text(settings: Path, done: Callable[..., Result]) -> None:
     seen: list[dict[str, Any]] = done("hooks", "install", "claude", "--yes", "--json").json
-    assert seen[0]["copy"] == f"{settings}.before-fleet"
+    assert seen[0]["copy"].endswith(f"/settings-backups{settings}.before-fleet")
     assert seen[0]["diff"].startswith(f"--- {settings}\n+++ {settings}\n@@")
     assert not done("hooks", "uninstall", "claude", "--dry-run", "--json").json[0]["changed"]
     assert done("hooks", "uninstall", "claude", "--yes", "--json").json[0]["changed"]

@@ -1,0 +1,117 @@
+"""Who else may change a file, or put another in its place, by owners and modes; changes nothing.
+
+Whoever may rename what lies in a directory can put something else in its place. So a file is as
+safe as the least safe directory on the way to it. Imports nothing of ours.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+LINKS_MAX = 40
+
+
+def weakness(path: Path) -> str | None:
+    """Say by what others may change a file, or a file that is made there; None when by nothing.
+
+    A link is as good as where it leads, and as the way there. Raises OSError.
+    """
+    try:
+        if problem := of_file(path.stat()):
+            return f"{path} {problem}"
+    except FileNotFoundError:  # then only the way counts, as far as it is there
+        pass
+    found = way_problem(path)
+    return found and f"{path} is reached by {found[0]}, which {found[1]}"
+
+
+def of_file(info: os.stat_result) -> str | None:
+    """Say what lets others write to a file."""
+    return _whose(info, {0, os.getuid()}) or _mode(info)
+
+
+def way_problem(path: Path) -> tuple[Path, str] | None:
+    """Return what others could exchange on the way to a path, and why; raises OSError.
+
+    Where the way ends before the path, the part that is there is looked at.
+    """
+    trusted = {0, os.getuid(), *_standing_for_root()}
+    try:
+        for each, info in _way(path):
+            if problem := _on_the_way(info, trusted):
+                return each, problem
+    except FileNotFoundError:
+        pass
+    return None
+
+
+def _on_the_way(info: os.stat_result, trusted: set[int]) -> str | None:
+    """Say what lets others exchange what lies in a directory on the way, or a link on it."""
+    if problem := _whose(info, trusted):
+        return problem
+    # In a sticky directory one may rename one's own things only, and those are looked at next.
+    if stat.S_ISLNK(info.st_mode) or info.st_mode & stat.S_ISVTX:
+        return None
+    return _mode(info)
+
+
+def _whose(info: os.stat_result, trusted: set[int]) -> str | None:
+    return None if info.st_uid in trusted else f"belongs to uid {info.st_uid}"
+
+
+def _mode(info: os.stat_result) -> str | None:
+    group = info.st_mode & 0o020 and not _is_private(info.st_gid)
+    if info.st_mode & 0o002 or group:
+        return f"has mode {stat.S_IMODE(info.st_mode):04o}, so others may write to it"
+    return None
+
+
+def _way(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield every directory and every symlink on the way from / to a path, without its end."""
+    here, todo, links = Path("/"), list(path.absolute().parts[1:]), 0
+    yield here, here.lstat()
+    while todo:
+        part = todo.pop(0)
+        if part == "..":
+            here = here.parent
+            continue
+        info = (here / part).lstat()
+        if stat.S_ISLNK(info.st_mode):
+            links += 1
+            if links > LINKS_MAX:
+                raise OSError(f"{path} goes in a circle")
+            yield here / part, info
+            target = (here / part).readlink()
+            here = Path("/") if target.is_absolute() else here
+            todo = [each for each in target.parts if each != "/"] + todo
+        else:
+            here /= part
+            if todo:
+                yield here, info
+
+
+def _is_private(gid: int) -> bool:
+    """Whether a group is a user's own and nobody else's, as many systems make one for each."""
+    # Imported here: few have anything that a group may write.
+    import grp
+    import pwd
+
+    try:
+        group, user = grp.getgrgid(gid), pwd.getpwuid(os.getuid())
+    except KeyError:
+        return False
+    return (group.gr_name, gid) == (user.pw_name, user.pw_gid) and not (
+        set(group.gr_mem) - {user.pw_name}
+    )
+
+
+def _standing_for_root() -> set[int]:
+    """Return the uid that root's files show where root has none, as in a hardened user unit."""
+    try:
+        mapped = Path("/proc/self/uid_map").read_text("ascii")
+        overflow = int(Path("/proc/sys/kernel/overflowuid").read_text("ascii"))
+    except (OSError, ValueError):
+        return set()
+    firsts = {line.split()[0] for line in mapped.splitlines() if line.split()}
+    return set() if "0" in firsts else {overflow}
