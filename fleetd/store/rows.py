@@ -34,8 +34,9 @@ def _not_json(connection: apsw.Connection, table: str) -> list[str]:
     for name in (str(column[1]) for column in columns):
         if key is None or not name.endswith("_json"):
             continue
+        # What is deleted, and waits for its file to go, is emptied.
         rows = connection.execute(
-            f'SELECT "{key}" FROM "{table}" WHERE "{name}" IS NOT NULL AND NOT json_valid("{name}")'
+            f'SELECT "{key}" FROM "{table}" WHERE "{name}" <> \'\' AND NOT json_valid("{name}")'
             f" LIMIT {FOUND_MAX}"
         )
         found += [f"{table}: row {row[0]!a} has no JSON in {name}" for row in rows]

@@ -33,3 +33,10 @@ def test_a_row_that_cannot_be_decoded_is_named_as_damage(tmp_path: Path, what: s
     with resting(path) as found:
         assert named in found.damage()
     assert named in named_in(path)
+
+
+def test_a_row_that_was_emptied_to_be_deleted_is_no_damage(tmp_path: Path) -> None:
+    connection = open_database(tmp_path / "data" / "fleet.db", None)
+    connection.execute(EVENT.format(seq=7, data=""))
+    assert unreadable(connection) == []
+    connection.close()
