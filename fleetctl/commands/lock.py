@@ -131,7 +131,7 @@ def _granted(args: Namespace, lock: Lock, verb: str) -> int:
         args,
         lock,
         f"Lock {verb}: {lock.id}",
-        f"File: {lock.normalized_path or lock.file}",
+        f"File: {render.path(lock.normalized_path or lock.file)}",
         f"Held by: {lock.held_by}",
         f"Expires: {render.ago(lock.expires_at)}",
         f"Fencing token: {lock.fencing_token}",
@@ -151,7 +151,7 @@ def run_release(args: Namespace) -> int:
     with Fleet() as client:
         lock_id = _lock_id(client, args.lock_id)
         lock = client.call(LockRelease(lock_id=lock_id, agent_id=args.agent))
-    return render.result(args, lock, f"Lock released: {lock.id}  {lock.file}")
+    return render.result(args, lock, f"Lock released: {lock.id}  {render.path(lock.file)}")
 
 
 def run_force_release(args: Namespace) -> int:
@@ -160,8 +160,8 @@ def run_force_release(args: Namespace) -> int:
         lock_id = _lock_id(client, args.lock_id)
         request = LockForceRelease(lock_id=lock_id, agent_id=args.agent, reason=args.reason)
         lock = client.call(request)
-    taken = f"Lock released by force: {lock.id}  {lock.file} (was held by {lock.held_by})"
-    return render.result(args, lock, taken)
+    taken = f"Lock released by force: {lock.id}  {render.path(lock.file)}"
+    return render.result(args, lock, f"{taken} (was held by {lock.held_by})")
 
 
 def run_check(args: Namespace) -> int:
@@ -184,11 +184,11 @@ def _where(lock: Lock, known: dict[str, str]) -> str:
 
     Of a shared store, that is: a path somebody gave is one of his machine.
     """
-    key = lock.normalized_path
+    key, file = render.path(lock.normalized_path), render.path(lock.file)
     if key.startswith("project:"):
-        return key if known and lock.file.startswith("/") else lock.file
+        return key if known and file.startswith("/") else file
     of_machine = key.removeprefix("machine:").split(":", 1)[0]
-    return f"{lock.file} on {known[of_machine]}" if of_machine in known else lock.file
+    return f"{file} on {known[of_machine]}" if of_machine in known else file
 
 
 def run_list(args: Namespace) -> int:

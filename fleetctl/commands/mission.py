@@ -28,7 +28,7 @@ from ..protocol import (
     NewSortie,
     SortieList,
 )
-from ..target import absolute, current_mission, mission_id, project_dir
+from ..target import absolute, current_mission, mission_id, project_dir, this_agent
 
 CREATE_EXAMPLES = """\
   fleetctl mission create "Add login" --sortie "Write the form" --sortie "Test"
@@ -141,6 +141,7 @@ def run_create(args: Namespace) -> int:
         priority=args.priority or "medium",
         project_dir=absolute(args.project_dir) if args.project_dir else project_dir(),
         sorties=[NewSortie(title=title) for title in args.sortie],
+        agent_id=this_agent(),
     )
     with Fleet() as client:
         mission = client.call(request)
@@ -150,7 +151,7 @@ def run_create(args: Namespace) -> int:
         f"Mission created: {mission.id}",
         f"Title: {mission.title}",
         f"Sorties: {mission.total_sorties}",
-        f"Directory: {mission.project_dir}",
+        f"Directory: {render.path(mission.project_dir or 'None')}",
     )
 
 
@@ -218,8 +219,8 @@ def run_show(args: Namespace) -> int:
 def _directory(client: Fleet, mission: Mission) -> str | None:
     """Return a mission's directory, with its machine where several share the store."""
     if not mission.project_dir or not mission.machine:
-        return mission.project_dir
-    return f"{mission.project_dir} on {named(names(client), mission.machine)}"
+        return mission.project_dir and render.path(mission.project_dir)
+    return f"{render.path(mission.project_dir)} on {named(names(client), mission.machine)}"
 
 
 def _show(mission: Mission, directory: str | None) -> None:
@@ -266,6 +267,7 @@ def run_update(args: Namespace) -> int:
         title=args.title,
         description=args.description,
         priority=args.priority,
+        agent_id=this_agent(),
     )
     with Fleet() as client:
         mission = client.call(request)

@@ -56,7 +56,7 @@ async def lock(desk: Desk, asked: Locking) -> str:
         )
     )
     return (
-        f"You hold {wording.cut(held.file)} {until(held.expires_at)},"
+        f"You hold {wording.path(held.file)} {until(held.expires_at)},"
         f" fencing token {held.fencing_token}."
         " What you do renews it. unlock it when you are done."
     )
@@ -81,7 +81,7 @@ async def unlock(desk: Desk, asked: Unlocking) -> str:
         await desk.ask(LockRelease(each.id, agent.id))
     if not mine:
         return f"You held no lock{f' on {asked.file}' if asked.file else ''}."
-    return f"Released: {wording.cut(', '.join(each.file for each in mine), 2_000)}."
+    return f"Released: {wording.cut(', '.join(wording.path(each.file) for each in mine), 2_000)}."
 
 
 def _names(lock: Lock, given: str, path: str) -> bool:

@@ -82,7 +82,14 @@ async def plan(desk: Desk, asked: Plan) -> str:
         found = await desk.my_mission(agent)
     for new in asked.sorties or ():
         await desk.ask(
-            SortieCreate(found.id, new.title, new.description, new.files or [], new.assigned_to)
+            SortieCreate(
+                found.id,
+                new.title,
+                new.description,
+                new.files or [],
+                new.assigned_to,
+                agent_id=agent.id,
+            )
         )
     found = await desk.ask(MissionGet(found.id))
     return wording.mission_text(found, await desk.sorties(found), agent.id)
@@ -92,7 +99,7 @@ async def _begun(desk: Desk, agent: Agent, goal: str) -> Mission:
     """Begin a mission, or give the one that was made by itself for this session its goal."""
     mission = await desk.mission(agent)
     if mission is None:
-        made = await desk.ask(MissionCreate(goal, project_dir=desk.cwd))
+        made = await desk.ask(MissionCreate(goal, project_dir=desk.cwd, agent_id=agent.id))
         await desk.ask(MissionStart(made.id))
         await desk.ask(_joining(agent, made.id))
         return made
@@ -100,11 +107,11 @@ async def _begun(desk: Desk, agent: Agent, goal: str) -> Mission:
         return mission
     if not is_automatic(mission) or agent.mission_id != mission.id:
         raise InvalidState(
-            f"You have a mission already: {mission.id}, {wording.cut(mission.title)}.",
+            f"You have a mission already: {mission.id}, {_goal(mission, agent)}.",
             hint="Leave goal out to add sorties to it, or end it with finish first.",
         )
     kept = {key: value for key, value in mission.metadata.items() if key != "automatic"}
-    return await desk.ask(MissionUpdate(mission.id, title=goal, metadata=kept))
+    return await desk.ask(MissionUpdate(mission.id, title=goal, metadata=kept, agent_id=agent.id))
 
 
 def _joining(agent: Agent, mission_id: str) -> AgentRegister:
@@ -198,7 +205,11 @@ async def finish(desk: Desk, asked: Ending) -> str:
         ended = await desk.ask(MissionFail(mission.id, asked.reason or ""))
     else:
         ended = await desk.ask(MissionCancel(mission.id, asked.reason or ""))
-    return wording.mission_head(ended)
+    return wording.mission_head(ended, agent.id)
+
+
+def _goal(mission: Mission, agent: Agent) -> str:
+    return wording.words(mission.title, mission.author, agent.id)
 
 
 async def _refuse_others(desk: Desk, agent: Agent, mission: Mission) -> None:
@@ -210,7 +221,7 @@ async def _refuse_others(desk: Desk, agent: Agent, mission: Mission) -> None:
         return
     if all(each.assigned_to != agent.id for each in await desk.sorties(mission)):
         raise InvalidState(
-            f"{mission.id} ({wording.cut(mission.title)}) is not yours to end: no sortie is yours.",
+            f"{mission.id} ({_goal(mission, agent)}) is not yours to end: no sortie is yours.",
             hint="Take one with sortie start, or leave the mission to its agents.",
         )
 

@@ -32,6 +32,7 @@ from .bounds import COMPLETED
 from .context import Context
 from .events import emit
 from .ids import find, fresh_id
+from .inhabitants import who_asks
 from .milestones import begin_mission
 from .records import mission_of
 from .registry import handler
@@ -46,7 +47,8 @@ def _get(tx: Tx, mission_id: str) -> Mission:
 @handler
 def create(tx: Tx, request: MissionCreate, ctx: Context) -> Mission:
     """Create a pending mission and its first sorties."""
-    return _get(tx, make(tx, ctx, request, project=next(iter(ctx.facts.places), None)))
+    by, project = who_asks(tx, ctx, request.agent_id), next(iter(ctx.facts.places), None)
+    return _get(tx, make(tx, ctx, request, by, project))
 
 
 def make(
@@ -70,9 +72,9 @@ def make(
     mission_id = fresh_id(tx, ctx, "mission")
     tx.run(
         "INSERT INTO missions (id, title, description, status, priority, project_dir,"
-        " created_at, updated_at, metadata_json, machine, project) VALUES (:id, :title,"
+        " created_at, updated_at, metadata_json, machine, project, author) VALUES (:id, :title,"
         " :description, 'pending', :priority, :project_dir, :now, :now, :metadata, :machine,"
-        " :project)",
+        " :project, :author)",
         id=mission_id,
         title=request.title,
         description=request.description,
@@ -82,6 +84,7 @@ def make(
         metadata=msgspec.json.encode(request.metadata).decode(),
         machine=ctx.machine,
         project=project,
+        author=by,
     )
     emit(tx, ctx, MissionCreated(title=request.title), mission_id=mission_id, agent_id=by)
     sorties.add_all(tx, ctx, mission_id, request.sorties, by)
@@ -111,6 +114,9 @@ def update(tx: Tx, request: MissionUpdate, ctx: Context) -> Mission:
         for name in ("title", "description", "priority")
         if (value := getattr(request, name)) is not None
     }
+    by = who_asks(tx, ctx, request.agent_id)
+    if request.title not in (None, row["title"]):
+        changes["author"] = by
     if request.metadata is not None:
         changes["metadata_json"] = msgspec.json.encode(request.metadata).decode()
     if not changes:
@@ -125,8 +131,8 @@ def update(tx: Tx, request: MissionUpdate, ctx: Context) -> Mission:
         now=ctx.now,
         id=row["id"],
     )
-    names = [name.removesuffix("_json") for name in changes]
-    emit(tx, ctx, MissionUpdated(fields=names), mission_id=row["id"])
+    names = [name.removesuffix("_json") for name in changes if name != "author"]
+    emit(tx, ctx, MissionUpdated(fields=names), mission_id=row["id"], agent_id=by)
     return _get(tx, row["id"])
 
 

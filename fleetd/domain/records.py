@@ -50,6 +50,7 @@ def mission_of(row: Row) -> Mission:
         metadata=_metadata(row["metadata_json"]),
         machine=row["machine"] or None,
         project=row["project"],
+        author=row["author"],
     )
 
 
@@ -78,6 +79,7 @@ def _sortie_of(row: Row, briefing: RecoveryContext | None) -> Sortie:
         started_at=row["started_at"],
         completed_at=row["completed_at"],
         recovery_context=briefing,
+        author=row["author"],
     )
 
 

@@ -18,6 +18,7 @@ from ..wire.types import OPEN_MISSION
 from .context import Context
 from .events import emit
 from .ids import find, fresh_id
+from .inhabitants import who_asks
 from .milestones import reach_milestones
 from .progress import recount
 from .records import sortie_of, sorties_of
@@ -51,9 +52,9 @@ def _put(
     sortie_id = fresh_id(tx, ctx, "sortie")
     tx.run(
         "INSERT INTO sorties (id, mission_id, position, title, description, status, priority,"
-        " assigned_to, files_json, created_at, updated_at) SELECT :id, :mission,"
+        " assigned_to, files_json, created_at, updated_at, author) SELECT :id, :mission,"
         " coalesce(max(position), 0) + 1, :title, :description, :status, :priority, :assigned_to,"
-        " :files, :now, :now FROM sorties WHERE mission_id = :mission",
+        " :files, :now, :now, :author FROM sorties WHERE mission_id = :mission",
         id=sortie_id,
         mission=mission_id,
         title=new.title,
@@ -63,6 +64,7 @@ def _put(
         assigned_to=new.assigned_to,
         files=msgspec.json.encode(new.files).decode(),
         now=ctx.now,
+        author=by,
     )
     payload = SortieCreated(sortie_id=sortie_id, title=new.title)
     emit(tx, ctx, payload, mission_id=mission_id, agent_id=by)
@@ -79,7 +81,7 @@ def create(tx: Tx, request: SortieCreate, ctx: Context) -> Sortie:
             hint="Create a new mission for further work.",
             status=mission["status"],
         )
-    return add(tx, ctx, mission["id"], request)
+    return add(tx, ctx, mission["id"], request, who_asks(tx, ctx, request.agent_id))
 
 
 @handler

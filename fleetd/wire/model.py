@@ -47,6 +47,7 @@ class Mission(Record, frozen=True, kw_only=True):
 
     ``machine`` is where ``project_dir`` is a directory, in a store that several share: an id that
     ``system.status`` names. ``project`` is what all of them call that directory, if they can.
+    ``author`` is the agent that worded the title; None for a person, or where nobody knows.
     """
 
     id: str
@@ -66,10 +67,11 @@ class Mission(Record, frozen=True, kw_only=True):
     metadata: dict[str, Any]
     machine: str | None = None
     project: str | None = None
+    author: str | None = None
 
 
 class SortieState(Record, frozen=True):
-    """A sortie as a checkpoint keeps it: everything but its mission and its briefing.
+    """A sortie as a checkpoint keeps it: everything but its mission, its author, its briefing.
 
     Made by position from its row: there may be thousands, and names would take three times as long.
     """
@@ -93,10 +95,14 @@ class SortieState(Record, frozen=True):
 
 
 class Sortie(SortieState, frozen=True, kw_only=True):
-    """One piece of a mission, done by one agent."""
+    """One piece of a mission, done by one agent.
+
+    ``author`` is the agent that worded the title; None for a person, or where nobody knows.
+    """
 
     mission_id: str
     recovery_context: RecoveryContext | None = None
+    author: str | None = None
 
 
 class AgentNote(Record, frozen=True, kw_only=True):

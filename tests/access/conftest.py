@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.mcp_server.conftest import near as near
 from tests.processes import Daemon
 
 # Exists nowhere else: what it can do, anybody can.

@@ -21,7 +21,7 @@ class NewSortie(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MissionCreate(Mutation[Mission], frozen=True):
-    """Create a pending mission, with its sorties if they are known."""
+    """Create a pending mission, with its sorties if they are known; ``agent_id`` is who asks."""
 
     method: ClassVar[str] = "mission.create"
     title: Title
@@ -30,6 +30,7 @@ class MissionCreate(Mutation[Mission], frozen=True):
     project_dir: Path | None = None
     metadata: dict[str, Any] = {}
     sorties: Annotated[list[NewSortie], Meta(max_length=10_000)] = []
+    agent_id: AgentId | None = None
 
 
 class MissionStart(Mutation[Mission], frozen=True):
@@ -40,7 +41,7 @@ class MissionStart(Mutation[Mission], frozen=True):
 
 
 class MissionUpdate(Mutation[Mission], frozen=True):
-    """Change fields of a mission; a field that is left out stays."""
+    """Change fields of a mission; a field that is left out stays. ``agent_id`` is who asks."""
 
     method: ClassVar[str] = "mission.update"
     mission_id: MissionId
@@ -48,6 +49,7 @@ class MissionUpdate(Mutation[Mission], frozen=True):
     description: Text | None = None
     priority: Priority | None = None
     metadata: dict[str, Any] | None = None
+    agent_id: AgentId | None = None
 
 
 class MissionComplete(Mutation[Mission], frozen=True):

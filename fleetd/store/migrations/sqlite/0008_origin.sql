@@ -12,3 +12,10 @@ UPDATE missions SET closed_reason =
 ALTER TABLE recoveries ADD COLUMN taken_over_from TEXT;
 ALTER TABLE recoveries ADD COLUMN left_mission_id TEXT;
 CREATE INDEX idx_recoveries_left ON recoveries (mission_id) WHERE left_mission_id IS NOT NULL;
+-- Whose words a title is: other agents read it as a quotation.
+ALTER TABLE missions ADD COLUMN author TEXT;
+ALTER TABLE sorties ADD COLUMN author TEXT;
+UPDATE missions SET author = (SELECT e.agent_id FROM events e WHERE e.mission_id = missions.id
+    AND e.type = 'mission_created' ORDER BY e.seq LIMIT 1) WHERE origin = 'session';
+UPDATE sorties SET author = (SELECT p.agent_id FROM plan_items p WHERE p.sortie_id = sorties.id
+    AND p.made = 1);
