@@ -6,11 +6,12 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
+from typing import NoReturn, get_args
 
 import msgspec
 
 from . import __version__, config, logs
+from .wire.invisible import escaped
 
 _EXIT_REFUSED = 78
 _LEVELS = get_args(config.LogLevel)
@@ -43,9 +44,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return daemon.start(loaded)
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints repeat nothing that a terminal would obey."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print how the command is used and what is wrong, and leave."""
+        super().error(escaped(message))
+
+
 def parser() -> argparse.ArgumentParser:
     """Return what takes the arguments."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="fleetd",
         description="Remembers for fleets of AI coding agents. Runs in the foreground; "
         "SIGTERM stops it in good order.",

@@ -11,6 +11,7 @@ from typing import TextIO
 
 from . import origin
 from .domain.redaction.texts import redact
+from .wire.invisible import escaped
 
 
 class LineFormatter(logging.Formatter):
@@ -27,21 +28,12 @@ class LineFormatter(logging.Formatter):
             lines += self.formatException(record.exc_info).splitlines()
         whose = origin.current()
         tail = f" ({whose})" if whose else ""
-        return "\n".join(head + escape(redact(line) + tail) for line in lines)
+        return "\n".join(head + escaped(redact(line) + tail) for line in lines)
 
 
 def _iso(seconds: float) -> str:
     moment = datetime.fromtimestamp(seconds, UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
-
-
-def escape(text: str) -> str:
-    """Return the text with everything that is not printable written as an escape."""
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
-    )
 
 
 def configure(level: str, stream: TextIO | None = None) -> None:

@@ -7,8 +7,9 @@ import trio
 
 from . import git
 from .domain.redaction.texts import redact
+from .domain.wording import path, quote
 
-CHANGED_MAX = 20
+CHANGED_MAX, WORDS_CHARS = 20, 120
 
 
 async def repository(directory: str | None) -> tuple[str, ...]:
@@ -30,15 +31,38 @@ async def _repository(place: Path) -> tuple[str, ...]:
     if status is None:
         return ()
     lines = status.splitlines()
-    facts = [f"Branch: {lines[0].removeprefix('## ')}"] if lines else []
-    if commit := await git.ask(place, "log", "-1", "--no-show-signature", "--format=%h %s"):
-        facts.append(f"Commit: {commit}")
+    facts = [_branch(lines[0])] if lines else []
+    if commit := await git.ask(place, "log", "-1", "--no-show-signature", f"--format={_COMMIT}"):
+        facts.append(_commit(commit))
     changed = lines[1:]
-    facts += [f"Changed: {line}" for line in changed[:CHANGED_MAX]]
+    facts += [f"Changed: {path(redact(line))}" for line in changed[:CHANGED_MAX]]
     if len(changed) > CHANGED_MAX:
         facts.append(f"Changed: {len(changed) - CHANGED_MAX} more files")
-    # A commit's subject is as free a text as any.
-    return tuple(map(redact, facts))
+    return tuple(facts)
+
+
+_COMMIT = "%h%x00%an%x00%s"
+_UNBORN = "No commits yet on "
+
+
+def _branch(line: str) -> str:
+    """Tell a branch and what it follows, by the first line of Git's status, in quotes."""
+    told = line.removeprefix("## ")
+    # No name of a branch has a blank, and what stands behind it are Git's own words.
+    if told.startswith(_UNBORN):
+        return f"Branch: {_quoted(told.removeprefix(_UNBORN))}, no commits yet"
+    names, _, rest = told.partition(" ")
+    return f"Branch: {_quoted(names)} {rest}".rstrip()
+
+
+def _commit(told: str) -> str:
+    """Tell a commit's hash, author and subject; the latter two are as free texts as any."""
+    name, author, subject = told.split("\0", 2)
+    return f"Commit: {name} by {_quoted(author)}: {_quoted(subject)}"
+
+
+def _quoted(text: str) -> str:
+    return quote(redact(text), WORDS_CHARS)
 
 
 async def _without_filters(directory: Path) -> dict[str, str]:

@@ -145,7 +145,7 @@ def _show(agent: Agent, machine: str) -> None:
             ("Process", agent.pid),
             ("Machine", machine),
             ("Mission", agent.mission_id),
-            ("Directory", agent.cwd),
+            ("Directory", render.path(agent.cwd or "")),
             ("Registered", render.ago(agent.registered_at)),
             ("Last seen", render.ago(agent.last_seen_at)),
         )

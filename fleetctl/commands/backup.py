@@ -41,7 +41,9 @@ def run(args: Namespace) -> int:
                 raise
             copied = _by_way_of_its_own_place(client, args, target)
     return render.result(
-        args, copied, f"Copied the database to {copied.path} ({render.size(copied.size_bytes)})."
+        args,
+        copied,
+        f"Copied the database to {render.path(copied.path)} ({render.size(copied.size_bytes)}).",
     )
 
 

@@ -44,7 +44,9 @@ def run(args: Namespace) -> int:
         return 0
     rows = [(setting.key, _shown(setting.value), setting.origin) for setting in settings]
     lists.table(COLUMNS, rows)
-    render.flow("File: ", f"{here.file}{'' if here.file.exists() else ' (not there yet)'}")
+    render.flow(
+        "File: ", f"{render.path(str(here.file))}{'' if here.file.exists() else ' (not there yet)'}"
+    )
     if daemon is None:
         render.warn("fleetd is not running; these are the settings that it would start with.")
     for each in differences:

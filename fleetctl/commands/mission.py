@@ -29,7 +29,7 @@ from ..protocol import (
     NewSortie,
     SortieList,
 )
-from ..target import absolute, mission_id, project_dir, selected
+from ..target import absolute, mission_id, project_dir, selected, this_agent
 
 CREATE_EXAMPLES = """\
   fleetctl mission create "Add login" --sortie "Write the form" --sortie "Test"
@@ -137,6 +137,7 @@ def run_create(args: Namespace) -> int:
         priority=args.priority or "medium",
         project_dir=absolute(args.project_dir) if args.project_dir else project_dir(),
         sorties=[NewSortie(title=title) for title in args.sortie],
+        agent_id=this_agent(),
     )
     with Fleet() as client:
         mission = client.call(request)
@@ -146,7 +147,7 @@ def run_create(args: Namespace) -> int:
         f"Mission created: {mission.id}",
         f"Title: {mission.title}",
         f"Sorties: {mission.total_sorties}",
-        f"Directory: {mission.project_dir}",
+        f"Directory: {render.path(mission.project_dir or 'None')}",
     )
 
 
@@ -207,8 +208,8 @@ def run_show(args: Namespace) -> int:
 def _directory(client: Fleet, mission: Mission) -> str | None:
     """Return a mission's directory, with its machine where several share the store."""
     if not mission.project_dir or not mission.machine:
-        return mission.project_dir
-    return f"{mission.project_dir} on {named(names(client), mission.machine)}"
+        return mission.project_dir and render.path(mission.project_dir)
+    return f"{render.path(mission.project_dir)} on {named(names(client), mission.machine)}"
 
 
 def run_list(args: Namespace) -> int:
@@ -232,6 +233,7 @@ def run_update(args: Namespace) -> int:
         title=args.title,
         description=args.description,
         priority=args.priority,
+        agent_id=this_agent(),
     )
     with Fleet() as client:
         mission = client.call(request)

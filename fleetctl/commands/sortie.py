@@ -32,7 +32,7 @@ from ..protocol import (
     SortieStart,
     SortieUnblock,
 )
-from ..target import mission_id
+from ..target import mission_id, this_agent
 
 EXAMPLES = """\
   fleetctl sortie create "Write the form" --file src/form.ts --assign-to alice
@@ -144,6 +144,7 @@ def run_create(args: Namespace) -> int:
             files=args.file,
             assigned_to=args.assign_to,
             priority=args.priority,
+            agent_id=this_agent(),
         )
         sortie = client.call(request)
     return render.result(args, sortie, f"Sortie created: {sortie.id}", f"Title: {sortie.title}")
@@ -242,7 +243,7 @@ def run_show(args: Namespace) -> int:
             ("Notes", sortie.progress_notes),
             ("Blocked", sortie.blocked_reason),
             ("Result", sortie.result),
-            ("Files", ", ".join(sortie.files)),
+            ("Files", render.paths(sortie.files)),
             ("Started", render.ago(sortie.started_at)),
             ("Ended", render.ago(sortie.completed_at)),
         )

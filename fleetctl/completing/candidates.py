@@ -114,7 +114,7 @@ def _of_runs(snapshots: Iterable[Any]) -> Iterator[Candidate]:
 
 def _locks(ask: Ask) -> Iterator[Candidate]:
     for each in ask("lock.list").locks:
-        yield Candidate(each.id, f"{each.held_by}  {each.file}", each.status)
+        yield Candidate(each.id, f"{each.held_by}  {render.path(each.file)}", each.status)
 
 
 def _messages(ask: Ask) -> Iterator[Candidate]:
@@ -135,14 +135,16 @@ def _agents(ask: Ask) -> Iterator[Candidate]:
     late = ("lost", "gone")
     found = ask("agent.list").agents
     for each in sorted(found, key=lambda agent: (agent.status in late, agent.status == "gone")):
-        told = f"{each.status} {each.role}  {each.harness or ''} {each.cwd or ''}"
+        told = f"{each.status} {each.role}  {each.harness or ''} {render.path(each.cwd or '')}"
         yield Candidate(each.id, told, each.status)
 
 
 def _sessions(ask: Ask) -> Iterator[Candidate]:
     for each in ask("agent.list").agents:
         if each.session_id:
-            yield Candidate(each.session_id, f"{each.harness or ''} {each.id} {each.cwd or ''}")
+            yield Candidate(
+                each.session_id, f"{each.harness or ''} {each.id} {render.path(each.cwd or '')}"
+            )
     yield from _runs(ask)
 
 

@@ -31,7 +31,7 @@ def _sorties(checkpoint: Checkpoint) -> Iterator[str]:
     yield ""
     yield f"Sorties ({len(checkpoint.sorties)}):"
     for sortie in checkpoint.sorties:
-        files = ", ".join(sortie.files) or "-"
+        files = render.paths(sortie.files) or "-"
         yield f"  {sortie.id}  {sortie.status:<12} {sortie.assigned_to or '-':<14} {files}"
 
 
@@ -39,7 +39,7 @@ def _locks(checkpoint: Checkpoint) -> Iterator[str]:
     yield ""
     yield f"Active Locks ({len(checkpoint.active_locks)}):"
     for lock in checkpoint.active_locks:
-        yield f"  {lock.file:<36} {lock.held_by:<14} {lock.purpose}"
+        yield f"  {render.path(lock.file):<36} {lock.held_by:<14} {lock.purpose}"
 
 
 def _messages(checkpoint: Checkpoint) -> Iterator[str]:
@@ -58,4 +58,4 @@ def _context(context: RecoveryContext) -> Iterator[str]:
     for step in context.next_steps or ["None"]:
         yield f"    - {step}"
     yield f"  Blockers: {', '.join(context.blockers) or 'None'}"
-    yield f"  Files Modified: {', '.join(context.files_modified) or 'None'}"
+    yield f"  Files Modified: {render.paths(context.files_modified) or 'None'}"

@@ -130,11 +130,11 @@ def _with_agent(status: str, agent: str | None) -> str:
 
 def _locks(found: "CheckpointDifference") -> Iterator[Line]:
     for lock in found.locks.released:
-        yield "-", f"{lock.file}  {lock.held_by}"
+        yield "-", f"{render.path(lock.file)}  {lock.held_by}"
     for lock in found.locks.gained:
-        yield "+", f"{lock.file}  {lock.held_by}"
+        yield "+", f"{render.path(lock.file)}  {lock.held_by}"
     for changed in found.locks.changed:
-        yield "~", f"{changed.file}  {changed.before} -> {changed.after}"
+        yield "~", f"{render.path(changed.file)}  {changed.before} -> {changed.after}"
 
 
 def _messages(found: "CheckpointDifference") -> Iterator[Line]:

@@ -1,7 +1,7 @@
 """Text and JSON for stdout; must not talk to the daemon.
 
 Stored text comes from agents and from the tools they run. Whatever could move a cursor, retitle a
-window or reverse the reading order is taken out before it reaches a terminal.
+window or reverse the reading order is taken out before it reaches a terminal, and what nobody sees.
 """
 
 import json
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TextIO, TypeVar
 
 from fleetd.wire.durations import duration
+from fleetd.wire.invisible import dropped, escaped, escaped_in_json
 
 from . import moments, screen
 from .widths import cut, width, wrapped
@@ -43,12 +44,25 @@ STATES = {
 
 def clean(text: str) -> str:
     """Return text fit for one line of a terminal."""
-    return text.translate(_ONE_LINE)
+    return dropped(text.translate(_ONE_LINE))
 
 
 def clean_block(text: str) -> str:
     """Return text fit for a terminal; line breaks and tabs stay."""
-    return text.translate(_BLOCK)
+    return dropped(text.translate(_BLOCK))
+
+
+def path(name: str) -> str:
+    """Return a file's name fit for a terminal, with escapes for what nobody sees in it.
+
+    Without those characters it would be another file's name.
+    """
+    return escaped(name)
+
+
+def paths(names: Iterable[str]) -> str:
+    """Return the names of files, with commas between them."""
+    return ", ".join(map(path, names))
 
 
 def line(text: str = "") -> None:
@@ -94,7 +108,7 @@ def to_json(value: Any, *, indent: int = 2) -> str:
     """Return a record, a list or plain data as JSON; ``indent`` 0 gives one line."""
     separators = (",", ": ") if indent else (",", ":")
     text = json.dumps(value, ensure_ascii=False, indent=indent or None, separators=separators)
-    return text.translate(_ESCAPED)
+    return escaped_in_json(text.translate(_ESCAPED))
 
 
 def print_json(value: Any) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from fleetd.wire import endings
 from fleetd.wire.durations import duration
 
-from .render import plural
+from .render import path, plural
 
 if TYPE_CHECKING:
     from fleetd.wire.model import Event
@@ -208,7 +208,7 @@ class _Told(Mapping[str, str]):
             return ""
         if name in _COUNTED:
             return plural(value, _COUNTED[name]) if isinstance(value, int) else ""
-        text = " ".join(str(value).split())
+        text = " ".join(str(value).split()) if name != "file" else path(str(value))
         if name == "file" and self._inside and text.startswith(self._inside):
             text = text[len(self._inside) :]
         if len(text) > _WORDS:

@@ -49,7 +49,7 @@ def _step(step: StepState) -> Iterator[str]:
     kept = step.todo_compliance
     yield ""
     yield "Step:"
-    yield f"  Plan: {step.plan_path or 'None'}"
+    yield f"  Plan: {render.path(step.plan_path or 'None')}"
     told = step_told(step.step_ordinal, step.step_status)
     yield f"  Step: {'  '.join(filter(None, (told, step.step_id))) or 'None'}"
     yield f"  Plan kept: {kept.result} (checked {render.ago(kept.checked_at)})"
@@ -114,7 +114,7 @@ def _files(snapshot: Snapshot, folder: str) -> Iterator[str]:
     yield f"Integrity: {integrity.algorithm} {integrity.digest} (format {integrity.format_version})"
     yield f"Stored In: {', '.join(snapshot.storage_locations) or 'None'}"
     # The path is that of this machine; another has its own.
-    place = f"on {snapshot.file_on}" if snapshot.file_on else f"in {folder}"
+    place = f"on {snapshot.file_on}" if snapshot.file_on else f"in {render.path(folder)}"
     yield f"Files ({len(snapshot.artifacts)}) {place}:"
     for artifact in snapshot.artifacts:
         yield f"  {_form(artifact, snapshot.compressed_at)}"
@@ -124,5 +124,5 @@ def _files(snapshot: Snapshot, folder: str) -> Iterator[str]:
 def _form(artifact: Artifact, compressed_at: str | None) -> str:
     # Of a file that was compressed, the checksum of its first form is kept.
     absent = "compressed since" if compressed_at else "not written yet"
-    told = f"{artifact.path}  {render.size(artifact.size_bytes)}"
+    told = f"{render.path(artifact.path)}  {render.size(artifact.size_bytes)}"
     return told if artifact.present else f"{told}  ({absent})"

@@ -42,7 +42,7 @@ class Desk:
 
     def place(self, roots: Sequence[str]) -> None:
         """Work in the client's first directory, unless the server was started in one of them."""
-        directories = [unquote(urlparse(uri).path) for uri in roots if uri.startswith("file://")]
+        directories = [place for uri in roots if (place := _directory(uri))]
         here = self.real_cwd
         if directories and not any(_within(os.path.realpath(each), here) for each in directories):
             self.cwd = directories[0]
@@ -133,6 +133,18 @@ class Desk:
 def is_automatic(mission: Mission) -> bool:
     """Return whether a mission was made by itself for a session."""
     return mission.origin == "session"
+
+
+def _directory(uri: str) -> str | None:
+    """Return the directory that a root is, None for one that is none of this machine."""
+    try:
+        parts = urlparse(uri)
+    except ValueError:
+        return None
+    path = unquote(parts.path)
+    # Also False for what no file can be called.
+    usable = parts.scheme == "file" and path.startswith("/") and os.path.isdir(path)  # noqa: PTH112
+    return path if usable else None
 
 
 def _within(directory: str, path: str) -> bool:

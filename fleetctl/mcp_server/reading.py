@@ -6,6 +6,7 @@ from typing import NamedTuple
 from fleetd.wire.errors import FleetError, NotFound
 from fleetd.wire.requests.checkpoint import CheckpointGet, CheckpointList
 from fleetd.wire.requests.mission import MissionGet
+from fleetd.wire.shown import quote
 from fleetd.wire.words import RECORD_ID
 
 from . import wording, work
@@ -81,21 +82,21 @@ async def _checkpoint(desk: Desk, checkpoint_id: str) -> str:
     """Return what a checkpoint holds, as lines."""
     kept = await desk.ask(CheckpointGet(checkpoint_id))
     context = kept.recovery_context
-    why = wording.cut(kept.trigger_details or kept.trigger)
+    why = wording.reason(kept)
     lines = [
         f"{kept.id} of {kept.mission_id}, {kept.timestamp}, {kept.progress_percent}%: {why}",
-        f"Last action: {wording.cut(context.last_action)}",
-        *(f"Next: {wording.cut(each)}" for each in context.next_steps),
-        *(f"Blocker: {wording.cut(each)}" for each in context.blockers),
-        *(f"Changed: {wording.cut(each)}" for each in context.files_modified),
+        f"Last action: {quote(context.last_action)}",
+        *(f"Next: {quote(each)}" for each in context.next_steps),
+        *(f"Blocker: {quote(each)}" for each in context.blockers),
+        *(f"Changed: {wording.path(each)}" for each in context.files_modified),
         *(
-            f"Sortie {each.id} {each.status} {each.progress}%: {wording.cut(each.title)}"
+            f"Sortie {each.id} {each.status} {each.progress}%: {quote(each.title)}"
             f"{f' ({each.assigned_to})' if each.assigned_to else ''}"
             for each in kept.sorties
         ),
-        *(f"Lock: {wording.cut(each.file)} held by {each.held_by}" for each in kept.active_locks),
+        *(f"Lock: {wording.path(each.file)} held by {each.held_by}" for each in kept.active_locks),
         *(
-            f"Letter {each.id} from {each.sender}: {wording.cut(each.subject)}"
+            f"Letter {each.id} from {each.sender}: {quote(each.subject)}"
             for each in kept.pending_messages
         ),
     ]

@@ -5,7 +5,7 @@ from typing import Any
 
 from fleetd.wire.durations import duration
 from fleetd.wire.errors import FleetError, LockConflict, NotFound, Unavailable
-from fleetd.wire.shown import clean
+from fleetd.wire.shown import clean, clean_path, quote
 
 _AWAY = (
     "Go on with your own work without it; nothing that it remembers is lost. Ask your user to run:"
@@ -47,9 +47,10 @@ def _next(error: FleetError) -> str:
 
 def _conflict(held: dict[str, Any], file: object) -> str:
     """Say who holds a file, by the name by which it was asked for."""
-    holder = held.get("held_by")
+    holder, file = held.get("held_by"), clean_path(str(file))
+    purpose = quote(str(held.get("purpose")))
     return (
-        f"{file} is held by {holder} ({held.get('purpose')}) {until(held.get('expires_at'))}."
+        f"{file} is held by {holder} ({purpose}) {until(held.get('expires_at'))}."
         f" Do not edit it. Work on something else, call lock with wait_s to wait for it, or ask"
         f" {holder} with send."
     )

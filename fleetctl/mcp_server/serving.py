@@ -193,7 +193,7 @@ class Fleet:
                 types.ListRootsResult,
                 request_read_timeout_seconds=ROOTS_S,
             )
-        except MCPError as error:
+        except (MCPError, ValueError) as error:  # a ValueError: it says what is no root
             log.warning("The client does not say where it works: %s", error)
             return
         self._desk.place([str(root.uri) for root in roots.roots])

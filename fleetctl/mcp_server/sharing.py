@@ -56,7 +56,7 @@ async def lock(desk: Desk, asked: Locking) -> str:
         )
     )
     return (
-        f"You hold {wording.cut(asked.file)} {until(held.expires_at)},"
+        f"You hold {wording.path(asked.file)} {until(held.expires_at)},"
         f" fencing token {held.fencing_token}."
         " What you do renews it. unlock it when you are done."
     )
@@ -82,7 +82,8 @@ async def unlock(desk: Desk, asked: Unlocking) -> str:
         await desk.ask(LockRelease(each.id, agent.id))
     if not mine:
         return f"You held no lock{f' on {asked.file}' if asked.file else ''}."
-    return f"Released: {wording.cut(', '.join(page.paths[each.id] for each in mine), 2_000)}."
+    names = ", ".join(wording.path(page.paths[each.id]) for each in mine)
+    return f"Released: {wording.cut(names, 2_000)}."
 
 
 class WhichLocks(Arguments, frozen=True, kw_only=True):

@@ -1,14 +1,14 @@
 """Records as an agent reads them: short lines of text, bounded; must not talk to the daemon.
 
-Whatever others wrote goes through ``cut`` or ``quoted``, so that it begins no line as if fleetd
-had said it; ``fit`` is what every text passes on its way out.
+Whatever others wrote goes through ``words``, ``quote`` or ``quoted``, so that nobody takes it for
+what fleetd says; ``fit`` is what every text passes on its way out.
 """
 
 from collections.abc import Iterable, Sequence
 
 from fleetd.wire import endings
-from fleetd.wire.model import Agent, CheckpointSummary, Lock, Message, Mission, Sortie
-from fleetd.wire.shown import clean, clean_block
+from fleetd.wire.model import Agent, Checkpoint, CheckpointSummary, Lock, Message, Mission, Sortie
+from fleetd.wire.shown import attributed, clean, clean_block, clean_path, quote
 from fleetd.wire.types import CLOSED_SORTIE
 
 from .refusals import until
@@ -50,14 +50,39 @@ def cut(text: str | None, most: int = LINE_CHARS) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def mission_head(mission: Mission, left: int | None = None) -> str:
+def words(
+    text: str | None,
+    author: str | None,
+    me: str | None,
+    most: int = LINE_CHARS,
+    by: str | None = None,
+) -> str:
+    """Return what somebody wrote, on one line: the agent's own words, or a quotation with a name.
+
+    ``by`` is who stands beside it already, and need not be named again.
+    """
+    if not text:
+        return ""
+    if author is None or (author != me and author == by):
+        return quote(text, most)
+    return attributed(text, author, me, most)
+
+
+def path(name: str) -> str:
+    """Return a file's name on one line, with escapes for what nobody sees in it."""
+    line = clean_path(name)
+    return line if len(line) <= LINE_CHARS else f"{line[: LINE_CHARS - 1]}…"
+
+
+def mission_head(mission: Mission, me: str | None, left: int | None = None) -> str:
     """Return what a mission is, in a line or two; ``left`` are its open sorties, where known."""
-    where = f" in {cut(mission.project_dir)}" if mission.project_dir else ""
+    where = f" in {path(mission.project_dir)}" if mission.project_dir else ""
     done = f"{mission.completed_sorties}/{mission.total_sorties} sorties"
     how = endings.standing(mission.status, mission.closed_reason, mission.total_sorties, left)
     head = f"{mission.id} {how} {mission.progress_percent}% ({done}){where}"
-    about = f"\n{cut(mission.description, 1_000)}" if mission.description else ""
-    return f"{head}\nGoal: {cut(mission.title)}{about}"
+    about = words(mission.description, mission.author, me, 1_000)
+    goal = f"{head}\nGoal: {words(mission.title, mission.author, me)}"
+    return f"{goal}\nAbout it: {about}" if about else goal
 
 
 def sortie_line(sortie: Sortie, me: str | None) -> str:
@@ -66,11 +91,12 @@ def sortie_line(sortie: Sortie, me: str | None) -> str:
     owner = sortie.assigned_to
     who = "" if owner is None else " (you)" if owner == me else f" ({owner})"
     known = {"blocked": sortie.blocked_reason, "completed": None, "failed": sortie.result}
-    notes = cut(known.get(sortie.status, sortie.progress_notes))
-    files = f" [{cut(', '.join(sortie.files))}]" if sortie.files else ""
-    about = cut(sortie.description) if sortie.status not in ("completed", "failed") else ""
+    notes = words(known.get(sortie.status, sortie.progress_notes), owner, me, by=owner)
+    files = f" [{cut(', '.join(map(path, sortie.files)))}]" if sortie.files else ""
+    is_open = sortie.status not in ("completed", "failed")
+    about = words(sortie.description, sortie.author, me, by=sortie.author) if is_open else ""
     told = "".join(f" - {each}" for each in (about, notes) if each)
-    return f"{sortie.id} {state}: {cut(sortie.title)}{who}{told}{files}"
+    return f"{sortie.id} {state}: {words(sortie.title, sortie.author, me)}{who}{told}{files}"
 
 
 def mission_text(mission: Mission, sorties: Sequence[Sortie], me: str | None) -> str:
@@ -80,13 +106,14 @@ def mission_text(mission: Mission, sorties: Sequence[Sortie], me: str | None) ->
         lines = [sortie_line(each, me) for each in sorties if each.status != "completed"]
         lines.append(f"({len(sorties) - len(lines)} completed sorties are left out)")
     left = sum(each.status not in CLOSED_SORTIE for each in sorties)
-    return f"{mission_head(mission, left)}\n{listed(lines, most=MOST_CHARS - 2_000)}".rstrip()
+    return f"{mission_head(mission, me, left)}\n{listed(lines, most=MOST_CHARS - 2_000)}".rstrip()
 
 
-def lock_line(lock: Lock, path: str, me: str | None) -> str:
+def lock_line(lock: Lock, name: str, me: str | None) -> str:
     """Return who holds a file, for what, and until when."""
     who = "you" if lock.held_by == me else lock.held_by
-    return f"{cut(path)}: held by {who} ({cut(lock.purpose)}) {until(lock.expires_at)}"
+    purpose = words(lock.purpose, lock.held_by, me, by=lock.held_by)
+    return f"{path(name)}: held by {who} ({purpose}) {until(lock.expires_at)}"
 
 
 def letter(message: Message, me: str) -> str:
@@ -98,7 +125,7 @@ def letter(message: Message, me: str) -> str:
     )
     about = f" ({'; '.join(marks)})" if marks else ""
     sent = f"{message.id} from {message.sender}, {message.sent_at[:19]}Z{about}"
-    head = f"{sent}: {cut(message.subject)}"
+    head = f"{sent}: {words(message.subject, message.sender, me, by=message.sender)}"
     return f"{head}\n{quoted(message.body)}" if message.body else head
 
 
@@ -111,13 +138,19 @@ def agent_line(agent: Agent, me: str | None) -> str:
     """Return who an agent is and what it does."""
     harness = f", {cut(agent.harness)}" if agent.harness else ""
     mission = f" in {agent.mission_id}" if agent.mission_id else ""
-    did = f" - {cut(agent.note.last_action)}" if agent.note and agent.note.last_action else ""
+    said = agent.note.last_action if agent.note else None
+    did = f" - {words(said, agent.id, me, by=agent.id)}" if said else ""
     state = f"{agent.status}: {agent.needs}" if agent.needs else agent.status
     name = f"{agent.id} (you)" if agent.id == me else agent.id
     return f"{name}: {agent.role}{harness}, {state}{mission}{did}"
 
 
+def reason(each: CheckpointSummary | Checkpoint) -> str:
+    """Return why a checkpoint was taken: in the words of who asked for it, else by its trigger."""
+    return quote(each.trigger_details, LINE_CHARS) if each.trigger_details else each.trigger
+
+
 def checkpoint_line(each: CheckpointSummary) -> str:
     """Return a checkpoint's id, time, reason and progress."""
-    why = cut(each.trigger_details or each.trigger)
+    why = reason(each)
     return f"{each.id} {each.timestamp[:19]}Z {each.progress_percent}%: {why}"

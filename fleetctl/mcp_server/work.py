@@ -83,7 +83,8 @@ async def plan(desk: Desk, asked: Plan) -> str:
     if asked.goal:
         request = await _for_goal(desk, agent, asked.goal, pieces)
     else:
-        request = MissionUpdate((await desk.my_mission(agent)).id, sorties=pieces)
+        mission_id = (await desk.my_mission(agent)).id
+        request = MissionUpdate(mission_id, sorties=pieces, agent_id=agent.id)
     return await _planned(desk, agent, await desk.ask(request, once=True))
 
 
@@ -96,19 +97,23 @@ async def _for_goal(
     """
     mission = await desk.mission(agent)
     if mission is None:
-        return MissionCreate(goal, project_dir=desk.cwd, sorties=pieces, agent_id=agent.id)
+        return MissionCreate(
+            goal, project_dir=desk.cwd, sorties=pieces, agent_id=agent.id, start=True
+        )
     new = pieces
     if mission.title == goal:
         there = [_piece(each) for each in await desk.sorties(mission)]
         new = [each for each in pieces if _piece(each) not in there]
     if is_automatic(mission) and agent.mission_id == mission.id:
-        return MissionUpdate(mission.id, title=goal, sorties=new)
+        return MissionUpdate(mission.id, title=goal, sorties=new, agent_id=agent.id)
     if mission.title != goal:
         raise InvalidState(
-            f"You have a mission already: {mission.id}, {wording.cut(mission.title)}.",
+            f"You have a mission already: {mission.id}, {_goal(mission, agent)}.",
             hint="Leave goal out to add sorties to it, or end it with finish first.",
         )
-    return MissionUpdate(mission.id, sorties=new) if new else MissionGet(mission.id)
+    if not new:
+        return MissionGet(mission.id)
+    return MissionUpdate(mission.id, sorties=new, agent_id=agent.id)
 
 
 def _piece(each: Sortie | NewSortie) -> tuple[str, str | None, list[str]]:
@@ -120,7 +125,7 @@ async def _planned(desk: Desk, agent: Agent, mission: Mission) -> str:
     try:
         sorties = await desk.sorties(mission)
     except FleetError:
-        return f"{wording.mission_head(mission)}\nPlanned; mission shows its sorties."
+        return f"{wording.mission_head(mission, agent.id)}\nPlanned; mission shows its sorties."
     return wording.mission_text(mission, sorties, agent.id)
 
 
@@ -203,7 +208,11 @@ async def finish(desk: Desk, asked: Ending) -> str:
         ended = await desk.ask(MissionFail(mission.id, asked.reason or ""))
     else:
         ended = await desk.ask(MissionCancel(mission.id, asked.reason or ""))
-    return wording.mission_head(ended)
+    return wording.mission_head(ended, agent.id)
+
+
+def _goal(mission: Mission, agent: Agent) -> str:
+    return wording.words(mission.title, mission.author, agent.id)
 
 
 async def _refuse_others(desk: Desk, agent: Agent, mission: Mission) -> None:
@@ -215,7 +224,7 @@ async def _refuse_others(desk: Desk, agent: Agent, mission: Mission) -> None:
         return
     if all(each.assigned_to != agent.id for each in await desk.sorties(mission)):
         raise InvalidState(
-            f"{mission.id} ({wording.cut(mission.title)}) is not yours to end: no sortie is yours.",
+            f"{mission.id} ({_goal(mission, agent)}) is not yours to end: no sortie is yours.",
             hint="Take one with sortie start, or leave the mission to its agents.",
         )
 

@@ -19,8 +19,7 @@ Line = list[Span]
 ELLIPSIS = "…"
 # Flags are pairs of letters; by themselves everybody shows those as letters.
 _SIMPLER: dict[int, str | None] = {0x1F1E6 + n: chr(0x41 + n) for n in range(26)}
-_SIMPLER |= dict.fromkeys((*range(0x1F3FB, 0x1F400), *range(0xFE00, 0xFE10)))
-_SIMPLER |= dict.fromkeys(range(0xE0000, 0xE0200))
+_SIMPLER |= dict.fromkeys(range(0x1F3FB, 0x1F400))
 
 
 def shown(text: object) -> str:

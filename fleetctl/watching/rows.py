@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
-from ..display import moments, sentences
+from ..display import moments, render, sentences
 from . import fleet, spoken
 from .cells import Line, cut_front, fitted, pad, shown, width
 from .fleet import MissionSeen, View
@@ -150,7 +150,7 @@ def _lock(lock: Any, view: View, columns: int) -> Line:
     end = _GAP + _text(lock.held_by, who)
     end += _number(spoken.left(ms), 7, "warn" if ms < 60_000 else "dim")
     room = columns - sum(width(text) for text, _ in end)
-    return fitted([(pad(cut_front(shown(lock.file), room), room), ""), *end], columns)
+    return fitted([(pad(cut_front(shown(render.path(lock.file)), room), room), ""), *end], columns)
 
 
 def letter_rows(picture: Picture, view: View, columns: int) -> list[Row]:

@@ -115,7 +115,7 @@ def sortie(record: Any, view: View) -> str:
                 ("Agent", record.assigned_to),
                 ("Progress", f"{record.progress}%"),
                 ("Priority", record.priority),
-                ("Files", record.files),
+                ("Files", [render.path(each) for each in record.files or ()]),
                 ("Started", _when(record.started_at, view)),
                 ("Completed", _when(record.completed_at, view)),
             ]
@@ -141,7 +141,7 @@ def agent(record: Any, picture: Picture, view: View) -> str:
                 ("Mission", fleet.title_of(picture, record.mission_id)),
                 ("Session", record.session_id),
                 ("Process", record.pid),
-                ("Directory", record.cwd),
+                ("Directory", render.path(record.cwd or "")),
                 ("Came", _when(record.registered_at, view)),
                 ("Last seen", _when(record.last_seen_at, view)),
             ]
@@ -151,7 +151,7 @@ def agent(record: Any, picture: Picture, view: View) -> str:
         told += _section("Last action", note.last_action)
         told += _section("Next steps", "\n".join(f"- {each}" for each in note.next_steps))
         told += _section("Blockers", "\n".join(f"- {each}" for each in note.blockers))
-    held = [f"{lock.file}" for lock in picture.locks if lock.held_by == record.id]
+    held = [render.path(lock.file) for lock in picture.locks if lock.held_by == record.id]
     told += _section("Holds", "\n".join(held))
     return "\n".join(told)
 
@@ -161,8 +161,8 @@ def lock(record: Any, picture: Picture, view: View) -> str:
     return "\n".join(
         _fields(
             [
-                ("File", record.file),
-                ("Path", record.normalized_path),
+                ("File", render.path(record.file or "")),
+                ("Path", render.path(record.normalized_path or "")),
                 ("Held by", record.held_by),
                 ("Purpose", record.purpose),
                 ("Mission", fleet.title_of(picture, record.mission_id)),

@@ -11,6 +11,7 @@ import msgspec
 from ..wire.model import AgentNote, RecoveryContext, SortieState
 from ..wire.requests.checkpoint import DeclaredContext
 from ..wire.times import to_ms
+from .authors import Titles, shares
 from .context import Context
 from .events import data_of, event_of
 from .narrate import obstacle, sentence, step
@@ -19,6 +20,8 @@ from .wording import quote
 
 _RANK = {"in_progress": 0, "blocked": 1, "assigned": 2, "pending": 3}
 _NOTHING = DeclaredContext()
+# How much of what one other agent said, or made for the reader, is told in each place.
+OF_ONE = 10
 _note = msgspec.json.Decoder(AgentNote).decode
 # Whoever took over from a lost agent goes on with what that one did, ran and was told.
 OWN_EVENTS = (
@@ -41,10 +44,13 @@ def derive(
     errors: Sequence[str] = (),
     agent_id: str | None = None,
     reader: str | None = None,
+    titles: Titles | None = None,
 ) -> RecoveryContext:
     """Return what is needed to go on with a mission, or with one agent's part of it.
 
     ``declared`` is put first and never overwritten; ``errors`` stand first among the blockers.
+    ``titles`` are those that the reader may see; without them everything is as it was said, for a
+    checkpoint, which nobody reads as it is.
     """
     given = declared or _NOTHING
     own = [s for s in sorties if agent_id in (None, s.assigned_to)]
@@ -55,19 +61,19 @@ def derive(
         next_steps=_distinct(
             given.next_steps,
             *(note.next_steps for note in notes.values()),
-            map(step, _in_order(own)),
+            _steps(own, titles),
         ),
         blockers=_distinct(
             errors,
             given.blockers,
             *(note.blockers for note in notes.values()),
-            (obstacle(s) for s in own if s.status == "blocked"),
+            _obstacles(own, titles),
             open_errors(tx, mission["id"], agent_id),
         ),
         files_modified=_distinct(
             given.files_modified, files_modified(tx, mission["id"], own, agent_id)
         ),
-        mission_summary=given.mission_summary or mission["title"],
+        mission_summary=given.mission_summary or (titles.goal if titles else mission["title"]),
         elapsed_time_ms=elapsed(ctx, mission),
         last_activity_at=mission["last_activity_at"] or mission["started_at"] or ctx.now,
     )
@@ -76,6 +82,23 @@ def derive(
 def _in_order(sorties: Sequence[SortieState]) -> list[SortieState]:
     """Return the open sorties, what is under way first."""
     return sorted((s for s in sorties if s.status in _RANK), key=lambda s: _RANK[s.status])
+
+
+def _steps(own: Sequence[SortieState], titles: Titles | None) -> list[str]:
+    """Return the open sorties as next steps; of what another agent made, a part."""
+    if titles is None:
+        return [step(s) for s in _in_order(own)]
+    told, more = shares(_in_order(own), titles, OF_ONE)
+    left = (f"{n} more sorties that {author} made" for author, n in more.items())
+    return [*(step(s, titles.of(s)) for s in told), *left]
+
+
+def _obstacles(own: Sequence[SortieState], titles: Titles | None) -> list[str]:
+    """Return why sorties are blocked; of what another agent made, a part."""
+    blocked = [s for s in own if s.status == "blocked"]
+    if titles is None:
+        return [obstacle(s) for s in blocked]
+    return [obstacle(s, titles.of(s)) for s in shares(blocked, titles, OF_ONE)[0]]
 
 
 def elapsed(ctx: Context, mission: Row) -> int:
@@ -112,8 +135,8 @@ def _in_whose_words(author: str, reader: str | None, note: AgentNote) -> AgentNo
         return note
     return AgentNote(
         last_action=f"{author}: {quote(note.last_action)}" if note.last_action else None,
-        next_steps=[f"{author}: {quote(told)}" for told in note.next_steps],
-        blockers=[f"{author}: {quote(told)}" for told in note.blockers],
+        next_steps=[f"{author}: {quote(told)}" for told in note.next_steps[:OF_ONE]],
+        blockers=[f"{author}: {quote(told)}" for told in note.blockers[:OF_ONE]],
     )
 
 
@@ -198,7 +221,7 @@ def newest(tx: Tx, mission_id: str, kind: str, agent_id: str | None, most: int) 
     found: list[Row] = []
     for place in _whole(tx, mission_id):
         found += tx.all(
-            "SELECT seq, data_json, timestamp FROM events WHERE mission_id = :mission"
+            "SELECT seq, agent_id, data_json, timestamp FROM events WHERE mission_id = :mission"
             f" AND type = :type{mine} ORDER BY seq DESC LIMIT :most",
             mission=place,
             type=kind,

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..wire.model import RecoveryContext, SortieState
-from .briefing import newest
+from .authors import Titles, shares, titles_for
+from .briefing import OF_ONE, newest
 from .context import Context
 from .elsewhere import on_another
 from .events import data_of
@@ -15,10 +16,12 @@ from .prompt import Brief
 from .snapshots import telling
 from .snapshots.newest import Reader, reader_of
 from .tx import Row, Tx
-from .wording import quote, short, verbatim
+from .wording import path, quote, short, verbatim
 
 COMMANDS = 10
 PROMPTS = 5
+# Of one sender, and of all: mail that is not dealt with, the oldest first.
+LETTERS_OF_ONE, LETTERS = 5, 20
 
 
 def speaks_for_all(tx: Tx, agent_id: str | None, sorties: Sequence[SortieState]) -> bool:
@@ -58,34 +61,39 @@ def gather(
     progress = f"{percent(done, total)}% ({done}/{total} sorties complete)"
     narrow = None if speaks_for_all(tx, agent_id, sorties) else agent_id
     reader = reader_of(tx, mission, agent_id, back_to) if agent_id else None
+    messages, unread = _messages(tx, mission["id"], agent_id)
+    titles = titles_for(tx, mission, agent_id)
+    own, more = shares(_given_to(sorties, agent_id), titles, OF_ONE)
     return Brief(
         context=context,
         progress=progress + progress_note,
         mission_id=mission["id"],
         taken_over_from=taken_over_from,
         run=telling.line(tx, reader, sorties) if reader else "",
-        own_sorties=_own(sorties, agent_id),
+        own_sorties=_own(own, titles),
+        own_left_out=sum(more.values()),
         fleet=_fleet(sorties, narrow) if narrow else "",
         place=_place(tx, ctx, mission) if agent_id else "",
         locks=_locks(tx, ctx, mission["id"], agent_id),
-        messages=_messages(tx, mission["id"], agent_id),
+        messages=messages,
+        messages_left_out=unread - len(messages),
         commands=_commands(tx, mission["id"], narrow, reader),
-        prompts=_prompts(tx, mission["id"], narrow),
+        prompts=_prompts(tx, mission["id"], narrow, agent_id),
         repository=list(ctx.facts.repository),
         errors=list(errors),
         warnings=list(warnings),
     )
 
 
-def _own(sorties: Sequence[SortieState], agent_id: str | None) -> list[str]:
-    if agent_id is None:
-        return []
+def _given_to(sorties: Sequence[SortieState], agent_id: str | None) -> list[SortieState]:
+    return [s for s in sorties if agent_id is not None and s.assigned_to == agent_id]
+
+
+def _own(sorties: Sequence[SortieState], titles: Titles) -> list[str]:
     items = []
     for sortie in sorties:
-        if sortie.assigned_to != agent_id:
-            continue
-        files = f" [{', '.join(sortie.files)}]" if sortie.files else ""
-        told = f"{sortie.id} {short(sortie.title, 120)}: {sortie.status}, {sortie.progress}%"
+        files = f" [{', '.join(map(path, sortie.files))}]" if sortie.files else ""
+        told = f"{sortie.id} {short(titles.of(sortie), 200)}: {sortie.status}, {sortie.progress}%"
         note = f" — {quote(sortie.progress_notes)}" if sortie.progress_notes else ""
         items.append(f"- {told}{short(files, 200) and ' ' + short(files, 200)}{note}")
     return items
@@ -95,7 +103,7 @@ def _place(tx: Tx, ctx: Context, mission: Row) -> str:
     place = ""
     if mission["project_dir"]:
         where = on_another(tx, ctx, mission["machine"])
-        place = f" in {short(mission['project_dir'], 200)}{where}"
+        place = f" in {path(mission['project_dir'], 200)}{where}"
     return f"Mission {mission['id']}{place}"
 
 
@@ -121,24 +129,35 @@ def _locks(tx: Tx, ctx: Context, mission_id: str, agent_id: str | None) -> list[
         now=ctx.now,
     )
     return [
-        f"- {short(file_from_here(tx, ctx, row), 200)} ({row['id']}, {short(row['purpose'], 200)}, "
+        f"- {path(file_from_here(tx, ctx, row), 200)} ({row['id']}, {short(row['purpose'], 200)}, "
         + ("" if agent_id else f"{row['held_by']}, ")
         + f"token {row['fencing_token']}, until {row['expires_at']})"
         for row in rows
     ]
 
 
-def _messages(tx: Tx, mission_id: str, agent_id: str | None) -> list[str]:
-    """Tell queued mail, and mail that was read but not acknowledged: reading is forgotten."""
+def _messages(tx: Tx, mission_id: str, agent_id: str | None) -> tuple[list[str], int]:
+    """Tell queued mail, and mail that was read but not acknowledged: reading is forgotten.
+
+    Everybody's oldest letter first, then everybody's second: nobody's mail pushes another's out.
+    Also returns how much there is in all.
+    """
     if agent_id is None:
         where, params = "m.mission_id = :mission", {"mission": mission_id}
     else:
         where, params = "d.agent_id = :agent", {"agent": agent_id}
     rows = tx.all(
-        "SELECT m.*, d.agent_id AS recipient FROM deliveries d"
-        f" JOIN messages m ON m.id = d.message_id WHERE {where}"
-        " AND d.status IN ('queued', 'delivered') ORDER BY d.seq LIMIT 50",
+        "SELECT m.*, owed.recipient, owed.place, owed.total FROM"
+        " (SELECT d.message_id, d.agent_id AS recipient, d.seq AS place,"
+        " row_number() OVER (PARTITION BY m.sender ORDER BY d.seq) AS nth,"
+        " count(*) OVER () AS total"
+        f" FROM deliveries d JOIN messages m ON m.id = d.message_id WHERE {where}"
+        " AND d.status IN ('queued', 'delivered')) owed"
+        " JOIN messages m ON m.id = owed.message_id WHERE owed.nth <= :of_one"
+        " ORDER BY owed.nth, owed.place LIMIT :most",
         **params,
+        of_one=LETTERS_OF_ONE,
+        most=LETTERS,
     )
     items = []
     for row in rows:
@@ -146,7 +165,7 @@ def _messages(tx: Tx, mission_id: str, agent_id: str | None) -> list[str]:
         item = f"- {row['id']} from {row['sender']}{to}: {quote(row['subject'], 200)}"
         body = verbatim(row["body"], 600) if row["body"] else ""
         items.append(f"{item}\n{body}" if body else item)
-    return items
+    return items, int(rows[0]["total"]) if rows else 0
 
 
 def _newest(
@@ -177,6 +196,20 @@ def _command(data: dict[str, Any], at: str) -> str:
     return f"- {name}: {short(str(data.get('result', 'finished')), 20)}, {at}{error}"
 
 
-def _prompts(tx: Tx, mission_id: str, agent_id: str | None) -> list[str]:
-    found = _newest(tx, mission_id, "prompt_submitted", agent_id, PROMPTS)
-    return [f"- {at}:\n{verbatim(str(data['prompt']))}" for data, at in found if data.get("prompt")]
+def _prompts(tx: Tx, mission_id: str, narrow: str | None, agent_id: str | None) -> list[str]:
+    """Tell what users said last: the reader's own first, also where others were told more since.
+
+    What another agent was told says to whom.
+    """
+    found = newest(tx, mission_id, "prompt_submitted", narrow, PROMPTS)
+    mine = newest(tx, mission_id, "prompt_submitted", agent_id, 1) if agent_id else []
+    rows = [*mine, *(row for row in found if row["seq"] not in {each["seq"] for each in mine})]
+    whose = {None, agent_id, *(row["agent_id"] for row in mine)}
+    items = []
+    for row in rows[:PROMPTS]:
+        data = data_of(row)
+        to = "" if narrow or not agent_id or row["agent_id"] in whose else f", to {row['agent_id']}"
+        if data.get("prompt"):
+            at = data.get("happened_at") or row["timestamp"]
+            items.append(f"- {at}{to}:\n{verbatim(str(data['prompt']))}")
+    return items

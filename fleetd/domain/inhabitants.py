@@ -32,3 +32,11 @@ def without_session(tx: Tx, ctx: Context) -> str | None:
         if known is None and row["session_id"] is None:
             return str(row["id"])
     return None
+
+
+def who_asks(tx: Tx, ctx: Context, agent_id: str | None) -> str | None:
+    """Return the agent that a request names, else that of the caller's process; None for nobody."""
+    if agent_id is not None:
+        return agent_id
+    here = of_process(tx, ctx)
+    return str(here[0]["id"]) if here else None

@@ -32,6 +32,7 @@ from .bounds import COMPLETED
 from .context import Context
 from .events import emit
 from .ids import find, fresh_id
+from .inhabitants import who_asks
 from .milestones import begin_mission
 from .records import ended_as, mission_of
 from .registry import handler
@@ -45,12 +46,17 @@ def _get(tx: Tx, mission_id: str) -> Mission:
 
 @handler
 def create(tx: Tx, request: MissionCreate, ctx: Context) -> Mission:
-    """Create a mission and its first sorties, and start it for the agent that begins it."""
-    by = find(tx, "agent", request.agent_id)["id"] if request.agent_id else None
+    """Create a mission and its first sorties; with ``start`` begin it for the agent that asks."""
+    by = who_asks(tx, ctx, request.agent_id)
     mission_id = make(tx, ctx, request, by, project=next(iter(ctx.facts.places), None))
-    if by is not None:
-        begin_mission(tx, ctx, find(tx, "mission", mission_id), by)
-        tx.run("UPDATE agents SET mission_id = :mission WHERE id = :id", mission=mission_id, id=by)
+    if request.start:
+        agent_id = find(tx, "agent", request.agent_id)["id"] if request.agent_id else None
+        begin_mission(tx, ctx, find(tx, "mission", mission_id), agent_id)
+        tx.run(
+            "UPDATE agents SET mission_id = :mission WHERE id = :id",
+            mission=mission_id,
+            id=agent_id,
+        )
     return _get(tx, mission_id)
 
 
@@ -76,9 +82,9 @@ def make(
     mission_id = fresh_id(tx, ctx, "mission")
     tx.run(
         "INSERT INTO missions (id, title, description, status, priority, project_dir,"
-        " created_at, updated_at, metadata_json, machine, project, origin) VALUES (:id, :title,"
-        " :description, 'pending', :priority, :project_dir, :now, :now, :metadata, :machine,"
-        " :project, :origin)",
+        " created_at, updated_at, metadata_json, machine, project, origin, author) VALUES (:id,"
+        " :title, :description, 'pending', :priority, :project_dir, :now, :now, :metadata,"
+        " :machine, :project, :origin, :author)",
         id=mission_id,
         title=request.title,
         description=request.description,
@@ -89,6 +95,7 @@ def make(
         machine=ctx.machine,
         project=project,
         origin=origin,
+        author=by,
     )
     emit(tx, ctx, MissionCreated(title=request.title), mission_id=mission_id, agent_id=by)
     sorties.add_all(tx, ctx, mission_id, request.sorties, by)
@@ -121,6 +128,9 @@ def update(tx: Tx, request: MissionUpdate, ctx: Context) -> Mission:
         for name in ("title", "description", "priority")
         if (value := getattr(request, name)) is not None
     }
+    by = who_asks(tx, ctx, request.agent_id)
+    if request.title not in (None, row["title"]):
+        changes["author"] = by
     if request.metadata is not None:
         changes["metadata_json"] = msgspec.json.encode(request.metadata).decode()
     if not changes and not request.sorties:
@@ -131,14 +141,14 @@ def update(tx: Tx, request: MissionUpdate, ctx: Context) -> Mission:
     if request.title is not None and row["origin"] != "person":
         changes["origin"] = "person"
     if changes:
-        _change(tx, ctx, row["id"], changes)
+        _change(tx, ctx, row["id"], changes, by)
     if request.sorties:
         sorties.refuse_over(row)
-        sorties.add_all(tx, ctx, row["id"], request.sorties)
+        sorties.add_all(tx, ctx, row["id"], request.sorties, by)
     return _get(tx, row["id"])
 
 
-def _change(tx: Tx, ctx: Context, mission_id: str, changes: Row) -> None:
+def _change(tx: Tx, ctx: Context, mission_id: str, changes: Row, by: str | None) -> None:
     assignments = ", ".join(f"{name} = :{name}" for name in changes)
     tx.run(
         f"UPDATE missions SET {assignments}, updated_at = :now WHERE id = :id",
@@ -146,8 +156,8 @@ def _change(tx: Tx, ctx: Context, mission_id: str, changes: Row) -> None:
         now=ctx.now,
         id=mission_id,
     )
-    names = [name.removesuffix("_json") for name in changes]
-    emit(tx, ctx, MissionUpdated(fields=names), mission_id=mission_id)
+    names = [name.removesuffix("_json") for name in changes if name != "author"]
+    emit(tx, ctx, MissionUpdated(fields=names), mission_id=mission_id, agent_id=by)
 
 
 @handler

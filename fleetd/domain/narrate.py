@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ..wire.model import Event, SortieState
-from .wording import quote
+from .wording import path, quote
 
+TITLE_CHARS = 120
 _Sentence = Callable[[str, dict[str, Any]], str]
 
 _STEP_WORDS = {
@@ -16,15 +17,24 @@ _STEP_WORDS = {
 }
 
 
+def _title(data: dict[str, Any]) -> str:
+    """Return a title as a quotation: who did something with it need not have worded it."""
+    return quote(str(data.get("title") or ""), TITLE_CHARS)
+
+
+def _file(data: dict[str, Any]) -> str:
+    return path(str(data.get("file")))
+
+
 def _lock_acquired(who: str, data: dict[str, Any]) -> str:
     purpose = data.get("purpose", "edit")
     if purpose == "edit":
-        return f"{who} was editing {data.get('file')}"
-    return f"{who} locked {data.get('file')} ({purpose})"
+        return f"{who} was editing {_file(data)}"
+    return f"{who} locked {_file(data)} ({purpose})"
 
 
 def _progressed(who: str, data: dict[str, Any]) -> str:
-    done = f"{who} reached {data.get('percent')}% of {data.get('title')}"
+    done = f"{who} reached {data.get('percent')}% of {_title(data)}"
     return f"{done}: {quote(data['notes'])}" if data.get("notes") else done
 
 
@@ -45,37 +55,37 @@ _SENTENCES: dict[str, _Sentence] = {
         f"{who} called the mission off: {quote(data.get('reason') or '')}"
     ),
     "mission_updated": lambda who, data: f"{who} changed {', '.join(data.get('fields', []))}",
-    "sortie_created": lambda who, data: f"{who} added {data.get('title')}",
-    "sortie_assigned": lambda who, data: f"{data.get('title')} went to {data.get('assigned_to')}",
-    "sortie_started": lambda who, data: f"{who} started {data.get('title')}",
+    "sortie_created": lambda who, data: f"{who} added {_title(data)}",
+    "sortie_assigned": lambda who, data: f"{_title(data)} went to {data.get('assigned_to')}",
+    "sortie_started": lambda who, data: f"{who} started {_title(data)}",
     "sortie_progressed": _progressed,
     "sortie_blocked": lambda who, data: (
-        f"{who} is blocked on {data.get('title')}: {quote(data.get('reason') or '')}"
+        f"{who} is blocked on {_title(data)}: {quote(data.get('reason') or '')}"
     ),
-    "sortie_unblocked": lambda who, data: f"{who} can go on with {data.get('title')}",
-    "sortie_completed": lambda who, data: f"{who} completed {data.get('title')}",
+    "sortie_unblocked": lambda who, data: f"{who} can go on with {_title(data)}",
+    "sortie_completed": lambda who, data: f"{who} completed {_title(data)}",
     "sortie_failed": lambda who, data: (
-        f"{who} gave up {data.get('title')}: {quote(data.get('reason') or '')}"
+        f"{who} gave up {_title(data)}: {quote(data.get('reason') or '')}"
     ),
-    "sortie_reopened": lambda who, data: f"{who} has {data.get('title')} to do again",
-    "sortie_updated": lambda who, data: f"{who} reworded {data.get('title')}",
-    "sortie_removed": lambda who, data: f"{who} removed {data.get('title')}",
+    "sortie_reopened": lambda who, data: f"{who} has {_title(data)} to do again",
+    "sortie_updated": lambda who, data: f"{who} reworded {_title(data)}",
+    "sortie_removed": lambda who, data: f"{who} removed {_title(data)}",
     "agent_registered": lambda who, data: f"{who} registered as {data.get('role')}",
     "agent_deregistered": lambda who, data: f"{who} left",
     "agent_noted": lambda who, data: (
         f"{who}: {quote(data['last_action'])}" if data.get("last_action") else f"{who} left a note"
     ),
     "lock_acquired": _lock_acquired,
-    "lock_renewed": lambda who, data: f"{who} was still editing {data.get('file')}",
-    "lock_released": lambda who, data: f"{who} finished with {data.get('file')}",
+    "lock_renewed": lambda who, data: f"{who} was still editing {_file(data)}",
+    "lock_released": lambda who, data: f"{who} finished with {_file(data)}",
     "lock_force_released": lambda who, data: (
-        f"{who} took the lock of {data.get('held_by')} on {data.get('file')}"
+        f"{who} took the lock of {data.get('held_by')} on {_file(data)}"
     ),
     "message_sent": lambda who, data: (
         f"{who} wrote to {', '.join(data.get('to', []))}: {quote(data.get('subject') or '')}"
     ),
     "message_acked": lambda who, data: f"{who} acknowledged a message",
-    "file_modified": lambda who, data: f"{who} edited {data.get('file')}",
+    "file_modified": lambda who, data: f"{who} edited {_file(data)}",
     "agent_answered": lambda who, data: f"{who} said: {quote(data.get('message') or '')}",
     "command_started": lambda who, data: f"{who} was running {data.get('command') or 'a command'}",
     "command_finished": _command,
@@ -98,15 +108,18 @@ def sentence(event: Event) -> str:
     return tell(who, event.data)
 
 
-def step(sortie: SortieState) -> str:
-    """Tell what is open about a sortie, as the next step of whoever takes it up."""
+def step(sortie: SortieState, title: str = "") -> str:
+    """Tell what is open about a sortie, as the next step of whoever takes it up.
+
+    ``title`` is its title as the reader may see it, by default as it is.
+    """
     who = f" by {sortie.assigned_to}" if sortie.assigned_to else ""
     reached = f", {sortie.progress}%" if sortie.progress else ""
-    told = f"{sortie.title or sortie.id} ({_STEP_WORDS[sortie.status]}{who}{reached})"
+    told = f"{title or sortie.title or sortie.id} ({_STEP_WORDS[sortie.status]}{who}{reached})"
     return f"{told}: {quote(sortie.progress_notes)}" if sortie.progress_notes else told
 
 
-def obstacle(sortie: SortieState) -> str:
+def obstacle(sortie: SortieState, title: str = "") -> str:
     """Tell why a blocked sortie does not go on."""
     reason = quote(sortie.blocked_reason) if sortie.blocked_reason else "blocked"
-    return f"{sortie.title or sortie.id}: {reason}"
+    return f"{title or sortie.title or sortie.id}: {reason}"

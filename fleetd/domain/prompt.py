@@ -9,9 +9,13 @@ import msgspec
 
 from ..wire.durations import duration
 from ..wire.model import RecoveryContext
-from .wording import LINE_CHARS, short
+from .wording import LINE_CHARS, path, short
 
 OPENING = "## Recovery Context\n\nYou are resuming a mission after context compaction."
+SAID = "What Your User Said"
+# Into how many parts a prompt is divided of which no section may have more than one.
+SHARE = 4
+LEAST_SAID = 80
 CLOSING = "Please review the current state and continue the mission."
 
 
@@ -19,7 +23,7 @@ class Section(msgspec.Struct):
     """A heading with its items; ``command`` shows the items that had no room.
 
     ``always`` keeps the heading when there is nothing to say (``- None``). ``needed`` sections
-    are shortened last.
+    are shortened last. ``least`` items are never left out.
     """
 
     heading: str
@@ -28,6 +32,7 @@ class Section(msgspec.Struct):
     always: bool = False
     needed: bool = False
     left_out: int = 0
+    least: int = 0
     chars: int = 0
     """How many characters the items have: counted anew at each cut, a long list would take long."""
 
@@ -55,6 +60,11 @@ class Section(msgspec.Struct):
             return [f"- ({self.left_out} more{shown})"]
         return ["- None"] if self.always and not self.items else []
 
+    @property
+    def spare(self) -> bool:
+        """Whether an item can be left out."""
+        return len(self.items) > self.least
+
     def drop_last(self) -> None:
         """Leave the last item out."""
         self.chars -= len(self.items.pop())
@@ -70,10 +80,12 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
     taken_over_from: str | None = None
     run: str = ""
     own_sorties: list[str] = []
+    own_left_out: int = 0
     fleet: str = ""
     place: str = ""
     locks: list[str] = []
     messages: list[str] = []
+    messages_left_out: int = 0
     commands: list[str] = []
     prompts: list[str] = []
     repository: list[str] = []
@@ -84,12 +96,13 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
 def render(brief: Brief, max_chars: int) -> str:
     """Return the prompt, never longer than ``max_chars`` characters.
 
-    What is needed most stays; the rest is shortened from the bottom, item by item, and each cut
-    says how many items were left out and which command shows them.
+    What is needed most stays, and what the user said last; the rest is shortened from the bottom,
+    item by item, and each cut says how many items were left out and which command shows them. No
+    section keeps more than its share while others are cut: nobody fills a prompt by talking much.
     """
-    sections = _sections(brief)
+    sections = _sections(brief, max_chars)
     excess = len(_join(brief, sections)) - max_chars
-    while excess > 0 and (section := _next_to_cut(sections)):
+    while excess > 0 and (section := _next_to_cut(sections, max_chars // SHARE)):
         excess -= section.length
         section.drop_last()
         excess += section.length
@@ -101,24 +114,31 @@ def _bare(brief: Brief, sections: list[Section], max_chars: int) -> str:
     """Return the head and where the rest is: below some 700 characters headings have no room."""
     left_out = sum(section.left_out for section in sections)
     rest = f"- ({left_out} items left out: fleetctl context --mission {brief.mission_id})"
+    newest = next((s.items[0] for s in sections if s.heading == SAID and s.items), "")
     text = ""
-    for limit in (100, 60, 30, 10):
-        text = "\n\n".join([OPENING, _head(brief, limit), rest, CLOSING])
-        if len(text) <= max_chars:
+    for said, limit in ((newest, 100), (newest, 60), (newest, 30), ("", 100), ("", 30), ("", 10)):
+        head = [OPENING, _head(brief, limit)]
+        text = "\n\n".join([*head, rest, CLOSING])
+        room = max_chars - len(text) - len(f"\n\n### {SAID}\n")
+        if said and room >= min(len(said), LEAST_SAID):
+            return "\n\n".join([*head, f"### {SAID}\n{_cut(said, room)}", rest, CLOSING])
+        if not said and len(text) <= max_chars:
             break
     return text
 
 
-def _next_to_cut(sections: list[Section]) -> Section | None:
-    """Return what loses its last item next: the lowest that can go, else the longest needed one.
+def _next_to_cut(sections: list[Section], share: int) -> Section | None:
+    """Return what loses its last item next: what has more than its share, the longest first.
 
-    So a long list of steps never pushes a blocker out.
+    Then the lowest that can go, else the longest needed one. So a long list of steps never pushes a
+    blocker out.
     """
-    lowest = next((s for s in sections[::-1] if s.items and not s.needed), None)
-    if lowest is not None:
-        return lowest
-    needed = [s for s in sections if s.items]
-    return max(needed, key=lambda s: s.chars, default=None)
+    spare = [s for s in sections if s.spare]
+    longest = max(spare, key=lambda s: s.chars, default=None)
+    if longest is not None and longest.chars > share:
+        return longest
+    lowest = next((s for s in spare[::-1] if not s.needed), None)
+    return lowest or longest
 
 
 def _join(brief: Brief, sections: list[Section]) -> str:
@@ -138,7 +158,7 @@ def _head(brief: Brief, limit: int) -> str:
     return "\n".join(lines)
 
 
-def _sections(brief: Brief) -> list[Section]:
+def _sections(brief: Brief, max_chars: int) -> list[Section]:
     context, mission = brief.context, brief.mission_id
     show = f"fleetctl mission show {mission}"
     sorties = f"fleetctl sortie list --mission {mission}"
@@ -152,17 +172,36 @@ def _sections(brief: Brief) -> list[Section]:
     return [
         Section("Next Steps", _items(context.next_steps), sorties, always=True, needed=True),
         Section("Current Blockers", _items(context.blockers), show, always=True, needed=True),
-        Section("Files Modified", _items(context.files_modified), show, always=True),
+        Section(
+            "Files Modified",
+            [f"- {path(each)}" for each in context.files_modified],
+            show,
+            always=True,
+        ),
         Section("Time Context", time, show, needed=True, always=True),
-        Section("Your Sorties", own, sorties, needed=True),
+        Section("Your Sorties", own, sorties, needed=True, left_out=brief.own_left_out),
         Section("Locks You Hold", brief.locks, f"fleetctl lock list --mission {mission}"),
-        Section("Messages Awaiting You", brief.messages, "fleetctl mail inbox <agent>"),
+        Section(
+            "Messages Awaiting You",
+            brief.messages,
+            "fleetctl mail inbox <agent>",
+            left_out=brief.messages_left_out,
+        ),
         Section("Recent Commands", brief.commands, f"fleetctl events --mission {mission}"),
-        Section("What Your User Said", brief.prompts, f"fleetctl events --mission {mission}"),
+        Section(
+            SAID,
+            [_cut(text, max(max_chars // SHARE, LEAST_SAID)) for text in brief.prompts],
+            f"fleetctl events --mission {mission}",
+            least=1,
+        ),
         Section("Repository", _items(brief.repository), "git status"),
         Section("Recovery Errors", _items(brief.errors), f"fleetctl lock list --mission {mission}"),
         Section("Recovery Warnings", _items(brief.warnings), show),
     ]
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
 def _items(texts: list[str]) -> list[str]:

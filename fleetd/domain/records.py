@@ -53,6 +53,7 @@ def mission_of(row: Row) -> Mission:
         project=row["project"],
         origin=row["origin"],
         closed_reason=row["closed_reason"],
+        author=row["author"],
     )
 
 
@@ -86,6 +87,7 @@ def _sortie_of(row: Row, briefing: RecoveryContext | None) -> Sortie:
         started_at=row["started_at"],
         completed_at=row["completed_at"],
         recovery_context=briefing,
+        author=row["author"],
     )
 
 

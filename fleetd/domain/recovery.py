@@ -40,7 +40,7 @@ from .restore_mail import restore_mail
 from .restore_sorties import restore_sorties
 from .reversal import become_newest, done_before, keep_undo, reopen
 from .tx import Row, Tx
-from .wording import short
+from .wording import quote
 
 
 @handler
@@ -200,7 +200,7 @@ def _before(tx: Tx, ctx: Context, mission: Row, cwd: str | None) -> list[str]:
     before = session_before(tx, ctx, cwd) if is_automatic(mission) else None
     if before is None or before["id"] == mission["id"]:
         return []
-    what = f"{before['id']} ({short(before['title'], 80)})"
+    what = f"{before['id']} ({quote(before['title'], 80)})"
     how = f"fleetctl context --mission {before['id']}"
     return [f"the session before this one worked on {what}: {how}"]
 

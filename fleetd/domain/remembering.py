@@ -6,6 +6,7 @@ import msgspec
 
 from ..wire.model import Checkpoint, RecoveryContext, SortieState
 from . import briefs
+from .authors import titles_for
 from .briefing import derive, is_noted_by, own_note
 from .case import Case
 from .context import Context
@@ -58,7 +59,7 @@ def remember(
         next_steps=_joined(own.next_steps, steps, live.next_steps),
         blockers=_joined(met, own.blockers, blockers, live.blockers),
         files_modified=_joined(live.files_modified, then.files_modified),
-        mission_summary=then.mission_summary or live.mission_summary,
+        mission_summary=_summary(checkpoint, live),
     )
 
 
@@ -85,11 +86,19 @@ def _live(
     A checkpoint keeps nothing of this but what ``derive`` tells: it is of the whole mission, and
     what a snapshot says is sharp between two of them only.
     """
-    live = derive(tx, ctx, mission, sorties, agent_id=narrow, reader=agent_id)
+    titles = titles_for(tx, mission, agent_id)
+    live = derive(tx, ctx, mission, sorties, agent_id=narrow, reader=agent_id, titles=titles)
     if agent_id is None:
         return live
     reader = reader_of(tx, mission, agent_id, case.back_to if case else None)
-    return sharpened(tx, reader, sorties, live)
+    return sharpened(tx, reader, sorties, live, titles)
+
+
+def _summary(checkpoint: Checkpoint, live: RecoveryContext) -> str:
+    """Return what a mission is about: as was declared for the checkpoint, else its title of now."""
+    then = checkpoint.recovery_context.mission_summary
+    title = checkpoint.mission.title if checkpoint.mission else None
+    return live.mission_summary if then in ("", title) else then
 
 
 def _blockers_met(case: Case | None, narrow: str | None) -> list[str]:

@@ -225,4 +225,4 @@ def reopen(tx: Tx, ctx: Context, row: Row, agent_id: str) -> Sortie:
 def retitle(tx: Tx, ctx: Context, row: Row, title: str, agent_id: str) -> Sortie:
     """Give a sortie other words; for plans that reword their items."""
     payload = SortieUpdated(sortie_id=row["id"], title=title, fields=["title"])
-    return _change(tx, ctx, row, payload, agent_id, title=title)
+    return _change(tx, ctx, row, payload, agent_id, title=title, author=agent_id)

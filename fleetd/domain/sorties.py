@@ -51,9 +51,9 @@ def _put(
     sortie_id = fresh_id(tx, ctx, "sortie")
     tx.run(
         "INSERT INTO sorties (id, mission_id, position, title, description, status, priority,"
-        " assigned_to, files_json, created_at, updated_at) SELECT :id, :mission,"
+        " assigned_to, files_json, created_at, updated_at, author) SELECT :id, :mission,"
         " coalesce(max(position), 0) + 1, :title, :description, :status, :priority, :assigned_to,"
-        " :files, :now, :now FROM sorties WHERE mission_id = :mission",
+        " :files, :now, :now, :author FROM sorties WHERE mission_id = :mission",
         id=sortie_id,
         mission=mission_id,
         title=new.title,
@@ -63,6 +63,7 @@ def _put(
         assigned_to=new.assigned_to,
         files=msgspec.json.encode(new.files).decode(),
         now=ctx.now,
+        author=by,
     )
     payload = SortieCreated(sortie_id=sortie_id, title=new.title)
     emit(tx, ctx, payload, mission_id=mission_id, agent_id=by)
@@ -74,7 +75,7 @@ def create(tx: Tx, request: SortieCreate, ctx: Context) -> Sortie:
     """Add a sortie; it may lower the progress, but no milestone fires twice."""
     mission = find(tx, "mission", request.mission_id)
     refuse_over(mission)
-    return add(tx, ctx, mission["id"], request)
+    return add(tx, ctx, mission["id"], request, who_asks(tx, ctx, request.agent_id))
 
 
 def refuse_over(mission: Row) -> None:

@@ -1,21 +1,14 @@
 """Other people's words made safe to repeat: one line, no control characters, in quotes."""
 
-from ..wire.shown import clean
+from ..wire.shown import LINE_CHARS, attributed, clean, clean_path, quote, short
 
-__all__ = ["LINE_CHARS", "clean", "quote", "short", "verbatim"]
-
-LINE_CHARS = 300
+__all__ = ["LINE_CHARS", "attributed", "clean", "clean_path", "path", "quote", "short", "verbatim"]
 
 
-def short(text: str, limit: int = LINE_CHARS) -> str:
-    """Return cleaned text of at most ``limit`` characters."""
-    line = clean(text)
-    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
-
-
-def quote(text: str, limit: int = LINE_CHARS) -> str:
-    """Return somebody else's words in quotation marks that they cannot close."""
-    return "“" + short(text.replace("”", '"').replace("“", '"'), limit) + "”"
+def path(name: str, limit: int = LINE_CHARS) -> str:
+    """Return a file's name of at most ``limit`` characters, with escapes for what nobody sees."""
+    line = clean_path(name)
+    return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def verbatim(text: str, limit: int = 2_000) -> str:

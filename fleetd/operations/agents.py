@@ -8,6 +8,7 @@ from ..domain.presence import AgentFind, AgentJoin
 from ..engine import Engine, operation
 from ..wire.errors import InvalidParams
 from ..wire.requests.agent import AgentCurrent, AgentRegister, CurrentAgent, Registration
+from .asking import facts_of
 from .watching import ActivityScan
 
 
@@ -45,8 +46,7 @@ async def current(engine: Engine, request: AgentCurrent, caller: Caller) -> Curr
 
     Asked with every call of an agent, so what changes nothing does not write.
     """
-    pid, started = (caller.pid and processes.agent_behind(caller.pid)) or (None, None)
-    facts = Facts(agent_pid=pid, pid_started=started)
+    facts = facts_of(caller)
     found = await engine.execute(AgentFind(request.agent_id), caller, facts)
     if found.agent is not None or not request.register:
         return found

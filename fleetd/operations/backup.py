@@ -19,7 +19,10 @@ async def backup(engine: Engine, request: SystemBackup, caller: Caller) -> Backu
 
 
 async def _backup(engine: Engine, target: Path) -> BackupResult:
-    await engine.files.run(partial(_check_name, target=target), str(target))
+    try:
+        await engine.files.run(partial(_check_name, target=target), str(target))
+    except OSError as error:
+        raise _unwritable(target, f"cannot be looked into: {error.strerror}") from error
     try:
         size = await engine.store.copy_to(target)
     except FileExistsError:
@@ -39,7 +42,7 @@ async def _backup(engine: Engine, target: Path) -> BackupResult:
 
 
 def _check_name(walk: Walk, target: Path) -> None:
-    """Refuse before the work what could not be given its name after it."""
+    """Refuse before the work what could not be given its name after it; raises OSError too."""
     if not target.is_absolute():
         raise InvalidParams(
             f"path is {str(target)!r}, which is not absolute.",
@@ -57,11 +60,15 @@ def _check_name(walk: Walk, target: Path) -> None:
         raise _taken(target)
     if not os.access(target.parent, os.W_OK | os.X_OK):
         why = "may not be written to" if target.parent.is_dir() else "is no directory"
-        raise Storage(
-            f"{target} cannot be written: {target.parent} {why}.",
-            hint="Name a file in a directory of yours.",
-            unwritable=str(target.parent),
-        )
+        raise _unwritable(target, why)
+
+
+def _unwritable(target: Path, why: str) -> Storage:
+    return Storage(
+        f"{target} cannot be written: {target.parent} {why}.",
+        hint="Name a file in a directory of yours.",
+        unwritable=str(target.parent),
+    )
 
 
 def _taken(target: Path) -> InvalidParams:

@@ -10,7 +10,7 @@ from ..domain.context import Caller
 from ..domain.elsewhere import AgentNameGet
 from ..domain.sessions.deliveries import fingerprint
 from ..domain.sessions.recording import Recorded
-from ..domain.wording import clean, quote
+from ..domain.wording import clean_path, quote
 from ..engine import Engine
 from ..harness.report import Report, ToolStarted
 from ..wire.errors import Unavailable
@@ -58,13 +58,21 @@ async def _others_lock(engine: Engine, file: str, agent_id: str, caller: Caller)
 
 def _sentence(file: str, lock: Lock, holder: str, agent_id: str) -> str:
     # Whoever holds it wrote the purpose, and a file can have any name.
-    purpose, name = quote(lock.purpose, PURPOSE_CHARS), shlex.quote(clean(file))
+    purpose, name = quote(lock.purpose, PURPOSE_CHARS), _word(file)
     return (
-        f"{clean(file)} is locked by {holder} since {lock.acquired_at} (purpose: {purpose},"
+        f"{clean_path(file)} is locked by {holder} since {lock.acquired_at} (purpose: {purpose},"
         f" until {lock.expires_at}), so it was not edited. Other work can go on meanwhile;"
         f" fleetctl lock acquire {name} --agent {agent_id} --wait-ms 600000 waits for it,"
         f" fleetctl mail send {lock.held_by} asks its holder."
     )
+
+
+def _word(file: str) -> str:
+    """Return a file's name as a word for a shell, in which everything can be seen."""
+    if clean_path(file) == file:
+        return shlex.quote(file)
+    literal = file.replace("\\", r"\\").replace("'", r"\'")
+    return f"$'{clean_path(literal)}'"
 
 
 async def _close(

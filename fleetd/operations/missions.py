@@ -14,8 +14,10 @@ from ..wire.requests.mission import (
     MissionDelete,
     MissionGet,
     MissionSelect,
+    MissionUpdate,
     SelectedMission,
 )
+from .asking import facts_of
 from .forgetting import erase
 
 
@@ -23,7 +25,13 @@ from .forgetting import erase
 async def create(engine: Engine, request: MissionCreate, caller: Caller) -> Mission:
     """Create a mission; other machines know its directory by the name of the project."""
     places = await engine.projects.places(request.project_dir)
-    return await engine.execute(request, caller, Facts(places=places))
+    return await engine.execute(request, caller, facts_of(caller, places))
+
+
+@operation
+async def update(engine: Engine, request: MissionUpdate, caller: Caller) -> Mission:
+    """Change fields of a mission; whose words its title is from then on depends on who asks."""
+    return await engine.execute(request, caller, facts_of(caller))
 
 
 @operation

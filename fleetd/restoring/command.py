@@ -9,10 +9,10 @@ import msgspec
 from ..config import Loaded, without_password
 from ..domain.returning import Extent
 from ..instance import AlreadyRunning, only_instance
-from ..logs import escape
 from ..paths import PathRefused
 from ..store import StoreRefused
 from ..wire.errors import FleetError, InvalidState
+from ..wire.invisible import escaped
 from .carrying_out import Aside, aside_for, carry_out
 from .plan import Plan, look
 
@@ -53,7 +53,7 @@ def run(loaded: Loaded, file: Path, *, preview: bool, as_json: bool) -> int:
         print(msgspec.json.format(msgspec.json.encode(report)).decode())
     else:
         for line in _lines(report):
-            print(escape(line))
+            print(escaped(line))
     return 0
 
 
@@ -139,6 +139,6 @@ def _refuse(error: FleetError, *, as_json: bool) -> int:
             msgspec.json.format(msgspec.json.encode({"error": document})).decode(), file=sys.stderr
         )
     else:
-        print("Error:", escape(error.message), file=sys.stderr)
-        print("Hint:", escape(error.hint), file=sys.stderr)
+        print("Error:", escaped(error.message), file=sys.stderr)
+        print("Hint:", escaped(error.hint), file=sys.stderr)
     return error.exit_status

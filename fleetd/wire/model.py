@@ -54,6 +54,7 @@ class Mission(Record, frozen=True, kw_only=True):
     ``origin`` is ``session`` for one that fleetd made for a session, until somebody gives it a
     title. ``closed_reason`` is null while it is open; one that was closed with its ``session``
     resumes with it.
+    ``author`` is the agent that worded the title; None for a person, or where nobody knows.
     """
 
     id: str
@@ -75,10 +76,11 @@ class Mission(Record, frozen=True, kw_only=True):
     project: str | None = None
     origin: MissionOrigin = "person"
     closed_reason: ClosedReason | None = None
+    author: str | None = None
 
 
 class SortieState(Record, frozen=True):
-    """A sortie as a checkpoint keeps it: everything but its mission and its briefing.
+    """A sortie as a checkpoint keeps it: everything but its mission, its author, its briefing.
 
     Made by position from its row: there may be thousands, and names would take three times as long.
     """
@@ -102,10 +104,14 @@ class SortieState(Record, frozen=True):
 
 
 class Sortie(SortieState, frozen=True, kw_only=True):
-    """One piece of a mission, done by one agent."""
+    """One piece of a mission, done by one agent.
+
+    ``author`` is the agent that worded the title; None for a person, or where nobody knows.
+    """
 
     mission_id: str
     recovery_context: RecoveryContext | None = None
+    author: str | None = None
 
 
 class AgentNote(Record, frozen=True, kw_only=True):

@@ -5,7 +5,10 @@ from typing import Any
 
 import msgspec
 
+from .invisible import dropped, escaped
+
 _CHARACTERS = 80
+LINE_CHARS = 300
 
 
 def shown(value: Any) -> str:
@@ -19,8 +22,45 @@ def shown(value: Any) -> str:
 
 
 def clean(text: str) -> str:
-    """Return text on one line without control, escape or direction-changing characters."""
+    """Return text on one line without control, escape or direction-changing characters.
+
+    Nor with others that nobody sees.
+    """
     return _printable(" ".join(text.split())).strip()
+
+
+def short(text: str, limit: int = LINE_CHARS) -> str:
+    """Return cleaned text of at most ``limit`` characters; what was in quotes stays in quotes."""
+    line = clean(text)
+    if len(line) <= limit:
+        return line
+    kept = line[: limit - 1].rstrip()
+    if kept.count("“") > kept.count("”"):
+        kept = line[: limit - 2].rstrip()
+    return kept + ("…”" if kept.count("“") > kept.count("”") else "…")
+
+
+def quote(text: str, limit: int = LINE_CHARS) -> str:
+    """Return somebody else's words in quotation marks that they cannot close."""
+    return "“" + short(text.replace("”", '"').replace("“", '"'), limit) + "”"
+
+
+def attributed(text: str, author: str | None, reader: str | None, limit: int = LINE_CHARS) -> str:
+    """Return an agent's words as a reader may see them: those of others in quotes, with a name.
+
+    One's own are plain, and so are those of nobody in particular: a person's, who speaks for all.
+    """
+    if author is None or author == reader:
+        return short(text, limit)
+    return f"{author}: {quote(text, limit)}"
+
+
+def clean_path(path: str) -> str:
+    """Return a path on one line; what does not print or nobody sees in it is written as an escape.
+
+    Without those characters it would be the name of another file.
+    """
+    return escaped(path)
 
 
 def clean_block(text: str) -> str:
@@ -29,6 +69,7 @@ def clean_block(text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    if text.isprintable():  # nearly always: then it has none of them
+    text = dropped(text)
+    if text.isprintable():  # nearly always: then it has none of the others
         return text
     return "".join(c for c in text if unicodedata.category(c)[0] != "C")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.fleetctl import conftest as command_line
+from tests.mcp_server.conftest import near as near
 from tests.processes import Daemon
 
 answer, done, run = command_line.answer, command_line.done, command_line.run

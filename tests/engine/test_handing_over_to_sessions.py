@@ -145,7 +145,7 @@ async def test_hand_over_is_told_once_by_the_next_hook_and_ends_as_resumed(fleet
     assert first.mission_id == theirs
     (line,) = first.lines
     assert f"{HEIR} took over the work of {LOST}" in line
-    assert f"mission {theirs} (Add a login)" in line
+    assert f"mission {theirs} ({LOST}: “Add a login”)" in line
     assert "“Form”, “Route”, “Write”" in line
     assert then.lines == []
     (recovery,) = (await fleet.do(RecoveryList(theirs))).recoveries
@@ -190,7 +190,7 @@ async def test_hand_over_is_in_every_later_briefing(fleet: Fleet) -> None:
         await session.tell(ToolStarted("Bash", "call-1", command="make test"))
     context = (await fleet.do(RecoveryContextGet(agent_id=HEIR))).recovery_context
     steps = [step.split(" (")[0] for step in context.next_steps]
-    assert steps[-3:] == ["Form", "Write", "Route"]
+    assert steps[-3:] == [f"{LOST}: “Form”", "Write", f"{LOST}: “Route”"]
 
 
 async def test_hand_over_lets_the_plan_go_on_in_the_mission(fleet: Fleet) -> None:

@@ -18,13 +18,14 @@ pytestmark = pytest.mark.usefixtures("patience")
 
 
 async def test_a_repository_is_described_by_branch_commit_and_changes(repository: Path) -> None:
-    commit = git(repository, "log", "-1", "--format=%h").strip()
-    assert await places.repository(str(repository)) == ("Branch: main", f"Commit: {commit} Begin")
+    commit, author = git(repository, "log", "-1", "--format=%h%n%an").splitlines()
+    told = f"Commit: {commit} by “{author}”: “Begin”"
+    assert await places.repository(str(repository)) == ("Branch: “main”", told)
     (repository / "src" / "a.py").write_text("a = 2\n")
     (repository / "new.py").write_text("b = 1\n")
     assert await places.repository(str(repository / "src")) == (
-        "Branch: main",
-        f"Commit: {commit} Begin",
+        "Branch: “main”",
+        told,
         "Changed:  M src/a.py",
         "Changed: ?? new.py",
     )
@@ -46,7 +47,7 @@ async def test_where_there_is_no_repository_nothing_is_said(tmp_path: Path) -> N
 
 async def test_a_repository_without_a_commit_has_a_branch_only(tmp_path: Path) -> None:
     git(tmp_path, "init", "--quiet", "--initial-branch=main")
-    assert await places.repository(str(tmp_path)) == ("Branch: No commits yet on main",)
+    assert await places.repository(str(tmp_path)) == ("Branch: “main”, no commits yet",)
 
 
 async def test_no_program_that_a_repository_names_is_run(repository: Path, tmp_path: Path) -> None:

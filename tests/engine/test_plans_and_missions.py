@@ -124,7 +124,7 @@ async def test_who_resumes_reads_what_was_done_last_and_not_who_left(fleet: Flee
     context = (
         await back(fleet, mission_id=mission.id, agent_id=recorded.agent_id)
     ).recovery_context
-    assert "completed Read" in context.last_action
+    assert "completed “Read”" in context.last_action
     assert context.next_steps[0].startswith("Write (in progress")
 
 

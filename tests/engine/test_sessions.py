@@ -213,7 +213,7 @@ async def test_what_was_cleared_can_be_asked_for(fleet: Fleet) -> None:
     assert "Something else" in briefing.prompt
     how = f"fleetctl context --mission {cleared}"
     assert briefing.warnings == [
-        f"the session before this one worked on {cleared} (Add login): {how}"
+        f"the session before this one worked on {cleared} (“Add login”): {how}"
     ]
     with pytest.raises(InvalidState, match="No active mission"):
         await fleet.do(RecoveryContextGet(cwd="/elsewhere"))
@@ -561,7 +561,7 @@ async def test_a_new_session_is_told_of_the_mission_that_waits_nearby(fleet: Fle
     told = await Window(fleet, "bbbbbbbb-1").tell(SessionStarted("startup"))
     mission = await _only_mission(fleet)
     assert len(told.lines) == 1
-    assert f"Mission {mission.id} (Add login)" in told.lines[0]
+    assert f"Mission {mission.id} (claude-aaaaaaaa: “Add login”)" in told.lines[0]
     elsewhere = Window(fleet, "cccccccc-1", cwd="/srv/other")
     assert (await elsewhere.tell(SessionStarted("startup"))).lines == []
 

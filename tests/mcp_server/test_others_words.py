@@ -49,7 +49,7 @@ async def test_what_others_wrote_reaches_the_agent_as_harmless_as_in_the_briefin
         texts.append(await alice.fails("plan", goal="Another"))
         assert ONE_LINE in texts[-1]
         texts.append(await alice.fails("lock", file=NASTY))
-        assert f"bob ({ONE_LINE})" in texts[-1]
+        assert f"bob (“{ONE_LINE}”)" in texts[-1]
         texts.append(await alice.fails("finish", outcome="complete"))
     for text in texts:
         assert all(char == "\n" or char.isprintable() for char in text.replace("\t", " ")), text

@@ -98,7 +98,7 @@ async def test_an_agent_joins_what_others_began(near: Start) -> None:
     async with near("alice") as alice, near("bob") as bob:
         begun = await alice.does("plan", goal="Add login", sorties=[{"title": "Form"}])
         [form] = ids("srt", begun)
-        assert "Goal: Add login" in await bob.does("mission")
+        assert "Goal: alice: “Add login”" in await bob.does("mission")
         await bob.does("sortie", sortie_id=form, state="start")
         told = await alice.fails("sortie", sortie_id=form, state="complete")
         assert "Leave it to bob, or ask bob with send." in told
@@ -116,10 +116,10 @@ async def test_a_file_that_another_holds_says_who_until_when_and_what_to_do(near
         assert held.startswith("You hold src/a.py until ")
         assert "fencing token" in held
         told = await bob.fails("lock", file=path)
-        assert re.search(r"is held by alice \(rename\) until \d\d:\d\d:\d\dZ \(.+\)", told), told
+        assert re.search(r"is held by alice \(“rename”\) until \d\d:\d\d:\d\dZ \(.+\)", told), told
         assert "lock with wait_s" in told
         assert "ask alice with send" in told
-        assert "held by alice (rename)" in await bob.does("locks", file="src/a.py")
+        assert "held by alice (“rename”)" in await bob.does("locks", file="src/a.py")
         assert "held by you" in await alice.does("locks")
         assert await bob.does("locks", file="src/b.py") == "Nobody holds src/b.py."
         assert "You hold" in await alice.does("lock", file="src/a.py")  # renews
@@ -236,7 +236,7 @@ async def test_letters_are_sent_read_and_acknowledged(near: Start) -> None:
         [letter] = ids("msg", sent)
         mail = await bob.does("inbox")
         assert f"{letter} from alice" in mail
-        assert "(thread t1): Review?\n> Look at a.py" in mail
+        assert "(thread t1): “Review?”\n> Look at a.py" in mail
         assert letter in await bob.does("inbox")  # read is not done
         acked = await bob.does("ack", message_ids=[letter, "msg-00000000"])
         assert acked.startswith(f"Acknowledged: {letter}.\n")

@@ -107,6 +107,60 @@ async def test_the_servers_directory_counts_within_the_clients(
     assert mission.project_dir == os.getcwd()
 
 
+class AnyRoot(types.Root):
+    """A root as a client may send it that checks nothing."""
+
+    uri: str  # type: ignore[assignment]
+
+
+class AnyRoots(types.ListRootsResult):
+    """Such roots."""
+
+    roots: list[AnyRoot]  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        *(
+            "http://evil",
+            "file:///tmp/a%00b",
+            "file://[",
+            "file:relative",
+            "file:///",
+            "",
+            "nothing",
+        ),
+        *("file:///not/there", "file:///" + "x" * 9_000, "file:///dev/null", "file:///%ff%fe"),
+    ],
+)
+async def test_a_bad_root_takes_no_tool_away(agent: Start, connect, uri: str) -> None:
+    async def roots(_context: object) -> types.ListRootsResult:
+        return AnyRoots(roots=[AnyRoot(uri=uri)])
+
+    async with agent(mode="legacy", list_roots_callback=roots) as claude:
+        await claude.does("plan", goal="Add login")
+        assert "Goal: Add login" in await claude.does("mission")
+    [mission] = connect().call(MissionList()).missions
+    assert mission.project_dir == os.getcwd()
+
+
+async def test_a_good_root_counts_beside_one_that_is_not_there(
+    agent: Start, home: Path, connect
+) -> None:
+    project = home / "project of the client"
+    project.mkdir()
+
+    async def roots(_context: object) -> types.ListRootsResult:
+        uris = ("file:///tmp/a%00b", "file:///not/there", project.as_uri())
+        return types.ListRootsResult(roots=[types.Root(uri=each) for each in uris])
+
+    async with agent(mode="legacy", cwd="/", list_roots_callback=roots) as claude:
+        await claude.does("plan", goal="Add login")
+    [mission] = connect().call(MissionList()).missions
+    assert mission.project_dir == str(project)
+
+
 async def test_a_client_that_does_not_say_where_it_works_is_not_waited_for(
     agent: Start, connect
 ) -> None:

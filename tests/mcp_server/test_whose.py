@@ -20,7 +20,7 @@ async def test_a_sortie_that_nobody_has_is_not_the_agents_own(near: Start, fleet
     await fleet.do(SortieCreate(made.id, "Form"))
     async with near() as alice:
         told = await alice.does("mission")  # her first word: nobody has registered her
-        assert "pending: Form" in told
+        assert "pending: “Form”" in told
         assert "(you)" not in told
 
 
@@ -42,7 +42,7 @@ async def test_the_mission_that_an_agent_reads_of_is_the_one_that_it_then_works_
                 assert f"{started.id} completed" in await alice.does("finish", outcome="complete")
         # To say it twice does not end the next one, until she has a part in it.
         told = await alice.fails("finish", outcome="complete")
-        assert f"{waits.id} (Waits) is not yours to end" in told
+        assert f"{waits.id} (“Waits”) is not yours to end" in told
         assert (await fleet.do(MissionGet(waits.id))).status == "pending"
         async with near("bob") as bob:
             assert waits.id in await bob.does("mission")

@@ -328,7 +328,7 @@ async def test_INJ_002_an_agents_own_note_comes_first_though_another_agent_does_
     assert context.blockers == ["No reviewer yet"]
     assert f"{agent}: “" not in told.prompt
     whole = (await briefing(fleet, mission)).recovery_context
-    assert whole.last_action == "spec-2 reached 50% of S0: “Working”"
+    assert whole.last_action == "spec-2 reached 50% of “S0”: “Working”"
     assert whole.next_steps[0] == f"{agent}: “Hand out S1”"
 
 

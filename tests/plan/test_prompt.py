@@ -89,8 +89,10 @@ async def test_the_most_needed_is_cut_last(fleet, crowded):
 
     steps = prompt.partition("### Next Steps\n")[2].partition("\n\n")[0].splitlines()
     assert len(steps) > 5
-    for heading, whole in (("What Your User Said", 5), ("Recent Commands", 10)):
-        assert f"### {heading}\n- ({whole} more: fleetctl events --mission {crowded.id})" in prompt
+    more = f"more: fleetctl events --mission {crowded.id})"
+    assert f"### Recent Commands\n- (10 {more}" in prompt
+    said = prompt.partition("### What Your User Said\n")[2]
+    assert re.match(rf"- [^\n]*Z:\n  > Rule 39: p+…\n- \(4 {re.escape(more)}\n\n", said)
 
 
 async def test_cuts_and_items_add_up(fleet, crowded):

@@ -5,14 +5,9 @@ import binascii
 import re
 from collections.abc import Iterator
 
+from ...wire.invisible import INVISIBLE
 from .token_searches import TOKEN_BEGINNING, TOKEN_SEARCHES, Found, Search
 
-# Characters that nobody sees (Unicode: Default_Ignorable_Code_Point), as a set of an expression.
-INVISIBLE = (
-    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
-    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
-    "\U000e0000-\U000e0fff"
-)
 # As they are written in JSON and in the source of programs.
 _WRITTEN = (
     r"\\\\?(?:u(?:00[aA][dD]|034[fF]|061[cC]|200[b-fB-F]|202[a-eA-E]|206[0-9a-fA-F]|[fF][eE][fF]{2})"

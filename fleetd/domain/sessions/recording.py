@@ -191,7 +191,7 @@ def _due(
     if any(isinstance(each, PromptSubmitted) for each in report.happenings):
         lines += telling.unread_mail(tx, agent_id)
     if not brief and any(isinstance(each, SessionStarted) for each in report.happenings):
-        lines += telling.waiting_nearby(tx, scene.ctx, missed, request.cwd)
+        lines += telling.waiting_nearby(tx, scene.ctx, missed, request.cwd, agent_id)
     return Recorded(agent_id=agent_id, mission_id=mission_id, brief=brief, lines=lines)
 
 

@@ -8,11 +8,12 @@ from typing import Literal
 
 import msgspec
 
+from ..authors import goal_for
 from ..context import Context
 from ..elsewhere import agent_on
 from ..lock_names import file_from_here
 from ..tx import Tx
-from ..wording import quote, short
+from ..wording import quote
 
 _KEY = "handed_over:"
 NAMED = 10
@@ -101,7 +102,7 @@ def _came(tx: Tx, ctx: Context, agent_id: str, word: Word) -> str:
         mission=mission["id"],
         agent=agent_id,
     )
-    which = f"{mission['id']} ({short(mission['title'], TITLE_CHARS)})"
+    which = f"{mission['id']} ({goal_for(mission, agent_id, TITLE_CHARS)})"
     line = (
         f"{agent_id} took over the work of {agent_on(tx, ctx, word.other)}, which is lost, and"
         f" works in mission {which} from now on, with what it had planned itself."

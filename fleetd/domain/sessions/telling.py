@@ -6,10 +6,11 @@ Phrased as facts: text in the imperative can trip an agent's defences against in
 import msgspec
 
 from ...wire.requests.agent import Registration
+from ..authors import goal_for
 from ..context import Context, TranscriptMark
 from ..current import belongs
 from ..tx import Tx
-from ..wording import quote, short
+from ..wording import quote
 from .identity import WHERE_KEY, Key
 
 TITLE_CHARS = 80
@@ -51,14 +52,16 @@ def unread_mail(tx: Tx, agent_id: str) -> list[str]:
     return [f"{many} for {agent_id}, the newest from {newest} (fleetctl mail inbox {agent_id})."]
 
 
-def waiting_nearby(tx: Tx, ctx: Context, missed: Registration | None, cwd: str | None) -> list[str]:
+def waiting_nearby(
+    tx: Tx, ctx: Context, missed: Registration | None, cwd: str | None, agent_id: str
+) -> list[str]:
     """Return a line about the mission of this directory that waits for recovery, if one does."""
     if missed is None or cwd is None:
         return []
     for each in missed.recovery.candidates:
         mission = tx.one("SELECT * FROM missions WHERE id = :id", id=each.mission_id)
         if mission is not None and belongs(ctx, mission, cwd):
-            title = short(each.mission_title, TITLE_CHARS)
+            title = goal_for(mission, agent_id, TITLE_CHARS)
             what = f"Mission {each.mission_id} ({title}) of this project"
             since = f"has been silent since {each.last_activity_at} and waits for recovery"
             how = f"fleetctl resume --mission {each.mission_id} brings it back and briefs"

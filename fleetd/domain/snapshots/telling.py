@@ -12,6 +12,7 @@ import msgspec
 from ...wire.model import RecoveryContext, SortieState
 from ...wire.snapshots import CommandOutcome, ResumeHints, Snapshot
 from ...wire.types import CLOSED_SORTIE
+from ..authors import Titles
 from ..events import data_of
 from ..narrate import step
 from ..tx import Tx
@@ -31,13 +32,17 @@ _OF_A_STEP = re.compile(r"(?:Continue|Then): (.*?)(?: \(blocked: .*\))?")
 
 
 def sharpened(
-    tx: Tx, reader: Reader, sorties: Sequence[SortieState], live: RecoveryContext
+    tx: Tx,
+    reader: Reader,
+    sorties: Sequence[SortieState],
+    live: RecoveryContext,
+    titles: Titles,
 ) -> RecoveryContext:
     """Return a recovery context with the next actions of its agent's newest snapshot first.
 
     A step that has a line of its own already, or is over, is not said again.
     """
-    actions = _actions(tx, reader, sorties, live)
+    actions = _actions(tx, reader, sorties, live, titles)
     if not actions:
         return live
     return msgspec.structs.replace(
@@ -46,7 +51,11 @@ def sharpened(
 
 
 def _actions(
-    tx: Tx, reader: Reader, sorties: Sequence[SortieState], live: RecoveryContext
+    tx: Tx,
+    reader: Reader,
+    sorties: Sequence[SortieState],
+    live: RecoveryContext,
+    titles: Titles,
 ) -> list[str]:
     """Return the next actions that say more than the plan.
 
@@ -56,7 +65,7 @@ def _actions(
     said: list[str] | None = None
     for snapshot in snapshots_of_agent(tx, reader):
         if said is None:
-            said = _said(sorties, live)
+            said = _said(sorties, live, titles)
         hints = snapshot.step_state.resume_hints
         if not hints.eligible or _plan_moved(tx, reader, snapshot, sorties):
             break
@@ -70,10 +79,17 @@ def _actions(
     return []
 
 
-def _said(sorties: Sequence[SortieState], live: RecoveryContext) -> list[str]:
-    """Return the titles of steps that have a line of their own already, or are over."""
+def _said(sorties: Sequence[SortieState], live: RecoveryContext, titles: Titles) -> list[str]:
+    """Return the titles of steps that have a line of their own already, or are over.
+
+    Also those that another agent worded: those only stand where they are quoted.
+    """
     steps = set(live.next_steps)
-    return [s.title for s in sorties if s.status in CLOSED_SORTIE or step(s) in steps]
+    return [
+        s.title
+        for s in sorties
+        if s.status in CLOSED_SORTIE or titles.other(s) or step(s, titles.of(s)) in steps
+    ]
 
 
 def line(tx: Tx, reader: Reader, sorties: Sequence[SortieState]) -> str:

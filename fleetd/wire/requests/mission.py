@@ -37,9 +37,9 @@ NewSorties = Annotated[list[NewSortie], Meta(max_length=10_000)]
 
 
 class MissionCreate(Mutation[Mission], frozen=True):
-    """Create a pending mission, with its sorties if they are known.
+    """Create a pending mission, with its sorties if they are known; ``agent_id`` is who asks.
 
-    With ``agent_id`` it is started at once, and that agent works in it from then on.
+    With ``start`` it is started at once, and that agent works in it from then on.
     """
 
     method: ClassVar[str] = "mission.create"
@@ -50,6 +50,7 @@ class MissionCreate(Mutation[Mission], frozen=True):
     metadata: dict[str, Any] = {}
     sorties: NewSorties = []
     agent_id: AgentId | None = None
+    start: bool = False
 
 
 class MissionStart(Mutation[Mission], frozen=True):
@@ -60,7 +61,7 @@ class MissionStart(Mutation[Mission], frozen=True):
 
 
 class MissionUpdate(Mutation[Mission], frozen=True):
-    """Change fields of a mission; a field that is left out stays.
+    """Change fields of a mission; a field that is left out stays. ``agent_id`` is who asks.
 
     A ``title`` makes a mission that fleetd made for a session (``origin``) somebody's own: it is no
     more closed with the session, nor deleted by itself. ``sorties`` are added to those of an open
@@ -74,6 +75,7 @@ class MissionUpdate(Mutation[Mission], frozen=True):
     priority: Priority | None = None
     metadata: dict[str, Any] | None = None
     sorties: NewSorties = []
+    agent_id: AgentId | None = None
 
 
 class MissionComplete(Mutation[Mission], frozen=True):

@@ -1,6 +1,7 @@
 """Requests about sorties; must not hold rules.
 
 ``agent_id``, where it is optional, says who reports; without it the sortie's own agent does.
+Who adds one is, without it, the agent in whose process the caller runs.
 """
 
 from typing import ClassVar
@@ -22,7 +23,7 @@ from .mission import Deleted
 
 
 class SortieCreate(Mutation[Sortie], frozen=True):
-    """Add a sortie to an open mission."""
+    """Add a sortie to an open mission; ``agent_id`` is who asks."""
 
     method: ClassVar[str] = "sortie.create"
     mission_id: MissionId
@@ -31,6 +32,7 @@ class SortieCreate(Mutation[Sortie], frozen=True):
     files: Files = []
     assigned_to: AgentId | None = None
     priority: Priority = "medium"
+    agent_id: AgentId | None = None
 
 
 class SortieAssign(Mutation[Sortie], frozen=True):

@@ -30,3 +30,10 @@ CREATE INDEX idx_snapshots_verified ON snapshots (machine, verified_at, id)
     WHERE backed_up_at IS NOT NULL AND deleted_at IS NULL;
 -- A cursor that nobody uses keeps no events; it knows what it has not seen of those that went.
 ALTER TABLE cursors ADD COLUMN missed_seq INTEGER NOT NULL DEFAULT 0;
+-- Whose words a title is: other agents read it as a quotation.
+ALTER TABLE missions ADD COLUMN author TEXT;
+ALTER TABLE sorties ADD COLUMN author TEXT;
+UPDATE missions SET author = (SELECT e.agent_id FROM events e WHERE e.mission_id = missions.id
+    AND e.type = 'mission_created' ORDER BY e.seq LIMIT 1) WHERE origin = 'session';
+UPDATE sorties SET author = (SELECT p.agent_id FROM plan_items p WHERE p.sortie_id = sorties.id
+    AND p.made = 1);

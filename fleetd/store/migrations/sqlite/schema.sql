@@ -74,7 +74,9 @@ CREATE TABLE missions (
     -- Who made it: a person or agent who asked for it, or fleetd for a session that had none.
     origin TEXT NOT NULL DEFAULT 'person' CHECK (origin IN ('person', 'session')),
     -- Why it is closed; NULL while it is open.
-    closed_reason TEXT CHECK (closed_reason IN ('session', 'merged', 'person'))
+    closed_reason TEXT CHECK (closed_reason IN ('session', 'merged', 'person')),
+    -- The agent that worded its title; NULL for a person.
+    author TEXT
 ) STRICT;
 -- The silence scan reads this and nothing else: it must not grow with events or old missions.
 CREATE INDEX idx_missions_status ON missions (status, silent, active_awake_ms);
@@ -109,7 +111,9 @@ CREATE TABLE sorties (
     started_at TEXT,
     completed_at TEXT,
     -- What the last recovery left for it, until its next progress.
-    briefing_id INTEGER
+    briefing_id INTEGER,
+    -- The agent that worded its title; NULL for a person.
+    author TEXT
 ) STRICT;
 CREATE INDEX idx_sorties_mission ON sorties (mission_id, position);
 CREATE INDEX idx_sorties_status ON sorties (mission_id, status);

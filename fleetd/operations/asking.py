@@ -1,0 +1,10 @@
+"""Who asks: the agent in whose process a client runs, as the kernel says it."""
+
+from .. import processes
+from ..domain.context import Caller, Facts
+
+
+def facts_of(caller: Caller, places: tuple[str, ...] = ()) -> Facts:
+    """Return what is known of a caller beside its request; ``places`` are its directory's."""
+    pid, started = (caller.pid and processes.agent_behind(caller.pid)) or (None, None)
+    return Facts(agent_pid=pid, pid_started=started, places=places)

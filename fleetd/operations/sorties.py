@@ -1,0 +1,13 @@
+"""Sorties as clients add them: with the agent that does."""
+
+from ..domain.context import Caller
+from ..engine import Engine, operation
+from ..wire.model import Sortie
+from ..wire.requests.sortie import SortieCreate
+from .asking import facts_of
+
+
+@operation
+async def create(engine: Engine, request: SortieCreate, caller: Caller) -> Sortie:
+    """Add a sortie to an open mission."""
+    return await engine.execute(request, caller, facts_of(caller))
