@@ -18,6 +18,7 @@ from ..wire.types import OPEN_MISSION
 from .context import Context
 from .events import emit
 from .ids import find, fresh_id
+from .inhabitants import who_asks
 from .milestones import reach_milestones
 from .progress import recount
 from .records import ended_as, sortie_of, sorties_of

@@ -21,7 +21,7 @@ PIECES = [NewSortie("Form"), NewSortie("Tests")]
 
 async def test_an_agent_begins_a_mission_with_its_sorties_by_one_request(fleet: Fleet) -> None:
     await fleet.do(AgentRegister("alice", "dispatch"))
-    begun = await fleet.do(MissionCreate("Add login", sorties=PIECES, agent_id="alice"))
+    begun = await fleet.do(MissionCreate("Add login", sorties=PIECES, agent_id="alice", start=True))
 
     assert (begun.status, begun.total_sorties) == ("in_progress", 2)
     assert (await fleet.do(AgentGet("alice"))).mission_id == begun.id
@@ -36,7 +36,7 @@ async def test_an_agent_begins_a_mission_with_its_sorties_by_one_request(fleet: 
 
 async def test_an_agent_that_nobody_registered_begins_nothing(fleet: Fleet) -> None:
     with pytest.raises(NotFound):
-        await fleet.do(MissionCreate("Add login", sorties=PIECES, agent_id="alice"))
+        await fleet.do(MissionCreate("Add login", sorties=PIECES, agent_id="alice", start=True))
     assert (await fleet.do(MissionList())).total == 0
 
 
