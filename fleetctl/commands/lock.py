@@ -142,7 +142,7 @@ def _granted(args: Namespace, lock: Lock, verb: str) -> int:
 
 def _place(lock: Lock) -> str:
     """Return a lock's file so that it means the same wherever it is read."""
-    return lock.normalized_path or lock.file
+    return render.path(lock.normalized_path or lock.file)
 
 
 def run_renew(args: Namespace) -> int:
@@ -212,7 +212,7 @@ def run_list(args: Namespace) -> int:
             each.purpose,
             str(each.fencing_token),
             each.expires_at or "" if _matters(each) else "",
-            paths.get(each.id, each.file),
+            render.path(paths.get(each.id, each.file)),
         )
         for each in locks
     ]

@@ -15,11 +15,13 @@ BEFORE = """
 import sys
 import trio
 from pathlib import Path
+from fleetd.file_system import FileSystem
 from fleetd.operations.backup import _backup
 from fleetd.wire.errors import FleetError
 """
 AFTER = """
 class Nothing:
+    files = FileSystem(inline=True)
     class store:
         async def copy_to(target):
             raise AssertionError("a copy was begun")
