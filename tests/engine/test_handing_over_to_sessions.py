@@ -343,6 +343,48 @@ async def test_hand_over_that_is_undone_leaves_the_successor_no_lock_that_it_cam
     assert (await session.tell(PromptSubmitted("Go on"))).mission_id == own
 
 
+@pytest.mark.parametrize("registered", [False, True])
+async def test_hand_over_is_undone_as_a_whole_after_the_lost_agent_came_back(
+    fleet: Fleet, registered: bool
+) -> None:
+    lost, theirs = await claude(fleet)
+    await fleet.do(LockAcquire(f"{PROJECT}/form.py", LOST, mission_id=theirs))
+    await fleet.do(MessageSend("boss", [LOST], "Hurry", mission_id=theirs))
+    session, own = await codex(fleet, "x Read", "> Write", "Test")
+    before = {name: await sorties(fleet, name) for name in (theirs, own)}
+    await dies(fleet)
+    result = await hand_over(fleet, theirs)
+    await session.tell(PromptSubmitted("Go on"))
+    if registered:
+        await fleet.do(AgentRegister(LOST, "dispatch"))
+    else:
+        lost.process = (4_713, "later")
+        recorded = await lost.tell(SessionStarted("resume"), PromptSubmitted("Where are we?"))
+        assert any(f"was taken over by {HEIR}" in line for line in recorded.lines)
+
+    undone = await undo(fleet, result)
+
+    assert undone.errors == []
+    assert {name: sorted(await sorties(fleet, name)) for name in before} == {
+        name: sorted(told) for name, told in before.items()
+    }
+    assert (await fleet.do(AgentGet(HEIR))).mission_id == own
+    assert ((await mission(fleet, own)).status, closed_reason(fleet, own)) == ("in_progress", None)
+    assert {lock.file: lock.held_by for lock in await fleet.locks()} == {f"{PROJECT}/form.py": LOST}
+    assert [m.subject for m in (await fleet.do(MessageInbox(LOST))).messages] == ["Hurry"]
+    assert (await fleet.do(MessageInbox(HEIR))).messages == []
+    told = (await session.tell(planned("x Read", "x Write", "> Test"))).lines
+    assert [f"took over the work of {LOST} was undone" in line for line in told] == [True]
+    heard = (await lost.tell(PromptSubmitted("And now?"))).lines
+    (line,) = [line for line in heard if "took over" in line or "taken over" in line]
+    assert f"That {HEIR} took over the work of {LOST} was undone" in line
+    assert f"are {LOST}'s again" in line
+    # Twice is the same as once, also for whoever went there since by himself.
+    await fleet.do(AgentRegister(HEIR, "dispatch", mission_id=theirs))
+    await undo(fleet, result)
+    assert (await fleet.do(AgentGet(HEIR))).mission_id == theirs
+
+
 async def test_hand_over_that_was_taken_up_by_another_since_is_not_undone_for_it(
     fleet: Fleet,
 ) -> None:
