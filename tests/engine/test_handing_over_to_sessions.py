@@ -22,7 +22,13 @@ from fleetd.wire.model import Mission, RestoreResult
 from fleetd.wire.requests.agent import AgentGet, AgentRegister
 from fleetd.wire.requests.lock import LockAcquire
 from fleetd.wire.requests.message import MessageInbox, MessageSend
-from fleetd.wire.requests.mission import MissionCancel, MissionCreate, MissionGet, MissionStart
+from fleetd.wire.requests.mission import (
+    MissionCancel,
+    MissionCreate,
+    MissionGet,
+    MissionSelect,
+    MissionStart,
+)
 from fleetd.wire.requests.recovery import RecoveryContextGet, RecoveryList, RecoveryRestore
 from fleetd.wire.requests.sortie import SortieList
 from fleetd.wire.requests.system import SystemStatus
@@ -527,6 +533,28 @@ async def test_hand_over_is_the_same_when_only_its_files_are_left(fleet: Fleet) 
         theirs: ("in_progress", ["Look", "Form", "Route", "Write"]),
         own: ("cancelled", ["Read"]),
     }
+
+
+async def test_hand_over_across_directories_is_meant_in_the_directory_of_the_successor(
+    fleet: Fleet,
+) -> None:
+    elsewhere = "/srv/other"
+    _, theirs = await claude(fleet)
+    session, own = await codex(fleet, "> Write", cwd=elsewhere)
+    fleet.sql("UPDATE missions SET project_dir = :cwd WHERE id = :id", cwd=elsewhere, id=own)
+    shop = await fleet.do(MissionCreate("Shop", project_dir="/srv/shop"))
+    await fleet.do(MissionStart(shop.id))
+    await dies(fleet)
+    result = await hand_over(fleet, theirs)
+    await session.tell(PromptSubmitted("Go on"))
+
+    told = (await fleet.do(RecoveryContextGet(cwd=elsewhere))).prompt
+    assert "Form" in told
+    assert "Write" in told
+    found = await fleet.do(MissionSelect("work", elsewhere))
+    assert (found.mission.id, found.reason) == (theirs, "directory")
+    await undo(fleet, result)
+    assert (await fleet.do(MissionSelect("work", elsewhere))).mission.id == own
 
 
 async def test_hand_over_leaves_no_merged_mission_to_be_told_of_where_the_session_works(
