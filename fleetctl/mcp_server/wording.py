@@ -54,7 +54,9 @@ def mission_head(mission: Mission, left: int | None = None) -> str:
     """Return what a mission is, in a line or two; ``left`` are its open sorties, where known."""
     where = f" in {cut(mission.project_dir)}" if mission.project_dir else ""
     done = f"{mission.completed_sorties}/{mission.total_sorties} sorties"
-    how = endings.standing(mission.status, mission.closed_reason, mission.total_sorties, left)
+    how = endings.standing(
+        mission.status, mission.closed_reason, mission.total_sorties, left, mission.merged_into
+    )
     head = f"{mission.id} {how} {mission.progress_percent}% ({done}){where}"
     about = f"\n{cut(mission.description, 1_000)}" if mission.description else ""
     return f"{head}\nGoal: {cut(mission.title)}{about}"

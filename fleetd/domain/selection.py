@@ -61,7 +61,7 @@ def select(tx: Tx, request: MissionSelect, ctx: Context) -> SelectedMission:
     )
     found = selected(tx, ctx, wanted)
     return SelectedMission(
-        mission=mission_of(found.row), reason=found.reason, candidates=list(found.candidates)
+        mission=mission_of(tx, found.row), reason=found.reason, candidates=list(found.candidates)
     )
 
 
@@ -71,7 +71,7 @@ def current(tx: Tx, request: MissionCurrent, ctx: Context) -> CurrentMission:
     row = current_row(tx, ctx, request.cwd, request.agent_id)
     if row is None:
         return CurrentMission(mission=None)
-    return CurrentMission(mission=mission_of(row), belongs=belongs(ctx, row, request.cwd))
+    return CurrentMission(mission=mission_of(tx, row), belongs=belongs(ctx, row, request.cwd))
 
 
 def current_row(tx: Tx, ctx: Context, cwd: str | None, agent_id: str | None = None) -> Row | None:

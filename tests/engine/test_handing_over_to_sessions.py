@@ -17,6 +17,7 @@ from fleetd.harness.report import (
     ToolStarted,
 )
 from fleetd.operations.watching import ProcessEnded
+from fleetd.wire.endings import standing
 from fleetd.wire.errors import InvalidState
 from fleetd.wire.model import Mission, RestoreResult
 from fleetd.wire.requests.agent import AgentGet, AgentRegister
@@ -26,6 +27,7 @@ from fleetd.wire.requests.mission import (
     MissionCancel,
     MissionCreate,
     MissionGet,
+    MissionList,
     MissionSelect,
     MissionStart,
 )
@@ -569,6 +571,52 @@ async def test_hand_over_leaves_no_merged_mission_to_be_told_of_where_the_sessio
 
     with pytest.raises(InvalidState, match="No active mission found"):
         await fleet.do(RecoveryContextGet(cwd="/srv/other"))
+
+
+@pytest.mark.parametrize(
+    ("plan", "status", "told"),
+    [
+        (("x Read", "> Write"), "cancelled", "merged into {}"),
+        (("x Read",), "completed", "completed; merged into {}"),
+    ],
+)
+async def test_hand_over_names_the_mission_that_the_sessions_was_merged_into(
+    fleet: Fleet, plan: tuple[str, ...], status: str, told: str
+) -> None:
+    _, theirs = await claude(fleet)
+    _, own = await codex(fleet, *plan)
+    await dies(fleet)
+    result = await hand_over(fleet, theirs)
+
+    ended = await mission(fleet, own)
+    assert (ended.status, ended.merged_into) == (status, theirs)
+    assert standing(ended.status, ended.closed_reason, 2, 0, ended.merged_into) == told.format(
+        theirs
+    )
+    listed = (await fleet.do(MissionList())).missions
+    assert {each.id: each.merged_into for each in listed} == {own: theirs, theirs: None}
+    (event,) = await fleet.events(ended, f"mission_{status}")
+    assert (event.data["closed_reason"], event.data["merged_into"]) == ("merged", theirs)
+    await undo(fleet, result)
+    assert (await mission(fleet, own)).merged_into is None
+
+
+async def test_hand_over_names_no_mission_that_another_agent_of_the_merged_one_went_to(
+    fleet: Fleet,
+) -> None:
+    _, theirs = await claude(fleet)
+    _, own = await codex(fleet, "x Read", "> Write")
+    await fleet.do(AgentRegister("helper", "specialist", mission_id=own))
+    fleet.sql("UPDATE agents SET status = 'lost' WHERE id = 'helper'")
+    await dies(fleet)
+    await hand_over(fleet, theirs)
+    third = await fleet.do(MissionCreate("Third"))
+    await fleet.do(MissionStart(third.id))
+    await fleet.checkpoint(third)
+    await fleet.do(AgentRegister("gone", "specialist", mission_id=third.id))
+    await hand_over(fleet, third.id, agent_id="helper", take_over_from="gone")
+
+    assert (await mission(fleet, own)).merged_into == theirs
 
 
 async def test_hand_over_is_named_to_whoever_ends_the_merged_mission_once_more(

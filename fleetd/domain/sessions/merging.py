@@ -197,7 +197,7 @@ def _end(tx: Tx, ctx: Context, left: Row, mission_id: str, carried: int) -> None
         kept = checkpoints.Reason(trigger="manual", details=told, created_by="fleetd")
         checkpoints.take(tx, ctx, left["id"], kept)
     else:
-        missions.close(tx, ctx, left["id"], "merged")
+        missions.close(tx, ctx, left["id"], "merged", mission_id)
 
 
 def _reopen(tx: Tx, ctx: Context, left: Row) -> bool:
