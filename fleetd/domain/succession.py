@@ -6,7 +6,7 @@ One part of recovery; must not hand over what the lost agent had.
 import msgspec
 
 from ..wire.types import CLOSED_SORTIE
-from . import leases
+from . import leases, recovery_states
 from .capture import State
 from .case import Case
 from .lock_keys import of_lock
@@ -64,7 +64,9 @@ def _can_be_told(tx: Tx, agent_id: str) -> bool:
 
 
 def _note_move(case: Case, agent_id: str, moved: merging.Moved, into: str) -> None:
-    """Note in the ledger what moved with a session."""
+    """Note in the ledger what moved with a session, and that nobody waits for it where it was."""
+    if moved.left:
+        recovery_states.go_on_elsewhere(case.tx, case.ctx, moved.left, moved.windows)
     source = moved.left or "no mission"
     case.ledger.changed("agent", agent_id, f"in {source}", f"in {into}")
     for row in moved.sorties:

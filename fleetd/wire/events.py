@@ -399,7 +399,9 @@ class RecoveryBriefed(Payload, frozen=True, kw_only=True):
 
 
 class RecoveryConfirmed(Payload, frozen=True, kw_only=True):
-    """Whoever was briefed is at work again, or the mission went on without a briefing."""
+    """Whoever was briefed is at work again, here or, as its session moved, in another mission; or
+    the mission went on without a briefing.
+    """
 
     type = "recovery_confirmed"
     activity = False

@@ -330,6 +330,63 @@ async def test_hand_over_can_be_undone(fleet: Fleet, heard: bool) -> None:
     assert "Form in_progress third" in await sorties(fleet, theirs)
 
 
+@pytest.mark.parametrize("compacted", [False, True])
+async def test_hand_over_that_is_undone_leaves_no_recovery_waiting_for_the_successor(
+    fleet: Fleet, compacted: bool
+) -> None:
+    _, theirs = await claude(fleet)
+    session, own = await codex(fleet, "> Write")
+    await dies(fleet)
+    result = await hand_over(fleet, theirs)
+    if compacted:
+        await session.tell(Compacting("auto"))
+        await session.briefed(await session.tell(Compacted(), SessionStarted("compact")))
+    waits = [each for each in (await fleet.do(SystemStatus())).recoveries if each.agent_id == HEIR]
+    assert {each.state for each in waits} == {"briefed"}
+
+    await undo(fleet, result)
+
+    shown = (await fleet.do(SystemStatus())).recoveries
+    assert [each.id for each in shown if each.agent_id == HEIR] == []
+    told = await fleet.events(await mission(fleet, theirs), "recovery_confirmed")
+    assert {each.id for each in waits} <= {event.data["recovery_id"] for event in told}
+    assert (await session.tell(PromptSubmitted("Go on"))).mission_id == own
+
+
+async def test_hand_over_leaves_no_recovery_waiting_where_the_successor_was(fleet: Fleet) -> None:
+    _, theirs = await claude(fleet, cwd="/srv/other")
+    shop = await fleet.do(MissionCreate("Shop", project_dir=PROJECT))
+    await fleet.do(MissionStart(shop.id))
+    session, own = await codex(fleet, "> Write")
+    assert own == shop.id
+    await session.tell(Compacting("auto"))
+    await session.briefed(await session.tell(Compacted(), SessionStarted("compact")))
+    await dies(fleet)
+
+    await hand_over(fleet, theirs)
+
+    shown = (await fleet.do(SystemStatus())).recoveries
+    assert [(each.mission_id, each.agent_id) for each in shown] == [(theirs, HEIR)]
+
+
+async def test_hand_over_makes_the_successor_what_the_lost_agent_was(fleet: Fleet) -> None:
+    shop = await fleet.do(MissionCreate("Shop", project_dir=PROJECT))
+    await fleet.do(MissionStart(shop.id))
+    _, theirs = await claude(fleet)
+    assert theirs == shop.id
+    _, own = await codex(fleet, "> Write", cwd="/srv/other")
+    assert own != theirs
+    roles = [(await fleet.do(AgentGet(each))).role for each in (LOST, HEIR)]
+    assert roles == ["specialist", "dispatch"]
+    await dies(fleet)
+
+    result = await hand_over(fleet, theirs)
+
+    assert (await fleet.do(AgentGet(HEIR))).role == "specialist"
+    await undo(fleet, result)
+    assert (await fleet.do(AgentGet(HEIR))).role == "dispatch"
+
+
 async def test_hand_over_that_is_undone_leaves_the_successor_no_lock_that_it_came_by(
     fleet: Fleet,
 ) -> None:
