@@ -39,7 +39,9 @@ def show_mission(
     if sorties is not None:
         left = sum(each.status not in CLOSED_SORTIE for each in sorties)
     done = f"({mission.completed_sorties}/{mission.total_sorties} sorties complete)"
-    standing = endings.standing(mission.status, mission.closed_reason, mission.total_sorties, left)
+    standing = endings.standing(
+        mission.status, mission.closed_reason, mission.total_sorties, left, mission.merged_into
+    )
     render.fields(
         (
             ("Mission", mission.id),

@@ -22,7 +22,7 @@ _TOLD: dict[str, tuple[str, ...]] = {
     "mission_created": ("{who} created the mission", " {title}"),
     "mission_started": ("{who} started the mission",),
     "mission_updated": ("{who} changed the mission", ": {fields}"),
-    "mission_completed": ("The mission is completed",),
+    "mission_completed": ("The mission is completed", ", and merged into {merged_into}"),
     "mission_failed": ("The mission was given up", ": {reason}"),
     "mission_cancelled": ("The mission was {ending}",),
     "mission_reopened": ("The mission goes on: its session is back",),

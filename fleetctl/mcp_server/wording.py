@@ -78,7 +78,9 @@ def mission_head(mission: Mission, me: str | None, left: int | None = None) -> s
     """Return what a mission is, in a line or two; ``left`` are its open sorties, where known."""
     where = f" in {path(mission.project_dir)}" if mission.project_dir else ""
     done = f"{mission.completed_sorties}/{mission.total_sorties} sorties"
-    how = endings.standing(mission.status, mission.closed_reason, mission.total_sorties, left)
+    how = endings.standing(
+        mission.status, mission.closed_reason, mission.total_sorties, left, mission.merged_into
+    )
     head = f"{mission.id} {how} {mission.progress_percent}% ({done}){where}"
     about = words(mission.description, mission.author, me, 1_000)
     goal = f"{head}\nGoal: {words(mission.title, mission.author, me)}"

@@ -91,7 +91,9 @@ def _standing(seen: MissionSeen) -> str | None:
     if seen.silence_ms is not None or seen.record is None:
         return "in progress" if seen.silence_ms is not None else None
     record = seen.record
-    return endings.standing(record.status, record.closed_reason, seen.total, seen.left)
+    return endings.standing(
+        record.status, record.closed_reason, seen.total, seen.left, record.merged_into
+    )
 
 
 _MOMENTS = ("created", "started", "completed")

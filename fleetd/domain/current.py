@@ -65,11 +65,11 @@ def around(tx: Tx, ctx: Context, cwd: str | None, states: list[str]) -> list[Row
     """
     if not cwd:
         return []
-    places = {f"place{n}": place for n, place in enumerate(_and_above(os.path.normpath(cwd)))}
+    places = places_around(cwd)
     which = {f"status{n}": status for n, status in enumerate(states)}
     return tx.all(
-        f"SELECT * FROM missions WHERE machine = :machine AND project_dir IN ({_named(places)})"
-        f" AND status IN ({_named(which)}) ORDER BY last_activity_seq DESC, created_at DESC",
+        f"SELECT * FROM missions WHERE machine = :machine AND project_dir IN ({named(places)})"
+        f" AND status IN ({named(which)}) ORDER BY last_activity_seq DESC, created_at DESC",
         machine=ctx.machine,
         **places,
         **which,
@@ -86,15 +86,20 @@ def of_project(tx: Tx, ctx: Context) -> list[Row]:
     places = {f"place{n}": place for n, place in enumerate(ctx.facts.places)}
     found = created(
         tx.all(
-            f"SELECT * FROM missions WHERE project IN ({_named(places)})"
-            " AND status = 'in_progress'",
+            f"SELECT * FROM missions WHERE project IN ({named(places)}) AND status = 'in_progress'",
             **places,
         )
     )
     return found if len(found) == 1 else []
 
 
-def _named(params: dict[str, str]) -> str:
+def places_around(cwd: str) -> dict[str, str]:
+    """Return the directories around a path as parameters of a statement."""
+    return {f"place{n}": place for n, place in enumerate(_and_above(os.path.normpath(cwd)))}
+
+
+def named(params: dict[str, str]) -> str:
+    """Return parameters as a statement lists them."""
     return ", ".join(f":{name}" for name in params)
 
 

@@ -41,7 +41,7 @@ from .tx import Row, Tx
 
 
 def _get(tx: Tx, mission_id: str) -> Mission:
-    return mission_of(find(tx, "mission", mission_id))
+    return mission_of(tx, find(tx, "mission", mission_id))
 
 
 @handler
@@ -181,14 +181,22 @@ def complete(tx: Tx, request: MissionComplete, ctx: Context) -> Mission:
     return _get(tx, row["id"])
 
 
-def close(tx: Tx, ctx: Context, mission_id: str, why: ClosedReason = "person") -> None:
+def close(
+    tx: Tx,
+    ctx: Context,
+    mission_id: str,
+    why: ClosedReason = "person",
+    merged_into: str | None = None,
+) -> None:
     """Complete a mission that has nothing open; it is activity when a person wants it."""
     _end(tx, ctx, mission_id, "completed", why)
     reason = checkpoints.Reason(
         trigger="progress", details=COMPLETED, created_by="fleetd", progress=100
     )
     checkpoint = checkpoints.take(tx, ctx, mission_id, reason)
-    payload = MissionCompleted(checkpoint_id=checkpoint.id)
+    payload = MissionCompleted(
+        checkpoint_id=checkpoint.id, closed_reason=why, merged_into=merged_into
+    )
     emit(tx, ctx, payload, mission_id=mission_id, activity=why == "person")
 
 
@@ -275,4 +283,4 @@ def list_missions(tx: Tx, request: MissionList, ctx: Context) -> MissionPage:
         **params,
         limit=request.limit,
     )
-    return MissionPage(missions=[mission_of(row) for row in rows], total=total)
+    return MissionPage(missions=[mission_of(tx, row) for row in rows], total=total)

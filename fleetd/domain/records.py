@@ -31,7 +31,7 @@ _STATE = ", ".join(
 _metadata = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-def mission_of(row: Row) -> Mission:
+def mission_of(tx: Tx, row: Row) -> Mission:
     """Build a Mission from its row."""
     return Mission(
         id=row["id"],
@@ -54,7 +54,19 @@ def mission_of(row: Row) -> Mission:
         origin=row["origin"],
         closed_reason=row["closed_reason"],
         author=row["author"],
+        merged_into=_merged_into(tx, row) if row["closed_reason"] == "merged" else None,
     )
+
+
+def _merged_into(tx: Tx, mission: Row) -> str | None:
+    """Return the mission that one was merged into: by the take-over that ended it."""
+    found: str | None = tx.value(
+        "SELECT mission_id FROM recoveries WHERE left_mission_id = :id AND briefed_at = :then"
+        " ORDER BY seq DESC LIMIT 1",
+        id=mission["id"],
+        then=mission["completed_at"],
+    )
+    return found
 
 
 def ended_as(mission: Row) -> str:

@@ -1,10 +1,13 @@
 """How far a recovery has come: pending, briefed, resumed, unconfirmed; must not restore anything.
 
-Source: behaviour, Recovery. The step to ``resumed`` is made by the log, at the first activity.
+Source: behaviour, Recovery. The step to ``resumed`` is made by the log, at the first activity; an
+agent whose session moves to another mission goes on there.
 """
 
+from collections.abc import Sequence
+
 from ..wire.base import Mutation
-from ..wire.events import RecoveryAvailable, RecoveryUnconfirmed
+from ..wire.events import RecoveryAvailable, RecoveryConfirmed, RecoveryUnconfirmed
 from ..wire.requests.recovery import RecoveryRestore
 from .context import Context
 from .events import emit, position
@@ -89,6 +92,21 @@ def make_briefed(
         {"id": recovery_id, "mission_id": mission_id, "created_at": ctx.now, **columns},
     )
     return recovery_id
+
+
+def go_on_elsewhere(tx: Tx, ctx: Context, mission_id: str, agents: Sequence[str]) -> None:
+    """Note that agents who were briefed here go on in another mission: nobody waits for them."""
+    names = {f"agent{number}": name for number, name in enumerate(agents)}
+    rows = tx.all(
+        "UPDATE recoveries SET state = 'resumed', resumed_at = :now WHERE mission_id = :mission"
+        " AND state <> 'resumed' AND state <> 'pending'"
+        f" AND agent_id IN ({', '.join(f':{name}' for name in names)}) RETURNING id",
+        now=ctx.now,
+        mission=mission_id,
+        **names,
+    )
+    for row in rows:
+        emit(tx, ctx, RecoveryConfirmed(recovery_id=row["id"]), mission_id=mission_id)
 
 
 @handler

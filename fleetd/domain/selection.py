@@ -1,8 +1,9 @@
 """Which mission a request means that names none: the one rule for it; must not change anything.
 
 In this order: the mission of the agent whose work is taken over; that of the agent that is named;
-those of the directory; the one that another machine has in progress for the same project. A mission
-of another directory is never chosen for a recovery: it is a candidate, which a person may name.
+those of the directory, and those on which agents work there; the one that another machine has in
+progress for the same project. A mission of another directory is never chosen for a recovery: it is
+a candidate, which a person may name.
 What asks for the mission at work takes it where it is the only one that somebody created, and so
 does a recovery that a client without a directory asks for.
 """
@@ -18,9 +19,9 @@ from ..wire.requests.mission import (
     SelectedMission,
 )
 from ..wire.types import OPEN_MISSION, SelectionPurpose, SelectionReason
-from .activity import waiting
+from .activity import LIVING, waiting
 from .context import Context
-from .current import around, belongs, created, is_automatic, of_project, session_before
+from .current import around, belongs, created, named, of_project, places_around, session_before
 from .elsewhere import on_another
 from .records import mission_of
 from .registry import handler
@@ -60,7 +61,7 @@ def select(tx: Tx, request: MissionSelect, ctx: Context) -> SelectedMission:
     )
     found = selected(tx, ctx, wanted)
     return SelectedMission(
-        mission=mission_of(found.row), reason=found.reason, candidates=list(found.candidates)
+        mission=mission_of(tx, found.row), reason=found.reason, candidates=list(found.candidates)
     )
 
 
@@ -70,7 +71,7 @@ def current(tx: Tx, request: MissionCurrent, ctx: Context) -> CurrentMission:
     row = current_row(tx, ctx, request.cwd, request.agent_id)
     if row is None:
         return CurrentMission(mission=None)
-    return CurrentMission(mission=mission_of(row), belongs=belongs(ctx, row, request.cwd))
+    return CurrentMission(mission=mission_of(tx, row), belongs=belongs(ctx, row, request.cwd))
 
 
 def current_row(tx: Tx, ctx: Context, cwd: str | None, agent_id: str | None = None) -> Row | None:
@@ -120,18 +121,44 @@ def _chosen(tx: Tx, ctx: Context, wanted: Wanted) -> Selection | None:
 
 
 def _of_directory(tx: Tx, ctx: Context, wanted: Wanted) -> Selection | None:
-    """Return what waits in a directory, for a recovery, or is at work there, or for its project."""
+    """Return what waits in a directory, for a recovery, or is at work there, or for its project.
+
+    At work is what somebody created for the directory, else what agents do there, be it a mission
+    of another directory; that one is not a recovery's to choose.
+    """
     there = around(tx, ctx, wanted.cwd, ["in_progress"])
+    ours, others = created(there), list[Row]()
     if wanted.purpose == "recovery":
         known = _with_checkpoint(tx, ctx, wanted, [row["id"] for row in there])
         # Of one that goes on, only somebody's part waits.
         if waits := [each for each in known if each.agent_id is None]:
             first = next(row for row in there if row["id"] == waits[0].mission_id)
             return Selection(first, "directory", tuple(waits))
-    if there:
-        return Selection(min(there, key=is_automatic), "directory")  # the order among equals stays
+    elif not ours:
+        others = _lived_in(tx, ctx, wanted.cwd)
+    if at_work := ours[:1] or _last([*there, *others]):
+        return Selection(at_work[0], "directory")
     shared = of_project(tx, ctx)
     return Selection(shared[0], "project") if shared else None
+
+
+def _lived_in(tx: Tx, ctx: Context, cwd: str | None) -> list[Row]:
+    """Return the missions in progress, wherever they are, of agents that live around a path."""
+    if not cwd:
+        return []
+    places = places_around(cwd)
+    return tx.all(
+        "SELECT * FROM missions WHERE status = 'in_progress' AND id IN (SELECT mission_id"
+        f" FROM agents WHERE machine = :machine AND cwd IN ({named(places)})"
+        f" AND status <> 'gone' AND status IN {LIVING})",  # the first of the two names the index
+        machine=ctx.machine,
+        **places,
+    )
+
+
+def _last(missions: list[Row]) -> list[Row]:
+    """Return the most recently active of the missions, none of none."""
+    return sorted(missions, key=lambda row: (row["last_activity_seq"], row["created_at"]))[-1:]
 
 
 def _elsewhere(tx: Tx, ctx: Context, wanted: Wanted) -> list[Row]:

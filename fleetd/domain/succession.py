@@ -6,7 +6,7 @@ One part of recovery; must not hand over what the lost agent had.
 import msgspec
 
 from ..wire.types import CLOSED_SORTIE
-from . import leases
+from . import leases, recovery_states
 from .capture import State
 from .case import Case
 from .lock_keys import of_lock
@@ -64,7 +64,9 @@ def _can_be_told(tx: Tx, agent_id: str) -> bool:
 
 
 def _note_move(case: Case, agent_id: str, moved: merging.Moved, into: str) -> None:
-    """Note in the ledger what moved with a session."""
+    """Note in the ledger what moved with a session, and that nobody waits for it where it was."""
+    if moved.left:
+        recovery_states.go_on_elsewhere(case.tx, case.ctx, moved.left, moved.windows)
     source = moved.left or "no mission"
     case.ledger.changed("agent", agent_id, f"in {source}", f"in {into}")
     for row in moved.sorties:
@@ -75,17 +77,26 @@ def _note_move(case: Case, agent_id: str, moved: merging.Moved, into: str) -> No
         case.ledger.changed("mission", into, f"merged into {source}", "in_progress")
 
 
+_UNDONE = (
+    "EXISTS (SELECT 1 FROM recoveries since WHERE since.mission_id = r.mission_id"
+    " AND since.checkpoint_id = r.undo_checkpoint_id AND since.scope = 'mission'"
+    " AND since.taken_over_from IS NULL AND since.briefed_at IS NOT NULL AND since.seq > r.seq)"
+)
+
+
 def undone_by(case: Case) -> Row | None:
     """Return the recovery that this one undoes, if that was a take-over nobody followed up on.
 
-    Its undo checkpoint has to be named, for the whole mission.
+    Its undo checkpoint has to be named, for the whole mission. A lost agent that came back has no
+    successor any more, but the one it had has its work still, until that is undone.
     """
     if case.request.checkpoint_id is None or case.narrow or case.request.take_over_from:
         return None
     return case.tx.one(
-        "SELECT r.* FROM recoveries r JOIN agents a ON a.id = r.taken_over_from"
-        " AND a.succeeded_by = r.agent_id WHERE r.mission_id = :mission"
-        " AND r.undo_checkpoint_id = :checkpoint ORDER BY r.seq DESC LIMIT 1",
+        "SELECT r.*, a.succeeded_by FROM recoveries r JOIN agents a ON a.id = r.taken_over_from"
+        " WHERE r.mission_id = :mission AND r.undo_checkpoint_id = :checkpoint"
+        f" AND (a.succeeded_by = r.agent_id OR (a.succeeded_by IS NULL AND NOT {_UNDONE}))"
+        " ORDER BY r.seq DESC LIMIT 1",
         mission=case.mission_id,
         checkpoint=case.checkpoint.id,
     )
@@ -95,7 +106,8 @@ def take_back(case: Case) -> bool:
     """Undo what a take-over did beside the mission's own state; False where none is undone.
 
     The lost agent has no successor any more, its letters wait for it again, and the successor's
-    session goes back to where it was, with whatever it did not get by the take-over.
+    session goes back to where it was, with whatever it did not get by the take-over. A lost agent
+    that came back was told what it had lost, so it is told that too.
     """
     undone = case.undoes
     if undone is None:
@@ -108,6 +120,8 @@ def take_back(case: Case) -> bool:
     _take_locks_back(case, undone)
     if _can_be_told(tx, successor):
         superseded.remember(tx, successor, superseded.Word("back", lost))
+    if undone["succeeded_by"] is None and _can_be_told(tx, lost):
+        superseded.remember(tx, lost, superseded.Word("again", successor))
     known = {sortie.id for sortie in case.checkpoint.sorties}
     left = undone["left_mission_id"]
     if left == case.mission_id:  # it was there before, too

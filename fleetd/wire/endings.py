@@ -33,9 +33,18 @@ def left_open(left: int, total: int) -> str:
 
 
 def standing(
-    status: MissionStatus, why: ClosedReason | None, total: int, left: int | None = None
+    status: MissionStatus,
+    why: ClosedReason | None,
+    total: int,
+    left: int | None = None,
+    into: str | None = None,
 ) -> str:
-    """Return how a mission stands, for its page; ``left`` are its open sorties, where known."""
+    """Return how a mission stands, for its page; ``left`` are its open sorties, where known.
+
+    ``into`` is the mission that one went into.
+    """
+    if why == "merged":
+        return merged(into) if status == "cancelled" else f"{status}; {merged(into)}"
     told = ended(status, why)
     if why != "session":
         return told

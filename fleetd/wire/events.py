@@ -39,10 +39,16 @@ class MissionUpdated(Payload, frozen=True, kw_only=True):
 
 
 class MissionCompleted(Payload, frozen=True, kw_only=True):
-    """A mission reached its goal."""
+    """A mission reached its goal.
+
+    A person said so; or nothing was open in it when its ``session`` was closed, or when that went
+    on in another mission, ``merged_into``. Activity if it was a person.
+    """
 
     type = "mission_completed"
     checkpoint_id: str
+    closed_reason: ClosedReason = "person"
+    merged_into: str | None = None
 
 
 class MissionFailed(Payload, frozen=True, kw_only=True):
@@ -393,7 +399,9 @@ class RecoveryBriefed(Payload, frozen=True, kw_only=True):
 
 
 class RecoveryConfirmed(Payload, frozen=True, kw_only=True):
-    """Whoever was briefed is at work again, or the mission went on without a briefing."""
+    """Whoever was briefed is at work again, here or, as its session moved, in another mission; or
+    the mission went on without a briefing.
+    """
 
     type = "recovery_confirmed"
     activity = False

@@ -53,7 +53,7 @@ class Mission(Record, frozen=True, kw_only=True):
     ``system.status`` names. ``project`` is what all of them call that directory, if they can.
     ``origin`` is ``session`` for one that fleetd made for a session, until somebody gives it a
     title. ``closed_reason`` is null while it is open; one that was closed with its ``session``
-    resumes with it.
+    resumes with it, and one that was ``merged`` goes on in ``merged_into``, where that is known.
     ``author`` is the agent that worded the title; None for a person, or where nobody knows.
     """
 
@@ -77,6 +77,7 @@ class Mission(Record, frozen=True, kw_only=True):
     origin: MissionOrigin = "person"
     closed_reason: ClosedReason | None = None
     author: str | None = None
+    merged_into: str | None = None
 
 
 class SortieState(Record, frozen=True):

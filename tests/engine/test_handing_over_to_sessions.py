@@ -17,12 +17,20 @@ from fleetd.harness.report import (
     ToolStarted,
 )
 from fleetd.operations.watching import ProcessEnded
+from fleetd.wire.endings import standing
 from fleetd.wire.errors import InvalidState
 from fleetd.wire.model import Mission, RestoreResult
 from fleetd.wire.requests.agent import AgentGet, AgentRegister
 from fleetd.wire.requests.lock import LockAcquire
 from fleetd.wire.requests.message import MessageInbox, MessageSend
-from fleetd.wire.requests.mission import MissionCancel, MissionCreate, MissionGet, MissionStart
+from fleetd.wire.requests.mission import (
+    MissionCancel,
+    MissionCreate,
+    MissionGet,
+    MissionList,
+    MissionSelect,
+    MissionStart,
+)
 from fleetd.wire.requests.recovery import RecoveryContextGet, RecoveryList, RecoveryRestore
 from fleetd.wire.requests.sortie import SortieList
 from fleetd.wire.requests.system import SystemStatus
@@ -322,6 +330,63 @@ async def test_hand_over_can_be_undone(fleet: Fleet, heard: bool) -> None:
     assert "Form in_progress third" in await sorties(fleet, theirs)
 
 
+@pytest.mark.parametrize("compacted", [False, True])
+async def test_hand_over_that_is_undone_leaves_no_recovery_waiting_for_the_successor(
+    fleet: Fleet, compacted: bool
+) -> None:
+    _, theirs = await claude(fleet)
+    session, own = await codex(fleet, "> Write")
+    await dies(fleet)
+    result = await hand_over(fleet, theirs)
+    if compacted:
+        await session.tell(Compacting("auto"))
+        await session.briefed(await session.tell(Compacted(), SessionStarted("compact")))
+    waits = [each for each in (await fleet.do(SystemStatus())).recoveries if each.agent_id == HEIR]
+    assert {each.state for each in waits} == {"briefed"}
+
+    await undo(fleet, result)
+
+    shown = (await fleet.do(SystemStatus())).recoveries
+    assert [each.id for each in shown if each.agent_id == HEIR] == []
+    told = await fleet.events(await mission(fleet, theirs), "recovery_confirmed")
+    assert {each.id for each in waits} <= {event.data["recovery_id"] for event in told}
+    assert (await session.tell(PromptSubmitted("Go on"))).mission_id == own
+
+
+async def test_hand_over_leaves_no_recovery_waiting_where_the_successor_was(fleet: Fleet) -> None:
+    _, theirs = await claude(fleet, cwd="/srv/other")
+    shop = await fleet.do(MissionCreate("Shop", project_dir=PROJECT))
+    await fleet.do(MissionStart(shop.id))
+    session, own = await codex(fleet, "> Write")
+    assert own == shop.id
+    await session.tell(Compacting("auto"))
+    await session.briefed(await session.tell(Compacted(), SessionStarted("compact")))
+    await dies(fleet)
+
+    await hand_over(fleet, theirs)
+
+    shown = (await fleet.do(SystemStatus())).recoveries
+    assert [(each.mission_id, each.agent_id) for each in shown] == [(theirs, HEIR)]
+
+
+async def test_hand_over_makes_the_successor_what_the_lost_agent_was(fleet: Fleet) -> None:
+    shop = await fleet.do(MissionCreate("Shop", project_dir=PROJECT))
+    await fleet.do(MissionStart(shop.id))
+    _, theirs = await claude(fleet)
+    assert theirs == shop.id
+    _, own = await codex(fleet, "> Write", cwd="/srv/other")
+    assert own != theirs
+    roles = [(await fleet.do(AgentGet(each))).role for each in (LOST, HEIR)]
+    assert roles == ["specialist", "dispatch"]
+    await dies(fleet)
+
+    result = await hand_over(fleet, theirs)
+
+    assert (await fleet.do(AgentGet(HEIR))).role == "specialist"
+    await undo(fleet, result)
+    assert (await fleet.do(AgentGet(HEIR))).role == "dispatch"
+
+
 async def test_hand_over_that_is_undone_leaves_the_successor_no_lock_that_it_came_by(
     fleet: Fleet,
 ) -> None:
@@ -341,6 +406,48 @@ async def test_hand_over_that_is_undone_leaves_the_successor_no_lock_that_it_cam
     assert held == {f"{PROJECT}/parser.py": own, f"{PROJECT}/late.py": own}
     assert undone.released_locks == [f"{PROJECT}/form.py"]
     assert (await session.tell(PromptSubmitted("Go on"))).mission_id == own
+
+
+@pytest.mark.parametrize("registered", [False, True])
+async def test_hand_over_is_undone_as_a_whole_after_the_lost_agent_came_back(
+    fleet: Fleet, registered: bool
+) -> None:
+    lost, theirs = await claude(fleet)
+    await fleet.do(LockAcquire(f"{PROJECT}/form.py", LOST, mission_id=theirs))
+    await fleet.do(MessageSend("boss", [LOST], "Hurry", mission_id=theirs))
+    session, own = await codex(fleet, "x Read", "> Write", "Test")
+    before = {name: await sorties(fleet, name) for name in (theirs, own)}
+    await dies(fleet)
+    result = await hand_over(fleet, theirs)
+    await session.tell(PromptSubmitted("Go on"))
+    if registered:
+        await fleet.do(AgentRegister(LOST, "dispatch"))
+    else:
+        lost.process = (4_713, "later")
+        recorded = await lost.tell(SessionStarted("resume"), PromptSubmitted("Where are we?"))
+        assert any(f"was taken over by {HEIR}" in line for line in recorded.lines)
+
+    undone = await undo(fleet, result)
+
+    assert undone.errors == []
+    assert {name: sorted(await sorties(fleet, name)) for name in before} == {
+        name: sorted(told) for name, told in before.items()
+    }
+    assert (await fleet.do(AgentGet(HEIR))).mission_id == own
+    assert ((await mission(fleet, own)).status, closed_reason(fleet, own)) == ("in_progress", None)
+    assert {lock.file: lock.held_by for lock in await fleet.locks()} == {f"{PROJECT}/form.py": LOST}
+    assert [m.subject for m in (await fleet.do(MessageInbox(LOST))).messages] == ["Hurry"]
+    assert (await fleet.do(MessageInbox(HEIR))).messages == []
+    told = (await session.tell(planned("x Read", "x Write", "> Test"))).lines
+    assert [f"took over the work of {LOST} was undone" in line for line in told] == [True]
+    heard = (await lost.tell(PromptSubmitted("And now?"))).lines
+    (line,) = [line for line in heard if "took over" in line or "taken over" in line]
+    assert f"That {HEIR} took over the work of {LOST} was undone" in line
+    assert f"are {LOST}'s again" in line
+    # Twice is the same as once, also for whoever went there since by himself.
+    await fleet.do(AgentRegister(HEIR, "dispatch", mission_id=theirs))
+    await undo(fleet, result)
+    assert (await fleet.do(AgentGet(HEIR))).mission_id == theirs
 
 
 async def test_hand_over_that_was_taken_up_by_another_since_is_not_undone_for_it(
@@ -487,6 +594,28 @@ async def test_hand_over_is_the_same_when_only_its_files_are_left(fleet: Fleet) 
     }
 
 
+async def test_hand_over_across_directories_is_meant_in_the_directory_of_the_successor(
+    fleet: Fleet,
+) -> None:
+    elsewhere = "/srv/other"
+    _, theirs = await claude(fleet)
+    session, own = await codex(fleet, "> Write", cwd=elsewhere)
+    fleet.sql("UPDATE missions SET project_dir = :cwd WHERE id = :id", cwd=elsewhere, id=own)
+    shop = await fleet.do(MissionCreate("Shop", project_dir="/srv/shop"))
+    await fleet.do(MissionStart(shop.id))
+    await dies(fleet)
+    result = await hand_over(fleet, theirs)
+    await session.tell(PromptSubmitted("Go on"))
+
+    told = (await fleet.do(RecoveryContextGet(cwd=elsewhere))).prompt
+    assert "Form" in told
+    assert "Write" in told
+    found = await fleet.do(MissionSelect("work", elsewhere))
+    assert (found.mission.id, found.reason) == (theirs, "directory")
+    await undo(fleet, result)
+    assert (await fleet.do(MissionSelect("work", elsewhere))).mission.id == own
+
+
 async def test_hand_over_leaves_no_merged_mission_to_be_told_of_where_the_session_works(
     fleet: Fleet,
 ) -> None:
@@ -499,6 +628,52 @@ async def test_hand_over_leaves_no_merged_mission_to_be_told_of_where_the_sessio
 
     with pytest.raises(InvalidState, match="No active mission found"):
         await fleet.do(RecoveryContextGet(cwd="/srv/other"))
+
+
+@pytest.mark.parametrize(
+    ("plan", "status", "told"),
+    [
+        (("x Read", "> Write"), "cancelled", "merged into {}"),
+        (("x Read",), "completed", "completed; merged into {}"),
+    ],
+)
+async def test_hand_over_names_the_mission_that_the_sessions_was_merged_into(
+    fleet: Fleet, plan: tuple[str, ...], status: str, told: str
+) -> None:
+    _, theirs = await claude(fleet)
+    _, own = await codex(fleet, *plan)
+    await dies(fleet)
+    result = await hand_over(fleet, theirs)
+
+    ended = await mission(fleet, own)
+    assert (ended.status, ended.merged_into) == (status, theirs)
+    assert standing(ended.status, ended.closed_reason, 2, 0, ended.merged_into) == told.format(
+        theirs
+    )
+    listed = (await fleet.do(MissionList())).missions
+    assert {each.id: each.merged_into for each in listed} == {own: theirs, theirs: None}
+    (event,) = await fleet.events(ended, f"mission_{status}")
+    assert (event.data["closed_reason"], event.data["merged_into"]) == ("merged", theirs)
+    await undo(fleet, result)
+    assert (await mission(fleet, own)).merged_into is None
+
+
+async def test_hand_over_names_no_mission_that_another_agent_of_the_merged_one_went_to(
+    fleet: Fleet,
+) -> None:
+    _, theirs = await claude(fleet)
+    _, own = await codex(fleet, "x Read", "> Write")
+    await fleet.do(AgentRegister("helper", "specialist", mission_id=own))
+    fleet.sql("UPDATE agents SET status = 'lost' WHERE id = 'helper'")
+    await dies(fleet)
+    await hand_over(fleet, theirs)
+    third = await fleet.do(MissionCreate("Third"))
+    await fleet.do(MissionStart(third.id))
+    await fleet.checkpoint(third)
+    await fleet.do(AgentRegister("gone", "specialist", mission_id=third.id))
+    await hand_over(fleet, third.id, agent_id="helper", take_over_from="gone")
+
+    assert (await mission(fleet, own)).merged_into == theirs
 
 
 async def test_hand_over_is_named_to_whoever_ends_the_merged_mission_once_more(

@@ -118,6 +118,10 @@ CLOSED = "Closed with its session (logout), 2 of 4 sorties open; resumes with it
             "The mission was merged into msn-1",
         ),
         (
+            event("mission_completed", closed_reason="merged", merged_into="msn-1"),
+            "The mission is completed, and merged into msn-1",
+        ),
+        (
             event("mission_cancelled", closed_reason="merged", reason="It was handed over"),
             "The mission was merged into another mission",
         ),

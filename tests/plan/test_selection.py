@@ -3,7 +3,7 @@
 import pytest
 
 from fleetd.wire.errors import InvalidState
-from fleetd.wire.requests.agent import AgentRegister
+from fleetd.wire.requests.agent import AgentDeregister, AgentRegister
 from fleetd.wire.requests.mission import (
     MissionCancel,
     MissionComplete,
@@ -11,6 +11,7 @@ from fleetd.wire.requests.mission import (
     MissionCurrent,
     MissionSelect,
     MissionStart,
+    MissionUpdate,
 )
 from fleetd.wire.requests.recovery import RecoveryContextGet
 from tests.fleet import HOUR, MINUTE
@@ -146,3 +147,46 @@ async def test_without_a_directory_the_only_mission_that_waits_is_recovered(flee
         await fleet.do(MissionCancel(each.id, "enough"))
     with pytest.raises(InvalidState, match=r"^No missions need recovery\.$"):
         await fleet.restore(dry_run=True)
+
+
+@pytest.mark.parametrize("purpose", ["work", "briefing"])
+async def test_a_directory_means_the_mission_of_another_one_that_its_agent_works_on(fleet, purpose):
+    """So it is after a take-over across directories, in the successor's own."""
+    here = str(fleet.project)
+    theirs = await begun(fleet, "Theirs", "/srv/a")
+    await begun(fleet, "Other", "/srv/b")  # so that none is the only one
+    for number in range(2):
+        heir = AgentRegister(f"heir-{number}", "specialist", mission_id=theirs.id, cwd=here)
+        await fleet.do(heir)
+
+    assert await select(fleet, purpose) == ("Theirs", "directory")
+    assert await select(fleet, purpose, f"{here}/src") == ("Theirs", "directory")
+    with pytest.raises(InvalidState, match="none belongs to this directory"):
+        await select(fleet, purpose, "/srv")
+    found = await fleet.do(MissionCurrent(here))
+    assert (found.mission.id, found.belongs) == (theirs.id, False)
+    # What was made for a session comes before, or after, as it is at work; a person's comes first.
+    fleet.sql("UPDATE missions SET origin = 'session' WHERE id = :id", id=theirs.id)
+    assert await select(fleet, purpose) == ("Theirs", "directory")
+    own = await begun(fleet, "Own")
+    fleet.sql("UPDATE missions SET origin = 'session' WHERE id = :id", id=own.id)
+    assert await select(fleet, purpose) == ("Own", "directory")
+    await fleet.do(MissionUpdate(theirs.id, priority="high"))
+    assert await select(fleet, purpose) == ("Theirs", "directory")
+    await fleet.do(MissionUpdate(own.id, title="Ours"))
+    await fleet.do(MissionUpdate(theirs.id, priority="low"))
+    assert await select(fleet, purpose) == ("Ours", "directory")
+
+
+@pytest.mark.parametrize("purpose", PURPOSES)
+async def test_an_agent_that_left_a_directory_brings_no_mission_there(fleet, purpose):
+    theirs = await begun(fleet, "Theirs", "/srv/a")
+    await begun(fleet, "Other", "/srv/b")
+    heir = AgentRegister("heir", "specialist", mission_id=theirs.id, cwd=str(fleet.project))
+    await fleet.do(heir)
+    if purpose != "recovery":  # for that it is another directory's also while the agent is there
+        await fleet.do(AgentDeregister("heir"))
+    fleet.clock.pass_by(HOUR)
+
+    with pytest.raises(InvalidState, match="none belongs to this directory"):
+        await select(fleet, purpose)

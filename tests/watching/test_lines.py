@@ -130,7 +130,7 @@ def test_a_mission_that_was_closed_with_its_session_is_not_told_as_called_off() 
     over = {"status": "cancelled", "progress_percent": 50}
     picture = picture_of(
         mission(3, closed_reason="session", **over),
-        mission(2, closed_reason="merged", **over),
+        mission(2, closed_reason="merged", merged_into="msn-00000003", **over),
         mission(1, closed_reason="person", **over),
         told=status(),
     )
@@ -140,7 +140,7 @@ def test_a_mission_that_was_closed_with_its_session_is_not_told_as_called_off() 
     assert [text.split()[-1] for text in shown] == ["closed", "merged", "cancelled"]
     pages = [texts.mission(seen, shown_at()) for seen in fleet.missions(picture, shown_at())]
     told = ("closed with its session, 2 of 4 sorties open; resumes with it",)
-    told += ("merged into another mission", "cancelled")
+    told += ("merged into msn-00000003", "cancelled")
     for page, standing in zip(pages, told, strict=True):
         assert f"Status:    {standing}\n" in page
 

@@ -32,6 +32,7 @@ def mission(number: int, title: str = "", **fields: Any) -> Any:
         "project_dir": "/work",
         "origin": "person",
         "closed_reason": None,
+        "merged_into": None,
     }
     return record(**told | fields)
 

@@ -22,12 +22,13 @@ _OPEN = "status NOT IN ('completed', 'failed')"
 class Moved(msgspec.Struct, frozen=True, kw_only=True):
     """What came along with a session.
 
-    ``left`` is the mission that it was in, if any, ``ended`` says that it ended with the move,
-    ``reopened`` that the one it came back to had, and ``sorties`` are the rows of those that came
-    along, as they were.
+    ``left`` is the mission that it was in, if any, and ``windows`` are the agents that were.
+    ``ended`` says that it ended with the move, ``reopened`` that the one it came back to had, and
+    ``sorties`` are the rows of those that came along, as they were.
     """
 
     left: str | None
+    windows: list[str]
     ended: bool = False
     reopened: bool = False
     sorties: list[Row] = []
@@ -48,14 +49,14 @@ def move_in(tx: Tx, ctx: Context, agent_id: str, mission_id: str, role: Role) ->
     _put_into(tx, windows, mission_id)
     tx.run("UPDATE agents SET role = :role WHERE id = :id", role=role, id=agent_id)
     if left is None or left["status"] not in OPEN_MISSION:
-        return Moved(left=agent["mission_id"])
+        return Moved(left=agent["mission_id"], windows=windows)
     own = is_automatic(left)
     ended = own and not _inhabited(tx, left["id"])
     sorties = _to_carry(tx, windows, left["id"], all_of_them=ended, planned=not own)
     _carry(tx, ctx, windows, sorties, left["id"], mission_id)
     if ended:
         _end(tx, ctx, left, mission_id, len(sorties))
-    return Moved(left=left["id"], ended=ended, sorties=sorties)
+    return Moved(left=left["id"], windows=windows, ended=ended, sorties=sorties)
 
 
 def move_back(
@@ -71,7 +72,7 @@ def move_back(
     before, windows = _mission(tx, left), _windows(tx, agent_id)
     _put_into(tx, windows, before["id"] if before else None)
     if before is None or not _reopen(tx, ctx, before):
-        return Moved(left=mission_id)
+        return Moved(left=mission_id, windows=windows)
     if is_automatic(before):
         tx.run("UPDATE agents SET role = 'dispatch' WHERE id = :id", id=agent_id)
     rows = tx.all(
@@ -83,7 +84,7 @@ def move_back(
     sorties = [row for row in rows if row["id"] not in but]
     _carry(tx, ctx, windows, sorties, mission_id, before["id"])
     reopened = before["status"] not in OPEN_MISSION
-    return Moved(left=mission_id, reopened=reopened, sorties=sorties)
+    return Moved(left=mission_id, windows=windows, reopened=reopened, sorties=sorties)
 
 
 def _agent(tx: Tx, agent_id: str) -> Row | None:
@@ -197,7 +198,7 @@ def _end(tx: Tx, ctx: Context, left: Row, mission_id: str, carried: int) -> None
         kept = checkpoints.Reason(trigger="manual", details=told, created_by="fleetd")
         checkpoints.take(tx, ctx, left["id"], kept)
     else:
-        missions.close(tx, ctx, left["id"], "merged")
+        missions.close(tx, ctx, left["id"], "merged", mission_id)
 
 
 def _reopen(tx: Tx, ctx: Context, left: Row) -> bool:

@@ -21,16 +21,19 @@ TITLE_CHARS = 80
 
 
 class Word(msgspec.Struct, frozen=True):
-    """Work went ``to`` an agent, ``from`` it, or went ``back``; ``other`` is whose it was or is.
+    """Work went ``to`` an agent or ``from`` it; ``other`` is whose it was or is.
 
+    When that is undone it went ``back`` from the first, and the second has it ``again``.
     ``mission_id`` is where it is, for whoever got it.
     """
 
-    what: Literal["to", "from", "back"]
+    what: Literal["to", "from", "back", "again"]
     other: str
     mission_id: str | None = None
 
 
+# What need not be told while nobody has heard of what it undoes.
+_UNDOES = {"back": "to", "again": "from"}
 _words = msgspec.json.Decoder(list[Word]).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -43,8 +46,8 @@ def remember(tx: Tx, agent_id: str, word: Word) -> None:
     told = tx.value("SELECT value FROM store_meta WHERE key = :key", key=_KEY + agent_id)
     before = _words(told) if told else []
     words = [each for each in before if each.other != word.other]
-    unheard = any(each.what == "to" and each.other == word.other for each in before)
-    if not (word.what == "back" and unheard):
+    unheard = {each.what for each in before if each.other == word.other}
+    if _UNDOES.get(word.what) not in unheard:
         words.append(word)
     if not words:
         tx.run("DELETE FROM store_meta WHERE key = :key", key=_KEY + agent_id)
@@ -121,7 +124,15 @@ def _went_back(tx: Tx, ctx: Context, agent_id: str, word: Word) -> str:
     )
 
 
-_LINES = {"from": _went, "to": _came, "back": _went_back}
+def _has_again(tx: Tx, ctx: Context, agent_id: str, word: Word) -> str:
+    other = agent_on(tx, ctx, word.other)
+    return (
+        f"That {other} took over the work of {agent_id} was undone: open sorties, locks and mail"
+        f" that went there are {agent_id}'s again, as far as nobody has dealt with them since."
+    )
+
+
+_LINES = {"from": _went, "to": _came, "back": _went_back, "again": _has_again}
 
 
 def _some(names: list[str]) -> str:

@@ -139,7 +139,8 @@ class CurrentMission(Record, frozen=True, kw_only=True):
 class MissionCurrent(Query[CurrentMission], frozen=True):
     """The mission in progress of an agent, else of a directory around ``cwd``, else the only one.
 
-    What somebody created comes before what was made for a session. Several candidates are
+    What somebody created for the directory comes before what was made for a session, and what an
+    agent that lives there works on elsewhere. Several candidates are
     ``invalid_state`` and listed in ``data.candidates``.
     """
 
@@ -163,7 +164,8 @@ class MissionSelect(Query[SelectedMission], frozen=True):
     """The mission that is meant where none is named.
 
     That of ``take_over_from``; that of ``agent_id``; those of the directory, to be recovered the
-    ones that wait for it first; the one that another machine has in progress for the same project.
+    ones that wait for it first, else those that agents who live there work on; the one that another
+    machine has in progress for the same project.
     For ``work`` and ``briefing``, or without ``cwd``, also the only one that there is. Missions
     elsewhere only are ``invalid_state`` and listed in ``data.candidates``; so is none at all.
     """
