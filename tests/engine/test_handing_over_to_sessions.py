@@ -497,8 +497,9 @@ async def test_hand_over_leaves_no_merged_mission_to_be_told_of_where_the_sessio
     await hand_over(fleet, theirs)
     assert closed_reason(fleet, own) == "merged"
 
-    with pytest.raises(InvalidState, match="No active mission found"):
+    with pytest.raises(InvalidState, match="none belongs to this directory") as refused:
         await fleet.do(RecoveryContextGet(cwd="/srv/other"))
+    assert own not in [each["id"] for each in refused.value.values["candidates"]]
 
 
 async def test_hand_over_is_named_to_whoever_ends_the_merged_mission_once_more(

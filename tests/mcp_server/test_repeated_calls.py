@@ -1,5 +1,6 @@
 """What an agent asks for is done once, however often the connection breaks before the answer."""
 
+import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -12,7 +13,7 @@ import trio
 from fleetctl.client.insisting import LOSSES
 from fleetctl.mcp_server import sharing, work
 from fleetctl.mcp_server.desk import Desk
-from fleetctl.mcp_server.link import Link
+from fleetctl.mcp_server.link import KEPT_S, Link
 from fleetd.wire.errors import Unavailable
 from fleetd.wire.requests.checkpoint import CheckpointList
 from fleetd.wire.requests.event import EventList
@@ -43,7 +44,8 @@ async def relayed(
                 if heard[-1]["method"] in lose:
                     lose.remove(heard[-1]["method"])
                     return
-                await stream.send_all(answer)
+                with contextlib.suppress(trio.BrokenResourceError):  # who asked has left
+                    await stream.send_all(answer)
 
 
 @pytest.fixture
@@ -157,3 +159,42 @@ async def test_mcp_plan_is_atomic_an_error_in_the_middle_leaves_nothing(
         "mission_created",
         "sortie_created",
     ]
+
+
+async def test_a_call_that_was_cancelled_is_no_call_whose_outcome_is_unknown(
+    lossy: Lossy, connect: Any
+) -> None:
+    desk = Desk(Link(), "alice")
+    await work.plan(desk, work.Plan(goal="Add login"))
+    asked = work.Saving(reason="Now")
+    async with lossy() as heard:
+        with trio.CancelScope() as window:
+            async with trio.open_nursery() as nursery:
+
+                async def cancel_when_it_was_sent() -> None:
+                    while not keys(heard, "checkpoint.create"):
+                        await trio.sleep(0)
+                    window.cancel()
+
+                nursery.start_soon(cancel_when_it_was_sent)
+                await work.checkpoint(desk, asked)
+        assert window.cancelled_caught
+        await work.checkpoint(desk, asked)
+
+    assert len(set(keys(heard, "checkpoint.create"))) == 2
+
+
+async def test_the_key_of_a_lost_call_is_kept_for_a_short_time_only(
+    lossy: Lossy, connect: Any
+) -> None:
+    now = [0.0]
+    desk = Desk(Link(lambda: now[0]), "alice")
+    letter = sharing.Letter(to=["bob"], subject="Ready?")
+    async with lossy(*["message.send"] * ONE_TOO_MANY) as heard:
+        with pytest.raises(Unavailable, match="closed the connection"):
+            await sharing.send(desk, letter)
+        now[0] += KEPT_S
+        await sharing.send(desk, letter)
+
+    assert len(set(keys(heard, "message.send"))) == 2
+    assert len(connect().call(MessageList()).messages) == 2
