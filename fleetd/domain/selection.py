@@ -4,8 +4,8 @@ In this order: the mission of the agent whose work is taken over; that of the ag
 those of the directory; the one that another machine has in progress for the same project. A mission
 of another directory is never chosen for a recovery: it is a candidate, which a person may name.
 What asks for the mission at work takes it where it is the only one that somebody created, and so
-does a recovery that a client without a directory asks for. One that was made by itself for a session
-is only a candidate anywhere but in its directory, and never one that another session is told of.
+does a recovery that a client without a directory asks for. One that was made by itself for a
+session is only a candidate anywhere but in its directory, and none for another session.
 """
 
 from typing import Any, NamedTuple, NoReturn

@@ -12,6 +12,7 @@ from .case import Case, refuse_stranger
 from .context import Context
 from .elsewhere import on_another
 from .lock_keys import of_lock
+from .lock_names import file_from_here
 from .records import states_of
 from .registry import handler
 from .tx import Row, Tx
@@ -253,7 +254,8 @@ def _hand_over_locks(case: Case, lost: str, successor: str) -> None:
             timeout_ms=row["timeout_ms"],
         )
         leases.grant(case.tx, case.ctx, claim, activity=False)
-        case.ledger.changed("lock", row["file"], f"held by {lost}", f"held by {successor}")
+        name = file_from_here(case.tx, case.ctx, row)
+        case.ledger.changed("lock", name, f"held by {lost}", f"held by {successor}")
 
 
 def _hand_over_mail(case: Case, lost: str, successor: str) -> None:

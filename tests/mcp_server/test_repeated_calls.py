@@ -27,7 +27,11 @@ Lossy = Callable[..., AbstractAsyncContextManager[list[dict[str, Any]]]]
 
 
 async def relayed(
-    stream: trio.SocketStream, daemon: Path, heard: list[dict[str, Any]], lose: list[str]
+    stream: trio.SocketStream,
+    daemon: Path,
+    heard: list[dict[str, Any]],
+    lose: list[str],
+    heed: Callable[[str], object],
 ) -> None:
     """Carry one connection's calls to the daemon; answers to what is in ``lose`` do not come."""
     async with stream, await trio.open_unix_socket(daemon) as behind:
@@ -37,6 +41,7 @@ async def relayed(
             while b"\n" in asked:
                 line, _, asked = asked.partition(b"\n")
                 heard.append(json.loads(line))
+                heed(heard[-1]["method"])
                 await behind.send_all(line + b"\n")
                 answer = b""
                 while not answer.endswith(b"\n"):
@@ -53,7 +58,9 @@ def lossy(daemon: Daemon, home: Path, monkeypatch: pytest.MonkeyPatch) -> Lossy:
     """Return what puts a socket before the daemon's that loses answers, and lists the calls."""
 
     @asynccontextmanager
-    async def put(*lose: str) -> AsyncIterator[list[dict[str, Any]]]:
+    async def put(
+        *lose: str, heed: Callable[[str], object] = lambda method: None
+    ) -> AsyncIterator[list[dict[str, Any]]]:
         path = home / "run" / "lossy.sock"
         heard: list[dict[str, Any]] = []
         left = list(lose)
@@ -67,7 +74,7 @@ def lossy(daemon: Daemon, home: Path, monkeypatch: pytest.MonkeyPatch) -> Lossy:
                     while True:
                         taken, _ = await listening.accept()
                         stream = trio.SocketStream(taken)
-                        nursery.start_soon(relayed, stream, daemon.socket, heard, left)
+                        nursery.start_soon(relayed, stream, daemon.socket, heard, left, heed)
 
                 nursery.start_soon(accept)
                 yield heard
@@ -167,17 +174,15 @@ async def test_a_call_that_was_cancelled_is_no_call_whose_outcome_is_unknown(
     desk = Desk(Link(), "alice")
     await work.plan(desk, work.Plan(goal="Add login"))
     asked = work.Saving(reason="Now")
-    async with lossy() as heard:
-        with trio.CancelScope() as window:
-            async with trio.open_nursery() as nursery:
+    window = trio.CancelScope()
 
-                async def cancel_when_it_was_sent() -> None:
-                    while not keys(heard, "checkpoint.create"):
-                        await trio.sleep(0)
-                    window.cancel()
+    def heed(method: str) -> None:
+        if method == "checkpoint.create":
+            window.cancel()
 
-                nursery.start_soon(cancel_when_it_was_sent)
-                await work.checkpoint(desk, asked)
+    async with lossy(heed=heed) as heard:
+        with window:
+            await work.checkpoint(desk, asked)
         assert window.cancelled_caught
         await work.checkpoint(desk, asked)
 
