@@ -236,7 +236,7 @@ def _hand_over_locks(case: Case, lost: str, successor: str) -> None:
     restored = {of_lock(lock) for lock in case.checkpoint.active_locks if lock.held_by == lost}
     rows = case.tx.all(
         "SELECT * FROM locks WHERE held_by = :lost AND status = 'active' AND expires_at > :now"
-        " AND (mission_id = :mission OR mission_id IS NULL)",
+        " AND (mission_id = :mission OR mission_id IS NULL) ORDER BY acquired_at, id",
         lost=lost,
         mission=case.mission_id,
         now=case.ctx.now,
