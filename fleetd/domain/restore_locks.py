@@ -38,7 +38,8 @@ def _restore(case: Case, then: Lock) -> bool:
         return False
     if _is_strange(case, path):
         why = f"the store was moved since; {owner} can lock it again"
-        case.ledger.warnings.append(f"Lock not restored: {name} ({why})")
+        # Its key means no file any more: only its holder's word is left.
+        case.ledger.warnings.append(f"Lock not restored: {then.file} ({why})")
         return False
     leases.end_expired(tx, ctx, path)
     held = leases.holder(tx, path)
