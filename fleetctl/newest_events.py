@@ -14,6 +14,7 @@ def newest(
     mission_id: str | None = None,
     types: list[str] | None = None,
     agent_id: str | None = None,
+    since_time: str | None = None,
     limit: int = PAGE,
 ) -> Iterator[Event]:
     """Yield events, newest first, as far back as somebody asks; pages have ``limit`` at most."""
@@ -24,6 +25,7 @@ def newest(
                 mission_id=mission_id,
                 types=types,
                 agent_id=agent_id,
+                since_time=since_time,
                 newest=True,
                 before=before,
                 limit=min(limit, PAGE),

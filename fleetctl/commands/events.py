@@ -45,7 +45,7 @@ def register(subparsers: Subparsers) -> None:
         "--since",
         type=_since,
         metavar="N|AGE",
-        help="those after event N, or of the last 90s, 30m, 2h or 3d (default: the newest)",
+        help="the first ones after event N, or the newest of the last 90s, 30m, 2h or 3d",
     )
     parser.add_argument(
         "--limit",
@@ -92,11 +92,28 @@ def _since(text: str) -> int | str:
 
 
 def _listed(client: Fleet, args: Namespace) -> list[Event]:
-    """Return the first events after ``--since``, or without it the newest; oldest first."""
+    """Return the newest events, or after the number in ``--since`` the first; oldest first.
+
+    Says so when that leaves out what was asked for.
+    """
     limit = args.limit or DEFAULT_LIMIT
-    if args.since is None:
-        return list(islice(newest(client, **_which(args), limit=limit), limit))[::-1]
-    return list(islice(_after(client, args, limit), limit))
+    one_more = limit + 1
+    if isinstance(args.since, int):
+        events = list(islice(_after(client, args, min(one_more, PAGE)), one_more))
+        if len(events) == one_more:
+            onward = events[limit - 1].seq
+            render.warn(f"There are more events; go on with --since {onward}.")
+        return events[:limit]
+    # Without an age nobody asks how far back the log goes.
+    wanted = one_more if args.since else limit
+    found = newest(client, **_which(args), since_time=args.since, limit=min(wanted, PAGE))
+    events = list(islice(found, wanted))
+    if len(events) > limit:
+        render.warn(
+            f"There are more events of that age, and these are the newest {limit}:"
+            f" --limit prints up to {PAGE}, --follow prints all and goes on."
+        )
+    return events[:limit][::-1]
 
 
 def _which(args: Namespace) -> dict[str, Any]:
@@ -104,10 +121,9 @@ def _which(args: Namespace) -> dict[str, Any]:
 
 
 def _after(client: Fleet, args: Namespace, limit: int) -> Iterator[Event]:
-    position = args.since if isinstance(args.since, int) else 0
-    time = args.since if isinstance(args.since, str) else None
+    position = args.since
     while True:
-        request = EventList(**_which(args), since=position, since_time=time, limit=limit)
+        request = EventList(**_which(args), since=position, limit=limit)
         page = client.call(request)
         yield from page.events
         if page.position == position or not (page.events or args.agent):

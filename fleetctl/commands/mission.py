@@ -3,8 +3,9 @@
 from argparse import Namespace
 from typing import get_args
 
+from fleetd.wire import endings
 from fleetd.wire.errors import InvalidState
-from fleetd.wire.words import MissionStatus, Priority
+from fleetd.wire.words import Priority
 
 from .. import history
 from ..client import Fleet
@@ -115,7 +116,7 @@ def _detail_options(parser: Parser) -> None:
 
 def _register_list(actions: Subparsers) -> None:
     listing = command(actions, "list", run_list, "List missions, newest first.")
-    listing.add_argument("--status", choices=get_args(MissionStatus))
+    listing.add_argument("--status", choices=endings.STATES)
     listing.add_argument("--project-dir", metavar="DIR", help="only those of this directory")
     limit_option(listing, 50)
 
@@ -215,8 +216,12 @@ def _directory(client: Fleet, mission: Mission) -> str | None:
 def run_list(args: Namespace) -> int:
     """List missions."""
     directory = absolute(args.project_dir) if args.project_dir else None
+    status, why = endings.of_state(args.status) if args.status else (None, None)
     with Fleet() as client:
-        page = client.call(MissionList(status=args.status, project_dir=directory, limit=args.limit))
+        request = MissionList(
+            status=status, project_dir=directory, limit=args.limit, closed_reason=why
+        )
+        page = client.call(request)
     rows = [
         (each.id, state(each), render.bar(each.progress_percent), each.priority, titled(each))
         for each in page.missions

@@ -7,13 +7,15 @@ Source: behaviour, Checkpoints. ``agent_id`` narrows everything to one agent's o
 from collections.abc import Iterable, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
-from ..wire.model import AgentNote, RecoveryContext, SortieState
+from ..wire.model import AgentNote, Event, RecoveryContext, SortieState
 from ..wire.requests.checkpoint import DeclaredContext
 from ..wire.times import to_ms
 from .authors import Titles, shares
 from .context import Context
 from .events import data_of, event_of
+from .lock_names import file_from_here
 from .narrate import obstacle, sentence, step
 from .tx import Row, Tx
 from .wording import quote
@@ -45,19 +47,23 @@ def derive(
     agent_id: str | None = None,
     reader: str | None = None,
     titles: Titles | None = None,
+    here: bool = False,
 ) -> RecoveryContext:
     """Return what is needed to go on with a mission, or with one agent's part of it.
 
     ``declared`` is put first and never overwritten; ``errors`` stand first among the blockers.
     ``titles`` are those that the reader may see; without them everything is as it was said, for a
-    checkpoint, which nobody reads as it is.
+    checkpoint, which nobody reads as it is. Who reads it ``here`` is told of files as they are
+    called there; what is kept for later readers says what the holders of locks said.
     """
     given = declared or _NOTHING
     own = [s for s in sorties if agent_id in (None, s.assigned_to)]
     notes = _notes(tx, mission["id"], agent_id, reader)
     said = _said_first(notes, agent_id, reader)
     return RecoveryContext(
-        last_action=given.last_action or said or last_action(tx, mission["id"], own, agent_id),
+        last_action=given.last_action
+        or said
+        or last_action(tx, mission["id"], own, agent_id, ctx if here else None),
         next_steps=_distinct(
             given.next_steps,
             *(note.next_steps for note in notes.values()),
@@ -164,13 +170,29 @@ def own_note(tx: Tx, mission_id: str, agent_id: str | None) -> AgentNote:
     return notes.get(agent_id or "") or AgentNote()
 
 
-def last_action(tx: Tx, mission_id: str, own: Sequence[SortieState], agent_id: str | None) -> str:
-    """Tell the newest thing that was done."""
+def last_action(
+    tx: Tx,
+    mission_id: str,
+    own: Sequence[SortieState],
+    agent_id: str | None,
+    here: Context | None = None,
+) -> str:
+    """Tell the newest thing that was done, as it is told ``here`` if somebody reads it now."""
     row = _own_action(tx, mission_id, agent_id) if agent_id else _action(tx, mission_id)
     if row is not None:
-        return sentence(event_of(row))
+        event = event_of(row)
+        return sentence(_called_here(tx, here, event) if here else event)
     told = next((s.progress_notes for s in own if s.progress_notes), None)
     return told or "Nothing recorded yet"
+
+
+def _called_here(tx: Tx, ctx: Context, event: Event) -> Event:
+    """Return an event of a lock with its file as it is called where ``ctx.facts.here`` is."""
+    lock_id = event.data.get("lock_id")
+    lock = tx.one("SELECT * FROM locks WHERE id = :id", id=lock_id) if lock_id else None
+    if lock is None or event.data.get("file") != lock["file"]:
+        return event
+    return replace(event, data={**event.data, "file": file_from_here(tx, ctx, lock)})
 
 
 def _action(tx: Tx, mission_id: str) -> Row | None:

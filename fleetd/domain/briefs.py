@@ -35,6 +35,13 @@ def speaks_for_all(tx: Tx, agent_id: str | None, sorties: Sequence[SortieState])
     row = tx.one("SELECT role FROM agents WHERE id = :id", id=agent_id)
     if row is not None:
         return bool(row["role"] == "dispatch")
+    return is_unknown(tx, agent_id, sorties)
+
+
+def is_unknown(tx: Tx, agent_id: str, sorties: Sequence[SortieState]) -> bool:
+    """Whether nothing names an agent: no registration, none of the ``sorties``, no succession."""
+    if tx.one("SELECT 1 AS known FROM agents WHERE id = :id", id=agent_id) is not None:
+        return False
     heir = tx.one("SELECT 1 AS heir FROM agents WHERE succeeded_by = :id", id=agent_id)
     return heir is None and all(sortie.assigned_to != agent_id for sortie in sorties)
 

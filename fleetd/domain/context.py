@@ -33,7 +33,9 @@ class Here(msgspec.Struct, frozen=True):
     """Where somebody reads of files; what is not known is empty."""
 
     root: str = ""
-    """The root of the repository, else the directory; a real path."""
+    """The directory below which files are told without it: a project's root; a real path."""
+    place: str = ""
+    """The root of the repository, else the directory: lists can be limited to it; a real path."""
     project: str = ""
     """How the keys of locks on its files begin when they are shared by project."""
     home: str = ""

@@ -17,14 +17,19 @@ _BY_PLACE = re.compile(r"project:(/.*)/\.git:(.+)")
 
 
 def file_from_here(tx: Tx, ctx: Context, row: Row) -> str:
-    """Return a lock's file as it is called where ``ctx.facts.here`` is.
+    """Return the file of a lock's row as it is called where ``ctx.facts.here`` is."""
+    return name_from_here(tx, ctx, row["normalized_path"], row["file"])
+
+
+def name_from_here(tx: Tx, ctx: Context, key: str, said: str) -> str:
+    """Return what the file of a key is called where ``ctx.facts.here`` is; its holder ``said`` it.
 
     It is the path inside the repository there, else one from the home directory or from the root;
     of a project that has no known place the key; of another machine with that one's name.
     """
-    here, key = ctx.facts.here, row["normalized_path"]
+    here = ctx.facts.here
     if here.project and key.startswith(here.project):
-        return str(key[len(here.project) :])
+        return key[len(here.project) :]
     owner, rest = whose(key)
     if there := on_another(tx, ctx, owner):
         return f"{rest}{there}"
@@ -33,7 +38,7 @@ def file_from_here(tx: Tx, ctx: Context, row: Row) -> str:
     if rest.startswith("/"):
         return _path(rest, here.root, here.home)
     # A legacy store names relative paths, which are no keys.
-    return str(key if rest.startswith("project:") else row["file"])
+    return key if rest.startswith("project:") else said
 
 
 def _path(path: str, root: str, home: str) -> str:

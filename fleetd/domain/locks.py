@@ -187,7 +187,7 @@ def list_locks(tx: Tx, request: LockList, ctx: Context) -> LockPage:
 def _narrow(ctx: Context, where: list[str], params: dict[str, Any]) -> None:
     """Leave the locks on files below the directory, and on those of its project there."""
     here = ctx.facts.here
-    begins = [of_machine(ctx.machine, f"{here.root.rstrip('/')}/")]
+    begins = [of_machine(ctx.machine, f"{here.place.rstrip('/')}/")]
     begins += [here.project] if here.project else []
     named = {f"begin{number}": begin for number, begin in enumerate(begins)}
     params |= named

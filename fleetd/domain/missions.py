@@ -264,11 +264,14 @@ def list_missions(tx: Tx, request: MissionList, ctx: Context) -> MissionPage:
     if request.status:
         where.append("status = :status")
         params["status"] = request.status
+    if request.closed_reason:
+        where.append("closed_reason = :reason")
+        params["reason"] = request.closed_reason
     if request.project_dir:
         where.append("machine = :machine AND project_dir = :project_dir")
         params["machine"] = ctx.machine
         params["project_dir"] = os.path.normpath(request.project_dir)
-    if request.project_dir:
+    if request.project_dir or request.closed_reason:
         clause = " AND ".join(where)
         total = tx.value(f"SELECT count(*) FROM missions WHERE {clause}", **params)
     else:

@@ -191,8 +191,20 @@ def context(tx: Tx, request: RecoveryContextGet, ctx: Context) -> Briefing:
         recovery_context=told,
         prompt=render(brief, request.max_chars or ctx.config.prompt.max_chars),
         checkpoint_id=checkpoint.id if checkpoint else None,
-        warnings=_before(tx, ctx, mission, request.cwd),
+        warnings=[
+            *_stranger(tx, mission, sorties, request.agent_id),
+            *_before(tx, ctx, mission, request.cwd),
+        ],
     )
+
+
+def _stranger(
+    tx: Tx, mission: Row, sorties: Sequence[SortieState], agent_id: str | None
+) -> list[str]:
+    """Say that no agent has this name, which may be misspelt, and what is told of instead."""
+    if agent_id is None or not briefs.is_unknown(tx, agent_id, sorties):
+        return []
+    return [f"mission {mission['id']} knows no agent {agent_id}: this tells of the whole mission"]
 
 
 def _before(tx: Tx, ctx: Context, mission: Row, cwd: str | None) -> list[str]:

@@ -7,7 +7,7 @@ import msgspec
 from ..wire.model import Checkpoint, RecoveryContext, SortieState
 from . import briefs
 from .authors import titles_for
-from .briefing import derive, is_noted_by, own_note
+from .briefing import derive, is_noted_by, last_action, own_note
 from .case import Case
 from .context import Context
 from .narrate import obstacle, step
@@ -52,7 +52,9 @@ def remember(
         for each in (then.next_steps, then.blockers)
     )
     blockers = [b for b in blockers if not (newer and _over(b, live))]
-    known = live.last_action if newer or not then.last_action else then.last_action
+    # What was derived then names the file of a lock as its holder did: whose that is, live tells.
+    stale = newer or then.last_action in ("", last_action(tx, mission["id"], sorties, None))
+    known = live.last_action if stale else then.last_action
     return msgspec.structs.replace(
         live,
         last_action=own.last_action or known,
@@ -87,7 +89,9 @@ def _live(
     what a snapshot says is sharp between two of them only.
     """
     titles = titles_for(tx, mission, agent_id)
-    live = derive(tx, ctx, mission, sorties, agent_id=narrow, reader=agent_id, titles=titles)
+    live = derive(
+        tx, ctx, mission, sorties, agent_id=narrow, reader=agent_id, titles=titles, here=True
+    )
     if agent_id is None:
         return live
     reader = reader_of(tx, mission, agent_id, case.back_to if case else None)

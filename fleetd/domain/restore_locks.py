@@ -8,6 +8,7 @@ from .case import Case
 from .events import emit
 from .ids import find
 from .lock_keys import by_project, is_key, of_lock
+from .lock_names import file_from_here, name_from_here
 from .tx import Row
 
 
@@ -30,12 +31,14 @@ def restore_locks(case: Case) -> int:
 def _restore(case: Case, then: Lock) -> bool:
     tx, ctx, owner = case.tx, case.ctx, case.holder(then.held_by)
     path = of_lock(then)
+    name = name_from_here(tx, ctx, path, then.file)
     if _has_left(case, owner):
-        text = f"Lock not restored: {then.file} ({owner} has left the fleet)"
+        text = f"Lock not restored: {name} ({owner} has left the fleet)"
         case.ledger.warnings.append(text)
         return False
     if _is_strange(case, path):
         why = f"the store was moved since; {owner} can lock it again"
+        # Its key means no file any more: only its holder's word is left.
         case.ledger.warnings.append(f"Lock not restored: {then.file} ({why})")
         return False
     leases.end_expired(tx, ctx, path)
@@ -43,24 +46,24 @@ def _restore(case: Case, then: Lock) -> bool:
     if held is not None and held["held_by"] == owner and case.repeated:
         return True  # its token was handed out in a briefing a moment ago, and stays good
     if held is None:
-        _note_expiry(case, then, owner)
+        _note_expiry(case, then, owner, name)
     elif held["held_by"] in (owner, then.held_by, case.gives_back(then.held_by)):
         leases.supersede(tx, ctx, held)
     elif case.request.force_locks:
         leases.end_by_force(tx, ctx, held, None, f"recovery from {case.checkpoint.id}")
-        text = f"Force-released lock: {then.file} (was held by {held['held_by']})"
+        text = f"Force-released lock: {name} (was held by {held['held_by']})"
         case.ledger.warnings.append(text)
     elif held["held_by"] == case.request.agent_id:
-        text = f"Lock not restored: {then.file} ({held['held_by']}, who recovers, holds it)"
+        text = f"Lock not restored: {name} ({held['held_by']}, who recovers, holds it)"
         case.ledger.warnings.append(text)
         return False
     else:
-        _note_conflict(case, then, owner, held)
+        _note_conflict(case, then, owner, held, name)
         return False
     leases.grant(tx, ctx, _claim(case, then, owner, path), activity=False)
     before = f"held by {held['held_by']}" if held is not None else "free"
     if before != f"held by {owner}":
-        case.ledger.changed("lock", then.file, before, f"held by {owner}")
+        case.ledger.changed("lock", name, before, f"held by {owner}")
     return True
 
 
@@ -93,16 +96,16 @@ def _claim(case: Case, then: Lock, owner: str, path: str) -> leases.Claim:
     )
 
 
-def _note_expiry(case: Case, then: Lock, owner: str) -> None:
+def _note_expiry(case: Case, then: Lock, owner: str, name: str) -> None:
     """Say that a lease ran out; nobody else holds the file, so its holder gets it all the same."""
     end = then.expires_at or iso(to_ms(then.acquired_at) + then.timeout_ms)
     if end <= case.ctx.now:
-        case.ledger.warnings.append(f"Lock expired: {then.file} (was held by {then.held_by})")
-        case.ledger.blockers.append((owner, f"Lock expired: {then.file}"))
+        case.ledger.warnings.append(f"Lock expired: {name} (was held by {then.held_by})")
+        case.ledger.blockers.append((owner, f"Lock expired: {name}"))
 
 
-def _note_conflict(case: Case, then: Lock, owner: str, held: Row) -> None:
-    text = f"Lock conflict: {then.file} held by {held['held_by']}"
+def _note_conflict(case: Case, then: Lock, owner: str, held: Row, name: str) -> None:
+    text = f"Lock conflict: {name} held by {held['held_by']}"
     case.ledger.errors.append(text)
     case.ledger.blockers.append((owner, text))
     payload = LockConflicted(
@@ -117,14 +120,16 @@ def _name_orphans_that_ended(case: Case) -> None:
         "SELECT max(briefed_at) FROM recoveries WHERE mission_id = :id", id=case.mission_id
     )
     rows = case.tx.all(
-        "SELECT file, held_by FROM locks WHERE mission_id = :mission AND status = 'expired'"
-        " AND orphaned_at > :since ORDER BY orphaned_at, id",
+        "SELECT file, normalized_path, held_by FROM locks"
+        " WHERE mission_id = :mission AND status = 'expired' AND orphaned_at > :since"
+        " ORDER BY orphaned_at, id",
         mission=case.mission_id,
         since=last or "",
     )
     for row in rows:
         if case.covers(row["held_by"]):
-            text = f"Lock released: {row['file']} ({row['held_by']} was lost while holding it)"
+            name = file_from_here(case.tx, case.ctx, row)
+            text = f"Lock released: {name} ({row['held_by']} was lost while holding it)"
             case.ledger.warnings.append(text)
 
 
@@ -147,6 +152,7 @@ def _release_orphans(case: Case) -> list[str]:
             continue
         leases.end_by_force(tx, ctx, row, None, f"{holder} was lost")
         freed.append(path)
-        case.ledger.released.append(row["file"])
-        case.ledger.changed("lock", row["file"], f"held by {holder}", "released")
+        name = file_from_here(tx, ctx, row)
+        case.ledger.released.append(name)
+        case.ledger.changed("lock", name, f"held by {holder}", "released")
     return freed

@@ -5,7 +5,8 @@ those of the directory, and those on which agents work there; the one that anoth
 progress for the same project. A mission of another directory is never chosen for a recovery: it is
 a candidate, which a person may name.
 What asks for the mission at work takes it where it is the only one that somebody created, and so
-does a recovery that a client without a directory asks for.
+does a recovery that a client without a directory asks for. One that was made by itself for a
+session is only a candidate anywhere but in its directory, and none for another session.
 """
 
 from typing import Any, NamedTuple, NoReturn
@@ -21,7 +22,16 @@ from ..wire.requests.mission import (
 from ..wire.types import OPEN_MISSION, SelectionPurpose, SelectionReason
 from .activity import LIVING, waiting
 from .context import Context
-from .current import around, belongs, created, named, of_project, places_around, session_before
+from .current import (
+    around,
+    belongs,
+    created,
+    is_automatic,
+    named,
+    of_project,
+    places_around,
+    session_before,
+)
 from .elsewhere import on_another
 from .records import mission_of
 from .registry import handler
@@ -79,7 +89,10 @@ def current_row(tx: Tx, ctx: Context, cwd: str | None, agent_id: str | None = No
 
     Raises InvalidState when somebody created several and none is this directory's.
     """
-    found = _chosen(tx, ctx, Wanted("work", cwd, agent_id))
+    wanted = Wanted("work", cwd, agent_id)
+    found = _chosen(tx, ctx, wanted)
+    if found is None and (elsewhere := _elsewhere(tx, ctx, wanted)):
+        _refuse_to_guess(tx, ctx, wanted, elsewhere)
     return found.row if found else None
 
 
@@ -92,6 +105,8 @@ def selected(tx: Tx, ctx: Context, wanted: Wanted) -> Selection:
     found = _chosen(tx, ctx, wanted)
     if found is not None:
         return found
+    if candidates := _candidates(tx, ctx, wanted):
+        _refuse_to_guess(tx, ctx, wanted, candidates)
     if wanted.purpose == "recovery":
         raise InvalidState(
             "No missions need recovery.",
@@ -104,7 +119,7 @@ def selected(tx: Tx, ctx: Context, wanted: Wanted) -> Selection:
 
 
 def _chosen(tx: Tx, ctx: Context, wanted: Wanted) -> Selection | None:
-    """Return the mission that is meant, None without one; raises InvalidState as ``selected``."""
+    """Return the mission that is meant, None without one and where that would be a guess."""
     found = _of_agents(tx, wanted) or _of_directory(tx, ctx, wanted)
     if found is not None:
         return found
@@ -113,11 +128,7 @@ def _chosen(tx: Tx, ctx: Context, wanted: Wanted) -> Selection | None:
         return Selection(elsewhere[0], "only")
     # A person who cleared the window, or closed it, may ask for what was in it.
     row = session_before(tx, ctx, wanted.cwd) if wanted.purpose == "briefing" else None
-    if row is not None:
-        return Selection(row, "directory")
-    if elsewhere:
-        _refuse_to_guess(tx, ctx, wanted, elsewhere)
-    return None
+    return Selection(row, "directory") if row is not None else None
 
 
 def _of_directory(tx: Tx, ctx: Context, wanted: Wanted) -> Selection | None:
@@ -172,13 +183,24 @@ def _elsewhere(tx: Tx, ctx: Context, wanted: Wanted) -> list[Row]:
         found = [row for row in rows if row is not None]
         if found or wanted.cwd is not None:
             return found
-    rows_at_work = tx.all(
+    # What was made by itself is nobody else's anywhere but in its directory.
+    found = created(_at_work(tx))
+    return found if len(found) == 1 or wanted.purpose != "recovery" else []
+
+
+def _candidates(tx: Tx, ctx: Context, wanted: Wanted) -> list[Row]:
+    """Return what a person can name where nothing is meant: what somebody created comes first."""
+    if wanted.purpose == "recovery":
+        return _elsewhere(tx, ctx, wanted)
+    return sorted(_at_work(tx), key=is_automatic)
+
+
+def _at_work(tx: Tx) -> list[Row]:
+    """Return the missions in progress, wherever they are, the one at work last first."""
+    return tx.all(
         "SELECT * FROM missions WHERE status = 'in_progress'"
         " ORDER BY last_activity_seq DESC, created_at DESC"
     )
-    # What was made by itself is nobody else's anywhere but in its directory.
-    found = created(rows_at_work)
-    return found if len(found) == 1 or wanted.purpose != "recovery" else []
 
 
 def _of_agents(tx: Tx, wanted: Wanted) -> Selection | None:

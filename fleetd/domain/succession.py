@@ -10,6 +10,7 @@ from . import leases, recovery_states
 from .capture import State
 from .case import Case
 from .lock_keys import of_lock
+from .lock_names import file_from_here
 from .sessions import merging, superseded
 from .tx import Row, Tx
 
@@ -145,8 +146,9 @@ def _take_locks_back(case: Case, undone: Row) -> None:
     for row in rows:
         if row["normalized_path"] not in given_back:
             leases.end_held(case.tx, case.ctx, row, activity=False)
-            case.ledger.released.append(row["file"])
-            case.ledger.changed("lock", row["file"], f"held by {row['held_by']}", "released")
+            name = file_from_here(case.tx, case.ctx, row)
+            case.ledger.released.append(name)
+            case.ledger.changed("lock", name, f"held by {row['held_by']}", "released")
 
 
 def _take_letter_back(tx: Tx, message_id: str, successor: str) -> None:

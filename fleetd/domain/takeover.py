@@ -12,6 +12,7 @@ from .case import Case, refuse_stranger
 from .context import Context
 from .elsewhere import on_another
 from .lock_keys import of_lock
+from .lock_names import file_from_here
 from .records import states_of
 from .registry import handler
 from .tx import Row, Tx
@@ -235,7 +236,7 @@ def _hand_over_locks(case: Case, lost: str, successor: str) -> None:
     restored = {of_lock(lock) for lock in case.checkpoint.active_locks if lock.held_by == lost}
     rows = case.tx.all(
         "SELECT * FROM locks WHERE held_by = :lost AND status = 'active' AND expires_at > :now"
-        " AND (mission_id = :mission OR mission_id IS NULL)",
+        " AND (mission_id = :mission OR mission_id IS NULL) ORDER BY acquired_at, id",
         lost=lost,
         mission=case.mission_id,
         now=case.ctx.now,
@@ -253,7 +254,8 @@ def _hand_over_locks(case: Case, lost: str, successor: str) -> None:
             timeout_ms=row["timeout_ms"],
         )
         leases.grant(case.tx, case.ctx, claim, activity=False)
-        case.ledger.changed("lock", row["file"], f"held by {lost}", f"held by {successor}")
+        name = file_from_here(case.tx, case.ctx, row)
+        case.ledger.changed("lock", name, f"held by {lost}", f"held by {successor}")
 
 
 def _hand_over_mail(case: Case, lost: str, successor: str) -> None:

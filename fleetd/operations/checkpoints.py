@@ -9,7 +9,7 @@ from ..domain.context import Caller, Facts
 from ..domain.differences import Compare
 from ..engine import Engine, operation
 from ..wire.differences import CheckpointDifference
-from ..wire.errors import InvalidParams, InvalidState, NotFound
+from ..wire.errors import InvalidParams, NotFound
 from ..wire.model import Checkpoint
 from ..wire.requests.checkpoint import (
     CheckpointCompare,
@@ -18,8 +18,8 @@ from ..wire.requests.checkpoint import (
     CheckpointGet,
     CheckpointLatest,
 )
-from ..wire.requests.mission import Deleted, MissionCurrent, MissionGet
-from .missions import current
+from ..wire.requests.mission import Deleted, MissionGet, MissionSelect
+from .missions import select
 from .reading import read, read_latest
 from .written import BACKUP_WAIT_S, as_written
 
@@ -41,12 +41,7 @@ async def _facts(engine: Engine, request: CheckpointCreate, caller: Caller) -> F
     """Find the mission that a directory belongs to, where none is named."""
     if request.mission_id is not None or request.cwd is None:
         return Facts()
-    found = await current(engine, MissionCurrent(request.cwd), caller)
-    if found.mission is None:
-        raise InvalidState(
-            "No active mission found. Use --mission <id> to specify.",
-            hint="fleetctl mission list shows the missions there are.",
-        )
+    found = await select(engine, MissionSelect("work", request.cwd), caller)
     return Facts(mission_id=found.mission.id)
 
 

@@ -203,7 +203,7 @@ async def list_locks(engine: Engine, request: LockList, caller: Caller) -> LockP
             hint="Give the directory as cwd.",
             field="cwd",
         )
-    here = await standing_in(engine, request.cwd) if request.cwd else Here()
+    here = await standing_in(engine, request.cwd, any_place=True) if request.cwd else Here()
     path = await engine.files.real_path(request.file, None) if request.file else None
     if path is None:
         return await engine.execute(request, caller, Facts(here=here))

@@ -81,6 +81,8 @@ async def _from_good_copies(
                 unreadable[damaged] = hopeless
             else:
                 healed += checkpoint.warnings[-1:]
+                # Only now does its row say where the work is.
+                facts = await _facts(engine, request, meant)
 
 
 async def _mission_meant(engine: Engine, request: Any) -> str | None:

@@ -3,16 +3,27 @@
 Only a person calls a mission off. One that was closed with its session goes on with it.
 """
 
+from typing import cast, get_args
+
 from .words import ClosedReason, MissionStatus
 
 # What the reason of an event begins with that told of it before events said why.
 WITH_SESSION = "Closed with its session"
-_SHORT = {"session": "closed", "merged": "merged"}
+_SHORT: dict[str, str] = {"session": "closed", "merged": "merged"}
+_WHY: dict[str, ClosedReason] = {"closed": "session", "merged": "merged"}
+# Every word that ``state`` returns.
+STATES = (*get_args(MissionStatus), *_WHY)
 
 
 def state(status: MissionStatus, why: ClosedReason | None) -> str:
     """Return a mission's status in a word: what was closed with its session is ``closed``."""
     return _SHORT.get(why or "", status) if status == "cancelled" else status
+
+
+def of_state(told: str) -> tuple[MissionStatus, ClosedReason | None]:
+    """Return the status and the reason of what ``state`` tells in a word."""
+    why = _WHY.get(told)
+    return ("cancelled", why) if why else (cast("MissionStatus", told), None)
 
 
 def ended(status: MissionStatus, why: ClosedReason | None) -> str:

@@ -117,6 +117,7 @@ _HERE = {
     "message.send.to": "the agents who are to read it",
     "mission.create.sorties": "its sorties, in order",
     "mission.update.sorties": "sorties to add to it, in order",
+    "mission.list.closed_reason": "only those that were closed for this",
     "mission.list.project_dir": "only those of this directory",
     "recovery.context.agent_id": "whose part",
     "recovery.context.checkpoint_id": "brief from this checkpoint; without it, from what is there",

@@ -62,6 +62,17 @@ async def test_a_lock_path_is_relative_to_the_callers_repository_root_or_starts_
     assert (await fleet.do(LockList())).paths == {}
 
 
+async def test_a_directory_in_no_repository_has_no_root_that_lock_paths_are_relative_to(
+    fleet: Fleet, other: Path
+) -> None:
+    await taken(fleet, other, "src/form.py", "one")
+    await taken(fleet, other.parent, "notes.txt", "one")
+    both = ["~/project/src/form.py", "~/notes.txt"]
+    assert await told(fleet, other.parent) == both
+    # In a shared store the other one's lock is its project's.
+    assert await told(fleet, other.parent, here=True) == both[1 if shared_store.SERVER else 0 :]
+
+
 async def test_what_a_lock_is_called_names_the_same_file_when_it_is_handed_back(
     fleet: Fleet, repository: Path, other: Path
 ) -> None:
@@ -84,7 +95,7 @@ async def test_a_list_of_locks_can_be_limited_to_the_repository_here(
     assert await told(fleet, repository / "src", here=True) == ["src/form.py"]
     assert await told(fleet, other, here=True, held_by="two") == ["src/form.py"]
     assert await told(fleet, other, here=True, held_by="one") == []
-    assert await told(fleet, beside, here=True) == ["form.py"]
+    assert await told(fleet, beside, here=True) == [str(beside / "form.py")]
     assert len(await told(fleet, "/", here=True)) == (1 if shared_store.SERVER else 3)
     with pytest.raises(InvalidParams, match="no cwd") as refused:
         await fleet.do(LockList(here=True))
@@ -128,8 +139,8 @@ async def test_files_of_projects_and_of_other_machines_have_names_everywhere(
     assert await told(fleet, tmp_path) == inside + away
     assert await told(fleet, tmp_path, here=True) == ["b.py", "a.py"]
     keys = [f"project:widget:{each}.py" for each in "ba"]
-    assert await told(fleet, "/opt") == [keys[0], inside[1], keys[1], "form.py"]
-    assert await told(fleet, "/opt", here=True) == ["form.py"]
+    assert await told(fleet, "/opt") == [keys[0], inside[1], keys[1], away[1]]
+    assert await told(fleet, "/opt", here=True) == [away[1]]
 
 
 async def test_a_briefing_calls_locks_as_seen_from_its_agents_repository(
@@ -180,3 +191,50 @@ async def test_whose_locks_were_taken_over_is_told_their_paths_as_seen_from_its_
     await fleet.do(RecoveryRestore(agent_id="bob", take_over_from=agent.id))
 
     assert f"bob does: {other}/src/form.py, src/form.py." in await prompted("go on")
+
+
+async def test_a_briefing_and_a_recovery_tell_two_files_of_one_name_apart(
+    fleet: Fleet, repository: Path, other: Path
+) -> None:
+    made = await fleet.do(MissionCreate("m", project_dir=str(repository)))
+    mission = await fleet.do(MissionStart(made.id))
+    await fleet.do(AgentRegister("alice", "specialist", mission_id=mission.id))
+
+    async def last_actions() -> set[str]:
+        asked = await fleet.do(RecoveryContextGet(mission.id))
+        own = await fleet.do(RecoveryContextGet(mission.id, "alice"))
+        dry = await fleet.restore(mission_id=mission.id, dry_run=True)
+        assert f"**Last Action**: {asked.recovery_context.last_action}\n" in asked.prompt
+        return {
+            each.recovery_context.last_action for each in (asked, own, dry) if each.recovery_context
+        }
+
+    async def locked(directory: Path) -> Lock:
+        fleet.clock.pass_by(1)
+        asked = LockAcquire("src/form.py", "alice", cwd=str(directory), mission_id=mission.id)
+        return await fleet.do(asked)
+
+    names = ["src/form.py", "~/project/src/form.py"]
+    before = await fleet.checkpoint(mission)
+    for directory, name in zip((repository, other), names, strict=True):
+        lock = await locked(directory)
+        assert await last_actions() == {f"alice was editing {name}"}
+        checkpoint = await fleet.checkpoint(mission)
+        assert await last_actions() == {f"alice was editing {name}"}
+        assert lock.file == "src/form.py"
+
+    taken_over = await fleet.restore(
+        checkpoint, agent_id="bob", take_over_from="alice", dry_run=True
+    )
+    locks = [each.id for each in taken_over.would_restore or [] if each.what == "lock"]
+    assert locks == names
+    since = await fleet.restore(before, agent_id="bob", take_over_from="alice", dry_run=True)
+    assert [each.id for each in since.would_restore or [] if each.what == "lock"] == names
+    fleet.sql("UPDATE agents SET status = 'lost'")
+    released = await fleet.restore(before, dry_run=True)
+    assert released.released_locks == names
+    assert [each.id for each in released.would_restore or [] if each.what == "lock"] == names
+
+    await fleet.restore(checkpoint, agent_id="bob", take_over_from="alice")
+    conflict = await fleet.restore(checkpoint, dry_run=True)
+    assert conflict.errors == [f"Lock conflict: {name} held by bob" for name in names]

@@ -27,10 +27,18 @@ from fleetd.operations.watching import ActivityScan, ProcessEnded
 from fleetd.wire.errors import InvalidState
 from fleetd.wire.model import Mission
 from fleetd.wire.requests.agent import AgentGet, AgentList, AgentRegister
-from fleetd.wire.requests.checkpoint import CheckpointList
+from fleetd.wire.requests.checkpoint import CheckpointCreate, CheckpointList
 from fleetd.wire.requests.event import EventList
 from fleetd.wire.requests.lock import LockAcquire, LockList
-from fleetd.wire.requests.mission import MissionCancel, MissionCreate, MissionGet, MissionList
+from fleetd.wire.requests.mission import (
+    MissionCancel,
+    MissionCreate,
+    MissionCurrent,
+    MissionGet,
+    MissionList,
+    MissionSelect,
+    MissionStart,
+)
 from fleetd.wire.requests.recovery import (
     RecoveryContextGet,
     RecoveryDetect,
@@ -38,6 +46,7 @@ from fleetd.wire.requests.recovery import (
 )
 from fleetd.wire.requests.system import SystemStatus
 from fleetd.wire.times import iso
+from fleetd.wire.types import SelectionPurpose
 from tests.fleet import HOUR, MINUTE, SECOND, Fleet, opened
 from tests.windows import PROJECT, SOMEBODY, Window
 
@@ -215,8 +224,35 @@ async def test_what_was_cleared_can_be_asked_for(fleet: Fleet) -> None:
     assert briefing.warnings == [
         f"the session before this one worked on {cleared} (“Add login”): {how}"
     ]
-    with pytest.raises(InvalidState, match="No active mission"):
+    with pytest.raises(InvalidState, match="none belongs to this directory") as refused:
         await fleet.do(RecoveryContextGet(cwd="/elsewhere"))
+    # What was cleared is no candidate: only its own directory gives it.
+    assert cleared not in [each["id"] for each in refused.value.values["candidates"]]
+
+
+@pytest.mark.parametrize("purpose", ["work", "briefing"])
+async def test_the_mission_of_a_session_elsewhere_is_a_candidate_for_a_person_and_for_no_session(
+    fleet: Fleet, purpose: SelectionPurpose
+) -> None:
+    with pytest.raises(InvalidState, match="No active mission found"):
+        await fleet.do(MissionSelect(purpose, cwd="/home/user"))
+    await Window(fleet).tell(PromptSubmitted("Add login"))
+    at_work = await _only_mission(fleet)
+    with pytest.raises(InvalidState, match="1 mission is in progress and none belongs") as refused:
+        await fleet.do(MissionSelect(purpose, cwd="/home/user"))
+    (candidate,) = refused.value.values["candidates"]
+    assert (candidate["id"], candidate["project_dir"]) == (at_work.id, PROJECT)
+    with pytest.raises(InvalidState, match="1 mission is in progress and none belongs"):
+        await fleet.do(CheckpointCreate(cwd="/home/user"))
+    assert (await fleet.do(MissionCurrent(cwd="/home/user"))).mission is None
+    for title in ("Port", "Ship"):
+        made = await fleet.do(MissionCreate(title, project_dir=f"/srv/{title}"))
+        await fleet.do(MissionStart(made.id))
+    with pytest.raises(InvalidState, match="3 missions are in progress and none") as refused:
+        await fleet.do(MissionSelect(purpose, cwd="/home/user"))
+    assert [each["id"] for each in refused.value.values["candidates"]][2] == at_work.id
+    with pytest.raises(InvalidState, match="2 missions are in progress and none"):
+        await fleet.do(MissionCurrent(cwd="/home/user"))
 
 
 async def test_a_briefing_whose_reply_was_never_read_is_given_again(fleet: Fleet) -> None:

@@ -129,6 +129,30 @@ def test_events_since_takes_a_number_or_an_age(done, run, mission, monkeypatch):
         assert (refused.status, "an age such as 30m, 2h or 3d" in refused.err) == (2, True)
 
 
+def test_events_of_an_age_are_its_newest_and_those_after_a_number_its_first(done, daemon):
+    sorties = [{"title": f"Sortie {n}"} for n in range(60)]
+    done("call", "mission.create", json.dumps({"title": "Large", "sorties": sorties}))
+    everything = done("events", "--since", "0", "--limit", "1000", "--json")
+    whole, many = everything.json, str(len(everything.json))
+    assert everything.err == ""
+
+    recent = done("events", "--since", "1h", "--json")
+    assert recent.json == whole[-50:]
+    assert "There are more events of that age, and these are the newest 50" in recent.err
+    assert "--limit" in recent.err
+    one = done("events", "--since", "1h", "--type", "sortie_created", "--limit", "1")
+    assert "Sortie 59" in one.out
+    assert "the newest 1:" in one.err
+    assert done("events", "--since", "1h", "--limit", many).err == ""
+
+    first = done("events", "--since", "0", "--json")
+    assert first.json == whole[:50]
+    assert f"There are more events; go on with --since {whole[49]['seq']}." in first.err
+    rest = done("events", "--since", str(whole[49]["seq"]), "--json")
+    assert (first.json + rest.json, rest.err) == (whole, "")
+    assert done("events", "--limit", "1").err == ""
+
+
 def test_an_agents_events_of_the_last_hour_are_followed(done, mission, follow):
     for agent in ("alice", "bob"):
         done("agent", "start", agent)

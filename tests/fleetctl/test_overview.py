@@ -65,6 +65,28 @@ def test_a_closed_terminal_closes_the_mission_with_its_session_and_calls_nothing
     assert "The mission was called off: enough" in done("mission", "timeline", mission["id"]).out
 
 
+def test_missions_are_listed_by_every_status_that_the_list_shows(done, run, mission):
+    hook(done, "UserPromptSubmit", prompt="Login")
+    todos = [{"content": "Form", "status": "in_progress"}]
+    hook(done, "PostToolUse", tool_name="TodoWrite", tool_input={"todos": todos})
+    (agent,) = done("agent", "list", "--json").json
+    hook(done, "SessionEnd", reason="other")
+    closed = agent["mission_id"]
+    off = done("mission", "create", "Off").id("msn")
+    done("mission", "cancel", off, "--reason", "enough")
+
+    def listed(status):
+        rows = done("mission", "list", "--status", status, "--json").json
+        return {each["id"] for each in rows}
+
+    assert listed("closed") == {closed}
+    assert listed("merged") == set()
+    assert listed("cancelled") == {closed, off}
+    assert listed("in_progress") == {mission}
+    refused = run("mission", "list", "--status", "gone")
+    assert (refused.status, "closed" in refused.err) == (2, True)
+
+
 def test_an_agent_that_waits_for_a_permission_is_shown_wherever_its_state_stands(done, daemon):
     hook(done, "UserPromptSubmit", prompt="Login")
     make = {"tool_name": "Bash", "tool_input": {"command": "make"}, "tool_use_id": "call-1"}
@@ -149,6 +171,24 @@ def test_a_command_that_guesses_a_mission_takes_the_only_one_or_lists_those_else
     ]
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_that_guesses_a_mission_lists_that_of_a_session_elsewhere(
+    run, done, daemon, home, monkeypatch, command
+):
+    for name in ("shop", "other"):
+        (home / name).mkdir()
+    hook(done, "UserPromptSubmit", prompt="Login", cwd=str(home / "shop"))
+    (mission,) = done("mission", "list", "--json").json
+    monkeypatch.chdir(home / "other")
+    result = run(*command)
+
+    assert result.status == 2
+    (found,) = json.loads(result.err)["error"]["candidates"]
+    assert (found["id"], found["project_dir"]) == (mission["id"], str(home / "shop"))
+    monkeypatch.chdir(home / "shop")
+    assert mission["id"] in done("mission", "current").out
+
+
 def test_without_any_mission_the_commands_that_guess_one_say_so(run, daemon):
     for command in COMMANDS:
         result = run(*command)
@@ -169,6 +209,16 @@ def test_context_with_an_agent_prints_the_agent_s_mission(done, mission, home, m
 
     monkeypatch.setenv("FLEET_AGENT_ID", "spec-1")
     assert "**Mission**: Test" in done("context").out
+
+
+def test_context_with_an_agent_that_nobody_knows_says_so(done, mission):
+    done("agent", "start", "spec-1", "--mission", mission)
+    done("sortie", "create", "Ship", "--mission", mission, "--assign-to", "spec-2")
+    told = done("context", "--agent", "typo")
+    assert "**Mission**: Test" in told.out
+    assert f"mission {mission} knows no agent typo: this tells of the whole mission" in told.err
+    for known in ("spec-1", "spec-2"):
+        assert done("context", "--agent", known).err == ""
 
 
 def test_status_as_json(done, mission):

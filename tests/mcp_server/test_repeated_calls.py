@@ -1,5 +1,6 @@
 """What an agent asks for is done once, however often the connection breaks before the answer."""
 
+import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -12,7 +13,7 @@ import trio
 from fleetctl.client.insisting import LOSSES
 from fleetctl.mcp_server import sharing, work
 from fleetctl.mcp_server.desk import Desk
-from fleetctl.mcp_server.link import Link
+from fleetctl.mcp_server.link import KEPT_S, Link
 from fleetd.wire.errors import Unavailable
 from fleetd.wire.requests.checkpoint import CheckpointList
 from fleetd.wire.requests.event import EventList
@@ -26,7 +27,11 @@ Lossy = Callable[..., AbstractAsyncContextManager[list[dict[str, Any]]]]
 
 
 async def relayed(
-    stream: trio.SocketStream, daemon: Path, heard: list[dict[str, Any]], lose: list[str]
+    stream: trio.SocketStream,
+    daemon: Path,
+    heard: list[dict[str, Any]],
+    lose: list[str],
+    heed: Callable[[str], object],
 ) -> None:
     """Carry one connection's calls to the daemon; answers to what is in ``lose`` do not come."""
     async with stream, await trio.open_unix_socket(daemon) as behind:
@@ -36,6 +41,7 @@ async def relayed(
             while b"\n" in asked:
                 line, _, asked = asked.partition(b"\n")
                 heard.append(json.loads(line))
+                heed(heard[-1]["method"])
                 await behind.send_all(line + b"\n")
                 answer = b""
                 while not answer.endswith(b"\n"):
@@ -43,7 +49,8 @@ async def relayed(
                 if heard[-1]["method"] in lose:
                     lose.remove(heard[-1]["method"])
                     return
-                await stream.send_all(answer)
+                with contextlib.suppress(trio.BrokenResourceError):  # who asked has left
+                    await stream.send_all(answer)
 
 
 @pytest.fixture
@@ -51,7 +58,9 @@ def lossy(daemon: Daemon, home: Path, monkeypatch: pytest.MonkeyPatch) -> Lossy:
     """Return what puts a socket before the daemon's that loses answers, and lists the calls."""
 
     @asynccontextmanager
-    async def put(*lose: str) -> AsyncIterator[list[dict[str, Any]]]:
+    async def put(
+        *lose: str, heed: Callable[[str], object] = lambda method: None
+    ) -> AsyncIterator[list[dict[str, Any]]]:
         path = home / "run" / "lossy.sock"
         heard: list[dict[str, Any]] = []
         left = list(lose)
@@ -65,7 +74,7 @@ def lossy(daemon: Daemon, home: Path, monkeypatch: pytest.MonkeyPatch) -> Lossy:
                     while True:
                         taken, _ = await listening.accept()
                         stream = trio.SocketStream(taken)
-                        nursery.start_soon(relayed, stream, daemon.socket, heard, left)
+                        nursery.start_soon(relayed, stream, daemon.socket, heard, left, heed)
 
                 nursery.start_soon(accept)
                 yield heard
@@ -157,3 +166,40 @@ async def test_mcp_plan_is_atomic_an_error_in_the_middle_leaves_nothing(
         "mission_created",
         "sortie_created",
     ]
+
+
+async def test_a_call_that_was_cancelled_is_no_call_whose_outcome_is_unknown(
+    lossy: Lossy, connect: Any
+) -> None:
+    desk = Desk(Link(), "alice")
+    await work.plan(desk, work.Plan(goal="Add login"))
+    asked = work.Saving(reason="Now")
+    window = trio.CancelScope()
+
+    def heed(method: str) -> None:
+        if method == "checkpoint.create":
+            window.cancel()
+
+    async with lossy(heed=heed) as heard:
+        with window:
+            await work.checkpoint(desk, asked)
+        assert window.cancelled_caught
+        await work.checkpoint(desk, asked)
+
+    assert len(set(keys(heard, "checkpoint.create"))) == 2
+
+
+async def test_the_key_of_a_lost_call_is_kept_for_a_short_time_only(
+    lossy: Lossy, connect: Any
+) -> None:
+    now = [0.0]
+    desk = Desk(Link(lambda: now[0]), "alice")
+    letter = sharing.Letter(to=["bob"], subject="Ready?")
+    async with lossy(*["message.send"] * ONE_TOO_MANY) as heard:
+        with pytest.raises(Unavailable, match="closed the connection"):
+            await sharing.send(desk, letter)
+        now[0] += KEPT_S
+        await sharing.send(desk, letter)
+
+    assert len(set(keys(heard, "message.send"))) == 2
+    assert len(connect().call(MessageList()).messages) == 2

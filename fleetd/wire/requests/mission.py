@@ -9,6 +9,7 @@ from ..model import Mission, Record, RecoveryCandidate
 from ..progress import LongMutation
 from ..types import (
     AgentId,
+    ClosedReason,
     Files,
     Limit,
     MissionId,
@@ -123,6 +124,7 @@ class MissionList(Query[MissionPage], frozen=True):
     project_dir: Path | None = None
     limit: Limit = 50
     after: MissionId | None = None
+    closed_reason: ClosedReason | None = None
 
 
 class CurrentMission(Record, frozen=True, kw_only=True):
