@@ -17,6 +17,7 @@ FOUND_MAX = 20
 _KINDS = {
     "data_json": "object",
     "metadata_json": "object",
+    "note_json": "object",
     "files_json": "array",
     "to_json": "array",
     "source_details_json": "array",
@@ -42,7 +43,7 @@ def _not_json(connection: apsw.Connection, table: str) -> list[str]:
     key = next((name for _, name, _, _, _, place in columns if place == 1), None)
     found: list[str] = []
     for name in (str(column[1]) for column in columns):
-        if key is None or not name.endswith("_json"):
+        if not isinstance(key, str) or not name.endswith("_json"):
             continue
         # What is deleted, and waits for its file to go, is emptied.
         rows = connection.execute(

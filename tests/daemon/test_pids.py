@@ -1,4 +1,4 @@
-"""A pid that no process can have, as a damaged row may hold it, is one of a process that is gone."""
+"""A pid that no process can have, as a damaged row may hold it, is that of one that is gone."""
 
 from fleetd.processes import ended
 

@@ -30,9 +30,8 @@ DAMAGES = {
         "tallies: row 'missions' has 9223372036854775807 in number",
     ),
     "a token that none can follow": (
-        "INSERT INTO locks VALUES ('lck-1', '/a', '/a', 'x', NULL, 'edit', 'x', 'y', 5,"
-        " 9223372036854775807, 'active', NULL, NULL)",
-        "locks: row 'lck-1' has 9223372036854775807 in fencing_token",
+        "INSERT INTO locks SELECT 'lck-1', '', '', '', NULL, '', 0, 0, 5, 1 << 62, 'active', 0, 0",
+        "locks: row 'lck-1' has 4611686018427387904 in fencing_token",
     ),
 }
 
