@@ -113,6 +113,6 @@ def _descriptor(pid: int) -> int | None:
         return None
     try:
         descriptor: int = opener(pid)
-    except OSError:
+    except (OSError, OverflowError):  # no process has a pid so large
         return None
     return descriptor

@@ -13,6 +13,17 @@ from . import checksums
 # Beyond this a number is not the same in every language that reads JSON.
 NUMBERS_MAX = 2**53 - 1
 FOUND_MAX = 20
+# What stands in columns of these names is read as one of these, and nothing else.
+_KINDS = {
+    "data_json": "object",
+    "metadata_json": "object",
+    "note_json": "object",
+    "files_json": "array",
+    "to_json": "array",
+    "source_details_json": "array",
+    "warnings_json": "array",
+}
+# Nothing of these can follow what they have come to; SQLite's own table has no types.
 _COUNTERS = (("events", "seq"), ("counters", "value"), ("sqlite_sequence", "seq"))
 
 
@@ -21,7 +32,7 @@ def unreadable(connection: apsw.Connection) -> list[str]:
     found: list[str] = []
     tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
     for (table,) in tables:
-        found += _not_json(connection, str(table))
+        found += [*_not_json(connection, str(table)), *_out_of_range(connection, str(table))]
         if len(found) >= FOUND_MAX:
             return found[:FOUND_MAX]
     return found + _beyond_counting(connection)
@@ -32,7 +43,7 @@ def _not_json(connection: apsw.Connection, table: str) -> list[str]:
     key = next((name for _, name, _, _, _, place in columns if place == 1), None)
     found: list[str] = []
     for name in (str(column[1]) for column in columns):
-        if key is None or not name.endswith("_json"):
+        if not isinstance(key, str) or not name.endswith("_json"):
             continue
         # What is deleted, and waits for its file to go, is emptied.
         rows = connection.execute(
@@ -40,6 +51,32 @@ def _not_json(connection: apsw.Connection, table: str) -> list[str]:
             f" LIMIT {FOUND_MAX}"
         )
         found += [f"{table}: row {row[0]!a} has no JSON in {name}" for row in rows]
+        if name in _KINDS:
+            found += _of_another_kind(connection, table, key, name)
+    return found
+
+
+def _of_another_kind(connection: apsw.Connection, table: str, key: str, name: str) -> list[str]:
+    rows = connection.execute(
+        f'SELECT "{key}" FROM "{table}" WHERE "{name}" <> \'\' AND json_valid("{name}")'
+        f" AND json_type(\"{name}\") <> '{_KINDS[name]}' LIMIT {FOUND_MAX}"
+    )
+    return [f"{table}: row {row[0]!a} has no {_KINDS[name]} in {name}" for row in rows]
+
+
+def _out_of_range(connection: apsw.Connection, table: str) -> list[str]:
+    """Return the rows with a number that no rule can go on from."""
+    columns = connection.execute(f'PRAGMA table_info("{table}")').fetchall()
+    key = next((name for _, name, _, _, _, place in columns if place == 1), None)
+    found: list[str] = []
+    for name in (column[1] for column in columns if column[2] == "INTEGER"):
+        if key is None or (table, name) in _COUNTERS:
+            continue
+        rows = connection.execute(
+            f'SELECT "{key}", "{name}" FROM "{table}"'
+            f' WHERE "{name}" NOT BETWEEN {-NUMBERS_MAX} AND {NUMBERS_MAX} LIMIT {FOUND_MAX}'
+        )
+        found += [f"{table}: row {row!a} has {number} in {name}" for row, number in rows]
     return found
 
 

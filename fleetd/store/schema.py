@@ -8,6 +8,7 @@ before its schema is known.
 import functools
 import hashlib
 import json
+import re
 from importlib import resources
 
 import apsw
@@ -17,8 +18,14 @@ from .migrate import migrations
 DIGESTS = "digests.json"
 SHOWN = 3
 # SQLite's own: counters of AUTOINCREMENT, statistics of ANALYZE, indices of UNIQUE and PRIMARY KEY.
-_OWN_TABLES = ("sqlite_sequence", "sqlite_stat1", "sqlite_stat4")
+_OWN_TABLES = {
+    "sqlite_sequence": "CREATE TABLE sqlite_sequence(name,seq)",
+    "sqlite_stat1": "CREATE TABLE sqlite_stat1(tbl,idx,stat)",
+    "sqlite_stat4": "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)",
+}
 _OWN_INDEX = "sqlite_autoindex_"
+
+_SPACES = re.compile(r"[ \t\r\f]+")
 
 Thing = tuple[str, str]
 
@@ -55,16 +62,25 @@ def declared(connection: apsw.Connection) -> dict[Thing, str]:
     """Return the SQL of everything that a database declares, by its type and name."""
     rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema").fetchall()
     return {
-        (str(kind), str(name)): f"{table}: {' '.join(str(sql).split())}"
+        (str(kind), str(name)): f"{table}: {_told(str(sql))}"
         for kind, name, table, sql in rows
         if not _is_sqlites_own(kind, name, sql)
     }
 
 
+def _told(sql: str) -> str:
+    """Return SQL without the spaces that mean nothing.
+
+    The end of a line means something, it ends a comment; and to SQLite no other space is one.
+    """
+    lines = (" ".join(_SPACES.split(line)).strip(" ") for line in sql.split("\n"))
+    return "\n".join(filter(None, lines))
+
+
 def _is_sqlites_own(kind: object, name: object, sql: object) -> bool:
     if kind == "index":
         return sql is None and str(name).startswith(_OWN_INDEX)
-    return kind == "table" and name in _OWN_TABLES
+    return kind == "table" and sql is not None and _OWN_TABLES.get(str(name)) == sql
 
 
 @functools.cache

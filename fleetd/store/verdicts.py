@@ -69,7 +69,7 @@ def translate(error: BaseException) -> BaseException:
             f"The database cannot be written ({error}).",
             hint="Check the permissions of the database and of its directory.",
         )
-    if isinstance(error, msgspec.MsgspecError):
+    if isinstance(error, msgspec.MsgspecError | UnicodeDecodeError):
         return Corrupt(
             f"A row of the database cannot be read ({error}).",
             hint="fleetctl doctor names it; the checkpoint files hold what was saved.",

@@ -267,3 +267,65 @@ def test_a_flood_of_secrets_is_cut_short_and_keeps_none() -> None:
     assert cleaned.count("[redacted:password]") == FOUND_MAX
     assert "correct horse" not in cleaned
     assert redact(cleaned) == cleaned
+
+
+# Each of these took from two seconds to hours, or more than its length: a repeated command without
+# an end of line, a section of an INI file that is longer than a screen, secrets in disguise.
+FLOODS = {
+    "commands": "vault login ",
+    "commands with options": "curl -u ",
+    "short commands": "7z -p ",
+    "arguments": "htpasswd -b ",
+    "pipes": "| sudo -a ",
+    "a long section": " password = abcdefg\n" + "x\n" * 60,
+    "disguised": "gh\u200bp_" + "a1B2c3D4e5" * 4 + " ",
+    "disguised passwords": "\u200b".join("password=hunter22 "),
+    "keys": "psk=",
+    "statements": "identified by ",
+    "words before a name": "a" * 190 + " password ",
+}
+
+
+@pytest.mark.parametrize("what", FLOODS)
+def test_a_megabyte_of_what_looks_like_secrets_takes_no_two_seconds(what: str) -> None:
+    text = "[section]\nuser " + (FLOODS[what] * 1_000_000)[:1_000_000]
+    assert cost(text) < 2
+
+
+def test_a_long_section_of_an_ini_file_ends_where_it_ends() -> None:
+    """Each line could be read in two ways, so from 41 lines on it took hours."""
+    long = "[mysqld]\n" + "key_buffer = 16M\n" * 60
+    for lines in (long, long.replace("\n", "\r\n")):
+        assert redact(f"{lines} password = abcdefg\n") == f"{lines} password = abcdefg\n"
+    short = "[client]\nuser = me\n"
+    assert redact(f"{long}{short} password = abcdefg\n").endswith("[redacted:password]\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "psk='two words'\n_auth=Zm9vOmJhcg==\n",
+        "sudo -S ls <<< hunter22\necho hunter33 | sudo -S ls\n",
+        "psk=hunter22psk=hunter33psk=hunter44\n",
+    ],
+)
+def test_secrets_that_are_found_out_of_their_order_double_nothing(text: str) -> None:
+    cleaned = redact(text)
+    assert "hunter" not in cleaned
+    assert cleaned.count("\n") == text.count("\n")
+    assert cleaned.count("[redacted:") <= 3
+    assert redact(cleaned) == cleaned
+
+
+def test_of_a_program_that_stands_twice_on_a_line_both_commands_are_looked_at() -> None:
+    line = "mysql --version && mysql -u root -phunter22"
+    assert redact(line) == "mysql --version && mysql -u root -p[redacted:password]"
+
+
+def test_however_many_kinds_of_secrets_are_disguised_none_is_left() -> None:
+    prefixes = ("ghp_", "glpat-", "npm_", "hf_", "gsk_", "r8_", "dapi", "shpat_", "sbp_", "figd_")
+    tokens = [prefix + "a1b2c3d4e5" * 5 for prefix in prefixes]
+    text = "\n".join(f"{token[0]}\u200b{token[1:]}" for token in tokens)
+    cleaned = redact(text)
+    assert cleaned.count("[redacted:") == len(tokens)
+    assert "a1b2" not in cleaned

@@ -25,6 +25,15 @@ ENDLESS = (
     "CREATE VIEW cursors AS WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
     " SELECT i AS consumer, i AS stream, i AS position, i AS updated_at FROM n"
 )
+
+
+def rewritten(table: str, words: str, others: str) -> list[str]:
+    """Return the statements that put other words into what a table declares."""
+    told = f"replace(sql, {words}, {others})"
+    change = f"UPDATE sqlite_schema SET sql = {told} WHERE name = '{table}'"
+    return ["PRAGMA writable_schema = ON", change]
+
+
 HOSTILE: dict[str, tuple[list[str], str]] = {
     "a trigger": ([TRIGGER], r"it has the trigger 'friendly'"),
     "a view": (["CREATE VIEW harmless AS SELECT 1"], r"it has the view 'harmless'"),
@@ -38,6 +47,18 @@ HOSTILE: dict[str, tuple[list[str], str]] = {
     "a renamed column": (
         ["ALTER TABLE cursors RENAME COLUMN position TO place"],
         r"the table 'cursors' is declared differently",
+    ),
+    "a column that became a comment": (
+        rewritten("machines", "'people.' || char(10)", "'people. '"),
+        r"the table 'machines' is declared differently",
+    ),
+    "a space that is none": (
+        rewritten("cursors", "'updated_at '", "'updated_at' || char(160, 32)"),
+        r"the table 'cursors' is declared differently",
+    ),
+    "a table of SQLite's own that is none": (
+        rewritten("sqlite_sequence", "',seq)'", "',seq,more)'"),
+        r"it has the table 'sqlite_sequence'",
     ),
     "a table more": (["CREATE TABLE more (id INTEGER)"], r"it has the table 'more'"),
     "an index less": (["DROP INDEX idx_missions_status"], r"it lacks the index 'idx_missions_st"),

@@ -1,12 +1,15 @@
 """A row that cannot be decoded is damage with a name: in the doctor, on restore and for clients."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fleetd.store.opening import open_database
 from fleetd.store.resting import resting
 from fleetd.store.rows import named_in, unreadable
+from fleetd.wire.errors import Corrupt
 
 EVENT = (
     "INSERT INTO events (seq, type, stream, timestamp, activity, data_json)"
@@ -17,6 +20,18 @@ DAMAGES = {
     "no end of counting": (
         EVENT.format(seq=2**63 - 1, data="{}"),
         "events: seq has come to 9223372036854775807, where nothing can follow",
+    ),
+    "JSON of another kind": (
+        EVENT.format(seq=7, data="[]"),
+        "events: row 7 has no object in data_json",
+    ),
+    "a tally that nothing can be added to": (
+        "INSERT INTO tallies (what, number) VALUES ('missions', 9223372036854775807)",
+        "tallies: row 'missions' has 9223372036854775807 in number",
+    ),
+    "a token that none can follow": (
+        "INSERT INTO locks SELECT 'lck-1', '', '', '', NULL, '', 0, 0, 5, 1 << 62, 'active', 0, 0",
+        "locks: row 'lck-1' has 4611686018427387904 in fencing_token",
     ),
 }
 
@@ -40,3 +55,12 @@ def test_a_row_that_was_emptied_to_be_deleted_is_no_damage(tmp_path: Path) -> No
     connection.execute(EVENT.format(seq=7, data=""))
     assert unreadable(connection) == []
     connection.close()
+
+
+async def test_a_text_that_is_no_utf_8_is_damage_and_no_bug(
+    open_store: Callable[..., Any],
+) -> None:
+    async with open_store() as store:
+        with pytest.raises(Corrupt, match="cannot be read"):
+            await store.read(lambda tx: tx.value("SELECT CAST(x'ff61' AS TEXT)"))
+        assert await store.read(lambda tx: tx.value("SELECT 1")) == 1

@@ -13,7 +13,10 @@ _COMMAND_MAX = 400
 _OPTIONS: tuple[tuple[str, str], ...] = (
     ("sshpass", "-p ?"),
     ("unzip zip sqlcmd bcp osql tsql mosquitto_pub mosquitto_sub ipmitool", "-P ?"),
-    ("docker podman nerdctl buildah skopeo helm oras crane az cf oc", "login .*?-p "),
+    (
+        "docker podman nerdctl buildah skopeo helm oras crane az cf oc",
+        "login (?:(?! login ).)*?-p ",
+    ),
     ("mongo mongosh mongodump mongorestore mongoexport mongoimport mongostat cqlsh", "-p "),
     ("cypher-shell beeline rdesktop twine ncftpput ncftpget useradd usermod", "-p "),
     ("mysql mysqldump mysqladmin mysqlimport mysqlshow mysqlcheck mysqlsh", r"-p(?=\S)"),
@@ -33,7 +36,7 @@ _OPTIONS: tuple[tuple[str, str], ...] = (
     ("htpasswd", r"-(?=\w*b)(?!\w*n)\w+ (?:-\w+ )*\S+ \S+ "),
     ("htpasswd", r"-(?=\w*b)(?=\w*n)\w+ (?:-\w+ )*\S+ "),
     ("dotnet nuget", "(?:-k|-ApiKey|--api-key) "),
-    ("gh", "secret set .*?(?:-b|--body)[ =]"),
+    ("gh", "secret set (?:(?! secret ).)*?(?:-b|--body)[ =]"),
     ("doctl", "(?:-t|--access-token)[ =]"),
     ("snmpwalk snmpget snmpset", "-[AX] "),
 )
@@ -44,7 +47,7 @@ _ARGUMENTS: tuple[tuple[str, str, str], ...] = (
     ("@", "sqlplus", r"['\"]?\w+/(?=[^\s/@'\"])"),
     ("token", "poetry", r"config (?:--\S+ )*pypi-token\.\S+ "),
     ("basic", "poetry", r"config (?:--\S+ )*http-basic\.\S+ \S+ "),
-    ("basic", "composer", r"config .*?http-basic\.\S+ \S+ "),
+    ("basic", "composer", r"config (?:(?! config ).)*?http-basic\.\S+ \S+ "),
     ("auth", "b2", r"(?:account )?authorize\S* \S+ "),
     ("/p:", "xfreerdp", "/p:"),
     ("pass", "cmdkey", "/pass:"),
@@ -73,19 +76,26 @@ _END = re.compile(r"[\n;|]|&&|\\n|\Z")
 _SEPARATORS = str.maketrans(dict.fromkeys("$(`'\"\\/;|&\t", " "))
 # A line is looked at in pieces, so that a long one costs no more than many short ones.
 _PIECE = 2_000
+# A text with more commands than this is made of them: to look at them all would keep the daemon
+# busy.
+COMMANDS_MAX = 5_000
 # An option or a number where the secret would be, or a path: there is none.
 _NO_VALUE = re.compile(r"-|[0-9]{1,5}(?![^\s'\"])")
 
 
 def options(text: str) -> Iterator[Found]:
     """Find the secrets that programs take as options: sshpass -p value."""
-    at = text.find(" -")
+    at, left = text.find(" -"), COMMANDS_MAX
     while at >= 0:
         start = max(text.rfind("\n", max(0, at - _COMMAND_MAX), at) + 1, at - _COMMAND_MAX, 0)
         stop = text.find("\n", at, at + _PIECE)
         stop = min(at + _PIECE, len(text)) if stop < 0 else stop
         words = text[start:stop].translate(_SEPARATORS).split()
         if not _WITH_OPTIONS.keys().isdisjoint(words):
+            left -= sum(map(_WITH_OPTIONS.__contains__, words))
+            if left < 0:
+                yield start, len(text), "not-scanned"
+                return
             yield from _in_line(text, start, stop, words)
         at = text.find(" -", stop)
 
@@ -94,8 +104,11 @@ def _in_line(text: str, start: int, stop: int, words: list[str]) -> Iterator[Fou
     position = start
     for word in words:
         begin = text.find(word, position, stop)
-        if begin >= 0 and word in _WITH_OPTIONS:
-            found = _in_command(text, begin + len(word), _WITH_OPTIONS[word])
+        if begin < 0:  # it is part of what was found
+            continue
+        position = begin + len(word)
+        if word in _WITH_OPTIONS:
+            found = _in_command(text, position, _WITH_OPTIONS[word])
             if found:
                 yield found
                 position = found[1]
@@ -106,8 +119,12 @@ def _arguments(needle: str, program: str, before: str) -> Search:
     pattern = [_pattern(before)]
 
     def find(text: str) -> Iterator[Found]:
-        at = text.find(f"{program} ")
+        at, left = text.find(f"{program} "), COMMANDS_MAX
         while at >= 0:
+            left -= 1
+            if left < 0:
+                yield at, len(text), "not-scanned"
+                return
             if at == 0 or not (text[at - 1].isalnum() or text[at - 1] in "_-."):
                 found = _in_command(text, at + len(program), pattern)
                 if found:
@@ -120,8 +137,8 @@ def _arguments(needle: str, program: str, before: str) -> Search:
 
 def _in_command(text: str, begin: int, patterns: list[re.Pattern[str]]) -> Found | None:
     """Return the secret of a command after the name of its program."""
-    end = _END.search(text, begin)
-    stop = min(end.start() if end else len(text), begin + _COMMAND_MAX)
+    end = _END.search(text, begin, begin + _COMMAND_MAX)
+    stop = end.start() if end else begin
     for pattern in patterns:
         head = pattern.search(text, begin, stop)
         found = _argument(text, head.end()) if head else None
@@ -152,7 +169,7 @@ def netrc(text: str) -> Iterator[Found]:
 
 
 _PIPED_INTO = re.compile(
-    r"\|[ \t]*(?:sudo[ \t]+(?:-\w+[ \t]+)*)?"
+    r"\|[ \t]*+(?:sudo[ \t]++(?:-\w++[ \t]++)*+)?"
     r"(?:chpasswd|passwd\b|sudo[ \t]+-S|[^\n|]{1,200}--(?:password-stdin|with-token))"
 )
 _SAID = re.compile(

@@ -172,7 +172,7 @@ def _is_told_after(name: str, value: Value) -> bool:
 
 
 _SETTING_NAME = re.compile(r"(?:\A|\n)[ \t]*[\w.-]{0,60}\Z")
-_SECTION = re.compile(r"(?:\A|\n)\[[\w. :/-]{1,60}\][ \t]*\r?\n[^\n]*(?:\n[^\[\n]?[^\n]*){0,40}\Z")
+_SECTION = re.compile(r"(?:\A|\n)\[[\w. :/-]{1,60}\][ \t]*\r?(?:\n(?!\[)[^\n]*+){1,41}+\Z")
 _LINE_END = re.compile(r"[ \t]*(?:\r?\n|\Z)")
 
 
@@ -395,7 +395,8 @@ _IS = re.compile(
 )
 _USER_AND = re.compile(r"[\w.@-]{1,40} ?/ ?")
 _AS = re.compile(
-    r"([^\s\"'`]{16,200})[\"'`]? as (?:the |my |your |an? )?(?:[a-z]+ ){0,3}\Z", re.IGNORECASE
+    r"(?<![^\s\"'`])([^\s\"'`]{16,}+)[\"'`]? as (?:the |my |your |an? )?(?:[a-z]+ ){0,3}\Z",
+    re.IGNORECASE,
 )
 _WITH = re.compile(r"(?:with|using|use|and|by) (?:the )?(?:[a-z]+ )?\Z")
 _STATE = re.compile(

@@ -125,17 +125,28 @@ _MODES = re.compile(
 
 
 def auths(text: str) -> Iterator[Found]:
-    """Find credentials of names that end with auth, and pre-shared keys."""
+    """Find credentials of names that end with auth."""
+    return _credentials(text, _AUTH)
+
+
+def pre_shared_keys(text: str) -> Iterator[Found]:
+    """Find the pre-shared keys of wireless networks and tunnels."""
+    return _credentials(text, _PSK)
+
+
+def _credentials(text: str, name: re.Pattern[str]) -> Iterator[Found]:
     lower = lowered(text)
-    for pattern in (_AUTH, _PSK):
-        for head in pattern.finditer(lower):
-            value = value_at(text, head.end(), to_space=True)
-            word = value.text
-            sure = pattern is _PSK or text[head.start() : head.start() + 4].isupper()
-            if len(word) < 6 or _MODES.fullmatch(word) or is_placeholder(word, quoted=True):
-                continue
-            if "(" not in word and not is_path(word) and (sure or _is_encoded(word)):
-                yield value.start, value.end(text), "password"
+    position = 0
+    while head := name.search(lower, position):
+        position = head.end()
+        value = value_at(text, position, to_space=True)
+        word = value.text
+        sure = name is _PSK or text[head.start() : head.start() + 4].isupper()
+        if len(word) < 6 or _MODES.fullmatch(word) or is_placeholder(word, quoted=True):
+            continue
+        if "(" not in word and not is_path(word) and (sure or _is_encoded(word)):
+            position = value.end(text)
+            yield value.start, position, "password"
 
 
 def _is_encoded(word: str) -> bool:
@@ -152,11 +163,14 @@ _OF_USER = re.compile(r"\b(?:user|role|grant|login)\b[^;\n]{0,200}\Z")
 def identified(text: str) -> Iterator[Found]:
     """Find the passwords of SQL: IDENTIFIED BY 'value'."""
     lower = lowered(text)
-    for head in _IDENTIFIED.finditer(lower):
-        value = value_at(text, head.end(), to_space=True)
+    position = 0
+    while head := _IDENTIFIED.search(lower, position):
+        position = head.end()
+        value = value_at(text, position, to_space=True)
         sure = value.quoted or _OF_USER.search(lower[max(0, head.start() - 250) : head.start()])
         if sure and len(value.text) >= 3 and not is_placeholder(value.text, quoted=True):
-            yield value.start, value.end(text), "password"
+            position = value.end(text)
+            yield value.start, position, "password"
 
 
 _INSERT = re.compile(
@@ -201,10 +215,13 @@ def redis_settings(text: str) -> Iterator[Found]:
 
 
 def _after(text: str, before: re.Pattern[str]) -> Iterator[Found]:
-    for head in before.finditer(text):
-        value = value_at(text, head.end(), to_space=True)
+    position = 0
+    while head := before.search(text, position):
+        position = head.end()
+        value = value_at(text, position, to_space=True)
         if len(value.text) >= 3 and not is_placeholder(value.text, quoted=True):
-            yield value.start, value.end(text), "password"
+            position = value.end(text)
+            yield value.start, position, "password"
 
 
 _ORACLE = re.compile(r"jdbc:oracle:(?:thin|oci):[\w.$#-]{1,60}/([^\s/@\"']{2,200})@")
@@ -255,7 +272,8 @@ SEARCHES: tuple[Search, ...] = (
     Search(("sig",), signatures, _is_signed),
     Search(BEGINNINGS, named),
     Search(('"kty',), json_web_keys),
-    Search(("auth", "psk"), auths),
+    Search(("auth",), auths),
+    Search(("psk",), pre_shared_keys),
     Search(("identified",), identified),
     Search(BEGINNINGS, inserted, lambda text: "INSERT" in text or "insert" in text),
     Search(("auth", "login", "credential"), logins, lambda text: "(" in text),

@@ -6,6 +6,7 @@ or a telling name is found; nothing else can be (behaviour, Secrets).
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -63,13 +64,20 @@ def _without_disguised(text: str) -> str:
     if found is None:
         return text
     plain, places = found
-    for search in _live(plain, _EVERY):
-        spans = list(islice(search.find(plain), FOUND_MAX))
-        for start, end, kind in reversed(spans):
-            text = f"{text[: places[start]]}[redacted:{kind}]{text[places[end - 1] + 1 :]}"
-        if spans:  # the rest may have moved: the next pass finds it
-            break
-    return text
+    live = _live(plain, _EVERY)
+    spans = [span for search in live for span in islice(search.find(plain), FOUND_MAX)]
+    parts: list[str] = []
+    position = 0
+    for start, end, kind in sorted(spans, key=itemgetter(0)):
+        if end <= start:
+            continue
+        first, after = places[start], places[end - 1] + 1
+        if first >= position:
+            parts += [text[position:first], f"[redacted:{kind}]"]
+        position = max(position, after)
+        if len(parts) == 2 * FOUND_MAX:
+            return "".join([*parts, f"\n{CUT}"])
+    return "".join([*parts, text[position:]])
 
 
 def redact_data(value: Any) -> Any:
@@ -144,6 +152,8 @@ def _replace(text: str, search: Search) -> str:
     parts: list[str] = []
     position = 0
     for start, end, kind in search.find(text):
+        if start < position:  # it overlaps the one before: what is left of it is looked at again
+            continue
         parts += [text[position:start], f"[redacted:{kind}]"]
         position = end
         if len(parts) == 2 * FOUND_MAX:
