@@ -59,7 +59,8 @@ def _not_json(connection: apsw.Connection, table: str) -> list[str]:
 def _of_another_kind(connection: apsw.Connection, table: str, key: str, name: str) -> list[str]:
     rows = connection.execute(
         f'SELECT "{key}" FROM "{table}" WHERE "{name}" <> \'\' AND json_valid("{name}")'
-        f" AND json_type(\"{name}\") <> '{_KINDS[name]}' LIMIT {FOUND_MAX}"
+        f' AND json_type("{name}") <> ? LIMIT ?',
+        (_KINDS[name], FOUND_MAX),
     )
     return [f"{table}: row {row[0]!a} has no {_KINDS[name]} in {name}" for row in rows]
 
@@ -73,8 +74,8 @@ def _out_of_range(connection: apsw.Connection, table: str) -> list[str]:
         if key is None or (table, name) in _COUNTERS:
             continue
         rows = connection.execute(
-            f'SELECT "{key}", "{name}" FROM "{table}"'
-            f' WHERE "{name}" NOT BETWEEN {-NUMBERS_MAX} AND {NUMBERS_MAX} LIMIT {FOUND_MAX}'
+            f'SELECT "{key}", "{name}" FROM "{table}" WHERE "{name}" NOT BETWEEN ? AND ? LIMIT ?',
+            (-NUMBERS_MAX, NUMBERS_MAX, FOUND_MAX),
         )
         found += [f"{table}: row {row!a} has {number} in {name}" for row, number in rows]
     return found
