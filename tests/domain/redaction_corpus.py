@@ -84,6 +84,7 @@ SECRETS: dict[str, list[tuple[str, str]]] = {
         ("echo {} | docker login -u me --password-stdin", TOKEN),
         ("echo '{}' | sudo -S make install", PLAIN),
         ("echo me:{} | chpasswd", PLAIN),
+        ("echo {} | sudo -k -S ls", SHORT),
         ("vault login {}", TOKEN),
         ("gpg --batch --passphrase {} -d a.gpg", PLAIN),
         ("mongosh -u me -p {} db", PLAIN),
