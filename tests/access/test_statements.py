@@ -25,7 +25,7 @@ JOINED = "' AND '.join(where)"
 REVIEWED = {
     "agents": {JOINED},
     "case": {"where"},
-    "current": {"_named(places)", "_named(which)"},
+    "current": {"named(places)", "named(which)"},
     "cursors": {"_of(stream)", "behind"},
     "activity": {"beside", "column", "most", "table", "where"},
     "briefing": {"mine"},
@@ -73,6 +73,8 @@ REVIEWED = {
 }
 REVIEWED["forget_scope"] |= {"table", "where"}
 REVIEWED["activity"] |= {"not_in_touch('a')"}
+REVIEWED["selection"] = {"named(places)"}
+REVIEWED["recovery_states"] |= {"', '.join((f':{name}' for name in names))"}
 REVIEWED["recovery_states"] |= {"not_in_touch('briefed')"}
 # Of stores that are moved or scrubbed: what their own catalogues name, all made by this program.
 REVIEWED |= {

@@ -170,7 +170,8 @@ def netrc(text: str) -> Iterator[Found]:
 
 _PIPED_INTO = re.compile(
     r"\|[ \t]*+(?:sudo[ \t]++(?:-\w++[ \t]++)*+)?"
-    r"(?:chpasswd|passwd\b|sudo[ \t]+(?:-\w+[ \t]+){0,5}-\w*S\b|[^\n|]{1,200}--(?:password-stdin|with-token))"
+    r"(?:chpasswd|passwd\b|sudo[ \t]+(?:-\w+[ \t]+){0,5}-\w*S\b"
+    r"|[^\n|]{1,200}--(?:password-stdin|with-token))"
 )
 _SAID = re.compile(
     r"(?<![\w-])(?:echo|printf)[ \t]+(?:-\w+[ \t]+)?(?:['\"]?[\w.-]{1,60}:)?(?=[^\n|]{1,300}\Z)"
