@@ -40,6 +40,9 @@ class Keeper:
         self._heard = heard
         self._attending: trio.CancelScope | None = None
         self._closed = threading.Event()
+        self._handing = threading.Lock()
+        self._connected: Line | None = None
+        """What a thread has connected and nobody has taken yet."""
         self._at_work = threading.Lock()
         self._left: Line | None = None
         self._said = False
@@ -90,11 +93,20 @@ class Keeper:
                 else:
                     await trio.sleep(next(pauses))
         finally:
+            self._close_untaken()
+
+    def _close_untaken(self) -> None:
+        """Take no more connections, and close one that came when nobody waited for it any more."""
+        with self._handing:
             self._closed.set()
+            untaken, self._connected = self._connected, None
+        if untaken is not None:
+            untaken.close()
 
     async def _once(self, bring: Callable[[], None], back: Callable[[], None]) -> None:
         connect = partial(self._connect, bring if self.reach.away else None)
         line = await on_a_thread(connect)
+        self._connected = None
         try:
             if self.reach.away is not None:
                 back()
@@ -112,8 +124,10 @@ class Keeper:
         line = self._server.open("listener")
         try:
             listen(line, self._overheard)
-            if self._closed.is_set():
-                raise ServerAway("connecting", "fleetd ends")
+            with self._handing:
+                if self._closed.is_set():
+                    raise ServerAway("connecting", "fleetd ends")
+                self._connected = line
         except psycopg.Error as error:
             line.close()
             raise away(error, "connecting") from error
