@@ -37,7 +37,7 @@ from .values import (
 BEGINNINGS = ("pass", "pw", "secret", "token", "credential", "key")
 # A text with more telling names than this is made of them, and so is one with more that stand
 # before what could be a secret: to look at them all would keep the daemon busy.
-NAMES_MAX, TOLD_MAX = 10_000, 5_000
+NAMES_MAX, TOLD_MAX = 4_000, 2_000
 _BREAK = r"(?:(?:\\{1,2}r)?\\{1,2}n|\r?\n)"
 _HEAD = re.compile(
     rf"({WORDS}){SUFFIX}(?P<quote>\\{{0,3}}[\"'`]\]?)?(?P<space>[ \t]{{0,4}})"
@@ -107,8 +107,12 @@ def _form(text: str, lower: str, head: re.Match[str]) -> Form | None:
         return _element
     if sign == "(":
         return _statement
-    if sign[0] in "=%\\" and not head["quote"] and _QUERY.search(_before(lower, head)):
-        return _in_query
+    if sign[0] in "=%\\" and not head["quote"]:
+        before = _before(lower, head)
+        if ("&" in before or "?" in before or "%" in before or "u0026" in before) and (
+            _QUERY.search(before)
+        ):
+            return _in_query
     if sign == ":" and _BLOCK.match(text, head.end()):
         return _block
     return _assigned if _could_be(text, lower, head) else None
