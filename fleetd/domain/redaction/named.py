@@ -82,10 +82,10 @@ def _starts(lower: str) -> list[int]:
     # In the output of tests they stand on every line, and tell of nothing.
     lower = lower.replace("passed", "######").replace("passes", "######")
     for word in BEGINNINGS:
-        at = lower.find(word)
-        while at >= 0:
+        at, left = lower.find(word), NAMES_MAX + 1  # more are not looked at
+        while at >= 0 and left:
             found.append(at)
-            at = lower.find(word, at + len(word))
+            at, left = lower.find(word, at + len(word)), left - 1
     return sorted(found)
 
 
