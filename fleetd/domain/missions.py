@@ -11,6 +11,7 @@ from ..wire.events import (
     MissionCompleted,
     MissionCreated,
     MissionFailed,
+    MissionReopened,
     MissionUpdated,
     Payload,
 )
@@ -224,6 +225,26 @@ def close_unfinished(tx: Tx, ctx: Context, mission_id: str, payload: MissionCanc
     """Close a mission short of its goal, as the payload says why; nobody called it off."""
     _end(tx, ctx, mission_id, "cancelled", payload.closed_reason)
     emit(tx, ctx, payload, mission_id=mission_id, activity=False)
+
+
+def reopen(tx: Tx, ctx: Context, row: Row, why: ClosedReason) -> bool:
+    """Open a mission again with everything as it was; False for one that ended otherwise.
+
+    ``why`` is the reason of the end that this takes back. One that is open stays as it is.
+    """
+    if row["status"] in OPEN_MISSION:
+        return True
+    if row["closed_reason"] != why:
+        return False
+    tx.run(
+        "UPDATE missions SET status = 'in_progress', closed_reason = NULL, completed_at = NULL,"
+        " updated_at = :now, active_awake_ms = :awake, silent = 0 WHERE id = :id",
+        now=ctx.now,
+        awake=ctx.awake_ms,
+        id=row["id"],
+    )
+    emit(tx, ctx, MissionReopened(), mission_id=row["id"])
+    return True
 
 
 def _open(tx: Tx, mission_id: str) -> Row:

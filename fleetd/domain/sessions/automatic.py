@@ -4,15 +4,13 @@ What a person created, or ended, is the person's: nothing here touches it.
 """
 
 from ...wire import endings
-from ...wire.events import MissionCancelled, MissionReopened
+from ...wire.events import MissionCancelled
 from ...wire.requests.mission import MissionCreate
-from ...wire.types import OPEN_MISSION
 from .. import checkpoints, missions
 from ..activity import LIVING
 from ..bounds import WITH_SESSION
 from ..context import Context
 from ..current import is_automatic
-from ..events import emit
 from ..ids import find
 from ..milestones import begin_mission
 from ..tx import Row, Tx
@@ -105,18 +103,4 @@ def reopen(tx: Tx, ctx: Context, mission_id: str) -> bool:
     person ended it, or it was merged into another one, or is gone.
     """
     row = tx.one("SELECT * FROM missions WHERE id = :id", id=mission_id)
-    if row is None:
-        return False
-    if row["status"] in OPEN_MISSION:
-        return True
-    if row["closed_reason"] != "session":
-        return False
-    tx.run(
-        "UPDATE missions SET status = 'in_progress', closed_reason = NULL, completed_at = NULL,"
-        " updated_at = :now, active_awake_ms = :awake, silent = 0 WHERE id = :id",
-        now=ctx.now,
-        awake=ctx.awake_ms,
-        id=row["id"],
-    )
-    emit(tx, ctx, MissionReopened(), mission_id=row["id"])
-    return True
+    return row is not None and missions.reopen(tx, ctx, row, "session")

@@ -6,7 +6,7 @@ finished stays where it was done. Must not know recovery, nor hand over anything
 
 import msgspec
 
-from ...wire.events import MissionCancelled, MissionReopened, SortieMoved
+from ...wire.events import MissionCancelled, SortieMoved
 from ...wire.types import OPEN_MISSION, Role
 from .. import checkpoints, missions
 from ..activity import LIVING
@@ -71,7 +71,7 @@ def move_back(
         return None
     before, windows = _mission(tx, left), _windows(tx, agent_id)
     _put_into(tx, windows, before["id"] if before else None)
-    if before is None or not _reopen(tx, ctx, before):
+    if before is None or not missions.reopen(tx, ctx, before, "merged"):
         return Moved(left=mission_id, windows=windows)
     if is_automatic(before):
         tx.run("UPDATE agents SET role = 'dispatch' WHERE id = :id", id=agent_id)
@@ -199,23 +199,6 @@ def _end(tx: Tx, ctx: Context, left: Row, mission_id: str, carried: int) -> None
         checkpoints.take(tx, ctx, left["id"], kept)
     else:
         missions.close(tx, ctx, left["id"], "merged", mission_id)
-
-
-def _reopen(tx: Tx, ctx: Context, left: Row) -> bool:
-    """Open a mission again that ended when its session moved; False if it ended otherwise."""
-    if left["status"] in OPEN_MISSION:
-        return True
-    if left["closed_reason"] != "merged":
-        return False
-    tx.run(
-        "UPDATE missions SET status = 'in_progress', completed_at = NULL, closed_reason = NULL,"
-        " updated_at = :now, active_awake_ms = :awake, silent = 0 WHERE id = :id",
-        now=ctx.now,
-        awake=ctx.awake_ms,
-        id=left["id"],
-    )
-    emit(tx, ctx, MissionReopened(), mission_id=left["id"])
-    return True
 
 
 def _named(windows: list[str]) -> str:
