@@ -31,19 +31,24 @@ def unreadable(connection: apsw.Connection) -> list[str]:
     """Return the rows that cannot be read, by their names, at most twenty."""
     found: list[str] = []
     tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
-    for (table,) in tables:
-        found += [*_not_json(connection, str(table)), *_out_of_range(connection, str(table))]
+    for table in (str(name) for (name,) in tables):
+        columns = connection.execute(f'PRAGMA table_info("{table}")').fetchall()
+        key = next((str(column[1]) for column in columns if column[5] == 1), None)
+        types = {str(column[1]): str(column[2]) for column in columns}
+        if key is not None:
+            found += _not_json(connection, table, key, types)
+            found += _out_of_range(connection, table, key, types)
         if len(found) >= FOUND_MAX:
             return found[:FOUND_MAX]
     return found + _beyond_counting(connection)
 
 
-def _not_json(connection: apsw.Connection, table: str) -> list[str]:
-    columns = connection.execute(f'PRAGMA table_info("{table}")').fetchall()
-    key = next((name for _, name, _, _, _, place in columns if place == 1), None)
+def _not_json(
+    connection: apsw.Connection, table: str, key: str, types: dict[str, str]
+) -> list[str]:
     found: list[str] = []
-    for name in (str(column[1]) for column in columns):
-        if not isinstance(key, str) or not name.endswith("_json"):
+    for name in types:
+        if not name.endswith("_json"):
             continue
         # What is deleted, and waits for its file to go, is emptied.
         rows = connection.execute(
@@ -65,13 +70,13 @@ def _of_another_kind(connection: apsw.Connection, table: str, key: str, name: st
     return [f"{table}: row {row[0]!a} has no {_KINDS[name]} in {name}" for row in rows]
 
 
-def _out_of_range(connection: apsw.Connection, table: str) -> list[str]:
+def _out_of_range(
+    connection: apsw.Connection, table: str, key: str, types: dict[str, str]
+) -> list[str]:
     """Return the rows with a number that no rule can go on from."""
-    columns = connection.execute(f'PRAGMA table_info("{table}")').fetchall()
-    key = next((name for _, name, _, _, _, place in columns if place == 1), None)
     found: list[str] = []
-    for name in (column[1] for column in columns if column[2] == "INTEGER"):
-        if key is None or (table, name) in _COUNTERS:
+    for name, kind in types.items():
+        if kind != "INTEGER" or (table, name) in _COUNTERS:
             continue
         rows = connection.execute(
             f'SELECT "{key}", "{name}" FROM "{table}" WHERE "{name}" NOT BETWEEN ? AND ? LIMIT ?',

@@ -33,11 +33,11 @@ for _place, _search in enumerate(SEARCHES):
     _called = _CALLED_BY_TOKENS if _search.in_long_words else _CALLED
     for _needle in _search.needles:
         _called[_needle] = (*_called.get(_needle, ()), _place)
-# Too common to be looked for with the others.
 _LETTERS = frozenset("".join(_CALLED_BY_TOKENS))
 # From here on it is worth while to ask first which letters occur, in characters.
 _MANY = 10_000
-_RARE = tuple(pair for pair in _CALLED_BY_TOKENS.items() if len(pair[0]) < 2)
+# Of one character or none: the expression that looks for the others has no place for them.
+_SHORT_NEEDLES = tuple(pair for pair in _CALLED_BY_TOKENS.items() if len(pair[0]) < 2)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -126,7 +126,7 @@ def _of_tokens(words: str) -> Iterator[int]:
     """Return the places of the searches for tokens that could find something in long words."""
     called: Iterable[tuple[str, tuple[int, ...]]]
     if len(words) < _MANY:
-        called = _CALLED_BY_TOKENS.items() if TOKEN_BEGINNING.search(words) else _RARE
+        called = _CALLED_BY_TOKENS.items() if TOKEN_BEGINNING.search(words) else _SHORT_NEEDLES
     else:
         # To look for single letters first is quicker then.
         letters = {letter for letter in _LETTERS if letter in words}
