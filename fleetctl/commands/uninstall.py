@@ -1,6 +1,5 @@
 """``fleetctl uninstall``: takes fleetd out of whatever it was put into, and says what is left."""
 
-import importlib.util
 import shlex
 import sys
 from argparse import Namespace
@@ -19,6 +18,7 @@ from ..hooking import changes as hooks
 from ..hooking.changes import Change
 from ..hooking.harnesses import HARNESSES
 from ..mcp_settings import changes as servers
+from ..mcp_settings.extra import PACKAGE, installer
 from ..mcp_settings.places import PLACES
 from ..options import Subparsers, command, yes_option
 from ..prompts import Cancelled, confirm, interactive
@@ -31,7 +31,6 @@ from ..service.running import STOP_UNITS
 if TYPE_CHECKING:
     from fleetd.config import Loaded
 
-PACKAGE = "fleetd"
 _DATA = "Delete what fleetd remembers as well? It cannot be brought back."
 
 
@@ -274,11 +273,12 @@ def _of_systemd() -> Iterator[Left]:
 
 def _package_command(prefix: Path) -> str:
     """Return the command that removes the program, for the way in which it was installed."""
-    if (prefix / "uv-receipt.toml").is_file():
+    by = installer(prefix)
+    if by == "uv tool":
         return f"uv tool uninstall {PACKAGE}"
-    if (prefix / "pipx_metadata.json").is_file():
+    if by == "pipx":
         return f"pipx uninstall {shlex.quote(prefix.name)}"
     python = shlex.quote(sys.executable or "python3")
-    if importlib.util.find_spec("pip") is None:
+    if by == "uv pip":
         return f"uv pip uninstall --python {python} {PACKAGE}"
     return f"{python} -m pip uninstall {PACKAGE}"

@@ -20,16 +20,26 @@ def hint() -> str:
     return f"Install it with: {install_command()}"
 
 
+def installer(prefix: Path) -> str:
+    """Return by what fleetctl was installed: ``uv tool``, ``pipx``, ``uv pip`` or ``pip``."""
+    if (prefix / "uv-receipt.toml").is_file():
+        return "uv tool"
+    if (prefix / "pipx_metadata.json").is_file():
+        return "pipx"
+    return "uv pip" if importlib.util.find_spec("pip") is None else "pip"
+
+
 def install_command(prefix: Path | None = None) -> str:
     """Return the command that installs it, for the way in which fleetctl itself was installed."""
     prefix = Path(sys.prefix) if prefix is None else prefix
     wanted = shlex.quote(requirement())
-    if (prefix / "uv-receipt.toml").is_file():
+    by = installer(prefix)
+    if by == "uv tool":
         return f"uv tool install --with {wanted} {shlex.quote(_source(prefix))}"
-    if (prefix / "pipx_metadata.json").is_file():
+    if by == "pipx":
         return f"pipx inject {shlex.quote(prefix.name)} {wanted}"
     python = shlex.quote(sys.executable or "python3")
-    if importlib.util.find_spec("pip") is None:
+    if by == "uv pip":
         return f"uv pip install --python {python} {wanted}"
     return f"{python} -m pip install {wanted}"
 

@@ -1,7 +1,6 @@
 """Cursors that nobody moves keep nothing for ever; whoever comes back is told what he missed."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -10,20 +9,12 @@ from fleetd.operations import examining
 from fleetd.wire.errors import Storage
 from fleetd.wire.model import Finding, Mission
 from fleetd.wire.requests.agent import AgentRegister
-from fleetd.wire.requests.event import CursorAdvance, CursorGap, CursorGet, EventAppend
+from fleetd.wire.requests.event import CursorAdvance, CursorGap, CursorGet
 from fleetd.wire.requests.mission import MissionCancel
 from fleetd.wire.requests.system import SystemDoctor
+from tests.engine.test_housekeeping import happen, seqs
 from tests.fleet import DAY, HOUR, Clock, Fleet, opened
 from tests.plan.test_migration import beside, event
-
-
-async def happen(fleet: Fleet, number: int, **where: Any) -> list[int]:
-    """Append events; return their positions."""
-    return [(await fleet.do(EventAppend("file_read", **where))).seq for _ in range(number)]
-
-
-async def seqs(fleet: Fleet) -> list[int]:
-    return [event.seq for event in await fleet.events()]
 
 
 async def finished(fleet: Fleet) -> Mission:
