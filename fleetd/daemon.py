@@ -51,7 +51,7 @@ _LEAVING_SECONDS = 1.0
 _STORAGE_FAILED = (
     "Storage failed: {} - fleetd stops so that nothing is acknowledged that is not on disk"
 )
-_RESTORE = "Put a copy in its place: fleetctl restore FILE."
+_DAMAGED = "{}{rows} Put a copy in its place: fleetctl restore FILE."
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -66,7 +66,7 @@ def start(loaded: Loaded) -> int:
     except* (PathRefused, StoreRefused) as refused:
         status = _report(refused, EXIT_REFUSED, "{}")
     except* Corrupt as damaged:
-        status = _report(damaged, EXIT_REFUSED, f"{{}}{_named(loaded)} {_RESTORE}")
+        status = _report(damaged, EXIT_REFUSED, _DAMAGED, rows=_named(loaded))
     except* (Storage, Unavailable) as unable:
         # While fleetd serves, clients are told these; at the start there is nobody else to tell.
         status = _report(unable, EXIT_FAILED, "The database cannot be used: {}")
@@ -83,12 +83,12 @@ def start(loaded: Loaded) -> int:
 def _named(loaded: Loaded) -> str:
     """Name the rows that cannot be read, where it is these."""
     found = "" if loaded.config.store else named_in(loaded.config.database)
-    return f" {found}.".replace("{", "{{").replace("}", "}}") if found else ""
+    return f" {found}." if found else ""
 
 
-def _report(group: BaseExceptionGroup[BaseException], status: int, text: str) -> int:
+def _report(group: BaseExceptionGroup[BaseException], status: int, text: str, **more: str) -> int:
     for error in _leaves(group):
-        log.error("%s", text.format(error))
+        log.error("%s", text.format(error, **more))
     return status
 
 

@@ -223,9 +223,8 @@ def _roll_back(connection: apsw.Connection) -> None:
             connection.execute("ROLLBACK")
 
 
-def run_reads(connection: apsw.Connection, jobs: list[Job]) -> None:
-    """Give every reading job its result, each from one consistent snapshot."""
-    execute = Executor(connection)
+def run_reads(connection: apsw.Connection, execute: Executor, jobs: list[Job]) -> None:
+    """Give every reading job its result, each from one consistent snapshot of a connection."""
     for job in jobs:
         _roll_back(connection)  # what the last one left, if its own end failed
         try:

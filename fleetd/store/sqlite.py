@@ -20,7 +20,7 @@ from ..wire.errors import Storage
 from ..wire.requests.system import Check
 from . import CopyDamaged, CopyFailed, StoreFailed, checksums, schema
 from .ballast import SIZE
-from .commit import Committer, Outside, run_reads
+from .commit import Committer, Executor, Outside, run_reads
 from .copying import copy_in_use, damage_of
 from .incarnation import Incarnation
 from .lane import Job, Lane
@@ -72,6 +72,7 @@ class Store:
         self._watch = Watch(path)
         self._writer_connection = open_database(path, vfs, self._watch.look)
         self._reader_connection = connect(str(path), query_only=True, vfs=vfs)
+        self._query = Executor(self._reader_connection)
         self._standing = Standing(path)
         self._committer = Committer(self._writer_connection, self._standing, self._watch)
         self._writer = Lane("writer", self._committer.run, self._wrote, inline=inline)
@@ -140,7 +141,7 @@ class Store:
         return self._upkeep.wal_grew(connection, name, pages)
 
     def _read(self, jobs: list[Job]) -> None:
-        run_reads(self._reader_connection, jobs)
+        run_reads(self._reader_connection, self._query, jobs)
 
     def _wrote(self, jobs: list[Job]) -> None:
         for job in jobs:

@@ -193,6 +193,7 @@ async def test_one_read_sees_one_moment(open_store: Any, database: Path, tools: 
         count = "SELECT count(*) FROM store_meta"
         before = tx.value(count)
         other = apsw.Connection(str(database))
+        other.set_busy_timeout(5_000)  # the thread that copies the WAL back may be at it
         other.execute("INSERT INTO store_meta (key, value) VALUES ('between', 'x')")
         other.close()
         return before, tx.value(count)
