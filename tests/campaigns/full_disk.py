@@ -5,6 +5,7 @@ when there is room again everything goes on, the files too.
 """
 
 import contextlib
+import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -100,9 +101,10 @@ def _fill_and_empty(run: Run, daemon: Daemon, home: Path, disk: Path) -> None:
         witness.excuse(mission)
         (disk / "filler").unlink()
         client.call_raw("mission.create", {"title": "there is room", "description": "x" * 60_000})
-        # Any hook has what others left in the spool taken in.
-        doctor = {"harness": "claude", "args": ["doctor"], "payload": "{}"}
-        client.call_raw("hook.deliver", {"delivery_id": os.urandom(16).hex(), **doctor})
+        # What others left in the spool is taken in before any hook, whatever that hook says.
+        payload = {"session_id": "other", "cwd": str(home), "hook_event_name": "Unknown"}
+        other = {"harness": "claude", "payload": json.dumps(payload)}
+        client.call_raw("hook.deliver", {"delivery_id": os.urandom(16).hex(), **other})
         files = "the files do not catch up"
         wait_until(lambda: not _backlog(client), files, PATIENCE_S)
         witness.settle(client)
