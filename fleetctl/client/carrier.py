@@ -8,6 +8,10 @@ from pathlib import Path
 from .conversation import TooSlow, lost
 from .dial import dial
 
+# Python raises KeyboardInterrupt between two of its own steps only. A signal that comes just before
+# recv blocks would wait as long as recv does, so no recv waits longer than this.
+SIGNAL_S = 1.0
+
 
 class SocketCarrier:
     """A socket that blocks, one connection at a time; a process that was forked has its own."""
@@ -49,16 +53,20 @@ class SocketCarrier:
 
     async def receive(self, wait_s: float) -> bytes:
         """Return what comes next; raises TooSlow when nothing does, ConnectionLost at the end."""
-        sock = self._mine()
-        sock.settimeout(wait_s)
-        try:
-            if data := sock.recv(262_144):
-                return data
-        except TimeoutError as error:
-            raise TooSlow from error
-        except OSError as error:  # another thread may have closed it
-            raise lost() from error
-        raise lost()
+        sock, until = self._mine(), time.monotonic() + wait_s
+        data = None
+        while data is None:
+            sock.settimeout(max(min(until - time.monotonic(), SIGNAL_S), 0.0))
+            try:
+                data = sock.recv(262_144)
+            except (TimeoutError, BlockingIOError) as error:
+                if time.monotonic() >= until:
+                    raise TooSlow from error
+            except OSError as error:  # another thread may have closed it
+                raise lost() from error
+        if not data:
+            raise lost()
+        return data
 
     def _mine(self) -> socket:
         sock = self._socket

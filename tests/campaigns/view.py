@@ -86,7 +86,10 @@ class View:
         def every(method: str, what: str, **params: Any) -> dict[str, dict[str, Any]]:
             return {one["id"]: one for one in client.call_raw(method, params)[what]}
 
-        self.missions = every("mission.list", "missions", limit=1_000)
+        self.missions = page = every("mission.list", "missions", limit=1_000)
+        while page:  # who fills a disk makes more than one answer holds
+            page = every("mission.list", "missions", limit=1_000, after=list(page)[-1])
+            self.missions |= page
         self.sorties = {
             one["id"]: one
             for mission in self.missions

@@ -288,7 +288,11 @@ async def test_git_that_hangs_beyond_a_kill_is_left_behind(hung: Path) -> None:
 async def test_others_do_not_wait_while_the_directory_of_one_agent_hangs(
     engine: Engine, stuck: Path, here: str
 ) -> None:
-    """Hooks and requests about it come all the time; another client's p99 is below 10 ms."""
+    """Hooks and requests about it come all the time, and nobody else waits until one is given up.
+
+    Who waited for the mount would wait for ``SECONDS`` at least. On a machine that does nothing
+    else the p99 of another client is below 10 ms; a busy one takes that long to wake anybody.
+    """
     over = trio.Event()
 
     async def afflicted(number: int) -> None:
@@ -303,16 +307,13 @@ async def test_others_do_not_wait_while_the_directory_of_one_agent_hangs(
         await engine.perform(request, CLIENT)
         return (trio.current_time() - since) * 1_000
 
-    async def p99() -> tuple[float, float]:
-        """Return what one answer in a hundred exceeds, and by how much a pause comes too late."""
-        times, late = [], []
+    async def p99() -> float:
+        times = []
         for number in range(200):
-            since = trio.current_time()
             await trio.sleep(0.003)
-            late.append((trio.current_time() - since) * 1_000 - 3)
             requests = (SystemHealth(), LockList(file=f"{here}/a.py"), MissionCurrent(here))
             times.append(await timed(requests[number % 3]))
-        return sorted(times)[197], sorted(late)[197]
+        return sorted(times)[197]
 
     await engine.perform(LockAcquire(f"{here}/a.py", "other"), CLIENT)
     async with trio.open_nursery() as nursery:
@@ -320,5 +321,4 @@ async def test_others_do_not_wait_while_the_directory_of_one_agent_hangs(
             nursery.start_soon(afflicted, number)
         rounds = [await p99() for _ in range(3)]
         over.set()
-    # What a busy machine takes to wake anybody is no wait for a mount.
-    assert min(waited - late for waited, late in rounds) < 10, rounds
+    assert min(rounds) < SECONDS * 1_000 / 2, rounds
