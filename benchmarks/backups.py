@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from fleetd.domain.content import to_file
+from fleetd.protocol.records import Checkpoint
 from fleetd.store.backups import Backups
-from fleetd.wire.model import Checkpoint
 
 from .bench import Bench
 from .rows import Promise, Row

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import msgspec
 
-from fleetd.wire.errors import from_wire
+from fleetd.protocol.errors import from_wire
 
 PATIENCE_S = 60.0
 _CHUNK = 1 << 20

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from fleetd.wire.model import Checkpoint
+from fleetd.protocol.records import Checkpoint
 
 from .client import Client
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import apsw
 
 from fleetd.domain.content import to_columns, to_file
+from fleetd.protocol.records import Checkpoint
+from fleetd.protocol.timestamps import iso
 from fleetd.store.opening import open_database
-from fleetd.wire.model import Checkpoint
-from fleetd.wire.times import iso
 
 DAY_MS = 86_400_000
 

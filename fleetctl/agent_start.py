@@ -3,7 +3,7 @@
 from argparse import Namespace
 from typing import Any
 
-from fleetd.wire.errors import InvalidParams, InvalidState
+from fleetd.protocol.errors import InvalidParams, InvalidState
 
 from .client import Fleet
 from .display import render

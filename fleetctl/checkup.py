@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fleetd import paths
 from fleetd.config import Config, ConfigError, load
-from fleetd.wire.errors import FleetError
+from fleetd.protocol.errors import FleetError
 
 from .protocol import Finding
 
@@ -34,7 +34,7 @@ def _server(config: Config) -> list[Finding]:
     if not config.store:
         return []
     # Imported here: most stores are files of this machine.
-    from fleetd.wire.migration import Errand
+    from fleetd.protocol.migration import Errand
 
     from .errands import carry
 

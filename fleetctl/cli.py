@@ -11,7 +11,7 @@ from io import TextIOWrapper
 from pathlib import Path
 
 from fleetd import __version__
-from fleetd.wire.errors import (
+from fleetd.protocol.errors import (
     AtomicWriteFailed,
     FleetError,
     IntegrityMismatch,

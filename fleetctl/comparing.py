@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from fleetd.wire.errors import InvalidState
+from fleetd.protocol.errors import InvalidState
 
 from .client import Fleet
 from .display import render

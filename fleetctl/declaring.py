@@ -7,7 +7,13 @@ from argparse import ArgumentTypeError, Namespace
 from pathlib import Path
 from typing import Any, get_args
 
-from fleetd.wire.words import OutcomeKind, RunStatus, SnapshotSource, StepStatus, WindowPressure
+from fleetd.protocol.patterns import (
+    OutcomeKind,
+    RunStatus,
+    SnapshotSource,
+    StepStatus,
+    WindowPressure,
+)
 
 from .options import Parser, UsageError, whole
 from .protocol import (
@@ -113,7 +119,7 @@ def _checked(told: dict[str, Any]) -> DeclaredOutcome:
     # Imported here: hardly any command line has an outcome.
     import msgspec
 
-    from fleetd.wire.requests import snapshot
+    from fleetd.protocol.requests import snapshot
 
     msgspec.convert(told, snapshot.DeclaredOutcome)
     return DeclaredOutcome(**told)

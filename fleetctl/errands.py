@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from fleetd.wire.errors import Internal, from_wire
-from fleetd.wire.migration import Errand, Said
+from fleetd.protocol.errors import Internal, from_wire
+from fleetd.protocol.migration import Errand, Said
 
 from .client import Progress
 

@@ -125,7 +125,7 @@ def _close(args: Namespace, shown: int, left_out: int, *, complete: bool) -> Non
 
 
 def _plain(entry: Any) -> dict[str, Any]:
-    from fleetd.wire.times import iso
+    from fleetd.protocol.timestamps import iso
 
     return {
         "kind": entry.kind,

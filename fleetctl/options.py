@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeAlias
 
-from fleetd.wire.errors import InvalidParams
+from fleetd.protocol.errors import InvalidParams
 
 # Text, because argparse's class takes no argument at run time, and has no public name.
 Subparsers: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001

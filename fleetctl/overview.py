@@ -1,6 +1,6 @@
 """The state of the fleet, asked of a daemon that can tell; must not show it."""
 
-from fleetd.wire.errors import Unavailable
+from fleetd.protocol.errors import Unavailable
 
 from .client import Fleet
 from .protocol import Status, SystemStatus

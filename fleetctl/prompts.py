@@ -2,7 +2,7 @@
 
 import sys
 
-from fleetd.wire.errors import FleetError, InvalidParams
+from fleetd.protocol.errors import FleetError, InvalidParams
 
 
 class Cancelled(FleetError):

@@ -1,4 +1,4 @@
-"""The requests and records of ``fleetd.wire`` as commands use them; imports no msgspec.
+"""The requests and records of ``fleetd.protocol`` as commands use them; imports no msgspec.
 
 Whoever checks types sees the Structs themselves. What runs are plain stand-ins by the same names:
 a request is what it was given, and a record what the daemon answered.
@@ -9,38 +9,38 @@ from typing import TYPE_CHECKING, Any
 from .records import Asked, Record
 
 if TYPE_CHECKING:
-    from fleetd.wire.base import Mutation as Mutation
-    from fleetd.wire.base import Query as Query
-    from fleetd.wire.base import Request as Request
-    from fleetd.wire.differences import *  # noqa: F403
-    from fleetd.wire.figures import *  # noqa: F403
-    from fleetd.wire.model import Agent as Agent
-    from fleetd.wire.model import Checkpoint as Checkpoint
-    from fleetd.wire.model import CheckpointSummary as CheckpointSummary
-    from fleetd.wire.model import Event as Event
-    from fleetd.wire.model import Finding as Finding
-    from fleetd.wire.model import Lock as Lock
-    from fleetd.wire.model import Message as Message
-    from fleetd.wire.model import Mission as Mission
-    from fleetd.wire.model import Recovery as Recovery
-    from fleetd.wire.model import RecoveryCandidate as RecoveryCandidate
-    from fleetd.wire.model import RecoveryContext as RecoveryContext
-    from fleetd.wire.model import RestoreResult as RestoreResult
-    from fleetd.wire.model import Sortie as Sortie
-    from fleetd.wire.model import SourceDetail as SourceDetail
-    from fleetd.wire.overview import *  # noqa: F403
-    from fleetd.wire.requests.agent import *  # noqa: F403
-    from fleetd.wire.requests.checkpoint import *  # noqa: F403
-    from fleetd.wire.requests.event import *  # noqa: F403
-    from fleetd.wire.requests.hook import *  # noqa: F403
-    from fleetd.wire.requests.lock import *  # noqa: F403
-    from fleetd.wire.requests.message import *  # noqa: F403
-    from fleetd.wire.requests.mission import *  # noqa: F403
-    from fleetd.wire.requests.recovery import *  # noqa: F403
-    from fleetd.wire.requests.snapshot import *  # noqa: F403
-    from fleetd.wire.requests.sortie import *  # noqa: F403
-    from fleetd.wire.requests.system import *  # noqa: F403
-    from fleetd.wire.snapshots import *  # noqa: F403
+    from fleetd.protocol.checkpoint_diff import *  # noqa: F403
+    from fleetd.protocol.figures import *  # noqa: F403
+    from fleetd.protocol.records import Agent as Agent
+    from fleetd.protocol.records import Checkpoint as Checkpoint
+    from fleetd.protocol.records import CheckpointSummary as CheckpointSummary
+    from fleetd.protocol.records import Event as Event
+    from fleetd.protocol.records import Finding as Finding
+    from fleetd.protocol.records import Lock as Lock
+    from fleetd.protocol.records import Message as Message
+    from fleetd.protocol.records import Mission as Mission
+    from fleetd.protocol.records import Recovery as Recovery
+    from fleetd.protocol.records import RecoveryCandidate as RecoveryCandidate
+    from fleetd.protocol.records import RecoveryContext as RecoveryContext
+    from fleetd.protocol.records import RestoreResult as RestoreResult
+    from fleetd.protocol.records import Sortie as Sortie
+    from fleetd.protocol.records import SourceDetail as SourceDetail
+    from fleetd.protocol.request import Mutation as Mutation
+    from fleetd.protocol.request import Query as Query
+    from fleetd.protocol.request import Request as Request
+    from fleetd.protocol.requests.agent import *  # noqa: F403
+    from fleetd.protocol.requests.checkpoint import *  # noqa: F403
+    from fleetd.protocol.requests.event import *  # noqa: F403
+    from fleetd.protocol.requests.hook import *  # noqa: F403
+    from fleetd.protocol.requests.lock import *  # noqa: F403
+    from fleetd.protocol.requests.message import *  # noqa: F403
+    from fleetd.protocol.requests.mission import *  # noqa: F403
+    from fleetd.protocol.requests.recovery import *  # noqa: F403
+    from fleetd.protocol.requests.snapshot import *  # noqa: F403
+    from fleetd.protocol.requests.sortie import *  # noqa: F403
+    from fleetd.protocol.requests.system import *  # noqa: F403
+    from fleetd.protocol.snapshots import *  # noqa: F403
+    from fleetd.protocol.status import *  # noqa: F403
 
 # Of each noun the methods that change nothing, then those that may.
 _NOUNS = {

@@ -1,4 +1,4 @@
-"""Plain stand-ins for the Structs of ``fleetd.wire``; must not know any method, nor import msgspec.
+"""Plain stand-ins for the Structs of the protocol; must not know any method, nor import msgspec.
 
 msgspec and its Structs take longer to import than all else that a command does. A command needs
 neither: the daemon checks what it is sent, and what it answers is printed.
@@ -7,7 +7,7 @@ neither: the daemon checks what it is sent, and what it answers is printed.
 import json
 from typing import Any, ClassVar, Self
 
-from fleetd.wire.errors import Incompatible
+from fleetd.protocol.errors import Incompatible
 
 # Fields that go by another name on the wire, since Python has no room for it.
 WIRE_NAMES = {"sender": "from"}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from fleetd.wire.errors import (
+from fleetd.protocol.errors import (
     Corrupt,
     FleetError,
     Internal,
@@ -14,7 +14,7 @@ from fleetd.wire.errors import (
     LimitExceeded,
     Storage,
 )
-from fleetd.wire.words import CandidateReason
+from fleetd.protocol.patterns import CandidateReason
 
 from .client import Fleet
 from .display import render

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from fleetd import paths
-from fleetd.wire.errors import InvalidState, Storage
+from fleetd.protocol.errors import InvalidState, Storage
 
 from .editing import copies
 

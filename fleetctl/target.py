@@ -4,8 +4,8 @@ import os
 import re
 from pathlib import Path
 
-from fleetd.wire.errors import InvalidParams, InvalidState, NotFound
-from fleetd.wire.words import AGENT_ID, SelectionPurpose
+from fleetd.protocol.errors import InvalidParams, InvalidState, NotFound
+from fleetd.protocol.patterns import AGENT_ID, SelectionPurpose
 
 from .client import Fleet
 from .protocol import MissionSelect, SelectedMission

@@ -12,7 +12,7 @@ from .display.event_runs import RUNS, Run
 from .display.sentences import sentence, tone
 
 if TYPE_CHECKING:
-    from fleetd.wire.model import Event
+    from fleetd.protocol.records import Event
 
 # As long as it takes the daemon to call a mission silent, unless told otherwise.
 SILENT_MS = 5 * moments.MINUTE

@@ -11,7 +11,7 @@ from typing import NoReturn, get_args
 import msgspec
 
 from . import __version__, config, logs
-from .wire.invisible import escaped
+from .protocol.invisible import escaped
 
 _EXIT_REFUSED = 78
 _LEVELS = get_args(config.LogLevel)

@@ -3,12 +3,12 @@
 from typing import TYPE_CHECKING, Any
 
 from . import openrpc
+from .protocol.errors import Unavailable
+from .protocol.progress import LongMutation
+from .protocol.request import Query, Request
+from .protocol.requests.event import EventSubscribe, EventUnsubscribe, Subscription
+from .protocol.requests.system import RpcDiscover
 from .subscriptions import Follower
-from .wire.base import Query, Request
-from .wire.errors import Unavailable
-from .wire.progress import LongMutation
-from .wire.requests.event import EventSubscribe, EventUnsubscribe, Subscription
-from .wire.requests.system import RpcDiscover
 
 if TYPE_CHECKING:
     from .connections import Connection

@@ -15,7 +15,7 @@ from msgspec import Meta, field
 
 from . import paths
 from .config_file import ConfigError, fill_ignored, fill_projects, read_file
-from .wire.requests.system import Setting
+from .protocol.requests.system import Setting
 
 __all__ = ["Config", "ConfigError", "Loaded", "load", "without_password"]
 

@@ -15,19 +15,15 @@ from .domain.context import Caller
 from .engine import Engine
 from .envelope import Message
 from .lines import LargeLines, LineReader
+from .protocol.display import shown
+from .protocol.errors import FleetError, LimitExceeded, NotFound
+from .protocol.framing import Line
+from .protocol.requests.event import EventSubscribe, Subscription, Unsubscribed
 from .relay import Relay
 from .replies import LineWriter, Unsent
 from .rpc import Dispatcher, error_reply
 from .subscriptions import Follower, subscribe
 from .telling import telling
-from .wire.errors import FleetError, LimitExceeded, NotFound
-from .wire.frames import Line
-from .wire.requests.event import (
-    EventSubscribe,
-    Subscription,
-    Unsubscribed,
-)
-from .wire.shown import shown
 
 log = logging.getLogger(__name__)
 

@@ -23,6 +23,8 @@ from .engine import DAEMON, Engine
 from .instance import AlreadyRunning
 from .listener import Listening, listening
 from .paths import PathRefused
+from .protocol.errors import Corrupt, FleetError, Storage, Unavailable
+from .protocol.requests.system import SystemHealth
 from .sdnotify import Notifier, feed_watchdog
 from .server import Server
 from .service import open_engine
@@ -30,8 +32,6 @@ from .starting import starting
 from .store import StoreFailed, StoreRefused, StoreUnready
 from .store.rows import named_in
 from .timers import run_timers
-from .wire.errors import Corrupt, FleetError, Storage, Unavailable
-from .wire.requests.system import SystemHealth
 
 log = logging.getLogger(__name__)
 

@@ -30,6 +30,9 @@ from .gate import Gate
 from .ignoring import refuse_ignored
 from .outbox import Outbox
 from .projects import Projects
+from .protocol.errors import FleetError, MethodNotFound, Storage
+from .protocol.request import Mutation, Query, Request
+from .protocol.types import Noun
 from .pulses import Pulses
 from .reception import Reception
 from .room import makes_room
@@ -42,9 +45,6 @@ from .store.spool import Spool
 from .store.verdicts import DiskFull
 from .traffic import Traffic
 from .watcher import Watcher
-from .wire.base import Mutation, Query, Request
-from .wire.errors import FleetError, MethodNotFound, Storage
-from .wire.types import Noun
 
 R = TypeVar("R")
 T = TypeVar("T")

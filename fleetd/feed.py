@@ -7,8 +7,8 @@ import trio
 
 from .bell import Bell
 from .domain.streams import EventTail
-from .wire.model import Event
-from .wire.requests.event import EventPage
+from .protocol.records import Event
+from .protocol.requests.event import EventPage
 
 # Keeps the memory of a subscriber that lags behind small, and each of its turns short.
 PAGE = 64

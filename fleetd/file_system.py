@@ -19,9 +19,9 @@ import outcome
 import trio
 
 from .domain.current import within
+from .protocol.errors import Unavailable
+from .protocol.requests.lock import LockAcquire, LockCheck, LockList
 from .walk import PathFacts, Walk, absolute
-from .wire.errors import Unavailable
-from .wire.requests.lock import LockAcquire, LockCheck, LockList
 
 R = TypeVar("R")
 T = TypeVar("T")

@@ -6,10 +6,9 @@ from typing import Any
 import trio
 
 from .domain.context import Caller
-from .store.reach import Reach, StoreAway
-from .wire.base import Request
-from .wire.requests.hook import DOCTOR, HookDeliver
-from .wire.requests.system import (
+from .protocol.request import Request
+from .protocol.requests.hook import DOCTOR, HookDeliver
+from .protocol.requests.system import (
     SystemConfig,
     SystemDoctor,
     SystemHealth,
@@ -17,6 +16,7 @@ from .wire.requests.system import (
     SystemMetrics,
     SystemStatus,
 )
+from .store.reach import Reach, StoreAway
 
 # They tell of the daemon itself, and each says in its answer that the store is away.
 WITHOUT_STORE = frozenset(

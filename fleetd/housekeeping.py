@@ -20,11 +20,11 @@ from .engine import DAEMON, Engine
 from .operations.compressing import SnapshotsCompress
 from .operations.daily_verification import DailyVerification
 from .operations.spent_runs import SpentRunsClear
+from .protocol.errors import FleetError, InvalidState, NotFound
+from .protocol.requests.checkpoint import CheckpointPrune
+from .protocol.requests.mission import MissionDelete
+from .protocol.requests.snapshot import SnapshotPrune
 from .store.reach import StoreAway
-from .wire.errors import FleetError, InvalidState, NotFound
-from .wire.requests.checkpoint import CheckpointPrune
-from .wire.requests.mission import MissionDelete
-from .wire.requests.snapshot import SnapshotPrune
 
 log = logging.getLogger("fleetd")
 DAY_S = 86_400

@@ -11,13 +11,13 @@ from typing import Any
 from .domain.current import within
 from .domain.snapshots.finding import RunAgentGet
 from .file_system import FileSystem
+from .protocol.errors import InvalidState, NotFound
+from .protocol.request import Request
+from .protocol.requests.agent import AgentGet
+from .protocol.requests.event import EventAppend
+from .protocol.requests.snapshot import SnapshotRecord
+from .protocol.requests.system import SystemForget
 from .walk import absolute
-from .wire.base import Request
-from .wire.errors import InvalidState, NotFound
-from .wire.requests.agent import AgentGet
-from .wire.requests.event import EventAppend
-from .wire.requests.snapshot import SnapshotRecord
-from .wire.requests.system import SystemForget
 
 # How requests name the one who asks.
 _WHO = ("agent_id", "sender", "created_by", "requested_by")

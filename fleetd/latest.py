@@ -9,9 +9,9 @@ from .domain.policy import POLICIES, id_of
 from .domain.removal import Latest
 from .engine import Engine
 from .filed import latest_data
+from .protocol.errors import Corrupt
+from .protocol.types import Noun
 from .store.backups import LATEST, Listing
-from .wire.errors import Corrupt
-from .wire.types import Noun
 
 log = logging.getLogger("fleetd")
 

@@ -11,7 +11,7 @@ from typing import TextIO
 
 from . import origin
 from .domain.redaction.texts import redact
-from .wire.invisible import escaped
+from .protocol.invisible import escaped
 
 
 class LineFormatter(logging.Formatter):

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 
 from . import __version__
-from .wire.base import Request, positional_fields, result_type
-from .wire.errors import KINDS
-from .wire.meanings import meaning
-from .wire.methods import METHODS
-from .wire.progress import Progress
-from .wire.requests.system import OpenRpc
+from .protocol.errors import KINDS
+from .protocol.methods import METHODS
+from .protocol.param_docs import meaning
+from .protocol.progress import Progress
+from .protocol.request import Request, positional_fields, result_type
+from .protocol.requests.system import OpenRpc
 
 OPENRPC_VERSION = "1.3.2"
 _REFERENCE = "#/components/schemas/{name}"

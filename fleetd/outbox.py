@@ -17,9 +17,9 @@ from .domain.copies import BackupGet, BackupNotWritten, BackupWritten, OutboxGet
 from .domain.removal import Purge, Removal, RemovalsGet
 from .domain.tx import RemoveBackup, WriteBackup
 from .filed import latest_data
+from .protocol.errors import FleetError, NotFound, Storage, Unavailable
+from .protocol.types import Noun
 from .store.backups import Backups
-from .wire.errors import FleetError, NotFound, Storage, Unavailable
-from .wire.types import Noun
 
 T = TypeVar("T")
 Work = WriteBackup | RemoveBackup

@@ -7,8 +7,8 @@ import socket
 import trio
 
 from .domain.context import Caller
-from .wire.credentials import credentials
-from .wire.errors import Denied
+from .protocol.credentials import credentials
+from .protocol.errors import Denied
 
 Socket = socket.socket | trio.socket.SocketType
 

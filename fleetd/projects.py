@@ -13,8 +13,8 @@ from . import git
 from .domain.current import within
 from .domain.lock_keys import of_machine, whose
 from .file_system import FileSystem, PathUnanswered
+from .protocol.errors import Unavailable
 from .repositories import Repositories, Repository, inside_of
-from .wire.errors import Unavailable
 
 Scope = Literal["machine", "project"]
 

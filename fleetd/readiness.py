@@ -17,9 +17,9 @@ from .operations.forgetting import finish, finish_these
 from .operations.legacy import import_legacy
 from .operations.machines import catch_up, refuse_twin
 from .operations.spool import tidy
+from .protocol.errors import FleetError
 from .reconciling import reconcile
 from .store.mark import Lost
-from .wire.errors import FleetError
 
 log = logging.getLogger("fleetd")
 SPOOL_S = 1.0

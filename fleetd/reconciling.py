@@ -22,12 +22,12 @@ from .engine import Engine
 from .filed import verified
 from .heeding import heed, remove
 from .latest import mend_latest
+from .protocol.errors import Corrupt, FleetError, InvalidState
+from .protocol.records import Checkpoint
+from .protocol.requests.checkpoint import CheckpointGet
+from .protocol.types import Noun
 from .store.backups import BackupFile, Backups, Listing
 from .store.reach import StoreAway
-from .wire.errors import Corrupt, FleetError, InvalidState
-from .wire.model import Checkpoint
-from .wire.requests.checkpoint import CheckpointGet
-from .wire.types import Noun
 
 log = logging.getLogger("fleetd")
 # Owners that are compared at a time, and files that are taken in by one transaction.

@@ -12,11 +12,11 @@ from .domain.sessions.deliveries import OldDeliveriesDrop
 from .domain.sessions.left_behind import OldSessionsDrop
 from .domain.snapshots.spent import SpentRunsDrop
 from .domain.upkeep import DropOldKeys, StartUp
-from .wire.base import Request
-from .wire.requests.checkpoint import CheckpointDelete, CheckpointPrune
-from .wire.requests.mission import MissionDelete
-from .wire.requests.snapshot import SnapshotPrune
-from .wire.requests.system import SystemForget
+from .protocol.request import Request
+from .protocol.requests.checkpoint import CheckpointDelete, CheckpointPrune
+from .protocol.requests.mission import MissionDelete
+from .protocol.requests.snapshot import SnapshotPrune
+from .protocol.requests.system import SystemForget
 
 # Everything else is refused while there is no room. The start is among them because without it
 # nobody could prune.

@@ -19,12 +19,12 @@ import msgspec
 from . import origin, params
 from .envelope import Element, Id, Message, Refused
 from .origin import Origin
+from .protocol.display import shown
+from .protocol.errors import FleetError, Internal, InvalidParams, MethodNotFound, from_wire
+from .protocol.methods import METHODS
+from .protocol.progress import LongMutation
+from .protocol.request import Request
 from .traffic import Traffic
-from .wire.base import Request
-from .wire.errors import FleetError, Internal, InvalidParams, MethodNotFound, from_wire
-from .wire.methods import METHODS
-from .wire.progress import LongMutation
-from .wire.shown import shown
 
 with warnings.catch_warnings():
     # The library reads its schema with a call that newer Pythons deprecate.

@@ -14,10 +14,10 @@ from .config import Limits
 from .connections import Connection
 from .engine import Engine
 from .lines import LargeLines
+from .protocol.errors import Denied
 from .replies import Unsent
 from .rpc import Dispatcher, Method, error_reply, guarded, methods_for
 from .slots import Slots
-from .wire.errors import Denied
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ from .domain.context import Caller
 from .domain.streams import EventTail
 from .engine import Engine
 from .feed import PAGE, Told, told
-from .wire.model import Event
-from .wire.requests.event import EventSubscribe, Subscription
-from .wire.requests.mission import MissionGet
+from .protocol.records import Event
+from .protocol.requests.event import EventSubscribe, Subscription
+from .protocol.requests.mission import MissionGet
 
 _encode = msgspec.json.Encoder().encode
 

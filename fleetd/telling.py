@@ -7,7 +7,7 @@ import msgspec
 import trio
 
 from . import headway
-from .wire.progress import Progress
+from .protocol.progress import Progress
 
 # Ten times a second is enough for anybody who looks at it, and a burden for nobody.
 PAUSE_S = 0.1

@@ -14,10 +14,10 @@ from .housekeeping import keep_house
 from .operations.machines import KeepInTouch
 from .operations.spool import tidy
 from .operations.watching import ActivityScan, ProcessEnded
+from .protocol.errors import FleetError, Unavailable
+from .protocol.request import Request
 from .store import StoreRefused
 from .store.reach import StoreAway
-from .wire.base import Request
-from .wire.errors import FleetError, Unavailable
 
 R = TypeVar("R")
 log = logging.getLogger("fleetd")

@@ -17,21 +17,34 @@ from fleetd.clocks import Uptime
 from fleetd.config import Config, Loaded, Paths
 from fleetd.domain.context import Caller
 from fleetd.engine import Engine, random_id
+from fleetd.protocol.records import (
+    Checkpoint,
+    Event,
+    Lock,
+    Message,
+    Mission,
+    RestoreResult,
+    Sortie,
+)
+from fleetd.protocol.request import Request
+from fleetd.protocol.requests.agent import AgentRegister
+from fleetd.protocol.requests.checkpoint import CheckpointCreate, CheckpointList
+from fleetd.protocol.requests.event import EventList
+from fleetd.protocol.requests.lock import LockAcquire, LockList
+from fleetd.protocol.requests.message import MessageSend
+from fleetd.protocol.requests.mission import MissionCreate, MissionGet, MissionStart, NewSortie
+from fleetd.protocol.requests.recovery import RecoveryRestore
+from fleetd.protocol.requests.sortie import (
+    SortieComplete,
+    SortieList,
+    SortieProgress,
+    SortieStart,
+)
+from fleetd.protocol.timestamps import iso, to_ms
 from fleetd.service import open_engine
 from fleetd.store import checksums
 from fleetd.store.directory import make_directories
 from fleetd.store.opening import open_database
-from fleetd.wire.base import Request
-from fleetd.wire.model import Checkpoint, Event, Lock, Message, Mission, RestoreResult, Sortie
-from fleetd.wire.requests.agent import AgentRegister
-from fleetd.wire.requests.checkpoint import CheckpointCreate, CheckpointList
-from fleetd.wire.requests.event import EventList
-from fleetd.wire.requests.lock import LockAcquire, LockList
-from fleetd.wire.requests.message import MessageSend
-from fleetd.wire.requests.mission import MissionCreate, MissionGet, MissionStart, NewSortie
-from fleetd.wire.requests.recovery import RecoveryRestore
-from fleetd.wire.requests.sortie import SortieComplete, SortieList, SortieProgress, SortieStart
-from fleetd.wire.times import iso, to_ms
 from tests import shared_store
 
 R = TypeVar("R")

@@ -14,7 +14,7 @@ from typing import Any
 
 import fleetd
 from fleetctl.client import Fleet
-from fleetd.wire.errors import Unavailable
+from fleetd.protocol.errors import Unavailable
 from tests import shared_store
 
 READY_S = 20

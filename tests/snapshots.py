@@ -1,6 +1,6 @@
 """What runs' snapshots say, one line each, so that a test can write them by hand."""
 
-from fleetd.wire.snapshots import CommandOutcome, SnapshotDocument
+from fleetd.protocol.snapshots import CommandOutcome, SnapshotDocument
 
 
 def line(snapshot: SnapshotDocument, *, timed: bool = True) -> str:

@@ -8,7 +8,7 @@ from typing import NamedTuple, get_args, get_type_hints
 import msgspec
 import pytest
 
-from fleetd.wire.events import PAYLOADS, REPORTED_ACTIVITY, Payload
+from fleetd.protocol.events import PAYLOADS, REPORTED_ACTIVITY, Payload
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 NAMES = re.compile(r"`([a-z_?]+)`")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleetd.wire.frames import HOOK_BEGINS, LineDecoder
+from fleetd.protocol.framing import HOOK_BEGINS, LineDecoder
 
 
 def lines_of(decoder: LineDecoder) -> list[bytes | bytearray]:

@@ -96,7 +96,7 @@ NOT_IN_DOMAIN = {
 PURE_OS = {"os.path.normpath", "os.path.join", "os.path.isabs", "os.path.basename"}
 WIRE_MAY_IMPORT = {"msgspec"}
 FLEETCTL_MAY_IMPORT = {
-    *("fleetd.wire", "fleetd.paths", "fleetd.permissions"),
+    *("fleetd.protocol", "fleetd.paths", "fleetd.permissions"),
     *("fleetd.config", "fleetd.__version__"),
 }
 
@@ -183,7 +183,7 @@ def impure_rules(root: Path) -> list[str]:
 def foreign_imports_of_wire(root: Path) -> list[str]:
     import sys
 
-    allowed = set(sys.stdlib_module_names) | WIRE_MAY_IMPORT | {"fleetd.wire"}
+    allowed = set(sys.stdlib_module_names) | WIRE_MAY_IMPORT | {"fleetd.protocol"}
     return [
         f"{module.name} imports {name}"
         for module in modules(root, "fleetd/wire")

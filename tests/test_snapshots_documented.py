@@ -10,9 +10,15 @@ from typing import get_args
 import msgspec
 import pytest
 
-from fleetd.wire.errors import KINDS
-from fleetd.wire.snapshots import SnapshotDocument
-from fleetd.wire.types import OutcomeKind, RunStatus, SnapshotSource, StepStatus, WindowPressure
+from fleetd.protocol.errors import KINDS
+from fleetd.protocol.snapshots import SnapshotDocument
+from fleetd.protocol.types import (
+    OutcomeKind,
+    RunStatus,
+    SnapshotSource,
+    StepStatus,
+    WindowPressure,
+)
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "snapshots.md").read_text("utf-8")
 EXAMPLE, CHECK = (

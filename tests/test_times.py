@@ -3,8 +3,8 @@
 import pytest
 
 from fleetd.domain.progress import passed, percent
-from fleetd.wire.durations import duration
-from fleetd.wire.times import iso, to_ms
+from fleetd.protocol.durations import duration
+from fleetd.protocol.timestamps import iso, to_ms
 
 
 @pytest.mark.parametrize(

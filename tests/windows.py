@@ -6,7 +6,7 @@ from typing import Any
 from fleetd.domain.context import Caller, Facts, TranscriptMark
 from fleetd.domain.sessions.recording import HookBriefed, HookRecord, Recorded
 from fleetd.harness.report import AnyHappening, Report
-from fleetd.wire.requests.recovery import RecoveryRestore
+from fleetd.protocol.requests.recovery import RecoveryRestore
 from tests.fleet import Fleet
 
 PROJECT = "/home/user/project"

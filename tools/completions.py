@@ -15,7 +15,7 @@ from fleetctl import protocol
 from fleetctl.cli import COMMANDS, whole_parser
 from fleetctl.hooking.harnesses import HARNESSES
 from fleetd.__main__ import parser as fleetd_parser
-from fleetd.wire import events
+from fleetd.protocol import events
 
 HERE = Path(__file__).resolve().parent
 SHARE = "fleetctl/share"

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 
 from fleetd.openrpc import document
-from fleetd.wire.base import BY_NAME_ONLY, Request
-from fleetd.wire.errors import KINDS, FleetError
-from fleetd.wire.methods import METHODS
-from fleetd.wire.progress import LongMutation
-from fleetd.wire.types import PATTERN_MEANINGS
-from fleetd.wire.words import ID_PREFIXES
+from fleetd.protocol.errors import KINDS, FleetError
+from fleetd.protocol.methods import METHODS
+from fleetd.protocol.patterns import ID_PREFIXES
+from fleetd.protocol.progress import LongMutation
+from fleetd.protocol.request import BY_NAME_ONLY, Request
+from fleetd.protocol.types import PATTERN_MEANINGS
 
 from .conversation import exchanges
 

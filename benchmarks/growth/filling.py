@@ -11,8 +11,8 @@ from typing import Any
 
 import apsw
 
+from fleetd.protocol.timestamps import iso, to_ms
 from fleetd.store.opening import open_database
-from fleetd.wire.times import iso, to_ms
 
 UNDER_WAY = 10
 SORTIES = 4

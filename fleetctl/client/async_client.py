@@ -10,8 +10,8 @@ from typing import Any, Self, TypeVar
 
 import trio
 
-from fleetd.wire.base import Request
-from fleetd.wire.errors import Unavailable
+from fleetd.protocol.errors import Unavailable
+from fleetd.protocol.request import Request
 
 from ..records import encode
 from .async_carrier import TrioCarrier

@@ -6,7 +6,7 @@ from typing import Any
 
 import trio
 
-from fleetd.wire.errors import FleetError
+from fleetd.protocol.errors import FleetError
 
 from .async_carrier import TrioCarrier
 from .conversation import Asked, Conversation, Progress, Reply, TooSlow, lost, progress_of

@@ -4,9 +4,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from fleetd.wire.base import Request
-from fleetd.wire.model import Event
-from fleetd.wire.requests.event import CursorGap
+from fleetd.protocol.records import Event
+from fleetd.protocol.request import Request
+from fleetd.protocol.requests.event import CursorGap
 
 from .async_carrier import TrioCarrier
 from .following import Following

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from fleetd.wire.errors import Unavailable
+from fleetd.protocol.errors import Unavailable
 
 from ..protocol import Request
 from ..records import encode

@@ -3,8 +3,8 @@
 import time as wall
 import warnings
 
-from fleetd.wire.errors import InvalidState, NotFound, Unavailable
-from fleetd.wire.requests.event import (
+from fleetd.protocol.errors import InvalidState, NotFound, Unavailable
+from fleetd.protocol.requests.event import (
     CursorAdvance,
     CursorGap,
     CursorGet,

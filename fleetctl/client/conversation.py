@@ -5,8 +5,8 @@ The blocking client and the one for trio both speak by this.
 
 from typing import Any, NamedTuple
 
-from fleetd.wire.errors import FleetError, LimitExceeded, Unavailable, from_wire
-from fleetd.wire.frames import FrameTooLong, Line, LineDecoder
+from fleetd.protocol.errors import FleetError, LimitExceeded, Unavailable, from_wire
+from fleetd.protocol.framing import FrameTooLong, Line, LineDecoder
 
 from ..records import Record, an_object, decode, encode, not_understood
 

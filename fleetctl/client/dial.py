@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from fleetd import paths
-from fleetd.wire.credentials import credentials
-from fleetd.wire.errors import Denied, FleetError, Unavailable
+from fleetd.protocol.credentials import credentials
+from fleetd.protocol.errors import Denied, FleetError, Unavailable
 
 NOT_RUNNING = "fleetd is not running."
 # There where systemd has started the machine; it has no such directory elsewhere.

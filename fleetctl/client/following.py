@@ -10,14 +10,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from fleetd.wire.base import Request, learned
-from fleetd.wire.errors import FleetError, Incompatible, Unavailable
-from fleetd.wire.model import Event
-from fleetd.wire.requests.event import (
-    EventSubscribe,
-    Subscription,
-)
-from fleetd.wire.requests.system import SystemHello
+from fleetd.protocol.errors import FleetError, Incompatible, Unavailable
+from fleetd.protocol.records import Event
+from fleetd.protocol.request import Request, learned
+from fleetd.protocol.requests.event import EventSubscribe, Subscription
+from fleetd.protocol.requests.system import SystemHello
 
 from ..records import not_understood
 from .consumer import Cursor

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from fleetd import paths
-from fleetd.wire.errors import FleetError, InvalidParams, Unavailable
+from fleetd.protocol.errors import FleetError, InvalidParams, Unavailable
 
 from ..protocol import Request
 from ..records import not_understood

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, TypeVar
 
-from fleetd.wire.base import Request
-from fleetd.wire.errors import FleetError, Incompatible
+from fleetd.protocol.errors import FleetError, Incompatible
+from fleetd.protocol.request import Request
 
 from .insisting import Waits
 

@@ -3,7 +3,7 @@
 from argparse import Namespace
 from typing import Any, get_args
 
-from fleetd.wire.words import AgentStatus, Role
+from fleetd.protocol.patterns import AgentStatus, Role
 
 from .. import agent_start
 from ..client import Fleet

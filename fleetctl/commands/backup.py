@@ -6,7 +6,7 @@ from argparse import Namespace
 from contextlib import suppress
 from pathlib import Path
 
-from fleetd.wire.errors import InvalidParams, Storage
+from fleetd.protocol.errors import InvalidParams, Storage
 
 from ..client import Fleet
 from ..display import render

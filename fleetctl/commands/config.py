@@ -3,7 +3,7 @@
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from fleetd.wire.errors import InvalidState, Unavailable
+from fleetd.protocol.errors import InvalidState, Unavailable
 
 from ..client import Fleet
 from ..display import lists, render

@@ -5,7 +5,7 @@ from argparse import BooleanOptionalAction, Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fleetd.wire.errors import FleetError, InvalidState
+from fleetd.protocol.errors import FleetError, InvalidState
 
 from ..display import moments, render, screen
 from ..options import Parser, Subparsers, UsageError, command, group, whole, yes_option

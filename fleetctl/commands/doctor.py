@@ -3,7 +3,7 @@
 from argparse import Namespace
 
 from fleetd import __version__
-from fleetd.wire.errors import Denied, InvalidParams, Unavailable
+from fleetd.protocol.errors import Denied, InvalidParams, Unavailable
 
 from ..client import Fleet, TooSlow
 from ..display import render

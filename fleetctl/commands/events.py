@@ -81,7 +81,7 @@ def _since(text: str) -> int | str:
     if text.isdecimal():
         return whole(0, 2**62)(text)
     # Imported here: others need no times of the wire.
-    from fleetd.wire.times import iso
+    from fleetd.protocol.timestamps import iso
 
     try:
         return iso(screen.now_ms() - age(text))

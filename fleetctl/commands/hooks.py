@@ -2,7 +2,7 @@
 
 from argparse import BooleanOptionalAction, Namespace
 
-from fleetd.wire.errors import NotFound
+from fleetd.protocol.errors import NotFound
 
 from ..display import lists, render, screen
 from ..display.findings import show

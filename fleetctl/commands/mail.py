@@ -3,7 +3,7 @@
 from argparse import Namespace
 from typing import Any, get_args
 
-from fleetd.wire.words import Priority
+from fleetd.protocol.patterns import Priority
 
 from ..client import Fleet
 from ..display import lists, render

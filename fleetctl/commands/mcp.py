@@ -5,8 +5,8 @@ import re
 import sys
 from argparse import Namespace
 
-from fleetd.wire.errors import InvalidState, NotFound
-from fleetd.wire.words import AGENT_ID
+from fleetd.protocol.errors import InvalidState, NotFound
+from fleetd.protocol.patterns import AGENT_ID
 
 from ..display import lists, render
 from ..display.tables import Column

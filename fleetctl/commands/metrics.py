@@ -5,7 +5,7 @@ from argparse import Namespace
 from contextlib import suppress
 from pathlib import Path
 
-from fleetd.wire.errors import Storage
+from fleetd.protocol.errors import Storage
 
 from ..client import Fleet
 from ..display import render

@@ -10,7 +10,7 @@ from importlib import resources
 import msgspec
 
 from fleetd import config
-from fleetd.wire.migration import Errand, Migration
+from fleetd.protocol.migration import Errand, Migration
 
 from ..display import lists, render
 from ..display.bar import bar

@@ -3,9 +3,9 @@
 from argparse import Namespace
 from typing import get_args
 
-from fleetd.wire import endings
-from fleetd.wire.errors import InvalidState
-from fleetd.wire.words import Priority
+from fleetd.protocol import endings
+from fleetd.protocol.errors import InvalidState
+from fleetd.protocol.patterns import Priority
 
 from .. import history
 from ..client import Fleet

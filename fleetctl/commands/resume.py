@@ -3,7 +3,7 @@
 import sys
 from argparse import Namespace
 
-from fleetd.wire.words import Scope
+from fleetd.protocol.patterns import Scope
 
 from ..client import Fleet
 from ..display import render

@@ -3,7 +3,7 @@
 from argparse import Namespace
 from typing import get_args
 
-from fleetd.wire.words import Priority, SortieStatus
+from fleetd.protocol.patterns import Priority, SortieStatus
 
 from ..client import Fleet
 from ..display import lists, render

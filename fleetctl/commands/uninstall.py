@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fleetd.wire.errors import FleetError, InvalidState
+from fleetd.protocol.errors import FleetError, InvalidState
 
 from .. import stored
 from ..completing import shells

@@ -4,7 +4,7 @@ import os
 import sys
 from argparse import Namespace
 
-from fleetd.wire.errors import InvalidParams, InvalidState
+from fleetd.protocol.errors import InvalidParams, InvalidState
 
 from ..options import Subparsers, command
 

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from fleetd import paths
-from fleetd.wire.errors import FleetError
+from fleetd.protocol.errors import FleetError
 
 from ..client import Fleet
 from ..display import screen

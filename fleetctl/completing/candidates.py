@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from fleetd.wire import endings
+from fleetd.protocol import endings
 
 from ..display import moments, render, screen
 from ..display.widths import cut

@@ -8,17 +8,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fleetd import paths
-from fleetd.wire.model import Message, Sortie
-from fleetd.wire.requests.agent import AgentNote
-from fleetd.wire.requests.lock import LockCheck, LockList
-from fleetd.wire.requests.mission import (
+from fleetd.protocol.records import Message, Sortie
+from fleetd.protocol.requests.agent import AgentNote
+from fleetd.protocol.requests.lock import LockCheck, LockList
+from fleetd.protocol.requests.mission import (
     MissionComplete,
     MissionCreate,
     MissionGet,
     MissionStart,
     NewSortie,
 )
-from fleetd.wire.requests.sortie import (
+from fleetd.protocol.requests.sortie import (
     SortieAssign,
     SortieBlock,
     SortieGet,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from fleetd.wire.model import Event
+from fleetd.protocol.records import Event
 
 from .cast import SECOND, SUCCESSOR
 from .ending import Ending

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import msgspec
 
-from fleetd.wire.model import Agent, Checkpoint, Event, Lock, Message, Mission, Sortie
-from fleetd.wire.requests.agent import AgentList
-from fleetd.wire.requests.checkpoint import CheckpointGet, CheckpointList
-from fleetd.wire.requests.event import EventList
-from fleetd.wire.requests.lock import LockList
-from fleetd.wire.requests.message import MessageList
-from fleetd.wire.requests.mission import MissionGet
-from fleetd.wire.requests.sortie import SortieList
+from fleetd.protocol.records import Agent, Checkpoint, Event, Lock, Message, Mission, Sortie
+from fleetd.protocol.requests.agent import AgentList
+from fleetd.protocol.requests.checkpoint import CheckpointGet, CheckpointList
+from fleetd.protocol.requests.event import EventList
+from fleetd.protocol.requests.lock import LockList
+from fleetd.protocol.requests.message import MessageList
+from fleetd.protocol.requests.mission import MissionGet
+from fleetd.protocol.requests.sortie import SortieList
 
 from ..client import Fleet
 

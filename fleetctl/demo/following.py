@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from fleetd.wire.model import Event
+from fleetd.protocol.records import Event
 
 from ..client import Fleet
 

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
-from fleetd.wire.model import Event
+from fleetd.protocol.records import Event
 
 from ..display import render
 from .checks import Verdict

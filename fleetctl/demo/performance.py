@@ -6,7 +6,7 @@ from argparse import Namespace
 
 import msgspec
 
-from fleetd.wire.errors import FleetError
+from fleetd.protocol.errors import FleetError
 
 from ..display import render
 from .checks import Verdict

@@ -4,8 +4,8 @@ import sys
 from collections.abc import Callable
 from subprocess import CompletedProcess
 
-from fleetd.wire.model import Event
-from fleetd.wire.requests.lock import LockList
+from fleetd.protocol.records import Event
+from fleetd.protocol.requests.lock import LockList
 
 from . import task
 from .cast import DISPATCH, FIRST, SECOND, SUCCESSOR, WAITING

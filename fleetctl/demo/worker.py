@@ -6,13 +6,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from fleetd.wire.model import Lock, Message, Sortie
-from fleetd.wire.requests.agent import AgentDeregister, AgentRegister
-from fleetd.wire.requests.event import EventAppend
-from fleetd.wire.requests.lock import LockAcquire, LockRelease
-from fleetd.wire.requests.message import MessageAck, MessageInbox, MessageSend
-from fleetd.wire.requests.sortie import SortieComplete, SortieList, SortieStart
-from fleetd.wire.types import Role
+from fleetd.protocol.records import Lock, Message, Sortie
+from fleetd.protocol.requests.agent import AgentDeregister, AgentRegister
+from fleetd.protocol.requests.event import EventAppend
+from fleetd.protocol.requests.lock import LockAcquire, LockRelease
+from fleetd.protocol.requests.message import MessageAck, MessageInbox, MessageSend
+from fleetd.protocol.requests.sortie import SortieComplete, SortieList, SortieStart
+from fleetd.protocol.types import Role
 
 from .following import PATIENCE_S, Follower
 from .task import Piece, piece_of

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .sentences import OPERATOR, sentence
 
 if TYPE_CHECKING:
-    from fleetd.wire.model import Event
+    from fleetd.protocol.records import Event
 
 # Files and titles that are named of a run.
 NAMED = 3

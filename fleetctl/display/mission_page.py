@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fleetd.wire import endings
-from fleetd.wire.words import CLOSED_SORTIE
+from fleetd.protocol import endings
+from fleetd.protocol.patterns import CLOSED_SORTIE
 
 from . import lists, render
 from .tables import Column

@@ -11,8 +11,8 @@ from argparse import Namespace
 from collections.abc import Iterable, Sequence
 from typing import Any, TextIO, TypeVar
 
-from fleetd.wire.durations import duration
-from fleetd.wire.invisible import dropped, escaped, escaped_in_json
+from fleetd.protocol.durations import duration
+from fleetd.protocol.invisible import dropped, escaped, escaped_in_json
 
 from . import moments, screen
 from .widths import cut, width, wrapped

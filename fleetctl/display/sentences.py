@@ -7,13 +7,13 @@ What stands in an event comes from agents and tools: clean it before it reaches 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from fleetd.wire import endings
-from fleetd.wire.durations import duration
+from fleetd.protocol import endings
+from fleetd.protocol.durations import duration
 
 from .render import path, plural
 
 if TYPE_CHECKING:
-    from fleetd.wire.model import Event
+    from fleetd.protocol.records import Event
 
 OPERATOR = "The operator"
 # What is told of a type: the sentence, then what is added where its fields are there. ``who`` is

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from fleetd.wire.durations import duration
+from fleetd.protocol.durations import duration
 
 from ..protocol import Artifact, CommandOutcome, ContextDigest, Snapshot, SourceDetail, StepState
 from . import render, screen

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fleetd.wire.times import iso
+from fleetd.protocol.timestamps import iso
 
 from ..timeline import Entry
 from . import moments, render, screen

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from fleetd import paths
-from fleetd.wire.errors import FleetError, InvalidState, Storage
+from fleetd.protocol.errors import FleetError, InvalidState, Storage
 
 from . import files
 from .files import SettingsFile

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fleetd import permissions
-from fleetd.wire.errors import FleetError, InvalidState, Storage
+from fleetd.protocol.errors import FleetError, InvalidState, Storage
 
 from .places import leads_elsewhere, opened, target_of
 

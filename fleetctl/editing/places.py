@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fleetd.wire.errors import InvalidState
+from fleetd.protocol.errors import InvalidState
 
 # A directory on the way need not be one that may be listed.
 _WALK = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fleetd.wire.errors import MethodNotFound, Unavailable
+from fleetd.protocol.errors import MethodNotFound, Unavailable
 
 from ..client import Fleet, TooSlow
 from ..display import render

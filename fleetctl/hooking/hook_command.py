@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fleetd import paths
-from fleetd.wire.errors import InvalidState
+from fleetd.protocol.errors import InvalidState
 
 from .harnesses import Event, Harness
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fleetd.wire.errors import InvalidState
+from fleetd.protocol.errors import InvalidState
 
 from ..editing import files
 from . import plugin, settings

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from fleetd.wire.errors import FleetError
+from fleetd.protocol.errors import FleetError
 
 from ..display import render
 from ..editing import files

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from fleetd.wire.errors import InvalidParams
-from fleetd.wire.shown import shown
-from fleetd.wire.types import PATTERN_MEANINGS
+from fleetd.protocol.display import shown
+from fleetd.protocol.errors import InvalidParams
+from fleetd.protocol.types import PATTERN_MEANINGS
 
 A = TypeVar("A", bound="Arguments")
 

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from typing import TypeVar
 from urllib.parse import unquote, urlparse
 
-from fleetd.wire.base import Request
-from fleetd.wire.errors import InvalidState, NotFound
-from fleetd.wire.model import Agent, Mission, Sortie
-from fleetd.wire.requests.agent import AgentCurrent
-from fleetd.wire.requests.mission import MissionCurrent, MissionGet, MissionList
-from fleetd.wire.requests.sortie import SortieList
-from fleetd.wire.requests.system import SystemStatus
-from fleetd.wire.types import OPEN_MISSION
+from fleetd.protocol.errors import InvalidState, NotFound
+from fleetd.protocol.records import Agent, Mission, Sortie
+from fleetd.protocol.request import Request
+from fleetd.protocol.requests.agent import AgentCurrent
+from fleetd.protocol.requests.mission import MissionCurrent, MissionGet, MissionList
+from fleetd.protocol.requests.sortie import SortieList
+from fleetd.protocol.requests.system import SystemStatus
+from fleetd.protocol.types import OPEN_MISSION
 
 from ..target import KEYS
 from .link import Link

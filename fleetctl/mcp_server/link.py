@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import NamedTuple, TypeVar
 
-from fleetd.wire.base import Request
-from fleetd.wire.errors import FleetError, Unavailable
+from fleetd.protocol.errors import FleetError, Unavailable
+from fleetd.protocol.request import Request
 
 from ..client import AsyncEvents, AsyncFleet, ConnectionLost, TooSlow
 from ..client.insisting import RESTART_S, keyed, new_key

@@ -10,7 +10,7 @@ import anyio
 import mcp_types as types
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated
 
-from fleetd.wire.errors import FleetError
+from fleetd.protocol.errors import FleetError
 
 from . import reading
 from .desk import Desk

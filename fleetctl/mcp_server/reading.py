@@ -3,11 +3,11 @@
 import re
 from typing import NamedTuple
 
-from fleetd.wire.errors import FleetError, NotFound
-from fleetd.wire.requests.checkpoint import CheckpointGet, CheckpointList
-from fleetd.wire.requests.mission import MissionGet
-from fleetd.wire.shown import quote
-from fleetd.wire.words import RECORD_ID
+from fleetd.protocol.display import quote
+from fleetd.protocol.errors import FleetError, NotFound
+from fleetd.protocol.patterns import RECORD_ID
+from fleetd.protocol.requests.checkpoint import CheckpointGet, CheckpointList
+from fleetd.protocol.requests.mission import MissionGet
 
 from . import wording, work
 from .desk import Desk

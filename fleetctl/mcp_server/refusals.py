@@ -3,9 +3,9 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from fleetd.wire.durations import duration
-from fleetd.wire.errors import FleetError, LockConflict, NotFound, Unavailable
-from fleetd.wire.shown import clean, clean_path, quote
+from fleetd.protocol.display import clean, clean_path, quote
+from fleetd.protocol.durations import duration
+from fleetd.protocol.errors import FleetError, LockConflict, NotFound, Unavailable
 
 _AWAY = (
     "Go on with your own work without it; nothing that it remembers is lost. Ask your user to run:"

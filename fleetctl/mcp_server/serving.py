@@ -18,7 +18,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 
 from fleetd import __version__
-from fleetd.wire.errors import FleetError
+from fleetd.protocol.errors import FleetError
 
 from . import reading, refusals
 from .arguments import schema

@@ -4,17 +4,17 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from fleetd.wire.errors import FleetError, InvalidState, NotFound
-from fleetd.wire.requests.agent import AgentList
-from fleetd.wire.requests.lock import LockAcquire, LockList, LockRelease, Purpose
-from fleetd.wire.requests.message import (
+from fleetd.protocol.errors import FleetError, InvalidState, NotFound
+from fleetd.protocol.requests.agent import AgentList
+from fleetd.protocol.requests.lock import LockAcquire, LockList, LockRelease, Purpose
+from fleetd.protocol.requests.message import (
     MessageAck,
     MessageInbox,
     MessageSend,
     Recipients,
     ThreadId,
 )
-from fleetd.wire.types import LONGEST_LEASE_MS, MessageId, Path, Text, Title
+from fleetd.protocol.types import LONGEST_LEASE_MS, MessageId, Path, Text, Title
 
 from ..target import repository_root
 from . import wording

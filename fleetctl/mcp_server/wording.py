@@ -6,10 +6,18 @@ what fleetd says; ``fit`` is what every text passes on its way out.
 
 from collections.abc import Iterable, Sequence
 
-from fleetd.wire import endings
-from fleetd.wire.model import Agent, Checkpoint, CheckpointSummary, Lock, Message, Mission, Sortie
-from fleetd.wire.shown import attributed, clean, clean_block, clean_path, quote
-from fleetd.wire.types import CLOSED_SORTIE
+from fleetd.protocol import endings
+from fleetd.protocol.display import attributed, clean, clean_block, clean_path, quote
+from fleetd.protocol.records import (
+    Agent,
+    Checkpoint,
+    CheckpointSummary,
+    Lock,
+    Message,
+    Mission,
+    Sortie,
+)
+from fleetd.protocol.types import CLOSED_SORTIE
 
 from .refusals import until
 

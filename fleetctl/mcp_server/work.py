@@ -4,12 +4,12 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from fleetd.wire.base import Request
-from fleetd.wire.errors import FleetError, InvalidParams, InvalidState
-from fleetd.wire.model import Agent, Mission, Sortie
-from fleetd.wire.requests.agent import AgentNote, Lines
-from fleetd.wire.requests.checkpoint import CheckpointCreate
-from fleetd.wire.requests.mission import (
+from fleetd.protocol.errors import FleetError, InvalidParams, InvalidState
+from fleetd.protocol.records import Agent, Mission, Sortie
+from fleetd.protocol.request import Request
+from fleetd.protocol.requests.agent import AgentNote, Lines
+from fleetd.protocol.requests.checkpoint import CheckpointCreate
+from fleetd.protocol.requests.mission import (
     MissionCancel,
     MissionComplete,
     MissionCreate,
@@ -18,8 +18,8 @@ from fleetd.wire.requests.mission import (
     MissionUpdate,
     NewSortie,
 )
-from fleetd.wire.requests.recovery import RecoveryContextGet
-from fleetd.wire.requests.sortie import (
+from fleetd.protocol.requests.recovery import RecoveryContextGet
+from fleetd.protocol.requests.sortie import (
     SortieBlock,
     SortieComplete,
     SortieFail,
@@ -27,7 +27,7 @@ from fleetd.wire.requests.sortie import (
     SortieStart,
     SortieUnblock,
 )
-from fleetd.wire.types import AgentId, Files, MissionId, Percent, SortieId, Text, Title
+from fleetd.protocol.types import AgentId, Files, MissionId, Percent, SortieId, Text, Title
 
 from . import wording
 from .arguments import Arguments

@@ -3,7 +3,7 @@
 from pathlib import Path
 from types import ModuleType
 
-from fleetd.wire.errors import InvalidState
+from fleetd.protocol.errors import InvalidState
 
 from ..editing import copies, files
 from ..editing.jsonc import is_plain

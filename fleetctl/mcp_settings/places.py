@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fleetd import paths
-from fleetd.wire.errors import InvalidState
+from fleetd.protocol.errors import InvalidState
 
 from ..hooking import harnesses
 from ..hooking.harnesses import Env, Harness

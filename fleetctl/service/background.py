@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from fleetd import paths
-from fleetd.wire.errors import InvalidState, LimitExceeded, Storage
+from fleetd.protocol.errors import InvalidState, LimitExceeded, Storage
 
 from . import running
 from .setup import command, places, this_interpreter

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from fleetd import paths
-from fleetd.wire.errors import FleetError, InvalidState
+from fleetd.protocol.errors import FleetError, InvalidState
 
 from ..display import render
 from ..prompts import Cancelled, confirm, interactive

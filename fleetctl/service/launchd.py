@@ -7,7 +7,7 @@ import os
 import time
 from pathlib import Path
 
-from fleetd.wire.errors import InvalidState
+from fleetd.protocol.errors import InvalidState
 
 from ..editing import files
 from . import background, programs

@@ -4,7 +4,7 @@ import sys
 import time
 from pathlib import Path
 
-from fleetd.wire.errors import NotFound
+from fleetd.protocol.errors import NotFound
 
 from ..display import render
 from . import background, programs

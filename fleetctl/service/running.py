@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fleetd import paths
-from fleetd.wire.credentials import credentials
-from fleetd.wire.errors import FleetError, InvalidState, LimitExceeded, Unavailable
+from fleetd.protocol.credentials import credentials
+from fleetd.protocol.errors import FleetError, InvalidState, LimitExceeded, Unavailable
 
 from ..client import Fleet, TooSlow
 from ..client.dial import dial

@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fleetd import paths
-from fleetd.wire.errors import FleetError, InvalidState
+from fleetd.protocol.errors import FleetError, InvalidState
 
 from . import background, logs, running
 from .choice import Service, service

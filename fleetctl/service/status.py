@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fleetd import __version__, paths
-from fleetd.wire.errors import FleetError, InvalidState
+from fleetd.protocol.errors import FleetError, InvalidState
 
 from ..client import Fleet
 from ..protocol import Finding, SystemStatus

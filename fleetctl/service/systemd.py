@@ -10,7 +10,7 @@ import shlex
 from contextlib import suppress
 from pathlib import Path
 
-from fleetd.wire.errors import InvalidState, Storage
+from fleetd.protocol.errors import InvalidState, Storage
 
 from ..editing import files
 from . import programs

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from fleetd.wire.errors import InvalidState
+from fleetd.protocol.errors import InvalidState
 
 from ..editing import files
 

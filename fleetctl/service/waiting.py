@@ -4,7 +4,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from fleetd.wire.errors import FleetError
+from fleetd.protocol.errors import FleetError
 
 from ..display import bar, render
 from . import logs

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from fleetd.wire.errors import FleetError
+from fleetd.protocol.errors import FleetError
 
 from ..client import Fleet
 from ..protocol import CheckpointCompare, CheckpointGet, RecoveryContextGet

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from fleetd.wire.errors import FleetError, Unavailable
+from fleetd.protocol.errors import FleetError, Unavailable
 
 from ..client import ConnectionLost, Fleet
 from ..client.dial import NOT_RUNNING

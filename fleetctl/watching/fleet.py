@@ -6,8 +6,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from fleetd.wire import endings
-from fleetd.wire.words import CLOSED_SORTIE
+from fleetd.protocol import endings
+from fleetd.protocol.patterns import CLOSED_SORTIE
 
 from ..protocol import RecoveryCandidate
 from .picture import LOST_MS, Picture, moment

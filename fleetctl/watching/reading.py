@@ -6,8 +6,8 @@ Mail is looked at by ``message.list``: ``message.inbox`` would mark it as delive
 from collections.abc import Callable
 from typing import Any
 
-from fleetd.wire.errors import NotFound
-from fleetd.wire.words import AgentStatus
+from fleetd.protocol.errors import NotFound
+from fleetd.protocol.patterns import AgentStatus
 
 from ..client import Fleet
 from ..overview import overview, position_of

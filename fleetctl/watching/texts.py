@@ -10,7 +10,7 @@ from contextlib import redirect_stdout
 from io import StringIO
 from typing import Any
 
-from fleetd.wire import endings
+from fleetd.protocol import endings
 
 from ..display import moments, recoveries, render, screen, sentences
 from ..display.checkpoint_page import show_checkpoint

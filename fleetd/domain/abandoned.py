@@ -5,7 +5,7 @@ is waited for no longer: its rows go, and should it come back after all, its fil
 row. Nothing here is on the wire.
 """
 
-from ..wire.base import Mutation
+from ..protocol.request import Mutation
 from .context import Context
 from .events import position
 from .marks import UNSETTLED

@@ -7,10 +7,10 @@ suspended machine neither cause nor hide it.
 from collections.abc import Sequence
 from typing import Any
 
-from ..wire.model import RecoveryCandidate
-from ..wire.requests.agent import Detection
-from ..wire.requests.recovery import RecoveryDetect
-from ..wire.times import to_ms
+from ..protocol.records import RecoveryCandidate
+from ..protocol.requests.agent import Detection
+from ..protocol.requests.recovery import RecoveryDetect
+from ..protocol.timestamps import to_ms
 from .checkpoints import HEAD, latest_row
 from .context import Context
 from .ids import find

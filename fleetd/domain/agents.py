@@ -2,10 +2,10 @@
 
 import msgspec
 
-from ..wire.events import AgentDeregistered, AgentLost, AgentNoted, AgentRegistered
-from ..wire.model import Agent
-from ..wire.model import AgentNote as Note
-from ..wire.requests.agent import (
+from ..protocol.events import AgentDeregistered, AgentLost, AgentNoted, AgentRegistered
+from ..protocol.records import Agent
+from ..protocol.records import AgentNote as Note
+from ..protocol.requests.agent import (
     AgentDeregister,
     AgentGet,
     AgentHeartbeat,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ..wire.model import SortieState
+from ..protocol.records import SortieState
 from .tx import Row, Tx
 from .wording import LINE_CHARS, attributed
 

@@ -1,7 +1,7 @@
 """How many files the rows still owe the disk; must not name them."""
 
-from ..wire.base import Query
-from ..wire.model import Record
+from ..protocol.records import Record
+from ..protocol.request import Query
 from .context import Context
 from .marks import LIVE, OWED
 from .policy import POLICIES

@@ -5,8 +5,8 @@ Source: behaviour, Checkpoints.
 
 import msgspec
 
-from ..wire.events import CheckpointDeleted
-from ..wire.model import CheckpointContent, RecoveryContext
+from ..protocol.events import CheckpointDeleted
+from ..protocol.records import CheckpointContent, RecoveryContext
 from .context import Context
 from .events import emit
 from .marks import LIVE, mark_deleted

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from ..wire.model import AgentNote, Event, RecoveryContext, SortieState
-from ..wire.requests.checkpoint import DeclaredContext
-from ..wire.times import to_ms
+from ..protocol.records import AgentNote, Event, RecoveryContext, SortieState
+from ..protocol.requests.checkpoint import DeclaredContext
+from ..protocol.timestamps import to_ms
 from .authors import Titles, shares
 from .context import Context
 from .events import data_of, event_of

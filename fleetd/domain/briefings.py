@@ -6,7 +6,7 @@ steps of all of them.
 
 import msgspec
 
-from ..wire.model import RecoveryContext
+from ..protocol.records import RecoveryContext
 from .tx import Tx
 
 _context = msgspec.json.Decoder(RecoveryContext).decode

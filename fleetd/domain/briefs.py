@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Sequence
 from typing import Any
 
-from ..wire.model import RecoveryContext, SortieState
+from ..protocol.records import RecoveryContext, SortieState
 from .authors import Titles, shares, titles_for
 from .briefing import OF_ONE, newest
 from .context import Context

@@ -5,8 +5,8 @@ from operator import attrgetter
 
 import msgspec
 
-from ..wire.model import Lock, MissionState, PendingMessage, SortieState
-from ..wire.types import MissionOrigin
+from ..protocol.records import Lock, MissionState, PendingMessage, SortieState
+from ..protocol.types import MissionOrigin
 from .context import Context
 from .current import is_automatic
 from .records import lock_of, states_of

@@ -2,9 +2,9 @@
 
 import msgspec
 
-from ..wire.errors import InvalidParams
-from ..wire.model import Change, Checkpoint, Kept
-from ..wire.requests.recovery import RecoveryRestore
+from ..protocol.errors import InvalidParams
+from ..protocol.records import Change, Checkpoint, Kept
+from ..protocol.requests.recovery import RecoveryRestore
 from .context import Context
 from .ids import missing
 from .tx import Row, Tx

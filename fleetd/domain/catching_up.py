@@ -4,11 +4,11 @@ The daemon does it by itself, with the steps of a recovery; nobody is briefed, s
 for recovery afterwards. Finished work in the rows stays finished. Nothing here is on the wire.
 """
 
-from ..wire.base import Mutation
-from ..wire.errors import Corrupt, Incompatible
-from ..wire.model import Record
-from ..wire.requests.recovery import RecoveryRestore
-from ..wire.types import OPEN_MISSION
+from ..protocol.errors import Corrupt, Incompatible
+from ..protocol.records import Record
+from ..protocol.request import Mutation
+from ..protocol.requests.recovery import RecoveryRestore
+from ..protocol.types import OPEN_MISSION
 from . import leases
 from .activity import awake_at
 from .capture import capture, origin_of

@@ -7,10 +7,10 @@ from collections.abc import Collection
 
 import msgspec
 
-from ..wire.errors import InvalidParams, InvalidState, NotFound
-from ..wire.events import FleetCheckpointed
-from ..wire.model import Checkpoint, CheckpointContent
-from ..wire.requests.checkpoint import (
+from ..protocol.errors import InvalidParams, InvalidState, NotFound
+from ..protocol.events import FleetCheckpointed
+from ..protocol.records import Checkpoint, CheckpointContent
+from ..protocol.requests.checkpoint import (
     CheckpointCreate,
     CheckpointGet,
     CheckpointLatest,
@@ -18,7 +18,7 @@ from ..wire.requests.checkpoint import (
     CheckpointPage,
     DeclaredContext,
 )
-from ..wire.types import Trigger
+from ..protocol.types import Trigger
 from .bounds import bounded, make_room
 from .briefing import derive
 from .capture import State, capture

@@ -1,9 +1,9 @@
 """Which checkpoint a recovery starts from, of which mission; must not change anything."""
 
-from ..wire.base import Query
-from ..wire.errors import Corrupt, InvalidParams, InvalidState, NotFound
-from ..wire.model import Checkpoint, Record
-from ..wire.requests.recovery import RecoveryContextGet, RecoveryRestore
+from ..protocol.errors import Corrupt, InvalidParams, InvalidState, NotFound
+from ..protocol.records import Checkpoint, Record
+from ..protocol.request import Query
+from ..protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
 from . import checkpoints
 from .case import Ledger
 from .context import Context

@@ -3,8 +3,8 @@
 A mission can go on without one of its agents: others came back first, or were never silent.
 """
 
-from ..wire.model import RecoveryCandidate
-from ..wire.requests.agent import Detection
+from ..protocol.records import RecoveryCandidate
+from ..protocol.requests.agent import Detection
 from .activity import candidate_of, detect
 from .context import Context
 from .tx import Row, Tx

@@ -3,9 +3,9 @@
 Nothing here is on the wire; comparing rows with files asks for it.
 """
 
-from ..wire.base import Query
-from ..wire.model import Record
-from ..wire.types import Noun
+from ..protocol.records import Record
+from ..protocol.request import Query
+from ..protocol.types import Noun
 from .context import Context
 from .ids import find
 from .marks import LIVE, UNSETTLED

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from ..wire.errors import Corrupt, Incompatible
-from ..wire.model import (
+from ..protocol.errors import Corrupt, Incompatible
+from ..protocol.records import (
     CHECKPOINT_VERSION,
     Checkpoint,
     CheckpointContent,

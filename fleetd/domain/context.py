@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from ..config import Config
-from ..wire.times import iso
+from ..protocol.timestamps import iso
 
 NewId = Callable[[str], str]
 

@@ -3,10 +3,10 @@
 Nothing here is on the wire; the daemon's own tasks ask for it.
 """
 
-from ..wire.base import Mutation, Query
-from ..wire.events import BackupFailed, CheckpointCreated
-from ..wire.model import Record
-from ..wire.types import Noun
+from ..protocol.events import BackupFailed, CheckpointCreated
+from ..protocol.records import Record
+from ..protocol.request import Mutation, Query
+from ..protocol.types import Noun
 from .context import Context
 from .events import data_of, emit
 from .ids import find

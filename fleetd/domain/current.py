@@ -2,7 +2,7 @@
 
 import os.path
 
-from ..wire.types import OPEN_MISSION
+from ..protocol.types import OPEN_MISSION
 from .context import Context
 from .tx import Row, Tx
 

@@ -5,10 +5,10 @@ read. When one that was not used for as long as events are kept loses some, its 
 which, and whoever comes back to it is told so until it moves.
 """
 
-from ..wire.base import Mutation, Query
-from ..wire.errors import InvalidParams, InvalidState
-from ..wire.model import Record
-from ..wire.requests.event import CursorAdvance, CursorGap, CursorPosition
+from ..protocol.errors import InvalidParams, InvalidState
+from ..protocol.records import Record
+from ..protocol.request import Mutation, Query
+from ..protocol.requests.event import CursorAdvance, CursorGap, CursorPosition
 from .context import Context
 from .events import epoch, position
 from .registry import handler

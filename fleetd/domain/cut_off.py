@@ -5,9 +5,9 @@ run their course, as those of an agent that is merely not heard of, and are not 
 of a dead process. Nothing here is on the wire.
 """
 
-from ..wire.base import Mutation, Query
-from ..wire.events import AgentReturned
-from ..wire.model import Record
+from ..protocol.events import AgentReturned
+from ..protocol.records import Record
+from ..protocol.request import Mutation, Query
 from .agents import adopt_orphans, mark_lost
 from .context import Context
 from .events import emit

@@ -1,10 +1,10 @@
 """Deleting on request: a checkpoint, a finished mission with all that belongs to it."""
 
-from ..wire.errors import InvalidState
-from ..wire.events import CheckpointDeleted, MissionDeleted
-from ..wire.requests.checkpoint import CheckpointDelete
-from ..wire.requests.mission import Deleted
-from ..wire.types import OPEN_MISSION
+from ..protocol.errors import InvalidState
+from ..protocol.events import CheckpointDeleted, MissionDeleted
+from ..protocol.requests.checkpoint import CheckpointDelete
+from ..protocol.requests.mission import Deleted
+from ..protocol.types import OPEN_MISSION
 from . import forgotten, leases, marks
 from .context import Context
 from .erasing import free_locks

@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ..wire.base import Query
-from ..wire.differences import (
+from ..protocol.checkpoint_diff import (
     ChangedHolder,
     ChangedMessage,
     ChangedSortie,
@@ -20,8 +19,8 @@ from ..wire.differences import (
     MessageDifference,
     SortieDifference,
 )
-from ..wire.errors import InvalidParams
-from ..wire.model import (
+from ..protocol.errors import InvalidParams
+from ..protocol.records import (
     Checkpoint,
     Lock,
     MissionState,
@@ -29,6 +28,7 @@ from ..wire.model import (
     RecoveryContext,
     SortieState,
 )
+from ..protocol.request import Query
 from .briefing import derive
 from .capture import capture
 from .context import Context

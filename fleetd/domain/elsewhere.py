@@ -1,7 +1,7 @@
 """Says on which machine something is that is not on this one; must not change anything."""
 
-from ..wire.base import Query
-from ..wire.model import Record
+from ..protocol.records import Record
+from ..protocol.request import Query
 from .context import Context
 from .registry import handler
 from .tx import Tx

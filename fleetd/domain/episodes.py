@@ -3,10 +3,10 @@
 Source: behaviour, Detection.
 """
 
-from ..wire.base import Mutation
-from ..wire.durations import duration
-from ..wire.errors import Corrupt, Incompatible
-from ..wire.events import ContextCompacted
+from ..protocol.durations import duration
+from ..protocol.errors import Corrupt, Incompatible
+from ..protocol.events import ContextCompacted
+from ..protocol.request import Mutation
 from . import checkpoints
 from .activity import last_activity, silence_ms, silent_rows
 from .content import from_row

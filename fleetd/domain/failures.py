@@ -2,10 +2,10 @@
 
 import msgspec
 
-from ..wire.base import Mutation
-from ..wire.events import ErrorReported, MessageFailed
-from ..wire.requests.checkpoint import ErrorCheckpoint, ErrorReport
-from ..wire.types import OPEN_MISSION
+from ..protocol.events import ErrorReported, MessageFailed
+from ..protocol.request import Mutation
+from ..protocol.requests.checkpoint import ErrorCheckpoint, ErrorReport
+from ..protocol.types import OPEN_MISSION
 from .capture import State, capture
 from .checkpoints import Reason, take
 from .coalescing import COALESCE_MS, details_of, merged, since_last

@@ -5,9 +5,9 @@ The next start finishes what was begun; then nothing is there any more that the 
 
 from typing import Any
 
-from ..wire.base import Mutation
-from ..wire.requests.mission import Deleted, MissionDelete
-from ..wire.requests.system import Forgotten
+from ..protocol.request import Mutation
+from ..protocol.requests.mission import Deleted, MissionDelete
+from ..protocol.requests.system import Forgotten
 from .context import Context
 from .forget_clauses import Scope
 from .idempotency import disown, remember

@@ -6,8 +6,8 @@ on the wire.
 
 import re
 
-from ..wire.base import Query
-from ..wire.model import Record
+from ..protocol.records import Record
+from ..protocol.request import Query
 from . import marks
 from .context import Context
 from .erasing import drop_answers

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Literal
 
-from ..wire.errors import NotFound
-from ..wire.model import Record
+from ..protocol.errors import NotFound
+from ..protocol.records import Record
 from .forget_clauses import Scope, below, inside_of, named_params, place_params
 from .forget_runs import called_so, runs_of
 from .ids import find

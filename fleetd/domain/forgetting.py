@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from ..wire.base import Mutation, Query
-from ..wire.errors import InvalidState
-from ..wire.events import RecordsForgotten
-from ..wire.model import Record
-from ..wire.requests.system import Forgotten, ForgottenMission, ForgottenRun
+from ..protocol.errors import InvalidState
+from ..protocol.events import RecordsForgotten
+from ..protocol.records import Record
+from ..protocol.request import Mutation, Query
+from ..protocol.requests.system import Forgotten, ForgottenMission, ForgottenRun
 from . import deletion, forget_answers, forget_marks, marks, owing
 from .context import Context
 from .erasing import erase

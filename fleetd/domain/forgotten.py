@@ -7,9 +7,9 @@ machines learn here that files of theirs have to go. What is no handler's is for
 import hashlib
 from typing import Literal
 
-from ..wire.base import Query
-from ..wire.model import Record
-from ..wire.types import Noun
+from ..protocol.records import Record
+from ..protocol.request import Query
+from ..protocol.types import Noun
 from .context import Context
 from .forget_clauses import inside_of, named_params
 from .policy import POLICIES

@@ -3,11 +3,11 @@
 Nothing here is on the wire; the daemon's own work asks for it.
 """
 
-from ..wire.base import Mutation
-from ..wire.errors import Corrupt, InvalidState
-from ..wire.model import Checkpoint
-from ..wire.snapshots import Snapshot
-from ..wire.types import OPEN_MISSION
+from ..protocol.errors import Corrupt, InvalidState
+from ..protocol.records import Checkpoint
+from ..protocol.request import Mutation
+from ..protocol.snapshots import Snapshot
+from ..protocol.types import OPEN_MISSION
 from .capture import State, origin_of
 from .content import to_columns
 from .context import Context

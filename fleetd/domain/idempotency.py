@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from ..wire.base import BY_NAME_ONLY, Mutation, result_type
-from ..wire.errors import InvalidParams
+from ..protocol.errors import InvalidParams
+from ..protocol.request import BY_NAME_ONLY, Mutation, result_type
 from .context import Context
 from .tx import Tx
 

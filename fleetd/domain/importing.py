@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from ..wire.errors import InvalidState
-from ..wire.events import LegacyImported
-from ..wire.types import LONGEST_LEASE_MS
+from ..protocol.errors import InvalidState
+from ..protocol.events import LegacyImported
+from ..protocol.types import LONGEST_LEASE_MS
 from . import leases
 from .context import Context
 from .events import emit, position

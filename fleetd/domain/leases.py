@@ -6,10 +6,16 @@ Paths come in as facts: rules do not look at the file system.
 
 from typing import Any
 
-from ..wire.errors import InvalidParams, LockConflict
-from ..wire.events import LockAcquired, LockExpired, LockForceReleased, LockReleased, LockRenewed
-from ..wire.model import Record
-from ..wire.requests.lock import LockAcquire
+from ..protocol.errors import InvalidParams, LockConflict
+from ..protocol.events import (
+    LockAcquired,
+    LockExpired,
+    LockForceReleased,
+    LockReleased,
+    LockRenewed,
+)
+from ..protocol.records import Record
+from ..protocol.requests.lock import LockAcquire
 from .context import Context
 from .current import of_directory
 from .elsewhere import agent_on

@@ -9,7 +9,7 @@ import re
 
 import msgspec
 
-from ..wire.model import Lock
+from ..protocol.records import Lock
 from .context import Context
 from .tx import Row
 

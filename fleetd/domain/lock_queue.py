@@ -1,9 +1,9 @@
 """Waiting for a lock, in order of arrival; a wait lives as long as its client."""
 
-from ..wire.base import Mutation, Query
-from ..wire.errors import NotFound
-from ..wire.model import Lock, Record
-from ..wire.requests.lock import LockAcquire
+from ..protocol.errors import NotFound
+from ..protocol.records import Lock, Record
+from ..protocol.request import Mutation, Query
+from ..protocol.requests.lock import LockAcquire
 from . import leases
 from .context import Context
 from .ids import find

@@ -4,10 +4,10 @@ from typing import Any, cast
 
 import msgspec
 
-from ..wire.base import Query
-from ..wire.errors import InvalidState
-from ..wire.model import Lock, Record
-from ..wire.requests.lock import (
+from ..protocol.errors import InvalidState
+from ..protocol.records import Lock, Record
+from ..protocol.request import Query
+from ..protocol.requests.lock import (
     LockAcquire,
     LockCheck,
     LockForceRelease,

@@ -7,10 +7,10 @@ its mission is kept when that falls silent.
 
 from collections.abc import Sequence
 
-from ..wire.base import Mutation
-from ..wire.durations import duration
-from ..wire.requests.checkpoint import ErrorReport
-from ..wire.types import OPEN_MISSION
+from ..protocol.durations import duration
+from ..protocol.request import Mutation
+from ..protocol.requests.checkpoint import ErrorReport
+from ..protocol.types import OPEN_MISSION
 from .activity import LIVING
 from .agents import mark_lost
 from .context import Context

@@ -4,10 +4,10 @@ A store that one machine has to itself names none, and nothing here is done ther
 by one clock, the store's. Nothing here is on the wire.
 """
 
-from ..wire.base import Mutation, Query
-from ..wire.durations import duration
-from ..wire.model import Record
-from ..wire.overview import MachineLine
+from ..protocol.durations import duration
+from ..protocol.records import Record
+from ..protocol.request import Mutation, Query
+from ..protocol.status import MachineLine
 from .activity import LIVING
 from .context import Context
 from .registry import handler

@@ -5,10 +5,10 @@ from typing import Any, cast
 
 import msgspec
 
-from ..wire.errors import InvalidState, NotFound
-from ..wire.events import MessageAcked, MessageDelivered, MessageRequeued, MessageSent
-from ..wire.model import Message
-from ..wire.requests.message import (
+from ..protocol.errors import InvalidState, NotFound
+from ..protocol.events import MessageAcked, MessageDelivered, MessageRequeued, MessageSent
+from ..protocol.records import Message
+from ..protocol.requests.message import (
     MessageAck,
     MessageInbox,
     MessageList,

@@ -4,8 +4,8 @@ The mark is what keeps what was deleted from coming back out of its file after a
 decide what goes.
 """
 
-from ..wire.errors import NotFound
-from ..wire.types import Noun
+from ..protocol.errors import NotFound
+from ..protocol.types import Noun
 from .context import Context
 from .ids import find, missing
 from .policy import POLICIES

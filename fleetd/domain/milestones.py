@@ -1,6 +1,6 @@
 """When a mission begins and which milestones it passes, in the transaction that changes it."""
 
-from ..wire.events import MissionStarted
+from ..protocol.events import MissionStarted
 from . import checkpoints
 from .context import Context
 from .events import emit

@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import msgspec
 
-from ..wire.errors import InvalidParams, InvalidState
-from ..wire.events import (
+from ..protocol.errors import InvalidParams, InvalidState
+from ..protocol.events import (
     MissionCancelled,
     MissionCompleted,
     MissionCreated,
@@ -15,8 +15,8 @@ from ..wire.events import (
     MissionUpdated,
     Payload,
 )
-from ..wire.model import Mission
-from ..wire.requests.mission import (
+from ..protocol.records import Mission
+from ..protocol.requests.mission import (
     MissionCancel,
     MissionComplete,
     MissionCreate,
@@ -27,7 +27,7 @@ from ..wire.requests.mission import (
     MissionStart,
     MissionUpdate,
 )
-from ..wire.types import OPEN_MISSION, ClosedReason, MissionOrigin
+from ..protocol.types import OPEN_MISSION, ClosedReason, MissionOrigin
 from . import checkpoints, sorties
 from .bounds import COMPLETED
 from .context import Context

@@ -7,8 +7,8 @@ wire.
 
 import msgspec
 
-from ..wire.base import Mutation
-from ..wire.model import Record
+from ..protocol.records import Record
+from ..protocol.request import Mutation
 from .activity import LIVING, follow_boot
 from .agents import mark_lost
 from .context import Context

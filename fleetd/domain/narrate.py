@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from ..wire.model import Event, SortieState
+from ..protocol.records import Event, SortieState
 from .wording import path, quote
 
 TITLE_CHARS = 120

@@ -6,7 +6,7 @@ of an unfinished mission, an unused checkpoint of a mission that waits for recov
 
 from collections.abc import Iterable
 
-from ..wire.types import OPEN_MISSION
+from ..protocol.types import OPEN_MISSION
 from .activity import detect
 from .bounds import COMPLETED
 from .context import Context

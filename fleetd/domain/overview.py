@@ -1,8 +1,8 @@
 """The state of the fleet in figures, as far as the store knows it; must not write."""
 
-from ..wire.base import Query
-from ..wire.model import Record, Recovery, RecoveryCandidate
-from ..wire.overview import Counts, MachineLine, MissionLine
+from ..protocol.records import Record, Recovery, RecoveryCandidate
+from ..protocol.request import Query
+from ..protocol.status import Counts, MachineLine, MissionLine
 from . import machines
 from .activity import silence_ms, waiting
 from .backlog import unwritten

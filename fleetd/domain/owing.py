@@ -5,8 +5,8 @@ Must not delete anything but its own notes; nothing here is on the wire.
 
 import msgspec
 
-from ..wire.base import Mutation, Query
-from ..wire.model import Record
+from ..protocol.records import Record
+from ..protocol.request import Mutation, Query
 from .context import Context
 from .forget_clauses import Scope
 from .forget_scope import Target

@@ -10,14 +10,14 @@ from typing import Any, Literal
 import msgspec
 
 from ..config import Retention
-from ..wire.base import Request
-from ..wire.errors import AtomicWriteFailed, RetentionPruneFailed
-from ..wire.events import CheckpointsPruned, SnapshotsPruned
-from ..wire.model import CHECKPOINT_VERSION, Checkpoint
-from ..wire.requests.checkpoint import CheckpointGet
-from ..wire.requests.snapshot import SnapshotGet
-from ..wire.snapshots import Snapshot
-from ..wire.types import Noun
+from ..protocol.errors import AtomicWriteFailed, RetentionPruneFailed
+from ..protocol.events import CheckpointsPruned, SnapshotsPruned
+from ..protocol.records import CHECKPOINT_VERSION, Checkpoint
+from ..protocol.request import Request
+from ..protocol.requests.checkpoint import CheckpointGet
+from ..protocol.requests.snapshot import SnapshotGet
+from ..protocol.snapshots import Snapshot
+from ..protocol.types import Noun
 from . import content
 from .snapshots import document, returning
 from .tx import Row

@@ -7,8 +7,8 @@ end must not go back. Must not decide what goes; nothing here is on the wire.
 
 import msgspec
 
-from ..wire.base import Mutation, Query
-from ..wire.model import Record
+from ..protocol.records import Record
+from ..protocol.request import Mutation, Query
 from .context import Context
 from .erasing import clear_notes, free_locks
 from .forget_clauses import NAMING_RUNS, Scope

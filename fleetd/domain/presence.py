@@ -6,9 +6,9 @@ session that is at work in that process, whichever comes first.
 
 import re
 
-from ..wire.base import Mutation, Query
-from ..wire.requests.agent import AgentRegister, CurrentAgent
-from ..wire.types import AgentId, Name, Path, Role
+from ..protocol.request import Mutation, Query
+from ..protocol.requests.agent import AgentRegister, CurrentAgent
+from ..protocol.types import AgentId, Name, Path, Role
 from . import agents
 from .activity import LIVING
 from .context import Context

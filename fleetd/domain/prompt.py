@@ -7,8 +7,8 @@ and their order are those of context-survival, Phase 3.
 
 import msgspec
 
-from ..wire.durations import duration
-from ..wire.model import RecoveryContext
+from ..protocol.durations import duration
+from ..protocol.records import RecoveryContext
 from .wording import LINE_CHARS, path, short
 
 OPENING = "## Recovery Context\n\nYou are resuming a mission after context compaction."

@@ -8,10 +8,10 @@ piece is bounded, so that nobody waits long behind one.
 from collections.abc import Callable, Iterable
 from itertools import groupby
 
-from ..wire.base import Mutation, Query
-from ..wire.errors import NotFound
-from ..wire.model import Record
-from ..wire.types import Noun
+from ..protocol.errors import NotFound
+from ..protocol.records import Record
+from ..protocol.request import Mutation, Query
+from ..protocol.types import Noun
 from . import outdated
 from .context import Context
 from .events import emit

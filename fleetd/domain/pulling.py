@@ -3,8 +3,8 @@
 Must not care who keeps which. Nothing here but ``checkpoint.pull`` is on the wire.
 """
 
-from ..wire.base import Query
-from ..wire.model import Record
+from ..protocol.records import Record
+from ..protocol.request import Query
 from .context import Context
 from .marks import LIVE
 from .policy import POLICIES

@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from ..wire import endings
-from ..wire.model import (
+from ..protocol import endings
+from ..protocol.records import (
     Agent,
     AgentNote,
     CheckpointSummary,

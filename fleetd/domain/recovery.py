@@ -9,16 +9,16 @@ from typing import Any, cast
 
 import msgspec
 
-from ..wire.events import FleetRecovered, RecoveryBriefed
-from ..wire.model import Restored, RestoreResult, SortieState
-from ..wire.requests.recovery import (
+from ..protocol.events import FleetRecovered, RecoveryBriefed
+from ..protocol.records import Restored, RestoreResult, SortieState
+from ..protocol.requests.recovery import (
     Briefing,
     RecoveryContextGet,
     RecoveryList,
     RecoveryPage,
     RecoveryRestore,
 )
-from ..wire.types import CLOSED_SORTIE
+from ..protocol.types import CLOSED_SORTIE
 from . import briefs, checkpoints, succession, takeover
 from .briefings import drop_old, leave
 from .capture import capture

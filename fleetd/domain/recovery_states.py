@@ -6,9 +6,9 @@ agent whose session moves to another mission goes on there.
 
 from collections.abc import Sequence
 
-from ..wire.base import Mutation
-from ..wire.events import RecoveryAvailable, RecoveryConfirmed, RecoveryUnconfirmed
-from ..wire.requests.recovery import RecoveryRestore
+from ..protocol.events import RecoveryAvailable, RecoveryConfirmed, RecoveryUnconfirmed
+from ..protocol.request import Mutation
+from ..protocol.requests.recovery import RecoveryRestore
 from .context import Context
 from .events import emit, position
 from .ids import fresh_id

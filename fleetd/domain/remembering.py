@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ..wire.model import Checkpoint, RecoveryContext, SortieState
+from ..protocol.records import Checkpoint, RecoveryContext, SortieState
 from . import briefs
 from .authors import titles_for
 from .briefing import derive, is_noted_by, last_action, own_note

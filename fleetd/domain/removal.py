@@ -5,10 +5,10 @@ Nothing here is on the wire; the outbox asks for it, for many records at a time.
 
 from collections.abc import Mapping
 
-from ..wire.base import Mutation, Query
-from ..wire.errors import Corrupt, Incompatible
-from ..wire.model import Record
-from ..wire.types import Noun
+from ..protocol.errors import Corrupt, Incompatible
+from ..protocol.records import Record
+from ..protocol.request import Mutation, Query
+from ..protocol.types import Noun
 from .context import Context
 from .marks import LIVE
 from .policy import POLICIES, Policy

@@ -1,8 +1,8 @@
 """One step of recovery: locks taken again for their holders, orphaned ones released."""
 
-from ..wire.events import LockConflicted
-from ..wire.model import Lock
-from ..wire.times import iso, to_ms
+from ..protocol.events import LockConflicted
+from ..protocol.records import Lock
+from ..protocol.timestamps import iso, to_ms
 from . import leases
 from .case import Case
 from .events import emit

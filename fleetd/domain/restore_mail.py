@@ -2,8 +2,8 @@
 
 import msgspec
 
-from ..wire.events import MessageRequeued
-from ..wire.model import PendingMessage
+from ..protocol.events import MessageRequeued
+from ..protocol.records import PendingMessage
 from . import mailbox
 from .case import Case
 from .events import emit

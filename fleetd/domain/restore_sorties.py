@@ -5,9 +5,9 @@ from operator import attrgetter
 
 import msgspec
 
-from ..wire.events import SortieRestored
-from ..wire.model import Kept, SortieState
-from ..wire.types import CLOSED_SORTIE
+from ..protocol.events import SortieRestored
+from ..protocol.records import Kept, SortieState
+from ..protocol.types import CLOSED_SORTIE
 from .case import Case
 from .events import emit_each
 from .sessions.plan_items import hear_again

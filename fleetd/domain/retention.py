@@ -9,8 +9,8 @@ after it is younger, even if a clock that was set back says otherwise. Only an e
 future does not end it: a clock that was wrong wrote that one. It stays until its time has come.
 """
 
-from ..wire.base import Mutation, Query
-from ..wire.model import Record
+from ..protocol.records import Record
+from ..protocol.request import Mutation, Query
 from .context import Context
 from .cursors import note_missed, unused_since
 from .marks import LIVE

@@ -10,10 +10,10 @@ from typing import Literal
 
 import msgspec
 
-from ..wire.base import Mutation
-from ..wire.events import StoreRestored, payload_data
-from ..wire.model import Record
-from ..wire.types import Noun
+from ..protocol.events import StoreRestored, payload_data
+from ..protocol.records import Record
+from ..protocol.request import Mutation
+from ..protocol.types import Noun
 from .context import Context
 from .events import position
 from .leases import next_token, raise_tokens

@@ -3,10 +3,10 @@
 One part of recovery; must not restore anything itself.
 """
 
-from ..wire.errors import InvalidState
-from ..wire.model import Checkpoint, SortieState
-from ..wire.requests.checkpoint import DeclaredContext
-from ..wire.types import OPEN_MISSION, ClosedReason
+from ..protocol.errors import InvalidState
+from ..protocol.records import Checkpoint, SortieState
+from ..protocol.requests.checkpoint import DeclaredContext
+from ..protocol.types import OPEN_MISSION, ClosedReason
 from . import checkpoints
 from .bounds import WITH_SESSION
 from .capture import State, capture

@@ -8,8 +8,8 @@ from typing import Literal
 
 import msgspec
 
-from ..wire.base import Mutation, Query
-from ..wire.model import Record
+from ..protocol.records import Record
+from ..protocol.request import Mutation, Query
 from .context import Context
 from .registry import handler
 from .tx import Tx

@@ -11,15 +11,15 @@ session is only a candidate anywhere but in its directory, and none for another 
 
 from typing import Any, NamedTuple, NoReturn
 
-from ..wire.errors import InvalidState
-from ..wire.model import RecoveryCandidate
-from ..wire.requests.mission import (
+from ..protocol.errors import InvalidState
+from ..protocol.records import RecoveryCandidate
+from ..protocol.requests.mission import (
     CurrentMission,
     MissionCurrent,
     MissionSelect,
     SelectedMission,
 )
-from ..wire.types import OPEN_MISSION, SelectionPurpose, SelectionReason
+from ..protocol.types import OPEN_MISSION, SelectionPurpose, SelectionReason
 from .activity import LIVING, waiting
 from .context import Context
 from .current import (

@@ -6,8 +6,8 @@ Must not change sorties itself: that is ``sortie_work``. Here the agent's run ge
 from collections.abc import Callable
 from typing import Any
 
-from ..wire.model import Sortie
-from ..wire.requests.sortie import (
+from ..protocol.records import Sortie
+from ..protocol.requests.sortie import (
     SortieBlock,
     SortieComplete,
     SortieFail,

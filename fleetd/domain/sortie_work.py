@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from ..wire.errors import InvalidState
-from ..wire.events import (
+from ..protocol.errors import InvalidState
+from ..protocol.events import (
     Payload,
     SortieBlocked,
     SortieCompleted,
@@ -16,8 +16,8 @@ from ..wire.events import (
     SortieUnblocked,
     SortieUpdated,
 )
-from ..wire.model import Sortie
-from ..wire.requests.sortie import (
+from ..protocol.records import Sortie
+from ..protocol.requests.sortie import (
     SortieBlock,
     SortieComplete,
     SortieFail,
@@ -25,7 +25,7 @@ from ..wire.requests.sortie import (
     SortieStart,
     SortieUnblock,
 )
-from ..wire.types import CLOSED_SORTIE, OPEN_MISSION
+from ..protocol.types import CLOSED_SORTIE, OPEN_MISSION
 from .context import Context
 from .events import emit
 from .ids import find

@@ -2,11 +2,11 @@
 
 import msgspec
 
-from ..wire.errors import InvalidState
-from ..wire.events import SortieAssigned, SortieCreated, SortieRemoved
-from ..wire.model import Sortie
-from ..wire.requests.mission import Deleted, NewSortie
-from ..wire.requests.sortie import (
+from ..protocol.errors import InvalidState
+from ..protocol.events import SortieAssigned, SortieCreated, SortieRemoved
+from ..protocol.records import Sortie
+from ..protocol.requests.mission import Deleted, NewSortie
+from ..protocol.requests.sortie import (
     SortieAssign,
     SortieCreate,
     SortieGet,
@@ -14,7 +14,7 @@ from ..wire.requests.sortie import (
     SortiePage,
     SortieRemove,
 )
-from ..wire.types import OPEN_MISSION
+from ..protocol.types import OPEN_MISSION
 from .context import Context
 from .events import emit
 from .ids import find, fresh_id

@@ -3,11 +3,17 @@
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from ..wire.base import Query
-from ..wire.errors import Incompatible, InvalidParams, NotFound
-from ..wire.events import PAYLOADS, REPORTED_ACTIVITY
-from ..wire.model import Event
-from ..wire.requests.event import EventAppend, EventList, EventPage, EventSubscribe, Subscription
+from ..protocol.errors import Incompatible, InvalidParams, NotFound
+from ..protocol.events import PAYLOADS, REPORTED_ACTIVITY
+from ..protocol.records import Event
+from ..protocol.request import Query
+from ..protocol.requests.event import (
+    EventAppend,
+    EventList,
+    EventPage,
+    EventSubscribe,
+    Subscription,
+)
 from . import events
 from .context import Context
 from .ids import find

@@ -5,7 +5,7 @@ One part of recovery; must not hand over what the lost agent had.
 
 import msgspec
 
-from ..wire.types import CLOSED_SORTIE
+from ..protocol.types import CLOSED_SORTIE
 from . import leases, recovery_states
 from .capture import State
 from .case import Case

@@ -1,11 +1,11 @@
 """Lost agents and their successors: who is dead, and who gets what they had."""
 
-from ..wire.base import Query
-from ..wire.durations import duration
-from ..wire.errors import InvalidState
-from ..wire.model import Record
-from ..wire.times import to_ms
-from ..wire.types import CLOSED_SORTIE
+from ..protocol.durations import duration
+from ..protocol.errors import InvalidState
+from ..protocol.records import Record
+from ..protocol.request import Query
+from ..protocol.timestamps import to_ms
+from ..protocol.types import CLOSED_SORTIE
 from . import leases, machines, mailbox, touch
 from .agents import mark_lost
 from .case import Case, refuse_stranger

@@ -7,8 +7,8 @@ here is on the wire.
 
 import msgspec
 
-from ..wire.base import Mutation
-from ..wire.model import Checkpoint, Record
+from ..protocol.records import Checkpoint, Record
+from ..protocol.request import Mutation
 from . import healing
 from .abandoned import purged_until
 from .context import Context

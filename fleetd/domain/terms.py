@@ -1,6 +1,6 @@
 """What a pruning goes by: the settings, or what its caller gave instead; finds nothing itself."""
 
-from ..wire.model import Record
+from ..protocol.records import Record
 from .context import Context
 
 DAY_MS = 86_400_000

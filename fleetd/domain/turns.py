@@ -8,7 +8,7 @@ its user.
 
 from collections.abc import Iterable
 
-from ..wire.model import Event
+from ..protocol.records import Event
 from .context import Context
 from .tx import Tx
 

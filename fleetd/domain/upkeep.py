@@ -2,8 +2,8 @@
 
 import secrets
 
-from ..wire.base import Mutation
-from ..wire.model import Record
+from ..protocol.records import Record
+from ..protocol.request import Mutation
 from .activity import follow_boot
 from .context import Context
 from .idempotency import KEPT_MS

@@ -3,9 +3,9 @@
 Nothing here is on the wire; the daily work asks for it.
 """
 
-from ..wire.base import Mutation, Query
-from ..wire.model import Record
-from ..wire.types import Noun
+from ..protocol.records import Record
+from ..protocol.request import Mutation, Query
+from ..protocol.types import Noun
 from .context import Context
 from .forget_clauses import inside_of, named_params
 from .marks import LIVE

@@ -4,8 +4,8 @@ The longest wait is the silence threshold, or the heartbeat of runs if that is s
 happens after a look can come due sooner.
 """
 
-from ..wire.base import Query
-from ..wire.model import Record
+from ..protocol.records import Record
+from ..protocol.request import Query
 from .activity import silent_rows
 from .context import Context
 from .losing import UNHEARD_MS, unheard_rows

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from ..wire.types import Path
+from ..protocol.types import Path
 
 Source = Literal["startup", "resume", "clear", "compact"]
 PlanStatus = Literal["pending", "in_progress", "completed", "dropped"]

@@ -6,8 +6,8 @@ from .. import processes
 from ..domain.context import Caller, Facts
 from ..domain.presence import AgentFind, AgentJoin
 from ..engine import Engine, operation
-from ..wire.errors import InvalidParams
-from ..wire.requests.agent import AgentCurrent, AgentRegister, CurrentAgent, Registration
+from ..protocol.errors import InvalidParams
+from ..protocol.requests.agent import AgentCurrent, AgentRegister, CurrentAgent, Registration
 from .asking import facts_of
 from .watching import ActivityScan
 

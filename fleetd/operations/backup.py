@@ -6,10 +6,10 @@ from pathlib import Path
 
 from ..domain.context import Caller
 from ..engine import Engine, operation
+from ..protocol.errors import Corrupt, InvalidParams, InvalidState, Storage
+from ..protocol.requests.system import BackupResult, SystemBackup
 from ..store import CopyDamaged, CopyFailed, CopyRefused
 from ..walk import Walk
-from ..wire.errors import Corrupt, InvalidParams, InvalidState, Storage
-from ..wire.requests.system import BackupResult, SystemBackup
 
 
 @operation

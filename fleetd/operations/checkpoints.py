@@ -8,17 +8,17 @@ from ..domain.comparing import WholeIdGet
 from ..domain.context import Caller, Facts
 from ..domain.differences import Compare
 from ..engine import Engine, operation
-from ..wire.differences import CheckpointDifference
-from ..wire.errors import InvalidParams, NotFound
-from ..wire.model import Checkpoint
-from ..wire.requests.checkpoint import (
+from ..protocol.checkpoint_diff import CheckpointDifference
+from ..protocol.errors import InvalidParams, NotFound
+from ..protocol.records import Checkpoint
+from ..protocol.requests.checkpoint import (
     CheckpointCompare,
     CheckpointCreate,
     CheckpointDelete,
     CheckpointGet,
     CheckpointLatest,
 )
-from ..wire.requests.mission import Deleted, MissionGet, MissionSelect
+from ..protocol.requests.mission import Deleted, MissionGet, MissionSelect
 from .missions import select
 from .reading import read, read_latest
 from .written import BACKUP_WAIT_S, as_written

@@ -10,10 +10,10 @@ from ..domain.context import Caller
 from ..domain.copies import BackupGet
 from ..domain.snapshots.compressing import Compressed, PlainFind
 from ..engine import Engine, operation
+from ..protocol.errors import Corrupt, NotFound
+from ..protocol.records import Record
+from ..protocol.request import Mutation
 from ..store.packing import packed
-from ..wire.base import Mutation
-from ..wire.errors import Corrupt, NotFound
-from ..wire.model import Record
 
 log = logging.getLogger("fleetd")
 

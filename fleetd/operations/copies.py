@@ -14,9 +14,7 @@ from ..domain.policy import POLICIES, Kept, owner_of
 from ..domain.tx import WriteBackup
 from ..engine import Engine
 from ..filed import Examined, examined
-from ..reconciling import rewrite, take_in
-from ..store.backups import BackupFile
-from ..wire.errors import (
+from ..protocol.errors import (
     Corrupt,
     FleetError,
     IntegrityMismatch,
@@ -24,9 +22,11 @@ from ..wire.errors import (
     NotFound,
     Unavailable,
 )
-from ..wire.model import Checkpoint, Finding
-from ..wire.snapshots import Snapshot
-from ..wire.types import Noun
+from ..protocol.records import Checkpoint, Finding
+from ..protocol.snapshots import Snapshot
+from ..protocol.types import Noun
+from ..reconciling import rewrite, take_in
+from ..store.backups import BackupFile
 from .reading import get, kept_on, owner_in
 
 # A file that is about to be written is not missing; nobody waits longer than this for a slow disk.

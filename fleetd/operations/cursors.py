@@ -5,8 +5,8 @@ import logging
 from ..domain.context import Caller
 from ..domain.cursors import CursorLook, CursorUsed
 from ..engine import Engine, operation
-from ..wire.errors import FleetError
-from ..wire.requests.event import CursorGet, CursorPosition
+from ..protocol.errors import FleetError
+from ..protocol.requests.event import CursorGet, CursorPosition
 
 log = logging.getLogger("fleetd")
 

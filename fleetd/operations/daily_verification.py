@@ -14,10 +14,10 @@ from ..domain.policy import POLICIES
 from ..domain.rounds import Round, RoundDone
 from ..domain.verifying import Filed, FilesVerified, UnverifiedGet
 from ..engine import Engine, operation
-from ..wire.base import Mutation
-from ..wire.model import Finding
-from ..wire.times import iso
-from ..wire.types import Noun
+from ..protocol.records import Finding
+from ..protocol.request import Mutation
+from ..protocol.timestamps import iso
+from ..protocol.types import Noun
 from .copies import check
 from .verification import What, check_latest
 

@@ -5,7 +5,7 @@ from functools import partial
 
 from ..domain.context import Caller
 from ..engine import Engine, operation
-from ..wire.requests.hook import DOCTOR, HookDeliver, HookReply
+from ..protocol.requests.hook import DOCTOR, HookDeliver, HookReply
 from .hooks import take
 from .spool import first
 

@@ -9,11 +9,11 @@ from .. import headway
 from ..domain.context import Caller
 from ..domain.policy import POLICIES
 from ..engine import Engine, operation
+from ..protocol.errors import Corrupt, Unavailable
+from ..protocol.records import Finding
+from ..protocol.requests.system import Findings, SystemDoctor
+from ..protocol.types import Noun
 from ..store import housekeeping
-from ..wire.errors import Corrupt, Unavailable
-from ..wire.model import Finding
-from ..wire.requests.system import Findings, SystemDoctor
-from ..wire.types import Noun
 from . import examining
 from .verification import What, checked
 

@@ -13,11 +13,11 @@ from ..domain.sessions.recording import Recorded
 from ..domain.wording import clean_path, quote
 from ..engine import Engine
 from ..harness.report import Report, ToolStarted
-from ..wire.errors import Unavailable
-from ..wire.model import Lock
-from ..wire.requests.event import EventAppend
-from ..wire.requests.hook import HookDeliver
-from ..wire.requests.lock import LockList
+from ..protocol.errors import Unavailable
+from ..protocol.records import Lock
+from ..protocol.requests.event import EventAppend
+from ..protocol.requests.hook import HookDeliver
+from ..protocol.requests.lock import LockList
 
 log = logging.getLogger("fleetd")
 ENFORCE = "enforce-locks"

@@ -5,11 +5,11 @@ from ..domain.comparing import StrangersGet
 from ..domain.cursors import CursorLine, CursorsGet
 from ..domain.overview import MachinesGet
 from ..engine import Engine
+from ..protocol.durations import duration
+from ..protocol.errors import Unavailable
+from ..protocol.records import Finding
+from ..protocol.status import MachineLine
 from ..store.left_behind import missions_in
-from ..wire.durations import duration
-from ..wire.errors import Unavailable
-from ..wire.model import Finding
-from ..wire.overview import MachineLine
 
 # Further apart, the times that hooks and files carry would puzzle people.
 APART_MS = 60_000

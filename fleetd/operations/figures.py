@@ -4,7 +4,7 @@ import msgspec
 
 from ..engine import Engine
 from ..histogram import Histogram
-from ..wire.figures import ConnectionFigures, MethodTiming, Timing, WriterFigures
+from ..protocol.figures import ConnectionFigures, MethodTiming, Timing, WriterFigures
 
 
 def latencies(engine: Engine) -> list[MethodTiming]:

@@ -26,11 +26,11 @@ from ..domain.forgetting import (
 from ..domain.owing import BytesScrubbed, ForgetWithdraw, OwedGet
 from ..domain.portions import PieceDrop, PieceLook, Place
 from ..engine import Engine, operation
+from ..protocol.errors import FleetError, InvalidParams, InvalidState, NotFound, Unavailable
+from ..protocol.request import Mutation
+from ..protocol.requests.mission import MissionGet
+from ..protocol.requests.system import Forgotten, SystemForget
 from ..store.housekeeping import replaced
-from ..wire.base import Mutation
-from ..wire.errors import FleetError, InvalidParams, InvalidState, NotFound, Unavailable
-from ..wire.requests.mission import MissionGet
-from ..wire.requests.system import Forgotten, SystemForget
 from .forgotten_files import Lying, clear, elsewhere, size_of, weigh, with_files
 from .legacy import NAME
 from .spool import leave_nothing

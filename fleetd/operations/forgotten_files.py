@@ -15,10 +15,10 @@ from ..domain.forget_clauses import Scope
 from ..domain.forget_marks import KeepersGet, PartsGet
 from ..domain.removal import Latest, Removal
 from ..engine import Engine
+from ..protocol.errors import Storage
+from ..protocol.requests.system import Forgotten
+from ..protocol.types import Noun
 from ..store.backups import Backups, Cleared
-from ..wire.errors import Storage
-from ..wire.requests.system import Forgotten
-from ..wire.types import Noun
 
 T = TypeVar("T")
 # What lies, or lay, in the directory of a mission or a run.

@@ -7,10 +7,10 @@ from ..domain.context import Caller
 from ..domain.rounds import Round, RoundsGet
 from ..domain.tx import Tx
 from ..engine import Engine, operation
+from ..protocol.durations import duration
+from ..protocol.errors import FleetError
+from ..protocol.requests.system import Check, Health, SystemHealth
 from ..store import housekeeping
-from ..wire.durations import duration
-from ..wire.errors import FleetError
-from ..wire.requests.system import Check, Health, SystemHealth
 from .doctor import LOW_BYTES
 
 # A commit needs room in the WAL; with less than this the next one may find none.

@@ -23,9 +23,9 @@ from ..domain.sessions.recording import HookRecord as Record
 from ..engine import DAEMON, Engine, operation
 from ..harness.recognise import recognise
 from ..harness.report import Adapter, Answer, Report, SessionStarted, Unfit
-from ..store.reach import StoreAway
-from ..wire.errors import FleetError, InvalidState, Storage, Unavailable
-from ..wire.requests.hook import (
+from ..protocol.display import shown
+from ..protocol.errors import FleetError, InvalidState, Storage, Unavailable
+from ..protocol.requests.hook import (
     DOCTOR,
     HarnessStatus,
     HookDeliver,
@@ -34,8 +34,8 @@ from ..wire.requests.hook import (
     HookStatusGet,
     SpoolStatus,
 )
-from ..wire.requests.recovery import RecoveryContextGet, RecoveryRestore
-from ..wire.shown import shown
+from ..protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
+from ..store.reach import StoreAway
 from .enforcing import ENFORCE, denial
 from .hook_facts import Ground, look_around, look_at_paths
 from .watching import ActivityScan

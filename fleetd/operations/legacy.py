@@ -8,11 +8,11 @@ import msgspec
 from .. import headway
 from ..domain.legacy import Imported, LegacyImport
 from ..engine import Engine
+from ..protocol.errors import FleetError
 from ..store.legacy import parse
 from ..store.legacy_file import LegacyFile, LegacyRefused
 from ..store.reach import StoreAway
 from ..walk import Walk, absolute
-from ..wire.errors import FleetError
 
 log = logging.getLogger("fleetd")
 NAME = "squawk.json"

@@ -9,12 +9,12 @@ from ..domain.lock_queue import LockEnqueue, LockLeaveQueue, LockLook, LockPoll,
 from ..domain.locks import LockGround
 from ..engine import Engine, operation
 from ..projects import Scope
+from ..protocol.errors import InvalidParams, LockConflict, Unavailable
+from ..protocol.records import Lock
+from ..protocol.requests.checkpoint import ErrorReport
+from ..protocol.requests.lock import LockAcquire, LockCheck, LockList, LockPage, Validity
+from ..protocol.timestamps import to_ms
 from ..store.reach import StoreAway
-from ..wire.errors import InvalidParams, LockConflict, Unavailable
-from ..wire.model import Lock
-from ..wire.requests.checkpoint import ErrorReport
-from ..wire.requests.lock import LockAcquire, LockCheck, LockList, LockPage, Validity
-from ..wire.times import to_ms
 from .standing import standing_in
 
 # A lease may be renewed while somebody waits for its end; then the wait is simply looked at again.

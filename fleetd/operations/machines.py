@@ -21,12 +21,12 @@ from ..domain.touch import UNBROKEN_MS
 from ..domain.tx import WatchProcess
 from ..domain.upkeep import Done
 from ..engine import Engine, operation
+from ..protocol.errors import FleetError
+from ..protocol.request import Mutation
+from ..protocol.timestamps import iso
 from ..store import StoreUnready
 from ..store.incarnation import Incarnation
 from ..store.machine_id import NAME as ID_FILE
-from ..wire.base import Mutation
-from ..wire.errors import FleetError
-from ..wire.times import iso
 from .watching import ActivityScan, act
 
 log = logging.getLogger("fleetd")

@@ -6,7 +6,7 @@ from ..domain.overview import Overview
 from ..domain.rounds import Rounds, RoundsGet
 from ..engine import Engine, operation
 from ..exposition import Distribution, Family, Sample, text
-from ..wire.requests.system import Health, Metrics, SystemHealth, SystemMetrics
+from ..protocol.requests.system import Health, Metrics, SystemHealth, SystemMetrics
 from .system import seen_now
 
 # From a quarter of a millisecond to 17 s, in steps of four; powers of two, in microseconds.

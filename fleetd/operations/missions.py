@@ -5,8 +5,8 @@ import trio
 from ..domain.context import Caller, Facts
 from ..domain.forget_scope import Target
 from ..engine import Engine, operation
-from ..wire.model import Mission
-from ..wire.requests.mission import (
+from ..protocol.records import Mission
+from ..protocol.requests.mission import (
     CurrentMission,
     Deleted,
     MissionCreate,

@@ -18,9 +18,9 @@ from ..domain.pruning import Candidate, Place, PruneDone, PruneLook, PruneMark, 
 from ..domain.terms import Terms
 from ..domain.tx import RemoveBackup
 from ..engine import Engine, operation
-from ..wire.errors import FleetError, RetentionPruneFailed, Unavailable
-from ..wire.requests.checkpoint import CheckpointPrune, Pruned, PrunedCheckpoint
-from ..wire.requests.snapshot import PrunedSnapshot, PrunedSnapshots, SnapshotPrune
+from ..protocol.errors import FleetError, RetentionPruneFailed, Unavailable
+from ..protocol.requests.checkpoint import CheckpointPrune, Pruned, PrunedCheckpoint
+from ..protocol.requests.snapshot import PrunedSnapshot, PrunedSnapshots, SnapshotPrune
 
 log = logging.getLogger("fleetd")
 # Large records take longer to free than small ones: then a transaction marks fewer.

@@ -13,10 +13,10 @@ from .. import headway
 from ..domain.context import Caller
 from ..domain.pulling import ContentGet, PullLook, PullPlace, ToPull
 from ..engine import Engine, operation
+from ..protocol.errors import Corrupt, FleetError, Incompatible, Storage, Unavailable
+from ..protocol.requests.checkpoint import CheckpointPull, PulledCheckpoints
+from ..protocol.requests.mission import MissionGet
 from ..store.backups import Backups
-from ..wire.errors import Corrupt, FleetError, Incompatible, Storage, Unavailable
-from ..wire.requests.checkpoint import CheckpointPull, PulledCheckpoints
-from ..wire.requests.mission import MissionGet
 
 
 @operation

@@ -16,12 +16,12 @@ from ..domain.policy import POLICIES, Kept, id_of, noun_of
 from ..domain.tx import WriteBackup
 from ..engine import Engine
 from ..filed import verified
+from ..protocol.errors import Corrupt, FleetError, Incompatible, InvalidState, NotFound
+from ..protocol.records import Checkpoint
+from ..protocol.request import Request
+from ..protocol.types import Noun
 from ..reconciling import TakenIn, rewrite, take_in
 from ..store.backups import BackupFile, Backups
-from ..wire.base import Request
-from ..wire.errors import Corrupt, FleetError, Incompatible, InvalidState, NotFound
-from ..wire.model import Checkpoint
-from ..wire.types import Noun
 
 log = logging.getLogger("fleetd")
 R = TypeVar("R")

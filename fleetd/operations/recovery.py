@@ -13,12 +13,12 @@ from ..domain.takeover import SurroundingsGet
 from ..domain.tx import WriteBackup
 from ..engine import Engine, operation
 from ..file_system import HOOK_SECONDS, PathUnanswered
+from ..protocol.errors import Corrupt, FleetError, Incompatible, NotFound
+from ..protocol.records import RestoreResult
+from ..protocol.request import Request
+from ..protocol.requests.checkpoint import CheckpointGet
+from ..protocol.requests.recovery import Briefing, RecoveryContextGet, RecoveryRestore
 from ..reconciling import TakenIn, take_in
-from ..wire.base import Request
-from ..wire.errors import Corrupt, FleetError, Incompatible, NotFound
-from ..wire.model import RestoreResult
-from ..wire.requests.checkpoint import CheckpointGet
-from ..wire.requests.recovery import Briefing, RecoveryContextGet, RecoveryRestore
 from .reading import heal, kept_on, noticed
 from .standing import standing_in
 

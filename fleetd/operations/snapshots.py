@@ -3,9 +3,9 @@
 from ..domain.context import Caller
 from ..domain.snapshots.finding import RunFind
 from ..engine import Engine, operation
-from ..wire.errors import AtomicWriteFailed
-from ..wire.requests.snapshot import SnapshotGet, SnapshotLatest, SnapshotRecord
-from ..wire.snapshots import Snapshot
+from ..protocol.errors import AtomicWriteFailed
+from ..protocol.requests.snapshot import SnapshotGet, SnapshotLatest, SnapshotRecord
+from ..protocol.snapshots import Snapshot
 from .reading import placed, read, read_latest
 from .written import as_written
 

@@ -2,8 +2,8 @@
 
 from ..domain.context import Caller
 from ..engine import Engine, operation
-from ..wire.model import Sortie
-from ..wire.requests.sortie import SortieCreate
+from ..protocol.records import Sortie
+from ..protocol.requests.sortie import SortieCreate
 from .asking import facts_of
 
 

@@ -7,8 +7,8 @@ from ..domain.context import Caller
 from ..domain.snapshots.spent import SpentRuns, SpentRunsDrop
 from ..domain.upkeep import Done
 from ..engine import Engine, operation
+from ..protocol.request import Mutation
 from ..store.backups import Backups
-from ..wire.base import Mutation
 
 log = logging.getLogger("fleetd")
 

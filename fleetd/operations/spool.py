@@ -9,10 +9,10 @@ import trio
 
 from .. import origin
 from ..engine import DAEMON, Engine
+from ..protocol.errors import FleetError, Storage, Unavailable
+from ..protocol.requests.hook import HookDeliver
 from ..store.reach import StoreAway
 from ..store.spool import NoFrame, Waiting
-from ..wire.errors import FleetError, Storage, Unavailable
-from ..wire.requests.hook import HookDeliver
 from .hooks import take
 
 log = logging.getLogger("fleetd")

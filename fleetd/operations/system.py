@@ -8,12 +8,19 @@ from .. import __version__
 from ..domain.context import Caller
 from ..domain.overview import Overview, OverviewGet
 from ..engine import Engine, operation
+from ..protocol.errors import Incompatible
+from ..protocol.request import PROTOCOL
+from ..protocol.requests.system import (
+    Hello,
+    Paths,
+    Settings,
+    SystemConfig,
+    SystemHello,
+    SystemStatus,
+)
+from ..protocol.status import AwayStatus, Status, StoreStatus
+from ..protocol.timestamps import iso
 from ..store.reach import StoreAway
-from ..wire.base import PROTOCOL
-from ..wire.errors import Incompatible
-from ..wire.overview import AwayStatus, Status, StoreStatus
-from ..wire.requests.system import Hello, Paths, Settings, SystemConfig, SystemHello, SystemStatus
-from ..wire.times import iso
 from . import figures
 
 

@@ -15,14 +15,14 @@ from ..domain.context import Caller
 from ..domain.policy import POLICIES, id_of
 from ..engine import Engine, operation
 from ..latest import copy_trouble, held_by_latest, mend_latest, named_in, wanted_latest
+from ..protocol.errors import Corrupt, Incompatible, IntegrityMismatch, NotFound
+from ..protocol.records import Finding
+from ..protocol.requests.checkpoint import CheckpointVerify
+from ..protocol.requests.mission import MissionGet
+from ..protocol.requests.snapshot import SnapshotVerify
+from ..protocol.requests.system import Findings
+from ..protocol.types import Noun
 from ..store.backups import LATEST, Listing
-from ..wire.errors import Corrupt, Incompatible, IntegrityMismatch, NotFound
-from ..wire.model import Finding
-from ..wire.requests.checkpoint import CheckpointVerify
-from ..wire.requests.mission import MissionGet
-from ..wire.requests.snapshot import SnapshotVerify
-from ..wire.requests.system import Findings
-from ..wire.types import Noun
 from .copies import check
 from .reading import get
 

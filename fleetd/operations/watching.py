@@ -11,9 +11,9 @@ from ..domain.recovery_states import RecoveryDoubt
 from ..domain.snapshots.beats import SnapshotBeat
 from ..domain.watching import DueGet
 from ..engine import Engine, operation
-from ..wire.base import Mutation
-from ..wire.errors import FleetError
-from ..wire.model import Record
+from ..protocol.errors import FleetError
+from ..protocol.records import Record
+from ..protocol.request import Mutation
 
 log = logging.getLogger("fleetd")
 

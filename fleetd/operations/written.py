@@ -7,7 +7,7 @@ import trio
 
 from ..domain.policy import Kept, id_of, noun_of
 from ..engine import Engine
-from ..wire.errors import NotFound
+from ..protocol.errors import NotFound
 from .reading import get
 
 K = TypeVar("K", bound=Kept)

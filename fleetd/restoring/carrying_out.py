@@ -15,6 +15,8 @@ from ..config import Loaded
 from ..domain.policy import POLICIES
 from ..domain.returning import RaiseFloors, WriteAgain
 from ..engine import Engine
+from ..protocol.errors import Corrupt, Storage
+from ..protocol.timestamps import iso
 from ..store.backups import Backups
 from ..store.copying import part_of
 from ..store.directory import make_directories, sync
@@ -22,8 +24,6 @@ from ..store.mark import ENDING as MARK
 from ..store.moving import Moves
 from ..store.replacing import clear_up, confirm, files_of, put_in_place, unused
 from ..store.resting import fold, resting
-from ..wire.errors import Corrupt, Storage
-from ..wire.times import iso
 from .files import move_files
 from .plan import Plan
 

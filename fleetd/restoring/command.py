@@ -10,9 +10,9 @@ from ..config import Loaded, without_password
 from ..domain.returning import Extent
 from ..instance import AlreadyRunning, only_instance
 from ..paths import PathRefused
+from ..protocol.errors import FleetError, InvalidState
+from ..protocol.invisible import escaped
 from ..store import StoreRefused
-from ..wire.errors import FleetError, InvalidState
-from ..wire.invisible import escaped
 from .carrying_out import Aside, aside_for, carry_out
 from .plan import Plan, look
 

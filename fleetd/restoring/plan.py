@@ -9,13 +9,13 @@ import msgspec
 from ..config import Config
 from ..domain.policy import POLICIES, Kept, seq_of
 from ..domain.returning import TOKENS_UNSEEN, Extent, extent
+from ..protocol.errors import Corrupt, FleetError, InvalidParams, InvalidState, Storage
+from ..protocol.records import Checkpoint
+from ..protocol.types import Noun
 from ..store.backups import BackupFile, Backups
 from ..store.layouts import LAYOUTS
 from ..store.mark import reached
 from ..store.resting import Resting, resting
-from ..wire.errors import Corrupt, FleetError, InvalidParams, InvalidState, Storage
-from ..wire.model import Checkpoint
-from ..wire.types import Noun
 
 
 class Plan(msgspec.Struct, kw_only=True):

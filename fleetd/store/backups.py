@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from ..wire.errors import Corrupt
-from ..wire.types import Noun
+from ..protocol.errors import Corrupt
+from ..protocol.types import Noun
 from . import clearing
 from .clearing import Cleared
 from .directory import (

@@ -19,7 +19,7 @@ import msgspec
 
 from ..domain.tx import Row, Tx
 from ..histogram import Histogram
-from ..wire.errors import FleetError
+from ..protocol.errors import FleetError
 from .lane import Job
 from .mark import Watch
 from .standing import Displaced, Standing

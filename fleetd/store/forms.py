@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..wire.errors import Corrupt
+from ..protocol.errors import Corrupt
 from .directory import Directory, NotAFile, read_file
 from .layouts import GZIP, Layout
 from .packing import unpacked

@@ -15,7 +15,7 @@ import trio
 
 from .. import origin
 from ..histogram import Histogram
-from ..wire.errors import Unavailable
+from ..protocol.errors import Unavailable
 
 log = logging.getLogger("fleetd")
 T = TypeVar("T")

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from ..wire.errors import Corrupt, IntegrityMismatch, SchemaInvalid
-from ..wire.types import RECORD_ID, RUN_ID, SNAPSHOT_ID, Noun
+from ..protocol.errors import Corrupt, IntegrityMismatch, SchemaInvalid
+from ..protocol.types import RECORD_ID, RUN_ID, SNAPSHOT_ID, Noun
 
 LATEST = "latest.json"
 PLAIN, GZIP = ".json", ".json.gz"

@@ -16,8 +16,8 @@ import msgspec
 from msgspec import Meta
 
 from ..domain.legacy import LegacyImport, OldCursor, OldEvent, OldLock, OldMailbox
-from ..wire import types
-from ..wire.times import iso, to_ms
+from ..protocol import types
+from ..protocol.timestamps import iso, to_ms
 from .legacy_file import LegacyRefused
 from .strict_json import NotStrictJson, place, strict_json
 

@@ -17,7 +17,7 @@ import trio
 from .. import origin
 from ..clocks import Uptime
 from ..domain.tx import Effect, Tx
-from ..wire.errors import Unavailable
+from ..protocol.errors import Unavailable
 from . import StoreRefused
 from .incarnation import Incarnation
 from .lane import Job, Lane

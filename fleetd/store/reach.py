@@ -3,8 +3,8 @@
 import msgspec
 import trio
 
-from ..wire.durations import duration
-from ..wire.errors import Unavailable
+from ..protocol.durations import duration
+from ..protocol.errors import Unavailable
 
 
 class StoreAway(Unavailable):

@@ -8,7 +8,14 @@ from urllib.parse import quote
 import apsw
 
 from ..domain.tx import Tx
-from ..wire.errors import Corrupt, FleetError, Incompatible, InvalidParams, InvalidState, Storage
+from ..protocol.errors import (
+    Corrupt,
+    FleetError,
+    Incompatible,
+    InvalidParams,
+    InvalidState,
+    Storage,
+)
 from . import CopyDamaged, checksums, schema
 from .commit import Executor
 from .copying import copy, damage_of

@@ -16,8 +16,8 @@ import trio
 from .. import origin
 from ..clocks import uptime, wall_clock
 from ..domain.tx import Effect, Tx
-from ..wire.errors import Storage
-from ..wire.requests.system import Check
+from ..protocol.errors import Storage
+from ..protocol.requests.system import Check
 from . import CopyDamaged, CopyFailed, StoreFailed, checksums, schema
 from .ballast import SIZE
 from .commit import Committer, Executor, Outside, run_reads

@@ -9,7 +9,7 @@ import errno
 import apsw
 import msgspec
 
-from ..wire.errors import Corrupt, FleetError, Storage, Unavailable
+from ..protocol.errors import Corrupt, FleetError, Storage, Unavailable
 from . import checksums
 from .standing import Displaced
 

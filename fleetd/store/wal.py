@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import apsw
 
-from ..wire.requests.system import Check
+from ..protocol.requests.system import Check
 from .opening import connect, wait_while_busy
 from .verdicts import leaves_doubt, verdict
 

@@ -6,6 +6,9 @@ from pathlib import Path
 
 from ..clocks import wall_clock
 from ..domain.moves import note_arrived, note_moved, note_moving, note_staying
+from ..protocol.errors import Corrupt, Storage
+from ..protocol.migration import Migration, TableCheck
+from ..protocol.timestamps import iso
 from ..store.copying import part_of
 from ..store.directory import make_directories
 from ..store.moving import Moves
@@ -14,9 +17,6 @@ from ..store.resting import fold
 from ..store.transfer import local, server
 from ..store.transfer.carrying import Tell, carry, compare
 from ..store.transfer.sides import Side
-from ..wire.errors import Corrupt, Storage
-from ..wire.migration import Migration, TableCheck
-from ..wire.times import iso
 from .ends import Ends, check_alone, check_source, check_target
 
 Carry = Callable[[Ends, Tell], Migration]

@@ -17,10 +17,10 @@ from ..domain.moves import Reopen
 from ..engine import Engine
 from ..instance import AlreadyRunning, only_instance
 from ..paths import PathRefused
+from ..protocol.errors import FleetError, InvalidParams, InvalidState, Unavailable
+from ..protocol.migration import Errand, Migration, Said
 from ..store import StoreRefused
 from ..store.opened import check_library
-from ..wire.errors import FleetError, InvalidParams, InvalidState, Unavailable
-from ..wire.migration import Errand, Migration, Said
 
 if TYPE_CHECKING:
     from .ends import Ends

@@ -8,13 +8,13 @@ import msgspec
 
 from ..config import Config, without_password
 from ..domain.moves import Standing, standing
+from ..protocol.errors import InvalidParams, InvalidState
+from ..protocol.migration import Errand
 from ..store.machine_id import machine_id
 from ..store.transfer.carrying import Cargo, size
 from ..store.transfer.local import LocalSide
 from ..store.transfer.server import ServerSide
 from ..store.transfer.sides import Side, Table
-from ..wire.errors import InvalidParams, InvalidState
-from ..wire.migration import Errand
 
 LOCAL = "sqlite"
 # What a store has before anybody used it.

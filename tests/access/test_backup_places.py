@@ -6,8 +6,8 @@ from subprocess import Popen
 
 import pytest
 
-from fleetd.wire.errors import Storage
-from fleetd.wire.requests.system import SystemBackup
+from fleetd.protocol.errors import Storage
+from fleetd.protocol.requests.system import SystemBackup
 from tests.fleet import Fleet
 
 # Root may search everything, so the daemon's part is done by somebody else, over a real directory.
@@ -17,7 +17,7 @@ import trio
 from pathlib import Path
 from fleetd.file_system import FileSystem
 from fleetd.operations.backup import _backup
-from fleetd.wire.errors import FleetError
+from fleetd.protocol.errors import FleetError
 """
 AFTER = """
 class Nothing:

@@ -12,8 +12,8 @@ import pytest
 from fleetctl.client import blocking as fleetctl_client
 from fleetd import transcripts
 from fleetd.config import ConfigError, load
-from fleetd.wire.errors import InvalidParams
-from fleetd.wire.requests.hook import HookDeliver
+from fleetd.protocol.errors import InvalidParams
+from fleetd.protocol.requests.hook import HookDeliver
 from tests.access.conftest import STRANGER
 from tests.fleet import Fleet
 from tests.processes import Daemon

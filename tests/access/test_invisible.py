@@ -18,15 +18,15 @@ from fleetctl.watching import cells
 from fleetd.domain.wording import path, quote, short, verbatim
 from fleetd.logs import LineFormatter
 from fleetd.operations.enforcing import _sentence
-from fleetd.wire.invisible import escaped
-from fleetd.wire.model import Lock
-from fleetd.wire.requests.agent import AgentNote
-from fleetd.wire.requests.event import EventAppend
-from fleetd.wire.requests.lock import LockAcquire
-from fleetd.wire.requests.mission import MissionCreate, MissionStart, NewSortie
-from fleetd.wire.requests.recovery import RecoveryContextGet
-from fleetd.wire.requests.sortie import SortieStart
-from fleetd.wire.shown import clean, clean_block
+from fleetd.protocol.display import clean, clean_block
+from fleetd.protocol.invisible import escaped
+from fleetd.protocol.records import Lock
+from fleetd.protocol.requests.agent import AgentNote
+from fleetd.protocol.requests.event import EventAppend
+from fleetd.protocol.requests.lock import LockAcquire
+from fleetd.protocol.requests.mission import MissionCreate, MissionStart, NewSortie
+from fleetd.protocol.requests.recovery import RecoveryContextGet
+from fleetd.protocol.requests.sortie import SortieStart
 from tests.fleet import Fleet
 from tests.mcp_server.conftest import Start
 from tests.processes import Daemon, Result

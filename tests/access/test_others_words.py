@@ -10,13 +10,23 @@ import pytest
 
 from fleetctl.client import Fleet as Client
 from fleetd import places
-from fleetd.wire.model import Mission
-from fleetd.wire.requests.agent import AgentNote, AgentRegister
-from fleetd.wire.requests.checkpoint import CheckpointCreate
-from fleetd.wire.requests.message import MessageSend
-from fleetd.wire.requests.mission import MissionCreate, MissionStart, MissionUpdate, NewSortie
-from fleetd.wire.requests.recovery import RecoveryContextGet
-from fleetd.wire.requests.sortie import SortieAssign, SortieBlock, SortieCreate, SortieProgress
+from fleetd.protocol.records import Mission
+from fleetd.protocol.requests.agent import AgentNote, AgentRegister
+from fleetd.protocol.requests.checkpoint import CheckpointCreate
+from fleetd.protocol.requests.message import MessageSend
+from fleetd.protocol.requests.mission import (
+    MissionCreate,
+    MissionStart,
+    MissionUpdate,
+    NewSortie,
+)
+from fleetd.protocol.requests.recovery import RecoveryContextGet
+from fleetd.protocol.requests.sortie import (
+    SortieAssign,
+    SortieBlock,
+    SortieCreate,
+    SortieProgress,
+)
 from tests.fleet import Fleet
 from tests.mcp_server.conftest import Start
 from tests.processes import Daemon, fleetctl

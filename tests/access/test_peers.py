@@ -15,8 +15,8 @@ import pytest
 import fleetctl as package
 from fleetctl.client import Fleet
 from fleetctl.client.dial import dial
-from fleetd.wire import credentials
-from fleetd.wire.errors import Denied
+from fleetd.protocol import credentials
+from fleetd.protocol.errors import Denied
 from tests.access.conftest import STRANGER
 from tests.hook_client import hook, spooled
 from tests.processes import Daemon, fleetctl

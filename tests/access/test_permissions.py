@@ -11,8 +11,8 @@ import pytest
 
 from fleetd.engine import DAEMON
 from fleetd.operations.compressing import SnapshotsCompress
-from fleetd.wire.requests.snapshot import DeclaredStep, SnapshotRecord
-from fleetd.wire.requests.system import SystemBackup
+from fleetd.protocol.requests.snapshot import DeclaredStep, SnapshotRecord
+from fleetd.protocol.requests.system import SystemBackup
 from tests.fleet import HOUR, Clock, opened
 from tests.hook_client import hook, spooled
 from tests.processes import LOCKS, Daemon, fleetctl

@@ -16,7 +16,7 @@ from fleetctl.completing import shells
 from fleetctl.editing import copies, files
 from fleetctl.hooking.harnesses import HARNESSES
 from fleetctl.mcp_settings.places import PLACES
-from fleetd.wire.errors import InvalidState
+from fleetd.protocol.errors import InvalidState
 from tests.processes import Result
 
 Run = Callable[..., Result]

@@ -4,13 +4,13 @@ import pytest
 
 from fleetd.domain.briefing import OF_ONE
 from fleetd.domain.briefs import LETTERS, LETTERS_OF_ONE
-from fleetd.wire.model import Mission
-from fleetd.wire.requests.agent import AgentNote
-from fleetd.wire.requests.event import EventAppend
-from fleetd.wire.requests.lock import LockAcquire
-from fleetd.wire.requests.mission import MissionCreate, MissionStart, NewSortie
-from fleetd.wire.requests.recovery import RecoveryContextGet
-from fleetd.wire.requests.sortie import SortieCreate
+from fleetd.protocol.records import Mission
+from fleetd.protocol.requests.agent import AgentNote
+from fleetd.protocol.requests.event import EventAppend
+from fleetd.protocol.requests.lock import LockAcquire
+from fleetd.protocol.requests.mission import MissionCreate, MissionStart, NewSortie
+from fleetd.protocol.requests.recovery import RecoveryContextGet
+from fleetd.protocol.requests.sortie import SortieCreate
 from tests.fleet import Fleet
 
 RULE = "Never touch the production database."

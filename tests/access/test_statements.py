@@ -11,10 +11,10 @@ import pytest
 from msgspec import inspect
 
 import fleetd
-from fleetd.wire.base import Request
-from fleetd.wire.errors import FleetError, Internal
-from fleetd.wire.methods import METHODS
-from fleetd.wire.requests.hook import HookDeliver
+from fleetd.protocol.errors import FleetError, Internal
+from fleetd.protocol.methods import METHODS
+from fleetd.protocol.request import Request
+from fleetd.protocol.requests.hook import HookDeliver
 from tests.fleet import Fleet, opened
 
 ROOT = Path(fleetd.__file__).parent

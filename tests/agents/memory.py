@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from fleetctl.client import Fleet
-from fleetd.wire.model import Event, Mission, Recovery, Sortie
-from fleetd.wire.requests.agent import AgentGet
-from fleetd.wire.requests.checkpoint import CheckpointList
-from fleetd.wire.requests.event import EventList
-from fleetd.wire.requests.hook import HookStatusGet
-from fleetd.wire.requests.mission import MissionList
-from fleetd.wire.requests.recovery import RecoveryList
-from fleetd.wire.requests.sortie import SortieList
+from fleetd.protocol.records import Event, Mission, Recovery, Sortie
+from fleetd.protocol.requests.agent import AgentGet
+from fleetd.protocol.requests.checkpoint import CheckpointList
+from fleetd.protocol.requests.event import EventList
+from fleetd.protocol.requests.hook import HookStatusGet
+from fleetd.protocol.requests.mission import MissionList
+from fleetd.protocol.requests.recovery import RecoveryList
+from fleetd.protocol.requests.sortie import SortieList
 
 SOON_S = 10
 

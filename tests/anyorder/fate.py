@@ -5,14 +5,14 @@ from typing import Any
 import hypothesis.strategies as st
 from hypothesis.stateful import precondition, rule
 
-from fleetd.wire.model import Checkpoint, RestoreResult
-from fleetd.wire.requests.checkpoint import (
+from fleetd.protocol.records import Checkpoint, RestoreResult
+from fleetd.protocol.requests.checkpoint import (
     CheckpointCreate,
     CheckpointDelete,
     CheckpointGet,
     CheckpointVerify,
 )
-from fleetd.wire.requests.recovery import RecoveryContextGet
+from fleetd.protocol.requests.recovery import RecoveryContextGet
 from tests.anyorder.machine import AGENT, Machine, present, some
 from tests.anyorder.witness import Step, work_of
 from tests.fleet import DAY, HOUR, MINUTE, SECOND

@@ -10,8 +10,8 @@ import msgspec
 from hypothesis.stateful import RuleBasedStateMachine, precondition
 
 from fleetd.config import Limits
-from fleetd.wire.base import Mutation, Request
-from fleetd.wire.errors import FleetError
+from fleetd.protocol.errors import FleetError
+from fleetd.protocol.request import Mutation, Request
 from tests.anyorder.model import CLOSED, OPEN, Model
 from tests.anyorder.sync_fleet import SyncFleet
 from tests.anyorder.witness import MOST, Step, View, Witness

@@ -5,15 +5,15 @@ from typing import Any
 import hypothesis.strategies as st
 from hypothesis.stateful import rule
 
-from fleetd.wire.model import Lock, RestoreResult
-from fleetd.wire.requests.checkpoint import (
+from fleetd.protocol.records import Lock, RestoreResult
+from fleetd.protocol.requests.checkpoint import (
     CheckpointCreate,
     CheckpointDelete,
     CheckpointGet,
     CheckpointPrune,
 )
-from fleetd.wire.requests.recovery import RecoveryDetect, RecoveryRestore
-from fleetd.wire.times import to_ms
+from fleetd.protocol.requests.recovery import RecoveryDetect, RecoveryRestore
+from fleetd.protocol.timestamps import to_ms
 from tests.anyorder.machine import AGENT, present, some
 from tests.anyorder.model import CLOSED, OPEN, Kept, Lease
 from tests.anyorder.traffic import TrafficRules

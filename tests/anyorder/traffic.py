@@ -7,18 +7,23 @@ from hypothesis.stateful import rule
 
 from fleetd.engine import DAEMON
 from fleetd.operations.watching import ActivityScan
-from fleetd.wire.requests.agent import AgentDeregister, AgentHeartbeat, AgentRegister
-from fleetd.wire.requests.checkpoint import ErrorReport
-from fleetd.wire.requests.event import CursorAdvance
-from fleetd.wire.requests.lock import (
+from fleetd.protocol.requests.agent import AgentDeregister, AgentHeartbeat, AgentRegister
+from fleetd.protocol.requests.checkpoint import ErrorReport
+from fleetd.protocol.requests.event import CursorAdvance
+from fleetd.protocol.requests.lock import (
     LockAcquire,
     LockCheck,
     LockForceRelease,
     LockRelease,
     LockRenew,
 )
-from fleetd.wire.requests.message import MessageAck, MessageInbox, MessageRequeue, MessageSend
-from fleetd.wire.times import to_ms
+from fleetd.protocol.requests.message import (
+    MessageAck,
+    MessageInbox,
+    MessageRequeue,
+    MessageSend,
+)
+from fleetd.protocol.timestamps import to_ms
 from tests.anyorder.machine import AGENT, Machine, present, some
 from tests.anyorder.model import OPEN, Lease
 from tests.anyorder.witness import Step

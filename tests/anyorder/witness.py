@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from fleetd.wire.model import (
+from fleetd.protocol.records import (
     Checkpoint,
     CheckpointSummary,
     Event,
@@ -14,13 +14,13 @@ from fleetd.wire.model import (
     Sortie,
     SortieState,
 )
-from fleetd.wire.requests.agent import AgentList
-from fleetd.wire.requests.checkpoint import CheckpointGet, CheckpointList
-from fleetd.wire.requests.event import EventList
-from fleetd.wire.requests.lock import LockList
-from fleetd.wire.requests.message import MessageList
-from fleetd.wire.requests.mission import MissionList
-from fleetd.wire.times import to_ms
+from fleetd.protocol.requests.agent import AgentList
+from fleetd.protocol.requests.checkpoint import CheckpointGet, CheckpointList
+from fleetd.protocol.requests.event import EventList
+from fleetd.protocol.requests.lock import LockList
+from fleetd.protocol.requests.message import MessageList
+from fleetd.protocol.requests.mission import MissionList
+from fleetd.protocol.timestamps import to_ms
 from tests.anyorder.model import ACTIVITY, Kept, Model, Work
 from tests.fleet import Fleet
 

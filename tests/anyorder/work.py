@@ -5,7 +5,7 @@ from typing import Any
 import hypothesis.strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from fleetd.wire.requests.mission import (
+from fleetd.protocol.requests.mission import (
     MissionCancel,
     MissionComplete,
     MissionCreate,
@@ -13,7 +13,7 @@ from fleetd.wire.requests.mission import (
     MissionStart,
     NewSortie,
 )
-from fleetd.wire.requests.sortie import (
+from fleetd.protocol.requests.sortie import (
     SortieAssign,
     SortieBlock,
     SortieComplete,

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from fleetctl.client import Fleet
-from fleetd.wire.errors import FleetError, NotFound, Unavailable
+from fleetd.protocol.errors import FleetError, NotFound, Unavailable
 from tests.campaigns.campaign import Red, Run
 from tests.processes import EXIT_S, READY_S, Daemon
 

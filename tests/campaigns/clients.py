@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from fleetctl.client import Fleet
-from fleetd.wire.errors import FleetError
+from fleetd.protocol.errors import FleetError
 from tests.campaigns import ill_behaved as bad
 from tests.campaigns.beside import Noticed, judge, polite
 from tests.campaigns.campaign import Campaign, Red, Run

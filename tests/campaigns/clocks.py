@@ -18,11 +18,11 @@ import trio.testing
 from fleetd import places, timers
 from fleetd.clocks import Uptime
 from fleetd.domain.episodes import EpisodeBegin
-from fleetd.wire.requests.agent import AgentHeartbeat, AgentRegister
-from fleetd.wire.requests.event import EventAppend
-from fleetd.wire.requests.mission import MissionFail, MissionGet
-from fleetd.wire.requests.recovery import RecoveryRestore
-from fleetd.wire.requests.sortie import SortieProgress, SortieStart
+from fleetd.protocol.requests.agent import AgentHeartbeat, AgentRegister
+from fleetd.protocol.requests.event import EventAppend
+from fleetd.protocol.requests.mission import MissionFail, MissionGet
+from fleetd.protocol.requests.recovery import RecoveryRestore
+from fleetd.protocol.requests.sortie import SortieProgress, SortieStart
 from tests.campaigns.campaign import Campaign, Run
 from tests.campaigns.ledger import quietly
 from tests.campaigns.view import check

@@ -19,11 +19,11 @@ import msgspec
 import trio
 
 from fleetd.domain import content
+from fleetd.protocol.errors import Corrupt, FleetError
+from fleetd.protocol.records import Checkpoint
+from fleetd.protocol.requests.system import SystemDoctor
 from fleetd.store import StoreRefused, checksums, mark
 from fleetd.store.packing import packed
-from fleetd.wire.errors import Corrupt, FleetError
-from fleetd.wire.model import Checkpoint
-from fleetd.wire.requests.system import SystemDoctor
 from tests.campaigns.campaign import Campaign, Red, Run
 from tests.campaigns.ledger import (
     FILED,

@@ -10,17 +10,17 @@ from typing import Any
 import trio
 
 from fleetd.engine import DAEMON, Engine
-from fleetd.wire.base import Mutation
-from fleetd.wire.errors import FleetError, NotFound
-from fleetd.wire.requests.checkpoint import (
+from fleetd.protocol.errors import FleetError, NotFound
+from fleetd.protocol.request import Mutation
+from fleetd.protocol.requests.checkpoint import (
     CheckpointCreate,
     CheckpointGet,
     CheckpointPrune,
     CheckpointVerify,
 )
-from fleetd.wire.requests.mission import MissionCreate, MissionList
-from fleetd.wire.requests.snapshot import SnapshotGet, SnapshotRecord, SnapshotVerify
-from fleetd.wire.requests.system import SystemForget
+from fleetd.protocol.requests.mission import MissionCreate, MissionList
+from fleetd.protocol.requests.snapshot import SnapshotGet, SnapshotRecord, SnapshotVerify
+from fleetd.protocol.requests.system import SystemForget
 from tests.campaigns.campaign import Red
 
 LARGE = "x" * 12_000

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fleetctl.client import Fleet
-from fleetd.wire.errors import FleetError
+from fleetd.protocol.errors import FleetError
 from tests.campaigns.hostile import hook_line
 
 # What a daemon may answer though nothing is wrong: agents are in each other's way.

@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from fleetd.wire.base import Mutation
-from fleetd.wire.methods import METHODS
+from fleetd.protocol.methods import METHODS
+from fleetd.protocol.request import Mutation
 from tests.campaigns.beside import judge, polite
 from tests.campaigns.campaign import Campaign, Red, Run
 from tests.campaigns.gauge import MB, Gauge, dial, measured, shut

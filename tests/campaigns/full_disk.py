@@ -13,8 +13,8 @@ from pathlib import Path
 from unittest import mock
 
 from fleetctl.client import Fleet
+from fleetd.protocol.errors import Storage, Unavailable
 from fleetd.store.ballast import Ballast
-from fleetd.wire.errors import Storage, Unavailable
 from tests.campaigns import worker
 from tests.campaigns.campaign import Campaign, CannotRun, Red, Run
 from tests.campaigns.view import wait_until

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleetd.wire.frames import HOOK_BEGINS
-from fleetd.wire.methods import METHODS
+from fleetd.protocol.framing import HOOK_BEGINS
+from fleetd.protocol.methods import METHODS
 
 MB = 1024 * 1024
 PAYLOADS = Path(__file__).parents[1] / "harness" / "payloads"

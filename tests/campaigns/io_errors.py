@@ -20,6 +20,7 @@ import trio
 
 from fleetd.config import Loaded
 from fleetd.engine import Engine
+from fleetd.protocol.errors import FleetError
 from fleetd.service import open_engine
 from fleetd.store import (
     StoreFailed,
@@ -35,7 +36,6 @@ from fleetd.store import (
     wal,
 )
 from fleetd.store.migrate import migrations
-from fleetd.wire.errors import FleetError
 from tests.campaigns.broken_daemon import break_a_daemon
 from tests.campaigns.campaign import Campaign, Red, Run
 from tests.campaigns.deeds import Deeds

@@ -14,17 +14,21 @@ from typing import Any, NamedTuple
 import apsw
 import msgspec
 
+from fleetd.protocol.errors import FleetError, NotFound
+from fleetd.protocol.requests.checkpoint import (
+    CheckpointCreate,
+    CheckpointDelete,
+    CheckpointGet,
+)
+from fleetd.protocol.requests.event import EventAppend, EventList
+from fleetd.protocol.requests.lock import LockAcquire, LockRelease
+from fleetd.protocol.requests.message import MessageList, MessageSend
+from fleetd.protocol.requests.mission import MissionCreate, MissionGet, MissionStart, NewSortie
+from fleetd.protocol.requests.snapshot import SnapshotGet, SnapshotRecord
+from fleetd.protocol.requests.sortie import SortieGet, SortieList, SortieProgress, SortieStart
+from fleetd.protocol.requests.system import SystemForget
 from fleetd.service import open_engine
 from fleetd.store import checksums
-from fleetd.wire.errors import FleetError, NotFound
-from fleetd.wire.requests.checkpoint import CheckpointCreate, CheckpointDelete, CheckpointGet
-from fleetd.wire.requests.event import EventAppend, EventList
-from fleetd.wire.requests.lock import LockAcquire, LockRelease
-from fleetd.wire.requests.message import MessageList, MessageSend
-from fleetd.wire.requests.mission import MissionCreate, MissionGet, MissionStart, NewSortie
-from fleetd.wire.requests.snapshot import SnapshotGet, SnapshotRecord
-from fleetd.wire.requests.sortie import SortieGet, SortieList, SortieProgress, SortieStart
-from fleetd.wire.requests.system import SystemForget
 from tests.campaigns.campaign import Red
 from tests.fleet import Clock, Fleet, settings
 

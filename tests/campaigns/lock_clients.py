@@ -15,18 +15,18 @@ from typing import Any
 import msgspec
 
 from fleetctl.client import Fleet, TooSlow
-from fleetd.wire.base import Request
-from fleetd.wire.errors import FleetError, Unavailable
-from fleetd.wire.requests.agent import AgentRegister
-from fleetd.wire.requests.event import EventAppend
-from fleetd.wire.requests.lock import (
+from fleetd.protocol.errors import FleetError, Unavailable
+from fleetd.protocol.request import Request
+from fleetd.protocol.requests.agent import AgentRegister
+from fleetd.protocol.requests.event import EventAppend
+from fleetd.protocol.requests.lock import (
     LockAcquire,
     LockCheck,
     LockForceRelease,
     LockRelease,
     LockRenew,
 )
-from fleetd.wire.requests.recovery import RecoveryRestore
+from fleetd.protocol.requests.recovery import RecoveryRestore
 
 PAUSE_S = 0.012
 REPLY_S = 20.0

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
-from fleetd.wire.times import to_ms
+from fleetd.protocol.timestamps import to_ms
 from tests.campaigns.campaign import Red
 from tests.campaigns.lock_clients import Call
 from tests.campaigns.lock_model import Op

@@ -19,12 +19,18 @@ import apsw
 import msgspec
 
 from fleetctl.client import Fleet
-from fleetd.wire.errors import FleetError
-from fleetd.wire.requests.agent import AgentRegister
-from fleetd.wire.requests.checkpoint import CheckpointCreate
-from fleetd.wire.requests.lock import LockAcquire, LockCheck, LockList, LockRelease, LockRenew
-from fleetd.wire.requests.mission import MissionCreate, MissionStart
-from fleetd.wire.times import to_ms
+from fleetd.protocol.errors import FleetError
+from fleetd.protocol.requests.agent import AgentRegister
+from fleetd.protocol.requests.checkpoint import CheckpointCreate
+from fleetd.protocol.requests.lock import (
+    LockAcquire,
+    LockCheck,
+    LockList,
+    LockRelease,
+    LockRenew,
+)
+from fleetd.protocol.requests.mission import MissionCreate, MissionStart
+from fleetd.protocol.timestamps import to_ms
 from tests.campaigns import lock_clients, misbehaving_locks
 from tests.campaigns.campaign import Campaign, Red, Run
 from tests.campaigns.lock_clients import Diary, Plan, now_ms

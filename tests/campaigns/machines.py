@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from fleetctl.client import Fleet
-from fleetd.wire.errors import FleetError
+from fleetd.protocol.errors import FleetError
 from tests.campaigns.campaign import CannotRun, Red
 from tests.network import Network
 from tests.postgres_programs import NotInstalled, binaries

@@ -12,9 +12,9 @@ import msgspec
 import trio
 
 from fleetd import __main__, domain, engine, outbox, service
+from fleetd.protocol.requests.recovery import RecoveryRestore
 from fleetd.store import commit, lane, sqlite
 from fleetd.store.lane import Job
-from fleetd.wire.requests.recovery import RecoveryRestore
 
 # How long the daemon is in the wrong state, so that somebody kills it there.
 WINDOW_S = 0.02

@@ -9,7 +9,7 @@ from fleetd.__main__ import main
 from fleetd.domain import leases
 from fleetd.domain.context import Facts
 from fleetd.operations import locks as asked
-from fleetd.wire.requests.lock import LockAcquire
+from fleetd.protocol.requests.lock import LockAcquire
 
 
 def tokens_again() -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from fleetctl.client import Fleet
-from fleetd.wire.errors import FleetError, Unavailable
+from fleetd.protocol.errors import FleetError, Unavailable
 from tests.campaigns.machines import NAME, Machine
 from tests.campaigns.view import check
 from tests.campaigns.work import ERRANDS, User

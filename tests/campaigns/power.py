@@ -16,11 +16,11 @@ import apsw
 import trio
 
 from fleetd.domain.tx import Tx
+from fleetd.protocol.errors import FleetError
+from fleetd.protocol.requests.system import SystemBackup
+from fleetd.protocol.timestamps import iso
 from fleetd.store import StoreRefused, commit, lane, migrate, opening, wal
 from fleetd.store.migrate import migrations
-from fleetd.wire.errors import FleetError
-from fleetd.wire.requests.system import SystemBackup
-from fleetd.wire.times import iso
 from tests.campaigns.campaign import Campaign, Red, Run
 from tests.campaigns.disk import ROOT, Disk, gone_after
 from tests.campaigns.ledger import Fact, Worker, check, intact, quietly, running, serves

@@ -22,13 +22,13 @@ import trio
 
 from fleetd.engine import DAEMON
 from fleetd.operations.compressing import SnapshotsCompress
+from fleetd.protocol.errors import FleetError
+from fleetd.protocol.requests.checkpoint import CheckpointVerify
+from fleetd.protocol.requests.mission import MissionList
+from fleetd.protocol.requests.snapshot import SnapshotPrune, SnapshotVerify
+from fleetd.protocol.requests.system import SystemBackup
 from fleetd.restoring import command
 from fleetd.store import StoreRefused, backups, directory
-from fleetd.wire.errors import FleetError
-from fleetd.wire.requests.checkpoint import CheckpointVerify
-from fleetd.wire.requests.mission import MissionList
-from fleetd.wire.requests.snapshot import SnapshotPrune, SnapshotVerify
-from fleetd.wire.requests.system import SystemBackup
 from tests.campaigns.campaign import Campaign, Red, Run
 from tests.campaigns.disk import Disk, Size, Sync, gone_after
 from tests.campaigns.ledger import Fact, Worker, check, quietly, running, serves

@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 
 from fleetctl.client import Fleet
-from fleetd.wire.errors import FleetError, Unavailable
-from fleetd.wire.requests.agent import AgentRegister
-from fleetd.wire.requests.event import EventAppend
-from fleetd.wire.requests.lock import LockAcquire, LockList
+from fleetd.protocol.errors import FleetError, Unavailable
+from fleetd.protocol.requests.agent import AgentRegister
+from fleetd.protocol.requests.event import EventAppend
+from fleetd.protocol.requests.lock import LockAcquire, LockList
 from tests.campaigns import lock_clients
 from tests.campaigns.campaign import Red
 from tests.campaigns.lock_clients import Diary, Plan

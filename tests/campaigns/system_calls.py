@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from fleetctl.client import Fleet
-from fleetd.wire.errors import Unavailable
+from fleetd.protocol.errors import Unavailable
 from tests.campaigns import kill, tracer
 from tests.campaigns.campaign import Campaign, CannotRun, Red, Run
 from tests.campaigns.view import check, wait_until

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fleetd.wire.times import iso
+from fleetd.protocol.timestamps import iso
 from tests.campaigns.campaign import Red
 from tests.campaigns.lock_history import check_rows
 from tests.campaigns.lock_model import Held, Op, after, unexplained

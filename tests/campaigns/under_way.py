@@ -7,24 +7,24 @@ from typing import Any
 
 import msgspec
 
-from fleetd.wire.base import Mutation, Request
-from fleetd.wire.requests.agent import AgentRegister
-from fleetd.wire.requests.checkpoint import CheckpointCreate, CheckpointPrune, ErrorReport
-from fleetd.wire.requests.event import EventAppend, EventSubscribe
-from fleetd.wire.requests.hook import HookDeliver
-from fleetd.wire.requests.lock import LockAcquire
-from fleetd.wire.requests.message import MessageSend
-from fleetd.wire.requests.mission import (
+from fleetd.protocol.request import Mutation, Request
+from fleetd.protocol.requests.agent import AgentRegister
+from fleetd.protocol.requests.checkpoint import CheckpointCreate, CheckpointPrune, ErrorReport
+from fleetd.protocol.requests.event import EventAppend, EventSubscribe
+from fleetd.protocol.requests.hook import HookDeliver
+from fleetd.protocol.requests.lock import LockAcquire
+from fleetd.protocol.requests.message import MessageSend
+from fleetd.protocol.requests.mission import (
     MissionCancel,
     MissionCreate,
     MissionDelete,
     MissionStart,
     NewSortie,
 )
-from fleetd.wire.requests.recovery import RecoveryRestore
-from fleetd.wire.requests.snapshot import SnapshotRecord
-from fleetd.wire.requests.sortie import SortieComplete
-from fleetd.wire.requests.system import SystemBackup, SystemForget
+from fleetd.protocol.requests.recovery import RecoveryRestore
+from fleetd.protocol.requests.snapshot import SnapshotRecord
+from fleetd.protocol.requests.sortie import SortieComplete
+from fleetd.protocol.requests.system import SystemBackup, SystemForget
 from tests.fleet import SECOND, Fleet
 
 SESSION = "777e68b4-1ad1-4f6c-9d81-64d0cae95a84"

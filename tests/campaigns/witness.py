@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fleetctl.client import Fleet
-from fleetd.wire.errors import NotFound
+from fleetd.protocol.errors import NotFound
 from tests.campaigns.view import OVER, Log, View, check, check_files, wait_until
 from tests.campaigns.work import Crew
 from tests.campaigns.worker import Said, Worker

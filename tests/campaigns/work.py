@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fleetctl.client import Fleet
-from fleetd.wire.errors import FleetError, Unavailable
+from fleetd.protocol.errors import FleetError, Unavailable
 from tests.campaigns.keeping import Keeping
 from tests.campaigns.worker import Gone, Worker
 

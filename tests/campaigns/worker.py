@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fleetctl.client import Fleet, TooSlow
-from fleetd.wire.errors import FleetError, Unavailable
+from fleetd.protocol.errors import FleetError, Unavailable
 
 # After these nothing was done, or nobody knows: the request is sent again under its key.
 AGAIN = ("unavailable", "storage")

@@ -8,8 +8,8 @@ import pytest
 from fleetd import daemon
 from fleetd.instance import AlreadyRunning
 from fleetd.paths import PathRefused
+from fleetd.protocol.errors import Corrupt, Storage, Unavailable
 from fleetd.store import StoreFailed, StoreFull, StoreRefused, StoreUnready
-from fleetd.wire.errors import Corrupt, Storage, Unavailable
 from tests.fleet import settings
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from fleetctl.client import Fleet
-from fleetd.wire.errors import FleetError, Storage
-from fleetd.wire.requests.mission import MissionList
+from fleetd.protocol.errors import FleetError, Storage
+from fleetd.protocol.requests.mission import MissionList
 from tests.hook_client import hook, spooled
 from tests.processes import READY_S, fleetctl
 from tests.supervised import AFTER_COMMIT, BEFORE_COMMIT, FILES_HANG, KILLED, Supervised, failing

@@ -12,10 +12,10 @@ import trio.testing
 
 from fleetd import daemon
 from fleetd.engine import DAEMON, Engine
+from fleetd.protocol.errors import Storage, Unavailable
+from fleetd.protocol.requests.system import SystemHealth
 from fleetd.sdnotify import feed_watchdog
 from fleetd.service import open_engine
-from fleetd.wire.errors import Storage, Unavailable
-from fleetd.wire.requests.system import SystemHealth
 from tests.fleet import settings
 
 Healthy = Callable[[], Awaitable[bool]]

@@ -11,7 +11,7 @@ import pytest
 
 from fleetctl.cli import COMMANDS, build_parser
 from fleetctl.options import UsageError
-from fleetd.wire.methods import METHODS
+from fleetd.protocol.methods import METHODS
 
 from .pages import PAGES, ROOT, anchors, blocks, links, name, spans
 

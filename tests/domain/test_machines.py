@@ -26,11 +26,11 @@ from fleetd.domain.watching import DueGet
 from fleetd.harness.report import PromptSubmitted
 from fleetd.operations.machines import KeepInTouch
 from fleetd.operations.watching import ActivityScan
-from fleetd.wire.errors import InvalidState, NotFound
-from fleetd.wire.requests.agent import AgentGet, AgentHeartbeat, AgentRegister
-from fleetd.wire.requests.event import EventAppend
-from fleetd.wire.requests.lock import LockAcquire
-from fleetd.wire.times import to_ms
+from fleetd.protocol.errors import InvalidState, NotFound
+from fleetd.protocol.requests.agent import AgentGet, AgentHeartbeat, AgentRegister
+from fleetd.protocol.requests.event import EventAppend
+from fleetd.protocol.requests.lock import LockAcquire
+from fleetd.protocol.timestamps import to_ms
 from tests import shared_store
 from tests.fleet import MINUTE, SECOND, Clock, opened
 from tests.windows import Window

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from fleetd.domain.content import canonical, digest_of
 from fleetd.domain.snapshots import document
-from fleetd.wire.errors import Corrupt, IntegrityMismatch, SchemaInvalid
-from fleetd.wire.snapshots import (
+from fleetd.protocol.errors import Corrupt, IntegrityMismatch, SchemaInvalid
+from fleetd.protocol.snapshots import (
     CommandOutcome,
     ContextDigest,
     ResumeHints,

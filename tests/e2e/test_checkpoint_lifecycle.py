@@ -9,8 +9,8 @@ from contextlib import closing
 import pytest
 
 from fleetctl.client import Fleet
+from fleetd.protocol.errors import NotFound
 from fleetd.store import checksums
-from fleetd.wire.errors import NotFound
 from tests.processes import fleetctl
 
 

@@ -19,7 +19,7 @@ import pytest
 from fleetctl import hook_client as client
 from fleetctl.client import Fleet
 from fleetd import paths
-from fleetd.wire.errors import Unavailable
+from fleetd.protocol.errors import Unavailable
 from tests.hook_client import AT_MOST_S, Hooked, hook, spooled, start
 from tests.processes import Daemon
 

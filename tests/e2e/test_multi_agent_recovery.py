@@ -5,12 +5,12 @@ import signal
 import pytest
 
 from fleetctl.client import blocking as fleetctl_client
-from fleetd.wire.errors import InvalidState
-from fleetd.wire.requests.agent import AgentRegister
-from fleetd.wire.requests.lock import LockAcquire, LockCheck
-from fleetd.wire.requests.message import MessageInbox, MessageSend
-from fleetd.wire.requests.mission import MissionCreate, MissionStart, NewSortie
-from fleetd.wire.requests.sortie import SortieList, SortieProgress, SortieStart
+from fleetd.protocol.errors import InvalidState
+from fleetd.protocol.requests.agent import AgentRegister
+from fleetd.protocol.requests.lock import LockAcquire, LockCheck
+from fleetd.protocol.requests.message import MessageInbox, MessageSend
+from fleetd.protocol.requests.mission import MissionCreate, MissionStart, NewSortie
+from fleetd.protocol.requests.sortie import SortieList, SortieProgress, SortieStart
 from tests.fleet import place_of
 from tests.processes import fleetctl
 

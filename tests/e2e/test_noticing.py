@@ -7,11 +7,11 @@ from subprocess import Popen
 import pytest
 
 from fleetctl.client import Fleet
-from fleetd.wire.model import Event
-from fleetd.wire.requests.agent import AgentRegister
-from fleetd.wire.requests.event import EventList
-from fleetd.wire.requests.mission import MissionCreate, MissionStart
-from fleetd.wire.times import to_ms
+from fleetd.protocol.records import Event
+from fleetd.protocol.requests.agent import AgentRegister
+from fleetd.protocol.requests.event import EventList
+from fleetd.protocol.requests.mission import MissionCreate, MissionStart
+from fleetd.protocol.timestamps import to_ms
 from tests.processes import Daemon, fleetctl
 
 THRESHOLD_MS = 400

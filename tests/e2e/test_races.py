@@ -15,16 +15,16 @@ import msgspec
 import pytest
 
 from fleetctl.client import Fleet
-from fleetd.wire.base import Request
-from fleetd.wire.errors import FleetError, InvalidState, LockConflict
-from fleetd.wire.requests.agent import AgentRegister
-from fleetd.wire.requests.checkpoint import CheckpointCreate
-from fleetd.wire.requests.event import EventAppend, EventList
-from fleetd.wire.requests.lock import LockAcquire, LockList, LockRelease
-from fleetd.wire.requests.message import MessageAck, MessageList, MessageSend
-from fleetd.wire.requests.mission import MissionCreate, MissionStart, NewSortie
-from fleetd.wire.requests.recovery import RecoveryRestore
-from fleetd.wire.requests.sortie import SortieComplete, SortieGet, SortieList, SortieStart
+from fleetd.protocol.errors import FleetError, InvalidState, LockConflict
+from fleetd.protocol.request import Request
+from fleetd.protocol.requests.agent import AgentRegister
+from fleetd.protocol.requests.checkpoint import CheckpointCreate
+from fleetd.protocol.requests.event import EventAppend, EventList
+from fleetd.protocol.requests.lock import LockAcquire, LockList, LockRelease
+from fleetd.protocol.requests.message import MessageAck, MessageList, MessageSend
+from fleetd.protocol.requests.mission import MissionCreate, MissionStart, NewSortie
+from fleetd.protocol.requests.recovery import RecoveryRestore
+from fleetd.protocol.requests.sortie import SortieComplete, SortieGet, SortieList, SortieStart
 
 ROUNDS = 20
 AGENTS = ("spec-1", "spec-2")

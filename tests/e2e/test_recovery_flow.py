@@ -7,14 +7,19 @@ import time
 import pytest
 
 from fleetctl.client import Fleet
-from fleetd.wire.errors import FleetError
-from fleetd.wire.requests.agent import AgentRegister
-from fleetd.wire.requests.checkpoint import CheckpointCreate
-from fleetd.wire.requests.lock import LockAcquire
-from fleetd.wire.requests.message import MessageSend
-from fleetd.wire.requests.mission import MissionCreate, MissionStart, NewSortie
-from fleetd.wire.requests.recovery import RecoveryRestore
-from fleetd.wire.requests.sortie import SortieComplete, SortieList, SortieProgress, SortieStart
+from fleetd.protocol.errors import FleetError
+from fleetd.protocol.requests.agent import AgentRegister
+from fleetd.protocol.requests.checkpoint import CheckpointCreate
+from fleetd.protocol.requests.lock import LockAcquire
+from fleetd.protocol.requests.message import MessageSend
+from fleetd.protocol.requests.mission import MissionCreate, MissionStart, NewSortie
+from fleetd.protocol.requests.recovery import RecoveryRestore
+from fleetd.protocol.requests.sortie import (
+    SortieComplete,
+    SortieList,
+    SortieProgress,
+    SortieStart,
+)
 from tests.processes import fleetctl
 
 # What the daemon finishes after a restart, and what a kill may therefore add.

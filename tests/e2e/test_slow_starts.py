@@ -11,9 +11,9 @@ import trio
 
 from fleetctl.client import Fleet
 from fleetd import headway
+from fleetd.protocol.requests.mission import MissionCreate
 from fleetd.sdnotify import Notifier
 from fleetd.starting import starting
-from fleetd.wire.requests.mission import MissionCreate
 from tests.processes import Daemon
 from tests.service_socket import heard, service_socket
 from tests.terminal import terminal

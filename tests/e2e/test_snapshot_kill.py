@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fleetctl.client import Fleet
-from fleetd.wire.errors import FleetError
+from fleetd.protocol.errors import FleetError
 from tests.hook_client import hook
 from tests.processes import Daemon, fleetctl
 

@@ -10,7 +10,7 @@ import trio.testing
 from fleetd.aside import LONG, Aside
 from fleetd.domain.redaction import requests
 from fleetd.engine import DAEMON, Engine
-from fleetd.wire.requests.event import EventAppend
+from fleetd.protocol.requests.event import EventAppend
 from tests.fleet import Fleet
 
 

@@ -3,14 +3,14 @@
 import msgspec
 import pytest
 
-from fleetd.wire.differences import CheckpointDifference
-from fleetd.wire.errors import InvalidParams, NotFound
-from fleetd.wire.model import Checkpoint, Mission
-from fleetd.wire.requests.checkpoint import CheckpointCompare
-from fleetd.wire.requests.lock import LockRelease
-from fleetd.wire.requests.message import MessageInbox
-from fleetd.wire.requests.mission import MissionComplete
-from fleetd.wire.requests.sortie import SortieCreate, SortieRemove
+from fleetd.protocol.checkpoint_diff import CheckpointDifference
+from fleetd.protocol.errors import InvalidParams, NotFound
+from fleetd.protocol.records import Checkpoint, Mission
+from fleetd.protocol.requests.checkpoint import CheckpointCompare
+from fleetd.protocol.requests.lock import LockRelease
+from fleetd.protocol.requests.message import MessageInbox
+from fleetd.protocol.requests.mission import MissionComplete
+from fleetd.protocol.requests.sortie import SortieCreate, SortieRemove
 from tests.fleet import MINUTE, Fleet
 
 

@@ -11,9 +11,9 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from fleetd.wire.errors import Corrupt, FleetError, NotFound
-from fleetd.wire.model import Checkpoint, Mission
-from fleetd.wire.requests.checkpoint import CheckpointGet, CheckpointLatest
+from fleetd.protocol.errors import Corrupt, FleetError, NotFound
+from fleetd.protocol.records import Checkpoint, Mission
+from fleetd.protocol.requests.checkpoint import CheckpointGet, CheckpointLatest
 from tests.fleet import SECOND, Fleet, opened
 
 State = Literal["present", "missing", "damaged"]

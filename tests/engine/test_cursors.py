@@ -6,12 +6,12 @@ import pytest
 
 from fleetd.housekeeping import tidy
 from fleetd.operations import examining
-from fleetd.wire.errors import Storage
-from fleetd.wire.model import Finding, Mission
-from fleetd.wire.requests.agent import AgentRegister
-from fleetd.wire.requests.event import CursorAdvance, CursorGap, CursorGet
-from fleetd.wire.requests.mission import MissionCancel
-from fleetd.wire.requests.system import SystemDoctor
+from fleetd.protocol.errors import Storage
+from fleetd.protocol.records import Finding, Mission
+from fleetd.protocol.requests.agent import AgentRegister
+from fleetd.protocol.requests.event import CursorAdvance, CursorGap, CursorGet
+from fleetd.protocol.requests.mission import MissionCancel
+from fleetd.protocol.requests.system import SystemDoctor
 from tests.engine.test_housekeeping import happen, seqs
 from tests.fleet import DAY, HOUR, Clock, Fleet, opened
 from tests.plan.test_migration import beside, event

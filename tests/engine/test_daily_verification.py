@@ -12,10 +12,10 @@ from fleetd.engine import DAEMON
 from fleetd.housekeeping import tidy
 from fleetd.operations import daily_verification
 from fleetd.operations.daily_verification import DailyVerification
-from fleetd.wire.model import Checkpoint
-from fleetd.wire.requests.checkpoint import CheckpointGet
-from fleetd.wire.requests.snapshot import SnapshotGet, SnapshotRecord
-from fleetd.wire.requests.system import SystemHealth, SystemMetrics
+from fleetd.protocol.records import Checkpoint
+from fleetd.protocol.requests.checkpoint import CheckpointGet
+from fleetd.protocol.requests.snapshot import SnapshotGet, SnapshotRecord
+from fleetd.protocol.requests.system import SystemHealth, SystemMetrics
 from tests.fleet import DAY, HOUR, Clock, Fleet, opened
 
 Patch = pytest.MonkeyPatch

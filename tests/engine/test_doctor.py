@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from fleetd.protocol.errors import Storage
+from fleetd.protocol.records import Finding
+from fleetd.protocol.requests.checkpoint import CheckpointLatest, CheckpointVerify
+from fleetd.protocol.requests.snapshot import SnapshotRecord
+from fleetd.protocol.requests.system import Findings, SystemDoctor
 from fleetd.store import housekeeping
-from fleetd.wire.errors import Storage
-from fleetd.wire.model import Finding
-from fleetd.wire.requests.checkpoint import CheckpointLatest, CheckpointVerify
-from fleetd.wire.requests.snapshot import SnapshotRecord
-from fleetd.wire.requests.system import Findings, SystemDoctor
 from tests.fleet import Fleet
 
 

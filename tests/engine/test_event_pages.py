@@ -7,9 +7,9 @@ import pytest
 
 from fleetd.domain import streams
 from fleetd.domain.streams import AT_ONCE, PAGE_BYTES
-from fleetd.wire.errors import InvalidParams
-from fleetd.wire.requests.agent import AgentRegister
-from fleetd.wire.requests.event import EventAppend, EventList
+from fleetd.protocol.errors import InvalidParams
+from fleetd.protocol.requests.agent import AgentRegister
+from fleetd.protocol.requests.event import EventAppend, EventList
 from tests.fleet import Fleet
 
 

@@ -8,8 +8,8 @@ from trio.testing import wait_all_tasks_blocked
 
 from fleetd.domain.streams import EventTail
 from fleetd.feed import AT_ONCE, PAGE
+from fleetd.protocol.requests.event import EventAppend, EventSubscribe
 from fleetd.subscriptions import Follower
-from fleetd.wire.requests.event import EventAppend, EventSubscribe
 from tests.fleet import Fleet
 
 MANY = 3 * AT_ONCE + 1

@@ -7,17 +7,17 @@ import pytest
 import trio
 
 from fleetd.heeding import heed
-from fleetd.wire.errors import NotFound
-from fleetd.wire.model import Mission
-from fleetd.wire.requests.checkpoint import (
+from fleetd.protocol.errors import NotFound
+from fleetd.protocol.records import Mission
+from fleetd.protocol.requests.checkpoint import (
     CheckpointDelete,
     CheckpointPrune,
     CheckpointPull,
     CheckpointVerify,
 )
-from fleetd.wire.requests.mission import MissionCancel, MissionDelete
-from fleetd.wire.requests.snapshot import SnapshotPrune, SnapshotRecord, SnapshotVerify
-from fleetd.wire.requests.system import SystemForget
+from fleetd.protocol.requests.mission import MissionCancel, MissionDelete
+from fleetd.protocol.requests.snapshot import SnapshotPrune, SnapshotRecord, SnapshotVerify
+from fleetd.protocol.requests.system import SystemForget
 from tests.fleet import MINUTE, Clock, Fleet, opened
 
 NAMES = ("machine-a", "machine-b", "machine-c")

@@ -17,17 +17,22 @@ from fleetd.domain.machines import MachineBeat, MachineLeave
 from fleetd.domain.tx import RemoveBackup, WriteBackup
 from fleetd.heeding import heed
 from fleetd.operations.compressing import SnapshotsCompress
-from fleetd.wire.errors import Corrupt
-from fleetd.wire.requests.checkpoint import (
+from fleetd.protocol.errors import Corrupt
+from fleetd.protocol.requests.checkpoint import (
     CheckpointDelete,
     CheckpointGet,
     CheckpointPrune,
     CheckpointVerify,
 )
-from fleetd.wire.requests.mission import MissionCancel, MissionCreate, MissionDelete
-from fleetd.wire.requests.recovery import RecoveryContextGet
-from fleetd.wire.requests.snapshot import SnapshotGet, SnapshotPrune, SnapshotRecord, SnapshotVerify
-from fleetd.wire.requests.system import SystemDoctor, SystemForget, SystemStatus
+from fleetd.protocol.requests.mission import MissionCancel, MissionCreate, MissionDelete
+from fleetd.protocol.requests.recovery import RecoveryContextGet
+from fleetd.protocol.requests.snapshot import (
+    SnapshotGet,
+    SnapshotPrune,
+    SnapshotRecord,
+    SnapshotVerify,
+)
+from fleetd.protocol.requests.system import SystemDoctor, SystemForget, SystemStatus
 from tests.fleet import DAY, MINUTE, Clock, Fleet, opened
 
 NAMES = {"machine-a": "alpha", "machine-b": "beta"}

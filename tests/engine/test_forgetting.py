@@ -13,20 +13,18 @@ from fleetd.domain.forget_scope import Target
 from fleetd.domain.forgetting import ForgetStep
 from fleetd.domain.healing import Heal
 from fleetd.domain.removal import Purge
-from fleetd.readiness import OWED_S
-from fleetd.store.backups import Backups
-from fleetd.wire.errors import InvalidParams, InvalidState, NotFound, Storage
-from fleetd.wire.requests.agent import AgentGet, AgentHeartbeat, AgentNote, AgentRegister
-from fleetd.wire.requests.checkpoint import (
+from fleetd.protocol.errors import InvalidParams, InvalidState, NotFound, Storage
+from fleetd.protocol.requests.agent import AgentGet, AgentHeartbeat, AgentNote, AgentRegister
+from fleetd.protocol.requests.checkpoint import (
     CheckpointCreate,
     CheckpointLatest,
     CheckpointVerify,
     ErrorReport,
 )
-from fleetd.wire.requests.event import CursorAdvance, EventAppend, EventList
-from fleetd.wire.requests.lock import LockAcquire, LockList
-from fleetd.wire.requests.message import MessageInbox, MessageSend
-from fleetd.wire.requests.mission import (
+from fleetd.protocol.requests.event import CursorAdvance, EventAppend, EventList
+from fleetd.protocol.requests.lock import LockAcquire, LockList
+from fleetd.protocol.requests.message import MessageInbox, MessageSend
+from fleetd.protocol.requests.mission import (
     MissionCancel,
     MissionCreate,
     MissionDelete,
@@ -35,8 +33,10 @@ from fleetd.wire.requests.mission import (
     MissionStart,
     MissionUpdate,
 )
-from fleetd.wire.requests.sortie import SortieProgress
-from fleetd.wire.requests.system import SystemForget
+from fleetd.protocol.requests.sortie import SortieProgress
+from fleetd.protocol.requests.system import SystemForget
+from fleetd.readiness import OWED_S
+from fleetd.store.backups import Backups
 from tests.fleet import Fleet, opened
 
 SECRET = "sentinel-7f3a"

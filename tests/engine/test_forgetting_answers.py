@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from fleetd.domain.forgetting import ForgetStep
-from fleetd.wire.base import Mutation
-from fleetd.wire.errors import NotFound, Storage
-from fleetd.wire.model import Mission
-from fleetd.wire.requests.mission import Deleted, MissionCancel, MissionDelete, MissionList
-from fleetd.wire.requests.system import SystemForget
+from fleetd.protocol.errors import NotFound, Storage
+from fleetd.protocol.records import Mission
+from fleetd.protocol.request import Mutation
+from fleetd.protocol.requests.mission import Deleted, MissionCancel, MissionDelete, MissionList
+from fleetd.protocol.requests.system import SystemForget
 from tests.fleet import Fleet, opened
 
 KEY = "once"

@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 
 from fleetd.domain.portions import AT_ONCE, PieceDrop, PieceLook
-from fleetd.wire.base import Request
-from fleetd.wire.errors import InvalidState, NotFound, Unavailable
-from fleetd.wire.model import Mission
-from fleetd.wire.requests.agent import AgentGet, AgentNote, AgentRegister
-from fleetd.wire.requests.event import EventAppend, EventList
-from fleetd.wire.requests.mission import (
+from fleetd.protocol.errors import InvalidState, NotFound, Unavailable
+from fleetd.protocol.records import Mission
+from fleetd.protocol.request import Request
+from fleetd.protocol.requests.agent import AgentGet, AgentNote, AgentRegister
+from fleetd.protocol.requests.event import EventAppend, EventList
+from fleetd.protocol.requests.mission import (
     MissionCancel,
     MissionCreate,
     MissionDelete,
     MissionGet,
     MissionList,
 )
-from fleetd.wire.requests.system import SystemForget
+from fleetd.protocol.requests.system import SystemForget
 from tests.fleet import Fleet, opened
 
 PIECES = 4

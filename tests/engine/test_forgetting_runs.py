@@ -12,12 +12,11 @@ from fleetd.domain.healing import Heal
 from fleetd.domain.snapshots.document import to_file
 from fleetd.domain.taking_in import ImportFiles
 from fleetd.harness.report import PlanItem, Planned, SubagentStarted, ToolFinished, ToolStarted
-from fleetd.store.backups import Backups
-from fleetd.wire.errors import InvalidState, NotFound, Storage
-from fleetd.wire.requests.agent import AgentRegister
-from fleetd.wire.requests.event import EventAppend
-from fleetd.wire.requests.mission import MissionCancel, MissionDelete
-from fleetd.wire.requests.snapshot import (
+from fleetd.protocol.errors import InvalidState, NotFound, Storage
+from fleetd.protocol.requests.agent import AgentRegister
+from fleetd.protocol.requests.event import EventAppend
+from fleetd.protocol.requests.mission import MissionCancel, MissionDelete
+from fleetd.protocol.requests.snapshot import (
     DeclaredOutcome,
     DeclaredStep,
     SnapshotGet,
@@ -25,8 +24,9 @@ from fleetd.wire.requests.snapshot import (
     SnapshotList,
     SnapshotRecord,
 )
-from fleetd.wire.requests.system import Forgotten, SystemForget
-from fleetd.wire.snapshots import Snapshot
+from fleetd.protocol.requests.system import Forgotten, SystemForget
+from fleetd.protocol.snapshots import Snapshot
+from fleetd.store.backups import Backups
 from tests.engine.test_forgetting import places_of, rows_with
 from tests.engine.test_sessions import Window
 from tests.fleet import MINUTE, Fleet, opened

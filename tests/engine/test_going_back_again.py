@@ -1,10 +1,10 @@
 """Undoing and repeating recoveries where clocks, ends of missions and deletions come between."""
 
-from fleetd.wire.requests.checkpoint import CheckpointDelete
-from fleetd.wire.requests.message import MessageInbox
-from fleetd.wire.requests.mission import MissionComplete
-from fleetd.wire.requests.recovery import RecoveryRestore
-from fleetd.wire.requests.sortie import SortieRemove
+from fleetd.protocol.requests.checkpoint import CheckpointDelete
+from fleetd.protocol.requests.message import MessageInbox
+from fleetd.protocol.requests.mission import MissionComplete
+from fleetd.protocol.requests.recovery import RecoveryRestore
+from fleetd.protocol.requests.sortie import SortieRemove
 
 
 async def completed(fleet):

@@ -16,14 +16,19 @@ from fleetd.domain.streams import EventTail
 from fleetd.domain.tx import Tx
 from fleetd.engine import DAEMON
 from fleetd.operations.watching import ActivityScan
-from fleetd.wire.base import Request
-from fleetd.wire.requests.agent import AgentList, AgentRegister
-from fleetd.wire.requests.checkpoint import CheckpointCreate, CheckpointList, ErrorReport
-from fleetd.wire.requests.event import CursorAdvance, EventAppend, EventList, EventSubscribe
-from fleetd.wire.requests.hook import HookDeliver, HookStatusGet
-from fleetd.wire.requests.lock import LockAcquire, LockList, LockRelease
-from fleetd.wire.requests.message import MessageAck, MessageInbox, MessageList, MessageSend
-from fleetd.wire.requests.mission import (
+from fleetd.protocol.request import Request
+from fleetd.protocol.requests.agent import AgentList, AgentRegister
+from fleetd.protocol.requests.checkpoint import CheckpointCreate, CheckpointList, ErrorReport
+from fleetd.protocol.requests.event import (
+    CursorAdvance,
+    EventAppend,
+    EventList,
+    EventSubscribe,
+)
+from fleetd.protocol.requests.hook import HookDeliver, HookStatusGet
+from fleetd.protocol.requests.lock import LockAcquire, LockList, LockRelease
+from fleetd.protocol.requests.message import MessageAck, MessageInbox, MessageList, MessageSend
+from fleetd.protocol.requests.mission import (
     MissionComplete,
     MissionCreate,
     MissionCurrent,
@@ -36,16 +41,16 @@ from fleetd.wire.requests.mission import (
     MissionUpdate,
     NewSortie,
 )
-from fleetd.wire.requests.recovery import (
+from fleetd.protocol.requests.recovery import (
     RecoveryContextGet,
     RecoveryDetect,
     RecoveryList,
     RecoveryRestore,
 )
-from fleetd.wire.requests.snapshot import SnapshotList, SnapshotRecord
-from fleetd.wire.requests.sortie import SortieList, SortieProgress, SortieStart
-from fleetd.wire.requests.system import SystemHealth, SystemMetrics, SystemStatus
-from fleetd.wire.types import SelectionPurpose
+from fleetd.protocol.requests.snapshot import SnapshotList, SnapshotRecord
+from fleetd.protocol.requests.sortie import SortieList, SortieProgress, SortieStart
+from fleetd.protocol.requests.system import SystemHealth, SystemMetrics, SystemStatus
+from fleetd.protocol.types import SelectionPurpose
 from tests.fleet import Fleet, opened
 
 # Missions and events of the two stores: the second has twenty times as much of everything.

@@ -17,13 +17,13 @@ from fleetd.harness.report import (
     ToolStarted,
 )
 from fleetd.operations.watching import ProcessEnded
-from fleetd.wire.endings import standing
-from fleetd.wire.errors import InvalidState
-from fleetd.wire.model import Mission, RestoreResult
-from fleetd.wire.requests.agent import AgentGet, AgentRegister
-from fleetd.wire.requests.lock import LockAcquire
-from fleetd.wire.requests.message import MessageInbox, MessageSend
-from fleetd.wire.requests.mission import (
+from fleetd.protocol.endings import standing
+from fleetd.protocol.errors import InvalidState
+from fleetd.protocol.records import Mission, RestoreResult
+from fleetd.protocol.requests.agent import AgentGet, AgentRegister
+from fleetd.protocol.requests.lock import LockAcquire
+from fleetd.protocol.requests.message import MessageInbox, MessageSend
+from fleetd.protocol.requests.mission import (
     MissionCancel,
     MissionCreate,
     MissionGet,
@@ -31,9 +31,9 @@ from fleetd.wire.requests.mission import (
     MissionSelect,
     MissionStart,
 )
-from fleetd.wire.requests.recovery import RecoveryContextGet, RecoveryList, RecoveryRestore
-from fleetd.wire.requests.sortie import SortieList
-from fleetd.wire.requests.system import SystemStatus
+from fleetd.protocol.requests.recovery import RecoveryContextGet, RecoveryList, RecoveryRestore
+from fleetd.protocol.requests.sortie import SortieList
+from fleetd.protocol.requests.system import SystemStatus
 from tests.engine.test_plans_and_missions import planned
 from tests.fleet import MINUTE, SECOND, Fleet
 from tests.windows import PROJECT, SOMEBODY, Window

@@ -10,11 +10,11 @@ import trio.testing
 from fleetd import timers
 from fleetd.daemon import _health_check
 from fleetd.operations import health as checks
+from fleetd.protocol.errors import Corrupt, FleetError, Storage, Unavailable
+from fleetd.protocol.requests.system import Check, Health, SystemHealth
 from fleetd.store import housekeeping, wal
 from fleetd.store.backups import Backups
 from fleetd.store.sqlite import Store
-from fleetd.wire.errors import Corrupt, FleetError, Storage, Unavailable
-from fleetd.wire.requests.system import Check, Health, SystemHealth
 from tests.fleet import Fleet
 
 Patch = pytest.MonkeyPatch

@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from fleetd.protocol.errors import InvalidState, Storage
+from fleetd.protocol.records import Lock
+from fleetd.protocol.requests.event import EventList
+from fleetd.protocol.requests.hook import HarnessStatus, HookDeliver, HookReply, HookStatusGet
+from fleetd.protocol.requests.lock import LockAcquire
+from fleetd.protocol.requests.mission import MissionList
+from fleetd.protocol.requests.recovery import RecoveryList
 from fleetd.store.reach import StoreAway
-from fleetd.wire.errors import InvalidState, Storage
-from fleetd.wire.model import Lock
-from fleetd.wire.requests.event import EventList
-from fleetd.wire.requests.hook import HarnessStatus, HookDeliver, HookReply, HookStatusGet
-from fleetd.wire.requests.lock import LockAcquire
-from fleetd.wire.requests.mission import MissionList
-from fleetd.wire.requests.recovery import RecoveryList
 from tests.fleet import SECOND, Fleet
 
 SESSION = "777e68b4-1ad1-4f6c-9d81-64d0cae95a84"

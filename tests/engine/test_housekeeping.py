@@ -14,14 +14,14 @@ from fleetd.domain import retention, upkeep
 from fleetd.domain.retention import OldEventsDrop, OldEventsFind
 from fleetd.domain.rounds import RoundsGet
 from fleetd.housekeeping import DAY_S, LOOK_S, STEPPED_BACK_S, keep_house, tidy
-from fleetd.wire.errors import Storage
-from fleetd.wire.events import CheckpointsPruned
-from fleetd.wire.model import Mission
-from fleetd.wire.requests.agent import AgentDeregister, AgentHeartbeat, AgentRegister
-from fleetd.wire.requests.checkpoint import CheckpointDelete
-from fleetd.wire.requests.event import CursorAdvance, CursorGet, EventAppend
-from fleetd.wire.requests.mission import MissionCancel, MissionDelete
-from fleetd.wire.requests.snapshot import SnapshotLatest, SnapshotRecord
+from fleetd.protocol.errors import Storage
+from fleetd.protocol.events import CheckpointsPruned
+from fleetd.protocol.records import Mission
+from fleetd.protocol.requests.agent import AgentDeregister, AgentHeartbeat, AgentRegister
+from fleetd.protocol.requests.checkpoint import CheckpointDelete
+from fleetd.protocol.requests.event import CursorAdvance, CursorGet, EventAppend
+from fleetd.protocol.requests.mission import MissionCancel, MissionDelete
+from fleetd.protocol.requests.snapshot import SnapshotLatest, SnapshotRecord
 from tests.fleet import DAY, HOUR, MINUTE, SECOND, Clock, Fleet, opened
 
 PIECE = 5

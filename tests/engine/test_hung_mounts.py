@@ -16,16 +16,16 @@ from fleetd.config import Config, Loaded, Paths
 from fleetd.domain.context import Caller
 from fleetd.engine import Engine
 from fleetd.file_system import MOST_AT_ONCE, MOST_PER_MOUNT, SECONDS, FileSystem, PathUnanswered
+from fleetd.protocol.errors import Unavailable
+from fleetd.protocol.requests.agent import AgentGet, AgentList, AgentRegister
+from fleetd.protocol.requests.event import EventAppend
+from fleetd.protocol.requests.hook import HookDeliver
+from fleetd.protocol.requests.lock import LockAcquire, LockCheck, LockList
+from fleetd.protocol.requests.mission import MissionCreate, MissionCurrent, MissionGet
+from fleetd.protocol.requests.recovery import RecoveryContextGet
+from fleetd.protocol.requests.snapshot import SnapshotRecord
+from fleetd.protocol.requests.system import SystemBackup, SystemHealth
 from fleetd.service import open_engine
-from fleetd.wire.errors import Unavailable
-from fleetd.wire.requests.agent import AgentGet, AgentList, AgentRegister
-from fleetd.wire.requests.event import EventAppend
-from fleetd.wire.requests.hook import HookDeliver
-from fleetd.wire.requests.lock import LockAcquire, LockCheck, LockList
-from fleetd.wire.requests.mission import MissionCreate, MissionCurrent, MissionGet
-from fleetd.wire.requests.recovery import RecoveryContextGet
-from fleetd.wire.requests.snapshot import SnapshotRecord
-from fleetd.wire.requests.system import SystemBackup, SystemHealth
 from tests import shared_store
 from tests.hung_mount import hung_mount
 from tests.small_disk import CannotMount

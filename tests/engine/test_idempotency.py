@@ -10,15 +10,24 @@ import pytest
 import trio
 
 from fleetd.engine import DAEMON
+from fleetd.protocol.errors import InvalidParams, LockConflict
+from fleetd.protocol.request import Mutation
+from fleetd.protocol.requests.agent import AgentRegister
+from fleetd.protocol.requests.checkpoint import (
+    CheckpointCreate,
+    CheckpointDelete,
+    CheckpointPrune,
+)
+from fleetd.protocol.requests.lock import LockAcquire, LockRelease
+from fleetd.protocol.requests.mission import (
+    MissionCancel,
+    MissionCreate,
+    MissionDelete,
+    MissionList,
+)
+from fleetd.protocol.requests.recovery import RecoveryRestore
+from fleetd.protocol.requests.system import SystemBackup, SystemForget
 from fleetd.service import open_engine
-from fleetd.wire.base import Mutation
-from fleetd.wire.errors import InvalidParams, LockConflict
-from fleetd.wire.requests.agent import AgentRegister
-from fleetd.wire.requests.checkpoint import CheckpointCreate, CheckpointDelete, CheckpointPrune
-from fleetd.wire.requests.lock import LockAcquire, LockRelease
-from fleetd.wire.requests.mission import MissionCancel, MissionCreate, MissionDelete, MissionList
-from fleetd.wire.requests.recovery import RecoveryRestore
-from fleetd.wire.requests.system import SystemBackup, SystemForget
 from tests.fleet import DAY, Fleet, settings
 
 

@@ -9,21 +9,21 @@ import msgspec
 import pytest
 
 from fleetd.harness.report import ToolStarted
-from fleetd.wire.base import Request
-from fleetd.wire.errors import InvalidState
-from fleetd.wire.requests.agent import AgentHeartbeat, AgentNote, AgentRegister
-from fleetd.wire.requests.checkpoint import CheckpointCreate, ErrorReport
-from fleetd.wire.requests.event import EventAppend
-from fleetd.wire.requests.lock import LockAcquire, LockList
-from fleetd.wire.requests.message import MessageSend
-from fleetd.wire.requests.mission import MissionCreate, MissionCurrent, MissionList
-from fleetd.wire.requests.snapshot import (
+from fleetd.protocol.errors import InvalidState
+from fleetd.protocol.request import Request
+from fleetd.protocol.requests.agent import AgentHeartbeat, AgentNote, AgentRegister
+from fleetd.protocol.requests.checkpoint import CheckpointCreate, ErrorReport
+from fleetd.protocol.requests.event import EventAppend
+from fleetd.protocol.requests.lock import LockAcquire, LockList
+from fleetd.protocol.requests.message import MessageSend
+from fleetd.protocol.requests.mission import MissionCreate, MissionCurrent, MissionList
+from fleetd.protocol.requests.snapshot import (
     DeclaredDigest,
     DeclaredStep,
     SnapshotGet,
     SnapshotRecord,
 )
-from fleetd.wire.requests.system import SystemForget
+from fleetd.protocol.requests.system import SystemForget
 from tests.engine.test_sessions import Window
 from tests.fleet import Fleet, opened
 

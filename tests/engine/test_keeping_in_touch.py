@@ -12,10 +12,10 @@ from fleetd.domain.touch import BEAT_MS, LOST_MS, UNBROKEN_MS
 from fleetd.engine import Engine
 from fleetd.operations import machines as operations
 from fleetd.operations.machines import KeepInTouch, catch_up, refuse_twin
+from fleetd.protocol.errors import Unavailable
+from fleetd.protocol.requests.agent import AgentGet, AgentRegister
 from fleetd.store import StoreUnready
 from fleetd.store.incarnation import Incarnation
-from fleetd.wire.errors import Unavailable
-from fleetd.wire.requests.agent import AgentGet, AgentRegister
 from tests.fleet import MINUTE, Clock, opened
 
 NORTH, SOUTH = "0000000000000001", "0000000000000002"

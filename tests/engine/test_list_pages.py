@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from fleetd.wire.requests.agent import AgentList, AgentRegister
-from fleetd.wire.requests.lock import LockList
-from fleetd.wire.requests.message import MessageList
-from fleetd.wire.requests.mission import MissionList
-from fleetd.wire.requests.recovery import RecoveryList
+from fleetd.protocol.requests.agent import AgentList, AgentRegister
+from fleetd.protocol.requests.lock import LockList
+from fleetd.protocol.requests.message import MessageList
+from fleetd.protocol.requests.mission import MissionList
+from fleetd.protocol.requests.recovery import RecoveryList
 from tests.fleet import Fleet
 
 LISTS: dict[str, Callable[..., Any]] = {

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from fleetd.projects import Projects
-from fleetd.wire.errors import InvalidParams
-from fleetd.wire.model import Lock
-from fleetd.wire.requests.agent import AgentList, AgentRegister
-from fleetd.wire.requests.checkpoint import CheckpointCreate
-from fleetd.wire.requests.hook import HookDeliver
-from fleetd.wire.requests.lock import LockAcquire, LockList
-from fleetd.wire.requests.mission import MissionCreate, MissionStart
-from fleetd.wire.requests.recovery import RecoveryContextGet, RecoveryRestore
+from fleetd.protocol.errors import InvalidParams
+from fleetd.protocol.records import Lock
+from fleetd.protocol.requests.agent import AgentList, AgentRegister
+from fleetd.protocol.requests.checkpoint import CheckpointCreate
+from fleetd.protocol.requests.hook import HookDeliver
+from fleetd.protocol.requests.lock import LockAcquire, LockList
+from fleetd.protocol.requests.mission import MissionCreate, MissionStart
+from fleetd.protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
 from tests import shared_store
 from tests.fleet import Fleet
 from tests.repositories import git

@@ -11,9 +11,9 @@ from fleetd.domain import leases
 from fleetd.domain.context import Facts
 from fleetd.domain.losing import UNHEARD_MS, AgentUnheard
 from fleetd.engine import DAEMON
-from fleetd.wire.errors import LockConflict
-from fleetd.wire.model import Lock
-from fleetd.wire.requests.lock import LockCheck, LockForceRelease, LockRelease, LockRenew
+from fleetd.protocol.errors import LockConflict
+from fleetd.protocol.records import Lock
+from fleetd.protocol.requests.lock import LockCheck, LockForceRelease, LockRelease, LockRenew
 from tests.fleet import HOUR, Fleet
 
 LEASE_MS, PATIENCE_MS = 10_000, 60_000

@@ -13,10 +13,10 @@ import trio.testing
 from fleetd import origin
 from fleetd.domain.tx import LogLine, Tx
 from fleetd.origin import Origin
+from fleetd.protocol.requests.checkpoint import CheckpointDelete
+from fleetd.protocol.requests.hook import HookDeliver
 from fleetd.store import backups
 from fleetd.store.sqlite import Store
-from fleetd.wire.requests.checkpoint import CheckpointDelete
-from fleetd.wire.requests.hook import HookDeliver
 from tests.fleet import Fleet
 
 SEVEN = Origin(12, "checkpoint.create", 7)

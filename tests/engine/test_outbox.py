@@ -14,16 +14,16 @@ from fleetd.domain.content import from_file
 from fleetd.domain.copies import BackupGet, BackupWritten
 from fleetd.domain.tx import WriteBackup
 from fleetd.outbox import FIRST_PAUSE_S, LONGEST_PAUSE_S
-from fleetd.wire.errors import InvalidState, NotFound, Storage
-from fleetd.wire.model import Checkpoint, Mission
-from fleetd.wire.requests.checkpoint import (
+from fleetd.protocol.errors import InvalidState, NotFound, Storage
+from fleetd.protocol.records import Checkpoint, Mission
+from fleetd.protocol.requests.checkpoint import (
     CheckpointDelete,
     CheckpointGet,
     CheckpointPrune,
     CheckpointVerify,
 )
-from fleetd.wire.requests.mission import MissionCancel, MissionDelete, MissionGet
-from fleetd.wire.requests.system import SystemStatus
+from fleetd.protocol.requests.mission import MissionCancel, MissionDelete, MissionGet
+from fleetd.protocol.requests.system import SystemStatus
 from tests.fleet import Fleet, opened
 
 

@@ -9,8 +9,8 @@ import pytest
 from fleetd import places
 from fleetd.file_system import FileSystem
 from fleetd.projects import Projects
-from fleetd.wire.errors import InvalidParams, LockConflict, Unavailable
-from fleetd.wire.requests.lock import LockAcquire
+from fleetd.protocol.errors import InvalidParams, LockConflict, Unavailable
+from fleetd.protocol.requests.lock import LockAcquire
 from tests.fleet import Fleet
 from tests.repositories import git
 

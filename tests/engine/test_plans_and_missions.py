@@ -7,9 +7,9 @@ import pytest
 from fleetd import housekeeping
 from fleetd.domain.sessions import left_behind
 from fleetd.harness.report import PlanItem, Planned, PromptSubmitted, SessionEnded, SessionStarted
-from fleetd.wire.model import Mission, RestoreResult
-from fleetd.wire.requests.agent import AgentGet
-from fleetd.wire.requests.mission import (
+from fleetd.protocol.records import Mission, RestoreResult
+from fleetd.protocol.requests.agent import AgentGet
+from fleetd.protocol.requests.mission import (
     MissionCancel,
     MissionCreate,
     MissionDelete,
@@ -18,7 +18,7 @@ from fleetd.wire.requests.mission import (
     MissionStart,
     MissionUpdate,
 )
-from fleetd.wire.requests.system import SystemForget
+from fleetd.protocol.requests.system import SystemForget
 from tests.engine.test_sessions import Window
 from tests.fleet import DAY, HOUR, MINUTE, Fleet
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from fleetd.wire.errors import InvalidParams, InvalidState, NotFound
-from fleetd.wire.requests.agent import AgentGet, AgentRegister
-from fleetd.wire.requests.event import EventList
-from fleetd.wire.requests.mission import (
+from fleetd.protocol.errors import InvalidParams, InvalidState, NotFound
+from fleetd.protocol.requests.agent import AgentGet, AgentRegister
+from fleetd.protocol.requests.event import EventList
+from fleetd.protocol.requests.mission import (
     MissionCancel,
     MissionCreate,
     MissionGet,
@@ -13,7 +13,7 @@ from fleetd.wire.requests.mission import (
     MissionUpdate,
     NewSortie,
 )
-from fleetd.wire.requests.sortie import SortieList
+from fleetd.protocol.requests.sortie import SortieList
 from tests.fleet import Fleet
 
 PIECES = [NewSortie("Form"), NewSortie("Tests")]

@@ -8,9 +8,14 @@ from fleetd import processes
 from fleetd.domain.context import Caller, Facts
 from fleetd.domain.presence import AgentFind, AgentJoin
 from fleetd.harness.report import PromptSubmitted, SessionEnded, SessionStarted, SubagentStarted
-from fleetd.wire.model import Agent
-from fleetd.wire.requests.agent import AgentCurrent, AgentDeregister, AgentList, AgentRegister
-from fleetd.wire.requests.mission import MissionCreate
+from fleetd.protocol.records import Agent
+from fleetd.protocol.requests.agent import (
+    AgentCurrent,
+    AgentDeregister,
+    AgentList,
+    AgentRegister,
+)
+from fleetd.protocol.requests.mission import MissionCreate
 from tests.fleet import Fleet
 from tests.windows import PROJECT, SOMEBODY, Window
 

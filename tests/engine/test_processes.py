@@ -13,8 +13,8 @@ from subprocess import PIPE
 import pytest
 
 from fleetd import processes
-from fleetd.wire.errors import InvalidParams
-from fleetd.wire.requests.agent import AgentRegister
+from fleetd.protocol.errors import InvalidParams
+from fleetd.protocol.requests.agent import AgentRegister
 from tests.fleet import Fleet
 
 Mortal = Callable[[], subprocess.Popen[bytes]]

@@ -10,10 +10,10 @@ import trio.testing
 from fleetd import git as asked
 from fleetd.file_system import FileSystem
 from fleetd.projects import Projects, Scope
+from fleetd.protocol.errors import LockConflict, Unavailable
+from fleetd.protocol.requests.lock import LockAcquire, LockCheck
+from fleetd.protocol.requests.mission import MissionCreate, MissionStart
 from fleetd.repositories import MOST_KNOWN, SILENT_S
-from fleetd.wire.errors import LockConflict, Unavailable
-from fleetd.wire.requests.lock import LockAcquire, LockCheck
-from fleetd.wire.requests.mission import MissionCreate, MissionStart
 from tests import shared_store
 from tests.fleet import Fleet
 from tests.repositories import git

@@ -11,13 +11,13 @@ import msgspec
 import pytest
 
 from fleetd.domain.machines import MachineBeat
-from fleetd.wire.errors import InvalidParams, InvalidState, LockConflict
-from fleetd.wire.model import Checkpoint, Mission
-from fleetd.wire.requests.agent import AgentList, AgentRegister
-from fleetd.wire.requests.checkpoint import CheckpointCreate
-from fleetd.wire.requests.hook import HookDeliver
-from fleetd.wire.requests.lock import LockAcquire, LockCheck, LockList, LockRelease
-from fleetd.wire.requests.mission import (
+from fleetd.protocol.errors import InvalidParams, InvalidState, LockConflict
+from fleetd.protocol.records import Checkpoint, Mission
+from fleetd.protocol.requests.agent import AgentList, AgentRegister
+from fleetd.protocol.requests.checkpoint import CheckpointCreate
+from fleetd.protocol.requests.hook import HookDeliver
+from fleetd.protocol.requests.lock import LockAcquire, LockCheck, LockList, LockRelease
+from fleetd.protocol.requests.mission import (
     MissionCreate,
     MissionCurrent,
     MissionList,
@@ -25,9 +25,9 @@ from fleetd.wire.requests.mission import (
     MissionStart,
     MissionUpdate,
 )
-from fleetd.wire.requests.recovery import RecoveryContextGet, RecoveryRestore
-from fleetd.wire.requests.snapshot import SnapshotLatest, SnapshotRecord
-from fleetd.wire.requests.system import SystemForget
+from fleetd.protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
+from fleetd.protocol.requests.snapshot import SnapshotLatest, SnapshotRecord
+from fleetd.protocol.requests.system import SystemForget
 from tests import shared_store
 from tests.fleet import MINUTE, Clock, Fleet, opened
 from tests.repositories import git

@@ -13,12 +13,16 @@ from fleetd import headway
 from fleetd.domain.pulling import ContentGet
 from fleetd.engine import Engine
 from fleetd.heeding import heed
+from fleetd.protocol.errors import NotFound, Storage, Unavailable
+from fleetd.protocol.records import Mission
+from fleetd.protocol.requests.checkpoint import (
+    CheckpointDelete,
+    CheckpointPull,
+    PulledCheckpoints,
+)
+from fleetd.protocol.requests.mission import MissionCancel, MissionDelete
+from fleetd.protocol.requests.system import SystemDoctor, SystemForget
 from fleetd.reconciling import reconcile
-from fleetd.wire.errors import NotFound, Storage, Unavailable
-from fleetd.wire.model import Mission
-from fleetd.wire.requests.checkpoint import CheckpointDelete, CheckpointPull, PulledCheckpoints
-from fleetd.wire.requests.mission import MissionCancel, MissionDelete
-from fleetd.wire.requests.system import SystemDoctor, SystemForget
 from tests.fleet import Clock, Fleet, opened
 
 

@@ -10,8 +10,8 @@ import trio.testing
 
 from fleetd import places
 from fleetd.operations import hooks
+from fleetd.protocol.requests.hook import HookDeliver
 from fleetd.reception import AT_ONCE, REMEMBERED, Reception
-from fleetd.wire.requests.hook import HookDeliver
 from tests.fleet import Fleet
 
 

@@ -16,15 +16,20 @@ from fleetd.domain.content import CONTENT_FIELDS, as_taken, canonical, digest_of
 from fleetd.domain.taking_in import ImportFiles
 from fleetd.engine import Engine
 from fleetd.harness.report import SessionEnded
+from fleetd.protocol.errors import Incompatible, InvalidState, Storage
+from fleetd.protocol.records import Checkpoint, Mission
+from fleetd.protocol.requests.checkpoint import CheckpointGet, CheckpointLatest
+from fleetd.protocol.requests.event import EventList, EventSubscribe
+from fleetd.protocol.requests.lock import LockCheck, LockRelease
+from fleetd.protocol.requests.message import MessageInbox
+from fleetd.protocol.requests.mission import (
+    MissionComplete,
+    MissionGet,
+    MissionList,
+    MissionUpdate,
+)
+from fleetd.protocol.requests.recovery import RecoveryList
 from fleetd.store.backups import FILE_MAX, Backups
-from fleetd.wire.errors import Incompatible, InvalidState, Storage
-from fleetd.wire.model import Checkpoint, Mission
-from fleetd.wire.requests.checkpoint import CheckpointGet, CheckpointLatest
-from fleetd.wire.requests.event import EventList, EventSubscribe
-from fleetd.wire.requests.lock import LockCheck, LockRelease
-from fleetd.wire.requests.message import MessageInbox
-from fleetd.wire.requests.mission import MissionComplete, MissionGet, MissionList, MissionUpdate
-from fleetd.wire.requests.recovery import RecoveryList
 from tests.engine.test_plans_and_missions import working
 from tests.fleet import MINUTE, Clock, Fleet, opened
 

@@ -13,19 +13,19 @@ import trio
 
 from fleetd.engine import DAEMON
 from fleetd.operations.compressing import SnapshotsCompress
-from fleetd.restoring import command
-from fleetd.store.migrate import APPLICATION_ID, migrations
-from fleetd.wire.model import Checkpoint, Mission
-from fleetd.wire.requests.checkpoint import CheckpointVerify
-from fleetd.wire.requests.mission import MissionList
-from fleetd.wire.requests.snapshot import (
+from fleetd.protocol.records import Checkpoint, Mission
+from fleetd.protocol.requests.checkpoint import CheckpointVerify
+from fleetd.protocol.requests.mission import MissionList
+from fleetd.protocol.requests.snapshot import (
     SnapshotLatest,
     SnapshotList,
     SnapshotRecord,
     SnapshotVerify,
 )
-from fleetd.wire.requests.system import SystemBackup, SystemDoctor
-from fleetd.wire.snapshots import Snapshot
+from fleetd.protocol.requests.system import SystemBackup, SystemDoctor
+from fleetd.protocol.snapshots import Snapshot
+from fleetd.restoring import command
+from fleetd.store.migrate import APPLICATION_ID, migrations
 from tests.fleet import HOUR, Clock, Fleet, opened, settings
 from tests.processes import LOCKS
 

@@ -4,10 +4,10 @@ import pytest
 
 from fleetd.domain.policy import POLICIES
 from fleetd.domain.returning import RaiseFloors, WriteAgain, extent
-from fleetd.wire.errors import Incompatible
-from fleetd.wire.requests.event import EventList, EventSubscribe
-from fleetd.wire.requests.lock import LockCheck
-from fleetd.wire.requests.snapshot import SnapshotRecord
+from fleetd.protocol.errors import Incompatible
+from fleetd.protocol.requests.event import EventList, EventSubscribe
+from fleetd.protocol.requests.lock import LockCheck
+from fleetd.protocol.requests.snapshot import SnapshotRecord
 from tests.fleet import Fleet
 
 

@@ -9,11 +9,11 @@ from fleetd.domain.sessions.deliveries import OldDeliveriesDrop
 from fleetd.domain.sessions.left_behind import OldSessionsDrop
 from fleetd.domain.snapshots.spent import SpentRunsDrop
 from fleetd.domain.upkeep import DropOldKeys, StartUp
+from fleetd.protocol.methods import METHODS
+from fleetd.protocol.requests.mission import MissionCreate
 from fleetd.room import MAKES_ROOM, makes_room
 from fleetd.store.ballast import Ballast
 from fleetd.store.verdicts import DiskFull
-from fleetd.wire.methods import METHODS
-from fleetd.wire.requests.mission import MissionCreate
 from tests.fleet import Fleet
 
 

@@ -11,17 +11,22 @@ import pytest
 
 from fleetd import places
 from fleetd.domain.redaction.requests import without_secrets
-from fleetd.wire.base import Mutation
-from fleetd.wire.errors import InvalidParams
-from fleetd.wire.methods import METHODS
-from fleetd.wire.requests.agent import AgentNote, AgentRegister
-from fleetd.wire.requests.checkpoint import CheckpointCreate, DeclaredContext, ErrorReport
-from fleetd.wire.requests.event import EventAppend
-from fleetd.wire.requests.hook import HookDeliver
-from fleetd.wire.requests.lock import LockAcquire
-from fleetd.wire.requests.message import MessageSend
-from fleetd.wire.requests.mission import MissionCreate, MissionGet, NewSortie
-from fleetd.wire.requests.sortie import SortieComplete, SortieFail, SortieProgress, SortieStart
+from fleetd.protocol.errors import InvalidParams
+from fleetd.protocol.methods import METHODS
+from fleetd.protocol.request import Mutation
+from fleetd.protocol.requests.agent import AgentNote, AgentRegister
+from fleetd.protocol.requests.checkpoint import CheckpointCreate, DeclaredContext, ErrorReport
+from fleetd.protocol.requests.event import EventAppend
+from fleetd.protocol.requests.hook import HookDeliver
+from fleetd.protocol.requests.lock import LockAcquire
+from fleetd.protocol.requests.message import MessageSend
+from fleetd.protocol.requests.mission import MissionCreate, MissionGet, NewSortie
+from fleetd.protocol.requests.sortie import (
+    SortieComplete,
+    SortieFail,
+    SortieProgress,
+    SortieStart,
+)
 from tests.domain.secret_samples import HUNTER, LONG, TOKENS
 from tests.fleet import Fleet, opened
 

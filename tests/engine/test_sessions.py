@@ -24,13 +24,13 @@ from fleetd.harness.report import (
     ToolStarted,
 )
 from fleetd.operations.watching import ActivityScan, ProcessEnded
-from fleetd.wire.errors import InvalidState
-from fleetd.wire.model import Mission
-from fleetd.wire.requests.agent import AgentGet, AgentList, AgentRegister
-from fleetd.wire.requests.checkpoint import CheckpointCreate, CheckpointList
-from fleetd.wire.requests.event import EventList
-from fleetd.wire.requests.lock import LockAcquire, LockList
-from fleetd.wire.requests.mission import (
+from fleetd.protocol.errors import InvalidState
+from fleetd.protocol.records import Mission
+from fleetd.protocol.requests.agent import AgentGet, AgentList, AgentRegister
+from fleetd.protocol.requests.checkpoint import CheckpointCreate, CheckpointList
+from fleetd.protocol.requests.event import EventList
+from fleetd.protocol.requests.lock import LockAcquire, LockList
+from fleetd.protocol.requests.mission import (
     MissionCancel,
     MissionCreate,
     MissionCurrent,
@@ -39,14 +39,10 @@ from fleetd.wire.requests.mission import (
     MissionSelect,
     MissionStart,
 )
-from fleetd.wire.requests.recovery import (
-    RecoveryContextGet,
-    RecoveryDetect,
-    RecoveryList,
-)
-from fleetd.wire.requests.system import SystemStatus
-from fleetd.wire.times import iso
-from fleetd.wire.types import SelectionPurpose
+from fleetd.protocol.requests.recovery import RecoveryContextGet, RecoveryDetect, RecoveryList
+from fleetd.protocol.requests.system import SystemStatus
+from fleetd.protocol.timestamps import iso
+from fleetd.protocol.types import SelectionPurpose
 from tests.fleet import HOUR, MINUTE, SECOND, Fleet, opened
 from tests.windows import PROJECT, SOMEBODY, Window
 

@@ -15,10 +15,10 @@ from fleetd.domain.taking_in import ImportFiles
 from fleetd.harness.report import PlanItem, Planned
 from fleetd.operations.machines import KeepInTouch
 from fleetd.operations.watching import ActivityScan
-from fleetd.wire.requests.event import EventAppend
-from fleetd.wire.requests.mission import MissionCancel, MissionCreate, MissionList
-from fleetd.wire.requests.snapshot import SnapshotList
-from fleetd.wire.requests.system import SystemForget
+from fleetd.protocol.requests.event import EventAppend
+from fleetd.protocol.requests.mission import MissionCancel, MissionCreate, MissionList
+from fleetd.protocol.requests.snapshot import SnapshotList
+from fleetd.protocol.requests.system import SystemForget
 from tests.fleet import DAY, MINUTE, SECOND, Clock, opened
 from tests.windows import Window
 

@@ -14,19 +14,19 @@ from fleetd.harness.report import (
     ToolFinished,
     WindowUsed,
 )
-from fleetd.wire.model import Mission
-from fleetd.wire.requests.agent import AgentRegister
-from fleetd.wire.requests.event import EventAppend
-from fleetd.wire.requests.recovery import RecoveryContextGet
-from fleetd.wire.requests.snapshot import (
+from fleetd.protocol.records import Mission
+from fleetd.protocol.requests.agent import AgentRegister
+from fleetd.protocol.requests.event import EventAppend
+from fleetd.protocol.requests.recovery import RecoveryContextGet
+from fleetd.protocol.requests.snapshot import (
     DeclaredDigest,
     DeclaredHints,
     DeclaredOutcome,
     DeclaredStep,
     SnapshotRecord,
 )
-from fleetd.wire.requests.sortie import SortieComplete, SortieStart
-from fleetd.wire.snapshots import Snapshot
+from fleetd.protocol.requests.sortie import SortieComplete, SortieStart
+from fleetd.protocol.snapshots import Snapshot
 from tests.engine.test_sessions import Window
 from tests.fleet import MINUTE, SECOND, Fleet
 

@@ -6,9 +6,9 @@ import pytest
 
 from fleetd.config import Retention
 from fleetd.harness.report import PlanItem, Planned, PromptSubmitted
-from fleetd.wire.errors import NotFound
-from fleetd.wire.requests.event import EventList
-from fleetd.wire.requests.snapshot import (
+from fleetd.protocol.errors import NotFound
+from fleetd.protocol.requests.event import EventList
+from fleetd.protocol.requests.snapshot import (
     DeclaredCompliance,
     DeclaredDigest,
     DeclaredStep,
@@ -16,7 +16,7 @@ from fleetd.wire.requests.snapshot import (
     SnapshotLatest,
     SnapshotList,
 )
-from fleetd.wire.snapshots import Snapshot
+from fleetd.protocol.snapshots import Snapshot
 from tests.engine.test_sessions import Window
 from tests.engine.test_snapshots import RUN, at_once, outcome, record, told, working
 from tests.fleet import HOUR, SECOND, Clock, Fleet, opened

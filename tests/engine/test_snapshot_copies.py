@@ -18,10 +18,8 @@ import pytest
 from fleetd.domain.snapshots.document import to_file
 from fleetd.filed import examined
 from fleetd.operations.compressing import SnapshotsCompress
-from fleetd.store.backups import FILE_MAX, BackupFile
-from fleetd.store.packing import packed
-from fleetd.wire.errors import Corrupt, FleetError, NotFound
-from fleetd.wire.requests.snapshot import (
+from fleetd.protocol.errors import Corrupt, FleetError, NotFound
+from fleetd.protocol.requests.snapshot import (
     DeclaredOutcome,
     SnapshotGet,
     SnapshotLatest,
@@ -29,8 +27,10 @@ from fleetd.wire.requests.snapshot import (
     SnapshotRecord,
     SnapshotVerify,
 )
-from fleetd.wire.requests.system import Findings
-from fleetd.wire.snapshots import Snapshot
+from fleetd.protocol.requests.system import Findings
+from fleetd.protocol.snapshots import Snapshot
+from fleetd.store.backups import FILE_MAX, BackupFile
+from fleetd.store.packing import packed
 from tests.fleet import DAY, MINUTE, Clock, Fleet, opened
 
 Row = Literal["present", "missing", "damaged"]

@@ -19,11 +19,10 @@ from fleetd.domain.content import canonical, digest_of
 from fleetd.domain.snapshots.document import seq_of, to_file
 from fleetd.operations.compressing import SnapshotsCompress
 from fleetd.outbox import FIRST_PAUSE_S, LONGEST_PAUSE_S
-from fleetd.store import directory
-from fleetd.wire.errors import AtomicWriteFailed, NotFound, RetentionPruneFailed
-from fleetd.wire.requests.checkpoint import CheckpointGet, CheckpointVerify
-from fleetd.wire.requests.event import EventAppend, EventSubscribe
-from fleetd.wire.requests.snapshot import (
+from fleetd.protocol.errors import AtomicWriteFailed, NotFound, RetentionPruneFailed
+from fleetd.protocol.requests.checkpoint import CheckpointGet, CheckpointVerify
+from fleetd.protocol.requests.event import EventAppend, EventSubscribe
+from fleetd.protocol.requests.snapshot import (
     DeclaredOutcome,
     SnapshotGet,
     SnapshotLatest,
@@ -32,7 +31,8 @@ from fleetd.wire.requests.snapshot import (
     SnapshotRecord,
     SnapshotVerify,
 )
-from fleetd.wire.snapshots import Snapshot
+from fleetd.protocol.snapshots import Snapshot
+from fleetd.store import directory
 from tests.fleet import DAY, HOUR, MINUTE, Clock, Fleet, opened
 
 RUN = "run-1"

@@ -26,8 +26,8 @@ from fleetd.domain.snapshots.document import to_file
 from fleetd.domain.tx import WriteBackup
 from fleetd.housekeeping import DAY_S, keep_house
 from fleetd.operations.compressing import SnapshotsCompress
-from fleetd.wire.errors import NotFound, Storage, Unavailable
-from fleetd.wire.requests.snapshot import (
+from fleetd.protocol.errors import NotFound, Storage, Unavailable
+from fleetd.protocol.requests.snapshot import (
     PrunedSnapshots,
     SnapshotGet,
     SnapshotLatest,
@@ -36,7 +36,7 @@ from fleetd.wire.requests.snapshot import (
     SnapshotRecord,
     SnapshotVerify,
 )
-from fleetd.wire.snapshots import Snapshot
+from fleetd.protocol.snapshots import Snapshot
 from tests.fleet import DAY, HOUR, MINUTE, Clock, Fleet, opened
 
 RUN = "run-1"

@@ -9,15 +9,15 @@ import pytest
 from fleetd.domain.sessions.identity import Key
 from fleetd.domain.snapshots.runs import run_of
 from fleetd.harness.report import PromptSubmitted, SessionEnded, SessionStarted
-from fleetd.wire.errors import IntegrityMismatch, InvalidParams, InvalidState, NotFound
-from fleetd.wire.requests.agent import AgentDeregister, AgentRegister
-from fleetd.wire.requests.snapshot import (
+from fleetd.protocol.errors import IntegrityMismatch, InvalidParams, InvalidState, NotFound
+from fleetd.protocol.requests.agent import AgentDeregister, AgentRegister
+from fleetd.protocol.requests.snapshot import (
     SnapshotGet,
     SnapshotLatest,
     SnapshotList,
     SnapshotRecord,
 )
-from fleetd.wire.types import RUN_ID
+from fleetd.protocol.types import RUN_ID
 from tests.engine.test_sessions import Window
 from tests.engine.test_snapshots import at_once, record
 from tests.fleet import Fleet, opened

@@ -27,14 +27,13 @@ from fleetd.harness.report import (
     ToolStarted,
 )
 from fleetd.operations.watching import ActivityScan, ProcessEnded
-from fleetd.timers import notice_silence
-from fleetd.wire.errors import InvalidState
-from fleetd.wire.requests.agent import AgentDeregister, AgentRegister
-from fleetd.wire.requests.checkpoint import ErrorReport
-from fleetd.wire.requests.event import EventAppend
-from fleetd.wire.requests.mission import MissionList
-from fleetd.wire.requests.recovery import RecoveryRestore
-from fleetd.wire.requests.sortie import (
+from fleetd.protocol.errors import InvalidState
+from fleetd.protocol.requests.agent import AgentDeregister, AgentRegister
+from fleetd.protocol.requests.checkpoint import ErrorReport
+from fleetd.protocol.requests.event import EventAppend
+from fleetd.protocol.requests.mission import MissionList
+from fleetd.protocol.requests.recovery import RecoveryRestore
+from fleetd.protocol.requests.sortie import (
     SortieBlock,
     SortieComplete,
     SortieFail,
@@ -42,8 +41,9 @@ from fleetd.wire.requests.sortie import (
     SortieStart,
     SortieUnblock,
 )
-from fleetd.wire.snapshots import SnapshotDocument
-from fleetd.wire.times import to_ms
+from fleetd.protocol.snapshots import SnapshotDocument
+from fleetd.protocol.timestamps import to_ms
+from fleetd.timers import notice_silence
 from tests.fleet import HOUR, MINUTE, SECOND, Clock, Fleet, opened
 from tests.snapshots import line
 from tests.windows import SOMEBODY, Window

@@ -23,11 +23,11 @@ from fleetd.harness.report import (
     ToolFinished,
     ToolStarted,
 )
-from fleetd.wire.errors import InvalidParams
-from fleetd.wire.requests.agent import AgentRegister
-from fleetd.wire.requests.event import EventAppend, EventList
-from fleetd.wire.requests.mission import MissionGet
-from fleetd.wire.requests.snapshot import (
+from fleetd.protocol.errors import InvalidParams
+from fleetd.protocol.requests.agent import AgentRegister
+from fleetd.protocol.requests.event import EventAppend, EventList
+from fleetd.protocol.requests.mission import MissionGet
+from fleetd.protocol.requests.snapshot import (
     DeclaredCompliance,
     DeclaredDigest,
     DeclaredHints,
@@ -38,9 +38,9 @@ from fleetd.wire.requests.snapshot import (
     SnapshotList,
     SnapshotRecord,
 )
-from fleetd.wire.requests.sortie import SortieBlock, SortieFail, SortieStart
-from fleetd.wire.snapshots import MOST_COUNTED, Snapshot
-from fleetd.wire.types import RunStatus, StepStatus
+from fleetd.protocol.requests.sortie import SortieBlock, SortieFail, SortieStart
+from fleetd.protocol.snapshots import MOST_COUNTED, Snapshot
+from fleetd.protocol.types import RunStatus, StepStatus
 from tests.engine.test_sessions import PROJECT, Window
 from tests.fleet import MINUTE, SECOND, Fleet, opened
 

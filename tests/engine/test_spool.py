@@ -16,13 +16,13 @@ from fleetd import origin, processes, timers
 from fleetd.harness.report import PromptSubmitted, SessionStarted
 from fleetd.operations import delivering
 from fleetd.operations.spool import take_in, tidy
+from fleetd.protocol.errors import Storage, Unavailable
+from fleetd.protocol.requests.agent import AgentGet, AgentRegister
+from fleetd.protocol.requests.event import EventList
+from fleetd.protocol.requests.hook import HookDeliver, HookStatusGet
+from fleetd.protocol.requests.mission import MissionList
+from fleetd.protocol.requests.system import SystemDoctor, SystemForget
 from fleetd.store.spool import MOST_BYTES
-from fleetd.wire.errors import Storage, Unavailable
-from fleetd.wire.requests.agent import AgentGet, AgentRegister
-from fleetd.wire.requests.event import EventList
-from fleetd.wire.requests.hook import HookDeliver, HookStatusGet
-from fleetd.wire.requests.mission import MissionList
-from fleetd.wire.requests.system import SystemDoctor, SystemForget
 from tests.fleet import SECOND, Fleet, opened
 from tests.windows import Window
 

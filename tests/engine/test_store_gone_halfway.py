@@ -8,9 +8,9 @@ import pytest
 
 from fleetd.operations import copies
 from fleetd.operations.legacy import import_legacy
+from fleetd.protocol.requests.checkpoint import CheckpointVerify
 from fleetd.reconciling import reconcile
 from fleetd.store.reach import StoreAway
-from fleetd.wire.requests.checkpoint import CheckpointVerify
 from tests.fleet import Fleet
 
 

@@ -11,12 +11,17 @@ import pytest
 import trio
 
 from fleetd.engine import DAEMON
+from fleetd.protocol.errors import Corrupt, InvalidParams, Storage
+from fleetd.protocol.requests.mission import MissionCreate, NewSortie
+from fleetd.protocol.requests.snapshot import SnapshotRecord
+from fleetd.protocol.requests.system import (
+    SystemBackup,
+    SystemDoctor,
+    SystemHealth,
+    SystemStatus,
+)
 from fleetd.service import open_engine
 from fleetd.store import copying
-from fleetd.wire.errors import Corrupt, InvalidParams, Storage
-from fleetd.wire.requests.mission import MissionCreate, NewSortie
-from fleetd.wire.requests.snapshot import SnapshotRecord
-from fleetd.wire.requests.system import SystemBackup, SystemDoctor, SystemHealth, SystemStatus
 from tests import shared_store
 from tests.fleet import Fleet, opened, settings
 

@@ -1,14 +1,19 @@
 """What the triggers count is what is there, whatever made rows come and go."""
 
 from fleetd.domain.returning import RaiseFloors
+from fleetd.protocol.requests.agent import AgentDeregister, AgentRegister
+from fleetd.protocol.requests.checkpoint import CheckpointDelete
+from fleetd.protocol.requests.mission import (
+    MissionCancel,
+    MissionDelete,
+    MissionFail,
+    MissionList,
+)
+from fleetd.protocol.requests.snapshot import SnapshotPrune, SnapshotRecord
+from fleetd.protocol.requests.sortie import SortieRemove
+from fleetd.protocol.requests.system import SystemForget, SystemStatus
+from fleetd.protocol.status import Counts
 from fleetd.store.migrate import migrations
-from fleetd.wire.overview import Counts
-from fleetd.wire.requests.agent import AgentDeregister, AgentRegister
-from fleetd.wire.requests.checkpoint import CheckpointDelete
-from fleetd.wire.requests.mission import MissionCancel, MissionDelete, MissionFail, MissionList
-from fleetd.wire.requests.snapshot import SnapshotPrune, SnapshotRecord
-from fleetd.wire.requests.sortie import SortieRemove
-from fleetd.wire.requests.system import SystemForget, SystemStatus
 from tests.fleet import DAY, Fleet
 
 COUNTED = {

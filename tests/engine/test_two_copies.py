@@ -9,16 +9,16 @@ import trio
 
 from fleetd.domain.content import from_file
 from fleetd.operations.watching import ActivityScan
-from fleetd.wire.errors import Corrupt, NotFound
-from fleetd.wire.model import Checkpoint, Mission
-from fleetd.wire.requests.checkpoint import (
+from fleetd.protocol.errors import Corrupt, NotFound
+from fleetd.protocol.records import Checkpoint, Mission
+from fleetd.protocol.requests.checkpoint import (
     CheckpointDelete,
     CheckpointGet,
     CheckpointLatest,
     CheckpointVerify,
 )
-from fleetd.wire.requests.mission import MissionGet
-from fleetd.wire.requests.system import SystemDoctor
+from fleetd.protocol.requests.mission import MissionGet
+from fleetd.protocol.requests.system import SystemDoctor
 from tests import shared_store
 from tests.fleet import HOUR, Fleet, opened
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from fleetd.wire.errors import Corrupt
-from fleetd.wire.requests.event import EventList
-from fleetd.wire.requests.system import SystemDoctor
+from fleetd.protocol.errors import Corrupt
+from fleetd.protocol.requests.event import EventList
+from fleetd.protocol.requests.system import SystemDoctor
 from tests.fleet import Fleet
 
 

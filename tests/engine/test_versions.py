@@ -7,9 +7,13 @@ from typing import Any
 import pytest
 
 from fleetd.domain.versions import layout_of
-from fleetd.wire.errors import Corrupt, Incompatible
-from fleetd.wire.model import Checkpoint, Mission
-from fleetd.wire.requests.checkpoint import CheckpointDelete, CheckpointGet, CheckpointLatest
+from fleetd.protocol.errors import Corrupt, Incompatible
+from fleetd.protocol.records import Checkpoint, Mission
+from fleetd.protocol.requests.checkpoint import (
+    CheckpointDelete,
+    CheckpointGet,
+    CheckpointLatest,
+)
 from tests.fleet import Fleet
 
 Plain = dict[str, Any]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from fleetd import transcripts
-from fleetd.wire.requests.event import EventList
-from fleetd.wire.requests.hook import HookDeliver, HookReply
+from fleetd.protocol.requests.event import EventList
+from fleetd.protocol.requests.hook import HookDeliver, HookReply
 from tests.fleet import SECOND, Fleet
 from tests.gemini_log import Log, replaced, says
 from tests.harness.recorded import PAYLOADS, recorded

@@ -10,19 +10,19 @@ import trio
 import trio.testing
 
 from fleetctl.client import AsyncFleet, ConnectionLost, Link, StoreReplaced, TooSlow
-from fleetd.wire.errors import (
+from fleetd.protocol.errors import (
     Incompatible,
     LimitExceeded,
     LockConflict,
     NotFound,
     Unavailable,
 )
-from fleetd.wire.model import Event, Mission
-from fleetd.wire.requests.agent import AgentRegister
-from fleetd.wire.requests.event import CursorGet, EventAppend, EventList
-from fleetd.wire.requests.lock import LockAcquire, LockRelease
-from fleetd.wire.requests.mission import MissionCreate, MissionGet, MissionList
-from fleetd.wire.requests.system import SystemHello
+from fleetd.protocol.records import Event, Mission
+from fleetd.protocol.requests.agent import AgentRegister
+from fleetd.protocol.requests.event import CursorGet, EventAppend, EventList
+from fleetd.protocol.requests.lock import LockAcquire, LockRelease
+from fleetd.protocol.requests.mission import MissionCreate, MissionGet, MissionList
+from fleetd.protocol.requests.system import SystemHello
 from tests.processes import Daemon
 
 PATIENCE_S = 60.0

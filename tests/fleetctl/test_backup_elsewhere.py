@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from fleetctl.client import Fleet
-from fleetd.wire.errors import Storage
-from fleetd.wire.requests.system import SystemBackup
+from fleetd.protocol.errors import Storage
+from fleetd.protocol.requests.system import SystemBackup
 from tests.processes import Daemon, Result
 
 

@@ -17,8 +17,8 @@ import apsw
 import pytest
 
 from fleetctl.client import Fleet
+from fleetd.protocol.errors import Incompatible
 from fleetd.store import checksums
-from fleetd.wire.errors import Incompatible
 from tests.processes import LOCKS, Daemon, Result, fleetctl
 
 

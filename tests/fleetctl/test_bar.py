@@ -9,8 +9,8 @@ import pytest
 
 from fleetctl.client import AsyncFleet, Fleet, Progress
 from fleetctl.display.bar import bar, line
-from fleetd.wire.requests.checkpoint import CheckpointVerify
-from fleetd.wire.requests.system import SystemBackup
+from fleetd.protocol.requests.checkpoint import CheckpointVerify
+from fleetd.protocol.requests.system import SystemBackup
 from tests.processes import Daemon, with_checkpoints
 from tests.terminal import terminal
 

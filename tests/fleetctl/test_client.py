@@ -15,7 +15,7 @@ from fleetctl import protocol
 from fleetctl.client import ConnectionLost, Fleet, TooSlow
 from fleetctl.client.dial import dial
 from fleetctl.client.insisting import LONG_S, READ_S, REPLY_S, patience
-from fleetd.wire.errors import (
+from fleetd.protocol.errors import (
     Incompatible,
     LimitExceeded,
     LockConflict,
@@ -23,8 +23,8 @@ from fleetd.wire.errors import (
     Storage,
     Unavailable,
 )
-from fleetd.wire.methods import METHODS
-from fleetd.wire.requests.mission import MissionDelete, MissionGet
+from fleetd.protocol.methods import METHODS
+from fleetd.protocol.requests.mission import MissionDelete, MissionGet
 
 wire = SimpleNamespace(**{each.__name__: each for each in METHODS.values()})
 DELETE = MissionDelete(mission_id="msn-1a2b3c4d")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fleetctl.service import background, logs, running
-from fleetd.wire.errors import LimitExceeded
+from fleetd.protocol.errors import LimitExceeded
 from tests.processes import Daemon, Result
 
 Run = Callable[..., subprocess.CompletedProcess[str]]

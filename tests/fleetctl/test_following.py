@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from fleetctl.client import ConnectionLost, EventsMissed, Fleet, Link, StoreReplaced, consumer
+from fleetd.protocol.errors import Incompatible, InvalidState, NotFound, Unavailable
+from fleetd.protocol.records import Event
+from fleetd.protocol.requests.event import CursorAdvance, CursorGet, EventAppend
+from fleetd.protocol.requests.mission import MissionCreate, MissionGet
+from fleetd.protocol.requests.system import SystemHello
 from fleetd.store import checksums
-from fleetd.wire.errors import Incompatible, InvalidState, NotFound, Unavailable
-from fleetd.wire.model import Event
-from fleetd.wire.requests.event import CursorAdvance, CursorGet, EventAppend
-from fleetd.wire.requests.mission import MissionCreate, MissionGet
-from fleetd.wire.requests.system import SystemHello
 from tests.processes import Daemon
 
 PATIENCE_S = 60.0
@@ -278,7 +278,7 @@ def test_a_process_that_was_forked_has_a_connection_of_its_own(daemon):
     code = """
 import os, sys
 from fleetctl.client import Fleet
-from fleetd.wire.requests.event import EventAppend
+from fleetd.protocol.requests.event import EventAppend
 with Fleet() as fleet:
     events = fleet.events(types=["note_taken"])
     child = os.fork()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fleetctl.client import Fleet
-from fleetd.wire.errors import NotFound
+from fleetd.protocol.errors import NotFound
 from tests.processes import Daemon
 
 SECRET = "sentinel-7f3a"

@@ -10,7 +10,7 @@ import pytest
 from fleetctl import cli, options
 from fleetctl.options import Parser, UsageError
 from fleetd.domain.ids import missing
-from fleetd.wire.types import ID_PREFIXES
+from fleetd.protocol.types import ID_PREFIXES
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("fleetd", "fleetctl")

@@ -23,7 +23,7 @@ import pytest
 from fleetctl import hook_client as client
 from fleetd import paths
 from fleetd.harness.recognise import ENVIRONMENT
-from fleetd.wire.frames import HOOK_BEGINS
+from fleetd.protocol.framing import HOOK_BEGINS
 from tests.hook_client import AT_MOST_S, COMMAND, HOOK, hook, spooled, start, without
 
 PAYLOAD = '{"hook_event_name": "PostToolUse", "session_id": "s-1"}'

@@ -14,7 +14,7 @@ import pytest
 from fleetctl.editing import copies, files
 from fleetctl.hooking import plugin
 from fleetctl.hooking.harnesses import HARNESSES
-from fleetd.wire.errors import InvalidState
+from fleetd.protocol.errors import InvalidState
 from tests.processes import Result
 
 VARIABLES = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "COPILOT_HOME")

@@ -11,7 +11,7 @@ import pytest
 from fleetctl.client import Fleet
 from fleetctl.hooking.harnesses import CODEX, HARNESSES
 from fleetctl.hooking.heard import Heard
-from fleetd.wire.requests.hook import HarnessStatus, HookDeliver
+from fleetd.protocol.requests.hook import HarnessStatus, HookDeliver
 from tests.processes import Daemon, Result
 
 PAYLOAD = {"session_id": "s-1", "hook_event_name": "SessionStart", "source": "startup"}

@@ -8,7 +8,7 @@ import pytest
 
 from fleetctl.client import Progress
 from fleetctl.errands import _followed
-from fleetd.wire.migration import Said
+from fleetd.protocol.migration import Said
 from tests.processes import Daemon, fleetctl
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetctl.display import moments
-from fleetd.wire.times import iso, to_ms
+from fleetd.protocol.timestamps import iso, to_ms
 
 NOON = to_ms("2026-01-05T12:00:00.000Z")  # a Monday
 S, MIN, H, D = 1_000, 60_000, 3_600_000, 86_400_000

@@ -7,21 +7,21 @@ import pkgutil
 import msgspec
 import pytest
 
-import fleetd.wire
+import fleetd.protocol
 from fleetctl import protocol
 from fleetctl.records import WIRE_NAMES, Record, decode, encode
-from fleetd.wire.base import Mutation
-from fleetd.wire.errors import Incompatible
-from fleetd.wire.methods import METHODS
-from fleetd.wire.model import Finding
-from fleetd.wire.progress import LongMutation
+from fleetd.protocol.errors import Incompatible
+from fleetd.protocol.methods import METHODS
+from fleetd.protocol.progress import LongMutation
+from fleetd.protocol.records import Finding
+from fleetd.protocol.request import Mutation
 
 
 def shapes() -> set[type[msgspec.Struct]]:
     """Return every Struct that may cross the socket."""
     modules = [
         importlib.import_module(each.name)
-        for each in pkgutil.walk_packages(fleetd.wire.__path__, "fleetd.wire.")
+        for each in pkgutil.walk_packages(fleetd.protocol.__path__, "fleetd.protocol.")
     ]
     return {
         thing

@@ -6,8 +6,8 @@ from msgspec import inspect
 
 from fleetctl.display import render
 from fleetctl.display.sentences import TONES, sentence, tone
-from fleetd.wire.events import PAYLOADS, REPORTED_ACTIVITY, payload_data
-from fleetd.wire.model import Event
+from fleetd.protocol.events import PAYLOADS, REPORTED_ACTIVITY, payload_data
+from fleetd.protocol.records import Event
 
 VALUES = {"title": "Login", "to": ["a", "b"], "file": "/p/src/a.py", "percent": 40}
 

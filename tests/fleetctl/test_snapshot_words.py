@@ -12,16 +12,16 @@ from fleetctl import declaring
 from fleetctl.commands import snapshot as command
 from fleetctl.display.findings import show
 from fleetctl.display.snapshot_page import show_snapshot, took
-from fleetd.wire.errors import (
+from fleetd.protocol.errors import (
     AtomicWriteFailed,
     Corrupt,
     IntegrityMismatch,
     RetentionPruneFailed,
     SchemaInvalid,
 )
-from fleetd.wire.model import Finding
-from fleetd.wire.requests.system import Findings
-from fleetd.wire.snapshots import Snapshot
+from fleetd.protocol.records import Finding
+from fleetd.protocol.requests.system import Findings
+from fleetd.protocol.snapshots import Snapshot
 
 from .test_render import EVIL, controls
 

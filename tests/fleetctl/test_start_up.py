@@ -55,7 +55,7 @@ def test_a_command_imports_no_other_command(mission):
 
     commands = {name for name in modules if name.startswith("fleetctl.commands.")}
     assert commands == {"fleetctl.commands.checkpoint"}
-    assert "fleetd.wire.methods" not in modules
+    assert "fleetd.protocol.methods" not in modules
 
 
 def test_the_entry_point_runs_and_returns_the_status(home):

@@ -15,9 +15,9 @@ from fleetctl.client import Fleet
 from fleetctl.display import screen, timeline_page
 from fleetctl.display.widths import width, wrapped
 from fleetctl.timeline import NOBODYS, story
-from fleetd.wire.events import PAYLOADS
-from fleetd.wire.model import Event
-from fleetd.wire.times import iso, to_ms
+from fleetd.protocol.events import PAYLOADS
+from fleetd.protocol.records import Event
+from fleetd.protocol.timestamps import iso, to_ms
 from tests.processes import environment
 from tests.terminal import terminal
 

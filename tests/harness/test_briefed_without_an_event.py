@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from fleetctl.client import Fleet
-from fleetd.wire.requests.event import EventList
-from fleetd.wire.requests.hook import HookStatusGet
+from fleetd.protocol.requests.event import EventList
+from fleetd.protocol.requests.hook import HookStatusGet
 from tests.hook_client import hook
 from tests.processes import Daemon
 

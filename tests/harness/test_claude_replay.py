@@ -12,15 +12,15 @@ import pytest
 from jsonschema import Draft7Validator
 
 from fleetctl.client import Fleet
-from fleetd.wire.model import Mission
-from fleetd.wire.requests.agent import AgentGet, AgentList
-from fleetd.wire.requests.checkpoint import CheckpointList
-from fleetd.wire.requests.event import EventList
-from fleetd.wire.requests.hook import HookStatusGet
-from fleetd.wire.requests.lock import LockAcquire
-from fleetd.wire.requests.mission import MissionList
-from fleetd.wire.requests.recovery import RecoveryList
-from fleetd.wire.requests.sortie import SortieList
+from fleetd.protocol.records import Mission
+from fleetd.protocol.requests.agent import AgentGet, AgentList
+from fleetd.protocol.requests.checkpoint import CheckpointList
+from fleetd.protocol.requests.event import EventList
+from fleetd.protocol.requests.hook import HookStatusGet
+from fleetd.protocol.requests.lock import LockAcquire
+from fleetd.protocol.requests.mission import MissionList
+from fleetd.protocol.requests.recovery import RecoveryList
+from fleetd.protocol.requests.sortie import SortieList
 from tests.hook_client import hook
 
 from .recorded import recorded

@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft7Validator
 
 from fleetctl.client import Fleet
-from fleetd.wire.requests.hook import HookStatusGet
+from fleetd.protocol.requests.hook import HookStatusGet
 from tests.hook_client import hook
 
 from .recorded import PAYLOADS

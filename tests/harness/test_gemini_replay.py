@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from fleetctl.client import Fleet
-from fleetd.wire.requests.event import EventList
-from fleetd.wire.requests.hook import HookStatusGet
-from fleetd.wire.requests.lock import LockAcquire
+from fleetd.protocol.requests.event import EventList
+from fleetd.protocol.requests.hook import HookStatusGet
+from fleetd.protocol.requests.lock import LockAcquire
 from tests.gemini_log import Log, replaced, says
 from tests.hook_client import hook
 

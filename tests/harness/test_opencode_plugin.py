@@ -13,12 +13,12 @@ import pytest
 
 import fleetctl
 from fleetctl.client import Fleet
-from fleetd.wire.requests.agent import AgentRegister
-from fleetd.wire.requests.event import EventList
-from fleetd.wire.requests.hook import HookStatusGet
-from fleetd.wire.requests.lock import LockAcquire
-from fleetd.wire.requests.mission import MissionList
-from fleetd.wire.requests.recovery import RecoveryList
+from fleetd.protocol.requests.agent import AgentRegister
+from fleetd.protocol.requests.event import EventList
+from fleetd.protocol.requests.hook import HookStatusGet
+from fleetd.protocol.requests.lock import LockAcquire
+from fleetd.protocol.requests.mission import MissionList
+from fleetd.protocol.requests.recovery import RecoveryList
 from tests.processes import Daemon
 
 NODE = shutil.which("node")

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from fleetctl.client import Fleet
-from fleetd.wire.requests.snapshot import SnapshotGet, SnapshotList
-from fleetd.wire.requests.sortie import SortieList
-from fleetd.wire.snapshots import Snapshot
+from fleetd.protocol.requests.snapshot import SnapshotGet, SnapshotList
+from fleetd.protocol.requests.sortie import SortieList
+from fleetd.protocol.snapshots import Snapshot
 from tests.snapshots import line
 
 from .test_claude_replay import SESSION, Session

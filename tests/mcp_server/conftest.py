@@ -23,8 +23,8 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from fleetctl.mcp_server.desk import Desk
 from fleetctl.mcp_server.notices import Notices
 from fleetctl.mcp_server.serving import Fleet as Server
-from fleetd.wire.base import Request
-from fleetd.wire.errors import FleetError
+from fleetd.protocol.errors import FleetError
+from fleetd.protocol.request import Request
 from tests import fleet as engines
 from tests.mcp_server import agent_cli
 from tests.processes import Daemon

@@ -8,7 +8,7 @@ import trio
 from mcp.client.subscriptions import ResourceUpdated
 from mcp.shared.exceptions import MCPDeprecationWarning
 
-from fleetd.wire.requests.mission import MissionCreate, MissionStart
+from fleetd.protocol.requests.mission import MissionCreate, MissionStart
 from tests.mcp_server.conftest import Start
 
 

@@ -4,12 +4,12 @@ import os
 
 import mcp_types as types
 
-from fleetd.wire.requests.agent import AgentNote, AgentRegister
-from fleetd.wire.requests.checkpoint import CheckpointCreate
-from fleetd.wire.requests.lock import LockAcquire
-from fleetd.wire.requests.message import MessageSend
-from fleetd.wire.requests.mission import MissionCreate, MissionStart
-from fleetd.wire.requests.sortie import SortieBlock, SortieCreate, SortieStart
+from fleetd.protocol.requests.agent import AgentNote, AgentRegister
+from fleetd.protocol.requests.checkpoint import CheckpointCreate
+from fleetd.protocol.requests.lock import LockAcquire
+from fleetd.protocol.requests.message import MessageSend
+from fleetd.protocol.requests.mission import MissionCreate, MissionStart
+from fleetd.protocol.requests.sortie import SortieBlock, SortieCreate, SortieStart
 from tests.fleet import Fleet
 from tests.mcp_server.conftest import Start
 

@@ -14,12 +14,12 @@ from fleetctl.client.insisting import LOSSES
 from fleetctl.mcp_server import sharing, work
 from fleetctl.mcp_server.desk import Desk
 from fleetctl.mcp_server.link import KEPT_S, Link
-from fleetd.wire.errors import Unavailable
-from fleetd.wire.requests.checkpoint import CheckpointList
-from fleetd.wire.requests.event import EventList
-from fleetd.wire.requests.message import MessageList
-from fleetd.wire.requests.mission import MissionList
-from fleetd.wire.requests.sortie import SortieList
+from fleetd.protocol.errors import Unavailable
+from fleetd.protocol.requests.checkpoint import CheckpointList
+from fleetd.protocol.requests.event import EventList
+from fleetd.protocol.requests.message import MessageList
+from fleetd.protocol.requests.mission import MissionList
+from fleetd.protocol.requests.sortie import SortieList
 from tests.processes import Daemon
 
 ONE_TOO_MANY = LOSSES + 1

@@ -11,15 +11,15 @@ import trio
 from fleetctl.mcp_server.serving import INSTRUCTIONS, listing
 from fleetctl.mcp_server.tools import TOOLS
 from fleetd.projects import Projects
-from fleetd.wire.requests.agent import AgentGet, AgentList
-from fleetd.wire.requests.lock import LockAcquire
-from fleetd.wire.requests.mission import (
+from fleetd.protocol.requests.agent import AgentGet, AgentList
+from fleetd.protocol.requests.lock import LockAcquire
+from fleetd.protocol.requests.mission import (
     MissionCancel,
     MissionCreate,
     MissionList,
     MissionStart,
 )
-from fleetd.wire.requests.sortie import SortieList
+from fleetd.protocol.requests.sortie import SortieList
 from tests.fleet import Fleet
 from tests.mcp_server.conftest import Start
 

@@ -8,8 +8,8 @@ import mcp_types as types
 import pytest
 import trio
 
-from fleetd.wire.requests.agent import AgentList
-from fleetd.wire.requests.mission import MissionList
+from fleetd.protocol.requests.agent import AgentList
+from fleetd.protocol.requests.mission import MissionList
 from tests.mcp_server.conftest import Start
 
 

@@ -5,9 +5,9 @@ import os
 import pytest
 
 from fleetd.harness.report import PromptSubmitted, SessionEnded
-from fleetd.wire.requests.agent import AgentGet
-from fleetd.wire.requests.mission import MissionCreate, MissionGet, MissionStart
-from fleetd.wire.requests.sortie import SortieCreate
+from fleetd.protocol.requests.agent import AgentGet
+from fleetd.protocol.requests.mission import MissionCreate, MissionGet, MissionStart
+from fleetd.protocol.requests.sortie import SortieCreate
 from tests.engine.test_plans_and_missions import working
 from tests.engine.test_sessions import Window
 from tests.fleet import Fleet

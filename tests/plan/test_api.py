@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from fleetd.wire.errors import InvalidParams, NotFound
-from fleetd.wire.times import to_ms
+from fleetd.protocol.errors import InvalidParams, NotFound
+from fleetd.protocol.timestamps import to_ms
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 SUMMARY = {

@@ -3,13 +3,13 @@
 import pytest
 
 from fleetd.config import Limits
-from fleetd.wire.requests.checkpoint import (
+from fleetd.protocol.requests.checkpoint import (
     CheckpointGet,
     CheckpointList,
     DeclaredContext,
     ErrorReport,
 )
-from fleetd.wire.requests.sortie import SortieAssign
+from fleetd.protocol.requests.sortie import SortieAssign
 from tests.fleet import MINUTE, SECOND, opened
 
 

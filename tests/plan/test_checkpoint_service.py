@@ -6,12 +6,12 @@ import json
 import msgspec
 import pytest
 
-from fleetd.wire.errors import InvalidState, LockConflict
-from fleetd.wire.requests.agent import AgentDeregister
-from fleetd.wire.requests.checkpoint import CheckpointGet, ErrorReport
-from fleetd.wire.requests.lock import LockRelease
-from fleetd.wire.requests.message import MessageAck, MessageInbox, MessageSend
-from fleetd.wire.requests.sortie import (
+from fleetd.protocol.errors import InvalidState, LockConflict
+from fleetd.protocol.requests.agent import AgentDeregister
+from fleetd.protocol.requests.checkpoint import CheckpointGet, ErrorReport
+from fleetd.protocol.requests.lock import LockRelease
+from fleetd.protocol.requests.message import MessageAck, MessageInbox, MessageSend
+from fleetd.protocol.requests.sortie import (
     SortieAssign,
     SortieBlock,
     SortieCreate,

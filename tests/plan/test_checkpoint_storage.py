@@ -10,8 +10,8 @@ import pytest
 import trio
 
 from fleetd.config import Limits
-from fleetd.wire.errors import Corrupt, Incompatible, NotFound
-from fleetd.wire.requests.checkpoint import (
+from fleetd.protocol.errors import Corrupt, Incompatible, NotFound
+from fleetd.protocol.requests.checkpoint import (
     CheckpointDelete,
     CheckpointGet,
     CheckpointLatest,

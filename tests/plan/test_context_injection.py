@@ -5,12 +5,12 @@ import re
 
 import pytest
 
-from fleetd.wire.requests.agent import AgentNote
-from fleetd.wire.requests.checkpoint import DeclaredContext, ErrorReport
-from fleetd.wire.requests.event import EventAppend
-from fleetd.wire.requests.lock import LockAcquire
-from fleetd.wire.requests.recovery import RecoveryContextGet
-from fleetd.wire.requests.sortie import SortieBlock, SortieGet, SortieProgress
+from fleetd.protocol.requests.agent import AgentNote
+from fleetd.protocol.requests.checkpoint import DeclaredContext, ErrorReport
+from fleetd.protocol.requests.event import EventAppend
+from fleetd.protocol.requests.lock import LockAcquire
+from fleetd.protocol.requests.recovery import RecoveryContextGet
+from fleetd.protocol.requests.sortie import SortieBlock, SortieGet, SortieProgress
 from tests.fleet import HOUR, MINUTE
 
 HEADINGS = ["Next Steps", "Current Blockers", "Files Modified", "Time Context"]

@@ -5,12 +5,12 @@ import os
 import msgspec
 import pytest
 
-from fleetd.wire.errors import InvalidParams, InvalidState, NotFound
-from fleetd.wire.requests.checkpoint import CheckpointGet, CheckpointPrune
-from fleetd.wire.requests.event import EventAppend
-from fleetd.wire.requests.lock import LockAcquire, LockCheck, LockRelease
-from fleetd.wire.requests.mission import MissionCancel, MissionComplete, MissionFail
-from fleetd.wire.requests.sortie import SortieProgress
+from fleetd.protocol.errors import InvalidParams, InvalidState, NotFound
+from fleetd.protocol.requests.checkpoint import CheckpointGet, CheckpointPrune
+from fleetd.protocol.requests.event import EventAppend
+from fleetd.protocol.requests.lock import LockAcquire, LockCheck, LockRelease
+from fleetd.protocol.requests.mission import MissionCancel, MissionComplete, MissionFail
+from fleetd.protocol.requests.sortie import SortieProgress
 from tests.fleet import DAY, MINUTE, SECOND, place_of
 
 

@@ -9,20 +9,20 @@ from fleetd import places
 from fleetd.config import Detection
 from fleetd.engine import DAEMON
 from fleetd.operations.watching import ActivityScan
-from fleetd.timers import notice_silence
-from fleetd.wire.requests.agent import AgentDeregister, AgentHeartbeat, AgentRegister
-from fleetd.wire.requests.checkpoint import CheckpointGet
-from fleetd.wire.requests.event import EventAppend
-from fleetd.wire.requests.message import MessageInbox
-from fleetd.wire.requests.mission import MissionComplete, MissionFail
-from fleetd.wire.requests.recovery import (
+from fleetd.protocol.requests.agent import AgentDeregister, AgentHeartbeat, AgentRegister
+from fleetd.protocol.requests.checkpoint import CheckpointGet
+from fleetd.protocol.requests.event import EventAppend
+from fleetd.protocol.requests.message import MessageInbox
+from fleetd.protocol.requests.mission import MissionComplete, MissionFail
+from fleetd.protocol.requests.recovery import (
     RecoveryContextGet,
     RecoveryDetect,
     RecoveryList,
     RecoveryRestore,
 )
-from fleetd.wire.requests.system import SystemStatus
-from fleetd.wire.times import iso, to_ms
+from fleetd.protocol.requests.system import SystemStatus
+from fleetd.protocol.timestamps import iso, to_ms
+from fleetd.timers import notice_silence
 from tests.fleet import DAY, HOUR, MINUTE, SECOND, Clock, Fleet, opened
 
 THRESHOLD = 5 * MINUTE

@@ -5,9 +5,13 @@ import json
 import pytest
 
 from fleetd.config import Retention
-from fleetd.wire.errors import Corrupt, Incompatible, NotFound
-from fleetd.wire.requests.checkpoint import CheckpointGet, CheckpointLatest, CheckpointVerify
-from fleetd.wire.requests.lock import LockAcquire, LockRelease
+from fleetd.protocol.errors import Corrupt, Incompatible, NotFound
+from fleetd.protocol.requests.checkpoint import (
+    CheckpointGet,
+    CheckpointLatest,
+    CheckpointVerify,
+)
+from fleetd.protocol.requests.lock import LockAcquire, LockRelease
 from tests.fleet import DAY, opened
 
 

@@ -5,10 +5,10 @@ import os
 import pytest
 import trio
 
-from fleetd.wire.errors import InvalidParams, InvalidState, LockConflict, NotFound
-from fleetd.wire.requests.agent import AgentDeregister, AgentHeartbeat
-from fleetd.wire.requests.event import EventAppend
-from fleetd.wire.requests.lock import (
+from fleetd.protocol.errors import InvalidParams, InvalidState, LockConflict, NotFound
+from fleetd.protocol.requests.agent import AgentDeregister, AgentHeartbeat
+from fleetd.protocol.requests.event import EventAppend
+from fleetd.protocol.requests.lock import (
     LockAcquire,
     LockCheck,
     LockForceRelease,
@@ -16,8 +16,8 @@ from fleetd.wire.requests.lock import (
     LockRelease,
     LockRenew,
 )
-from fleetd.wire.requests.mission import MissionUpdate
-from fleetd.wire.times import to_ms
+from fleetd.protocol.requests.mission import MissionUpdate
+from fleetd.protocol.timestamps import to_ms
 from tests.fleet import MINUTE, SECOND, place_of
 
 FILE = "/srv/project/a.py"

@@ -5,16 +5,16 @@ import trio
 
 from fleetd import places, timers
 from fleetd.domain.losing import AgentEnded
-from fleetd.wire.errors import LockConflict, Storage
-from fleetd.wire.requests.agent import AgentGet, AgentHeartbeat, AgentRegister
-from fleetd.wire.requests.checkpoint import CheckpointGet
-from fleetd.wire.requests.event import EventAppend
-from fleetd.wire.requests.lock import LockAcquire, LockCheck
-from fleetd.wire.requests.mission import MissionSelect
-from fleetd.wire.requests.recovery import RecoveryDetect
-from fleetd.wire.requests.sortie import SortieProgress
-from fleetd.wire.requests.system import SystemStatus
-from fleetd.wire.times import to_ms
+from fleetd.protocol.errors import LockConflict, Storage
+from fleetd.protocol.requests.agent import AgentGet, AgentHeartbeat, AgentRegister
+from fleetd.protocol.requests.checkpoint import CheckpointGet
+from fleetd.protocol.requests.event import EventAppend
+from fleetd.protocol.requests.lock import LockAcquire, LockCheck
+from fleetd.protocol.requests.mission import MissionSelect
+from fleetd.protocol.requests.recovery import RecoveryDetect
+from fleetd.protocol.requests.sortie import SortieProgress
+from fleetd.protocol.requests.system import SystemStatus
+from fleetd.protocol.timestamps import to_ms
 from tests.fleet import HOUR, MINUTE, SECOND, opened
 
 UNHEARD = 5 * MINUTE

@@ -2,10 +2,10 @@
 
 import pytest
 
-from fleetd.wire.errors import InvalidState, NotFound
-from fleetd.wire.requests.agent import AgentDeregister, AgentRegister
-from fleetd.wire.requests.checkpoint import CheckpointGet
-from fleetd.wire.requests.message import (
+from fleetd.protocol.errors import InvalidState, NotFound
+from fleetd.protocol.requests.agent import AgentDeregister, AgentRegister
+from fleetd.protocol.requests.checkpoint import CheckpointGet
+from fleetd.protocol.requests.message import (
     MessageAck,
     MessageInbox,
     MessageList,

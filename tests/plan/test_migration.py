@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from fleetd.housekeeping import tidy
+from fleetd.protocol.errors import Storage
+from fleetd.protocol.records import Event
+from fleetd.protocol.requests.agent import AgentGet
+from fleetd.protocol.requests.event import CursorGet
+from fleetd.protocol.requests.lock import LockAcquire, LockCheck
 from fleetd.store.legacy_file import LegacyFile, LegacyRefused
-from fleetd.wire.errors import Storage
-from fleetd.wire.model import Event
-from fleetd.wire.requests.agent import AgentGet
-from fleetd.wire.requests.event import CursorGet
-from fleetd.wire.requests.lock import LockAcquire, LockCheck
 from tests.fleet import DAY, MINUTE, Clock, Fleet, opened
 from tests.processes import Daemon, fleetctl
 

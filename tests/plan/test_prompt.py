@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from fleetd.wire.requests.agent import AgentNote, AgentRegister
-from fleetd.wire.requests.event import EventAppend
-from fleetd.wire.requests.mission import MissionCreate, MissionStart, NewSortie
-from fleetd.wire.requests.recovery import RecoveryContextGet
+from fleetd.protocol.requests.agent import AgentNote, AgentRegister
+from fleetd.protocol.requests.event import EventAppend
+from fleetd.protocol.requests.mission import MissionCreate, MissionStart, NewSortie
+from fleetd.protocol.requests.recovery import RecoveryContextGet
 
 CUT = re.compile(
     r"^- \((\d+) (?:more|items left out): (?:fleetctl [a-z]+|git status)", re.MULTILINE

@@ -27,23 +27,23 @@ from fleetd.housekeeping import DAY_S, keep_house
 from fleetd.operations import pruning
 from fleetd.operations.watching import ActivityScan
 from fleetd.outbox import FIRST_PAUSE_S
-from fleetd.wire.errors import NotFound, Storage, Unavailable
-from fleetd.wire.model import Checkpoint, Mission
-from fleetd.wire.requests.checkpoint import (
+from fleetd.protocol.errors import NotFound, Storage, Unavailable
+from fleetd.protocol.records import Checkpoint, Mission
+from fleetd.protocol.requests.checkpoint import (
     CheckpointCreate,
     CheckpointDelete,
     CheckpointGet,
     CheckpointPrune,
 )
-from fleetd.wire.requests.event import EventAppend
-from fleetd.wire.requests.mission import (
+from fleetd.protocol.requests.event import EventAppend
+from fleetd.protocol.requests.mission import (
     MissionCancel,
     MissionComplete,
     MissionDelete,
     MissionGet,
 )
-from fleetd.wire.requests.recovery import RecoveryDetect
-from fleetd.wire.requests.sortie import SortieProgress
+from fleetd.protocol.requests.recovery import RecoveryDetect
+from fleetd.protocol.requests.sortie import SortieProgress
 from tests.fleet import DAY, HOUR, MINUTE, Fleet, opened
 from tests.processes import Daemon
 

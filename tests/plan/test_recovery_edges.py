@@ -3,18 +3,18 @@
 import pytest
 import trio
 
-from fleetd.wire.errors import InvalidParams, InvalidState, NotFound
-from fleetd.wire.requests.agent import AgentDeregister, AgentGet, AgentNote, AgentRegister
-from fleetd.wire.requests.checkpoint import (
+from fleetd.protocol.errors import InvalidParams, InvalidState, NotFound
+from fleetd.protocol.requests.agent import AgentDeregister, AgentGet, AgentNote, AgentRegister
+from fleetd.protocol.requests.checkpoint import (
     CheckpointGet,
     CheckpointLatest,
     CheckpointPrune,
     ErrorReport,
 )
-from fleetd.wire.requests.event import EventList, EventSubscribe
-from fleetd.wire.requests.lock import LockAcquire, LockCheck, LockRelease
-from fleetd.wire.requests.message import MessageSend
-from fleetd.wire.requests.mission import (
+from fleetd.protocol.requests.event import EventList, EventSubscribe
+from fleetd.protocol.requests.lock import LockAcquire, LockCheck, LockRelease
+from fleetd.protocol.requests.message import MessageSend
+from fleetd.protocol.requests.mission import (
     MissionCancel,
     MissionComplete,
     MissionCreate,
@@ -22,8 +22,8 @@ from fleetd.wire.requests.mission import (
     MissionDelete,
     MissionStart,
 )
-from fleetd.wire.requests.recovery import RecoveryContextGet
-from fleetd.wire.requests.sortie import SortieProgress, SortieRemove, SortieStart
+from fleetd.protocol.requests.recovery import RecoveryContextGet
+from fleetd.protocol.requests.sortie import SortieProgress, SortieRemove, SortieStart
 from tests.fleet import HOUR
 
 

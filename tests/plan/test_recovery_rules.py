@@ -5,15 +5,24 @@ import pytest
 import trio
 
 from fleetd.config import Limits
-from fleetd.wire.errors import InvalidParams, InvalidState, NotFound
-from fleetd.wire.requests.agent import AgentHeartbeat, AgentRegister
-from fleetd.wire.requests.checkpoint import CheckpointDelete, CheckpointGet, CheckpointLatest
-from fleetd.wire.requests.event import EventAppend
-from fleetd.wire.requests.lock import LockCheck, LockRelease
-from fleetd.wire.requests.message import MessageAck, MessageInbox
-from fleetd.wire.requests.mission import MissionCancel, MissionComplete, MissionFail
-from fleetd.wire.requests.recovery import RecoveryDetect, RecoveryList
-from fleetd.wire.requests.sortie import SortieComplete, SortieCreate, SortieProgress, SortieRemove
+from fleetd.protocol.errors import InvalidParams, InvalidState, NotFound
+from fleetd.protocol.requests.agent import AgentHeartbeat, AgentRegister
+from fleetd.protocol.requests.checkpoint import (
+    CheckpointDelete,
+    CheckpointGet,
+    CheckpointLatest,
+)
+from fleetd.protocol.requests.event import EventAppend
+from fleetd.protocol.requests.lock import LockCheck, LockRelease
+from fleetd.protocol.requests.message import MessageAck, MessageInbox
+from fleetd.protocol.requests.mission import MissionCancel, MissionComplete, MissionFail
+from fleetd.protocol.requests.recovery import RecoveryDetect, RecoveryList
+from fleetd.protocol.requests.sortie import (
+    SortieComplete,
+    SortieCreate,
+    SortieProgress,
+    SortieRemove,
+)
 from tests.fleet import MINUTE, opened, place_of
 
 

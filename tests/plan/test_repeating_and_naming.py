@@ -2,12 +2,12 @@
 
 import pytest
 
-from fleetd.wire.errors import InvalidParams, InvalidState, NotFound
-from fleetd.wire.requests.checkpoint import CheckpointCreate, CheckpointGet
-from fleetd.wire.requests.lock import LockAcquire, LockRelease
-from fleetd.wire.requests.mission import MissionCancel, MissionCreate, MissionGet
-from fleetd.wire.requests.recovery import RecoveryRestore
-from fleetd.wire.requests.sortie import SortieComplete, SortieCreate
+from fleetd.protocol.errors import InvalidParams, InvalidState, NotFound
+from fleetd.protocol.requests.checkpoint import CheckpointCreate, CheckpointGet
+from fleetd.protocol.requests.lock import LockAcquire, LockRelease
+from fleetd.protocol.requests.mission import MissionCancel, MissionCreate, MissionGet
+from fleetd.protocol.requests.recovery import RecoveryRestore
+from fleetd.protocol.requests.sortie import SortieComplete, SortieCreate
 from tests.fleet import DAY, opened
 
 

@@ -6,14 +6,14 @@ import json
 import msgspec
 import pytest
 
-from fleetd.wire.errors import Incompatible, InvalidState, NotFound
-from fleetd.wire.requests.agent import AgentGet, AgentRegister
-from fleetd.wire.requests.checkpoint import CheckpointGet, CheckpointLatest
-from fleetd.wire.requests.lock import LockAcquire, LockRelease
-from fleetd.wire.requests.message import MessageAck, MessageInbox, MessageList
-from fleetd.wire.requests.mission import MissionCreate, MissionStart
-from fleetd.wire.requests.recovery import RecoveryList
-from fleetd.wire.requests.sortie import (
+from fleetd.protocol.errors import Incompatible, InvalidState, NotFound
+from fleetd.protocol.requests.agent import AgentGet, AgentRegister
+from fleetd.protocol.requests.checkpoint import CheckpointGet, CheckpointLatest
+from fleetd.protocol.requests.lock import LockAcquire, LockRelease
+from fleetd.protocol.requests.message import MessageAck, MessageInbox, MessageList
+from fleetd.protocol.requests.mission import MissionCreate, MissionStart
+from fleetd.protocol.requests.recovery import RecoveryList
+from fleetd.protocol.requests.sortie import (
     SortieAssign,
     SortieBlock,
     SortieComplete,

@@ -2,11 +2,11 @@
 
 import pytest
 
-from fleetd.wire.errors import FleetError, LockConflict
-from fleetd.wire.requests.agent import AgentRegister
-from fleetd.wire.requests.checkpoint import CheckpointGet
-from fleetd.wire.requests.lock import LockAcquire, LockCheck, LockRelease
-from fleetd.wire.requests.message import MessageInbox, MessageList
+from fleetd.protocol.errors import FleetError, LockConflict
+from fleetd.protocol.requests.agent import AgentRegister
+from fleetd.protocol.requests.checkpoint import CheckpointGet
+from fleetd.protocol.requests.lock import LockAcquire, LockCheck, LockRelease
+from fleetd.protocol.requests.message import MessageInbox, MessageList
 from tests.fleet import MINUTE
 
 

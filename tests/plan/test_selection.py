@@ -2,9 +2,9 @@
 
 import pytest
 
-from fleetd.wire.errors import InvalidState
-from fleetd.wire.requests.agent import AgentDeregister, AgentRegister
-from fleetd.wire.requests.mission import (
+from fleetd.protocol.errors import InvalidState
+from fleetd.protocol.requests.agent import AgentDeregister, AgentRegister
+from fleetd.protocol.requests.mission import (
     MissionCancel,
     MissionComplete,
     MissionCreate,
@@ -13,7 +13,7 @@ from fleetd.wire.requests.mission import (
     MissionStart,
     MissionUpdate,
 )
-from fleetd.wire.requests.recovery import RecoveryContextGet
+from fleetd.protocol.requests.recovery import RecoveryContextGet
 from tests.fleet import HOUR, MINUTE
 
 PURPOSES = ["work", "briefing", "recovery"]

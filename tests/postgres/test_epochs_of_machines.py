@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetd.wire.errors import Unavailable
+from fleetd.protocol.errors import Unavailable
 from tests.postgres.test_daemons_of_machines import ask, until
 from tests.postgres.test_failover import follows, of_both
 from tests.postgres_server import Server

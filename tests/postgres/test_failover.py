@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import trio
 
+from fleetd.protocol.errors import Unavailable
 from fleetd.store.shared.line import Line
-from fleetd.wire.errors import Unavailable
 from tests.postgres.shared_stores import running
 from tests.postgres_server import Server
 

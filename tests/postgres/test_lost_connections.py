@@ -7,8 +7,8 @@ import pytest
 import trio
 
 from fleetd.domain.tx import Ring
+from fleetd.protocol.errors import Unavailable
 from fleetd.store.shared import committing, connecting, line
-from fleetd.wire.errors import Unavailable
 from tests.postgres.proxy import Moment, Proxy
 from tests.postgres.shared_stores import Opened, running
 from tests.postgres_server import Server

@@ -10,11 +10,11 @@ import pytest
 import trio
 
 from fleetd.domain.tx import Tx
+from fleetd.protocol.errors import NotFound, Unavailable
 from fleetd.store.lane import Job
 from fleetd.store.shared import batch, connecting
 from fleetd.store.shared.batch import LOCK
 from fleetd.store.shared.line import Line
-from fleetd.wire.errors import NotFound, Unavailable
 from tests.postgres.shared_stores import Opened, appends, running
 from tests.postgres_server import Server, run_sql
 

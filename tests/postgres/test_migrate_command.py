@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from fleetctl.client import Fleet
-from fleetd.wire.migration import Errand
+from fleetd.protocol.migration import Errand
 from tests.postgres_server import Server
 from tests.processes import Daemon, fleetctl
 from tests.upgrades import recorded

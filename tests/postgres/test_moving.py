@@ -10,19 +10,19 @@ import psycopg
 import pytest
 import trio
 
+from fleetd.protocol.errors import Corrupt, InvalidState, Storage, Unavailable
+from fleetd.protocol.migration import Migration
+from fleetd.protocol.records import Mission
+from fleetd.protocol.requests.agent import AgentList
+from fleetd.protocol.requests.checkpoint import CheckpointGet, CheckpointVerify
+from fleetd.protocol.requests.event import EventList
+from fleetd.protocol.requests.lock import LockAcquire
+from fleetd.protocol.requests.message import MessageList
 from fleetd.store import StoreRefused, checksums
 from fleetd.store.commit import Executor
 from fleetd.store.machine_id import machine_id
 from fleetd.transferring.carrying_out import check, move
 from fleetd.transferring.ends import Ends, bare
-from fleetd.wire.errors import Corrupt, InvalidState, Storage, Unavailable
-from fleetd.wire.migration import Migration
-from fleetd.wire.model import Mission
-from fleetd.wire.requests.agent import AgentList
-from fleetd.wire.requests.checkpoint import CheckpointGet, CheckpointVerify
-from fleetd.wire.requests.event import EventList
-from fleetd.wire.requests.lock import LockAcquire
-from fleetd.wire.requests.message import MessageList
 from tests.fleet import MINUTE, Clock, Fleet, opened
 from tests.postgres_server import Server, run_sql
 

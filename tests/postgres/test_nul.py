@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from fleetd.domain.nul import without_nul
-from fleetd.wire.requests.checkpoint import CheckpointGet, CheckpointVerify, ErrorReport
-from fleetd.wire.requests.event import EventAppend
+from fleetd.protocol.requests.checkpoint import CheckpointGet, CheckpointVerify, ErrorReport
+from fleetd.protocol.requests.event import EventAppend
 from tests.fleet import Clock, opened
 from tests.postgres_server import Server, run_sql
 

@@ -13,8 +13,8 @@ import pytest
 
 from fleetctl import cli
 from fleetctl.client import Events, Fleet
-from fleetd.wire.errors import FleetError, Unavailable
-from fleetd.wire.methods import METHODS
+from fleetd.protocol.errors import FleetError, Unavailable
+from fleetd.protocol.methods import METHODS
 from tests.hook_client import hook, spooled
 from tests.postgres_server import Server, run_sql
 from tests.processes import Daemon, Result, fleetctl

@@ -15,11 +15,11 @@ import pytest
 from benchmarks.growth.filling import mission_id
 from fleetd import housekeeping
 from fleetd.domain.tx import Row
+from fleetd.protocol.errors import FleetError
+from fleetd.protocol.requests.sortie import SortieStart
 from fleetd.store.migrate import schema
 from fleetd.store.shared.dialect import translated
 from fleetd.store.shared.executing import Executor
-from fleetd.wire.errors import FleetError
-from fleetd.wire.requests.sortie import SortieStart
 from tests.engine.test_growth import ASKED, Steps, Store
 from tests.fleet import DAY, Fleet, opened
 from tests.postgres_server import Server, run_sql

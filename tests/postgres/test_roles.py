@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from fleetd.wire.requests.mission import MissionComplete, MissionDelete
+from fleetd.protocol.requests.mission import MissionComplete, MissionDelete
 from tests.fleet import opened
 from tests.postgres_server import SUPERUSER, Server, run_sql
 from tests.processes import Daemon, fleetctl

@@ -6,8 +6,8 @@ import pytest
 import trio
 
 from fleetd.domain.tx import Ring, Tx
+from fleetd.protocol.errors import NotFound
 from fleetd.store.reach import StoreAway
-from fleetd.wire.errors import NotFound
 from tests.postgres.shared_stores import appends, running
 from tests.postgres_server import Server
 

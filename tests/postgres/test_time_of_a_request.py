@@ -7,8 +7,8 @@ import pytest
 import trio
 
 from fleetd.domain.tx import Tx
+from fleetd.protocol.errors import Unavailable
 from fleetd.store.shared import connecting
-from fleetd.wire.errors import Unavailable
 from tests.postgres.shared_stores import Opened, appends, running
 from tests.postgres_server import Server
 

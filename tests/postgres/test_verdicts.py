@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from fleetd.store.shared import batch
-from fleetd.wire.errors import (
+from fleetd.protocol.errors import (
     Corrupt,
     FleetError,
     Incompatible,
@@ -14,6 +13,7 @@ from fleetd.wire.errors import (
     Storage,
     Unavailable,
 )
+from fleetd.store.shared import batch
 from tests.postgres.shared_stores import Opened, running
 from tests.postgres_server import Server, run_sql
 

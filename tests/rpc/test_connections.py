@@ -11,8 +11,8 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from fleetd import replies
+from fleetd.protocol.framing import HOOK_BEGINS
 from fleetd.rpc import Success
-from fleetd.wire.frames import HOOK_BEGINS
 
 PING = {"jsonrpc": "2.0", "method": "ping"}
 

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from fleetd import envelope
-from fleetd.wire.errors import FleetError, ParseError
+from fleetd.protocol.errors import FleetError, ParseError
 
 HELLO = {"jsonrpc": "2.0", "id": 7, "method": "system.health"}
 

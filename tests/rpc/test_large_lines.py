@@ -11,8 +11,8 @@ import trio
 from jsonrpcserver import Success
 
 from fleetd import envelope
-from fleetd.wire.errors import LimitExceeded, ParseError
-from fleetd.wire.frames import HOOK_BEGINS
+from fleetd.protocol.errors import LimitExceeded, ParseError
+from fleetd.protocol.framing import HOOK_BEGINS
 
 LIMIT = 1_024
 USUAL = {"depth": 64, "batch": 50}

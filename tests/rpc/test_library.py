@@ -12,7 +12,7 @@ import pytest
 
 import fleetd
 from fleetd import rpc
-from fleetd.wire.methods import METHODS
+from fleetd.protocol.methods import METHODS
 
 
 async def test_the_inner_entry_of_the_library_is_still_the_one_we_call() -> None:

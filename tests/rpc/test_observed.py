@@ -12,10 +12,10 @@ import trio.testing
 from jsonrpcserver.result import Result, Success
 
 from fleetd import envelope, logs
+from fleetd.protocol.errors import NotFound
+from fleetd.protocol.methods import METHODS
 from fleetd.rpc import UNHURRIED, Dispatcher, guarded
 from fleetd.traffic import Traffic
-from fleetd.wire.errors import NotFound
-from fleetd.wire.methods import METHODS
 
 MS = 1_000_000
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from fleetd.wire import meanings
-from fleetd.wire.methods import METHODS
+from fleetd.protocol import param_docs
+from fleetd.protocol.methods import METHODS
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_every_parameter_has_a_meaning_and_no_meaning_is_left_over() -> None:
     used = set()
     for method, request in METHODS.items():
         for name in request.__struct_encode_fields__:
-            assert meanings.meaning(method, name)
+            assert param_docs.meaning(method, name)
             here = f"{method}.{name}"
-            used.add(here if here in meanings._HERE else name)
-    assert used == {*meanings._HERE, *meanings._EVERYWHERE}
+            used.add(here if here in param_docs._HERE else name)
+    assert used == {*param_docs._HERE, *param_docs._EVERYWHERE}

@@ -9,9 +9,9 @@ import trio
 
 from fleetd import headway
 from fleetd.operations import verification
+from fleetd.protocol.records import Finding
 from fleetd.replies import LineWriter, Unsent
 from fleetd.telling import telling
-from fleetd.wire.model import Finding
 
 from .conftest import Client, Running
 

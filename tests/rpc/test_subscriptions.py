@@ -243,7 +243,7 @@ async def test_a_subscriber_that_never_reads_is_closed_and_hinders_nobody(
 async def test_a_log_that_cannot_be_read_closes_the_connection(
     client: Any, running: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fleetd.wire.errors import Storage
+    from fleetd.protocol.errors import Storage
 
     await subscribe(client)
     await wait_all_tasks_blocked()

@@ -9,8 +9,8 @@ import pytest
 import trio
 import trio.testing
 
+from fleetd.protocol.errors import Storage
 from fleetd.store.sqlite import Store
-from fleetd.wire.errors import Storage
 from tests.faults import Faults
 
 

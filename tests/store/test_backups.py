@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from fleetd.protocol.errors import Corrupt
+from fleetd.protocol.types import Noun
 from fleetd.store.backups import FILE_MAX, BackupFile, Listing
-from fleetd.wire.errors import Corrupt
-from fleetd.wire.types import Noun
 from tests.store.stages import (
     KilledError,
     Recorder,

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from fleetctl.client import Fleet
+from fleetd.protocol.errors import Storage
 from fleetd.store.ballast import PART, SIZE, Ballast
-from fleetd.wire.errors import Storage
 from tests.processes import Daemon, environment, with_checkpoints
 from tests.small_disk import CannotMount, fill, small_disk
 

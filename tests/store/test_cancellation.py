@@ -10,8 +10,8 @@ import trio
 import trio.testing
 
 from fleetd.domain.tx import Tx
+from fleetd.protocol.errors import Unavailable
 from fleetd.store.sqlite import Store
-from fleetd.wire.errors import Unavailable
 
 
 class Gate:

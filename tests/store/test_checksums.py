@@ -8,9 +8,9 @@ from unittest import mock
 import apsw
 import pytest
 
+from fleetd.protocol.errors import Corrupt
 from fleetd.store import StoreRefused, checksums
 from fleetd.store.opening import open_database
-from fleetd.wire.errors import Corrupt
 
 TITLE = b"The title of a mission that nobody may change"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fleetctl.client import Fleet
-from fleetd.wire.errors import FleetError, Unavailable
+from fleetd.protocol.errors import FleetError, Unavailable
 from tests.processes import EXIT_S, READY_S, Daemon
 
 # More syncs than the start needs; the injection lasts from there on.

@@ -13,12 +13,12 @@ import trio
 from fleetd.config import load
 from fleetd.domain.tx import LogLine, Tx
 from fleetd.engine import DAEMON
+from fleetd.protocol.errors import FleetError, Storage
+from fleetd.protocol.requests.mission import MissionCreate, MissionList
+from fleetd.protocol.requests.system import SystemHealth
 from fleetd.service import open_engine
 from fleetd.store import StoreFailed, StoreRefused
 from fleetd.store.sqlite import Store
-from fleetd.wire.errors import FleetError, Storage
-from fleetd.wire.requests.mission import MissionCreate, MissionList
-from fleetd.wire.requests.system import SystemHealth
 from tests.small_disk import fill, grow
 
 NAMES = ("a", "b", "c", "d", "e")
@@ -275,7 +275,7 @@ def test_a_limit_on_the_size_of_files_is_a_full_disk(database: Path, tools: Any)
 import resource, trio
 from pathlib import Path
 from fleetd.store.sqlite import Store
-from fleetd.wire.errors import Storage
+from fleetd.protocol.errors import Storage
 
 async def main():
     store = Store(Path({str(database)!r}), lambda _: None)

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from fleetd.domain.tx import LogLine, Tx
-from fleetd.wire.errors import InvalidState
+from fleetd.protocol.errors import InvalidState
 
 
 def refusing(rule: Callable[[Tx], Any], error: Exception) -> Callable[[Tx], Any]:

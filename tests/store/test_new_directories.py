@@ -5,9 +5,9 @@ from pathlib import Path
 import apsw
 import pytest
 
+from fleetd.protocol.types import Noun
 from fleetd.store.backups import Backups
 from fleetd.store.opening import open_database
-from fleetd.wire.types import Noun
 from tests.campaigns.disk import Disk
 from tests.store.stages import Stage
 

@@ -7,8 +7,8 @@ import pytest
 from fleetd.domain.comparing import NamesGet
 from fleetd.domain.context import Facts
 from fleetd.domain.tx import Tx
-from fleetd.wire.requests.mission import MissionCurrent
-from fleetd.wire.requests.snapshot import SnapshotRecord
+from fleetd.protocol.requests.mission import MissionCurrent
+from fleetd.protocol.requests.snapshot import SnapshotRecord
 from tests.fleet import Fleet
 
 FROM_INDEX = "SEARCH snapshots USING COVERING INDEX idx_snapshots_run (run_id=?)"

@@ -9,13 +9,13 @@ from typing import Any
 import apsw
 import pytest
 
+from fleetd.protocol.errors import Corrupt
 from fleetd.store import StoreRefused
 from fleetd.store.migrate import APPLICATION_ID, migrations, newest
 from fleetd.store.opening import open_database
 from fleetd.store.resting import resting
 from fleetd.store.schema import DIGESTS, declared, differences, digests, expected_of
 from fleetd.store.sqlite import Store
-from fleetd.wire.errors import Corrupt
 
 TRIGGER = (
     "CREATE TRIGGER friendly AFTER INSERT ON events BEGIN"

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from fleetd.domain.tx import Tx
-from fleetd.wire.errors import Storage, Unavailable
+from fleetd.protocol.errors import Storage, Unavailable
 
 SECRET = "sentinel-7f3a"
 # As a disk reports them.

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from fleetd.protocol.errors import Storage
 from fleetd.store import CopyFailed, StoreFailed
-from fleetd.wire.errors import Storage
 
 
 def remove_all(database: Path) -> None:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from fleetd.protocol.errors import Unavailable
 from fleetd.store import commit
-from fleetd.wire.errors import Unavailable
 
 ENDLESS = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from fleetd.protocol.errors import Corrupt
 from fleetd.store.opening import open_database
 from fleetd.store.resting import resting
 from fleetd.store.rows import named_in, unreadable
-from fleetd.wire.errors import Corrupt
 
 EVENT = (
     "INSERT INTO events (seq, type, stream, timestamp, activity, data_json)"

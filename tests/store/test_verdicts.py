@@ -7,12 +7,12 @@ import apsw
 import pytest
 
 from fleetd.domain.tx import Tx
+from fleetd.protocol.errors import Storage
 from fleetd.store.commit import Committer
 from fleetd.store.lane import Job
 from fleetd.store.mark import Watch
 from fleetd.store.standing import Standing
 from fleetd.store.verdicts import DiskFull, leaves_doubt, translate, verdict
-from fleetd.wire.errors import Storage
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

@@ -12,7 +12,7 @@ from fleetctl.watching import feeding
 from fleetctl.watching.feeding import Feed
 from fleetctl.watching.picture import EVERYTHING, Picture
 from fleetctl.watching.tray import Tray
-from fleetd.wire.errors import FleetError, Unavailable
+from fleetd.protocol.errors import FleetError, Unavailable
 
 
 class FakeLog:

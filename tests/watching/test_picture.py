@@ -5,7 +5,7 @@ import pytest
 from fleetctl.watching import fleet
 from fleetctl.watching.picture import EVERYTHING, TAIL, Picture, concerns, moment
 from fleetctl.watching.tray import Tray
-from fleetd.wire.events import PAYLOADS, REPORTED_ACTIVITY
+from fleetd.protocol.events import PAYLOADS, REPORTED_ACTIVITY
 from tests.watching.told import (
     MINUTE,
     NOON,

@@ -11,7 +11,7 @@ MINUTE = 60_000
 
 
 def at(ms: int = NOON) -> str:
-    from fleetd.wire.times import iso
+    from fleetd.protocol.timestamps import iso
 
     return iso(ms)
 

@@ -5,7 +5,7 @@ import binascii
 import re
 from collections.abc import Iterator
 
-from ...wire.invisible import INVISIBLE
+from ...protocol.invisible import INVISIBLE
 from .token_searches import TOKEN_BEGINNING, TOKEN_SEARCHES, Found, Search
 
 # As they are written in JSON and in the source of programs.

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import inspect
 
-from ...wire.base import BY_NAME_ONLY, Mutation
-from ...wire.requests.event import EventAppend
-from ...wire.requests.hook import HookDeliver
+from ...protocol.request import BY_NAME_ONLY, Mutation
+from ...protocol.requests.event import EventAppend
+from ...protocol.requests.hook import HookDeliver
 from .texts import redact, redact_data
 
 T = TypeVar("T")

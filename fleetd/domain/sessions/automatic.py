@@ -3,9 +3,9 @@
 What a person created, or ended, is the person's: nothing here touches it.
 """
 
-from ...wire import endings
-from ...wire.events import MissionCancelled
-from ...wire.requests.mission import MissionCreate
+from ...protocol import endings
+from ...protocol.events import MissionCancelled
+from ...protocol.requests.mission import MissionCreate
 from .. import checkpoints, missions
 from ..activity import LIVING
 from ..bounds import WITH_SESSION

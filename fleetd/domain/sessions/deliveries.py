@@ -9,7 +9,7 @@ import hashlib
 import msgspec
 
 from ...harness.report import Report
-from ...wire.base import Mutation
+from ...protocol.request import Mutation
 from ..context import Context
 from ..registry import handler
 from ..tx import Tx

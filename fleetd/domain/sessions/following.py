@@ -26,9 +26,9 @@ from ...harness.report import (
     ToolStarted,
     WindowUsed,
 )
-from ...wire.events import HookNoted, Payload, WindowCompacted
-from ...wire.requests.checkpoint import ErrorReport
-from ...wire.requests.event import EventAppend
+from ...protocol.events import HookNoted, Payload, WindowCompacted
+from ...protocol.requests.checkpoint import ErrorReport
+from ...protocol.requests.event import EventAppend
 from .. import events, failures, streams, turns
 from ..capture import capture
 from ..checkpoints import HEAD, Reason, latest_row, take

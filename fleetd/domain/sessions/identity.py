@@ -8,7 +8,7 @@ import re
 import msgspec
 
 from ...harness.report import Report
-from ...wire.types import AGENT_ID
+from ...protocol.types import AGENT_ID
 from ..activity import LIVING
 from ..context import Context
 from ..inhabitants import without_session

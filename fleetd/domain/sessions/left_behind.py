@@ -4,9 +4,9 @@ A session is made for every conversation, so its mission must not stay for ever.
 the wire, and no mission of a person's is touched.
 """
 
-from ...wire.base import Mutation, Query
-from ...wire.model import Record
-from ...wire.types import OPEN_MISSION
+from ...protocol.records import Record
+from ...protocol.request import Mutation, Query
+from ...protocol.types import OPEN_MISSION
 from ..activity import LIVING
 from ..context import Context
 from ..current import is_automatic

@@ -5,8 +5,8 @@ was created for another session. Must not know what a hook told.
 """
 
 from ...harness.report import Report, SessionStarted
-from ...wire.requests.agent import AgentRegister, Registration
-from ...wire.types import OPEN_MISSION, Role
+from ...protocol.requests.agent import AgentRegister, Registration
+from ...protocol.types import OPEN_MISSION, Role
 from .. import agents
 from ..activity import LIVING
 from ..context import Context

@@ -6,8 +6,8 @@ finished stays where it was done. Must not know recovery, nor hand over anything
 
 import msgspec
 
-from ...wire.events import MissionCancelled, SortieMoved
-from ...wire.types import OPEN_MISSION, Role
+from ...protocol.events import MissionCancelled, SortieMoved
+from ...protocol.types import OPEN_MISSION, Role
 from .. import checkpoints, missions
 from ..activity import LIVING
 from ..context import Context

@@ -1,7 +1,7 @@
 """What came from hooks so far, by harness; must not change anything."""
 
-from ...wire.base import Query
-from ...wire.model import Record
+from ...protocol.records import Record
+from ...protocol.request import Query
 from ..context import Context
 from ..registry import handler
 from ..tallies import by_part

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from ...harness.report import PlanItem, Planned
-from ...wire.requests.mission import NewSortie
-from ...wire.requests.sortie import SortieAssign, SortieComplete, SortieFail, SortieStart
-from ...wire.types import CLOSED_SORTIE, OPEN_MISSION
+from ...protocol.requests.mission import NewSortie
+from ...protocol.requests.sortie import SortieAssign, SortieComplete, SortieFail, SortieStart
+from ...protocol.types import CLOSED_SORTIE, OPEN_MISSION
 from .. import sortie_work, sorties
 from ..context import Context
 from ..snapshots import boundaries

@@ -19,12 +19,12 @@ from ...harness.report import (
     ToolFinished,
     WindowUsed,
 )
-from ...wire.base import Mutation
-from ...wire.model import Record
-from ...wire.requests.agent import Registration
-from ...wire.requests.hook import DeliveryId
-from ...wire.times import iso
-from ...wire.types import Path
+from ...protocol.records import Record
+from ...protocol.request import Mutation
+from ...protocol.requests.agent import Registration
+from ...protocol.requests.hook import DeliveryId
+from ...protocol.timestamps import iso
+from ...protocol.types import Path
 from ..context import Context
 from ..registry import handler
 from ..tx import Row, Tx

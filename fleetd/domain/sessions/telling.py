@@ -5,7 +5,7 @@ Phrased as facts: text in the imperative can trip an agent's defences against in
 
 import msgspec
 
-from ...wire.requests.agent import Registration
+from ...protocol.requests.agent import Registration
 from ..authors import goal_for
 from ..context import Context, TranscriptMark
 from ..current import belongs

@@ -4,7 +4,7 @@ Source: snapshot-lifecycle, Timer boundary: every 120 s while a plan is in progr
 that the machine was awake. Must not decide what stands in a snapshot.
 """
 
-from ...wire.base import Mutation
+from ...protocol.request import Mutation
 from ..activity import LIVING
 from ..context import Context
 from ..current import lies_in

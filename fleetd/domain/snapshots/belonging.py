@@ -6,7 +6,7 @@ it was at along. Must not decide what a snapshot says.
 
 from collections.abc import Iterable
 
-from ...wire.snapshots import Snapshot, StepState
+from ...protocol.snapshots import Snapshot, StepState
 from ..events import position_before
 from ..turns import BEGINS_A_CALL, ENDS_A_CALL, in_sql
 from ..tx import Tx

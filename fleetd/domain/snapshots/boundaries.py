@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from ...wire.requests.snapshot import DeclaredDigest, DeclaredStep
-from ...wire.types import RunStatus, StepStatus
+from ...protocol.requests.snapshot import DeclaredDigest, DeclaredStep
+from ...protocol.types import RunStatus, StepStatus
 from ..context import Context
 from ..tx import Tx
 from ..wording import short

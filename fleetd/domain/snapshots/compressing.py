@@ -3,8 +3,8 @@
 Source: snapshot-lifecycle, Compression policy. Nothing here is on the wire.
 """
 
-from ...wire.base import Mutation, Query
-from ...wire.model import Record
+from ...protocol.records import Record
+from ...protocol.request import Mutation, Query
 from ..context import Context
 from ..marks import LIVE
 from ..registry import handler

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from ...config import Config, Limits, Retention
-from ...wire.requests.snapshot import DeclaredDigest
-from ...wire.snapshots import MOST_COUNTED, ContextDigest
-from ...wire.types import WindowPressure
+from ...protocol.requests.snapshot import DeclaredDigest
+from ...protocol.snapshots import MOST_COUNTED, ContextDigest
+from ...protocol.types import WindowPressure
 from ..content import digest_of
 from ..context import Context
 from ..tx import Row, Tx

@@ -9,11 +9,11 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from ...wire.errors import Corrupt, IntegrityMismatch, SchemaInvalid
-from ...wire.model import Integrity, SourceDetail
-from ...wire.snapshots import Artifact, Snapshot, SnapshotContent, SnapshotDocument
-from ...wire.times import iso, to_ms
-from ...wire.types import RunId, SnapshotId, StorageLocation
+from ...protocol.errors import Corrupt, IntegrityMismatch, SchemaInvalid
+from ...protocol.records import Integrity, SourceDetail
+from ...protocol.snapshots import Artifact, Snapshot, SnapshotContent, SnapshotDocument
+from ...protocol.timestamps import iso, to_ms
+from ...protocol.types import RunId, SnapshotId, StorageLocation
 from ..content import canonical, digest_of
 from ..tx import Row
 

@@ -1,9 +1,14 @@
 """Snapshots as they are asked for: one, the newest of a run, lists; must not change anything."""
 
-from ...wire.base import Query
-from ...wire.model import Record
-from ...wire.requests.snapshot import SnapshotGet, SnapshotLatest, SnapshotList, SnapshotPage
-from ...wire.snapshots import Snapshot, SnapshotSummary
+from ...protocol.records import Record
+from ...protocol.request import Query
+from ...protocol.requests.snapshot import (
+    SnapshotGet,
+    SnapshotLatest,
+    SnapshotList,
+    SnapshotPage,
+)
+from ...protocol.snapshots import Snapshot, SnapshotSummary
 from ..context import Context
 from ..marks import LIVE, find_live
 from ..registry import handler

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ...wire.errors import Corrupt
-from ...wire.requests.snapshot import DeclaredDigest, DeclaredOutcome, DeclaredStep
-from ...wire.snapshots import (
+from ...protocol.errors import Corrupt
+from ...protocol.requests.snapshot import DeclaredDigest, DeclaredOutcome, DeclaredStep
+from ...protocol.snapshots import (
     CommandOutcome,
     ContextDigest,
     ResumeHints,
@@ -17,7 +17,7 @@ from ...wire.snapshots import (
     StepState,
     TodoCompliance,
 )
-from ...wire.types import RunStatus, SnapshotSource
+from ...protocol.types import RunStatus, SnapshotSource
 from ..context import Context
 from ..events import data_of, position
 from ..marks import LIVE

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ...wire.requests.snapshot import DeclaredHints, DeclaredStep
-from ...wire.snapshots import SUMMARY_CHARS, ResumeHints
-from ...wire.types import RunStatus, StepStatus
+from ...protocol.requests.snapshot import DeclaredHints, DeclaredStep
+from ...protocol.snapshots import SUMMARY_CHARS, ResumeHints
+from ...protocol.types import RunStatus, StepStatus
 from ..wording import short
 from .steps import Step, present_step
 

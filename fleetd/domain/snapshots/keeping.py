@@ -4,7 +4,7 @@ Source: snapshot-lifecycle, Retention. The latest failed and the latest complete
 beside those that are kept for being the latest.
 """
 
-from ...wire.events import SnapshotsPruned
+from ...protocol.events import SnapshotsPruned
 from ..bounds import DROPPED_AT_ONCE
 from ..context import Context
 from ..events import emit

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from ...wire.errors import Corrupt
-from ...wire.snapshots import CommandOutcome, Snapshot
+from ...protocol.errors import Corrupt
+from ...protocol.snapshots import CommandOutcome, Snapshot
 from ..events import position
 from ..marks import LIVE
 from ..tx import Row, Tx

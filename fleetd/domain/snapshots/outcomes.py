@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from ...wire.requests.snapshot import DeclaredOutcome
-from ...wire.snapshots import MOST_OUTCOMES, SUMMARY_CHARS, CommandOutcome
-from ...wire.times import to_ms
-from ...wire.types import OutcomeKind, Verdict
+from ...protocol.requests.snapshot import DeclaredOutcome
+from ...protocol.snapshots import MOST_OUTCOMES, SUMMARY_CHARS, CommandOutcome
+from ...protocol.timestamps import to_ms
+from ...protocol.types import OutcomeKind, Verdict
 from ..events import data_of, position_before
 from ..turns import BEGINS_A_CALL, ENDS_A_CALL, in_sql
 from ..tx import Row, Tx

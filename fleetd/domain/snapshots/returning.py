@@ -4,7 +4,7 @@ import hashlib
 
 import msgspec
 
-from ...wire.snapshots import Artifact, Snapshot
+from ...protocol.snapshots import Artifact, Snapshot
 from ..context import Context
 from ..tx import Row, Tx
 from .document import seq_of, to_columns

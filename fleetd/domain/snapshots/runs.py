@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from ...wire.errors import FleetError, InvalidParams, InvalidState, NotFound
-from ...wire.requests.snapshot import SnapshotLatest, SnapshotRecord
-from ...wire.types import RUN_ID
+from ...protocol.errors import FleetError, InvalidParams, InvalidState, NotFound
+from ...protocol.requests.snapshot import SnapshotLatest, SnapshotRecord
+from ...protocol.types import RUN_ID
 from ..activity import LIVING
 from ..context import Context
 from ..current import lies_in

@@ -3,8 +3,8 @@
 Nothing here is on the wire. Must not take away a snapshot.
 """
 
-from ...wire.base import Mutation
-from ...wire.model import Record
+from ...protocol.records import Record
+from ...protocol.request import Mutation
 from ..activity import LIVING
 from ..context import Context
 from ..registry import handler

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ...wire.errors import InvalidParams
-from ...wire.requests.snapshot import DeclaredCompliance, DeclaredStep
-from ...wire.snapshots import SUMMARY_CHARS, ResumeHints, StepState, TodoCompliance
-from ...wire.times import iso, to_ms
-from ...wire.types import StepStatus
+from ...protocol.errors import InvalidParams
+from ...protocol.requests.snapshot import DeclaredCompliance, DeclaredStep
+from ...protocol.snapshots import SUMMARY_CHARS, ResumeHints, StepState, TodoCompliance
+from ...protocol.timestamps import iso, to_ms
+from ...protocol.types import StepStatus
 from ..context import Context
 from ..sessions.matching import DROPPED
 from ..tx import Row, Tx

@@ -6,9 +6,9 @@ with the highest ``seq``: a clock can be stepped back, the log cannot.
 
 import msgspec
 
-from ...wire.events import SnapshotRecorded
-from ...wire.requests.snapshot import SnapshotRecord
-from ...wire.snapshots import CommandOutcome, Snapshot, SnapshotContent, StepState
+from ...protocol.events import SnapshotRecorded
+from ...protocol.requests.snapshot import SnapshotRecord
+from ...protocol.snapshots import CommandOutcome, Snapshot, SnapshotContent, StepState
 from ..coalescing import COALESCE_MS, merged, since_last
 from ..context import Context
 from ..events import emit, position

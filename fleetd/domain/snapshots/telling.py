@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ...wire.model import RecoveryContext, SortieState
-from ...wire.snapshots import CommandOutcome, ResumeHints, Snapshot
-from ...wire.types import CLOSED_SORTIE
+from ...protocol.records import RecoveryContext, SortieState
+from ...protocol.snapshots import CommandOutcome, ResumeHints, Snapshot
+from ...protocol.types import CLOSED_SORTIE
 from ..authors import Titles
 from ..events import data_of
 from ..narrate import step

@@ -2,7 +2,7 @@
 
 from psycopg.errors import DataCorrupted, IndexCorrupted
 
-from ...wire.errors import Storage
+from ...protocol.errors import Storage
 from .line import Line
 from .verdicts import said
 

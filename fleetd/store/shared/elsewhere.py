@@ -6,7 +6,7 @@ from typing import Literal, TypeVar
 
 from ...clocks import wall_clock
 from ...domain.nul import without_nul
-from ...wire.requests.system import Check
+from ...protocol.requests.system import Check
 from .. import CopyRefused
 
 T = TypeVar("T")

@@ -3,7 +3,7 @@
 import time
 
 from ...clocks import Uptime
-from ...wire.times import to_ms
+from ...protocol.timestamps import to_ms
 from .line import Line
 
 # Of one store all "awake" figures are of one clock, whichever machine wrote them.

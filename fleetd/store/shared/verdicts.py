@@ -9,7 +9,8 @@ import re
 
 import psycopg
 
-from ...wire.errors import (
+from ...protocol.display import clean
+from ...protocol.errors import (
     Corrupt,
     FleetError,
     Incompatible,
@@ -17,7 +18,6 @@ from ...wire.errors import (
     Storage,
     Unavailable,
 )
-from ...wire.shown import clean
 from .. import StoreRefused
 from .line import Stalled
 

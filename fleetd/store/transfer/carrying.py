@@ -13,8 +13,8 @@ import msgspec
 
 from ...domain.nul import without_nul
 from ...domain.policy import POLICIES
-from ...wire.errors import FleetError
-from ...wire.migration import TableCheck
+from ...protocol.errors import FleetError
+from ...protocol.migration import TableCheck
 from .sides import Side, Table, Values
 
 # Who is at a store, and who waits in it: neither goes along.

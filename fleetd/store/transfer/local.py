@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 
 from ...domain.tx import Tx
-from ...wire.errors import Corrupt, InvalidState, Storage
+from ...protocol.errors import Corrupt, InvalidState, Storage
 from .. import StoreRefused, checksums
 from ..commit import Executor
 from ..copying import damage_of

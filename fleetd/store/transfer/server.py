@@ -11,7 +11,7 @@ import psycopg
 from psycopg import errors, sql
 
 from ...domain.tx import Tx
-from ...wire.errors import FleetError, InvalidState, LimitExceeded, Storage, Unavailable
+from ...protocol.errors import FleetError, InvalidState, LimitExceeded, Storage, Unavailable
 from .. import StoreRefused
 from ..shared.batch import LOCK
 from ..shared.connecting import connect

@@ -12,9 +12,9 @@ from fleetd.domain.context import Caller, Context
 from fleetd.domain.sessions import plans
 from fleetd.domain.tx import Row, Tx
 from fleetd.harness.report import PlanItem, Planned
+from fleetd.protocol.requests.mission import MissionCreate, MissionStart, NewSortie
 from fleetd.store.commit import Executor
 from fleetd.store.migrate import schema
-from fleetd.wire.requests.mission import MissionCreate, MissionStart, NewSortie
 from tests import shared_store
 from tests.fleet import NOON
 

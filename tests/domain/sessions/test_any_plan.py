@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from fleetd.domain import sortie_work
 from fleetd.domain.sessions.matching import plain
 from fleetd.harness.report import PlanItem, Planned
-from fleetd.wire.requests.sortie import SortieComplete, SortieStart
+from fleetd.protocol.requests.sortie import SortieComplete, SortieStart
 from tests import shared_store
 from tests.domain.sessions.desk import AGENT, Desk
 

@@ -12,8 +12,8 @@ from fleetd.domain.current import of_directory, to_join
 from fleetd.domain.selection import current_row
 from fleetd.domain.sessions import automatic
 from fleetd.domain.tx import Row
-from fleetd.wire.events import MissionCancelled
-from fleetd.wire.requests.mission import (
+from fleetd.protocol.events import MissionCancelled
+from fleetd.protocol.requests.mission import (
     MissionCancel,
     MissionComplete,
     MissionCreate,
@@ -21,7 +21,7 @@ from fleetd.wire.requests.mission import (
     MissionStart,
     MissionUpdate,
 )
-from fleetd.wire.requests.sortie import SortieFail
+from fleetd.protocol.requests.sortie import SortieFail
 from tests.domain.sessions.desk import AGENT, Desk
 
 PROJECT = "/home/me/project"

@@ -8,8 +8,13 @@ from fleetd.domain import missions, sortie_work, sorties
 from fleetd.domain.sessions.matching import DROPPED
 from fleetd.domain.tx import LogLine
 from fleetd.harness.report import PlanItem, Planned
-from fleetd.wire.requests.mission import MissionCancel, MissionComplete
-from fleetd.wire.requests.sortie import SortieAssign, SortieBlock, SortieComplete, SortieStart
+from fleetd.protocol.requests.mission import MissionCancel, MissionComplete
+from fleetd.protocol.requests.sortie import (
+    SortieAssign,
+    SortieBlock,
+    SortieComplete,
+    SortieStart,
+)
 from tests.domain.sessions.desk import AGENT, Desk
 
 

@@ -4,8 +4,8 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from ..base import Mutation, Query
-from ..model import Record, Recovery, RecoveryContext, RestoreResult
+from ..records import Record, Recovery, RecoveryContext, RestoreResult
+from ..request import Mutation, Query
 from ..types import AgentId, CheckpointId, Limit, MissionId, Path, RecoveryId, Scope, ThresholdMs
 from .agent import Detection
 

@@ -4,8 +4,8 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from ..base import Mutation, Query
-from ..model import Agent, Record, RecoveryCandidate
+from ..records import Agent, Record, RecoveryCandidate
+from ..request import Mutation, Query
 from ..types import AgentId, AgentStatus, Limit, MissionId, Name, Path, Role, Text, ThresholdMs
 
 Lines = Annotated[list[Text], Meta(max_length=200)]

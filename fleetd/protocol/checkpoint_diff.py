@@ -1,6 +1,6 @@
 """What differs between two checkpoints, as records; must not hold rules, only shapes."""
 
-from .model import Lock, PendingMessage, Record, SortieState
+from .records import Lock, PendingMessage, Record, SortieState
 from .types import MissionStatus, Trigger
 
 Value = str | int | list[str] | None

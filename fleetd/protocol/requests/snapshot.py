@@ -4,9 +4,9 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct
 
-from ..base import Mutation, Query
-from ..model import Record
 from ..progress import LongMutation
+from ..records import Record
+from ..request import Mutation, Query
 from ..snapshots import SUMMARY_CHARS, Count, Snapshot, SnapshotSummary
 from ..types import (
     AgentId,

@@ -4,8 +4,8 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from ..base import Mutation, Query
-from ..model import Lock, Record
+from ..records import Lock, Record
+from ..request import Mutation, Query
 from ..types import AgentId, LeaseMs, Limit, LockId, Milliseconds, MissionId, Path, Text
 
 Purpose = Annotated[str, Meta(min_length=1, max_length=200)]

@@ -4,9 +4,9 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta, Struct
 
-from ..base import Mutation, Query
-from ..model import Mission, Record, RecoveryCandidate
 from ..progress import LongMutation
+from ..records import Mission, Record, RecoveryCandidate
+from ..request import Mutation, Query
 from ..types import (
     AgentId,
     ClosedReason,

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from .model import Record
+from .records import Record
 
 
 class TableCheck(Record, frozen=True, kw_only=True):

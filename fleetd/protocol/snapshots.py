@@ -8,7 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from .model import Integrity, Record, SourceDetail
+from .records import Integrity, Record, SourceDetail
 from .types import (
     OutcomeKind,
     RunStatus,

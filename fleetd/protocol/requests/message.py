@@ -4,8 +4,8 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, field
 
-from ..base import Mutation, Query
-from ..model import Message, Record
+from ..records import Message, Record
+from ..request import Mutation, Query
 from ..types import AgentId, Limit, MessageId, MissionId, Priority, Text, Title
 
 ThreadId = Annotated[str, Meta(min_length=1, max_length=200)]

@@ -5,8 +5,8 @@ from typing import Annotated
 from msgspec import Meta
 
 # Who checks fields needs the words as well.
-from .words import *  # noqa: F403
-from .words import (
+from .patterns import *  # noqa: F403
+from .patterns import (
     AGENT_ID,
     CLEAN_PATH,
     EVENT_TYPE,

@@ -5,8 +5,8 @@ from typing import Annotated, ClassVar, Self, TypeVar
 from msgspec import Meta
 from msgspec.structs import replace
 
-from .base import Mutation
-from .model import Record
+from .records import Record
+from .request import Mutation
 
 R = TypeVar("R")
 

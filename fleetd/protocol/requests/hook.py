@@ -4,8 +4,8 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from ..base import Mutation, Query
-from ..model import Record
+from ..records import Record
+from ..request import Mutation, Query
 
 DELIVERY_ID = r"^[A-Za-z0-9_-]{8,64}$(?!\n)"
 

@@ -4,10 +4,10 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct
 
-from ..base import Mutation, Query
-from ..differences import CheckpointDifference
-from ..model import Checkpoint, CheckpointSummary, Record
+from ..checkpoint_diff import CheckpointDifference
 from ..progress import LongMutation
+from ..records import Checkpoint, CheckpointSummary, Record
+from ..request import Mutation, Query
 from ..types import (
     AgentId,
     CheckpointId,

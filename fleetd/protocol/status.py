@@ -1,7 +1,7 @@
 """The state of the fleet at a glance, as the status tells it; must not hold rules, only shapes."""
 
 from .figures import ConnectionFigures, MethodTiming, WriterFigures
-from .model import Record, Recovery, RecoveryCandidate
+from .records import Record, Recovery, RecoveryCandidate
 from .types import MachineStatus, StoreKind
 
 

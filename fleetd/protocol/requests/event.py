@@ -4,8 +4,8 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from ..base import Mutation, Query
-from ..model import Event, Record
+from ..records import Event, Record
+from ..request import Mutation, Query
 from ..types import AgentId, EventType, Limit, MissionId, Seq, Stream, Timestamp
 
 Epoch = Annotated[str, Meta(min_length=1, max_length=64)]

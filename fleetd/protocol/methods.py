@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .base import Request
+from .request import Request
 from .requests import (
     agent,
     checkpoint,

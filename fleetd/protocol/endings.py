@@ -5,7 +5,7 @@ Only a person calls a mission off. One that was closed with its session goes on 
 
 from typing import cast, get_args
 
-from .words import ClosedReason, MissionStatus
+from .patterns import ClosedReason, MissionStatus
 
 # What the reason of an event begins with that told of it before events said why.
 WITH_SESSION = "Closed with its session"

@@ -4,10 +4,10 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
-from ..base import Query
-from ..model import Finding, Record
-from ..overview import Status
 from ..progress import LongMutation
+from ..records import Finding, Record
+from ..request import Query
+from ..status import Status
 from ..types import MissionId, MissionStatus, Name, Path, RunStatus
 
 

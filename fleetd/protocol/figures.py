@@ -1,6 +1,6 @@
 """What the daemon measures of itself, as it crosses the socket; must not know requests."""
 
-from .model import Record
+from .records import Record
 
 
 class Timing(Record, frozen=True, kw_only=True):

@@ -6,8 +6,8 @@ Who adds one is, without it, the agent in whose process the caller runs.
 
 from typing import ClassVar
 
-from ..base import Mutation, Query
-from ..model import Record, Sortie
+from ..records import Record, Sortie
+from ..request import Mutation, Query
 from ..types import (
     AgentId,
     Files,
