@@ -5,12 +5,12 @@ from contextlib import ExitStack
 
 import apsw
 
-from fleetd.clocks import uptime
 from fleetd.config import Config
 from fleetd.domain.context import Caller, Context
 from fleetd.domain.tx import Tx
 from fleetd.domain.watching import DueGet, due
 from fleetd.engine import random_id
+from fleetd.host.clock import uptime
 from fleetd.store.commit import Executor
 from fleetd.store.migrate import schema
 from fleetd.store.opening import connect

@@ -4,8 +4,8 @@ import os
 import stat
 from pathlib import Path
 
-from fleetd import paths
 from fleetd.config import Config, ConfigError, load
+from fleetd.host import paths
 from fleetd.protocol.errors import FleetError
 
 from .protocol import Finding

@@ -77,7 +77,7 @@ def exchange(line: bytes) -> None:
 
 
 def places() -> tuple[bytes, bytes]:
-    """Return the socket and the spool; ``fleetd.paths`` decides the same."""
+    """Return the socket and the spool; ``fleetd.host.paths`` decides the same."""
     env = {name: value for name, value in posix.environ.items() if value[:1] == b"/"}
     home = env.get(b"HOME") or pwd.getpwuid(posix.getuid()).pw_dir.encode()
     below = b"/Library/Application Support" if sys.platform == "darwin" else b"/.local/state"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from fleetd import paths
+from fleetd.host import paths
 from fleetd.protocol.errors import InvalidState, Storage
 
 from .editing import copies

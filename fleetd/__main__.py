@@ -10,7 +10,8 @@ from typing import NoReturn, get_args
 
 import msgspec
 
-from . import __version__, config, logs
+from . import __version__, config
+from .host import logs
 from .protocol.invisible import escaped
 
 _EXIT_REFUSED = 78

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 from msgspec import Meta, field
 
-from . import paths
 from .config_file import ConfigError, fill_ignored, fill_projects, read_file
+from .host import paths
 from .protocol.requests.system import Setting
 
 __all__ = ["Config", "ConfigError", "Loaded", "load", "without_password"]

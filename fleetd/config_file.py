@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from . import permissions
+from .host import permissions
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/~-]{0,199}")
 

@@ -20,12 +20,12 @@ import trio
 from . import __version__
 from .config import Loaded
 from .engine import DAEMON, Engine
-from .instance import AlreadyRunning
+from .host.instance_lock import AlreadyRunning
+from .host.paths import PathRefused
+from .host.systemd import Notifier, feed_watchdog
 from .listener import Listening, listening
-from .paths import PathRefused
 from .protocol.errors import Corrupt, FleetError, Storage, Unavailable
 from .protocol.requests.system import SystemHealth
-from .sdnotify import Notifier, feed_watchdog
 from .server import Server
 from .service import open_engine
 from .starting import starting

@@ -16,7 +16,6 @@ import trio
 
 from .aside import Aside
 from .bell import Bell
-from .clocks import Uptime
 from .config import Config, Loaded
 from .domain.context import Caller, Context, Facts
 from .domain.idempotency import recall, remember
@@ -25,8 +24,9 @@ from .domain.rules import HANDLERS
 from .domain.tx import Effect, Tx
 from .effects import carry_out
 from .feed import Feed
-from .file_system import FileSystem, with_real_paths
 from .gate import Gate
+from .host.clock import Uptime
+from .host.file_system import FileSystem, with_real_paths
 from .ignoring import refuse_ignored
 from .outbox import Outbox
 from .projects import Projects

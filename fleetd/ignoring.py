@@ -10,14 +10,14 @@ from typing import Any
 
 from .domain.current import within
 from .domain.snapshots.finding import RunAgentGet
-from .file_system import FileSystem
+from .host.file_system import FileSystem
+from .host.path_walk import absolute
 from .protocol.errors import InvalidState, NotFound
 from .protocol.request import Request
 from .protocol.requests.agent import AgentGet
 from .protocol.requests.event import EventAppend
 from .protocol.requests.snapshot import SnapshotRecord
 from .protocol.requests.system import SystemForget
-from .walk import absolute
 
 # How requests name the one who asks.
 _WHO = ("agent_id", "sender", "created_by", "requested_by")

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 import msgspec
 import trio
 
-from . import origin
 from .domain.copies import BackupGet, BackupNotWritten, BackupWritten, OutboxGet
 from .domain.removal import Purge, Removal, RemovalsGet
 from .domain.tx import RemoveBackup, WriteBackup
 from .filed import latest_data
+from .host import trace
 from .protocol.errors import FleetError, NotFound, Storage, Unavailable
 from .protocol.types import Noun
 from .store.backups import Backups
@@ -35,7 +35,7 @@ class Failure(msgspec.Struct, frozen=True):
 
     work: Work
     why: str
-    asked: origin.Origin | None = msgspec.field(default_factory=origin.current)
+    asked: trace.Origin | None = msgspec.field(default_factory=trace.current)
 
 
 class Job:
@@ -43,7 +43,7 @@ class Job:
 
     def __init__(self, work: Work) -> None:
         self.work = work
-        self.asked = origin.current()
+        self.asked = trace.current()
         self.attempted = trio.Event()
 
 
@@ -83,7 +83,7 @@ class Outbox:
         """
         self._since.setdefault(work.record_id, trio.current_time())
         if (queued := self._queued.get(work)) is not None:
-            queued.asked = origin.current()
+            queued.asked = trace.current()
             return
         job = self._queued[work] = Job(work)
         self._jobs.setdefault(work.record_id, []).append(job)
@@ -149,7 +149,7 @@ class Outbox:
         """Do work; what is said of it in the log names who asked, if that was one."""
         asked = {job.asked for job in jobs}
         try:
-            with origin.on_behalf_of(asked.pop() if len(asked) == 1 else None):
+            with trace.on_behalf_of(asked.pop() if len(asked) == 1 else None):
                 await self._do([job.work for job in jobs])
         finally:
             for job in jobs:
@@ -273,7 +273,7 @@ class Outbox:
                 await trio.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE_S)
                 for failure in list(self._failed.values()):
-                    with origin.on_behalf_of(failure.asked):
+                    with trace.on_behalf_of(failure.asked):
                         self.post(failure.work)
                 await self.settled()
             self._trouble = trio.Event()

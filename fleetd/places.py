@@ -5,9 +5,9 @@ from pathlib import Path
 
 import trio
 
-from . import git
 from .domain.redaction.texts import redact
 from .domain.wording import path, quote
+from .host import git
 
 CHANGED_MAX, WORDS_CHARS = 20, 120
 

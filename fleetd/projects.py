@@ -9,10 +9,10 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from . import git
 from .domain.current import within
 from .domain.lock_keys import of_machine, whose
-from .file_system import FileSystem, PathUnanswered
+from .host import git
+from .host.file_system import FileSystem, PathUnanswered
 from .protocol.errors import Unavailable
 from .repositories import Repositories, Repository, inside_of
 

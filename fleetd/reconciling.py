@@ -10,7 +10,6 @@ from functools import partial
 
 import msgspec
 
-from . import headway
 from .domain.catching_up import CatchUp, ImportEnd
 from .domain.comparing import NamesGet, OwnersGet, RowNames
 from .domain.healing import Heal
@@ -21,6 +20,7 @@ from .domain.tx import WriteBackup
 from .engine import Engine
 from .filed import verified
 from .heeding import heed, remove
+from .host import progress
 from .latest import mend_latest
 from .protocol.errors import Corrupt, FleetError, InvalidState
 from .protocol.records import Checkpoint
@@ -76,7 +76,7 @@ async def _reconcile(engine: Engine, noun: Noun) -> None:
     rows = (await engine.execute(OwnersGet(noun))).ids
     taken_in = 0
     every = sorted({*known, *rows})
-    headway.at(f"{POLICIES[noun].whose}s", total=len(every))
+    progress.at(f"{POLICIES[noun].whose}s", total=len(every))
     for page in _some(every, OWNERS):
         taken_in += await _reconcile_page(engine, noun, page)
     if taken_in:
@@ -110,7 +110,7 @@ async def _reconcile_page(engine: Engine, noun: Noun, owner_ids: list[str]) -> i
         # Where this machine keeps nothing of an owner, there is nothing to mend.
         if rows.rows - rows.elsewhere or strangers:
             await mend_latest(engine, noun, listing, rows)
-        headway.on()
+        progress.on()
     return taken_in
 
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import msgspec
 import trio
 
-from . import git
 from .domain.current import within
-from .file_system import FileSystem, PathUnanswered
+from .host import git
+from .host.file_system import FileSystem, PathUnanswered
+from .host.path_walk import Walk
 from .remotes import shared_name
-from .walk import Walk
 
 _CREDENTIALS = re.compile(r"://[^/@]*@")
 _SETTINGS = r"^(remote\..*\.url|url\..*\.insteadof)$"

@@ -16,9 +16,10 @@ from typing import Any
 
 import msgspec
 
-from . import origin, params
+from . import params
 from .envelope import Element, Id, Message, Refused
-from .origin import Origin
+from .host import trace
+from .host.trace import Origin
 from .protocol.display import shown
 from .protocol.errors import FleetError, Internal, InvalidParams, MethodNotFound, from_wire
 from .protocol.methods import METHODS
@@ -150,8 +151,8 @@ class Dispatcher:
         self, element: Element, context: Any, since_ns: int
     ) -> tuple[bytes | None, int]:
         """Answer a request; returns its reply and when that was ready."""
-        client = origin.current()
-        token = origin.enter(
+        client = trace.current()
+        token = trace.enter(
             Origin(
                 client.connection if client else 0,
                 element.method,
@@ -167,7 +168,7 @@ class Dispatcher:
             log.debug("Given up: its client is gone, or fleetd ends")
             raise
         finally:
-            origin.leave(token)
+            trace.leave(token)
         return reply, ready_ns
 
     def _count(self, method: str, micros: int, error: str | None) -> None:

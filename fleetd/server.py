@@ -8,11 +8,12 @@ from typing import Never
 
 import trio
 
-from . import origin, peer
+from . import peer
 from .calls import perform
 from .config import Limits
 from .connections import Connection
 from .engine import Engine
+from .host import trace
 from .lines import LargeLines
 from .protocol.errors import Denied
 from .replies import Unsent
@@ -74,7 +75,7 @@ class Server:
     async def _serve(self, stream: trio.SocketStream) -> None:
         """Serve one client; whatever happens here ends this connection only."""
         # The task is this connection's alone: so is what is said of it.
-        origin.enter(origin.Origin(connection=self._traffic.opened()))
+        trace.enter(trace.Origin(connection=self._traffic.opened()))
         try:
             await self._serve_peer(stream)
         except Exception:

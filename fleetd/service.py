@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 import trio
 
 from . import operations  # noqa: F401 - registers the operations
-from .clocks import Uptime
 from .config import Loaded
 from .engine import Engine, random_id
+from .host.clock import Uptime
 from .operations.machines import say_goodbye
 from .readiness import keep_ready
 from .store import StoreFailed, StoreFull

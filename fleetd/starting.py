@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 import trio
 
-from . import headway
-from .sdnotify import Notifier
+from .host import progress
+from .host.systemd import Notifier
 
 log = logging.getLogger("fleetd")
 
@@ -28,7 +28,7 @@ _PHASES = {
 def starting(notifier: Notifier, tasks: trio.Nursery) -> Iterator[None]:
     """Tell how far a block is, as long as it takes, and say nothing of one that is quick."""
     over = trio.CancelScope()
-    with headway.followed() as found:
+    with progress.followed() as found:
         tasks.start_soon(_tell, found, notifier, over)
         try:
             yield
@@ -36,7 +36,7 @@ def starting(notifier: Notifier, tasks: trio.Nursery) -> Iterator[None]:
             over.cancel()
 
 
-async def _tell(found: headway.Headway, notifier: Notifier, over: trio.CancelScope) -> None:
+async def _tell(found: progress.Headway, notifier: Notifier, over: trio.CancelScope) -> None:
     told, rounds = found.stand, 0
     with over:
         while True:
@@ -51,7 +51,7 @@ async def _tell(found: headway.Headway, notifier: Notifier, over: trio.CancelSco
             rounds += 1
 
 
-def said(stand: headway.Stand) -> str:
+def said(stand: progress.Stand) -> str:
     """Return in words what a start is at, and how far."""
     of = "" if stand.total is None else f" of {stand.total:,}"
     return _PHASES.get(stand.what, stand.what).format(f"{stand.done:,}{of}")

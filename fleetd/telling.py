@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import msgspec
 import trio
 
-from . import headway
+from .host import progress
 from .protocol.progress import Progress
 
 # Ten times a second is enough for anybody who looks at it, and a burden for nobody.
@@ -21,7 +21,7 @@ def telling(token: str, offer: Callable[[bytes], None], tasks: trio.Nursery) -> 
     What cannot be sent at once is left out, so a client that does not read holds up nothing.
     """
     asleep = trio.CancelScope()
-    with headway.followed() as found:
+    with progress.followed() as found:
         tasks.start_soon(_tell, token, found, offer, asleep)
         try:
             yield
@@ -30,7 +30,7 @@ def telling(token: str, offer: Callable[[bytes], None], tasks: trio.Nursery) -> 
 
 
 async def _tell(
-    token: str, found: headway.Headway, offer: Callable[[bytes], None], asleep: trio.CancelScope
+    token: str, found: progress.Headway, offer: Callable[[bytes], None], asleep: trio.CancelScope
 ) -> None:
     told = found.stand
     with asleep:
@@ -41,6 +41,6 @@ async def _tell(
                 offer(_line(token, told))
 
 
-def _line(token: str, stand: headway.Stand) -> bytes:
+def _line(token: str, stand: progress.Stand) -> bytes:
     params = Progress(token=token, what=stand.what, done=stand.done, total=stand.total)
     return b'{"jsonrpc":"2.0","method":"progress","params":%b}\n' % _encode(params)

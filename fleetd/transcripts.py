@@ -7,7 +7,7 @@ import stat
 from .domain.context import TranscriptMark
 from .harness.gemini_chat import first_message, last_count
 from .harness.report import WindowUsed
-from .walk import Walk
+from .host.path_walk import Walk
 
 HEAD_BYTES = 4_096
 TAIL_BYTES = 1_048_576

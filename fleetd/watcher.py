@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from . import processes
 from .domain.takeover import Process
 from .domain.tx import WatchProcess
+from .host import processes
 
 log = logging.getLogger("fleetd")
 

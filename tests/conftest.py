@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fleetctl.client import blocking as fleetctl_client
-from fleetd import logs
+from fleetd.host import logs
 from fleetd.store import checksums
 from tests import shared_store
 from tests.fleet import Fleet, opened

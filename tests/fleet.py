@@ -13,10 +13,11 @@ import msgspec
 import trio
 import trio.testing
 
-from fleetd.clocks import Uptime
 from fleetd.config import Config, Loaded, Paths
 from fleetd.domain.context import Caller
 from fleetd.engine import Engine, random_id
+from fleetd.host.atomic_files import make_directories
+from fleetd.host.clock import Uptime
 from fleetd.protocol.records import (
     Checkpoint,
     Event,
@@ -43,7 +44,6 @@ from fleetd.protocol.requests.sortie import (
 from fleetd.protocol.timestamps import iso, to_ms
 from fleetd.service import open_engine
 from fleetd.store import checksums
-from fleetd.store.directory import make_directories
 from fleetd.store.opening import open_database
 from tests import shared_store
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import fleetctl
-from fleetd import paths
+from fleetd.host import paths
 
 HOOK = Path(fleetctl.__file__).with_name("hook.py")
 COMMAND = (sys.executable, "-I", "-S", str(HOOK))

@@ -19,7 +19,7 @@ from tests import shared_store
 
 READY_S = 20
 EXIT_S = 20
-# What whoever serves leaves behind: see fleetd.paths.locks_of.
+# What whoever serves leaves behind: see fleetd.host.paths.locks_of.
 LOCKS = {"fleetd.lock", "squawk.db-lock", ".fleetd.lock"}
 
 

@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from fleetd import config, paths
+from fleetd import config
+from fleetd.host import paths
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from fleetd.histogram import Histogram
+from fleetd.host.histogram import Histogram
 
 
 def histogram(*values: int) -> Histogram:

@@ -96,7 +96,7 @@ NOT_IN_DOMAIN = {
 PURE_OS = {"os.path.normpath", "os.path.join", "os.path.isabs", "os.path.basename"}
 WIRE_MAY_IMPORT = {"msgspec"}
 FLEETCTL_MAY_IMPORT = {
-    *("fleetd.protocol", "fleetd.paths", "fleetd.permissions"),
+    *("fleetd.protocol", "fleetd.host.paths", "fleetd.host.permissions"),
     *("fleetd.config", "fleetd.__version__"),
 }
 

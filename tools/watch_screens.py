@@ -21,14 +21,14 @@ WATCH = (sys.executable, "-m", "fleetctl", "watch")
 BEHIND = """
 import os
 from pathlib import Path
-from fleetd import clocks
+from fleetd.host import clock
 
 def behind():
     return int(Path(os.environ["CLOCK_BEHIND"]).read_text())
 
-wall, awake = clocks.wall_clock, clocks.uptime
-clocks.wall_clock = lambda: wall() - behind()
-clocks.uptime = lambda: clocks.Uptime(awake().awake_ms - behind(), awake().boot_id)
+wall, awake = clock.wall_clock, clock.uptime
+clock.wall_clock = lambda: wall() - behind()
+clock.uptime = lambda: clocks.Uptime(awake().awake_ms - behind(), awake().boot_id)
 from fleetd.__main__ import main
 main()
 """

@@ -10,7 +10,7 @@ from _socket import AF_UNIX, SOCK_STREAM, socket
 from pathlib import Path
 from typing import Any
 
-from fleetd import paths
+from fleetd.host import paths
 from fleetd.protocol.credentials import credentials
 from fleetd.protocol.errors import Denied, FleetError, Unavailable
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from fleetd import paths
+from fleetd.host import paths
 from fleetd.protocol.errors import FleetError, InvalidParams, Unavailable
 
 from ..protocol import Request

@@ -5,7 +5,7 @@ import signal
 import time
 from typing import Any
 
-from fleetd import paths
+from fleetd.host import paths
 from fleetd.protocol.errors import FleetError
 
 from ..client import Fleet

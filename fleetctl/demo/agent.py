@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fleetd import paths
+from fleetd.host import paths
 from fleetd.protocol.records import Message, Sortie
 from fleetd.protocol.requests.agent import AgentNote
 from fleetd.protocol.requests.lock import LockCheck, LockList

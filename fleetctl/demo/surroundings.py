@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fleetd import paths
+from fleetd.host import paths
 
 _OURS = ("FLEET_", "FLIGHTLINE_", "XDG_", "GIT_", "LISTEN_", "NOTIFY_", "WATCHDOG_")
 _FOLDERS = ("home", "run", "data", "config", "state", "cache")

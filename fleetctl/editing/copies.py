@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from fleetd import paths
+from fleetd.host import paths
 from fleetd.protocol.errors import FleetError, InvalidState, Storage
 
 from . import files

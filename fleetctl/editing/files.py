@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from fleetd import permissions
+from fleetd.host import permissions
 from fleetd.protocol.errors import FleetError, InvalidState, Storage
 
 from .places import leads_elsewhere, opened, target_of

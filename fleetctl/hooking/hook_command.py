@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from fleetd import paths
+from fleetd.host import paths
 from fleetd.protocol.errors import InvalidState
 
 from .harnesses import Event, Harness

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fleetd import paths
+from fleetd.host import paths
 from fleetd.protocol.errors import InvalidState
 
 from ..hooking import harnesses

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from fleetd import paths
+from fleetd.host import paths
 from fleetd.protocol.errors import InvalidState, LimitExceeded, Storage
 
 from . import running

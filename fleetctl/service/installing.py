@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from fleetd import paths
+from fleetd.host import paths
 from fleetd.protocol.errors import FleetError, InvalidState
 
 from ..display import render

@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from fleetd import paths
+from fleetd.host import paths
 from fleetd.protocol.credentials import credentials
 from fleetd.protocol.errors import FleetError, InvalidState, LimitExceeded, Unavailable
 

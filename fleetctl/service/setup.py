@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from fleetd import paths
+from fleetd.host import paths
 from fleetd.protocol.errors import InvalidState
 
 from ..hooking.hook_command import steady_interpreter

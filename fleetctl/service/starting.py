@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from fleetd import paths
+from fleetd.host import paths
 from fleetd.protocol.errors import FleetError, InvalidState
 
 from . import background, logs, running

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fleetd import __version__, paths
+from fleetd import __version__
+from fleetd.host import paths
 from fleetd.protocol.errors import FleetError, InvalidState
 
 from ..client import Fleet

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from .. import processes
 from ..domain.context import Caller, Facts
 from ..domain.presence import AgentFind, AgentJoin
 from ..engine import Engine, operation
+from ..host import processes
 from ..protocol.errors import InvalidParams
 from ..protocol.requests.agent import AgentCurrent, AgentRegister, CurrentAgent, Registration
 from .asking import facts_of

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from ..domain.context import Caller
 from ..engine import Engine, operation
+from ..host.path_walk import Walk
 from ..protocol.errors import Corrupt, InvalidParams, InvalidState, Storage
 from ..protocol.requests.system import BackupResult, SystemBackup
 from ..store import CopyDamaged, CopyFailed, CopyRefused
-from ..walk import Walk
 
 
 @operation

@@ -5,10 +5,10 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from .. import headway
 from ..domain.context import Caller
 from ..domain.policy import POLICIES
 from ..engine import Engine, operation
+from ..host import progress
 from ..protocol.errors import Corrupt, Unavailable
 from ..protocol.records import Finding
 from ..protocol.requests.system import Findings, SystemDoctor
@@ -33,9 +33,9 @@ async def doctor(engine: Engine, request: SystemDoctor, caller: Caller) -> Findi
 
 
 async def _examine(engine: Engine, *, fix: bool) -> Findings:
-    headway.at("database")
+    progress.at("database")
     findings = await examining.findings(engine)
-    headway.at("files")
+    progress.at("files")
     findings += await engine.outbox.in_thread(lambda: _around(engine, fix=fix))
     for noun in POLICIES if engine.store.reach.away is None else ():
         findings += await _copies(engine, noun, fix=fix)

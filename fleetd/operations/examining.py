@@ -1,10 +1,10 @@
 """The store as the doctor sees it: damage, versions, who shares it; must not look at any file."""
 
-from ..clocks import wall_clock
 from ..domain.comparing import StrangersGet
 from ..domain.cursors import CursorLine, CursorsGet
 from ..domain.overview import MachinesGet
 from ..engine import Engine
+from ..host.clock import wall_clock
 from ..protocol.durations import duration
 from ..protocol.errors import Unavailable
 from ..protocol.records import Finding

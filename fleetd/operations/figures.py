@@ -3,7 +3,7 @@
 import msgspec
 
 from ..engine import Engine
-from ..histogram import Histogram
+from ..host.histogram import Histogram
 from ..protocol.figures import ConnectionFigures, MethodTiming, Timing, WriterFigures
 
 

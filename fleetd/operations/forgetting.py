@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 import trio
 
-from .. import headway
 from ..domain.context import Caller
 from ..domain.forget_answers import ForgetDisown
 from ..domain.forget_scope import Target
@@ -26,6 +25,7 @@ from ..domain.forgetting import (
 from ..domain.owing import BytesScrubbed, ForgetWithdraw, OwedGet
 from ..domain.portions import PieceDrop, PieceLook, Place
 from ..engine import Engine, operation
+from ..host import progress
 from ..protocol.errors import FleetError, InvalidParams, InvalidState, NotFound, Unavailable
 from ..protocol.request import Mutation
 from ..protocol.requests.mission import MissionGet
@@ -164,7 +164,7 @@ async def _through(engine: Engine, found: Found, rows: dict[str, int], *, drop: 
                 hint="Try again when it runs.",
                 retry=True,
             )
-        headway.at("rows", sum(rows.values()))
+        progress.at("rows", sum(rows.values()))
         piece = await engine.execute(PieceLook(scope, before, place))
         number = piece.found
         if drop and piece.found and piece.until is not None:
@@ -207,7 +207,7 @@ async def _copies(engine: Engine) -> list[str]:
 
 async def _scrub(engine: Engine) -> list[str]:
     """Rewrite the database without the bytes of what was deleted; say it when that fails."""
-    headway.at("database")
+    progress.at("database")
     try:
         await engine.store.scrub()
         await engine.execute(BytesScrubbed())

@@ -10,11 +10,11 @@ from typing import TypeVar
 
 import msgspec
 
-from .. import headway
 from ..domain.forget_clauses import Scope
 from ..domain.forget_marks import KeepersGet, PartsGet
 from ..domain.removal import Latest, Removal
 from ..engine import Engine
+from ..host import progress
 from ..protocol.errors import Storage
 from ..protocol.requests.system import Forgotten
 from ..protocol.types import Noun
@@ -113,7 +113,7 @@ async def _each(
             bytes=sum(one.bytes for one in each),
             left=[path for one in each for path in one.left],
         )
-        headway.at("files", sum(len(each.names) for each in found.values()))
+        progress.at("files", sum(len(each.names) for each in found.values()))
     return found
 
 

@@ -5,13 +5,14 @@ import logging
 
 import msgspec
 
-from .. import processes, transcripts
+from .. import transcripts
 from ..domain.context import Caller, Facts, Here, TranscriptMark
 from ..domain.takeover import WindowProcess
 from ..engine import Engine
-from ..file_system import HOOK_SECONDS, PathUnanswered
 from ..harness.report import Adapter, AnyHappening, Report
-from ..walk import Walk
+from ..host import processes
+from ..host.file_system import HOOK_SECONDS, PathUnanswered
+from ..host.path_walk import Walk
 
 log = logging.getLogger("fleetd")
 TRANSCRIPT_S = 2.0

@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from .. import origin
 from ..domain.context import Caller, Facts
 from ..domain.redaction.texts import redact
 from ..domain.sessions.deliveries import DeliveryUnfit
@@ -23,6 +22,7 @@ from ..domain.sessions.recording import HookRecord as Record
 from ..engine import DAEMON, Engine, operation
 from ..harness.recognise import recognise
 from ..harness.report import Adapter, Answer, Report, SessionStarted, Unfit
+from ..host import trace
 from ..protocol.display import shown
 from ..protocol.errors import FleetError, InvalidState, Storage, Unavailable
 from ..protocol.requests.hook import (
@@ -63,14 +63,14 @@ async def take(
     Raises Storage and Unavailable, after which the delivery is to be repeated; nothing else. What
     the doctor sends is answered, and leaves no trace.
     """
-    origin.tell(f"delivery {shown(request.delivery_id)}")
+    trace.tell(f"delivery {shown(request.delivery_id)}")
     if DOCTOR in request.args:
         return HookReply(stdout="fleetd")
     understood = await _understood(engine, request, spooled=happened_ms is not None)
     if understood is None:
         return HookReply()
     adapter, report = understood
-    origin.tell(f"session {shown(report.session_id)}")
+    trace.tell(f"session {shown(report.session_id)}")
     what = f"A hook of {report.harness} ({report.event}) could not be recorded"
     try:
         ground = await look_at_paths(engine, report)

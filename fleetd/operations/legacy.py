@@ -5,14 +5,14 @@ import logging
 
 import msgspec
 
-from .. import headway
 from ..domain.legacy import Imported, LegacyImport
 from ..engine import Engine
+from ..host import progress
+from ..host.path_walk import Walk, absolute
 from ..protocol.errors import FleetError
 from ..store.legacy import parse
 from ..store.legacy_file import LegacyFile, LegacyRefused
 from ..store.reach import StoreAway
-from ..walk import Walk, absolute
 
 log = logging.getLogger("fleetd")
 NAME = "squawk.json"
@@ -35,7 +35,7 @@ async def import_legacy(engine: Engine) -> None:
         )
         if request is None:
             return
-        headway.at(f"importing {file.path}")
+        progress.at(f"importing {file.path}")
         imported = await engine.execute(await _keyed(engine, request))
     except LegacyRefused as refusal:
         _not_imported(file, f"{refusal}. Mend it, or move it away, then start fleetd again.")

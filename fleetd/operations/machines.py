@@ -5,7 +5,6 @@ import os
 
 import trio
 
-from .. import processes
 from ..domain.context import Caller
 from ..domain.cut_off import AgentBack, AgentCutOff, CutOffGet, FoundDead
 from ..domain.machines import (
@@ -21,6 +20,7 @@ from ..domain.touch import UNBROKEN_MS
 from ..domain.tx import WatchProcess
 from ..domain.upkeep import Done
 from ..engine import Engine, operation
+from ..host import processes
 from ..protocol.errors import FleetError
 from ..protocol.request import Mutation
 from ..protocol.timestamps import iso

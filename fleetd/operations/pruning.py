@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import trio
 
-from .. import headway
 from ..domain.comparing import NamesGet, OwnersGet
 from ..domain.context import Caller
 from ..domain.policy import POLICIES
@@ -18,6 +17,7 @@ from ..domain.pruning import Candidate, Place, PruneDone, PruneLook, PruneMark, 
 from ..domain.terms import Terms
 from ..domain.tx import RemoveBackup
 from ..engine import Engine, operation
+from ..host import progress
 from ..protocol.errors import FleetError, RetentionPruneFailed, Unavailable
 from ..protocol.requests.checkpoint import CheckpointPrune, Pruned, PrunedCheckpoint
 from ..protocol.requests.snapshot import PrunedSnapshot, PrunedSnapshots, SnapshotPrune
@@ -139,11 +139,11 @@ class _Run:
             for portion in _portions(found.candidates):
                 await take(portion)
                 if not owners:
-                    headway.at(f"{self._noun}s", self.deleted)
+                    progress.at(f"{self._noun}s", self.deleted)
             place = found.place
             if owners and place is not None:
                 whose = POLICIES[self._noun].whose
-                headway.at(f"{whose}s", bisect_left(owners, place.owner_id), len(owners))
+                progress.at(f"{whose}s", bisect_left(owners, place.owner_id), len(owners))
 
     async def _owners(self) -> list[str]:
         """Return those who are gone through, in the order of their names, if they are several."""

@@ -9,10 +9,10 @@ import contextlib
 import msgspec
 import trio
 
-from .. import headway
 from ..domain.context import Caller
 from ..domain.pulling import ContentGet, PullLook, PullPlace, ToPull
 from ..engine import Engine, operation
+from ..host import progress
 from ..protocol.errors import Corrupt, FleetError, Incompatible, Storage, Unavailable
 from ..protocol.requests.checkpoint import CheckpointPull, PulledCheckpoints
 from ..protocol.requests.mission import MissionGet
@@ -88,7 +88,7 @@ class _Pulling:
         self._there = listing.files
         linked = (listing.latest or "").removesuffix(".json")
         self._linked = linked if linked in listing.files else None
-        headway.at("checkpoints")
+        progress.at("checkpoints")
 
     async def _some(self, found: ToPull) -> None:
         for checkpoint_id in found.ids:
@@ -104,7 +104,7 @@ class _Pulling:
                 continue
             if pulled and self._latest is None and checkpoint_id in found.nameable:
                 self._latest = checkpoint_id
-            headway.on()
+            progress.on()
 
     async def _one(self, checkpoint_id: str) -> bool:
         """Write one file, unless it is there; returns whether there is one now.

@@ -6,13 +6,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from .. import places, processes
+from .. import places
 from ..domain.choosing import TargetGet
 from ..domain.context import Caller, Facts
 from ..domain.takeover import SurroundingsGet
 from ..domain.tx import WriteBackup
 from ..engine import Engine, operation
-from ..file_system import HOOK_SECONDS, PathUnanswered
+from ..host import processes
+from ..host.file_system import HOOK_SECONDS, PathUnanswered
 from ..protocol.errors import Corrupt, FleetError, Incompatible, NotFound
 from ..protocol.records import RestoreResult
 from ..protocol.request import Request

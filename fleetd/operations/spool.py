@@ -7,8 +7,8 @@ from typing import Literal
 import msgspec
 import trio
 
-from .. import origin
 from ..engine import DAEMON, Engine
+from ..host import trace
 from ..protocol.errors import FleetError, Storage, Unavailable
 from ..protocol.requests.hook import HookDeliver
 from ..store.reach import StoreAway
@@ -81,7 +81,7 @@ async def _take_in(engine: Engine, waiting: Waiting) -> None:
     if request is None:
         return None
     # A clock that was set back meanwhile makes nothing happen in the future.
-    with origin.on_behalf_of(None):  # whoever has the spool emptied did not ask for this
+    with trace.on_behalf_of(None):  # whoever has the spool emptied did not ask for this
         await take(
             engine,
             request,

@@ -4,8 +4,8 @@ import os.path
 
 from ..domain.context import Here
 from ..engine import Engine
-from ..file_system import HOOK_SECONDS, PathUnanswered
-from ..walk import Walk
+from ..host.file_system import HOOK_SECONDS, PathUnanswered
+from ..host.path_walk import Walk
 
 
 async def standing_in(engine: Engine, directory: str | None, *, any_place: bool = False) -> Here:

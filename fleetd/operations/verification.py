@@ -9,11 +9,11 @@ from pathlib import Path
 
 import msgspec
 
-from .. import headway
 from ..domain.comparing import NamesGet, OwnersGet, RowNames
 from ..domain.context import Caller
 from ..domain.policy import POLICIES, id_of
 from ..engine import Engine, operation
+from ..host import progress
 from ..latest import copy_trouble, held_by_latest, mend_latest, named_in, wanted_latest
 from ..protocol.errors import Corrupt, Incompatible, IntegrityMismatch, NotFound
 from ..protocol.records import Finding
@@ -145,7 +145,7 @@ async def _owners(engine: Engine, what: What) -> list[str]:
     rows = await engine.execute(OwnersGet(what.noun))
     every = sorted({*known, *rows.ids})
     if what.owner_id is None:
-        headway.at(f"{what.noun}s", total=rows.records)
+        progress.at(f"{what.noun}s", total=rows.records)
         return every
     if what.owner_id not in every and what.noun == "snapshot":
         raise NotFound(
@@ -177,11 +177,11 @@ async def _check_owner(engine: Engine, what: What, owner_id: str) -> list[Findin
         return stuck
     findings = []
     if what.owner_id is not None:
-        headway.at(f"{what.noun}s", total=len(to_check))
+        progress.at(f"{what.noun}s", total=len(to_check))
     for record_id in to_check:
         holder = owner_id if record_id in named else None
         findings.append(await check(engine, what.noun, record_id, holder, repair=what.repair))
-        headway.on()
+        progress.on()
     known = {finding.subject for finding in findings if not finding.ok}
     findings += await check_latest(engine, what, owner_id, known)
     return [*findings, *stuck, *_foreign(directory, listing)]

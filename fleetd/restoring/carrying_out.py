@@ -10,16 +10,16 @@ from pathlib import Path
 import msgspec
 import trio
 
-from ..clocks import wall_clock
 from ..config import Loaded
 from ..domain.policy import POLICIES
 from ..domain.returning import RaiseFloors, WriteAgain
 from ..engine import Engine
+from ..host.atomic_files import make_directories, sync
+from ..host.clock import wall_clock
 from ..protocol.errors import Corrupt, Storage
 from ..protocol.timestamps import iso
 from ..store.backups import Backups
 from ..store.copying import part_of
-from ..store.directory import make_directories, sync
 from ..store.mark import ENDING as MARK
 from ..store.moving import Moves
 from ..store.replacing import clear_up, confirm, files_of, put_in_place, unused

@@ -8,8 +8,8 @@ import msgspec
 
 from ..config import Loaded, without_password
 from ..domain.returning import Extent
-from ..instance import AlreadyRunning, only_instance
-from ..paths import PathRefused
+from ..host.instance_lock import AlreadyRunning, only_instance
+from ..host.paths import PathRefused
 from ..protocol.errors import FleetError, InvalidState
 from ..protocol.invisible import escaped
 from ..store import StoreRefused

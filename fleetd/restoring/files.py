@@ -3,8 +3,8 @@
 import contextlib
 from pathlib import Path
 
+from ..host.atomic_files import sync
 from ..store.backups import LATEST, BackupFile, Backups
-from ..store.directory import sync
 from ..store.moving import Moves
 from .plan import Plan, forms_of
 

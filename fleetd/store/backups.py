@@ -11,11 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..protocol.errors import Corrupt
-from ..protocol.types import Noun
-from . import clearing
-from .clearing import Cleared
-from .directory import (
+from ..host.atomic_files import (
     FILE_MAX,
     Directory,
     NotAFile,
@@ -25,6 +21,10 @@ from .directory import (
     remove_temp,
     write_file,
 )
+from ..protocol.errors import Corrupt
+from ..protocol.types import Noun
+from . import clearing
+from .clearing import Cleared
 from .forms import Form, form_of
 from .layouts import GZIP, LATEST, LAYOUTS, PLAIN
 from .listing import Listing, listing_of

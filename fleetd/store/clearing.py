@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from .directory import ASIDE, TEMP, Directory
+from ..host.atomic_files import ASIDE, TEMP, Directory
 
 Ours = Callable[[str], bool]
 

@@ -18,7 +18,7 @@ import apsw
 import msgspec
 
 from ..domain.tx import Row, Tx
-from ..histogram import Histogram
+from ..host.histogram import Histogram
 from ..protocol.errors import FleetError
 from .lane import Job
 from .mark import Watch

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import apsw
 
-from .. import headway
+from ..host import progress
+from ..host.atomic_files import sync
 from . import CopyDamaged, checksums
-from .directory import sync
 from .mark import ENDING as MARK
 from .opening import connect
 from .rows import unreadable
@@ -83,7 +83,7 @@ def _fill(source: apsw.Connection, part: Path, beat: Callable[[], None]) -> None
                     steps += 1
                     if steps % FLUSH_STEPS == 0:
                         os.fdatasync(flushing)
-                    headway.at("pages", backup.page_count - backup.remaining, backup.page_count)
+                    progress.at("pages", backup.page_count - backup.remaining, backup.page_count)
                     beat()
     finally:
         # Only now: closing a descriptor of a file drops the locks that SQLite holds on it.
@@ -94,7 +94,7 @@ def _fill(source: apsw.Connection, part: Path, beat: Callable[[], None]) -> None
 
 def _stand_alone(part: Path, beat: Callable[[], None]) -> None:
     """Take the copy out of WAL mode and check it; raises CopyDamaged."""
-    headway.at("database")
+    progress.at("database")
     with contextlib.closing(checksums.opened(str(part))) as connection:
         # Checking takes as long as copying: it must be possible to end it, too.
         connection.set_progress_handler(lambda: bool(beat()), BEAT_STEPS)  # type: ignore[func-returns-value]

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import msgspec
 
+from ..host.atomic_files import Directory, NotAFile, read_file
 from ..protocol.errors import Corrupt
-from .directory import Directory, NotAFile, read_file
 from .layouts import GZIP, Layout
 from .packing import unpacked
 

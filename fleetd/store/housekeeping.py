@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ..paths import locks_of
+from ..host.atomic_files import TEMP
+from ..host.paths import locks_of
 from .ballast import Ballast
 from .copying import PART
-from .directory import TEMP
 from .layouts import LAYOUTS
 from .mark import ENDING as MARK
 

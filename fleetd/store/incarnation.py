@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from ..clocks import uptime
-from .directory import Directory, write_file
+from ..host.atomic_files import Directory, write_file
+from ..host.clock import uptime
 
 log = logging.getLogger("fleetd")
 NAME = "machine-nonces"

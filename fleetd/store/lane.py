@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import outcome
 import trio
 
-from .. import origin
-from ..histogram import Histogram
+from ..host import trace
+from ..host.histogram import Histogram
 from ..protocol.errors import Unavailable
 
 log = logging.getLogger("fleetd")
@@ -35,7 +35,7 @@ class Job:
         self.fn = fn
         self.result: outcome.Value[Any] | outcome.Error | None = None
         self.effects: list[Any] = []
-        self.origin = origin.current()
+        self.origin = trace.current()
         self._task = task
 
     def run(self, argument: Any) -> Any:
@@ -43,7 +43,7 @@ class Job:
 
         Raises nothing but an Exception: SystemExit would end the thread, and then the daemon.
         """
-        token = origin.enter(self.origin)
+        token = trace.enter(self.origin)
         try:
             return self.fn(argument)
         except Exception:
@@ -51,7 +51,7 @@ class Job:
         except BaseException as error:
             raise JobFailed(f"a job raised {error!r}") from error
         finally:
-            origin.leave(token)
+            trace.leave(token)
 
     def succeed(self, value: object) -> None:
         """Note the result."""

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from .directory import sync
+from ..host.atomic_files import sync
 
 log = logging.getLogger("fleetd")
 FILE_MAX = 64 * 1024 * 1024

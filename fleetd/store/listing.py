@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from .directory import TEMP, Directory
+from ..host.atomic_files import TEMP, Directory
 from .layouts import LATEST, Layout
 
 

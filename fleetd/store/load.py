@@ -2,7 +2,7 @@
 
 import msgspec
 
-from ..histogram import Histogram
+from ..host.histogram import Histogram
 
 
 class Load(msgspec.Struct, frozen=True):

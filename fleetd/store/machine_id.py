@@ -5,8 +5,8 @@ import re
 import secrets
 from pathlib import Path
 
+from ..host.atomic_files import make_directories, write_new
 from . import StoreRefused
-from .directory import make_directories, write_new
 
 NAME = "machine-id"
 _ID = re.compile(r"[0-9a-f]{16}")

@@ -16,7 +16,7 @@ from pathlib import Path
 import apsw
 import msgspec
 
-from .directory import sync, write_new
+from ..host.atomic_files import sync, write_new
 
 ENDING = "-mark"
 _MARK = struct.Struct(">QI")

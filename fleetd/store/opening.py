@@ -12,8 +12,8 @@ from pathlib import Path
 
 import apsw
 
+from ..host.atomic_files import make_directories
 from . import StoreFull, StoreRefused, StoreUnready, checksums, schema
-from .directory import make_directories
 from .mark import ENDING as MARK
 from .migrate import check_ours, migrate
 from .syncing import write_wal_anew

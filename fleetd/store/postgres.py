@@ -14,9 +14,9 @@ from typing import TypeVar
 import psycopg
 import trio
 
-from .. import origin
-from ..clocks import Uptime
 from ..domain.tx import Effect, Tx
+from ..host import trace
+from ..host.clock import Uptime
 from ..protocol.errors import Unavailable
 from . import StoreRefused
 from .incarnation import Incarnation
@@ -183,7 +183,7 @@ class PostgresStore(Elsewhere):
     def _wrote(self, jobs: list[Job]) -> None:
         for job in jobs:
             if job.effects:
-                with origin.on_behalf_of(job.origin):
+                with trace.on_behalf_of(job.origin):
                     self._on_commit(job.effects)
 
     @property

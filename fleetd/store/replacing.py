@@ -4,8 +4,8 @@ import contextlib
 import os
 from pathlib import Path
 
+from ..host.atomic_files import sync
 from .copying import PART
-from .directory import sync
 from .housekeeping import DATABASE_ENDINGS, REPLACED, second_names
 from .moving import Moves
 

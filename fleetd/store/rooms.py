@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from .directory import Directory, make_directories
+from ..host.atomic_files import Directory, make_directories
 
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 

@@ -13,9 +13,9 @@ from typing import Literal, TypeVar
 import apsw
 import trio
 
-from .. import origin
-from ..clocks import uptime, wall_clock
 from ..domain.tx import Effect, Tx
+from ..host import trace
+from ..host.clock import uptime, wall_clock
 from ..protocol.errors import Storage
 from ..protocol.requests.system import Check
 from . import CopyDamaged, CopyFailed, StoreFailed, checksums, schema
@@ -146,7 +146,7 @@ class Store:
     def _wrote(self, jobs: list[Job]) -> None:
         for job in jobs:
             if job.effects:
-                with origin.on_behalf_of(job.origin):
+                with trace.on_behalf_of(job.origin):
                     self._on_commit(job.effects)
         if self.failure is not None:
             self.failed.set()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import apsw
 
-from .directory import sync
+from ..host.atomic_files import sync
 
 # SQLite never writes more at a time, and its own file system cannot.
 _PIECE = 65_536

@@ -4,13 +4,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ..clocks import wall_clock
 from ..domain.moves import note_arrived, note_moved, note_moving, note_staying
+from ..host.atomic_files import make_directories
+from ..host.clock import wall_clock
 from ..protocol.errors import Corrupt, Storage
 from ..protocol.migration import Migration, TableCheck
 from ..protocol.timestamps import iso
 from ..store.copying import part_of
-from ..store.directory import make_directories
 from ..store.moving import Moves
 from ..store.replacing import clear_up, confirm, files_of, put_in_place, unused
 from ..store.resting import fold

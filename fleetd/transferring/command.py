@@ -15,8 +15,8 @@ import trio
 from ..config import Config, Loaded
 from ..domain.moves import Reopen
 from ..engine import Engine
-from ..instance import AlreadyRunning, only_instance
-from ..paths import PathRefused
+from ..host.instance_lock import AlreadyRunning, only_instance
+from ..host.paths import PathRefused
 from ..protocol.errors import FleetError, InvalidParams, InvalidState, Unavailable
 from ..protocol.migration import Errand, Migration, Said
 from ..store import StoreRefused

@@ -15,7 +15,7 @@ BEFORE = """
 import sys
 import trio
 from pathlib import Path
-from fleetd.file_system import FileSystem
+from fleetd.host.file_system import FileSystem
 from fleetd.operations.backup import _backup
 from fleetd.protocol.errors import FleetError
 """

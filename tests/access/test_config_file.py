@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fleetd import permissions
 from fleetd.config import ConfigError, load
+from fleetd.host import permissions
 from tests.access.conftest import STRANGER
 
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from fleetd.config import Config, load
-from fleetd.instance import AlreadyRunning, only_instance
-from fleetd.paths import PathRefused, locks_of
+from fleetd.host.instance_lock import AlreadyRunning, only_instance
+from fleetd.host.paths import PathRefused, locks_of
 from fleetd.store.backups import Backups
 from tests.processes import LOCKS, Daemon, fleetctl
 

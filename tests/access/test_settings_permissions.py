@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fleetctl.completing import shells
-from fleetd import permissions
+from fleetd.host import permissions
 from tests.access.conftest import STRANGER
 from tests.processes import Result
 

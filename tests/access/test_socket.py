@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from fleetd.config import Config, load
-from fleetd.instance import AlreadyRunning
+from fleetd.host.instance_lock import AlreadyRunning
+from fleetd.host.paths import PathRefused
 from fleetd.listener import listening
-from fleetd.paths import PathRefused
 from tests.processes import Daemon
 
 

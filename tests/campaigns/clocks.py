@@ -16,8 +16,8 @@ import trio
 import trio.testing
 
 from fleetd import places, timers
-from fleetd.clocks import Uptime
 from fleetd.domain.episodes import EpisodeBegin
+from fleetd.host.clock import Uptime
 from fleetd.protocol.requests.agent import AgentHeartbeat, AgentRegister
 from fleetd.protocol.requests.event import EventAppend
 from fleetd.protocol.requests.mission import MissionFail, MissionGet

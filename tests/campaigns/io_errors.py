@@ -20,6 +20,7 @@ import trio
 
 from fleetd.config import Loaded
 from fleetd.engine import Engine
+from fleetd.host import atomic_files
 from fleetd.protocol.errors import FleetError
 from fleetd.service import open_engine
 from fleetd.store import (
@@ -29,7 +30,6 @@ from fleetd.store import (
     backups,
     clearing,
     commit,
-    directory,
     migrate,
     opening,
     rooms,
@@ -205,7 +205,7 @@ class _FailingOs:
     @contextlib.contextmanager
     def instead(self) -> Iterator[None]:
         with contextlib.ExitStack() as stack:
-            for module in (directory, backups, rooms, clearing):
+            for module in (atomic_files, backups, rooms, clearing):
                 stack.enter_context(mock.patch.object(module, "os", self))
             yield
 
@@ -236,7 +236,7 @@ async def _at_the_files(run: Run, loaded: Loaded, nth: int) -> None:
             raise Red(f"a disk in order refuses {deeds.open[0].method}")
         await engine.outbox.settled()
         await deeds.check(engine)
-    if left := [*loaded.config.checkpoints.rglob(f"{directory.TEMP}*")]:
+    if left := [*loaded.config.checkpoints.rglob(f"{atomic_files.TEMP}*")]:
         raise Red(f"temporary files stay: {left}")
 
 

@@ -21,6 +21,7 @@ from unittest import mock
 import trio
 
 from fleetd.engine import DAEMON
+from fleetd.host import atomic_files
 from fleetd.operations.compressing import SnapshotsCompress
 from fleetd.protocol.errors import FleetError
 from fleetd.protocol.requests.checkpoint import CheckpointVerify
@@ -28,7 +29,7 @@ from fleetd.protocol.requests.mission import MissionList
 from fleetd.protocol.requests.snapshot import SnapshotPrune, SnapshotVerify
 from fleetd.protocol.requests.system import SystemBackup
 from fleetd.restoring import command
-from fleetd.store import StoreRefused, backups, directory
+from fleetd.store import StoreRefused, backups
 from tests.campaigns.campaign import Campaign, Red, Run
 from tests.campaigns.disk import Disk, Size, Sync, gone_after
 from tests.campaigns.ledger import Fact, Worker, check, quietly, running, serves
@@ -285,9 +286,9 @@ class _Without:
             os.fsync(descriptor)
 
 
-def _renamed_first(place: directory.Directory, name: str, data: bytes) -> None:
+def _renamed_first(place: atomic_files.Directory, name: str, data: bytes) -> None:
     """Write a file, and sync it when it has its name already."""
-    temp = f"{directory.TEMP}{name}"
+    temp = f"{atomic_files.TEMP}{name}"
     flags = os.O_WRONLY | os.O_CREAT
     descriptor = os.open(temp, flags, 0o600, dir_fd=place.descriptor)
     os.write(descriptor, data)
@@ -301,9 +302,9 @@ def _planted(defect: str | None) -> ExitStack:
     """Let the product do what it must not."""
     stack = ExitStack()
     if defect == "file-not-synced":
-        stack.enter_context(mock.patch.object(directory, "os", _Without(stat.S_ISREG)))
+        stack.enter_context(mock.patch.object(atomic_files, "os", _Without(stat.S_ISREG)))
     elif defect == "directory-not-synced":
-        for module in (directory, backups):
+        for module in (atomic_files, backups):
             stack.enter_context(mock.patch.object(module, "os", _Without(stat.S_ISDIR)))
     elif defect == TOO_LATE:
         stack.enter_context(mock.patch.object(backups, "write_file", _renamed_first))

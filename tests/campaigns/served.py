@@ -13,8 +13,8 @@ import trio.testing
 
 from fleetd import daemon, places
 from fleetd.config import Hooks, Limits
+from fleetd.host.systemd import Notifier
 from fleetd.listener import Listening
-from fleetd.sdnotify import Notifier
 from fleetd.server import Server
 from tests.campaigns.steps import tasks_of
 from tests.campaigns.under_way import LARGE_BYTES, LINE_BYTES

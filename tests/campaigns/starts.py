@@ -26,7 +26,7 @@ DEFECTS = {
     None: "",
     "no-lock": "import fcntl; fcntl.flock = lambda *_: None",
     "socket-lock-only": (
-        "import fleetd.instance as it; real = it.locks_of\n"
+        "import fleetd.host.instance_lock as it; real = it.locks_of\n"
         "it.locks_of = lambda *given: dict([*real(*given).items()][:1])"
     ),
     "no-connect": "import fleetd.listener as it; it._refuses = lambda path: True",

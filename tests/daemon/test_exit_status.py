@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from fleetd import daemon
-from fleetd.instance import AlreadyRunning
-from fleetd.paths import PathRefused
+from fleetd.host.instance_lock import AlreadyRunning
+from fleetd.host.paths import PathRefused
 from fleetd.protocol.errors import Corrupt, Storage, Unavailable
 from fleetd.store import StoreFailed, StoreFull, StoreRefused, StoreUnready
 from tests.fleet import settings

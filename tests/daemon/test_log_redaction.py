@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from fleetd import logs
+from fleetd.host import logs
 from tests.domain.secret_samples import HUNTER, TOKENS
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fleetd import logs
+from fleetd.host import logs
 
 
 def test_a_line_has_time_level_and_message(out: io.StringIO) -> None:

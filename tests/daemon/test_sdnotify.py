@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from fleetd.sdnotify import Notifier, feed_watchdog
+from fleetd.host.systemd import Notifier, feed_watchdog
 from tests.service_socket import heard, service_socket
 
 

@@ -12,9 +12,9 @@ import trio.testing
 
 from fleetd import daemon
 from fleetd.engine import DAEMON, Engine
+from fleetd.host.systemd import feed_watchdog
 from fleetd.protocol.errors import Storage, Unavailable
 from fleetd.protocol.requests.system import SystemHealth
-from fleetd.sdnotify import feed_watchdog
 from fleetd.service import open_engine
 from tests.fleet import settings
 

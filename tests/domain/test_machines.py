@@ -5,7 +5,6 @@ from contextlib import AsyncExitStack
 import msgspec
 import pytest
 
-from fleetd import processes
 from fleetd.domain.context import Facts
 from fleetd.domain.cut_off import AgentBack, AgentCutOff, CutOffGet
 from fleetd.domain.lock_queue import (
@@ -24,6 +23,7 @@ from fleetd.domain.touch import BEAT_MS, LEFT_MS, LOST_MS, UNBROKEN_MS
 from fleetd.domain.upkeep import StartUp
 from fleetd.domain.watching import DueGet
 from fleetd.harness.report import PromptSubmitted
+from fleetd.host import processes
 from fleetd.operations.machines import KeepInTouch
 from fleetd.operations.watching import ActivityScan
 from fleetd.protocol.errors import InvalidState, NotFound

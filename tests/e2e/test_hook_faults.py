@@ -18,7 +18,7 @@ import pytest
 
 from fleetctl import hook_client as client
 from fleetctl.client import Fleet
-from fleetd import paths
+from fleetd.host import paths
 from fleetd.protocol.errors import Unavailable
 from tests.hook_client import AT_MOST_S, Hooked, hook, spooled, start
 from tests.processes import Daemon

@@ -10,9 +10,9 @@ import pytest
 import trio
 
 from fleetctl.client import Fleet
-from fleetd import headway
+from fleetd.host import progress
+from fleetd.host.systemd import Notifier
 from fleetd.protocol.requests.mission import MissionCreate
-from fleetd.sdnotify import Notifier
 from fleetd.starting import starting
 from tests.processes import Daemon
 from tests.service_socket import heard, service_socket
@@ -52,13 +52,13 @@ async def test_what_gets_on_is_given_more_time_and_what_hangs_is_not(
     told = []
     async with trio.open_nursery() as nursery:
         with starting(notifier, nursery):
-            headway.at("missions", total=3_000)
+            progress.at("missions", total=3_000)
             for _ in range(3_000):
-                headway.on()
+                progress.on()
                 await trio.sleep(0.004)
                 told += told_by(notified)
             await trio.sleep(60)
-        headway.at("missions", 0, 5)
+        progress.at("missions", 0, 5)
         await trio.sleep(60)
 
     told += told_by(notified)
@@ -78,9 +78,9 @@ async def test_a_quick_start_says_nothing(
     notifier = Notifier({"NOTIFY_SOCKET": str(tmp_path / "n")})
     async with trio.open_nursery() as nursery:
         with starting(notifier, nursery):
-            headway.at("missions", total=0)
+            progress.at("missions", total=0)
             await trio.sleep(5)
-            headway.at("missions", 1, 1)
+            progress.at("missions", 1, 1)
             await trio.sleep(0.9)
     assert len(told_by(notified)) <= 1
     assert out.getvalue().count("\n") <= 1

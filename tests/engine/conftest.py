@@ -10,7 +10,7 @@ from tests.repositories import git
 @pytest.fixture
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine must not turn a slow Git into another answer."""
-    monkeypatch.setattr("fleetd.git.SECONDS", 30)
+    monkeypatch.setattr("fleetd.host.git.SECONDS", 30)
 
 
 @pytest.fixture

@@ -11,11 +11,17 @@ from typing import Any
 import pytest
 import trio
 
-from fleetd import file_system, git
 from fleetd.config import Config, Loaded, Paths
 from fleetd.domain.context import Caller
 from fleetd.engine import Engine
-from fleetd.file_system import MOST_AT_ONCE, MOST_PER_MOUNT, SECONDS, FileSystem, PathUnanswered
+from fleetd.host import file_system, git
+from fleetd.host.file_system import (
+    MOST_AT_ONCE,
+    MOST_PER_MOUNT,
+    SECONDS,
+    FileSystem,
+    PathUnanswered,
+)
 from fleetd.protocol.errors import Unavailable
 from fleetd.protocol.requests.agent import AgentGet, AgentList, AgentRegister
 from fleetd.protocol.requests.event import EventAppend

@@ -6,10 +6,11 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from fleetd import processes, timers
+from fleetd import timers
 from fleetd.domain.machines import MachineBeat
 from fleetd.domain.touch import BEAT_MS, LOST_MS, UNBROKEN_MS
 from fleetd.engine import Engine
+from fleetd.host import processes
 from fleetd.operations import machines as operations
 from fleetd.operations.machines import KeepInTouch, catch_up, refuse_twin
 from fleetd.protocol.errors import Unavailable

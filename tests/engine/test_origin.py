@@ -10,9 +10,9 @@ import pytest
 import trio
 import trio.testing
 
-from fleetd import origin
 from fleetd.domain.tx import LogLine, Tx
-from fleetd.origin import Origin
+from fleetd.host import trace
+from fleetd.host.trace import Origin
 from fleetd.protocol.requests.checkpoint import CheckpointDelete
 from fleetd.protocol.requests.hook import HookDeliver
 from fleetd.store import backups
@@ -48,18 +48,18 @@ async def test_jobs_of_both_threads_and_their_effects_are_done_on_behalf_of_who_
 
     def work(name: str) -> Any:
         def rule(tx: Tx) -> None:
-            seen.append((name, origin.current(), threading.current_thread().name))
+            seen.append((name, trace.current(), threading.current_thread().name))
             tx.after_commit(LogLine("INFO", name))
 
         return rule
 
     def committed(effects: list[Any]) -> None:
-        seen.extend((f"after {each.text}", origin.current(), "") for each in effects)
+        seen.extend((f"after {each.text}", trace.current(), "") for each in effects)
 
     async def ask(use: Any, who: Origin | None, name: str) -> None:
-        with origin.on_behalf_of(who):
+        with trace.on_behalf_of(who):
             await use(work(name))
-            assert origin.current() is who
+            assert trace.current() is who
 
     store = Store(tmp_path / "db", committed)
     store.start()
@@ -81,7 +81,7 @@ async def test_the_file_that_is_written_afterwards_names_the_request(
     fleet: Fleet, out: io.StringIO
 ) -> None:
     mission = await fleet.mission()
-    with origin.on_behalf_of(SEVEN):
+    with trace.on_behalf_of(SEVEN):
         made = await fleet.checkpoint(mission, wait_for_backup=False)
     await fleet.settle()
     about = [line for line in lines(out) if made.id in line]
@@ -103,7 +103,7 @@ async def test_so_does_a_file_that_could_only_be_written_later(
     mission = await fleet.mission()
     with monkeypatch.context() as broken:
         broken.setattr(backups.Backups, "write", refuse)
-        with origin.on_behalf_of(SEVEN):
+        with trace.on_behalf_of(SEVEN):
             made = await fleet.checkpoint(mission, wait_for_backup=False)
         await trio.sleep(10)
     await trio.sleep(600)
@@ -124,7 +124,7 @@ async def test_files_removed_together_for_several_are_nobody_s(
     monkeypatch.setattr(backups.Backups, "remove", stuck)
 
     async def delete(number: int) -> None:
-        with origin.on_behalf_of(Origin(number + 1)):
+        with trace.on_behalf_of(Origin(number + 1)):
             await fleet.do(CheckpointDelete(made[number].id))
 
     async with trio.open_nursery() as nursery, fleet.engine.outbox.at_work:
@@ -141,7 +141,7 @@ async def test_what_a_hook_delivered_names_its_delivery_and_session(
 ) -> None:
     payload = {"session_id": "s) 1\n", "cwd": str(fleet.project), "hook_event_name": "Nonsense"}
     for number, text in enumerate((json.dumps(payload), "{")):
-        with origin.on_behalf_of(Origin(4, "hook.deliver", number)):
+        with trace.on_behalf_of(Origin(4, "hook.deliver", number)):
             await fleet.do(
                 HookDeliver(harness="claude", payload=text, delivery_id=f"delivery-{number}")
             )

@@ -127,7 +127,7 @@ async def test_a_full_or_closed_disk_costs_no_checkpoint_and_is_tried_again(
         raise OSError(number, os.strerror(number))
 
     with monkeypatch.context() as patched:
-        patched.setattr(f"fleetd.store.directory.os.{call}", refuse)
+        patched.setattr(f"fleetd.host.atomic_files.os.{call}", refuse)
         taken = await fleet.checkpoint(mission)
         await trio.sleep(10)
     assert taken.storage_locations == ["sqlite"]

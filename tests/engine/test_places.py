@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fleetd import places
-from fleetd.file_system import FileSystem
+from fleetd.host.file_system import FileSystem
 from fleetd.projects import Projects
 from fleetd.protocol.errors import InvalidParams, LockConflict, Unavailable
 from fleetd.protocol.requests.lock import LockAcquire
@@ -105,7 +105,7 @@ async def test_git_that_does_not_answer_is_not_waited_for(
     slow.write_text("#!/bin/sh\nexec sleep 60\n")
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
-    monkeypatch.setattr("fleetd.git.SECONDS", 0.05)
+    monkeypatch.setattr("fleetd.host.git.SECONDS", 0.05)
     assert await places.repository(str(repository)) == ()
     # Another key than the right one would let two agents hold one file.
     with pytest.raises(Unavailable, match="Git did not say"):
@@ -123,7 +123,7 @@ async def test_a_briefing_waits_for_all_that_git_says_together_no_longer_than_fo
     slow.write_text(f'#!/bin/sh\nsleep 0.3\nexec {real} "$@"\n')
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
-    monkeypatch.setattr("fleetd.git.SECONDS", 0.5)
+    monkeypatch.setattr("fleetd.host.git.SECONDS", 0.5)
     assert await places.repository(str(repository)) == ()
 
 

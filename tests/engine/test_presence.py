@@ -4,10 +4,10 @@ import os
 
 import pytest
 
-from fleetd import processes
 from fleetd.domain.context import Caller, Facts
 from fleetd.domain.presence import AgentFind, AgentJoin
 from fleetd.harness.report import PromptSubmitted, SessionEnded, SessionStarted, SubagentStarted
+from fleetd.host import processes
 from fleetd.protocol.records import Agent
 from fleetd.protocol.requests.agent import (
     AgentCurrent,

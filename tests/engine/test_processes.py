@@ -12,7 +12,7 @@ from subprocess import PIPE
 
 import pytest
 
-from fleetd import processes
+from fleetd.host import processes
 from fleetd.protocol.errors import InvalidParams
 from fleetd.protocol.requests.agent import AgentRegister
 from tests.fleet import Fleet

@@ -7,8 +7,8 @@ import pytest
 import trio
 import trio.testing
 
-from fleetd import git as asked
-from fleetd.file_system import FileSystem
+from fleetd.host import git as asked
+from fleetd.host.file_system import FileSystem
 from fleetd.projects import Projects, Scope
 from fleetd.protocol.errors import LockConflict, Unavailable
 from fleetd.protocol.requests.lock import LockAcquire, LockCheck

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from fleetd import headway
 from fleetd.domain.pulling import ContentGet
 from fleetd.engine import Engine
 from fleetd.heeding import heed
+from fleetd.host import progress
 from fleetd.protocol.errors import NotFound, Storage, Unavailable
 from fleetd.protocol.records import Mission
 from fleetd.protocol.requests.checkpoint import (
@@ -154,7 +154,7 @@ async def test_more_than_one_piece_of_names_is_pulled(
     monkeypatch.setattr("fleetd.domain.pulling.AT_ONCE", 2)
     mission = await fleet.mission()
     taken = {(await fleet.checkpoint(mission)).id for _ in range(5)}
-    with headway.followed() as told:
+    with progress.followed() as told:
         assert (await pull(fleet, mission)).written == 5
     assert (told.stand.what, told.stand.done) == ("checkpoints", 5)
     assert {path.stem for path in pulled_to(fleet, mission).glob("chk-*.json")} == taken

@@ -17,6 +17,7 @@ import trio.testing
 from fleetd.config import Retention
 from fleetd.domain.content import canonical, digest_of
 from fleetd.domain.snapshots.document import seq_of, to_file
+from fleetd.host import atomic_files
 from fleetd.operations.compressing import SnapshotsCompress
 from fleetd.outbox import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from fleetd.protocol.errors import AtomicWriteFailed, NotFound, RetentionPruneFailed
@@ -32,7 +33,6 @@ from fleetd.protocol.requests.snapshot import (
     SnapshotVerify,
 )
 from fleetd.protocol.snapshots import Snapshot
-from fleetd.store import directory
 from tests.fleet import DAY, HOUR, MINUTE, Clock, Fleet, opened
 
 RUN = "run-1"
@@ -123,7 +123,7 @@ async def test_a_full_or_read_only_disk_costs_no_snapshot(
         raise OSError(number, os.strerror(number))
 
     with monkeypatch.context() as patched:
-        patched.setattr(f"fleetd.store.directory.os.{call}", refuse)
+        patched.setattr(f"fleetd.host.atomic_files.os.{call}", refuse)
         with pytest.raises(AtomicWriteFailed, match=os.strerror(number)) as refused:
             await record(fleet, note="meanwhile")
         await trio.sleep(2_000)
@@ -198,10 +198,10 @@ class Stubborn:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.names: set[str] = set()
-        self._real = directory.remove_file
+        self._real = atomic_files.remove_file
         monkeypatch.setattr("fleetd.store.backups.remove_file", self)
 
-    def __call__(self, where: directory.Directory, name: str) -> None:
+    def __call__(self, where: atomic_files.Directory, name: str) -> None:
         if any(each in name for each in self.names):
             raise OSError(errno.EPERM, "Operation not permitted", name)
         self._real(where, name)

@@ -359,7 +359,7 @@ async def test_a_disk_without_room_leaves_the_plain_files(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("fleetd.store.directory.os.fsync", full)
+        patched.setattr("fleetd.host.atomic_files.os.fsync", full)
         assert await compress(fleet) == 0
     assert all(plain(fleet, each).is_file() for each in taken)
     assert len(list(history(fleet).iterdir())) == 3

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import trio
 
-from fleetd import origin, processes, timers
+from fleetd import timers
 from fleetd.harness.report import PromptSubmitted, SessionStarted
+from fleetd.host import processes, trace
 from fleetd.operations import delivering
 from fleetd.operations.spool import take_in, tidy
 from fleetd.protocol.errors import Storage, Unavailable
@@ -331,9 +332,9 @@ async def test_the_log_tells_of_the_delivery_and_not_of_who_has_the_spool_emptie
     fleet: Fleet, leaver: Leaver, out: io.StringIO
 ) -> None:
     leaver.leave("no object", fleet.clock())
-    with origin.on_behalf_of(origin.Origin(12, "hook.deliver", 7)):
+    with trace.on_behalf_of(trace.Origin(12, "hook.deliver", 7)):
         await tidy(fleet.engine)
-        assert str(origin.current()) == "connection 12, request 7 hook.deliver"
+        assert str(trace.current()) == "connection 12, request 7 hook.deliver"
     complaint, summary = out.getvalue().splitlines()
     assert complaint.endswith(f'passed over: no object (delivery "{1:032x}")')
     assert summary.endswith(" (connection 12, request 7 hook.deliver)")

@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 
 from fleetctl import hook_client as client
-from fleetd import paths
 from fleetd.harness.recognise import ENVIRONMENT
+from fleetd.host import paths
 from fleetd.protocol.framing import HOOK_BEGINS
 from tests.hook_client import AT_MOST_S, COMMAND, HOOK, hook, spooled, start, without
 
@@ -169,7 +169,7 @@ def test_client_and_daemon_agree_where_things_are_also_in_the_home_of_a_named_us
             (
                 [sys.executable, "-c"],
                 (
-                    "from fleetd import paths\n"
+                    "from fleetd.host import paths\n"
                     "for place in paths.socket_path(), paths.spool_path(): print(ascii(str(place)))"
                 ),
             ),

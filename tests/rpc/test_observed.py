@@ -11,7 +11,8 @@ import trio
 import trio.testing
 from jsonrpcserver.result import Result, Success
 
-from fleetd import envelope, logs
+from fleetd import envelope
+from fleetd.host import logs
 from fleetd.protocol.errors import NotFound
 from fleetd.protocol.methods import METHODS
 from fleetd.rpc import UNHURRIED, Dispatcher, guarded

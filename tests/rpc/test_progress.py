@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trio
 
-from fleetd import headway
+from fleetd.host import progress
 from fleetd.operations import verification
 from fleetd.protocol.records import Finding
 from fleetd.replies import LineWriter, Unsent
@@ -94,7 +94,7 @@ async def test_a_request_that_fails_is_told_of_until_then(
 ) -> None:
     async def check(*_: Any, **options: Any) -> Finding:
         await trio.sleep(0.12)
-        headway.on()
+        progress.on()
         if verification.headway._followed.get().stand.done > 2:
             raise ZeroDivisionError
         return Finding(check="checkpoint", ok=True, detail="")
@@ -179,9 +179,9 @@ async def test_it_is_told_ten_times_a_second_at_most(autojump_clock: trio.testin
     lines: list[bytes] = []
     async with trio.open_nursery() as nursery:
         with telling("t", lines.append, nursery):
-            headway.at("rows", total=None)
+            progress.at("rows", total=None)
             for _ in range(1_000):
-                headway.on()
+                progress.on()
                 await trio.sleep(0.001)
         await trio.sleep(1)
 
@@ -191,11 +191,11 @@ async def test_it_is_told_ten_times_a_second_at_most(autojump_clock: trio.testin
 
 
 async def test_what_comes_to_light_on_the_way_is_counted_in() -> None:
-    with headway.followed() as found:
-        headway.at("files", total=1)
-        headway.on(3)
+    with progress.followed() as found:
+        progress.at("files", total=1)
+        progress.on(3)
         assert found.stand == ("files", 3, 3)
-        headway.at("database")
+        progress.at("database")
         assert found.stand == ("database", 0, None)
-    headway.on()
+    progress.on()
     assert found.stand == ("database", 0, None)

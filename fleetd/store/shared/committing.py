@@ -8,7 +8,7 @@ import time
 
 import psycopg
 
-from ...histogram import Histogram
+from ...host.histogram import Histogram
 from ..lane import Job
 from . import batch
 from .holding import Holder

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from ...clocks import wall_clock
 from ...domain.nul import without_nul
+from ...host.clock import wall_clock
 from ...protocol.requests.system import Check
 from .. import CopyRefused
 

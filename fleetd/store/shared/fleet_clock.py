@@ -2,7 +2,7 @@
 
 import time
 
-from ...clocks import Uptime
+from ...host.clock import Uptime
 from ...protocol.timestamps import to_ms
 from .line import Line
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import apsw
 
 from ...domain.tx import Tx
+from ...host.atomic_files import sync
 from ...protocol.errors import Corrupt, InvalidState, Storage
 from .. import StoreRefused, checksums
 from ..commit import Executor
 from ..copying import damage_of
-from ..directory import sync
 from ..mark import end_of, reached
 from ..opening import open_database
 from .sides import Table, Values

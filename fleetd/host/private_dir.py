@@ -8,8 +8,8 @@ import stat
 from pathlib import Path
 
 from . import permissions
+from .atomic_files import make_directories
 from .paths import PathRefused, runtime_dir
-from .store.directory import make_directories
 
 ADVICE = "Set FLEET_SOCKET to a path in a directory of your own with mode 0700."
 

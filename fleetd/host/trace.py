@@ -11,7 +11,7 @@ from contextvars import ContextVar, Token
 
 import msgspec
 
-from .protocol.display import shown
+from ..protocol.display import shown
 
 _NAME = re.compile(r"[a-z_.]{1,40}")
 

@@ -18,10 +18,10 @@ import msgspec
 import outcome
 import trio
 
-from .domain.current import within
-from .protocol.errors import Unavailable
-from .protocol.requests.lock import LockAcquire, LockCheck, LockList
-from .walk import PathFacts, Walk, absolute
+from ..domain.current import within
+from ..protocol.errors import Unavailable
+from ..protocol.requests.lock import LockAcquire, LockCheck, LockList
+from .path_walk import PathFacts, Walk, absolute
 
 R = TypeVar("R")
 T = TypeVar("T")

@@ -9,9 +9,9 @@ import sys
 from datetime import UTC, datetime
 from typing import TextIO
 
-from . import origin
-from .domain.redaction.texts import redact
-from .protocol.invisible import escaped
+from ..domain.redaction.texts import redact
+from ..protocol.invisible import escaped
+from . import trace
 
 
 class LineFormatter(logging.Formatter):
@@ -26,7 +26,7 @@ class LineFormatter(logging.Formatter):
         lines = [record.getMessage()]
         if record.exc_info:
             lines += self.formatException(record.exc_info).splitlines()
-        whose = origin.current()
+        whose = trace.current()
         tail = f" ({whose})" if whose else ""
         return "\n".join(head + escaped(redact(line) + tail) for line in lines)
 

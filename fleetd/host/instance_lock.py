@@ -13,10 +13,10 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from . import private
-from .config import Config
+from ..config import Config
+from . import private_dir
+from .atomic_files import make_directories
 from .paths import PathRefused, check_socket_length, locks_of
-from .store.directory import make_directories
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
@@ -33,7 +33,7 @@ def only_instance(config: Config) -> Iterator[None]:
     had. Always in the same order, and never waiting: of many that start one gets all.
     """
     check_socket_length(config.socket)
-    private.claim(config.socket.parent)
+    private_dir.claim(config.socket.parent)
     with contextlib.ExitStack() as held:
         locks = locks_of(config.database, config.checkpoints, config.socket)
         for number, (what, path) in enumerate(locks.items()):

@@ -1,0 +1,1 @@
+"""This computer: clock, processes, Git, paths, private directories, locks, systemd, files."""
