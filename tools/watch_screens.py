@@ -28,7 +28,7 @@ def behind():
 
 wall, awake = clock.wall_clock, clock.uptime
 clock.wall_clock = lambda: wall() - behind()
-clock.uptime = lambda: clocks.Uptime(awake().awake_ms - behind(), awake().boot_id)
+clock.uptime = lambda: clock.Uptime(awake().awake_ms - behind(), awake().boot_id)
 from fleetd.__main__ import main
 main()
 """

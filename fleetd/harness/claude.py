@@ -7,10 +7,10 @@ Source: hooks, "Claude Code" and "Others, same pattern".
 import json
 from typing import Any
 
-from .calls import Call
-from .events import TOLD, subagent
+from .claude_events import TOLD, subagent
 from .fields import WORD_CHARS, cut, need, path, text
 from .report import Answer, AnyHappening, Report
+from .tool_calls import Call
 
 # Where additionalContext reaches the model. Elsewhere it does nothing, or keeps the turn going.
 INJECTING = frozenset(

@@ -7,13 +7,13 @@ import json
 import re
 from typing import Any
 
-from .calls import Call
+from .claude_events import TOLD, Happenings, subagent
 from .codex_rollout import told_by
-from .events import TOLD, Happenings, subagent
 from .fields import ERROR_CHARS, WORD_CHARS, cut, need, path, text
 from .patches import patched
+from .plans import listed
 from .report import Answer, AnyHappening, Report, ToolFinished, ToolStarted
-from .todo import listed
+from .tool_calls import Call
 
 INJECTING = frozenset(("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse"))
 # No event tells how a command ended, and some edits are not told of at all.

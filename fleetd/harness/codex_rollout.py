@@ -19,8 +19,8 @@ from .fields import (
     text,
     window_used,
 )
+from .plans import listed
 from .report import AnyHappening, Paused, Planned, ToolFinished, WindowUsed
-from .todo import listed
 
 Payload = dict[str, Any]
 # What a turn ran before that was told by events, or nobody asks any more.

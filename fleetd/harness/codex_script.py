@@ -5,8 +5,8 @@ Models that call tools from JavaScript call ``tools.update_plan({plan: [...]})``
 
 import re
 
+from .plans import ITEMS, listed
 from .report import Planned
-from .todo import ITEMS, listed
 
 _STRING = r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\$]|\\.)*`"
 _FIELD = rf"[\"']?(step|status)[\"']?\s*:\s*({_STRING})"

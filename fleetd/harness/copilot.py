@@ -14,8 +14,7 @@ from typing import Any
 
 import msgspec
 
-from .calls import Call
-from .events import (
+from .claude_events import (
     Happenings,
     compacting_unfollowed,
     plain_prompt,
@@ -46,6 +45,7 @@ from .report import (
     SubagentStarted,
     Unfit,
 )
+from .tool_calls import Call
 
 Payload = dict[str, Any]
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import msgspec
 
-from .calls import Call
-from .events import (
+from .claude_events import (
     Happenings,
     compacting_unfollowed,
     plain_prompt,
@@ -39,6 +38,7 @@ from .report import (
     SubagentEnded,
     SubagentStarted,
 )
+from .tool_calls import Call
 
 Payload = dict[str, Any]
 

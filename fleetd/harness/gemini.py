@@ -9,8 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from .calls import Call
-from .events import Happenings, session_ended, tool_started
+from .claude_events import Happenings, session_ended, tool_started
 from .fields import (
     ERROR_CHARS,
     MESSAGE_CHARS,
@@ -22,6 +21,7 @@ from .fields import (
     table,
     text,
 )
+from .plans import planned
 from .report import (
     Answer,
     Compacting,
@@ -33,7 +33,7 @@ from .report import (
     Source,
     ToolFinished,
 )
-from .todo import planned
+from .tool_calls import Call
 
 Outcome = tuple[bool | None, str | None]
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from .claude import Claude
-from .events import TOLD
+from .claude_events import TOLD
 from .fields import WORD_CHARS, cut, text
 from .report import Answer, AnyHappening, Report, Unfit
 

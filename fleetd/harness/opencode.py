@@ -10,8 +10,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from .calls import Call, finished
-from .events import Happenings, tool_failed, tool_started
+from .claude_events import Happenings, tool_failed, tool_started
 from .fields import (
     ERROR_CHARS,
     MESSAGE_CHARS,
@@ -23,6 +22,7 @@ from .fields import (
     whole,
     window_used,
 )
+from .plans import listed
 from .report import (
     Answer,
     Compacted,
@@ -37,7 +37,7 @@ from .report import (
     SubagentEnded,
     SubagentStarted,
 )
-from .todo import listed
+from .tool_calls import Call, finished
 
 Payload = dict[str, Any]
 

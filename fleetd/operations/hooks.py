@@ -20,7 +20,7 @@ from ..domain.sessions.overview import HookCountsGet
 from ..domain.sessions.recording import HookBriefed, Recorded
 from ..domain.sessions.recording import HookRecord as Record
 from ..engine import DAEMON, Engine, operation
-from ..harness.recognise import recognise
+from ..harness.detect import recognise
 from ..harness.report import Adapter, Answer, Report, SessionStarted, Unfit
 from ..host import trace
 from ..protocol.display import shown

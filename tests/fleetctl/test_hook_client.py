@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from fleetctl import hook_client as client
-from fleetd.harness.recognise import ENVIRONMENT
+from fleetd.harness.detect import ENVIRONMENT
 from fleetd.host import paths
 from fleetd.protocol.framing import HOOK_BEGINS
 from tests.hook_client import AT_MOST_S, COMMAND, HOOK, hook, spooled, start, without

@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft7Validator
 
 from fleetd.harness.codex import adapter
-from fleetd.harness.recognise import recognise
+from fleetd.harness.detect import recognise
 from fleetd.harness.report import (
     Answer,
     AnyHappening,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fleetd.harness.cursor import adapter
-from fleetd.harness.recognise import recognise
+from fleetd.harness.detect import recognise
 from fleetd.harness.report import (
     Answer,
     AnyHappening,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fleetd.harness.recognise import recognise
+from fleetd.harness.detect import recognise
 from fleetd.harness.report import (
     Answer,
     AnyHappening,

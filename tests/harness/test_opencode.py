@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from fleetd.harness.detect import recognise
 from fleetd.harness.opencode import adapter
-from fleetd.harness.recognise import recognise
 from fleetd.harness.report import (
     Answer,
     AnyHappening,

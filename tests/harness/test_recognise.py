@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fleetctl import hook_client
-from fleetd.harness.recognise import ADAPTERS, ENVIRONMENT, recognise
+from fleetd.harness.detect import ADAPTERS, ENVIRONMENT, recognise
 from fleetd.harness.report import Unfit
 
 from .recorded import PAYLOADS, names, recorded

@@ -3,9 +3,9 @@
 import re
 from typing import Any
 
-from .calls import Call
 from .fields import cut, table, text
 from .report import PlanItem, Planned, PlanStatus
+from .tool_calls import Call
 
 ITEM_CHARS = 500
 ITEMS = 1_000

@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from .calls import Call, failed, finished, started
 from .fields import ERROR_CHARS, MESSAGE_CHARS, PROMPT_CHARS, cut, text, window_used
+from .plans import planned, task
 from .report import (
     AnyHappening,
     Compacted,
@@ -26,7 +26,7 @@ from .report import (
     SubagentEnded,
     SubagentStarted,
 )
-from .todo import planned, task
+from .tool_calls import Call, failed, finished, started
 
 Payload = dict[str, Any]
 Happenings = tuple[AnyHappening, ...]
