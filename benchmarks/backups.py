@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from fleetd.domain.content import to_file
 from fleetd.protocol.records import Checkpoint
-from fleetd.store.backups import Backups
+from fleetd.store.files.record_files import Backups
 
 from .bench import Bench
 from .rows import Promise, Row

@@ -10,8 +10,8 @@ import msgspec
 import trio
 
 from fleetd.domain.tx import Tx
-from fleetd.store.opening import connect
-from fleetd.store.sqlite import Store
+from fleetd.store.sqlite.connect import connect
+from fleetd.store.sqlite.store import Store
 
 from . import compared
 from .bench import Bench

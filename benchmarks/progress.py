@@ -6,8 +6,8 @@ import apsw
 
 from fleetd.domain.progress import passed, percent, recount
 from fleetd.domain.tx import Tx
-from fleetd.store.commit import Executor
-from fleetd.store.migrate import schema
+from fleetd.store.sqlite.group_commit import Executor
+from fleetd.store.sqlite.migrate import schema
 
 from .bench import Bench
 from .rows import Promise, Row

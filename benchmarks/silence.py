@@ -11,9 +11,9 @@ from fleetd.domain.tx import Tx
 from fleetd.domain.watching import DueGet, due
 from fleetd.engine import random_id
 from fleetd.host.clock import uptime
-from fleetd.store.commit import Executor
-from fleetd.store.migrate import schema
-from fleetd.store.opening import connect
+from fleetd.store.sqlite.connect import connect
+from fleetd.store.sqlite.group_commit import Executor
+from fleetd.store.sqlite.migrate import schema
 
 from .bench import Bench
 from .measure import Operation

@@ -11,7 +11,7 @@ import apsw
 from fleetd.domain.content import to_columns, to_file
 from fleetd.protocol.records import Checkpoint
 from fleetd.protocol.timestamps import iso
-from fleetd.store.opening import open_database
+from fleetd.store.sqlite.connect import open_database
 
 DAY_MS = 86_400_000
 

@@ -29,8 +29,8 @@ from .protocol.requests.system import SystemHealth
 from .server import Server
 from .service import open_engine
 from .starting import starting
-from .store import StoreFailed, StoreRefused, StoreUnready
-from .store.rows import named_in
+from .store.api import StoreFailed, StoreRefused, StoreUnready
+from .store.sqlite.row_check import named_in
 from .timers import run_timers
 
 log = logging.getLogger(__name__)

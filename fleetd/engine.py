@@ -36,13 +36,13 @@ from .protocol.types import Noun
 from .pulses import Pulses
 from .reception import Reception
 from .room import makes_room
-from .store.backups import Backups
-from .store.ballast import Ballast
-from .store.layouts import LAYOUTS, PULLED
-from .store.opened import open_store
-from .store.reach import StoreAway
+from .store.availability import StoreAway
+from .store.files.layout import LAYOUTS, PULLED
+from .store.files.record_files import Backups
+from .store.open import open_store
 from .store.spool import Spool
-from .store.verdicts import DiskFull
+from .store.sqlite.disk_reserve import Ballast
+from .store.sqlite.errors import DiskFull
 from .traffic import Traffic
 from .watcher import Watcher
 

@@ -13,9 +13,9 @@ from .domain.removal import Latest
 from .domain.snapshots.returning import read_from, standing_in
 from .protocol.errors import Corrupt, FleetError, Incompatible
 from .protocol.snapshots import Snapshot
-from .store.backups import LATEST, BackupFile, Backups
-from .store.forms import Form
-from .store.layouts import Layout
+from .store.files.forms import Form
+from .store.files.layout import Layout
+from .store.files.record_files import LATEST, BackupFile, Backups
 
 # No log and no lock ever counts so far (285 years at a million a second), and every client can
 # count there; what goes on from beyond would come to the end of what the database holds.

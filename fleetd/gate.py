@@ -16,7 +16,7 @@ from .protocol.requests.system import (
     SystemMetrics,
     SystemStatus,
 )
-from .store.reach import Reach, StoreAway
+from .store.availability import Reach, StoreAway
 
 # They tell of the daemon itself, and each says in its answer that the store is away.
 WITHOUT_STORE = frozenset(

@@ -15,7 +15,7 @@ from .domain.forgotten import ForgottenCountGet, ForgottenOwnersGet
 from .domain.snapshots.document import seq_of
 from .engine import Engine
 from .filed import latest_data
-from .store.backups import Backups
+from .store.files.record_files import Backups
 
 log = logging.getLogger("fleetd")
 # Owners that are asked about at a time.

@@ -24,7 +24,7 @@ from .protocol.errors import FleetError, InvalidState, NotFound
 from .protocol.requests.checkpoint import CheckpointPrune
 from .protocol.requests.mission import MissionDelete
 from .protocol.requests.snapshot import SnapshotPrune
-from .store.reach import StoreAway
+from .store.availability import StoreAway
 
 log = logging.getLogger("fleetd")
 DAY_S = 86_400

@@ -11,7 +11,7 @@ from .engine import Engine
 from .filed import latest_data
 from .protocol.errors import Corrupt
 from .protocol.types import Noun
-from .store.backups import LATEST, Listing
+from .store.files.record_files import LATEST, Listing
 
 log = logging.getLogger("fleetd")
 

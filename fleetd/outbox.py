@@ -19,7 +19,7 @@ from .filed import latest_data
 from .host import trace
 from .protocol.errors import FleetError, NotFound, Storage, Unavailable
 from .protocol.types import Noun
-from .store.backups import Backups
+from .store.files.record_files import Backups
 
 T = TypeVar("T")
 Work = WriteBackup | RemoveBackup

@@ -19,7 +19,7 @@ from .operations.machines import catch_up, refuse_twin
 from .operations.spool import tidy
 from .protocol.errors import FleetError
 from .reconciling import reconcile
-from .store.mark import Lost
+from .store.sqlite.high_water_mark import Lost
 
 log = logging.getLogger("fleetd")
 SPOOL_S = 1.0

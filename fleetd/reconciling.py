@@ -26,8 +26,8 @@ from .protocol.errors import Corrupt, FleetError, InvalidState
 from .protocol.records import Checkpoint
 from .protocol.requests.checkpoint import CheckpointGet
 from .protocol.types import Noun
-from .store.backups import BackupFile, Backups, Listing
-from .store.reach import StoreAway
+from .store.availability import StoreAway
+from .store.files.record_files import BackupFile, Backups, Listing
 
 log = logging.getLogger("fleetd")
 # Owners that are compared at a time, and files that are taken in by one transaction.

@@ -11,8 +11,8 @@ from .engine import Engine, random_id
 from .host.clock import Uptime
 from .operations.machines import say_goodbye
 from .readiness import keep_ready
-from .store import StoreFailed, StoreFull
-from .store.ballast import Ballast
+from .store.api import StoreFailed, StoreFull
+from .store.sqlite.disk_reserve import Ballast
 
 LAST_WORDS_S = 0.5
 

@@ -16,8 +16,8 @@ from .operations.spool import tidy
 from .operations.watching import ActivityScan, ProcessEnded
 from .protocol.errors import FleetError, Unavailable
 from .protocol.request import Request
-from .store import StoreRefused
-from .store.reach import StoreAway
+from .store.api import StoreRefused
+from .store.availability import StoreAway
 
 R = TypeVar("R")
 log = logging.getLogger("fleetd")

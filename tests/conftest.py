@@ -13,13 +13,13 @@ import pytest
 
 from fleetctl.client import blocking as fleetctl_client
 from fleetd.host import logs
-from fleetd.store import checksums
+from fleetd.store.sqlite import page_checksums
 from tests import shared_store
 from tests.fleet import Fleet, opened
 from tests.processes import Daemon, agent_process, environment
 
 # Whoever writes into a database without it leaves pages that look damaged; below all from here on.
-checksums.available()
+page_checksums.available()
 
 # Measuring doubles the time of their processes, and what they run others measure too.
 UNMEASURED = {

@@ -43,8 +43,8 @@ from fleetd.protocol.requests.sortie import (
 )
 from fleetd.protocol.timestamps import iso, to_ms
 from fleetd.service import open_engine
-from fleetd.store import checksums
-from fleetd.store.opening import open_database
+from fleetd.store.sqlite import page_checksums
+from fleetd.store.sqlite.connect import open_database
 from tests import shared_store
 
 R = TypeVar("R")
@@ -204,7 +204,7 @@ class Fleet:
         """Run a statement on the database behind the engine's back."""
         if shared_store.SERVER:
             return shared_store.run(self._home, statement, values)
-        connection = checksums.opened(str(self.database))
+        connection = page_checksums.opened(str(self.database))
         try:
             connection.set_busy_timeout(5_000)
             cursor = connection.execute(statement, values)

@@ -73,7 +73,7 @@ class _Schemas:
         return with_options(SERVER, _OWNER, self._of_home[home])
 
     def run(self, home: Path, sql: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
-        from fleetd.store.shared.dialect import translated
+        from fleetd.store.postgres.dialect import translated
 
         self.url(home)
         schema = self._of_home[home]
@@ -88,9 +88,9 @@ class _Schemas:
         return cursor.fetchall() if cursor.description is not None else []
 
     def executor(self) -> Execute:
-        from fleetd.store.shared.connecting import connect
-        from fleetd.store.shared.executing import Executor
-        from fleetd.store.shared.migrating import migrate
+        from fleetd.store.postgres.connect import connect
+        from fleetd.store.postgres.executing import Executor
+        from fleetd.store.postgres.migrate import migrate
 
         line = connect(self.url(Path(f"/no home {len(self._of_home)}")), "test")
         migrate(line, "test")
@@ -135,7 +135,7 @@ class _Schemas:
     def _superuser(self, schema: str) -> Any:
         import psycopg
 
-        from fleetd.store.shared.adapting import adapt
+        from fleetd.store.postgres.executor import adapt
 
         if self._connection is None:
             self._connection = psycopg.connect(

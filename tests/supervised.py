@@ -19,7 +19,8 @@ FAILING = f"""
 import os, signal, sys, time
 from pathlib import Path
 import apsw
-from fleetd.store import backups, commit
+from fleetd.store.files import record_files
+from fleetd.store.sqlite import group_commit
 
 faults = Path(os.environ["FAULTS"])
 
@@ -30,7 +31,7 @@ def due(name):
         return False
     return True
 
-class Failing(commit.Committer):
+class Failing(group_commit.Committer):
     def _together(self, jobs):
         if due({BEFORE_COMMIT!r}):
             return self._broken(jobs, apsw.IOError("a write failed"))
@@ -44,14 +45,14 @@ class Failing(commit.Committer):
             os.kill(os.getpid(), signal.SIGKILL)
         return settled
 
-def hanging(self, *args, write=backups.Backups.write, **named):
+def hanging(self, *args, write=record_files.Backups.write, **named):
     if due({FILES_HANG!r}):
         time.sleep(300)
     return write(self, *args, **named)
 
-from fleetd.store import sqlite
-sqlite.Committer = Failing
-backups.Backups.write = hanging
+from fleetd.store.sqlite import store
+store.Committer = Failing
+record_files.Backups.write = hanging
 from fleetd.__main__ import main
 sys.exit(main([]))
 """

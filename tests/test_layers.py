@@ -329,7 +329,7 @@ PLANTED = {
     ],
     "reaching_too_far": [
         ("fleetctl/bad.py", "from fleetd.engine import Engine"),
-        ("fleetctl/commands/bad.py", "import fleetd.store.sqlite"),
+        ("fleetctl/commands/bad.py", "import fleetd.store.sqlite.store"),
     ],
     "badly_kept": [
         ("fleetd/store/bad.py", "x = 1"),

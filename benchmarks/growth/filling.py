@@ -12,7 +12,7 @@ from typing import Any
 import apsw
 
 from fleetd.protocol.timestamps import iso, to_ms
-from fleetd.store.opening import open_database
+from fleetd.store.sqlite.connect import open_database
 
 UNDER_WAY = 10
 SORTIES = 4

@@ -2,7 +2,7 @@
 
 from ..domain.moves import Arrive, ProjectName
 from ..engine import Engine
-from ..store import StoreRefused
+from ..store.api import StoreRefused
 
 
 async def arrive(engine: Engine) -> None:

@@ -9,7 +9,7 @@ from ..engine import Engine, operation
 from ..host.path_walk import Walk
 from ..protocol.errors import Corrupt, InvalidParams, InvalidState, Storage
 from ..protocol.requests.system import BackupResult, SystemBackup
-from ..store import CopyDamaged, CopyFailed, CopyRefused
+from ..store.api import CopyDamaged, CopyFailed, CopyRefused
 
 
 @operation

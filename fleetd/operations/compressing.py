@@ -13,7 +13,7 @@ from ..engine import Engine, operation
 from ..protocol.errors import Corrupt, NotFound
 from ..protocol.records import Record
 from ..protocol.request import Mutation
-from ..store.packing import packed
+from ..store.files.packing import packed
 
 log = logging.getLogger("fleetd")
 

@@ -26,7 +26,7 @@ from ..protocol.records import Checkpoint, Finding
 from ..protocol.snapshots import Snapshot
 from ..protocol.types import Noun
 from ..reconciling import rewrite, take_in
-from ..store.backups import BackupFile
+from ..store.files.record_files import BackupFile
 from .reading import get, kept_on, owner_in
 
 # A file that is about to be written is not missing; nobody waits longer than this for a slow disk.

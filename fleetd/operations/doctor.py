@@ -13,7 +13,7 @@ from ..protocol.errors import Corrupt, Unavailable
 from ..protocol.records import Finding
 from ..protocol.requests.system import Findings, SystemDoctor
 from ..protocol.types import Noun
-from ..store import housekeeping
+from ..store import disk_audit
 from . import examining
 from .verification import What, checked
 
@@ -63,26 +63,26 @@ def _around(engine: Engine, *, fix: bool) -> list[Finding]:
     config = engine.config
     return [
         *_permissions(
-            housekeeping.places(
+            disk_audit.places(
                 config.database, config.checkpoints, config.socket, engine.spool.directory
             ),
             fix,
         ),
-        *_leftovers(housekeeping.leftovers(config.database, config.checkpoints), fix),
+        *_leftovers(disk_audit.leftovers(config.database, config.checkpoints), fix),
         *_spool(engine, fix=fix),
         *([_ballast(engine, fix=fix)] if engine.ballast.size else []),
         *_room(dict.fromkeys((config.database.parent, config.checkpoints))),
     ]
 
 
-def _permissions(places: Iterable[housekeeping.Place], fix: bool) -> list[Finding]:
+def _permissions(places: Iterable[disk_audit.Place], fix: bool) -> list[Finding]:
     """Nobody else may look into what fleetd keeps."""
     wrong, looked_at = [], 0
     for place in places:
         looked_at += 1
-        if found := housekeeping.trouble(place):
+        if found := disk_audit.trouble(place):
             detail, mendable = found
-            fixed = fix and mendable and housekeeping.mend(place)
+            fixed = fix and mendable and disk_audit.mend(place)
             subject = _named(place.path)
             wrong.append(
                 Finding(check="permissions", ok=False, subject=subject, detail=detail, fixed=fixed)
@@ -164,7 +164,7 @@ def _room(directories: Iterable[Path]) -> list[Finding]:
     """Warn before the disk is full: then nothing can be stored any more."""
     findings = []
     for directory in directories:
-        free = housekeeping.free_bytes(directory)
+        free = disk_audit.free_bytes(directory)
         if free is not None:
             low = free < LOW_BYTES
             detail = f"{free // 1_000_000} MB free" + (", less than 100 MB" if low else "")

@@ -9,7 +9,7 @@ from ..protocol.durations import duration
 from ..protocol.errors import Unavailable
 from ..protocol.records import Finding
 from ..protocol.status import MachineLine
-from ..store.left_behind import missions_in
+from ..store.sqlite.left_behind import missions_in
 
 # Further apart, the times that hooks and files carry would puzzle people.
 APART_MS = 60_000

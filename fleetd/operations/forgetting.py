@@ -30,7 +30,7 @@ from ..protocol.errors import FleetError, InvalidParams, InvalidState, NotFound,
 from ..protocol.request import Mutation
 from ..protocol.requests.mission import MissionGet
 from ..protocol.requests.system import Forgotten, SystemForget
-from ..store.housekeeping import replaced
+from ..store.disk_audit import replaced
 from .forgotten_files import Lying, clear, elsewhere, size_of, weigh, with_files
 from .legacy import NAME
 from .spool import leave_nothing

@@ -18,7 +18,7 @@ from ..host import progress
 from ..protocol.errors import Storage
 from ..protocol.requests.system import Forgotten
 from ..protocol.types import Noun
-from ..store.backups import Backups, Cleared
+from ..store.files.record_files import Backups, Cleared
 
 T = TypeVar("T")
 # What lies, or lay, in the directory of a mission or a run.

@@ -10,7 +10,7 @@ from ..engine import Engine, operation
 from ..protocol.durations import duration
 from ..protocol.errors import FleetError
 from ..protocol.requests.system import Check, Health, SystemHealth
-from ..store import housekeeping
+from ..store import disk_audit
 from .doctor import LOW_BYTES
 
 # A commit needs room in the WAL; with less than this the next one may find none.
@@ -114,13 +114,13 @@ def _disk(engine: Engine) -> list[Check]:
     Whoever keeps no room for commits needs none here.
     """
     database, files = engine.config.database.parent, engine.config.checkpoints
-    free = housekeeping.free_bytes(database)
+    free = disk_audit.free_bytes(database)
     room = free is None or free >= FULL_BYTES
     detail = "room for the next commits" if room else f"full: {free} bytes are left"
     own = engine.ballast.size > 0
     checks = [_check("room to store", ok=room, detail=detail, vital=True)] if own else []
     for directory in dict.fromkeys((database, files)):
-        if (free := housekeeping.free_bytes(directory)) is not None:
+        if (free := disk_audit.free_bytes(directory)) is not None:
             detail = f"{free // 1_000_000} MB free in {directory}"
             checks.append(_check("disk", ok=free >= LOW_BYTES, detail=detail))
     if not own:

@@ -35,7 +35,7 @@ from ..protocol.requests.hook import (
     SpoolStatus,
 )
 from ..protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
-from ..store.reach import StoreAway
+from ..store.availability import StoreAway
 from .enforcing import ENFORCE, denial
 from .hook_facts import Ground, look_around, look_at_paths
 from .watching import ActivityScan

@@ -10,9 +10,9 @@ from ..engine import Engine
 from ..host import progress
 from ..host.path_walk import Walk, absolute
 from ..protocol.errors import FleetError
+from ..store.availability import StoreAway
 from ..store.legacy import parse
 from ..store.legacy_file import LegacyFile, LegacyRefused
-from ..store.reach import StoreAway
 
 log = logging.getLogger("fleetd")
 NAME = "squawk.json"

@@ -14,7 +14,7 @@ from ..protocol.records import Lock
 from ..protocol.requests.checkpoint import ErrorReport
 from ..protocol.requests.lock import LockAcquire, LockCheck, LockList, LockPage, Validity
 from ..protocol.timestamps import to_ms
-from ..store.reach import StoreAway
+from ..store.availability import StoreAway
 from .standing import standing_in
 
 # A lease may be renewed while somebody waits for its end; then the wait is simply looked at again.

@@ -24,9 +24,9 @@ from ..host import processes
 from ..protocol.errors import FleetError
 from ..protocol.request import Mutation
 from ..protocol.timestamps import iso
-from ..store import StoreUnready
-from ..store.incarnation import Incarnation
-from ..store.machine_id import NAME as ID_FILE
+from ..store.api import StoreUnready
+from ..store.postgres.incarnation import Incarnation
+from ..store.postgres.machine_id import NAME as ID_FILE
 from .watching import ActivityScan, act
 
 log = logging.getLogger("fleetd")

@@ -16,7 +16,7 @@ from ..host import progress
 from ..protocol.errors import Corrupt, FleetError, Incompatible, Storage, Unavailable
 from ..protocol.requests.checkpoint import CheckpointPull, PulledCheckpoints
 from ..protocol.requests.mission import MissionGet
-from ..store.backups import Backups
+from ..store.files.record_files import Backups
 
 
 @operation

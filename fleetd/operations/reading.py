@@ -21,7 +21,7 @@ from ..protocol.records import Checkpoint
 from ..protocol.request import Request
 from ..protocol.types import Noun
 from ..reconciling import TakenIn, rewrite, take_in
-from ..store.backups import BackupFile, Backups
+from ..store.files.record_files import BackupFile, Backups
 
 log = logging.getLogger("fleetd")
 R = TypeVar("R")

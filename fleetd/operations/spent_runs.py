@@ -8,7 +8,7 @@ from ..domain.snapshots.spent import SpentRuns, SpentRunsDrop
 from ..domain.upkeep import Done
 from ..engine import Engine, operation
 from ..protocol.request import Mutation
-from ..store.backups import Backups
+from ..store.files.record_files import Backups
 
 log = logging.getLogger("fleetd")
 

@@ -11,7 +11,7 @@ from ..engine import DAEMON, Engine
 from ..host import trace
 from ..protocol.errors import FleetError, Storage, Unavailable
 from ..protocol.requests.hook import HookDeliver
-from ..store.reach import StoreAway
+from ..store.availability import StoreAway
 from ..store.spool import NoFrame, Waiting
 from .hooks import take
 

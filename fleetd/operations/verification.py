@@ -22,7 +22,7 @@ from ..protocol.requests.mission import MissionGet
 from ..protocol.requests.snapshot import SnapshotVerify
 from ..protocol.requests.system import Findings
 from ..protocol.types import Noun
-from ..store.backups import LATEST, Listing
+from ..store.files.record_files import LATEST, Listing
 from .copies import check
 from .reading import get
 

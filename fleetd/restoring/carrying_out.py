@@ -18,12 +18,12 @@ from ..host.atomic_files import make_directories, sync
 from ..host.clock import wall_clock
 from ..protocol.errors import Corrupt, Storage
 from ..protocol.timestamps import iso
-from ..store.backups import Backups
-from ..store.copying import part_of
-from ..store.mark import ENDING as MARK
-from ..store.moving import Moves
-from ..store.replacing import clear_up, confirm, files_of, put_in_place, unused
-from ..store.resting import fold, resting
+from ..store.files.record_files import Backups
+from ..store.sqlite.high_water_mark import ENDING as MARK
+from ..store.sqlite.offline import fold, resting
+from ..store.sqlite.online_backup import part_of
+from ..store.sqlite.replacing import clear_up, confirm, files_of, put_in_place, unused
+from ..store.sqlite.swap import Moves
 from .files import move_files
 from .plan import Plan
 

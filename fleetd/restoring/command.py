@@ -12,7 +12,7 @@ from ..host.instance_lock import AlreadyRunning, only_instance
 from ..host.paths import PathRefused
 from ..protocol.errors import FleetError, InvalidState
 from ..protocol.invisible import escaped
-from ..store import StoreRefused
+from ..store.api import StoreRefused
 from .carrying_out import Aside, aside_for, carry_out
 from .plan import Plan, look
 

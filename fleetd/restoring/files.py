@@ -4,8 +4,8 @@ import contextlib
 from pathlib import Path
 
 from ..host.atomic_files import sync
-from ..store.backups import LATEST, BackupFile, Backups
-from ..store.moving import Moves
+from ..store.files.record_files import LATEST, BackupFile, Backups
+from ..store.sqlite.swap import Moves
 from .plan import Plan, forms_of
 
 

@@ -12,10 +12,10 @@ from ..domain.returning import TOKENS_UNSEEN, Extent, extent
 from ..protocol.errors import Corrupt, FleetError, InvalidParams, InvalidState, Storage
 from ..protocol.records import Checkpoint
 from ..protocol.types import Noun
-from ..store.backups import BackupFile, Backups
-from ..store.layouts import LAYOUTS
-from ..store.mark import reached
-from ..store.resting import Resting, resting
+from ..store.files.layout import LAYOUTS
+from ..store.files.record_files import BackupFile, Backups
+from ..store.sqlite.high_water_mark import reached
+from ..store.sqlite.offline import Resting, resting
 
 
 class Plan(msgspec.Struct, kw_only=True):

@@ -10,13 +10,13 @@ from ..host.clock import wall_clock
 from ..protocol.errors import Corrupt, Storage
 from ..protocol.migration import Migration, TableCheck
 from ..protocol.timestamps import iso
-from ..store.copying import part_of
-from ..store.moving import Moves
-from ..store.replacing import clear_up, confirm, files_of, put_in_place, unused
-from ..store.resting import fold
-from ..store.transfer import local, server
-from ..store.transfer.carrying import Tell, carry, compare
-from ..store.transfer.sides import Side
+from ..store.sqlite.offline import fold
+from ..store.sqlite.online_backup import part_of
+from ..store.sqlite.replacing import clear_up, confirm, files_of, put_in_place, unused
+from ..store.sqlite.swap import Moves
+from ..store.transfer import postgres_side, sqlite_side
+from ..store.transfer.copy import Tell, carry, compare
+from ..store.transfer.side import Side
 from .ends import Ends, check_alone, check_source, check_target
 
 Carry = Callable[[Ends, Tell], Migration]
@@ -30,7 +30,10 @@ def move(ends: Ends, tell: Tell) -> Migration:
 
 def _there(ends: Ends, tell: Tell) -> Migration:
     begun, now = time.monotonic(), iso(wall_clock())
-    with local.opened(ends.database) as source, server.opened(ends.url, make=True) as target:
+    with (
+        sqlite_side.opened(ends.database) as source,
+        postgres_side.opened(ends.url, make=True) as target,
+    ):
         cargo = ends.cargo(source)
         known = check_source(source)
         check_alone(target, ends.machine)
@@ -48,15 +51,15 @@ def _there(ends: Ends, tell: Tell) -> Migration:
 
 def _back(ends: Ends, tell: Tell) -> Migration:
     begun, now = time.monotonic(), iso(wall_clock())
-    with server.opened(ends.url, make=False) as source:
+    with postgres_side.opened(ends.url, make=False) as source:
         check_alone(source, ends.machine)
         known = check_source(source)
         if ends.database.exists():
-            with local.opened(ends.database) as old:
+            with sqlite_side.opened(ends.database) as old:
                 check_target(old, old.tables(), known)
         make_directories(ends.database.parent)
         with part_of(ends.database) as part:
-            with local.made(part) as target:
+            with sqlite_side.made(part) as target:
                 cargo = ends.cargo(target)
                 carry(source, target, cargo, tell)
                 note_arrived(target.tx, source.where, now)
@@ -125,7 +128,10 @@ def _put(part: Path, database: Path, now: str) -> Path | None:
 def check(ends: Ends, tell: Tell) -> Migration:
     """Compare both stores without changing either."""
     begun = time.monotonic()
-    with local.opened(ends.database) as here, server.opened(ends.url, make=False) as server_side:
+    with (
+        sqlite_side.opened(ends.database) as here,
+        postgres_side.opened(ends.url, make=False) as server_side,
+    ):
         cargo = ends.cargo(here)
         source, target = (here, server_side) if ends.there else (server_side, here)
         checks = compare(source, target, cargo, tell)

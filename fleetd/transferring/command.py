@@ -19,8 +19,8 @@ from ..host.instance_lock import AlreadyRunning, only_instance
 from ..host.paths import PathRefused
 from ..protocol.errors import FleetError, InvalidParams, InvalidState, Unavailable
 from ..protocol.migration import Errand, Migration, Said
-from ..store import StoreRefused
-from ..store.opened import check_library
+from ..store.api import StoreRefused
+from ..store.open import check_library
 
 if TYPE_CHECKING:
     from .ends import Ends
@@ -69,8 +69,8 @@ def _done(loaded: Loaded, errand: Errand) -> Said:
 
 def _look(loaded: Loaded) -> str:
     """Say what a start would find on the server; raises Unavailable, which says what it meets."""
-    from ..store.opened import check_url
-    from ..store.shared.looking import Unusable, seen
+    from ..store.open import check_url
+    from ..store.postgres.looking import Unusable, seen
 
     check_url(loaded)
     try:
@@ -92,11 +92,11 @@ def _carried(ends: "Ends", errand: Errand) -> Migration:
 
 
 def _schema(ends: "Ends") -> str:
-    from ..store.transfer import server
+    from ..store.transfer import postgres_side
 
     if not ends.there:
         raise InvalidParams("A database of this machine has its schema made by fleetd.")
-    with server.opened(ends.url, make=True) as side:
+    with postgres_side.opened(ends.url, make=True) as side:
         version = side.tx.value("SELECT version FROM schema_version")
         return f"{side.where} has schema version {version}."
 

@@ -10,11 +10,11 @@ from ..config import Config, without_password
 from ..domain.moves import Standing, standing
 from ..protocol.errors import InvalidParams, InvalidState
 from ..protocol.migration import Errand
-from ..store.machine_id import machine_id
-from ..store.transfer.carrying import Cargo, size
-from ..store.transfer.local import LocalSide
-from ..store.transfer.server import ServerSide
-from ..store.transfer.sides import Side, Table
+from ..store.postgres.machine_id import machine_id
+from ..store.transfer.copy import Cargo, size
+from ..store.transfer.postgres_side import ServerSide
+from ..store.transfer.side import Side, Table
+from ..store.transfer.sqlite_side import LocalSide
 
 LOCAL = "sqlite"
 # What a store has before anybody used it.

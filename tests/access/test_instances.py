@@ -13,7 +13,7 @@ import pytest
 from fleetd.config import Config, load
 from fleetd.host.instance_lock import AlreadyRunning, only_instance
 from fleetd.host.paths import PathRefused, locks_of
-from fleetd.store.backups import Backups
+from fleetd.store.files.record_files import Backups
 from tests.processes import LOCKS, Daemon, fleetctl
 
 

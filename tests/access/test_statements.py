@@ -208,11 +208,11 @@ def attempts(known: dict[str, Any], request: type[Request[Any]]) -> Iterator[dic
 @pytest.fixture
 def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the list of every statement that is run from now on."""
-    from fleetd.store import commit
+    from fleetd.store.sqlite import group_commit
 
     seen: list[str] = []
 
-    class Spying(commit.Executor):
+    class Spying(group_commit.Executor):
         def __call__(self, sql: str, params: Any) -> Any:
             seen.append(sql)
             return super().__call__(sql, params)
@@ -225,7 +225,7 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             seen.append(sql)
             super().many(sql, params)
 
-    monkeypatch.setattr(commit, "Executor", Spying)
+    monkeypatch.setattr(group_commit, "Executor", Spying)
     return seen
 
 

@@ -14,7 +14,7 @@ from fleetd.domain.context import Facts
 from fleetd.domain.idempotency import remember
 from fleetd.engine import DAEMON, Engine
 from fleetd.slots import Slots
-from fleetd.store.lane import Job, Lane
+from fleetd.store.worker_thread import Job, Lane
 from tests.campaigns.attempts import Attempt, Undisturbed
 from tests.campaigns.campaign import Campaign, Run
 from tests.campaigns.served import instead

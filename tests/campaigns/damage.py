@@ -22,8 +22,9 @@ from fleetd.domain import content
 from fleetd.protocol.errors import Corrupt, FleetError
 from fleetd.protocol.records import Checkpoint
 from fleetd.protocol.requests.system import SystemDoctor
-from fleetd.store import StoreRefused, checksums, mark
-from fleetd.store.packing import packed
+from fleetd.store.api import StoreRefused
+from fleetd.store.files.packing import packed
+from fleetd.store.sqlite import high_water_mark, page_checksums
 from tests.campaigns.campaign import Campaign, Red, Run
 from tests.campaigns.ledger import (
     FILED,
@@ -294,9 +295,9 @@ def _planted(defect: str | None) -> ExitStack:
     if defect == "digests-not-compared":
         stack.enter_context(mock.patch.object(content, "_checked", _unread))
     elif defect == UNCHECKED:
-        stack.enter_context(mock.patch.object(checksums, "available", return_value=False))
+        stack.enter_context(mock.patch.object(page_checksums, "available", return_value=False))
     elif defect == "end-not-missed":
-        stack.enter_context(mock.patch.object(mark, "reached", return_value=0))
+        stack.enter_context(mock.patch.object(high_water_mark, "reached", return_value=0))
     return stack
 
 

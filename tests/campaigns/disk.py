@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from fleetd.store import checksums
+from fleetd.store.sqlite import page_checksums
 
 SECTOR = 512
 ROOT = 0
@@ -199,7 +199,7 @@ class Disk:
     @contextmanager
     def recording(self) -> Iterator[str]:
         """Record while the block runs; yields the name of the VFS, the default meanwhile."""
-        checksums.available()
+        page_checksums.available()
         vfs = _Vfs(self)
         for name in _CALLS:
             setattr(os, name, getattr(self, f"_{name}"))
@@ -470,7 +470,7 @@ class _Vfs(apsw.VFS):
     def __init__(self, disk: Disk) -> None:
         self.vfs_name = f"disk-{id(disk)}"
         self.disk = disk
-        super().__init__(self.vfs_name, checksums.VFS, makedefault=True)
+        super().__init__(self.vfs_name, page_checksums.VFS, makedefault=True)
 
     def xOpen(self, name: Any, flags: list[int]) -> "_File":
         return _File(self.disk, name, flags)
@@ -486,7 +486,7 @@ class _File(apsw.VFSFile):
         path = name if isinstance(name, str | None) else name.filename()
         made = path is not None and not os.path.lexists(path)
         self._journal = bool(flags[0] & _JOURNALS)
-        super().__init__(checksums.VFS, name, flags)
+        super().__init__(page_checksums.VFS, name, flags)
         self._disk = disk
         self._node = disk.opened(path, made=made) if path else None
         # As SQLite does it: with the first sync of a journal goes a sync of its directory.

@@ -26,7 +26,7 @@ AGING = (
     "idempotency.KEPT_MS = upkeep.KEPT_MS = deliveries.KEPT_MS = {day} * 1_000\n"
 )
 # In a few seconds no WAL of the usual length is filled.
-SMALL_WAL = "from fleetd.store import wal; wal.PAGES; wal.PAGES = 50\n"
+SMALL_WAL = "from fleetd.store.sqlite import wal_checkpointer as w; w.PAGES; w.PAGES = 50\n"
 DEFECTS = {
     # So much at a time that a busy machine shows it too, so seldom that a fast one can bear it.
     "memory": "import time; from fleetd import engine; kept = [0.0]; old = engine.Engine.execute\n"
@@ -39,7 +39,7 @@ DEFECTS = {
     "async def leaky(self, stream):\n"
     "    os.dup(0); await old(self, stream)\n"
     "server.Server._serve_peer = leaky\n",
-    "wal": "from fleetd.store import wal; wal.PAGES; wal.PAGES = 1 << 40\n",
+    "wal": "from fleetd.store.sqlite import wal_checkpointer as w; w.PAGES; w.PAGES = 1 << 40\n",
 }
 MEMORY = 80 * MB
 # How much may be added by the slope after the first quarter, beside 5 % of what there is: the sizes

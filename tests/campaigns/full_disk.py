@@ -14,7 +14,7 @@ from unittest import mock
 
 from fleetctl.client import Fleet
 from fleetd.protocol.errors import Storage, Unavailable
-from fleetd.store.ballast import Ballast
+from fleetd.store.sqlite.disk_reserve import Ballast
 from tests.campaigns import worker
 from tests.campaigns.campaign import Campaign, CannotRun, Red, Run
 from tests.campaigns.view import wait_until
@@ -34,7 +34,7 @@ PROGRAM = """
 import contextlib
 import os
 import sys
-from fleetd.store import ballast, commit
+from fleetd.store.sqlite import disk_reserve, group_commit
 import apsw
 {defect}
 from fleetd.__main__ import main
@@ -43,9 +43,9 @@ sys.exit(main([]))
 DEFECTS = {
     None: "",
     # Nothing is given up, so that pruning finds no room either.
-    "no_ballast": "ballast.Ballast.give = lambda self: False",
+    "no_ballast": "disk_reserve.Ballast.give = lambda self: False",
     # A full disk is taken for a broken one.
-    "leaves": "commit.leaves_doubt = lambda error: isinstance(error, apsw.Error)",
+    "leaves": "group_commit.leaves_doubt = lambda error: isinstance(error, apsw.Error)",
 }
 
 

@@ -23,19 +23,10 @@ from fleetd.engine import Engine
 from fleetd.host import atomic_files
 from fleetd.protocol.errors import FleetError
 from fleetd.service import open_engine
-from fleetd.store import (
-    StoreFailed,
-    StoreFull,
-    StoreRefused,
-    backups,
-    clearing,
-    commit,
-    migrate,
-    opening,
-    rooms,
-    wal,
-)
-from fleetd.store.migrate import migrations
+from fleetd.store.api import StoreFailed, StoreFull, StoreRefused
+from fleetd.store.files import clearing, record_files, rooms
+from fleetd.store.sqlite import connect, group_commit, migrate, wal_checkpointer
+from fleetd.store.sqlite.migrate import migrations
 from tests.campaigns.broken_daemon import break_a_daemon
 from tests.campaigns.campaign import Campaign, Red, Run
 from tests.campaigns.deeds import Deeds
@@ -93,7 +84,7 @@ def _call(run: Run) -> tuple[str, str]:
 @contextlib.contextmanager
 def _planted(defect: str | None) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.object(wal, "PAGES", WAL_PAGES))
+        stack.enter_context(mock.patch.object(wal_checkpointer, "PAGES", WAL_PAGES))
         for module, name, instead in DEFECTS.get(defect or "", ()):
             stack.enter_context(mock.patch.object(module, name, instead))
         yield
@@ -134,7 +125,7 @@ async def _below_sqlite(run: Run, loaded: Loaded, call: tuple[str, str], nth: in
         if run.planted is None and run.chance.random() < 0.5:
             disk.disk.lose_power()
         pages = 1_000 if run.planted or run.chance.random() < 0.5 else WAL_PAGES
-        with mock.patch.object(wal, "PAGES", pages):
+        with mock.patch.object(wal_checkpointer, "PAGES", pages):
             left = await _second_life(run, loaded, disk, deeds)
         disk.disk.lose_power(left)
     async with open_engine(loaded) as engine:
@@ -205,7 +196,7 @@ class _FailingOs:
     @contextlib.contextmanager
     def instead(self) -> Iterator[None]:
         with contextlib.ExitStack() as stack:
-            for module in (atomic_files, backups, rooms, clearing):
+            for module in (atomic_files, record_files, rooms, clearing):
                 stack.enter_context(mock.patch.object(module, "os", self))
             yield
 
@@ -242,11 +233,11 @@ async def _at_the_files(run: Run, loaded: Loaded, nth: int) -> None:
 
 DEFECTS: dict[str, tuple[tuple[ModuleType, str, Any], ...]] = {
     # Whoever writes goes on after an error as if the disk were in order again.
-    "ignored": ((commit, "leaves_doubt", lambda _: False),),
+    "ignored": ((group_commit, "leaves_doubt", lambda _: False),),
     # Of an error while the WAL is copied back nobody hears.
-    "swallowed": ((wal, "leaves_doubt", lambda _: False),),
+    "swallowed": ((wal_checkpointer, "leaves_doubt", lambda _: False),),
     # What a failed sync did not bring to the disk is built upon at the next start.
-    "trusted": ((opening, "write_wal_anew", lambda *_: None),),
+    "trusted": ((connect, "write_wal_anew", lambda *_: None),),
 }
 # Where a planted defect shows.
 AIMS = {"swallowed": ("sync", "db"), "trusted": ("sync", "wal")}

@@ -28,7 +28,7 @@ from fleetd.protocol.requests.snapshot import SnapshotGet, SnapshotRecord
 from fleetd.protocol.requests.sortie import SortieGet, SortieList, SortieProgress, SortieStart
 from fleetd.protocol.requests.system import SystemForget
 from fleetd.service import open_engine
-from fleetd.store import checksums
+from fleetd.store.sqlite import page_checksums
 from tests.campaigns.campaign import Red
 from tests.fleet import Clock, Fleet, settings
 
@@ -321,7 +321,7 @@ async def serves(fleet: Fleet) -> None:
 
 def intact(database: Path) -> None:
     """Raise Red unless SQLite finds nothing wrong with a database."""
-    connection = checksums.opened(str(database))
+    connection = page_checksums.opened(str(database))
     try:
         found = [row[0] for row in connection.execute("PRAGMA integrity_check(5)")]
         found += [str(row) for row in connection.execute("PRAGMA foreign_key_check")]

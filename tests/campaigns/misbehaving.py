@@ -13,8 +13,9 @@ import trio
 
 from fleetd import __main__, domain, engine, outbox, service
 from fleetd.protocol.requests.recovery import RecoveryRestore
-from fleetd.store import commit, lane, sqlite
-from fleetd.store.lane import Job
+from fleetd.store import worker_thread
+from fleetd.store.sqlite import group_commit, store
+from fleetd.store.worker_thread import Job
 
 # How long the daemon is in the wrong state, so that somebody kills it there.
 WINDOW_S = 0.02
@@ -29,24 +30,24 @@ def serve(defect: str) -> None:
 def reply_before_commit() -> None:
     """Tell clients that it is done, and commit a moment later."""
     told: set[int] = set()
-    lanes: list[lane.Lane] = []
-    report, run, read = lane.Lane._report, lane.Lane._run, sqlite.Store._read
+    lanes: list[worker_thread.Lane] = []
+    report, run, read = worker_thread.Lane._report, worker_thread.Lane._run, store.Store._read
     committing = threading.Lock()
 
-    def later(self: sqlite.Store, jobs: list[Job]) -> None:
+    def later(self: store.Store, jobs: list[Job]) -> None:
         with committing:  # nobody notices who only asks
             read(self, jobs)
 
-    def remember(self: lane.Lane) -> None:
+    def remember(self: worker_thread.Lane) -> None:
         if "writ" in str(getattr(self._thread, "name", "")):
             lanes.append(self)
         run(self)
 
-    def once(self: lane.Lane, batch: list[Job]) -> None:
+    def once(self: worker_thread.Lane, batch: list[Job]) -> None:
         report(self, [job for job in batch if id(job) not in told])
         told.difference_update(id(job) for job in batch)
 
-    def together(self: commit.Committer, jobs: list[Job]) -> bool:
+    def together(self: group_commit.Committer, jobs: list[Job]) -> bool:
         done: list[tuple[Job, Any]] = []
         self._connection.execute("BEGIN IMMEDIATE")
         for job in jobs:
@@ -60,10 +61,10 @@ def reply_before_commit() -> None:
             self._connection.execute("COMMIT")
         return True
 
-    sqlite.Store._read = later  # type: ignore[method-assign]
-    lane.Lane._run = remember  # type: ignore[method-assign]
-    lane.Lane._report = once  # type: ignore[method-assign]
-    commit.Committer._together = together  # type: ignore[method-assign]
+    store.Store._read = later  # type: ignore[method-assign]
+    worker_thread.Lane._run = remember  # type: ignore[method-assign]
+    worker_thread.Lane._report = once  # type: ignore[method-assign]
+    group_commit.Committer._together = together  # type: ignore[method-assign]
 
 
 def key_apart() -> None:

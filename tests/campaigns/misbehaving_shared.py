@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fleetd import __main__
-from fleetd.store.shared import batch, committing, executing, fleet_clock
+from fleetd.store.postgres import batch, executing, group_commit, server_clock
 
 MOMENT_S = 0.02
 
@@ -61,20 +61,20 @@ def believed() -> None:
 
 
 def _in_doubt(says: bool) -> None:
-    was_committed = committing.Committer._was_committed
+    was_committed = group_commit.Committer._was_committed
 
-    def answer(self: committing.Committer, number: int, error: Any) -> bool:
+    def answer(self: group_commit.Committer, number: int, error: Any) -> bool:
         was_committed(self, number, error)
         counted = batch.counted(self._holder.get(), self._machine)
         self._reckoning.reach(counted, 0)
         return says
 
-    committing.Committer._was_committed = answer  # type: ignore[method-assign]
+    group_commit.Committer._was_committed = answer  # type: ignore[method-assign]
 
 
 def own_clock() -> None:
     """Go by this machine's wall clock, whatever the server's says."""
-    clock = fleet_clock.FleetClock
+    clock = server_clock.FleetClock
     clock.now_ms = lambda self: time.time_ns() // 1_000_000  # type: ignore[method-assign]
 
 
@@ -88,7 +88,7 @@ DEFECTS = {
 
 
 if __name__ == "__main__":
-    import fleetd.store.postgres  # noqa: F401 - what is exchanged must be there
+    import fleetd.store.postgres.store  # noqa: F401 - what is exchanged must be there
 
     shift_the_clock(Path(sys.argv[1]))
     if len(sys.argv) > 2:

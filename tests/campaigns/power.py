@@ -19,8 +19,10 @@ from fleetd.domain.tx import Tx
 from fleetd.protocol.errors import FleetError
 from fleetd.protocol.requests.system import SystemBackup
 from fleetd.protocol.timestamps import iso
-from fleetd.store import StoreRefused, commit, lane, migrate, opening, wal
-from fleetd.store.migrate import migrations
+from fleetd.store import worker_thread
+from fleetd.store.api import StoreRefused
+from fleetd.store.sqlite import connect, group_commit, migrate, wal_checkpointer
+from fleetd.store.sqlite.migrate import migrations
 from tests.campaigns.campaign import Campaign, Red, Run
 from tests.campaigns.disk import ROOT, Disk, gone_after
 from tests.campaigns.ledger import Fact, Worker, check, intact, quietly, running, serves
@@ -96,7 +98,7 @@ def _number(fleet: Fleet, say: Callable[[Any], None]) -> None:
     write = fleet.engine.store.write
 
     async def numbered(rule: Any) -> Any:
-        if isinstance(rule, commit.Outside):
+        if isinstance(rule, group_commit.Outside):
             return await write(rule)
         done: list[int] = []
 
@@ -175,16 +177,16 @@ _NUMBERS = "SELECT key, value FROM store_meta WHERE key IN ('first', 'last')"
 def _planted(defect: str | None) -> Iterator[None]:
     """Let the product do what it must not."""
     with ExitStack() as stack:
-        stack.enter_context(mock.patch.object(wal, "PAGES", WAL_PAGES))
+        stack.enter_context(mock.patch.object(wal_checkpointer, "PAGES", WAL_PAGES))
         if defect == "synchronous-normal":
-            stack.enter_context(mock.patch.object(opening, "_settle", _settle_normal))
+            stack.enter_context(mock.patch.object(connect, "_settle", _settle_normal))
         elif defect == "reply-before-commit":
             for patch in _Hasty().patches():
                 stack.enter_context(patch)
         yield
 
 
-_settle = opening._settle
+_settle = connect._settle
 
 
 def _settle_normal(connection: apsw.Connection) -> None:
@@ -197,7 +199,7 @@ class _Hasty:
 
     def __init__(self) -> None:
         self._soon: Callable[..., None] = trio.lowlevel.TrioToken.run_sync_soon
-        self._together, self._start = commit.Committer._together, lane.Lane.start
+        self._together, self._start = group_commit.Committer._together, worker_thread.Lane.start
 
     def patches(self) -> list[Any]:
         """Return what is to be patched."""
@@ -210,8 +212,8 @@ class _Hasty:
             self._start(each)
 
         return [
-            mock.patch.object(commit.Committer, "_together", together),
-            mock.patch.object(lane.Lane, "start", start),
+            mock.patch.object(group_commit.Committer, "_together", together),
+            mock.patch.object(worker_thread.Lane, "start", start),
         ]
 
     def _hurry(self, committer: Any, jobs: list[Any]) -> bool:

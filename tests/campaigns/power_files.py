@@ -29,7 +29,8 @@ from fleetd.protocol.requests.mission import MissionList
 from fleetd.protocol.requests.snapshot import SnapshotPrune, SnapshotVerify
 from fleetd.protocol.requests.system import SystemBackup
 from fleetd.restoring import command
-from fleetd.store import StoreRefused, backups
+from fleetd.store.api import StoreRefused
+from fleetd.store.files import record_files
 from tests.campaigns.campaign import Campaign, Red, Run
 from tests.campaigns.disk import Disk, Size, Sync, gone_after
 from tests.campaigns.ledger import Fact, Worker, check, quietly, running, serves
@@ -304,10 +305,10 @@ def _planted(defect: str | None) -> ExitStack:
     if defect == "file-not-synced":
         stack.enter_context(mock.patch.object(atomic_files, "os", _Without(stat.S_ISREG)))
     elif defect == "directory-not-synced":
-        for module in (atomic_files, backups):
+        for module in (atomic_files, record_files):
             stack.enter_context(mock.patch.object(module, "os", _Without(stat.S_ISDIR)))
     elif defect == TOO_LATE:
-        stack.enter_context(mock.patch.object(backups, "write_file", _renamed_first))
+        stack.enter_context(mock.patch.object(record_files, "write_file", _renamed_first))
     return stack
 
 

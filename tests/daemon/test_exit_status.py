@@ -9,7 +9,7 @@ from fleetd import daemon
 from fleetd.host.instance_lock import AlreadyRunning
 from fleetd.host.paths import PathRefused
 from fleetd.protocol.errors import Corrupt, Storage, Unavailable
-from fleetd.store import StoreFailed, StoreFull, StoreRefused, StoreUnready
+from fleetd.store.api import StoreFailed, StoreFull, StoreRefused, StoreUnready
 from tests.fleet import settings
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from fleetctl.client import Fleet
 from fleetd.protocol.errors import NotFound
-from fleetd.store import checksums
+from fleetd.store.sqlite import page_checksums
 from tests.processes import fleetctl
 
 
@@ -44,7 +44,7 @@ def sorties_of(mission):
 
 def change_database(home, statement, *values):
     """Change the database while no daemon has it open."""
-    with closing(checksums.opened(str(home / "data" / "squawk.db"))) as connection:
+    with closing(page_checksums.opened(str(home / "data" / "squawk.db"))) as connection:
         connection.execute(statement, values)
 
 

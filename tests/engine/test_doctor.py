@@ -11,7 +11,7 @@ from fleetd.protocol.records import Finding
 from fleetd.protocol.requests.checkpoint import CheckpointLatest, CheckpointVerify
 from fleetd.protocol.requests.snapshot import SnapshotRecord
 from fleetd.protocol.requests.system import Findings, SystemDoctor
-from fleetd.store import housekeeping
+from fleetd.store import disk_audit
 from tests.fleet import Fleet
 
 
@@ -110,7 +110,7 @@ async def test_the_doctor_tells_of_a_full_disk_also_when_it_is_full(
         raise Storage("The disk is full; nothing was stored.")
 
     monkeypatch.setattr(fleet.engine.store, "write", full)
-    monkeypatch.setattr(housekeeping, "free_bytes", lambda _: 0)
+    monkeypatch.setattr(disk_audit, "free_bytes", lambda _: 0)
     seen = await fleet.do(SystemDoctor(idempotency_key="a" * 16))
     assert {(f.check, f.detail) for f in seen.findings if not f.ok} == {
         ("disk", "0 MB free, less than 100 MB")
@@ -207,7 +207,7 @@ async def test_a_second_name_of_the_database_is_taken_away(fleet: Fleet) -> None
 
 
 async def test_little_room_is_a_warning(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(housekeeping, "free_bytes", lambda _: 99_999_999)
+    monkeypatch.setattr(disk_audit, "free_bytes", lambda _: 99_999_999)
     assert {(f.check, f.detail) for f in await wrong(fleet)} == {
         ("disk", "99 MB free, less than 100 MB")
     }

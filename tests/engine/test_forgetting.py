@@ -36,7 +36,7 @@ from fleetd.protocol.requests.mission import (
 from fleetd.protocol.requests.sortie import SortieProgress
 from fleetd.protocol.requests.system import SystemForget
 from fleetd.readiness import OWED_S
-from fleetd.store.backups import Backups
+from fleetd.store.files.record_files import Backups
 from tests.fleet import Fleet, opened
 
 SECRET = "sentinel-7f3a"
@@ -479,7 +479,7 @@ async def test_bytes_that_cannot_be_scrubbed_now_are_scrubbed_later(
     first, second = await fleet.mission(1, title=SECRET), await fleet.mission(1)
     reader = apsw.Connection(str(fleet.database))
     reader.execute("BEGIN").execute("SELECT count(*) FROM missions").fetchall()
-    monkeypatch.setattr("fleetd.store.opening.BUSY_MS", 1)
+    monkeypatch.setattr("fleetd.store.sqlite.connect.BUSY_MS", 1)
     fleet.engine.store._writer_connection.set_busy_timeout(1)
 
     done = await fleet.do(SystemForget(first.id))

@@ -26,7 +26,7 @@ from fleetd.protocol.requests.snapshot import (
 )
 from fleetd.protocol.requests.system import Forgotten, SystemForget
 from fleetd.protocol.snapshots import Snapshot
-from fleetd.store.backups import Backups
+from fleetd.store.files.record_files import Backups
 from tests.engine.test_forgetting import places_of, rows_with
 from tests.engine.test_sessions import Window
 from tests.fleet import MINUTE, Fleet, opened

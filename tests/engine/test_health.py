@@ -12,9 +12,10 @@ from fleetd.daemon import _health_check
 from fleetd.operations import health as checks
 from fleetd.protocol.errors import Corrupt, FleetError, Storage, Unavailable
 from fleetd.protocol.requests.system import Check, Health, SystemHealth
-from fleetd.store import housekeeping, wal
-from fleetd.store.backups import Backups
-from fleetd.store.sqlite import Store
+from fleetd.store import disk_audit
+from fleetd.store.files.record_files import Backups
+from fleetd.store.sqlite import wal_checkpointer
+from fleetd.store.sqlite.store import Store
 from tests.fleet import Fleet
 
 Patch = pytest.MonkeyPatch
@@ -42,11 +43,11 @@ async def test_a_healthy_daemon_passes_every_check(fleet: Fleet) -> None:
 
 
 def less_room(patch: Patch, free: int) -> None:
-    patch.setattr(housekeeping, "free_bytes", lambda path: free)
+    patch.setattr(disk_audit, "free_bytes", lambda path: free)
 
 
 def large_wal(patch: Patch, _: Any) -> None:
-    patch.setattr(Store, "sizes", lambda store: (4_096, wal.LARGE_BYTES + 1))
+    patch.setattr(Store, "sizes", lambda store: (4_096, wal_checkpointer.LARGE_BYTES + 1))
 
 
 def long_queue(patch: Patch, _: Any) -> None:

@@ -15,8 +15,8 @@ from fleetd.operations import machines as operations
 from fleetd.operations.machines import KeepInTouch, catch_up, refuse_twin
 from fleetd.protocol.errors import Unavailable
 from fleetd.protocol.requests.agent import AgentGet, AgentRegister
-from fleetd.store import StoreUnready
-from fleetd.store.incarnation import Incarnation
+from fleetd.store.api import StoreUnready
+from fleetd.store.postgres.incarnation import Incarnation
 from tests.fleet import MINUTE, Clock, opened
 
 NORTH, SOUTH = "0000000000000001", "0000000000000002"

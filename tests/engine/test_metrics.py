@@ -75,9 +75,9 @@ async def test_every_metric_follows_the_conventions(fleet: Fleet) -> None:
 async def test_every_check_of_the_health_is_a_sample(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fleetd.store import housekeeping
+    from fleetd.store import disk_audit
 
-    monkeypatch.setattr(housekeeping, "free_bytes", lambda path: 0)
+    monkeypatch.setattr(disk_audit, "free_bytes", lambda path: 0)
     health, families = await fleet.do(SystemHealth()), await scraped(fleet)
     found = {each.labels["check"]: each.value for each in families["fleetd_check_ok"].samples}
     assert found.keys() == {check.name for check in health.checks}
@@ -88,12 +88,12 @@ async def test_every_check_of_the_health_is_a_sample(
 async def test_of_two_checks_of_one_name_the_worse_is_told(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fleetd.store import housekeeping
+    from fleetd.store import disk_audit
 
     database = fleet.engine.config.database.parent
     for full in (database, fleet.engine.config.checkpoints):
         monkeypatch.setattr(
-            housekeeping,
+            disk_audit,
             "free_bytes",
             lambda path, full=full: 5_000_000 if path == full else 10**12,
         )

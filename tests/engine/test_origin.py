@@ -15,8 +15,8 @@ from fleetd.host import trace
 from fleetd.host.trace import Origin
 from fleetd.protocol.requests.checkpoint import CheckpointDelete
 from fleetd.protocol.requests.hook import HookDeliver
-from fleetd.store import backups
-from fleetd.store.sqlite import Store
+from fleetd.store.files import record_files
+from fleetd.store.sqlite.store import Store
 from tests.fleet import Fleet
 
 SEVEN = Origin(12, "checkpoint.create", 7)
@@ -102,7 +102,7 @@ async def test_so_does_a_file_that_could_only_be_written_later(
 
     mission = await fleet.mission()
     with monkeypatch.context() as broken:
-        broken.setattr(backups.Backups, "write", refuse)
+        broken.setattr(record_files.Backups, "write", refuse)
         with trace.on_behalf_of(SEVEN):
             made = await fleet.checkpoint(mission, wait_for_backup=False)
         await trio.sleep(10)
@@ -121,7 +121,7 @@ async def test_files_removed_together_for_several_are_nobody_s(
 
     mission = await fleet.mission()
     made = [await fleet.checkpoint(mission, f"{number}") for number in range(3)]
-    monkeypatch.setattr(backups.Backups, "remove", stuck)
+    monkeypatch.setattr(record_files.Backups, "remove", stuck)
 
     async def delete(number: int) -> None:
         with trace.on_behalf_of(Origin(number + 1)):

@@ -29,7 +29,7 @@ from fleetd.protocol.requests.mission import (
     MissionUpdate,
 )
 from fleetd.protocol.requests.recovery import RecoveryList
-from fleetd.store.backups import FILE_MAX, Backups
+from fleetd.store.files.record_files import FILE_MAX, Backups
 from tests.engine.test_plans_and_missions import working
 from tests.fleet import MINUTE, Clock, Fleet, opened
 

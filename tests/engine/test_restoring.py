@@ -25,7 +25,7 @@ from fleetd.protocol.requests.snapshot import (
 from fleetd.protocol.requests.system import SystemBackup, SystemDoctor
 from fleetd.protocol.snapshots import Snapshot
 from fleetd.restoring import command
-from fleetd.store.migrate import APPLICATION_ID, migrations
+from fleetd.store.sqlite.migrate import APPLICATION_ID, migrations
 from tests.fleet import HOUR, Clock, Fleet, opened, settings
 from tests.processes import LOCKS
 

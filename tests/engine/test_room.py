@@ -12,8 +12,8 @@ from fleetd.domain.upkeep import DropOldKeys, StartUp
 from fleetd.protocol.methods import METHODS
 from fleetd.protocol.requests.mission import MissionCreate
 from fleetd.room import MAKES_ROOM, makes_room
-from fleetd.store.ballast import Ballast
-from fleetd.store.verdicts import DiskFull
+from fleetd.store.sqlite.disk_reserve import Ballast
+from fleetd.store.sqlite.errors import DiskFull
 from tests.fleet import Fleet
 
 

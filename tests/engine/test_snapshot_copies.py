@@ -29,8 +29,8 @@ from fleetd.protocol.requests.snapshot import (
 )
 from fleetd.protocol.requests.system import Findings
 from fleetd.protocol.snapshots import Snapshot
-from fleetd.store.backups import FILE_MAX, BackupFile
-from fleetd.store.packing import packed
+from fleetd.store.files.packing import packed
+from fleetd.store.files.record_files import FILE_MAX, BackupFile
 from tests.fleet import DAY, MINUTE, Clock, Fleet, opened
 
 Row = Literal["present", "missing", "damaged"]

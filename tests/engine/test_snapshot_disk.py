@@ -199,7 +199,7 @@ class Stubborn:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.names: set[str] = set()
         self._real = atomic_files.remove_file
-        monkeypatch.setattr("fleetd.store.backups.remove_file", self)
+        monkeypatch.setattr("fleetd.store.files.record_files.remove_file", self)
 
     def __call__(self, where: atomic_files.Directory, name: str) -> None:
         if any(each in name for each in self.names):

@@ -10,7 +10,7 @@ from fleetd.operations import copies
 from fleetd.operations.legacy import import_legacy
 from fleetd.protocol.requests.checkpoint import CheckpointVerify
 from fleetd.reconciling import reconcile
-from fleetd.store.reach import StoreAway
+from fleetd.store.availability import StoreAway
 from tests.fleet import Fleet
 
 

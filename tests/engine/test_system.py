@@ -21,7 +21,7 @@ from fleetd.protocol.requests.system import (
     SystemStatus,
 )
 from fleetd.service import open_engine
-from fleetd.store import copying
+from fleetd.store.sqlite import online_backup
 from tests import shared_store
 from tests.fleet import Fleet, opened, settings
 
@@ -126,14 +126,14 @@ async def test_a_copy_that_does_not_fit_says_so_and_leaves_nothing(
 async def test_a_copy_that_is_given_up_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, fill = trio.Event(), copying._fill
+    begun, fill = trio.Event(), online_backup._fill
 
     def tell_and_fill(*arguments: Any) -> None:
         trio.from_thread.run_sync(begun.set)
         fill(*arguments)
 
-    monkeypatch.setattr(copying, "STEP_PAGES", 1)
-    monkeypatch.setattr(copying, "_fill", tell_and_fill)
+    monkeypatch.setattr(online_backup, "STEP_PAGES", 1)
+    monkeypatch.setattr(online_backup, "_fill", tell_and_fill)
     async with open_engine(settings(tmp_path)) as engine:
         for _ in range(20):
             sorties = [NewSortie(f"s{n}", description="x" * 3_000) for n in range(50)]

@@ -13,7 +13,7 @@ from fleetd.protocol.requests.snapshot import SnapshotPrune, SnapshotRecord
 from fleetd.protocol.requests.sortie import SortieRemove
 from fleetd.protocol.requests.system import SystemForget, SystemStatus
 from fleetd.protocol.status import Counts
-from fleetd.store.migrate import migrations
+from fleetd.store.sqlite.migrate import migrations
 from tests.fleet import DAY, Fleet
 
 COUNTED = {

@@ -18,7 +18,7 @@ import pytest
 
 from fleetctl.client import Fleet
 from fleetd.protocol.errors import Incompatible
-from fleetd.store import checksums
+from fleetd.store.sqlite import page_checksums
 from tests.processes import LOCKS, Daemon, Result, fleetctl
 
 
@@ -109,7 +109,7 @@ def test_a_large_copy_of_what_was_just_written_has_its_checksums(
             assert len(data) > 3_000_000
             for start in range(0, len(data), 4_096):
                 page = data[start : start + 4_096]
-                assert checksums.sum_of(page[:-8]) == page[-8:]
+                assert page_checksums.sum_of(page[:-8]) == page[-8:]
 
 
 def test_a_copy_as_json_names_path_and_size(daemon: Daemon, home: Path) -> None:

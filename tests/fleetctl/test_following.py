@@ -16,7 +16,7 @@ from fleetd.protocol.records import Event
 from fleetd.protocol.requests.event import CursorAdvance, CursorGet, EventAppend
 from fleetd.protocol.requests.mission import MissionCreate, MissionGet
 from fleetd.protocol.requests.system import SystemHello
-from fleetd.store import checksums
+from fleetd.store.sqlite import page_checksums
 from tests.processes import Daemon
 
 PATIENCE_S = 60.0
@@ -177,7 +177,7 @@ def test_a_consumer_whose_cursor_lost_events_is_told_of_the_gap(daemon, home):
         seqs = noted(fleet, 4)
         fleet.call(CursorAdvance(consumer="tool", stream="fleet", position=seqs[0]))
         daemon.stop()
-        with closing(checksums.opened(str(home / "data" / "squawk.db"))) as database:
+        with closing(page_checksums.opened(str(home / "data" / "squawk.db"))) as database:
             database.execute("DELETE FROM events WHERE seq = ?", (seqs[1],))
             database.execute("UPDATE cursors SET missed_seq = ?", (seqs[1],))
         daemon.start()

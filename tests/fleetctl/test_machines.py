@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleetd.store import checksums
+from fleetd.store.sqlite import page_checksums
 
 HERE, THERE = "00000000000000a1", "00000000000000b2"
 LONG_AHEAD = "2099-01-01T00:00:00.000Z"
@@ -13,7 +13,7 @@ def shared(home, daemon, done):
     """Two agents of two machines, as they stand in a store that several share."""
     done("agent", "start", "spec-1")
     done("agent", "start", "spec-2")
-    store = checksums.opened(str(home / "data" / "squawk.db"))
+    store = page_checksums.opened(str(home / "data" / "squawk.db"))
     store.set_busy_timeout(5_000)
     try:
         for machine, name, status, agent in (
@@ -61,7 +61,7 @@ def test_a_missions_directory_is_shown_with_its_machine(done, shared, home):
     mission = done("mission", "create", "Add login", "--json").json
     directory = f"Directory: {mission['project_dir']}"
     assert directory in done("mission", "show", mission["id"]).out.splitlines()
-    store = checksums.opened(str(home / "data" / "squawk.db"))
+    store = page_checksums.opened(str(home / "data" / "squawk.db"))
     store.set_busy_timeout(5_000)
     try:
         store.execute("UPDATE missions SET machine = ?", (THERE,))
@@ -75,7 +75,7 @@ def test_a_missions_directory_is_shown_with_its_machine(done, shared, home):
 def test_a_lock_on_a_file_of_one_machine_says_on_which(home, done, shared):
     for file in ("/srv/a.py", "/srv/widget/b.py"):
         done("lock", "acquire", file, "--agent", "spec-2")
-    store = checksums.opened(str(home / "data" / "squawk.db"))
+    store = page_checksums.opened(str(home / "data" / "squawk.db"))
     store.set_busy_timeout(5_000)
     try:
         for file, key in (

@@ -8,7 +8,7 @@ from typing import Any
 import trio
 
 from fleetd.domain.tx import Effect, Ring, Tx
-from fleetd.store.postgres import PostgresStore
+from fleetd.store.postgres.store import PostgresStore
 
 PATIENCE_S = 30
 

@@ -14,8 +14,8 @@ import pytest
 
 from fleetctl.client import Fleet
 from fleetd.operations.machines import host_name
-from fleetd.store.incarnation import NAME as NONCES
-from fleetd.store.machine_id import NAME as ID_FILE
+from fleetd.store.postgres.incarnation import NAME as NONCES
+from fleetd.store.postgres.machine_id import NAME as ID_FILE
 from tests.postgres_server import Server
 from tests.processes import Daemon, environment
 

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from fleetd.protocol.errors import Unavailable
-from fleetd.store.shared.line import Line
+from fleetd.store.postgres.connection import Line
 from tests.postgres.shared_stores import running
 from tests.postgres_server import Server
 

@@ -5,10 +5,10 @@ from itertools import pairwise
 
 import pytest
 
-from fleetd.store.shared import fleet_clock
-from fleetd.store.shared.connecting import connect
-from fleetd.store.shared.fleet_clock import FleetClock
-from fleetd.store.shared.server import Server as StoreServer
+from fleetd.store.postgres import server_clock
+from fleetd.store.postgres.connect import connect
+from fleetd.store.postgres.server import Server as StoreServer
+from fleetd.store.postgres.server_clock import FleetClock
 from tests.postgres_server import Server, run_sql
 
 
@@ -25,7 +25,7 @@ class Own:
 @pytest.fixture
 def own(monkeypatch: pytest.MonkeyPatch) -> Own:
     own = Own()
-    monkeypatch.setattr(fleet_clock, "_own_ms", own)
+    monkeypatch.setattr(server_clock, "_own_ms", own)
     return own
 
 

@@ -8,7 +8,7 @@ import trio
 
 from fleetd.domain.tx import Ring
 from fleetd.protocol.errors import Unavailable
-from fleetd.store.shared import committing, connecting, line
+from fleetd.store.postgres import connect, connection, group_commit
 from tests.postgres.proxy import Moment, Proxy
 from tests.postgres.shared_stores import Opened, running
 from tests.postgres_server import Server
@@ -45,9 +45,9 @@ async def test_what_is_written_when_a_connection_is_lost_is_written_once(
 async def test_what_the_server_takes_for_under_way_is_ended(
     proxy: Proxy, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = connecting._SETTINGS.replace(b"_timeout = 4000", b"_timeout = 60000")
-    assert settings != connecting._SETTINGS
-    monkeypatch.setattr(connecting, "_SETTINGS", settings)
+    settings = connect._SETTINGS.replace(b"_timeout = 4000", b"_timeout = 60000")
+    assert settings != connect._SETTINGS
+    monkeypatch.setattr(connect, "_SETTINGS", settings)
     async with running(url(proxy, database), tmp_path) as opened:
         for step in STEPS[1:]:
             proxy.cut(step, "unnoticed")
@@ -87,7 +87,7 @@ async def test_who_cannot_be_told_is_told_so(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(committing, "_DOUBT_S", 0.3)
+    monkeypatch.setattr(group_commit, "_DOUBT_S", 0.3)
     async with running(url(proxy, database), tmp_path) as opened:
         told = await lost_in_commit(opened, proxy, when)
         assert told.values["outcome"] == "unknown"
@@ -101,7 +101,7 @@ async def test_who_cannot_be_told_is_told_so(
 async def test_a_network_that_swallows_everything_is_noticed(
     proxy: Proxy, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(line.Line, "patience_s", 0.5)
+    monkeypatch.setattr(connection.Line, "patience_s", 0.5)
     async with running(url(proxy, database) + "&connect_timeout=2", tmp_path) as opened:
         await opened.event("first")
         proxy.hold()

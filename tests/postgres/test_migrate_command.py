@@ -21,14 +21,14 @@ DYING = """
 import os, sys
 from fleetd.__main__ import main
 from fleetd.transferring import carrying_out
-from fleetd.store.transfer import carrying, local, server
+from fleetd.store.transfer import copy, sqlite_side, postgres_side
 def dies(*_, **__):
     os.kill(os.getpid(), 9)
 {where} = dies
 sys.exit(main(["--migrate"]))
 """
 STEPS = (
-    "carrying.Cargo.leaving",
+    "copy.Cargo.leaving",
     "carrying_out.note_arrived",
     "carrying_out.note_moved",
 )

@@ -18,9 +18,10 @@ from fleetd.protocol.requests.checkpoint import CheckpointGet, CheckpointVerify
 from fleetd.protocol.requests.event import EventList
 from fleetd.protocol.requests.lock import LockAcquire
 from fleetd.protocol.requests.message import MessageList
-from fleetd.store import StoreRefused, checksums
-from fleetd.store.commit import Executor
-from fleetd.store.machine_id import machine_id
+from fleetd.store.api import StoreRefused
+from fleetd.store.postgres.machine_id import machine_id
+from fleetd.store.sqlite import page_checksums
+from fleetd.store.sqlite.group_commit import Executor
 from fleetd.transferring.carrying_out import check, move
 from fleetd.transferring.ends import Ends, bare
 from tests.fleet import MINUTE, Clock, Fleet, opened
@@ -64,7 +65,7 @@ class Moving:
 
     def at_home(self, statement: str) -> list[dict[str, Any]]:
         """Run a statement on the database of this machine, behind everybody's back."""
-        connection = checksums.opened(str(self.database))
+        connection = page_checksums.opened(str(self.database))
         try:
             connection.set_busy_timeout(5_000)
             return Executor(connection)(statement, {})
@@ -339,7 +340,7 @@ async def test_a_copy_that_came_out_wrong_is_not_kept(
     async with moving.local() as fleet:
         await a_days_work(fleet)
     monkeypatch.setattr(
-        "fleetd.store.transfer.server.ServerSide.fill", lambda *_: None, raising=True
+        "fleetd.store.transfer.postgres_side.ServerSide.fill", lambda *_: None, raising=True
     )
     with pytest.raises(Corrupt, match=r"missions \(1 and 0 rows, first at msn-"):
         moving.there()
@@ -349,7 +350,7 @@ async def test_a_copy_that_came_out_wrong_is_not_kept(
 
 
 STEPS = {
-    "the first table": "fleetd.store.transfer.carrying.Cargo.leaving",
+    "the first table": "fleetd.store.transfer.copy.Cargo.leaving",
     "the comparison": "fleetd.transferring.carrying_out.compare",
 }
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from fleetd.store import StoreRefused
-from fleetd.store.shared.connecting import connect, name_of
-from fleetd.store.shared.naming import named
+from fleetd.store.api import StoreRefused
+from fleetd.store.postgres.connect import connect, name_of
+from fleetd.store.postgres.url import named
 from tests.postgres_server import Server
 
 PLAIN = {"PGUSER": "ann", "PGDATABASE": "", "PGHOST": "", "PGPORT": "", "PGSERVICE": ""}

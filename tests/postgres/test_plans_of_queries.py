@@ -17,9 +17,9 @@ from fleetd import housekeeping
 from fleetd.domain.tx import Row
 from fleetd.protocol.errors import FleetError
 from fleetd.protocol.requests.sortie import SortieStart
-from fleetd.store.migrate import schema
-from fleetd.store.shared.dialect import translated
-from fleetd.store.shared.executing import Executor
+from fleetd.store.postgres.dialect import translated
+from fleetd.store.postgres.executing import Executor
+from fleetd.store.sqlite.migrate import schema
 from tests.engine.test_growth import ASKED, Steps, Store
 from tests.fleet import DAY, Fleet, opened
 from tests.postgres_server import Server, run_sql

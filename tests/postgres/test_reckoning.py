@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from fleetd.store.shared.naming import Place
-from fleetd.store.shared.reckoning import Reckoning
-from fleetd.store.shared.verdicts import Behind
+from fleetd.store.postgres.errors import Behind
+from fleetd.store.postgres.lost_commits import Reckoning
+from fleetd.store.postgres.url import Place
 
 
 class Line:

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from fleetd import store
 from fleetd.config import Config, Loaded, Paths
-from fleetd.store import StoreRefused
-from fleetd.store.opened import open_store
-from fleetd.store.postgres import PostgresStore
-from fleetd.store.reach import StoreAway
+from fleetd.store import api as store
+from fleetd.store.api import StoreRefused
+from fleetd.store.availability import StoreAway
+from fleetd.store.open import open_store
+from fleetd.store.postgres.store import PostgresStore
 from tests.postgres.shared_stores import running
 from tests.postgres_server import Server, run_sql
 from tests.processes import fleetctl
@@ -223,7 +223,7 @@ async def test_no_log_and_no_list_of_the_servers_shows_a_password(
 
 async def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(store, "postgres", raising=False)
-    monkeypatch.setitem(sys.modules, "fleetd.store.postgres", None)
+    monkeypatch.setitem(sys.modules, "fleetd.store.postgres.store", None)
     places = Paths(database=str(tmp_path / "fleet.db"))
     config = Config(paths=places, store="postgresql:///fleet")
     with pytest.raises(StoreRefused, match=r"pip install '\.\[postgres\]'"):

@@ -6,8 +6,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from fleetd.store.migrate import schema
-from fleetd.store.shared.migrating import migrations
+from fleetd.store.postgres.migrate import migrations
+from fleetd.store.sqlite.migrate import schema
 from tests.postgres_server import Server
 
 # What only a store that several share needs.

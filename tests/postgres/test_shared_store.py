@@ -7,7 +7,7 @@ import trio
 
 from fleetd.domain.tx import Ring, Tx
 from fleetd.protocol.errors import NotFound
-from fleetd.store.reach import StoreAway
+from fleetd.store.availability import StoreAway
 from tests.postgres.shared_stores import appends, running
 from tests.postgres_server import Server
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from fleetd.store.shared import keeping
-from fleetd.store.shared.batch import CHANNEL
+from fleetd.store.postgres import reconnect
+from fleetd.store.postgres.batch import CHANNEL
 from tests.postgres.shared_stores import PATIENCE_S, running
 from tests.postgres_server import Server, run_sql
 
@@ -32,7 +32,7 @@ async def test_what_a_stranger_says_is_not_believed(
 async def test_what_others_commit_is_known_a_moment_later(
     postgres: Server, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeping, "BEAT_S", 1_000)
+    monkeypatch.setattr(reconnect, "BEAT_S", 1_000)
     url = postgres.url(database)
     async with running(url, tmp_path / "a") as opened, running(url, tmp_path / "b") as other:
         await opened.hears(1)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fleetctl.client import Fleet
-from fleetd.store.shared.connecting import connect
-from fleetd.store.shared.verdicts import ServerAway
+from fleetd.store.postgres.connect import connect
+from fleetd.store.postgres.errors import ServerAway
 from tests.postgres.certificates import Authority
 from tests.postgres_server import Server
 from tests.processes import Daemon, fleetctl

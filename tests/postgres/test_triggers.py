@@ -9,10 +9,10 @@ import apsw
 import psycopg
 import pytest
 
-from fleetd.store.migrate import schema
-from fleetd.store.shared.connecting import connect
-from fleetd.store.shared.dialect import translated
-from fleetd.store.shared.migrating import migrate
+from fleetd.store.postgres.connect import connect
+from fleetd.store.postgres.dialect import translated
+from fleetd.store.postgres.migrate import migrate
+from fleetd.store.sqlite.migrate import schema
 from tests.postgres_server import Server
 
 MISSION = (

@@ -13,7 +13,7 @@ from fleetd.protocol.errors import (
     Storage,
     Unavailable,
 )
-from fleetd.store.shared import batch
+from fleetd.store.postgres import batch
 from tests.postgres.shared_stores import Opened, running
 from tests.postgres_server import Server, run_sql
 

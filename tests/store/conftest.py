@@ -13,7 +13,7 @@ import trio.testing
 
 from fleetd.config import Loaded, load
 from fleetd.domain.tx import Effect, Tx
-from fleetd.store.sqlite import Store
+from fleetd.store.sqlite.store import Store
 from tests.faults import Faults, faults
 from tests.small_disk import CannotMount, small_disk
 

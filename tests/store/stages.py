@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fleetd.protocol.types import Noun
-from fleetd.store.backups import Backups
+from fleetd.store.files.record_files import Backups
 
 CALLS = ("open", "fsync", "rename", "symlink", "unlink", "mkdir", "close")
 _NAMES: dict[Noun, tuple[str, str, str]] = {

@@ -12,7 +12,7 @@ import pytest
 
 from fleetd.protocol.errors import Corrupt
 from fleetd.protocol.types import Noun
-from fleetd.store.backups import FILE_MAX, BackupFile, Listing
+from fleetd.store.files.record_files import FILE_MAX, BackupFile, Listing
 from tests.store.stages import (
     KilledError,
     Recorder,
@@ -402,8 +402,8 @@ def test_a_listing_tells_the_names_apart_without_reading_a_file(
     def never(*_: object) -> bytes:
         raise AssertionError("a file was read")
 
-    monkeypatch.setattr("fleetd.store.backups.read_file", never)
-    monkeypatch.setattr("fleetd.store.forms.read_file", never)
+    monkeypatch.setattr("fleetd.store.files.record_files.read_file", never)
+    monkeypatch.setattr("fleetd.store.files.forms.read_file", never)
     inside = "history/" if stage.copies else ""
     assert stage.backups.list(stage.owner) == Listing(
         files=frozenset({stage.first}),

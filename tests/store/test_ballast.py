@@ -10,7 +10,7 @@ import pytest
 
 from fleetctl.client import Fleet
 from fleetd.protocol.errors import Storage
-from fleetd.store.ballast import PART, SIZE, Ballast
+from fleetd.store.sqlite.disk_reserve import PART, SIZE, Ballast
 from tests.processes import Daemon, environment, with_checkpoints
 from tests.small_disk import CannotMount, fill, small_disk
 

@@ -11,7 +11,7 @@ import trio.testing
 
 from fleetd.domain.tx import Tx
 from fleetd.protocol.errors import Unavailable
-from fleetd.store.sqlite import Store
+from fleetd.store.sqlite.store import Store
 
 
 class Gate:

@@ -9,8 +9,9 @@ import apsw
 import pytest
 
 from fleetd.protocol.errors import Corrupt
-from fleetd.store import StoreRefused, checksums
-from fleetd.store.opening import open_database
+from fleetd.store.api import StoreRefused
+from fleetd.store.sqlite import page_checksums
+from fleetd.store.sqlite.connect import open_database
 
 TITLE = b"The title of a mission that nobody may change"
 
@@ -66,17 +67,17 @@ async def test_neighbours_of_one_that_meets_damage_are_committed(
 def make_old(database: Path) -> None:
     """Make a database from before there were checksums."""
     database.parent.mkdir()
-    with mock.patch.object(checksums, "available", return_value=False):
+    with mock.patch.object(page_checksums, "available", return_value=False):
         connection = open_database(database, None)
         connection.execute("INSERT INTO store_meta VALUES ('title', ?)", (TITLE.decode(),))
         connection.close()
-    assert not checksums.has_room(database)
+    assert not page_checksums.has_room(database)
 
 
 def test_a_database_without_checksums_has_them_after_the_next_start(database: Path) -> None:
     make_old(database)
     open_database(database, None).close()
-    assert checksums.has_room(database)
+    assert page_checksums.has_room(database)
     connection = open_database(database, None)
     assert connection.execute("SELECT value FROM store_meta").get == TITLE.decode()
     connection.close()
@@ -84,7 +85,7 @@ def test_a_database_without_checksums_has_them_after_the_next_start(database: Pa
     connection = open_database(database, None)
     with pytest.raises(apsw.IOError) as damage:
         connection.execute("SELECT value FROM store_meta").fetchall()
-    assert checksums.is_damage(damage.value)
+    assert page_checksums.is_damage(damage.value)
     connection.close()
 
 
@@ -95,13 +96,13 @@ def test_a_disk_without_room_leaves_a_database_as_it_is(database: Path, faults: 
     faults.mend()
     assert connection.execute("SELECT value FROM store_meta").get == TITLE.decode()
     connection.close()
-    assert not checksums.has_room(database)
+    assert not page_checksums.has_room(database)
 
 
 def test_who_cannot_keep_checksums_refuses_a_database_that_has_them(database: Path) -> None:
     open_database(database, None).close()
     with (
-        mock.patch.object(checksums, "available", return_value=False),
+        mock.patch.object(page_checksums, "available", return_value=False),
         pytest.raises(StoreRefused, match="lacks the extension cksumvfs"),
     ):
         open_database(database, None)
@@ -111,16 +112,16 @@ def test_who_cannot_keep_checksums_refuses_a_database_that_has_them(database: Pa
 def test_damage_of_the_byte_that_asks_for_checksums_is_damage(database: Path, bit: int) -> None:
     open_database(database, None).close()
     data = bytearray(database.read_bytes())
-    data[checksums.RESERVED_AT] ^= 1 << bit
+    data[page_checksums.RESERVED_AT] ^= 1 << bit
     database.write_bytes(data)
     with pytest.raises(StoreRefused, match="is damaged"):
         open_database(database, None)
 
 
 def test_an_error_of_the_disk_is_no_damage() -> None:
-    assert not checksums.is_damage(apsw.IOError("the disk has a fault"))
-    assert not checksums.is_damage(apsw.FullError("full"))
-    assert checksums.is_damage(apsw.CorruptError("malformed"))
+    assert not page_checksums.is_damage(apsw.IOError("the disk has a fault"))
+    assert not page_checksums.is_damage(apsw.FullError("full"))
+    assert page_checksums.is_damage(apsw.CorruptError("malformed"))
 
 
 def flip_in_page(database: Path, chance: random.Random) -> tuple[int, int]:

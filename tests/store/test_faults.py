@@ -17,8 +17,8 @@ from fleetd.protocol.errors import FleetError, Storage
 from fleetd.protocol.requests.mission import MissionCreate, MissionList
 from fleetd.protocol.requests.system import SystemHealth
 from fleetd.service import open_engine
-from fleetd.store import StoreFailed, StoreRefused
-from fleetd.store.sqlite import Store
+from fleetd.store.api import StoreFailed, StoreRefused
+from fleetd.store.sqlite.store import Store
 from tests.small_disk import fill, grow
 
 NAMES = ("a", "b", "c", "d", "e")
@@ -274,7 +274,7 @@ def test_a_limit_on_the_size_of_files_is_a_full_disk(database: Path, tools: Any)
     program = f"""
 import resource, trio
 from pathlib import Path
-from fleetd.store.sqlite import Store
+from fleetd.store.sqlite.store import Store
 from fleetd.protocol.errors import Storage
 
 async def main():

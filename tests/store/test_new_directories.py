@@ -6,8 +6,8 @@ import apsw
 import pytest
 
 from fleetd.protocol.types import Noun
-from fleetd.store.backups import Backups
-from fleetd.store.opening import open_database
+from fleetd.store.files.record_files import Backups
+from fleetd.store.sqlite.connect import open_database
 from tests.campaigns.disk import Disk
 from tests.store.stages import Stage
 

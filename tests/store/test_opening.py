@@ -13,10 +13,11 @@ from typing import Any
 import apsw
 import pytest
 
-from fleetd.store import StoreFull, StoreRefused, StoreUnready, opening
-from fleetd.store.migrate import APPLICATION_ID, check_ours, migrate, migrations, schema
-from fleetd.store.opening import check_sqlite, connect
-from fleetd.store.sqlite import Store
+from fleetd.store.api import StoreFull, StoreRefused, StoreUnready
+from fleetd.store.sqlite import connect as sqlite_connect
+from fleetd.store.sqlite.connect import check_sqlite, connect
+from fleetd.store.sqlite.migrate import APPLICATION_ID, check_ours, migrate, migrations, schema
+from fleetd.store.sqlite.store import Store
 
 
 @pytest.fixture
@@ -108,7 +109,7 @@ def test_sessions_and_what_was_forgotten_outlive_that_their_tables_are_rebuilt(
     every = migrations()
     database.parent.mkdir()
     connection = connect(str(database))
-    monkeypatch.setattr("fleetd.store.migrate.migrations", lambda: every[:3])
+    monkeypatch.setattr("fleetd.store.sqlite.migrate.migrations", lambda: every[:3])
     assert migrate(connection, str(database)) == 3
     session = ("claude", "12f459b8", "", "ann", "lost", "d-1", "mark", "10:00", "11:00", None)
     ended = ("codex", "01a2", "sub", "bob", "whole", None, None, "10:00", "11:00", "12:00")
@@ -135,7 +136,7 @@ def test_what_recoveries_left_for_sorties_outlives_that_it_moves(
     number = next(n for n, sql in every if "CREATE TABLE briefings" in sql)
     database.parent.mkdir()
     connection = connect(str(database))
-    monkeypatch.setattr("fleetd.store.migrate.migrations", lambda: every[: number - 1])
+    monkeypatch.setattr("fleetd.store.sqlite.migrate.migrations", lambda: every[: number - 1])
     migrate(connection, str(database))
     connection.execute(
         "INSERT INTO missions (id, title, created_at, updated_at) VALUES ('msn-1', 'M', '', '')"
@@ -168,7 +169,7 @@ def test_origin_and_closed_reason_are_filled_from_metadata_which_keeps_none_of_i
     number = next(n for n, sql in every if "closed_reason" in sql)
     database.parent.mkdir()
     connection = connect(str(database))
-    monkeypatch.setattr("fleetd.store.migrate.migrations", lambda: every[: number - 1])
+    monkeypatch.setattr("fleetd.store.sqlite.migrate.migrations", lambda: every[: number - 1])
     migrate(connection, str(database))
     for at, (status, ended, metadata) in enumerate(
         (
@@ -219,7 +220,7 @@ def test_a_migration_that_fails_leaves_the_version_before(
     Store(database, lambda _: None)._writer_connection.close()
     newest = migrations()[-1][0]
     broken = [*migrations(), (newest + 1, "CREATE TABLE half (a); CREATE TABLE events (a);")]
-    monkeypatch.setattr("fleetd.store.migrate.migrations", lambda: broken)
+    monkeypatch.setattr("fleetd.store.sqlite.migrate.migrations", lambda: broken)
     with pytest.raises(StoreRefused, match=r"cannot be brought up to date.*events already exists"):
         Store(database, lambda _: None)
     connection = apsw.Connection(str(database))
@@ -308,7 +309,7 @@ def test_what_may_be_over_next_time_is_told_from_what_a_person_must_change(
         raise OSError(reason, os.strerror(reason))
 
     database.parent.mkdir()
-    monkeypatch.setattr(f"fleetd.store.opening.{step}", fail)
+    monkeypatch.setattr(f"fleetd.store.sqlite.connect.{step}", fail)
     with pytest.raises(StoreRefused, match=os.strerror(reason)) as refusal:
         Store(database, lambda _: None)
     assert refusal.type is kind
@@ -318,7 +319,7 @@ def test_what_may_be_over_next_time_is_told_from_what_a_person_must_change(
 def test_a_database_that_another_program_keeps_locked_may_be_free_next_time(
     database: Path, monkeypatch: pytest.MonkeyPatch, version: int | None
 ) -> None:
-    monkeypatch.setattr("fleetd.store.opening.BUSY_MS", 1)
+    monkeypatch.setattr("fleetd.store.sqlite.connect.BUSY_MS", 1)
     database.parent.mkdir()
     other = connect(str(database))
     for number, sql in migrations():
@@ -357,7 +358,7 @@ async def test_a_new_database_is_never_open_to_others_not_even_for_a_moment(
         seen.extend(modes(database).values())
         return check_ours(*arguments)
 
-    monkeypatch.setattr("fleetd.store.opening.check_ours", look)
+    monkeypatch.setattr("fleetd.store.sqlite.connect.check_ours", look)
     async with open_store():
         assert set(seen) == {0o600}
 
@@ -382,7 +383,7 @@ def test_it_looks_again_soon_while_another_has_the_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(opening.time, "sleep", pauses.append)
+    monkeypatch.setattr(sqlite_connect.time, "sleep", pauses.append)
     path = str(tmp_path / "one.db")
     with closing(connect(path)) as one, closing(connect(path)) as other:
         one.execute("BEGIN IMMEDIATE")
@@ -391,5 +392,5 @@ def test_it_looks_again_soon_while_another_has_the_database(
         one.execute("ROLLBACK")
         other.execute("BEGIN IMMEDIATE")
     # SQLite's own pauses grow: who has the database for 3 ms would keep the other out for 8.
-    assert set(pauses) == {opening.BUSY_LOOK_MS / 1_000}
-    assert sum(pauses) >= opening.BUSY_MS / 1_000
+    assert set(pauses) == {sqlite_connect.BUSY_LOOK_MS / 1_000}
+    assert sum(pauses) >= sqlite_connect.BUSY_MS / 1_000

@@ -10,12 +10,18 @@ import apsw
 import pytest
 
 from fleetd.protocol.errors import Corrupt
-from fleetd.store import StoreRefused
-from fleetd.store.migrate import APPLICATION_ID, migrations, newest
-from fleetd.store.opening import open_database
-from fleetd.store.resting import resting
-from fleetd.store.schema import DIGESTS, declared, differences, digests, expected_of
-from fleetd.store.sqlite import Store
+from fleetd.store.api import StoreRefused
+from fleetd.store.sqlite.connect import open_database
+from fleetd.store.sqlite.migrate import APPLICATION_ID, migrations, newest
+from fleetd.store.sqlite.offline import resting
+from fleetd.store.sqlite.schema_check import (
+    DIGESTS,
+    declared,
+    differences,
+    digests,
+    expected_of,
+)
+from fleetd.store.sqlite.store import Store
 
 TRIGGER = (
     "CREATE TRIGGER friendly AFTER INSERT ON events BEGIN"
@@ -132,7 +138,7 @@ def test_the_checksums_of_the_schemas_are_current() -> None:
 def test_without_a_known_checksum_the_migrations_themselves_are_compared(
     made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fleetd.store.schema._digests", dict)
+    monkeypatch.setattr("fleetd.store.sqlite.schema_check._digests", dict)
     connection = apsw.Connection(str(made))
     assert connection.pragma("application_id") == APPLICATION_ID
     assert differences(connection, newest()) == []

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fleetd.protocol.errors import Storage
-from fleetd.store import CopyFailed, StoreFailed
+from fleetd.store.api import CopyFailed, StoreFailed
 
 
 def remove_all(database: Path) -> None:

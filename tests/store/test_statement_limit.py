@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from fleetd.protocol.errors import Unavailable
-from fleetd.store import commit
+from fleetd.store.sqlite import group_commit
 
 ENDLESS = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
 
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = commit.Executor.__init__
-    monkeypatch.setattr(commit.Executor, "__init__", lambda self, c, _=0: real(self, c, 0.05))
+    real = group_commit.Executor.__init__
+    monkeypatch.setattr(group_commit.Executor, "__init__", lambda self, c, _=0: real(self, c, 0.05))
 
 
 async def test_a_statement_that_never_ends_is_ended_for_its_reader(

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from fleetd.domain.tx import LogLine, Tx
-from fleetd.store.lane import JobFailed
+from fleetd.store.worker_thread import JobFailed
 
 pytestmark = pytest.mark.usefixtures("soon")
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from fleetd.protocol.errors import Corrupt
-from fleetd.store.opening import open_database
-from fleetd.store.resting import resting
-from fleetd.store.rows import named_in, unreadable
+from fleetd.store.sqlite.connect import open_database
+from fleetd.store.sqlite.offline import resting
+from fleetd.store.sqlite.row_check import named_in, unreadable
 
 EVENT = (
     "INSERT INTO events (seq, type, stream, timestamp, activity, data_json)"

@@ -8,11 +8,11 @@ import pytest
 
 from fleetd.domain.tx import Tx
 from fleetd.protocol.errors import Storage
-from fleetd.store.commit import Committer
-from fleetd.store.lane import Job
-from fleetd.store.mark import Watch
-from fleetd.store.standing import Standing
-from fleetd.store.verdicts import DiskFull, leaves_doubt, translate, verdict
+from fleetd.store.sqlite.errors import DiskFull, leaves_doubt, translate, verdict
+from fleetd.store.sqlite.file_identity import Standing
+from fleetd.store.sqlite.group_commit import Committer
+from fleetd.store.sqlite.high_water_mark import Watch
+from fleetd.store.worker_thread import Job
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import trio
 
-from fleetd.store import wal
-from fleetd.store.sqlite import Store
-from fleetd.store.wal import PAGES
+from fleetd.store.sqlite import wal_checkpointer
+from fleetd.store.sqlite.store import Store
+from fleetd.store.sqlite.wal_checkpointer import PAGES
 from tests.small_disk import fill, grow
 
 FRAME = 4_096 + 24
@@ -72,7 +72,7 @@ async def test_when_its_sync_fails_nothing_is_known_of_the_disk(
     def broken(_: int) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(wal.os, "fdatasync", broken)
+    monkeypatch.setattr(wal_checkpointer.os, "fdatasync", broken)
     async with open_store() as store:
         with trio.fail_after(DEADLINE_S):
             await store.failed.wait()

@@ -14,8 +14,8 @@ import apsw
 import pytest
 
 from fleetctl.client import Fleet
-from fleetd.store import checksums
-from fleetd.store.migrate import migrations
+from fleetd.store.sqlite import page_checksums
+from fleetd.store.sqlite.migrate import migrations
 from tests.processes import READY_S, Daemon, fleetctl
 from tests.upgrades import recorded
 
@@ -77,8 +77,8 @@ PATCHED = """
 import os, sys
 import apsw
 from fleetd.__main__ import main
-from fleetd.store import opening
-migrate = opening.migrate
+from fleetd.store.sqlite import connect
+migrate = connect.migrate
 def tripping(connection, path):
     def trace(cursor, sql, bindings):
         if sql.strip() == "PRAGMA user_version = {number}":
@@ -86,7 +86,7 @@ def tripping(connection, path):
         return True
     connection.exec_trace = trace
     return migrate(connection, path)
-opening.migrate = tripping
+connect.migrate = tripping
 sys.exit(main([]))
 """
 
@@ -211,7 +211,7 @@ def test_a_database_of_a_newer_fleetd_is_refused_and_untouched(
     old: dict[str, Any], home: Path, upgraded: Daemon
 ) -> None:
     file = home / "data" / "squawk.db"
-    with closing(checksums.opened(str(file), flags=apsw.SQLITE_OPEN_READWRITE)) as newer:
+    with closing(page_checksums.opened(str(file), flags=apsw.SQLITE_OPEN_READWRITE)) as newer:
         newer.pragma("user_version", NEWEST + 1)
     before = file.read_bytes()
     assert upgraded.spawn().wait(READY_S) == 78

@@ -13,8 +13,8 @@ from fleetd.domain.sessions import plans
 from fleetd.domain.tx import Row, Tx
 from fleetd.harness.report import PlanItem, Planned
 from fleetd.protocol.requests.mission import MissionCreate, MissionStart, NewSortie
-from fleetd.store.commit import Executor
-from fleetd.store.migrate import schema
+from fleetd.store.sqlite.group_commit import Executor
+from fleetd.store.sqlite.migrate import schema
 from tests import shared_store
 from tests.fleet import NOON
 

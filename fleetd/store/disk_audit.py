@@ -1,0 +1,136 @@
+"""What lies on the disk around the store: who may look at it, what a crash left; knows no table.
+
+The database's files are only ever looked at by name: closing a descriptor of one would drop
+SQLite's locks on it.
+"""
+
+import os
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from ..host.atomic_files import TEMP
+from ..host.paths import locks_of
+from .files.layout import LAYOUTS
+from .sqlite.disk_reserve import Ballast
+from .sqlite.high_water_mark import ENDING as MARK
+from .sqlite.online_backup import PART
+
+REPLACED = "replaced-"
+# What is younger may be at work right now.
+LEFT_S = 600
+DATABASE_ENDINGS = ("", "-wal", "-shm", "-journal")
+
+
+class Place(NamedTuple):
+    """A file or directory and the permissions that it should have."""
+
+    path: Path
+    wanted: int
+
+
+def places(database: Path, checkpoints: Path, socket: Path, spool: Path | None) -> Iterator[Place]:
+    """Yield everything of fleetd's that is there; symlinks below the roots are passed over."""
+    for ending in (*DATABASE_ENDINGS, MARK):
+        yield from _existing(Path(f"{database}{ending}"), 0o600)
+    ballast = Ballast(database).path
+    for path in (ballast, socket, *locks_of(database, checkpoints, socket).values()):
+        yield from _existing(path, 0o600)
+    for directory in dict.fromkeys((database.parent, socket.parent)):
+        # A home directory is not ours to close; that nobody else writes there is enough.
+        shared = Path.home().is_relative_to(directory)
+        yield from _existing(directory, 0o755 if shared else 0o700)
+    for tree in (checkpoints, *replaced(database.parent), *replaced(checkpoints.resolve().parent)):
+        yield from _below(tree)
+    # Who may write above could exchange the whole; looking in is another matter.
+    yield from _existing(checkpoints.parent, 0o755)
+    if spool is not None:
+        yield from _existing(spool.parent, 0o700)
+        yield from _below(spool)
+
+
+def replaced(directory: Path) -> list[Path]:
+    """Return the directories in which restoring put what was there before."""
+    return sorted(path for path in directory.glob(f"{REPLACED}*") if path.is_dir())
+
+
+def _existing(path: Path, wanted: int) -> Iterator[Place]:
+    if path.exists():
+        yield Place(path, wanted)
+
+
+def _below(tree: Path) -> Iterator[Place]:
+    """Yield a directory and what is in it, directories also where they cannot be looked into."""
+    if tree.is_dir():
+        yield Place(tree, 0o700)
+    for directory, inner, names in os.walk(tree):
+        for name in inner:
+            path = Path(directory, name)
+            if not path.is_symlink():
+                yield Place(path, 0o700)
+        for name in names:
+            path = Path(directory, name)
+            if not path.is_symlink():
+                yield Place(path, 0o600)
+
+
+def trouble(place: Place) -> tuple[str, bool] | None:
+    """Return what is wrong with a place's owner or mode, and whether we can mend it."""
+    try:
+        info = place.path.stat()
+    except OSError:  # gone since
+        return None
+    if info.st_uid != os.getuid():
+        return f"belongs to uid {info.st_uid}, not to uid {os.getuid()}", False
+    mode = stat.S_IMODE(info.st_mode)
+    if mode & ~place.wanted:
+        return f"mode {mode:04o}, open to others", True
+    if 0o700 & place.wanted & ~mode:
+        return f"mode {mode:04o}, closed to fleetd itself", True
+    return None
+
+
+def mend(place: Place) -> bool:
+    """Give a place the permissions that it should have; False when the disk refuses."""
+    try:
+        mode = stat.S_IMODE(place.path.stat().st_mode)
+        place.path.chmod((mode & place.wanted) | (0o700 & place.wanted))
+    except OSError:
+        return False
+    return True
+
+
+def leftovers(database: Path, checkpoints: Path) -> list[Path]:
+    """Return the temporary files that a crash left, nothing that may be at work now."""
+    found = [*database.parent.glob(f"{PART}*")]
+    for inside in dict.fromkeys(each.inside or "" for each in LAYOUTS.values()):
+        found += checkpoints.glob(str(Path("*", inside, f"{TEMP}*")))
+    return [*second_names(database), *(path for path in sorted(found) if _is_old(path))]
+
+
+def second_names(database: Path) -> list[Path]:
+    """Return the other names of the database, which a restore gave it that was then killed.
+
+    A database in use must have one name only: SQLite finds its WAL by it.
+    """
+    names = (directory / database.name for directory in replaced(database.parent))
+    return [path for path in names if path.exists() and path.samefile(database)]
+
+
+def _is_old(path: Path) -> bool:
+    try:
+        info = path.lstat()
+    except OSError:
+        return False
+    return not stat.S_ISDIR(info.st_mode) and time.time() - info.st_mtime > LEFT_S
+
+
+def free_bytes(path: Path) -> int | None:
+    """Return the bytes that we may still write where a path lies, None when nobody knows."""
+    try:
+        room = os.statvfs(path)
+    except OSError:
+        return None
+    return room.f_bavail * room.f_frsize

@@ -1,0 +1,269 @@
+"""The files of checkpoints or snapshots: whole or not there, found again, removed; reads no clock.
+
+Where they lie is the layout's word. Everything is opened relative to a directory descriptor and
+without following symlinks.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ...host.atomic_files import (
+    FILE_MAX,
+    Directory,
+    NotAFile,
+    point,
+    read_file,
+    remove_file,
+    remove_temp,
+    write_file,
+)
+from ...protocol.errors import Corrupt
+from ...protocol.types import Noun
+from . import clearing
+from .clearing import Cleared
+from .forms import Form, form_of
+from .layout import GZIP, LATEST, LAYOUTS, PLAIN
+from .owner_dir import Listing, listing_of
+from .rooms import Rooms, opened
+
+__all__ = ["FILE_MAX", "LATEST", "BackupFile", "Backups", "Cleared", "Listing"]
+
+
+class BackupFile(msgspec.Struct, frozen=True):
+    """A file that looks like a checkpoint's or a snapshot's."""
+
+    owner_id: str
+    record_id: str
+
+
+class Backups:
+    """The files of one noun below a root. Methods raise OSError when the disk refuses."""
+
+    def __init__(self, root: Path, noun: Noun = "checkpoint") -> None:
+        self.root = root
+        self.layout = LAYOUTS[noun]
+
+    def path_of(self, owner_id: str, record_id: str) -> Path:
+        """Return where a file lies that is not compressed; raises NotAnId for ids like paths."""
+        return self._place(owner_id) / f"{self.layout.record(record_id)}{PLAIN}"
+
+    def _place(self, owner_id: str) -> Path:
+        return self.root / self.layout.owner(owner_id) / (self.layout.inside or "")
+
+    def write(
+        self,
+        owner_id: str,
+        record_id: str,
+        data: bytes,
+        latest_id: str | None,
+        latest_data: bytes | None = None,
+    ) -> None:
+        """Write a file, then let ``latest.json`` be the newest.
+
+        Temp file, fsync, rename, fsync of the directory: after a crash the file is whole or it is
+        not there. ``latest_data`` is what the newest one's file holds, for a layout of copies;
+        None leaves a copy that is there as it is.
+        """
+        with self._rooms(owner_id, make=True) as rooms:
+            files = rooms.files or rooms.top
+            write_file(files, f"{self.layout.record(record_id)}{PLAIN}", data)
+            for ending in self.layout.endings[1:]:
+                remove_file(files, f"{record_id}{ending}")
+            self._set_latest(rooms.top, latest_id, latest_data)
+
+    def compress(self, owner_id: str, record_id: str, data: bytes) -> None:
+        """Put the compressed form ``data`` of a file in its place."""
+        with self._rooms(owner_id, make=True) as rooms:
+            files = rooms.files or rooms.top
+            write_file(files, f"{self.layout.record(record_id)}{GZIP}", data)
+            remove_file(files, f"{record_id}{PLAIN}")
+            os.fsync(files.descriptor)
+
+    def read(self, owner_id: str, record_id: str) -> bytes | None:
+        """Return what a file holds, in the first form that can be read, None when there is none.
+
+        Raises Corrupt when something else than a regular file of sane size stands in its place, or
+        its compressed form is not whole.
+        """
+        refused: Corrupt | OSError | None = None
+        for form in self.forms(owner_id, record_id):
+            if form.trouble is None:
+                return form.data
+            refused = refused or form.trouble
+        if refused is not None:
+            raise refused
+        return None
+
+    def forms(self, owner_id: str, record_id: str) -> Sequence[Form]:
+        """Return the forms of a file that are there, the plain one first; both after a crash."""
+        names = [f"{self.layout.record(record_id)}{ending}" for ending in self.layout.endings]
+        try:
+            with self._rooms(owner_id) as rooms:
+                found = [form_of(self.layout, rooms.files, n) for n in names if rooms.files]
+        except FileNotFoundError:
+            return ()
+        return [form for form in found if form is not None]
+
+    def latest_bytes(self, owner_id: str) -> bytes | None:
+        """Return what ``latest.json`` holds, None when it is no file; for a layout of copies."""
+        with contextlib.suppress(OSError), self._rooms(owner_id) as rooms:
+            return _held(rooms.top)
+        return None
+
+    def find(self, record_id: str) -> Sequence[BackupFile]:
+        """Return the files that are named like a record whose owner is not known.
+
+        There are several when somebody copied a directory; what they hold says whose it is.
+        """
+        names = [f"{self.layout.record(record_id)}{ending}" for ending in self.layout.endings]
+        return [
+            BackupFile(owner_id, record_id)
+            for owner_id in self.owners()
+            if any(os.path.lexists(self._place(owner_id) / name) for name in names)
+        ]
+
+    def files(self) -> Iterator[BackupFile]:
+        """Yield everything that is named like one of these files, ordered by name."""
+        for owner_id in self._readable():
+            with contextlib.suppress(OSError):  # no directory of ours, or gone meanwhile
+                listing = self.list(owner_id)
+                for record_id in sorted(listing.files | listing.blocked):
+                    yield BackupFile(owner_id, record_id)
+
+    def owners(self) -> list[str]:
+        """Return what is named like an owner's directory, ordered; nothing without a root."""
+        try:
+            names = os.listdir(self.root)  # noqa: PTH208 - names wanted
+        except FileNotFoundError:
+            return []
+        return sorted(filter(self.layout.owners.fullmatch, names))
+
+    def _readable(self) -> Sequence[str]:
+        with contextlib.suppress(OSError):  # no directory of ours: there is nothing to find in it
+            return self.owners()
+        return ()
+
+    def list(self, owner_id: str) -> Listing:
+        """Look at the names in an owner's directory; an empty listing when there is none.
+
+        Raises OSError for a directory that is no directory, or that may not be read.
+        """
+        try:
+            with self._rooms(owner_id) as rooms:
+                return listing_of(self.layout, rooms.top, rooms.files)
+        except FileNotFoundError:
+            return Listing(copies=self.layout.copies)
+
+    def set_latest(
+        self, owner_id: str, latest_id: str | None, latest_data: bytes | None = None
+    ) -> None:
+        """Let ``latest.json`` be the newest, or remove it; see ``write``."""
+        with self._rooms(owner_id) as rooms:
+            self._set_latest(rooms.top, latest_id, latest_data)
+
+    def _set_latest(self, top: Directory, latest_id: str | None, data: bytes | None) -> None:
+        if not self.layout.copies:
+            target = None if latest_id is None else f"{self.layout.record(latest_id)}{PLAIN}"
+            point(top, LATEST, target)
+        elif latest_id is None:
+            remove_file(top, LATEST)
+        elif data is not None and _held(top) != data:
+            write_file(top, LATEST, data)
+
+    def remove(
+        self,
+        owner_id: str,
+        record_ids: Iterable[str],
+        latest_id: str | None,
+        latest_data: bytes | None = None,
+    ) -> dict[str, OSError]:
+        """Remove files of an owner and let ``latest.json`` be what is newest now.
+
+        Returns those that could not be removed, each with its error; raises OSError when it is not
+        certain that any of them is gone.
+        """
+        stuck: dict[str, OSError] = {}
+        try:
+            with self._rooms(owner_id) as rooms:
+                for record_id in record_ids if rooms.files else ():
+                    try:
+                        self._remove(rooms.files or rooms.top, record_id)
+                    except OSError as error:
+                        stuck[record_id] = error
+                self._set_latest(rooms.top, latest_id, latest_data)
+                for room in rooms.all:
+                    os.fsync(room.descriptor)
+        except FileNotFoundError:
+            return stuck
+        if latest_id is None:
+            self._remove_empty(owner_id)
+        return stuck
+
+    def _remove(self, files: Directory, record_id: str) -> None:
+        for ending in self.layout.endings:
+            remove_file(files, f"{self.layout.record(record_id)}{ending}")
+
+    def weigh(self, owner_id: str) -> Cleared:
+        """Say what ``clear`` would remove and leave."""
+        try:
+            with self._rooms(owner_id) as rooms:
+                return clearing.joined(self._weighed(rooms))
+        except FileNotFoundError:
+            return Cleared()
+
+    def _weighed(self, rooms: Rooms) -> dict[Directory, Cleared]:
+        return {room: clearing.weigh(room, self._ours(rooms, room)) for room in rooms.all}
+
+    def _ours(self, rooms: Rooms, room: Directory) -> clearing.Ours:
+        def ours(name: str) -> bool:
+            latest = name == LATEST and room == rooms.top
+            return latest or (room == rooms.files and self.layout.record_in(name) is not None)
+
+        return ours
+
+    def clear(self, owner_id: str) -> Cleared:
+        """Remove every file that was ever written for an owner, and its directories if empty.
+
+        What is nobody's of ours stays and is named in the result. Raises OSError, with the path
+        that could not be removed.
+        """
+        try:
+            with self._rooms(owner_id) as rooms:
+                found = self._weighed(rooms)
+                for room, cleared in found.items():
+                    clearing.remove_all(room, cleared.names)
+        except FileNotFoundError:
+            return Cleared()
+        self._remove_empty(owner_id)
+        return clearing.joined(found)
+
+    def _remove_empty(self, owner_id: str) -> None:
+        for directory in dict.fromkeys((self._place(owner_id), self.root / owner_id)):
+            with contextlib.suppress(OSError):
+                directory.rmdir()
+
+    def sweep(self) -> int:
+        """Remove the temp files that a crash left, and nothing else; returns how many."""
+        removed = 0
+        for owner_id in self._readable():
+            with contextlib.suppress(OSError), self._rooms(owner_id) as rooms:
+                for room in rooms.all:
+                    names = os.listdir(room.descriptor)  # noqa: PTH208 - it takes the descriptor
+                    removed += sum(remove_temp(room, name) for name in names)
+        return removed
+
+    def _rooms(
+        self, owner_id: str, *, make: bool = False
+    ) -> contextlib.AbstractContextManager[Rooms]:
+        return opened(self.root, self.layout.owner(owner_id), self.layout.inside, make=make)
+
+
+def _held(top: Directory) -> bytes | None:
+    """Return what ``latest.json`` holds now, None for whatever is no readable file."""
+    with contextlib.suppress(OSError, NotAFile):
+        return read_file(top, LATEST)
+    return None

@@ -1,0 +1,58 @@
+"""Opens the store that the settings name; everybody else takes what it gives."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..config import Loaded
+from ..domain.tx import Effect
+from .api import StoreRefused
+from .sqlite.store import Store
+
+if TYPE_CHECKING:
+    from .postgres.store import PostgresStore
+
+
+def open_store(
+    loaded: Loaded,
+    on_commit: Callable[[list[Effect]], None],
+    on_news: Callable[[], None],
+    *,
+    inline: bool = False,
+    vfs: str | None = None,
+) -> "Store | PostgresStore":
+    """Open the store: the database file of this machine, or the server that several share.
+
+    ``on_news`` is called when another machine has committed something. Raises StoreRefused, which
+    says for a URL that is none where it comes from.
+    """
+    config = loaded.config
+    if not config.store:
+        return Store(config.database, on_commit, inline=inline, vfs=vfs)
+    check_library()
+    # Imported here: whoever has a store of his own needs no such library.
+    from .postgres.store import PostgresStore
+
+    check_url(loaded)
+    return PostgresStore(config.store, config.database.parent, on_commit, on_news, inline=inline)
+
+
+def check_url(loaded: Loaded) -> None:
+    """Raise StoreRefused for a URL that is none, with where it was set."""
+    from .postgres.url import named
+
+    try:
+        named(loaded.config.store)
+    except StoreRefused as error:
+        origin = loaded.origins.get("store")
+        raise StoreRefused(f"{error} It comes from the {origin}." if origin else error) from None
+
+
+def check_library() -> None:
+    """Raise StoreRefused where the library that speaks with PostgreSQL is not installed."""
+    try:
+        from .postgres import store  # noqa: F401
+    except ImportError as error:
+        raise StoreRefused(
+            f"The store is set to a server, which needs a library that is not there ({error})."
+            " Install it as fleetd was, in its clone: pip install '.[postgres]'."
+        ) from error

@@ -1,0 +1,166 @@
+"""One batch of requests as one transaction, in few round trips; must not connect or try again.
+
+It begins by taking a lock that every daemon's batch takes: one writes at a time, so the rules see
+what they see on SQLite, and the log's numbers follow each other in the order of commits. It counts
+itself in a row of its machine, which says later whether it was committed.
+"""
+
+import time
+from typing import Any
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.pq.abc import PGresult
+
+from ...domain.tx import Ring, Tx
+from ..worker_thread import Job
+from .connection import STATEMENT_MS, TABLE_MS, TURN_MS, Line
+from .errors import (
+    ServerAway,
+    ends_connection,
+    is_for_all,
+    is_transient,
+    other_schema,
+    translate,
+)
+from .executing import Executor, executor_of
+from .lost_commits import END
+
+# Of every batch of every daemon on this schema. A schema has its own: two fleets of one database do
+# not wait for each other.
+LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('fleetd ' || current_schema(), 0)) AS locked"
+# No row comes back when another daemon has counted under the same machine.
+_COUNT = (
+    "INSERT INTO writers (machine, batch) VALUES ($1, $2) ON CONFLICT (machine)"
+    " DO UPDATE SET batch = excluded.batch WHERE writers.batch = $2 - 1"
+    " RETURNING (SELECT version FROM schema_version)"
+)
+_QUEUE = (
+    "BEGIN ISOLATION LEVEL READ COMMITTED;"
+    f" SET LOCAL lock_timeout = {TURN_MS}; SET LOCAL statement_timeout = {TURN_MS + STATEMENT_MS}"
+)
+_COUNTED = f"{_QUEUE}; {LOCK}; SELECT max(batch) FROM writers WHERE machine = '%s'; ROLLBACK"
+# The channel is the schema's own, as the lock is.
+CHANNEL = "'fleet_events_' || current_schema()::regnamespace::oid"
+# What frames every batch is planned once, and sent with BEGIN or COMMIT as one message.
+_PREPARED = f"""
+    PREPARE take_turns AS {LOCK};
+    PREPARE count_batch (text, bigint) AS {_COUNT};
+    PREPARE ring AS SELECT {END} AS reached, pg_notify({CHANNEL}, '')
+""".encode()
+_BEGIN = (
+    f"{_QUEUE}; EXECUTE take_turns; SET LOCAL lock_timeout = {TABLE_MS};"
+    f" SET LOCAL statement_timeout = {STATEMENT_MS}; EXECUTE count_batch ('%s', %d)"
+)
+_COMMIT = b"COMMIT"
+_RING = b"EXECUTE ring; COMMIT"
+# Nobody keeps the others waiting for longer, but for one request that takes longer by itself.
+_TURN_S = 0.25
+# Who had to wait for so long is one of many, and takes less.
+_CROWDED_S = 1.0
+_SHORT_TURN_S = 0.05
+_SAME_ID = (
+    "another daemon writes under this machine's id. Was its directory copied from there? Remove"
+    " the file machine-id here, and start fleetd again"
+)
+
+
+def prepare(line: Line) -> None:
+    """Make a connection ready to run batches."""
+    line.say(_PREPARED)
+
+
+def begin(line: Line, machine: str, number: int, version: int) -> float:
+    """Take the lock and count the batch; return how many seconds the turn may take.
+
+    ``number`` follows the last one that was committed.
+    Raises ServerAway for a schema of another version, which another machine has just made.
+    """
+    begun = time.monotonic()
+    with line.in_the_queue():
+        found = _number(line.say((_BEGIN % (machine, number)).encode())[-1])
+    if found is None:
+        raise ServerAway("writing", _SAME_ID, final=True)
+    if found != version:
+        raise ServerAway("writing", other_schema(found, version), final=True)
+    crowded = time.monotonic() - begun > _CROWDED_S
+    return min(_TURN_S, _SHORT_TURN_S) if crowded else _TURN_S
+
+
+def _number(result: PGresult) -> int | None:
+    """Return the first column of the first row."""
+    value = result.get_value(0, 0) if result.ntuples else None
+    return None if value is None else int(value)
+
+
+def requests(
+    line: Line, jobs: list[Job], where: str, turn_s: float
+) -> tuple[int, list[tuple[Job, Any]]]:
+    """Run each job in a savepoint of its own, as many as there is time for.
+
+    Returns how many, and those of them that are to be committed, with their results; who raises is
+    given his error. Raises psycopg.Error when all of the batch is lost.
+    """
+    execute = executor_of(line)
+    done: list[tuple[Job, Any]] = []
+    if len(jobs) == 1:  # it has the transaction for a savepoint
+        _one(line, jobs[0], execute, done, where)
+        return 1, done
+    until = time.monotonic() + turn_s
+    for number, job in enumerate(jobs):
+        if number and time.monotonic() > until:
+            return number, done
+        line.say(b"RELEASE request; SAVEPOINT request" if number else b"SAVEPOINT request")
+        if not _one(line, job, execute, done, where):
+            line.say(b"ROLLBACK TO request")
+    return len(jobs), done
+
+
+def _one(line: Line, job: Job, execute: Executor, done: list[tuple[Job, Any]], where: str) -> bool:
+    tx = Tx(execute)
+    try:
+        value = job.run(tx)
+        if line.pgconn.transaction_status != TransactionStatus.INTRANS:
+            raise psycopg.errors.InFailedSqlTransaction("a rule passed over a failed statement")
+    except Exception as error:
+        if _all_is_lost(line, error):
+            raise
+        job.effects = []
+        job.fail(translate(error, where))
+        return False
+    job.effects = tx.effects
+    done.append((job, value))
+    return True
+
+
+def _all_is_lost(line: Line, error: Exception) -> bool:
+    if line.closed:
+        return True
+    return ends_connection(error) or is_for_all(error) or is_transient(error)
+
+
+def rings(done: list[tuple[Job, Any]]) -> bool:
+    """Whether anybody is to be woken by what was done."""
+    return any(isinstance(effect, Ring) for job, _ in done for effect in job.effects)
+
+
+def commit(line: Line, *, ring: bool) -> int:
+    """Commit, and ring every machine's bell; return how far the log has come, 0 if not asked.
+
+    Raises psycopg.Error, after which nobody knows whether it was committed if the connection is
+    gone too.
+    """
+    results = line.say(_RING if ring else _COMMIT)
+    # A transaction that cannot be committed is rolled back without an error.
+    if results[-1].command_status != b"COMMIT":
+        raise psycopg.errors.TransactionRollback("the server rolled back")
+    return (_number(results[0]) or 0) if ring else 0
+
+
+def counted(line: Line, machine: str) -> int:
+    """Return the number of a machine's last batch that was committed; none is under way then.
+
+    Whoever was committing has the lock until it is done.
+    """
+    with line.in_the_queue():
+        return _number(line.say((_COUNTED % machine).encode())[-2]) or 0

@@ -1,0 +1,90 @@
+"""Looks at whether a server keeps what fleetd promises, and rewrites its tables; knows no rule."""
+
+from psycopg.errors import DataCorrupted, IndexCorrupted
+
+from ...protocol.errors import Storage
+from .connection import Line
+from .errors import said
+
+_DAMAGED = (DataCorrupted, IndexCorrupted)
+_LONG_S = 3_600.0
+# Each row is a finding.
+_SETTINGS = """
+SELECT name || ' is ' || setting || ': ' || why FROM (VALUES
+    ('fsync', 'off', 'a crash of the server loses or damages what was acknowledged'),
+    ('full_page_writes', 'off', 'a crash of the server may damage its tables')
+) AS wrong (named, bad, why) JOIN pg_settings ON name = named AND setting = bad
+"""
+_INDEXES = """
+SELECT 'the index ' || relname || ' is not valid: REINDEX INDEX ' || relname || ' on the server'
+FROM pg_index JOIN pg_class ON oid = indexrelid
+WHERE relnamespace = current_schema()::regnamespace AND NOT (indisvalid AND indisready)
+"""
+_PRIVILEGES = """
+SELECT 'the role ' || current_user || ' may not ' || lower(privilege) || ' in ' || relname
+FROM pg_class, (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) AS needed (privilege)
+WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'
+    AND NOT has_table_privilege(pg_class.oid, privilege)
+"""
+_AMCHECK = """
+SELECT p.oid::regprocedure::text FROM pg_extension e JOIN pg_proc p ON pronamespace = extnamespace
+WHERE extname = 'amcheck' AND proname = 'bt_index_check' AND pronargs = 1
+    AND has_function_privilege(p.oid, 'EXECUTE')
+"""
+_BTREES = """
+SELECT c.oid::regclass::text FROM pg_class c JOIN pg_am a ON a.oid = relam
+JOIN pg_index i ON i.indexrelid = c.oid
+WHERE relnamespace = current_schema()::regnamespace AND amname = 'btree' AND indisvalid
+"""
+_TABLES = """
+SELECT oid::regclass::text, pg_has_role(relowner, 'USAGE') FROM pg_class
+WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r' ORDER BY 1
+"""
+
+
+def size_of(line: Line) -> int:
+    """Return the bytes that the tables of the store take, with their indexes."""
+    row = line.execute(
+        "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class"
+        " WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'"
+    ).fetchone()
+    return int(row[0] or 0) if row else 0
+
+
+def findings(line: Line) -> list[str]:
+    """Return what is wrong with the server and its tables, a sentence each."""
+    with line.taking_its_time(_LONG_S):
+        found = [
+            str(row[0])
+            for query in (_SETTINGS, _INDEXES, _PRIVILEGES)
+            for row in line.execute(query.encode()).fetchall()
+        ]
+        return found + _damage(line)
+
+
+def _damage(line: Line) -> list[str]:
+    """Look through every index, where the administrator has installed what can."""
+    row = line.execute(_AMCHECK.encode()).fetchone()
+    if row is None:
+        return []
+    function = str(row[0]).partition("(")[0]
+    found = []
+    for (index,) in line.execute(_BTREES.encode()).fetchall():
+        try:
+            line.execute(f"SELECT {function}(%s::regclass)".encode(), (index,))
+        except _DAMAGED as error:
+            found.append(f"the index {index} is damaged: {said(error)}")
+    return found
+
+
+def scrub(line: Line) -> None:
+    """Rewrite every table without what was deleted from it; writers wait for each meanwhile."""
+    with line.taking_its_time(_LONG_S):
+        for name, ours in line.execute(_TABLES.encode()).fetchall():
+            if not ours:
+                raise Storage(
+                    f"The table {name} belongs to another role, so that what was deleted still"
+                    " stands in it.",
+                    hint="Its owner can run VACUUM FULL.",
+                )
+            line.execute(f"VACUUM (FULL, ANALYZE) {name}".encode())

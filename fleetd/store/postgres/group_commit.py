@@ -1,0 +1,184 @@
+"""Group commit on a server that others write to as well, over connections that break.
+
+A batch whose transaction is lost runs again, on a new connection if need be. One that was lost in
+the middle of its COMMIT is looked up first: nothing is told as done that is not, or done twice.
+"""
+
+import time
+
+import psycopg
+
+from ...host.histogram import Histogram
+from ..worker_thread import Job
+from . import batch
+from .connection import Line, Stalled
+from .connection_slot import Holder
+from .errors import (
+    Behind,
+    InDoubt,
+    ServerAway,
+    away,
+    ends_connection,
+    is_for_all,
+    is_transient,
+    state,
+    stood_still,
+    translate,
+    unknown,
+)
+from .server import Server
+
+_TRIES = 4
+# How long those whose COMMIT was lost are kept waiting for a server that could tell.
+_DOUBT_S = 5.0
+_DOUBT_PAUSE_S = 0.2
+
+
+class Committer:
+    """Runs batches of writing jobs on the lines of one holder."""
+
+    def __init__(self, holder: Holder, server: Server) -> None:
+        self._holder = holder
+        self._server = server
+        self._reckoning = server.reckoning
+        self._machine = server.machine
+        self._where = server.place
+        self._counted_on: Line | None = None
+        self.commits = Histogram()
+        """How many microseconds each COMMIT of a change took."""
+
+    def run(self, jobs: list[Job]) -> None:
+        """Give every job its result; raises ServerAway when some are left without.
+
+        Who has much to do lets others have their turn in between. Whose transaction the server
+        ended as nothing came for seconds has another try, alone: the machine may have slept.
+        """
+        alone = False
+        while jobs:
+            try:
+                jobs = jobs[self._turn(jobs[:1] if alone else jobs) :]
+            except InDoubt:
+                raise  # those whom it concerns were told
+            except ServerAway:
+                _forget(jobs)
+                raise
+            except psycopg.Error as error:
+                if alone:
+                    self._fail(jobs[:1], error)
+                    jobs = jobs[1:]
+                alone = True
+
+    def _turn(self, jobs: list[Job]) -> int:
+        """Run as many jobs as one turn has time for, and return how many.
+
+        Raises psycopg.Error when one of them stood still for too long.
+        """
+        trouble: psycopg.Error | None = None
+        for _ in range(_TRIES):
+            _forget(jobs)
+            line = self._holder.get()
+            try:
+                if taken := self._together(line, jobs):
+                    return taken
+            except psycopg.Error as error:
+                trouble = error
+                if stood_still(error):
+                    self._holder.drop()
+                    raise
+                if not self._is_worth_another(line, error):
+                    break
+            except BaseException:
+                self._holder.drop()
+                raise
+        if trouble is None or ends_connection(trouble) or not state(trouble):
+            raise ServerAway("writing", "its connections are lost again and again")
+        self._fail(jobs, trouble)
+        return len(jobs)
+
+    def _fail(self, jobs: list[Job], error: psycopg.Error) -> None:
+        for job in jobs:
+            job.effects = []
+            job.fail(translate(error, self._where.name))
+
+    def _is_worth_another(self, line: Line, error: psycopg.Error) -> bool:
+        """Clear up after a transaction of which nothing was committed."""
+        if line.closed or ends_connection(error):
+            self._holder.drop()
+            if isinstance(error, Stalled):  # whoever tries again would wait as long again
+                raise away(error, "writing") from error
+            return True
+        if is_for_all(error):
+            self._holder.drop()
+            raise away(error, "writing") from error
+        try:
+            line.say(b"ROLLBACK")
+        except psycopg.Error:
+            self._holder.drop()
+            return True
+        return is_transient(error)
+
+    def _together(self, line: Line, jobs: list[Job]) -> int:
+        """Run jobs in one transaction; return how many, 0 when it is known that it was lost."""
+        if line is not self._counted_on:
+            # A daemon of this machine that was killed, or a connection that was lost, may have had
+            # a COMMIT under way that is counted only now.
+            self._reckoning.reach(batch.counted(line, self._machine), 0)
+            self._counted_on = line
+        number = self._reckoning.batch + 1
+        turn_s = batch.begin(line, self._machine, number, self._server.schema)
+        taken, done = batch.requests(line, jobs, self._where.name, turn_s)
+        if not done:
+            line.say(b"ROLLBACK")
+            return taken
+        try:
+            if not self._commit(line, number, ring=batch.rings(done)):
+                return 0
+        except InDoubt as doubt:
+            for job, _ in done:
+                job.effects = []
+                job.fail(unknown(self._where.name, doubt.said))
+            raise
+        for job, value in done:
+            job.succeed(value)
+        return taken
+
+    def _commit(self, line: Line, number: int, *, ring: bool) -> bool:
+        begun = time.perf_counter_ns()
+        try:
+            end = batch.commit(line, ring=ring)
+        except psycopg.Error as error:
+            if stood_still(error) or not (line.closed or ends_connection(error)):
+                raise  # the server is there, and says that it did not
+            self._holder.drop()
+            return self._was_committed(number, error)
+        self.commits.note((time.perf_counter_ns() - begun) // 1_000)
+        self._reckoning.reach(number, end)
+        return True
+
+    def _was_committed(self, number: int, error: psycopg.Error) -> bool:
+        """Ask a server, once there is one again, whether a batch is in its log.
+
+        One that was made the primary since may say no although the last one had said yes to
+        itself: nobody was told so, thus it may be done again.
+        """
+        deadline = time.monotonic() + _DOUBT_S
+        while True:
+            try:
+                line = self._holder.get()
+                if batch.counted(line, self._machine) < number:
+                    return False
+                self._reckoning.reach(number, 0)
+                return True
+            except Behind:
+                raise  # whatever became of it, there it is not
+            except (ServerAway, psycopg.Error) as trouble:
+                self._holder.drop()
+                if time.monotonic() > deadline or self._server.hurry.now:
+                    raise InDoubt(away(error, "committing").said) from trouble
+            time.sleep(_DOUBT_PAUSE_S)
+
+
+def _forget(jobs: list[Job]) -> None:
+    """Take back what jobs came to in a transaction that was lost."""
+    for job in jobs:
+        job.result, job.effects = None, []

@@ -1,0 +1,85 @@
+"""Which start of this machine's daemon this is; must not know the store, nor who else is at work.
+
+The machine's id alone proves nothing: it goes along with a copy of the directory. So every start
+draws a nonce, which stands here and in the store. Whoever finds a nonce in the store that never
+stood on this disk has been overtaken by another daemon of the same id.
+"""
+
+import logging
+import os
+import secrets
+from pathlib import Path
+
+import msgspec
+
+from ...host.atomic_files import Directory, write_file
+from ...host.clock import uptime
+
+log = logging.getLogger("fleetd")
+NAME = "machine-nonces"
+# Starts that stand in the file: of the last few nobody knows whether the store has heard of them.
+KEPT = 4
+
+
+class Start(msgspec.Struct, frozen=True):
+    """One start of a daemon with this directory: its nonce, and the process that it was."""
+
+    nonce: str
+    pid: int
+    started: str | None
+
+
+class Incarnation:
+    """The present start of the daemon, and the last ones before it as far as the disk knows them.
+
+    ``boot_id`` is where its pids mean something: the boot, and the pid namespace within it.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.nonce = secrets.token_hex(8)
+        self.boot_id = f"{uptime().boot_id}/{_pid_namespace()}"
+        self.earlier: list[Start] = []
+        self._directory = directory
+        self._begun = False
+
+    def begin(self, started: str | None) -> None:
+        """Learn of the starts before, and put this one beside them; only the first call does.
+
+        A disk that refuses is no reason not to serve: after a crash another daemon of the same id
+        would then be suspected, until it is plain that there is none.
+        """
+        if self._begun:
+            return
+        self._begun = True
+        path = self._directory / NAME
+        try:
+            self.earlier = _starts(path)
+            now = Start(self.nonce, os.getpid(), started)
+            _write(self._directory, [*self.earlier, now][-KEPT:])
+        except (OSError, msgspec.DecodeError) as error:
+            log.warning("%s cannot be used: %s", path, error)
+
+
+def _pid_namespace() -> str:
+    """Return what the kernel calls the space in which this process has its pid."""
+    try:
+        return os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - it names no path
+    except OSError:
+        return ""
+
+
+def _starts(path: Path) -> list[Start]:
+    """Return the starts that a file holds, oldest first; raises OSError, DecodeError."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    return msgspec.json.decode(data, type=list[Start])
+
+
+def _write(directory: Path, starts: list[Start]) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        write_file(Directory(descriptor, directory), NAME, msgspec.json.encode(starts))
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,55 @@
+"""Hears of the commits of all daemons of a store; must not know what was committed.
+
+Whoever may connect to the database may notify, and say what he likes: it is a bell and no more.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable
+
+import psycopg
+import trio
+
+from .batch import CHANNEL
+from .connection import Line
+
+_NAME = f"SELECT {CHANNEL}".encode()
+
+
+def listen(line: Line, heard: Callable[[int], None]) -> None:
+    """Ask to be told of every commit, and by which process at the server.
+
+    ``heard`` is told what arrives while something else is asked.
+    """
+    row = line.execute(_NAME).fetchone()
+    line.add_notify_handler(lambda notice: heard(notice.pid))
+    line.execute(f'LISTEN "{row[0] if row else ""}"'.encode())
+
+
+class Ear:
+    """Waits for what the server says by itself on a line that listens."""
+
+    def __init__(self, line: Line, heard: Callable[[int], None]) -> None:
+        self._line = line
+        self._heard = heard
+        # A descriptor of our own: libpq closes its own when the server goes, and trio must not be
+        # waiting for a number that means another file by then.
+        self._descriptor = os.dup(line.fileno())
+
+    async def wait(self) -> None:
+        """Wait until something was said; raises psycopg.Error once the server is gone."""
+        await trio.lowlevel.wait_readable(self._descriptor)
+        self._take()
+
+    def _take(self) -> None:
+        pgconn = self._line.pgconn
+        pgconn.consume_input()
+        while (notice := pgconn.notifies()) is not None:
+            self._heard(notice.be_pid)
+        if pgconn.status != psycopg.pq.ConnStatus.OK:
+            raise psycopg.OperationalError("the server closed the connection")
+
+    def close(self) -> None:
+        """Let go of the descriptor."""
+        with contextlib.suppress(OSError):
+            os.close(self._descriptor)

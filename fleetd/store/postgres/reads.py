@@ -1,0 +1,79 @@
+"""Reads on a server, each on one consistent snapshot; must not know any table."""
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from ...domain.tx import Tx
+from ..worker_thread import Job
+from .connection import Line, Stalled
+from .connection_slot import Holder
+from .errors import ServerAway, away, ends_connection, stood_still, translate
+from .executing import Executor, executor_of
+from .url import Place
+
+_BEGIN = b"BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+_TRIES = 2
+
+
+class Reader:
+    """Runs batches of reading jobs on the lines of one holder."""
+
+    def __init__(self, holder: Holder, where: Place) -> None:
+        self._holder = holder
+        self._where = where
+
+    def run(self, jobs: list[Job]) -> None:
+        """Give every job its result, or raise ServerAway.
+
+        Who stood still for so long that the server hung up has another try, alone.
+        """
+        alone = False
+        while left := [job for job in jobs if job.result is None]:
+            try:
+                self._some(left[:1] if alone else left)
+            except psycopg.Error as error:
+                if alone and left[0].result is None:
+                    left[0].fail(translate(error, self._where.name))
+                alone = True
+
+    def _some(self, jobs: list[Job]) -> None:
+        """Run jobs; raises psycopg.Error when one of them stood still for too long."""
+        for left in reversed(range(_TRIES)):
+            line = self._holder.get()
+            try:
+                self._together(line, [job for job in jobs if job.result is None])
+            except psycopg.Error as error:
+                self._holder.drop()
+                if stood_still(error):
+                    raise
+                if isinstance(error, Stalled) or not left:
+                    raise away(error, "reading") from error
+            else:
+                return
+        raise ServerAway("reading", "its connections are lost again and again")
+
+    def _together(self, line: Line, jobs: list[Job]) -> None:
+        """Run jobs on one snapshot, which is newer than all that they were asked after."""
+        execute = executor_of(line)
+        begun = False
+        for job in jobs:
+            if not begun:
+                line.say(_BEGIN)
+            begun = self._one(line, job, execute)
+            if not begun:
+                line.say(b"ROLLBACK")
+        if begun:
+            line.say(b"ROLLBACK")
+
+    def _one(self, line: Line, job: Job, execute: Executor) -> bool:
+        """Run a job; False when the snapshot went with it."""
+        try:
+            job.succeed(job.run(Tx(execute)))
+        except psycopg.Error as error:
+            if line.closed or ends_connection(error):
+                raise
+            job.fail(translate(error, self._where.name))
+            return False
+        except Exception as error:  # noqa: BLE001 - it reaches the caller, who logs it
+            job.fail(error)
+        return line.pgconn.transaction_status == TransactionStatus.INTRANS

@@ -1,0 +1,203 @@
+"""Keeps a store's connections: notices that the server is gone, and comes back when it is there.
+
+Connecting takes a thread, as it takes as long as a network likes. What is stored it must not know.
+"""
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import psycopg
+import trio
+
+from ..availability import Away, Reach
+from .abandoning import on_a_thread
+from .connection import Line
+from .errors import Behind, ServerAway, away
+from .notify import Ear, listen
+from .server import Server
+
+log = logging.getLogger("fleetd")
+# The fleet's clock is looked at as often, and a server that went without a word is missed.
+BEAT_S = 10.0
+# How often the server is asked how far the log has come, while others commit.
+_FOLLOW_S = 0.25
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
+
+
+class Keeper:
+    """Tells ``reach`` whether the server is there, and sees to it that it is again.
+
+    ``heard`` is called on the trio thread when anybody has committed.
+    """
+
+    def __init__(self, reach: Reach, server: Server, heard: Callable[[], None]) -> None:
+        self._where = server.place
+        self.reach = reach
+        self._server = server
+        self._heard = heard
+        self._attending: trio.CancelScope | None = None
+        self._closed = threading.Event()
+        self._handing = threading.Lock()
+        self._connected: Line | None = None
+        """What a thread has connected and nobody has taken yet."""
+        self._at_work = threading.Lock()
+        self._left: Line | None = None
+        self._said = False
+
+    def message(self, gone: ServerAway) -> str:
+        """Return the sentence that names the server, the step and what was said."""
+        return f"{self._where.name} cannot be used ({gone.step}): {gone.said}"
+
+    def away(self, gone: ServerAway) -> Away:
+        """Return the same as the store tells it, from now on."""
+        now_ms = self._server.clock.now_ms()
+        return Away(now_ms, gone.step, self.message(gone), gone.final)
+
+    def lose(self, gone: ServerAway) -> None:
+        """Note that the server is away, and look for it; called on the trio thread."""
+        if self.reach.away is None:
+            log.warning("%s. It is tried again until it is back", self.message(gone))
+        self.reach.lose(self.away(gone))
+        if self._attending is not None:
+            self._attending.cancel()
+
+    async def run(self, bring: Callable[[], None], back: Callable[[], None]) -> None:
+        """Listen while the server is there, look for it while it is away; until cancelled.
+
+        ``bring`` gives the lanes new connections, on a thread; ``back`` is called before
+        others may use them.
+        """
+        pauses = _pauses()
+        in_vain = 0
+        try:
+            while True:
+                begun = trio.current_time()
+                try:
+                    await self._once(bring, back)
+                except ServerAway as gone:
+                    in_vain += 1
+                    # Others find it at work: a connection may fail alone, and one that is ended
+                    # is made again before anybody hears of it.
+                    if in_vain > 1 or gone.final or isinstance(gone, Behind) or self.reach.away:
+                        self.lose(gone)
+                except psycopg.Error as error:
+                    in_vain = 0
+                    log.info("%s hung up (%s)", self._where.name, away(error, "listening").said)
+                else:
+                    in_vain = 0
+                if trio.current_time() - begun > _LONGEST_PAUSE_S:
+                    pauses = _pauses()
+                else:
+                    await trio.sleep(next(pauses))
+        finally:
+            self._close_untaken()
+
+    def _close_untaken(self) -> None:
+        """Take no more connections, and close one that came when nobody waited for it any more."""
+        with self._handing:
+            self._closed.set()
+            untaken, self._connected = self._connected, None
+        if untaken is not None:
+            untaken.close()
+
+    async def _once(self, bring: Callable[[], None], back: Callable[[], None]) -> None:
+        connect = partial(self._connect, bring if self.reach.away else None)
+        line = await on_a_thread(connect)
+        self._connected = None
+        try:
+            if self.reach.away is not None:
+                back()
+                log.warning("%s is back", self._where.name)
+                self.reach.regain()
+            self._heard()  # what was committed before we listened
+            await self._attend(line)
+        finally:
+            self._closing(line)
+
+    def _connect(self, bring: Callable[[], None] | None) -> Line:
+        """Connect, on a thread that nobody may be waiting for any more."""
+        if bring is not None:
+            bring()  # the writer comes first: the schema may have to be made
+        line = self._server.open("listener")
+        try:
+            listen(line, self._overheard)
+            with self._handing:
+                if self._closed.is_set():
+                    raise ServerAway("connecting", "fleetd ends")
+                self._connected = line
+        except psycopg.Error as error:
+            line.close()
+            raise away(error, "connecting") from error
+        except BaseException:
+            line.close()
+            raise
+        return line
+
+    async def _attend(self, line: Line) -> None:
+        ear = Ear(line, self._overheard)
+        beat, soon = trio.current_time() + BEAT_S, 0.0
+        rung = False
+        try:
+            with trio.CancelScope() as self._attending:
+                while True:
+                    await self._hear(ear, min(beat, soon) if rung else beat, soon)
+                    soon = trio.current_time() + _FOLLOW_S
+                    if trio.current_time() < beat:
+                        await on_a_thread(partial(self._look, line, self._server.follow))
+                    else:
+                        await on_a_thread(partial(self._look, line, self._server.beat))
+                        beat = trio.current_time() + BEAT_S
+                    rung = self._pass_on()
+        finally:
+            self._attending = None
+            ear.close()
+
+    async def _hear(self, ear: Ear, until: float, soon: float) -> None:
+        """Ring for what others commit until it is time to look at the server.
+
+        That is soon once anybody has committed: what is read then must not be unknown here when a
+        server without it takes the place of this one.
+        """
+        with trio.CancelScope(deadline=until) as scope:
+            while True:
+                await ear.wait()
+                if self._pass_on():
+                    scope.deadline = min(scope.deadline, max(soon, trio.current_time()))
+
+    def _look(self, line: Line, ask: Callable[[Line], None]) -> None:
+        try:
+            with self._at_work:
+                if self._left is not line:
+                    ask(line)
+        finally:
+            if self._left is line:
+                line.close()
+
+    def _closing(self, line: Line) -> None:
+        """Close a line, unless a thread still waits on it: then it closes when that ends."""
+        self._left = line
+        if self._at_work.acquire(blocking=False):
+            line.close()
+            self._at_work.release()
+
+    def _overheard(self, pid: int) -> None:
+        """Note that others committed, on whatever thread; our writer has rung the bell itself."""
+        if pid != self._server.writer_pid:
+            self._said = True
+
+    def _pass_on(self) -> bool:
+        said, self._said = self._said, False
+        if said:
+            self._heard()
+        return said
+
+
+def _pauses() -> Iterator[float]:
+    """Yield growing pauses in seconds; those of many machines do not fall together."""
+    pause = _FIRST_PAUSE_S
+    while True:
+        yield pause * random.uniform(0.7, 1.3)  # noqa: S311 - nobody has to be kept from guessing
+        pause = min(pause * 2, _LONGEST_PAUSE_S)

@@ -1,0 +1,88 @@
+"""The one clock of a fleet: the server's, run on by this machine's own between two looks at it."""
+
+import time
+
+from ...host.clock import Uptime
+from ...protocol.timestamps import to_ms
+from .connection import Line
+
+# Of one store all "awake" figures are of one clock, whichever machine wrote them.
+BOOT = "shared"
+# Counts on while the machine sleeps, and nobody steps it.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_QUESTIONS = 3
+# A clock that is ahead goes at half its speed until it is not: it never goes back.
+_SLOWER = 2
+ASK = b"SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+_TOLD = (
+    b"SELECT (SELECT max(heard_awake_ms) FROM machines),"
+    b" (SELECT timestamp FROM events ORDER BY seq DESC LIMIT 1)"
+)
+# A server that was further ahead than that had a wrong clock: nobody goes at half speed for weeks.
+_FURTHEST_MS = 3_600_000
+
+
+def _own_ms() -> int:
+    return time.clock_gettime_ns(_CLOCK) // 1_000_000
+
+
+class FleetClock:
+    """Tells the server's time in ms since the Unix epoch; the machine's own until it was asked.
+
+    It never goes back once the server was asked: ahead of it, it waits for the server to catch up.
+    Nor does it begin before what the store was told by others.
+    """
+
+    def __init__(self) -> None:
+        self._asked = False
+        # Replaced whole: other threads look at it at any moment. How far the server's clock is
+        # ahead of ours, how far we had told more than that, and when.
+        self._course = (time.time_ns() // 1_000_000 - _own_ms(), 0, _own_ms())
+
+    def ask(self, line: Line) -> None:
+        """Compare with the server's clock; of several answers the quickest is the truest."""
+        self.set(min(self._compared(line) for _ in range(_QUESTIONS))[1])
+
+    def _compared(self, line: Line) -> tuple[int, int]:
+        asked = time.clock_gettime_ns(_CLOCK)
+        row = line.execute(ASK).fetchone()
+        answered = time.clock_gettime_ns(_CLOCK)
+        told = int(row[0]) if row else 0
+        return answered - asked, told - (asked + answered) // 2_000_000
+
+    def begin(self, line: Line) -> None:
+        """Compare with the server's clock, and go no further back than the store has been told.
+
+        A server may be set back, or replaced by one that is behind: who connects to it then keeps
+        with the machines that have gone by it all the time.
+        """
+        self.ask(line)
+        heard, last = line.execute(_TOLD).fetchone() or (None, None)
+        self.keep_with(max(heard or 0, to_ms(last) if last else 0))
+
+    def keep_with(self, told_ms: int) -> None:
+        """Be no earlier than what others have told, unless that is of a clock that was wrong."""
+        ahead, _, _ = self._course
+        own = _own_ms()
+        now_ms = self.now_ms()
+        if now_ms < told_ms <= own + ahead + _FURTHEST_MS:
+            self._course = (ahead, told_ms - (own + ahead), own)
+
+    def set(self, ahead_ms: int) -> None:
+        """Go by a server that is ``ahead_ms`` ahead of this machine's clock."""
+        own = _own_ms()
+        excess = max(0, self.now_ms() - (own + ahead_ms)) if self._asked else 0
+        self._course = (ahead_ms, excess, own)
+        self._asked = True
+
+    def now_ms(self) -> int:
+        """Return the time of the fleet."""
+        ahead, excess, since = self._course
+        own = _own_ms()
+        if excess:
+            return own + ahead + max(0, excess - (own - since) // _SLOWER)
+        return own + ahead
+
+    def uptime(self) -> Uptime:
+        """Return the same as a clock that nobody steps."""
+        return Uptime(self.now_ms(), BOOT)

@@ -1,0 +1,247 @@
+"""The store that several machines share: PostgreSQL, which holds the one truth of a fleet.
+
+Two connections work, a writer's and a reader's; a third one listens for the commits of others. What
+happens when they break is told in ``shared``.
+"""
+
+import logging
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import psycopg
+import trio
+
+from ...domain.tx import Effect, Tx
+from ...host import trace
+from ...host.clock import Uptime
+from ...protocol.errors import Unavailable
+from ..api import StoreRefused
+from ..availability import Reach
+from ..load import Load
+from ..sqlite.high_water_mark import Lost
+from ..worker_thread import Job, Lane
+from . import checks
+from .abandoning import on_a_thread
+from .connection import Line
+from .connection_slot import Holder
+from .elsewhere import Elsewhere
+from .errors import ServerAway, translate
+from .group_commit import Committer
+from .incarnation import Incarnation
+from .machine_id import machine_id
+from .reads import Reader
+from .reconnect import Keeper
+from .server import Server
+
+log = logging.getLogger("fleetd")
+T = TypeVar("T")
+
+
+class PostgresStore(Elsewhere):
+    """Two functions, ``write`` and ``read``, each given a rule that works on a transaction.
+
+    ``on_commit`` receives the effects of committed transactions, in order of commit, on the trio
+    thread; ``on_news`` is called there after each commit of anybody. A server that is away is no
+    failure of the store: ``reach`` tells of it, and who comes meanwhile is refused at once.
+    """
+
+    sqlite_version = ""
+
+    def __init__(
+        self,
+        url: str,
+        directory: Path,
+        on_commit: Callable[[list[Effect]], None],
+        on_news: Callable[[], None],
+        *,
+        inline: bool = False,
+    ) -> None:
+        self.machine = machine_id(directory)
+        self.incarnation: Incarnation | None = Incarnation(directory)
+        self.failed = trio.Event()
+        """Never set: no trouble of a server makes what was acknowledged doubtful."""
+        self.failure: BaseException | None = None
+        self.reach = Reach()
+        self._on_commit = on_commit
+        self._inline = inline
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._gone: ServerAway | None = None
+        self._server = server = Server(url, self.machine)
+        self.now_ms = server.clock.now_ms
+        self.uptime: Callable[[], Uptime] = server.clock.uptime
+        self._holders = [Holder(partial(server.open, name)) for name in ("writer", "reader")]
+        self._committer = Committer(self._holders[0], server)
+        self._reads = Reader(self._holders[1], server.place)
+        write = partial(self._work, self._committer.run)
+        read = partial(self._work, self._reads.run)
+        self._writer = Lane("writer", write, self._wrote, inline=inline)
+        self._reader = Lane("reader", read, lambda _: None, inline=inline)
+        self._keeper = Keeper(self.reach, server, on_news)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Connect; what will not mend itself is refused, the rest is tried again later."""
+        try:
+            self._bring()
+        except ServerAway as gone:
+            self._close()
+            if gone.final:
+                raise StoreRefused(f"{self._keeper.message(gone)}.") from None
+            self._gone = gone
+            self._keeper.lose(gone)
+
+    def _bring(self) -> None:
+        """Give both lanes new connections."""
+        for holder in self._holders:
+            holder.bring(holder.open())
+
+    def start(self) -> None:
+        """Start the threads; call it inside trio."""
+        self._token = trio.lowlevel.current_trio_token()
+        self._writer.start()
+        self._reader.start()
+
+    async def run(self) -> None:
+        """Hear of other machines' commits, and find the server again, until cancelled."""
+        if not self._inline:
+            await self._keeper.run(self._bring, self._come_back)
+
+    def _come_back(self) -> None:
+        """Let the lanes work again."""
+        self._gone = None
+
+    @property
+    def where(self) -> str:
+        """Return what the server is called, without any secret."""
+        return self._server.place.name
+
+    @property
+    def engine_version(self) -> str:
+        """Return the server's name and version, as far as it is known."""
+        return self._server.version
+
+    @property
+    def lost(self) -> Lost | None:
+        """Return what the newest server lacked of what was committed, None when nothing."""
+        return self._server.reckoning.lost
+
+    async def write(self, rule: Callable[[Tx], T]) -> T:
+        """Run a rule in a transaction; returns after COMMIT, raises after rollback.
+
+        Raises Unavailable while the server is away, at once; with ``outcome="unknown"`` when it
+        went in the middle of COMMIT and did not come back in time to say what became of it.
+        """
+        self._refuse_while_away()
+        return await self._writer.submit(rule)
+
+    async def read(self, rule: Callable[[Tx], T]) -> T:
+        """Run a rule on a consistent snapshot, without a way to change anything."""
+        self._refuse_while_away()
+        return await self._reader.submit(rule)
+
+    def _refuse_while_away(self) -> None:
+        if self.reach.away is not None and not self._inline:
+            raise self.reach.away.refusal(self.now_ms())
+
+    def _work(self, run: Callable[[list[Job]], None], jobs: list[Job]) -> None:
+        if self._gone is not None and not self._inline:
+            self._refuse(jobs, self._gone)
+            return
+        try:
+            run(jobs)
+            self._there()
+        except ServerAway as gone:
+            self._give_up(jobs, gone)
+        except Exception as error:
+            # A bug of ours, or an error that nobody foresaw: the thread has to live on.
+            log.exception("A batch failed")
+            self._give_up(jobs, ServerAway("working", str(error)))
+
+    def _there(self) -> None:
+        if self._inline and self._gone is not None:
+            self._gone = None
+            self.reach.regain()
+
+    def _give_up(self, jobs: list[Job], gone: ServerAway) -> None:
+        self._gone = gone
+        self._refuse(jobs, gone)
+        if self._inline:
+            self._keeper.lose(gone)
+        elif self._token is not None:
+            self._token.run_sync_soon(self._keeper.lose, gone)
+
+    def _refuse(self, jobs: list[Job], gone: ServerAway) -> None:
+        """Tell those that have no answer yet."""
+        away, now_ms = self._keeper.away(gone), self.now_ms()
+        for job in jobs:
+            if job.result is None:
+                job.fail(away.refusal(now_ms))
+
+    def _wrote(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            if job.effects:
+                with trace.on_behalf_of(job.origin):
+                    self._on_commit(job.effects)
+
+    @property
+    def load(self) -> Load:
+        """Return what the writer's queue and commits are like; the histograms go on counting."""
+        lane = self._writer
+        return Load(lane.waiting, lane.most_waiting, lane.batches, self._committer.commits)
+
+    def make_way(self) -> None:
+        """Do nothing: the room of the server is not ours to make."""
+
+    def sizes(self) -> tuple[int, int]:
+        """Return the bytes of the database as they were a moment ago, and none of a WAL."""
+        return self._server.size, 0
+
+    async def schema_version(self) -> int:
+        """Return the version of the schema."""
+        return await self.read(lambda tx: tx.value("SELECT version FROM schema_version"))
+
+    async def scrub(self) -> None:
+        """Rewrite the tables without what was deleted from them; raises Unavailable, Storage.
+
+        Nothing reaches the server's write-ahead log, its copies and its standbys.
+        """
+        await self._aside(checks.scrub)
+
+    async def check(self) -> list[str]:
+        """Return what is wrong with the server or how it is set; empty when nothing is."""
+        return await self._aside(checks.findings)
+
+    async def _aside(self, work: Callable[[Line], T]) -> T:
+        """Work on a connection of its own, which may take long."""
+        self._refuse_while_away()
+        try:
+            return await on_a_thread(partial(self._on_a_line, work))
+        except ServerAway as gone:
+            raise Unavailable(f"{self._keeper.message(gone)}.", retry=True) from gone
+        except psycopg.Error as error:
+            raise translate(error, self.where) from error
+
+    def _on_a_line(self, work: Callable[[Line], T]) -> T:
+        with closing(self._server.open("aside")) as line:
+            return work(line)
+
+    async def last_look(self) -> None:
+        """Do nothing: there is no file that could have been taken away."""
+
+    def hurry(self) -> None:
+        """Wait no longer than a moment for any answer from now on: the daemon ends."""
+        self._server.hurry.now = True
+
+    async def aclose(self) -> None:
+        """Finish what is queued and close the connections."""
+        self.hurry()
+        await self._reader.aclose()
+        await self._writer.aclose()
+        self._close()
+
+    def _close(self) -> None:
+        for holder in self._holders:
+            holder.close()

@@ -1,0 +1,221 @@
+"""Opening the database: what is refused, who may read it, the settings promises rest on.
+
+Must not know any table. A database is looked at before anything of it is changed.
+"""
+
+import contextlib
+import errno
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+
+from ...host.atomic_files import make_directories
+from ..api import StoreFull, StoreRefused, StoreUnready
+from . import page_checksums, schema_check
+from .errors import FULL, verdict
+from .high_water_mark import ENDING as MARK
+from .migrate import check_ours, migrate
+from .syncing import write_wal_anew
+
+# Older ones can lose commits when a WAL is reset at the wrong moment (fixed in 3.51.3).
+SQLITE_NEEDED = (3, 51, 3)
+BUSY_MS = 5_000
+# So many stay compiled: one recovery needs 80, and with 100 kept it compiled half of its own anew.
+STATEMENTS = 500
+# SQLite itself would look again after 1, 2, 5, 10 ms: whoever has the database takes 3 of them.
+BUSY_LOOK_MS = 0.5
+# What may be over the next time: a disk that fails, too much in use at once.
+_PASSING = (errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+
+
+def check_sqlite(version: str) -> None:
+    """Raise StoreRefused for a SQLite library that is too old to trust."""
+    if tuple(int(part) for part in version.split(".")[:3]) < SQLITE_NEEDED:
+        needed = ".".join(map(str, SQLITE_NEEDED))
+        raise StoreRefused(
+            f"SQLite {version} is too old: fleetd needs {needed} or newer, because older ones can "
+            "lose commits in WAL mode. Upgrade the package apsw: pip install --upgrade apsw"
+        )
+
+
+def connect(path: str, *, query_only: bool = False, vfs: str | None = None) -> apsw.Connection:
+    """Open a connection with the settings that fleetd's promises rest on."""
+    connection = page_checksums.opened(path, vfs=vfs, statementcachesize=STATEMENTS)
+    try:
+        _settle(connection)
+        if query_only:
+            connection.pragma("query_only", True)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def wait_while_busy(connection: apsw.Connection, most_ms: float) -> None:
+    """Have a connection wait so long for others, and go on soon after they have finished."""
+
+    def wait(looks: int) -> bool:
+        time.sleep(BUSY_LOOK_MS / 1_000)
+        return looks * BUSY_LOOK_MS < most_ms
+
+    connection.set_busy_handler(wait)
+
+
+def _settle(connection: apsw.Connection) -> None:
+    wait_while_busy(connection, BUSY_MS)
+    connection.pragma("trusted_schema", False)
+    connection.pragma("cell_size_check", True)
+    connection.pragma("journal_mode", "wal")
+    connection.pragma("synchronous", "full")
+    connection.pragma("foreign_keys", True)
+    # What a statement may have to undo is little, and a file for it may be refused.
+    connection.pragma("temp_store", "memory")
+    connection.wal_autocheckpoint(0)
+
+
+def open_database(
+    path: Path, vfs: str | None, look: Callable[[apsw.Connection], None] = lambda _: None
+) -> apsw.Connection:
+    """Open or make the database, or refuse with a sentence for a person.
+
+    ``look`` sees it as it was left, before anything of it is changed.
+    """
+    try:
+        make_directories(path.parent)
+        _make_private(path)
+        # Before SQLite opens it: closing a descriptor later would drop its locks.
+        _check_checksums(path)
+        connection = page_checksums.opened(str(path), vfs=vfs, statementcachesize=STATEMENTS)
+    except (apsw.Error, OSError) as error:
+        raise _cannot_open(path, error) from error
+    try:
+        _prepare(connection, path, vfs, look)
+    except BaseException:
+        # The close copies the WAL back; an error of the same disk must not hide the refusal.
+        with contextlib.suppress(apsw.Error):
+            connection.close()
+        raise
+    return connection
+
+
+def _make_private(path: Path) -> None:
+    """Make the file before SQLite does, which would let others read it for a moment.
+
+    The WAL gets the permissions of the database.
+    """
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, flags, 0o600))
+
+
+def _prepare(
+    connection: apsw.Connection,
+    path: Path,
+    vfs: str | None,
+    look: Callable[[apsw.Connection], None],
+) -> None:
+    """Check a database before anything of it is changed, then bring it up to date."""
+    try:
+        wait_while_busy(connection, BUSY_MS)
+        _check_schema(connection, path, check_ours(connection, str(path)))
+        page_checksums.reserve(connection)
+        for ending in ("", "-wal", "-shm", MARK):
+            with contextlib.suppress(FileNotFoundError):
+                Path(f"{path}{ending}").chmod(0o600)
+        _settle(connection)
+        look(connection)
+        write_wal_anew(connection, path, vfs)
+    except apsw.NotADBError as error:
+        raise StoreRefused(
+            f"{path} is not a SQLite database. Move it away, or set FLEET_DB_PATH to another path; "
+            "checkpoints come back from their files."
+        ) from error
+    except apsw.BusyError as error:
+        raise _in_use(path) from error
+    except (apsw.Error, OSError) as error:
+        if page_checksums.is_damage(error):
+            raise _damaged(path) from error
+        raise _cannot_open(path, verdict(error, connection.system_errno)) from error
+    try:
+        migrate(connection, str(path))
+        _add_checksums(connection)
+    except apsw.BusyError as error:
+        raise _in_use(path) from error
+    except apsw.Error as error:
+        if page_checksums.is_damage(error):
+            raise _damaged(path) from error
+        raise _refusal(verdict(error, connection.system_errno))(
+            f"The schema of {path} cannot be brought up to date: {error}. Is the disk full, or "
+            "does it fail? Free some space or look at it, then start fleetd again."
+        ) from error
+
+
+def _check_schema(connection: apsw.Connection, path: Path, version: int) -> None:
+    """Refuse a database that declares what fleetd does not: it would run with every write."""
+    found = schema_check.differences(connection, version)
+    if found:
+        raise StoreRefused(
+            f"{path} is not as fleetd made it (schema version {version}):"
+            f" {schema_check.named(found)}."
+            " Put a copy in its place: fleetctl restore FILE. Or move it,"
+            f" {path.name}-wal and {path.name}-shm away and start without one: missions come back"
+            " from their checkpoint files."
+        )
+
+
+def _add_checksums(connection: apsw.Connection) -> None:
+    """Rewrite a database from before there were checksums; another start does, if this cannot."""
+    if not page_checksums.available() or page_checksums.checked(connection):
+        return
+    try:
+        page_checksums.rewrite(connection)
+    except apsw.Error as error:
+        told = verdict(error, connection.system_errno)
+        if not isinstance(told, apsw.FullError | apsw.BusyError | apsw.CorruptError):
+            raise
+
+
+def _check_checksums(path: Path) -> None:
+    """Refuse a database whose checksums are not to be trusted, or not to be had."""
+    if page_checksums.unmarked(path):
+        raise _damaged(path)
+    if not page_checksums.available() and page_checksums.has_room(path):
+        raise StoreRefused(
+            f"The pages of {path} have checksums, and this build of apsw lacks the extension "
+            f"{page_checksums.EXTENSION} that keeps them. Install the one from PyPI: "
+            "pip install --force-reinstall apsw"
+        )
+
+
+def _damaged(path: Path) -> StoreRefused:
+    return StoreRefused(
+        f"The database {path} is damaged. Put a copy in its place: fleetctl restore FILE. Or move "
+        f"it, {path.name}-wal and {path.name}-shm away and start without one: missions come "
+        "back from their checkpoint files."
+    )
+
+
+def _in_use(path: Path) -> StoreUnready:
+    return StoreUnready(
+        f"Another program keeps the database {path} locked. End it (a sqlite3 shell, a copy in "
+        "progress), then start fleetd again."
+    )
+
+
+def _cannot_open(path: Path, error: BaseException) -> StoreRefused:
+    return _refusal(error)(
+        f"The database {path} cannot be opened: {error}. Check that its directory exists and "
+        "is yours to write, or set FLEET_DB_PATH to another path."
+    )
+
+
+def _refusal(error: BaseException) -> type[StoreRefused]:
+    """Return how to refuse: a disk that is full or that fails may do better next time."""
+    reason = error.errno if isinstance(error, OSError) else None
+    if isinstance(error, apsw.FullError) or reason in FULL:
+        return StoreFull
+    passing = isinstance(error, apsw.IOError) or reason in _PASSING
+    return StoreUnready if passing else StoreRefused

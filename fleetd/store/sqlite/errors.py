@@ -1,0 +1,105 @@
+"""What an error of the database means, and what a client is told; must not run any statement.
+
+Three things are kept apart: a disk that is full (nothing happened, the daemon goes on), a disk
+that failed (nothing is known any more, the daemon stops), and everything else.
+"""
+
+import errno
+
+import apsw
+import msgspec
+
+from ...protocol.errors import Corrupt, FleetError, Storage, Unavailable
+from . import page_checksums
+from .file_identity import Displaced
+
+FREE_SPACE = "Free some space, then try again; reading and pruning still work."
+# A quota and a limit on the size of files are full disks too; SQLite tells them as I/O errors.
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# What did not happen for want of room. A failed sync is none of these, whatever its reason: what
+# was to be synced may be gone by then.
+_NOT_DONE = (apsw.SQLITE_IOERR_WRITE, apsw.SQLITE_IOERR_SHMSIZE)
+
+
+class DiskFull(Storage):
+    """There is no room; nothing was stored, and nothing else is wrong."""
+
+
+def verdict(error: BaseException, system_errno: int = 0) -> BaseException:
+    """Turn an I/O error that only says that there is no room into the error of a full disk.
+
+    ``system_errno`` is the one of the connection that the error came from.
+    """
+    if page_checksums.is_damage(error):
+        return apsw.CorruptError(page_checksums.told(error))
+    if system_errno not in FULL:
+        return error
+    unmade = isinstance(error, apsw.CantOpenError)  # a file that cannot be made for want of room
+    if unmade or getattr(error, "extendedresult", None) in _NOT_DONE:
+        return apsw.FullError(str(error))
+    return error
+
+
+def leaves_doubt(error: BaseException) -> bool:
+    """Whether after an error nothing is known of what is on the disk.
+
+    After a failed sync the kernel may have dropped what was to be synced, and the next sync of the
+    same file succeeds all the same: it must never be asked again.
+    """
+    return isinstance(error, apsw.IOError) and not page_checksums.is_damage(error)
+
+
+def translate(error: BaseException) -> BaseException:
+    """Turn a database error into the one that a client is told; others stay as they are."""
+    if isinstance(error, Displaced):
+        return Storage(
+            f"This was not stored: {error}.", hint="fleetd stops; its log says what to do."
+        )
+    if page_checksums.is_damage(error):
+        return Corrupt(
+            f"The database is damaged ({page_checksums.told(error)}).",
+            hint="fleetctl doctor checks it; the checkpoint files hold what was saved.",
+        )
+    if isinstance(error, apsw.FullError):
+        return DiskFull("The disk is full; nothing was stored.", hint=FREE_SPACE)
+    if isinstance(error, apsw.IOError):
+        return failed(error)
+    if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError | apsw.PermissionsError):
+        return Storage(
+            f"The database cannot be written ({error}).",
+            hint="Check the permissions of the database and of its directory.",
+        )
+    if isinstance(error, msgspec.MsgspecError | UnicodeDecodeError):
+        return Corrupt(
+            f"A row of the database cannot be read ({error}).",
+            hint="fleetctl doctor names it; the checkpoint files hold what was saved.",
+        )
+    if isinstance(error, apsw.InterruptError):
+        return Unavailable(
+            "This took too long and was ended; nothing was stored.",
+            hint="Ask for less at once. fleetctl doctor looks whether the database is sound.",
+        )
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return Unavailable(
+            "Another program keeps the database locked.",
+            hint="End it (a sqlite3 shell, a copy in progress), then try again.",
+        )
+    return error
+
+
+def failed(error: BaseException) -> FleetError:
+    """Return what is told while a daemon leaves whose disk failed."""
+    return Storage(
+        f"The disk failed ({error}); nothing was acknowledged.",
+        hint="fleetd ends, and systemd starts it again; send the same request again then.",
+        retry=True,
+    )
+
+
+def unreadable(error: BaseException) -> BaseException:
+    """Return what a reader is told: unlike a failed write this leaves nothing in doubt."""
+    if page_checksums.is_damage(error):
+        return translate(error)
+    return Storage(
+        f"The database could not be read ({error}).", hint="Look at the disk; then try again."
+    )

@@ -1,0 +1,88 @@
+"""Brings a database to the schema of this program by numbered migrations; knows no table."""
+
+import re
+from collections.abc import Sequence
+from importlib import resources
+from importlib.abc import Traversable
+
+import apsw
+
+from ..api import StoreRefused
+
+APPLICATION_ID = 0x666C6474  # "fldt": so that file(1) and we can tell our databases from others
+_NUMBERED = re.compile(r"(\d{4})_[a-z0-9_]+\.sql\Z")
+
+
+def migrations() -> list[tuple[int, str]]:
+    """Return every migration as (number, SQL), in order."""
+    return numbered(resources.files("fleetd.store") / "migrations" / "sqlite")
+
+
+def numbered(folder: Traversable) -> list[tuple[int, str]]:
+    """Return the migrations of a folder as (number, SQL), in order."""
+    found = [
+        (int(match[1]), entry.read_text("utf-8"))
+        for entry in folder.iterdir()
+        if (match := _NUMBERED.match(entry.name))
+    ]
+    return sorted(found)
+
+
+def newest() -> int:
+    """Return the schema version of this program."""
+    return migrations()[-1][0]
+
+
+def schema() -> str:
+    """Return the schema as all migrations together leave it."""
+    return (resources.files("fleetd.store") / "migrations" / "sqlite" / "schema.sql").read_text(
+        "utf-8"
+    )
+
+
+def check_ours(connection: apsw.Connection, path: str) -> int:
+    """Return the schema version of a database, 0 for an empty one; changes nothing.
+
+    Raises StoreRefused for a newer schema and for a database of another program.
+    """
+    newest = migrations()[-1][0]
+    foreign = connection.execute("SELECT name FROM sqlite_schema LIMIT 1").fetchone()
+    if foreign is not None and connection.pragma("application_id") != APPLICATION_ID:
+        raise StoreRefused(
+            f"{path} is a database of another program (it has {foreign[0]}). "
+            "Set FLEET_DB_PATH to a path of fleetd's own."
+        )
+    version: int = connection.pragma("user_version")
+    if version > newest:
+        raise StoreRefused(
+            f"{path} has schema version {version}, this fleetd knows up to {newest}. "
+            "Install the newer fleetd again, or restore a backup from before the upgrade."
+        )
+    return version
+
+
+def migrate(connection: apsw.Connection, path: str) -> int:
+    """Apply the migrations that are missing, all or none, and return the schema version.
+
+    None, so that the fleetd of before can go on with the database when one of them fails. Raises
+    StoreRefused for a newer schema and for a database of another program.
+    """
+    version = check_ours(connection, path)
+    known = migrations()
+    if missing := [(number, sql) for number, sql in known if number > version]:
+        _apply(connection, missing)
+    return known[-1][0]
+
+
+def _apply(connection: apsw.Connection, missing: Sequence[tuple[int, str]]) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for number, sql in missing:
+            connection.execute(sql)
+            connection.execute(f"PRAGMA user_version = {number}")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

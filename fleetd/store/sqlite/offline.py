@@ -1,0 +1,136 @@
+"""A database that nobody uses, looked at without changing anything of it; knows no table."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import apsw
+
+from ...domain.tx import Tx
+from ...protocol.errors import (
+    Corrupt,
+    FleetError,
+    Incompatible,
+    InvalidParams,
+    InvalidState,
+    Storage,
+)
+from ..api import CopyDamaged
+from . import page_checksums, schema_check
+from .group_commit import Executor
+from .migrate import APPLICATION_ID, migrations
+from .online_backup import copy, damage_of
+
+
+class Resting:
+    """One database, opened for reading; ``tx`` runs queries on it."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+        self.tx = Tx(Executor(connection))
+
+    def has(self, table: str) -> bool:
+        """Whether there is a table; one of an older schema may lack it."""
+        return bool(self._connection.table_exists(None, table))
+
+    def damage(self) -> list[str]:
+        """Return what SQLite finds wrong with it; empty when nothing is."""
+        return damage_of(self._connection)
+
+    def copy_to(self, part: Path, beat: Callable[[], None] = lambda: None) -> None:
+        """Fill a file that exists with a checked copy that needs no WAL."""
+        try:
+            copy(self._connection, part, beat)
+        except CopyDamaged as error:
+            raise Corrupt(
+                f"The copy that was made is damaged: {error}.", hint="Look at the disk."
+            ) from error
+
+
+@contextlib.contextmanager
+def resting(path: Path) -> Iterator[Resting]:
+    """Open a database of fleetd's that nobody uses, its WAL included when it has one.
+
+    Raises InvalidParams for what is no database of fleetd's, Incompatible for a newer schema,
+    Corrupt for damage, InvalidState when another process uses it, Storage when it cannot be read.
+    """
+    try:
+        with contextlib.closing(_open(path)) as connection:
+            _check_ours(connection, path)
+            yield Resting(connection)
+    except apsw.Error as error:
+        raise _told(path, error) from error
+
+
+def _open(path: Path) -> apsw.Connection:
+    if not any(Path(f"{path}{ending}").exists() for ending in ("-wal", "-journal")):
+        # Nothing beside it: read the file as it lies there, even where nothing can be written.
+        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        return page_checksums.opened(f"file:{quote(str(path))}?immutable=1", flags=flags)
+    connection = page_checksums.opened(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    # Alone, so that nobody writes meanwhile; and the WAL stays what and where it is.
+    connection.pragma("locking_mode", "exclusive")
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    connection.pragma("query_only", True)
+    return connection
+
+
+def _check_ours(connection: apsw.Connection, path: Path) -> None:
+    connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+    if connection.pragma("application_id") != APPLICATION_ID:
+        raise InvalidParams(
+            f"{path} is a SQLite database, but not one of fleetd's.",
+            hint="Name a file that fleetctl backup made.",
+        )
+    version, newest = connection.pragma("user_version"), migrations()[-1][0]
+    if version > newest:
+        raise Incompatible(
+            f"{path} has schema version {version}, this fleetd knows up to {newest}.",
+            hint="Install the version of fleetd that made it, or a newer one.",
+        )
+    if found := schema_check.differences(connection, version):
+        raise Corrupt(
+            f"{path} is not as fleetd made it (schema version {version}):"
+            f" {schema_check.named(found)}.",
+            hint="Use another copy. This one was changed by another program, or made by one.",
+        )
+
+
+def fold(path: Path) -> None:
+    """Have SQLite bring the WAL of a database that nobody uses into it: then it is one file.
+
+    A database that is damaged stays as it is. Raises InvalidState when another process uses it,
+    Storage when the disk refuses.
+    """
+    if not path.exists():
+        return
+    connection = page_checksums.opened(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        with contextlib.closing(connection):
+            connection.pragma("locking_mode", "exclusive")
+            connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    except apsw.Error as error:
+        if page_checksums.is_damage(error):
+            return
+        raise _told(path, error) from error
+
+
+def _told(path: Path, error: apsw.Error) -> FleetError:
+    """Return what a person is told about an error of SQLite's."""
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return InvalidState(
+            f"The database {path} is in use by another process.",
+            hint="End it (a fleetd with another socket, a sqlite3 shell), then try again.",
+        )
+    if isinstance(error, apsw.NotADBError):
+        return Corrupt(f"{path} is not a SQLite database.", hint="Is it the right file?")
+    if page_checksums.is_damage(error) or isinstance(error, apsw.SQLError):
+        return Corrupt(f"The database {path} is damaged ({error}).", hint="Use another copy.")
+    if isinstance(error, apsw.FullError):
+        return Storage("The disk is full.", hint="Free some space, then try again.")
+    return Storage(
+        f"The database {path} cannot be read or copied: {error}.",
+        hint="Check its permissions, the free space and the disk.",
+    )

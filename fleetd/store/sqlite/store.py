@@ -1,0 +1,284 @@
+"""The SQLite store: a writer with group commit, a reader, and WAL upkeep beside both.
+
+Nothing else in the process may open the database file: closing any descriptor of it would drop
+SQLite's own locks.
+"""
+
+import contextlib
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import apsw
+import trio
+
+from ...domain.tx import Effect, Tx
+from ...host import trace
+from ...host.clock import uptime, wall_clock
+from ...protocol.errors import Storage
+from ...protocol.requests.system import Check
+from ..api import CopyDamaged, CopyFailed, StoreFailed
+from ..availability import Reach
+from ..load import Load
+from ..postgres.incarnation import Incarnation
+from ..worker_thread import Job, Lane
+from . import page_checksums, schema_check
+from .connect import check_sqlite, connect, open_database
+from .disk_reserve import SIZE
+from .file_identity import Standing
+from .group_commit import Committer, Executor, Outside, run_reads
+from .high_water_mark import Lost, Watch
+from .migrate import newest
+from .online_backup import copy_in_use, damage_of
+from .wal_checkpointer import WalUpkeep, check_of
+
+log = logging.getLogger("fleetd")
+T = TypeVar("T")
+
+
+class Store:
+    """Two functions, ``write`` and ``read``, each given a rule that works on a transaction.
+
+    ``on_commit`` receives the effects of committed transactions, in order of commit, on the trio
+    thread. ``failed`` is set when the disk failed; then nothing is written any more.
+    """
+
+    kind: Literal["sqlite"] = "sqlite"
+    reserve = SIZE
+    """The bytes that are kept on the disk for the day when it is full."""
+    machine = ""
+    incarnation: Incarnation | None = None
+    """Whoever has a store to himself need not prove who he is."""
+    """Nobody shares it, so that nothing in it says whose it is."""
+    now_ms = staticmethod(wall_clock)
+    uptime = staticmethod(uptime)
+
+    def __init__(
+        self,
+        path: Path,
+        on_commit: Callable[[list[Effect]], None],
+        *,
+        inline: bool = False,
+        vfs: str | None = None,
+    ) -> None:
+        check_sqlite(apsw.sqlite_lib_version())
+        self.path = path
+        self.where = str(path)
+        self.failed = trio.Event()
+        self.reach = Reach()
+        self._on_commit = on_commit
+        self._inline = inline
+        self._vfs = vfs
+        self._watch = Watch(path)
+        self._writer_connection = open_database(path, vfs, self._watch.look)
+        self._reader_connection = connect(str(path), query_only=True, vfs=vfs)
+        self._query = Executor(self._reader_connection)
+        self._standing = Standing(path)
+        self._committer = Committer(self._writer_connection, self._standing, self._watch)
+        self._writer = Lane("writer", self._committer.run, self._wrote, inline=inline)
+        self._reader = Lane("reader", self._read, lambda _: None, inline=inline)
+        self._upkeep = WalUpkeep(str(path), vfs, self._fail)
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._writer_connection.set_wal_hook(self._wal_grew)
+
+    def held(self, value: T) -> T:
+        """Return a request as its texts come back from the store, which is as they are."""
+        return value
+
+    @property
+    def sqlite_version(self) -> str:
+        """Return the version of the SQLite library in use."""
+        return apsw.sqlite_lib_version()
+
+    @property
+    def engine_version(self) -> str:
+        """Return the name and version of the library in use."""
+        return f"SQLite {apsw.sqlite_lib_version()}"
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Return the error that made the store stop, if there was one."""
+        return self._committer.failure
+
+    @property
+    def lost(self) -> Lost | None:
+        """Return what is missing at the end of the log, None when nothing is."""
+        return self._watch.lost
+
+    def from_wall(self, ms: int) -> int:
+        """Return the store's time for one that this machine's own clock told: the same."""
+        return ms
+
+    def start(self) -> None:
+        """Start the threads; call it inside trio."""
+        self._token = trio.lowlevel.current_trio_token()
+        self._writer.start()
+        self._reader.start()
+        # Inline is for virtual time: there is no use in fast commits, and none in waiting for it.
+        self._upkeep.start(lay_out=not self._inline)
+
+    def _fail(self, error: BaseException) -> None:
+        """Stop for an error that was met beside the writer, on a thread of its own."""
+        self._committer.failure = self._committer.failure or error
+        if self._token is not None:
+            with contextlib.suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(self.failed.set)
+
+    async def run(self) -> None:
+        """Hear of other machines' commits: there are none."""
+
+    async def write(self, rule: Callable[[Tx], T]) -> T:
+        """Run a rule in a transaction; returns after COMMIT, raises after rollback."""
+        return await self._writer.submit(rule)
+
+    async def read(self, rule: Callable[[Tx], T]) -> T:
+        """Run a rule on a consistent snapshot, without a way to change anything."""
+        return await self._reader.submit(rule)
+
+    def _wal_grew(self, connection: apsw.Connection, name: str, pages: int) -> int:
+        """Called by SQLite after each commit of a change, on the writer's thread."""
+        self._committer.landed = True
+        return self._upkeep.wal_grew(connection, name, pages)
+
+    def _read(self, jobs: list[Job]) -> None:
+        run_reads(self._reader_connection, self._query, jobs)
+
+    def _wrote(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            if job.effects:
+                with trace.on_behalf_of(job.origin):
+                    self._on_commit(job.effects)
+        if self.failure is not None:
+            self.failed.set()
+
+    @property
+    def load(self) -> Load:
+        """Return what the writer's queue and commits are like; the histograms go on counting."""
+        lane = self._writer
+        return Load(lane.waiting, lane.most_waiting, lane.batches, self._committer.commits)
+
+    @property
+    def wal_is_kept_short(self) -> bool:
+        """Whether the thread that copies the WAL back still runs."""
+        return self._upkeep.alive
+
+    def checks(self) -> list[Check]:
+        """Return how it is with what is kept short by a thread of its own."""
+        return [check_of(alive=self.wal_is_kept_short, size=self.sizes()[1])]
+
+    def hurry(self) -> None:
+        """Do nothing: no answer of one's own disk takes longer than it must."""
+
+    def make_way(self) -> None:
+        """Have the WAL copied back soon, so that it is used anew in the place that it has."""
+        self._upkeep.hurry()
+
+    def sizes(self) -> tuple[int, int]:
+        """Return the bytes of the database file and of its WAL."""
+        return _size(self.path), _size(Path(f"{self.path}-wal"))
+
+    async def schema_version(self) -> int:
+        """Return the version of the schema."""
+        version: int = await self.read(lambda tx: tx.value("PRAGMA user_version"))
+        return version
+
+    async def copy_to(self, target: Path) -> int:
+        """Write a consistent copy of the database, by SQLite's own means, while it is in use.
+
+        Returns the copy's size in bytes; raises CopyFailed, and then leaves no file. Cancelled,
+        it ends soon and leaves none either. Raises FileExistsError when the name is taken.
+        """
+        if trouble := self._standing.trouble():
+            raise CopyFailed(trouble)
+        beat = trio.from_thread.check_cancelled
+        try:
+            return await trio.to_thread.run_sync(
+                copy_in_use, str(self.path), target, self._vfs, beat
+            )
+        except FileExistsError:
+            raise
+        except (apsw.Error, OSError) as error:
+            if page_checksums.is_damage(
+                error
+            ):  # of what is copied: a page of it has another checksum
+                raise CopyDamaged(page_checksums.told(error)) from error
+            raise CopyFailed(_why(error)) from error
+
+    async def scrub(self) -> None:
+        """Rewrite the database without what was deleted from it, and empty its WAL.
+
+        Nothing else leaves no bytes: what a row held before its last changes, and what pruning
+        took, still stands in free pages. Writers wait meanwhile, one to two seconds for 100 MB.
+        Raises Storage when the disk has no room for a second copy, Unavailable when a reader does
+        not let go of the WAL.
+        """
+        await self._writer.submit(Outside(self._scrub))
+
+    def _scrub(self, connection: apsw.Connection) -> None:
+        # Two that copy the WAL back at once do not wait for each other: the second is refused.
+        with self._upkeep.at_work:
+            connection.pragma("temp_store", "file")  # a whole copy is too much for the memory
+            try:
+                page_checksums.rewrite(connection)
+            finally:
+                connection.pragma("temp_store", "memory")
+
+    async def check(self) -> list[str]:
+        """Return what is wrong with the database file; empty when nothing is."""
+        if trouble := self._standing.trouble():
+            return [trouble]
+        return await trio.to_thread.run_sync(_check, str(self.path), self._vfs)
+
+    async def last_look(self) -> None:
+        """Raise StoreFailed when the files that are to be closed stand in their places no more."""
+        with contextlib.suppress(Storage):
+            await self.write(lambda _: None)
+        if self.failure is not None:
+            raise StoreFailed(str(self.failure))
+
+    async def aclose(self) -> None:
+        """Finish what is queued, empty the WAL and close the database."""
+        await self._reader.aclose()
+        await self._writer.aclose()
+        self._upkeep.stop()
+        self._reader_connection.close()
+        # What cannot be copied back now stays in the WAL, and is read from there next time. After
+        # a failure nothing at all is written.
+        if self.failure is not None or not self._empty_wal():
+            self._writer_connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        self._writer_connection.close()
+        self._watch.close()
+
+    def _empty_wal(self) -> bool:
+        try:
+            self._writer_connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except apsw.Error as error:
+            log.warning(
+                "The WAL could not be copied back (%s); it is read at the next start", error
+            )
+            return False
+        return True
+
+
+def _size(path: Path) -> int:
+    with contextlib.suppress(OSError):
+        return path.stat().st_size
+    return 0
+
+
+def _why(error: Exception) -> str:
+    """Say why a copy failed; SQLite's own words are about the source, which has no error."""
+    if isinstance(error, apsw.FullError):
+        return "the disk is full"
+    return "the disk failed" if isinstance(error, apsw.IOError) else str(error)
+
+
+def _check(path: str, vfs: str | None) -> list[str]:
+    try:
+        with contextlib.closing(connect(path, query_only=True, vfs=vfs)) as connection:
+            return [*schema_check.differences(connection, newest()), *damage_of(connection)]
+    except apsw.Error as error:
+        if not page_checksums.is_damage(error):
+            raise
+        return [page_checksums.told(error)]

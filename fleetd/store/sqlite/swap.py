@@ -1,0 +1,79 @@
+"""Moves files of the store aside step by step, so that each step can be taken back.
+
+Every step leaves on disk either what was there or what comes: a crash loses neither.
+"""
+
+import contextlib
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from ...host.atomic_files import sync
+
+_NOT_BY_LINK = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
+
+
+class Moves:
+    """Steps that were taken and how to take them back; methods raise OSError."""
+
+    def __init__(self) -> None:
+        self._back: list[Callable[[], object]] = []
+
+    def take_back(self) -> None:
+        """Undo every step, the last one first, as far as the disk lets us."""
+        for step in reversed(self._back):
+            with contextlib.suppress(OSError):
+                step()
+        self._back.clear()
+
+    def then(self, back: Callable[[], object]) -> None:
+        """Remember how to take back a step that somebody else takes."""
+        self._back.append(back)
+
+    def make_directory(self, path: Path) -> None:
+        """Make a private directory, and those above it; one that is there already is used."""
+        for each in reversed((path, *path.parents)):
+            if not each.is_dir():
+                each.mkdir(mode=0o700)
+                self._back.append(each.rmdir)
+                sync(each.parent)
+
+    def keep(self, path: Path, directory: Path) -> None:
+        """Have a file also under a directory; its own place stays as it is for now."""
+        kept = directory / path.name
+        self._back.append(lambda: _undo_keeping(kept, path))
+        _link_or_copy(path, kept)
+        sync(directory)
+
+    def move(self, path: Path, directory: Path) -> None:
+        """Move a file into a directory."""
+        moved = directory / path.name
+        self._back.append(lambda: _undo_moving(moved, path))
+        _link_or_copy(path, moved)
+        sync(directory)
+        path.unlink()
+
+
+def _link_or_copy(path: Path, other: Path) -> None:
+    """Give a file a second place; where names cannot be linked, the content is copied."""
+    try:
+        os.link(path, other, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in _NOT_BY_LINK:
+            raise
+        shutil.copy2(path, other, follow_symlinks=False)
+        sync(other)
+
+
+def _undo_keeping(kept: Path, path: Path) -> None:
+    if not path.exists():
+        _link_or_copy(kept, path)
+    kept.unlink(missing_ok=True)
+
+
+def _undo_moving(moved: Path, path: Path) -> None:
+    for directory in (path.parent.parent, path.parent):  # they may have become empty
+        directory.mkdir(mode=0o700, exist_ok=True)
+    _undo_keeping(moved, path)

@@ -1,0 +1,163 @@
+"""The upkeep of the write-ahead log, beside the writer; must not know any table."""
+
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Callable
+
+import apsw
+
+from ...protocol.requests.system import Check
+from .connect import connect, wait_while_busy
+from .errors import leaves_doubt, verdict
+
+log = logging.getLogger("fleetd")
+PAGES = 1_000
+# What is written while the WAL is copied back comes on top.
+_LAID_OUT = 1_250
+_HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
+# How long the end of a checkpoint of the WAL may keep the writer waiting for a reader.
+BUSY_MS = 10
+# It is copied back at 4 MB; this much means that somebody has kept an old state open for long.
+LARGE_BYTES = 64_000_000
+
+
+class WalUpkeep:
+    """Copies the WAL back into the database on a thread of its own, so that no commit waits long.
+
+    The WAL has its size from the start and keeps it: a commit that makes a file grow takes up to
+    twice as long as one that writes over what was there.
+    Nearly all is copied beside the writer; what it wrote meanwhile is copied while it waits, or
+    the WAL would never begin anew under a steady load, and would grow for ever.
+
+    ``failed`` is told, on that thread, of an error after which nothing is known of the disk.
+    """
+
+    def __init__(self, path: str, vfs: str | None, failed: Callable[[BaseException], None]) -> None:
+        self._wal = f"{path}-wal"
+        self._connection = connect(path, vfs=vfs)
+        self._failed = failed
+        self._next = PAGES
+        self._wanted = threading.Event()
+        self._stopping = False
+        self._laying_out = False
+        self.at_work = threading.Lock()
+        """Held while the WAL is copied back; who holds it has it for itself."""
+        self._thread = threading.Thread(target=self._run, name="wal")
+
+    def start(self, *, lay_out: bool) -> None:
+        """Start the thread; ``lay_out`` gives the WAL its size at once."""
+        self._laying_out = lay_out
+        self._thread.start()
+
+    def wal_grew(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+        """Called by the writer after each commit, with the WAL's length in pages."""
+        if pages < PAGES:
+            self._next = PAGES
+        elif pages >= self._next:
+            # Not at every commit from here on: a reader that stays would make each attempt vain.
+            self._next = pages + PAGES
+            self._wanted.set()
+        return apsw.SQLITE_OK
+
+    def hurry(self) -> None:
+        """Copy back what there is, as soon as possible: then the WAL begins anew in its place."""
+        self._wanted.set()
+
+    def _run(self) -> None:
+        sound = not self._laying_out or self._try(self._lay_out)
+        wait_while_busy(self._connection, BUSY_MS)
+        while sound and self._wanted.wait() and not self._stopping:
+            self._wanted.clear()
+            sound = self._try(self._copy_back)
+
+    def _try(self, work: Callable[[], None]) -> bool:
+        """Do something; False when nothing is known of the disk after it."""
+        try:
+            with self.at_work:
+                work()
+        except apsw.Error as error:
+            # Busy, or full: everything is in the WAL still, and it is tried again. But of a
+            # sync that failed here nobody else ever hears: the next one succeeds.
+            if leaves_doubt(verdict(error, self._connection.system_errno)):
+                self._failed(error)
+                return False
+        except Exception:
+            log.exception("Copying the WAL back failed; it is tried again")
+        return True
+
+    def _lay_out(self) -> None:
+        """Fill the WAL up to its size with zeros, behind all that SQLite may have written."""
+        page = int(self._connection.pragma("page_size"))
+        self._connection.execute("BEGIN IMMEDIATE")  # so that nobody appends to it meanwhile
+        try:
+            _fill(self._wal, _HEADER_BYTES + _LAID_OUT * (_FRAME_HEADER_BYTES + page))
+        finally:
+            self._connection.execute("ROLLBACK")
+
+    def _copy_back(self) -> None:
+        self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        # Again, for what came meanwhile: the less is left, the shorter the writer waits.
+        self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still does its work."""
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """End the thread and close its connection."""
+        self._stopping = True
+        self._wanted.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._connection.close()
+
+
+def _fill(path: str, size: int) -> None:
+    """Write zeros to the end of a file until it has a size; not to be able to is no failure.
+
+    Raises apsw.IOError when the sync fails.
+    """
+    with contextlib.suppress(OSError):
+        # Closing it drops no lock: in WAL mode those are on the database and on the WAL's index.
+        descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            end = os.fstat(descriptor).st_size
+            if end < size and _write(descriptor, bytes(size - end), end):
+                _sync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _write(descriptor: int, data: bytes, offset: int) -> bool:
+    """Write behind the end of a file, all of it or nothing: a full disk needs its room."""
+    try:
+        if os.pwrite(descriptor, data, offset) == len(data):
+            return True
+    except OSError:
+        pass
+    os.ftruncate(descriptor, offset)
+    return False
+
+
+def _sync(descriptor: int) -> None:
+    try:
+        os.fdatasync(descriptor)
+    except OSError as error:
+        raise apsw.IOError(f"the WAL could not be synced: {error}") from error
+
+
+def check_of(*, alive: bool, size: int) -> Check:
+    """Say how it is with a WAL of some size, and with the thread that keeps it short."""
+    name = "write-ahead log"
+    if not alive:
+        detail = "nobody copies it into the database any more, so it grows"
+        return Check(name=name, ok=False, detail=detail, vital=False, restart_mends=True)
+    detail = f"{size / 1_000_000:.1f} MB"
+    if size > LARGE_BYTES:
+        detail += "; does another program keep the database open?"
+    ok = size <= LARGE_BYTES
+    return Check(name=name, ok=ok, detail=detail, vital=False, restart_mends=False)

@@ -1,0 +1,188 @@
+"""Carries rows from one store to the other, and compares both; must not open or commit either.
+
+Rows are carried as they are, but for whose machine they are of: ``''`` in a store that one machine
+has to itself. What only has a meaning where it is stays there.
+"""
+
+import hashlib
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from ...domain.nul import without_nul
+from ...domain.policy import POLICIES
+from ...protocol.errors import FleetError
+from ...protocol.migration import TableCheck
+from .side import Side, Table, Values
+
+# Who is at a store, and who waits in it: neither goes along.
+STAYING = ("machines", "lock_waits")
+# What a store says of its own moves, and which clock its figures are of: those are set anew.
+OWN_KEYS = ("moved_to", "moving_to", "arrived", "boot")
+# Where a file has to be written again once it is another machine's.
+_FILED = "backed_up_at"
+# What is said of the files of a record.
+_FILES = (_FILED, "compressed_at", "gzip_digest", "gzip_bytes")
+TELL_EVERY = 500
+Tell = Callable[[str, int, int], None]
+
+
+class Cargo(msgspec.Struct, frozen=True):
+    """What goes from one store to another: to which, and under which names of machines.
+
+    ``machine`` is this one's id in the shared store; ``shared`` says that it goes there.
+    """
+
+    tables: tuple[Table, ...]
+    counted: frozenset[str]
+    machine: str
+    shared: bool
+
+    @property
+    def carried(self) -> list[Table]:
+        """Return the tables whose rows go along, each behind those that its rows belong to."""
+        return [table for table in self.tables if table.name not in STAYING]
+
+    @property
+    def numbered(self) -> list[Table]:
+        """Return the tables whose rows are numbered and never twice the same."""
+        return [table for table in self.tables if table.name in self.counted]
+
+    def leaving(self, table: Table, rows: Iterable[Values]) -> Iterator[Values]:
+        """Yield the rows of the store that is left, as they are to be in the other one."""
+        change = self._change(table)
+        for row in self.staying_out(table, rows):
+            plain = _plain(table, row) if self.shared else row
+            yield change(plain) if change else plain
+
+    def staying_out(self, table: Table, rows: Iterable[Values]) -> Iterator[Values]:
+        """Yield the rows of a table without those that each store has of its own."""
+        own = {"store_meta": frozenset(OWN_KEYS), "counters": self.counted}.get(table.name)
+        return (row for row in rows if row[0] not in own) if own else iter(rows)
+
+    def _change(self, table: Table) -> Callable[[Values], Values] | None:
+        if "machine" not in table.columns:
+            return None
+        place = table.columns.index("machine")
+        if self.shared:
+            return lambda row: _with(row, place, row[place] or self.machine)
+        if _FILED not in table.columns:
+            own = self.machine
+            return lambda row: _with(row, place, "") if row[place] == own else row
+        filed = table.columns.index(_FILED)
+        return lambda row: self._taken_over(row, place, filed)
+
+    def _taken_over(self, row: Values, place: int, filed: int) -> Values:
+        """Have another machine's file written here: nobody else is there to have it."""
+        own = row[place] in (self.machine, "")
+        return _with(row if own else _with(row, filed, None), place, "")
+
+
+def _plain(table: Table, row: Values) -> Values:
+    """Return a row as PostgreSQL has it, which knows no NUL in a text."""
+    plain = without_nul(row)
+    policy = next((each for each in POLICIES.values() if each.table == table.name), None)
+    if plain is row or policy is None:
+        return plain
+    named = dict(zip(table.columns, row, strict=True))
+    try:
+        record = without_nul(policy.from_row(named))
+    except FleetError:  # damaged, or deleted: there is nothing to vouch for
+        return plain
+    # Its checksum was made with the NUL, and so was its file, which is written anew.
+    packed = {name: None for name in named if name in _FILES}
+    named |= without_nul(named) | policy.to_columns(record) | packed
+    return tuple(named[name] for name in table.columns)
+
+
+def _with(row: Values, place: int, value: Any) -> Values:
+    return (*row[:place], value, *row[place + 1 :])
+
+
+def carry(source: Side, target: Side, cargo: Cargo, tell: Tell) -> None:
+    """Replace whatever the target holds by the rows of the source."""
+    target.empty(cargo.tables)
+    for table in cargo.carried:
+        rows = cargo.leaving(table, source.rows(table))
+        target.fill(table, _told(table.name, rows, size(source, table), tell))
+    given = source.numbers(cargo.numbered)
+    target.count_on({name: number for name, number in given.items() if number})
+
+
+def compare(source: Side, target: Side, cargo: Cargo, tell: Tell) -> list[TableCheck]:
+    """Read both stores whole, and tell of each table how many rows there are and their digest."""
+    found = []
+    for table in cargo.carried:
+        rows = _left(source, cargo, table)
+        here = _digest(_told(f"{table.name} compared", rows, size(source, table), tell))
+        there = _digest(_came(target, cargo, table))
+        differs = here != there
+        first = _first_difference(source, target, cargo, table) if differs else None
+        found.append(
+            TableCheck(
+                table=table.name,
+                source_rows=here[0],
+                target_rows=there[0],
+                source_digest=here[1],
+                target_digest=there[1],
+                first_difference=first,
+            )
+        )
+    return [*found, *_compared_numbers(source, target, cargo)]
+
+
+def _left(source: Side, cargo: Cargo, table: Table) -> Iterator[Values]:
+    return cargo.leaving(table, source.rows(table))
+
+
+def _came(target: Side, cargo: Cargo, table: Table) -> Iterator[Values]:
+    return cargo.staying_out(table, target.rows(table))
+
+
+def _compared_numbers(source: Side, target: Side, cargo: Cargo) -> Iterator[TableCheck]:
+    """Tell of the numbers that are given out next, which no row need show."""
+    here, there = (
+        _digest(sorted(side.numbers(cargo.numbered).items())) for side in (source, target)
+    )
+    yield TableCheck(
+        table="numbers given out",
+        source_rows=here[0],
+        target_rows=there[0],
+        source_digest=here[1],
+        target_digest=there[1],
+        first_difference=None if here == there else "the next number of a table",
+    )
+
+
+def size(side: Side, table: Table) -> int:
+    """Return how many rows a table has."""
+    return int(side.tx.value(f"SELECT count(*) AS number FROM {table.name}"))
+
+
+def _told(what: str, rows: Iterable[Values], total: int, tell: Tell) -> Iterator[Values]:
+    """Yield rows and tell now and then how many of them there were."""
+    for done, row in enumerate(rows):
+        if done % TELL_EVERY == 0:
+            tell(what, done, total)
+        yield row
+
+
+def _digest(rows: Iterable[Sequence[Any]]) -> tuple[int, str]:
+    """Return how many rows there are, and the SHA-256 over them in their order."""
+    encode, total, number = msgspec.msgpack.Encoder().encode, hashlib.sha256(), 0
+    for row in rows:
+        total.update(encode(row))
+        number += 1
+    return number, total.hexdigest()
+
+
+def _first_difference(source: Side, target: Side, cargo: Cargo, table: Table) -> str | None:
+    """Return the key of the first row that is not the same on both sides."""
+    pairs = itertools.zip_longest(_left(source, cargo, table), _came(target, cargo, table))
+    for here, there in pairs:
+        if here != there:
+            keys = [table.key_of(row) for row in (here, there) if row is not None]
+            return min(keys)
+    return None

@@ -1,0 +1,211 @@
+"""The PostgreSQL end of a move: the store that machines share; must not know what is carried.
+
+All that is written is one transaction: until its COMMIT nobody sees any of it, and whatever ends it
+before leaves the store as it was.
+"""
+
+import contextlib
+from collections.abc import Iterable, Iterator
+
+import psycopg
+from psycopg import errors, sql
+
+from ...domain.tx import Tx
+from ...protocol.errors import FleetError, InvalidState, LimitExceeded, Storage, Unavailable
+from ..api import StoreRefused
+from ..postgres.batch import LOCK
+from ..postgres.connect import connect
+from ..postgres.connection import Line
+from ..postgres.errors import ServerAway, said
+from ..postgres.executing import Executor
+from ..postgres.migrate import migrate
+from ..postgres.url import named
+from .side import Table, Values
+
+ROWS_AT_ONCE = 100
+# A machine that was heard of since then is at work, or was killed just now.
+AT_WORK_MS = 60_000
+# A whole store takes longer than the transaction of a request.
+PATIENCE_S = 3_600.0
+_LET_IN = (
+    "Give the role a password (\\password in psql), and this computer the same in ~/.pgpass;"
+    " nothing was changed."
+)
+_PATIENT = b"SET idle_in_transaction_session_timeout = 0"
+_AT_WORK = (
+    "SELECT name FROM machines WHERE status = 'here' AND id <> %s AND heard_awake_ms >"
+    " (extract(epoch FROM clock_timestamp()) * 1000)::bigint - %s ORDER BY name"
+)
+
+
+class ServerSide:
+    """One schema of a PostgreSQL database, in a transaction that keeps all daemons from writing."""
+
+    def __init__(self, connection: Line, where: str) -> None:
+        self.where = where
+        self.tx = Tx(Executor(connection))
+        self._connection = connection
+
+    def at_work(self, own: str) -> list[str]:
+        """Return the names of other machines whose daemons are at work with this store."""
+        return [str(row[0]) for row in self._connection.execute(_AT_WORK, (own, AT_WORK_MS))]
+
+    def rows(self, table: Table) -> Iterator[Values]:
+        """Yield the rows of a table in the order of its key, which is that of its bytes."""
+        query = sql.SQL("SELECT {} FROM {} ORDER BY {}").format(
+            _names(table.columns), sql.Identifier(table.name), _names(table.key)
+        )
+        with self._connection.cursor(name=f"moving_{table.name}") as cursor:
+            cursor.itersize = ROWS_AT_ONCE
+            yield from cursor.execute(query)
+
+    def fill(self, table: Table, rows: Iterable[Values]) -> None:
+        """Add rows to a table; no trigger of the schema hears of it."""
+        query = sql.SQL("COPY {} ({}) FROM STDIN").format(
+            sql.Identifier(table.name), _names(table.columns)
+        )
+        with self._silent([table]), self._connection.cursor() as cursor, cursor.copy(query) as copy:
+            for row in rows:
+                copy.write_row(row)
+
+    def empty(self, tables: Iterable[Table]) -> None:
+        """Remove every row, the last table first; no trigger hears of it."""
+        last_first = list(tables)[::-1]
+        with self._silent(last_first):
+            for table in last_first:
+                self._connection.execute(
+                    sql.SQL("DELETE FROM {}").format(sql.Identifier(table.name))
+                )
+
+    @contextlib.contextmanager
+    def _silent(self, tables: Iterable[Table]) -> Iterator[None]:
+        """Have no trigger counted: what they keep is carried too, and one by one it takes long."""
+        change = "ALTER TABLE {} {} TRIGGER USER"
+        for table in tables:
+            name = sql.Identifier(table.name)
+            self._connection.execute(sql.SQL(change).format(name, sql.SQL("DISABLE")))
+        yield
+        for table in tables:
+            name = sql.Identifier(table.name)
+            self._connection.execute(sql.SQL(change).format(name, sql.SQL("ENABLE")))
+
+    def numbers(self, numbered: Iterable[Table]) -> dict[str, int]:
+        """Return the highest numbers that were ever given out."""
+        return {table.name: self._number(table) for table in numbered}
+
+    def _number(self, table: Table) -> int:
+        query = sql.SQL(
+            "SELECT greatest((SELECT max({}) FROM {}),"
+            " (SELECT value FROM counters WHERE name = {}), 0)"
+        ).format(_names(table.key), sql.Identifier(table.name), sql.Literal(table.name))
+        row = self._connection.execute(query).fetchone()
+        return int(row[0]) if row else 0
+
+    def count_on(self, numbers: dict[str, int]) -> None:
+        """Have numbers go on above those that were given out."""
+        for name, number in numbers.items():
+            self._connection.execute(
+                "INSERT INTO counters (name, value) VALUES (%s, %s)"
+                " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                (name, number),
+            )
+
+    def commit(self) -> None:
+        """Make what was done last."""
+        self._connection.execute("COMMIT")
+
+    def begin(self) -> None:
+        """Begin another transaction after a commit."""
+        self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+
+    def ease(self, tables: Iterable[Table]) -> None:
+        """Let the server learn what is in tables that were filled, which it would do by itself."""
+        for table in tables:
+            self._connection.execute(sql.SQL("ANALYZE {}").format(sql.Identifier(table.name)))
+
+
+def _names(names: Iterable[str]) -> sql.Composable:
+    return sql.SQL(", ").join(map(sql.Identifier, names))
+
+
+@contextlib.contextmanager
+def opened(url: str, *, make: bool) -> Iterator[ServerSide]:
+    """Connect, keep daemons from writing, and begin; what is not committed is rolled back.
+
+    With ``make`` a schema that is missing or older is made first. Raises FleetError.
+    """
+    where = _named(url)
+    with (
+        _told(where),
+        contextlib.closing(connect(url, "migration")) as connection,
+        connection.taking_its_time(PATIENCE_S),
+    ):
+        connection.execute(_PATIENT)
+        _prepare(connection, where, make=make)
+        # Of the whole session, and before the transaction: what it sees is what others left.
+        connection.execute(LOCK.replace("_xact_", "_").encode())
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        try:
+            yield ServerSide(connection, where)
+        finally:
+            if not connection.closed:
+                connection.execute("ROLLBACK")
+
+
+def _named(url: str) -> str:
+    try:
+        return named(url)
+    except StoreRefused as error:
+        raise InvalidState(str(error), hint="Nothing was changed.") from error
+
+
+def _prepare(connection: Line, where: str, *, make: bool) -> None:
+    there = connection.execute("SELECT to_regclass('schema_version')").fetchone()
+    if not make and (there is None or there[0] is None):
+        raise InvalidState(f"{where} holds no store of fleetd.", hint="Is it the right database?")
+    migrate(connection, where)
+
+
+@contextlib.contextmanager
+def _told(where: str) -> Iterator[None]:
+    """Turn what the server refuses into what a person is told; no message holds a secret."""
+    try:
+        yield
+    except StoreRefused as error:
+        raise InvalidState(str(error), hint="Nothing was changed.") from error
+    except ServerAway as away:
+        raise Unavailable(
+            f"{where} cannot be used ({away.step}): {away.said}.",
+            hint=_LET_IN if "no password supplied" in away.said else "Nothing was changed.",
+        ) from away
+    except psycopg.Error as error:
+        raise _refusal(where, error) from error
+
+
+def _refusal(where: str, error: psycopg.Error) -> FleetError:
+    text = said(error)
+    if isinstance(error, errors.InsufficientPrivilege):
+        return InvalidState(
+            f"{where} does not let this role do it: {text}.",
+            hint="A store is moved by the role that owns its tables: name that one in the URL.",
+        )
+    if isinstance(error, errors.DiskFull | errors.OutOfMemory):
+        return Storage(f"{where} has no room: {text}.", hint="Everything is as it was there.")
+    if isinstance(error, errors.ReadOnlySqlTransaction):
+        return InvalidState(
+            f"{where} is read-only: {text}.", hint="Is it a standby? Name the primary server."
+        )
+    if isinstance(error, errors.ProgramLimitExceeded):
+        return LimitExceeded(
+            f"{where} cannot hold a value that is there: {text}.",
+            hint="A path or an id in an index may be 2,700 bytes long there. Nothing was moved.",
+        )
+    if isinstance(error, errors.LockNotAvailable):
+        return Unavailable(
+            f"{where} is busy: another daemon, or another move, keeps it.",
+            hint="Stop every fleetd that uses it, then try again.",
+        )
+    return Unavailable(
+        f"{where} failed: {text}.",
+        hint="What was not finished is not there: begin anew when the server is back.",
+    )
