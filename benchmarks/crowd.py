@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import trio
 
-from fleetd.domain.tx import Tx
+from fleetd.domain.core.tx import Tx
 from fleetd.store.sqlite.connect import connect
 from fleetd.store.sqlite.store import Store
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import apsw
 
+from fleetd.domain.core.tx import Tx
 from fleetd.domain.progress import passed, percent, recount
-from fleetd.domain.tx import Tx
 from fleetd.store.sqlite.group_commit import Executor
 from fleetd.store.sqlite.migrate import schema
 

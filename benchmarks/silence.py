@@ -6,8 +6,8 @@ from contextlib import ExitStack
 import apsw
 
 from fleetd.config import Config
-from fleetd.domain.context import Caller, Context
-from fleetd.domain.tx import Tx
+from fleetd.domain.core.context import Caller, Context
+from fleetd.domain.core.tx import Tx
 from fleetd.domain.watching import DueGet, due
 from fleetd.engine import random_id
 from fleetd.host.clock import uptime

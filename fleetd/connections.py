@@ -11,7 +11,7 @@ import trio
 from . import envelope, peer
 from .calls import Call
 from .config import Limits
-from .domain.context import Caller
+from .domain.core.context import Caller
 from .engine import Engine
 from .envelope import Message
 from .lines import LargeLines, LineReader

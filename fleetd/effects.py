@@ -3,7 +3,7 @@
 import logging
 
 from .bell import Bell
-from .domain.tx import Effect, LogLine, RemoveBackup, Ring, WatchProcess, WriteBackup
+from .domain.core.tx import Effect, LogLine, RemoveBackup, Ring, WatchProcess, WriteBackup
 from .outbox import Outbox
 from .watcher import Watcher
 

@@ -17,11 +17,11 @@ import trio
 from .aside import Aside
 from .bell import Bell
 from .config import Config, Loaded
-from .domain.context import Caller, Context, Facts
-from .domain.idempotency import recall, remember
+from .domain.core.context import Caller, Context, Facts
+from .domain.core.idempotency import recall, remember
+from .domain.core.tx import Effect, Tx
 from .domain.redaction.requests import without_prompt, without_secrets
 from .domain.rules import HANDLERS
-from .domain.tx import Effect, Tx
 from .effects import carry_out
 from .feed import Feed
 from .gate import Gate

@@ -5,7 +5,7 @@ from typing import Any
 
 import trio
 
-from .domain.context import Caller
+from .domain.core.context import Caller
 from .protocol.request import Request
 from .protocol.requests.hook import DOCTOR, HookDeliver
 from .protocol.requests.system import (

@@ -13,8 +13,8 @@ import msgspec
 import trio
 
 from .domain.copies import BackupGet, BackupNotWritten, BackupWritten, OutboxGet
+from .domain.core.tx import RemoveBackup, WriteBackup
 from .domain.removal import Purge, Removal, RemovalsGet
-from .domain.tx import RemoveBackup, WriteBackup
 from .filed import latest_data
 from .host import trace
 from .protocol.errors import FleetError, NotFound, Storage, Unavailable

@@ -6,7 +6,7 @@ import socket
 
 import trio
 
-from .domain.context import Caller
+from .domain.core.context import Caller
 from .protocol.credentials import credentials
 from .protocol.errors import Denied
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import trio
 
+from .domain.core.wording import path, quote
 from .domain.redaction.texts import redact
-from .domain.wording import path, quote
 from .host import git
 
 CHANGED_MAX, WORDS_CHARS = 20, 120

@@ -12,11 +12,11 @@ import msgspec
 
 from .domain.catching_up import CatchUp, ImportEnd
 from .domain.comparing import NamesGet, OwnersGet, RowNames
+from .domain.core.tx import WriteBackup
 from .domain.healing import Heal
 from .domain.keepers import Adopt
 from .domain.policy import POLICIES, Kept, id_of, noun_of
 from .domain.taking_in import Imported, ImportFiles
-from .domain.tx import WriteBackup
 from .engine import Engine
 from .filed import verified
 from .heeding import heed, remove

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import trio
 
-from .domain.context import Caller
+from .domain.core.context import Caller
 from .domain.streams import EventTail
 from .engine import Engine
 from .feed import PAGE, Told, told

@@ -4,7 +4,7 @@ import hashlib
 import os
 import stat
 
-from .domain.context import TranscriptMark
+from .domain.core.context import TranscriptMark
 from .harness.gemini_chat import first_message, last_count
 from .harness.report import WindowUsed
 from .host.path_walk import Walk

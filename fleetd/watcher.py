@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
+from .domain.core.tx import WatchProcess
 from .domain.takeover import Process
-from .domain.tx import WatchProcess
 from .host import processes
 
 log = logging.getLogger("fleetd")

@@ -14,7 +14,7 @@ import trio
 import trio.testing
 
 from fleetd.config import Config, Loaded, Paths
-from fleetd.domain.context import Caller
+from fleetd.domain.core.context import Caller
 from fleetd.engine import Engine, random_id
 from fleetd.host.atomic_files import make_directories
 from fleetd.host.clock import Uptime

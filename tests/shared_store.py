@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fleetd.domain.tx import Execute, Row, Tx
+from fleetd.domain.core.tx import Execute, Row, Tx
 
 SERVER = os.environ.get("FLEET_TEST_STORE", "")
 # What doctor finds wrong there: the server is quick instead of safe, and has another clock.

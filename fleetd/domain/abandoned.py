@@ -6,14 +6,14 @@ row. Nothing here is on the wire.
 """
 
 from ..protocol.request import Mutation
-from .context import Context
-from .events import position
+from .core.context import Context
+from .core.event_log import position
+from .core.registry import handler
+from .core.tx import Tx
 from .marks import UNSETTLED
 from .policy import POLICIES
-from .registry import handler
 from .removal import Purged
 from .terms import DAY_MS
-from .tx import Tx
 
 AT_ONCE = 250
 _PURGED = "purged:"

@@ -12,12 +12,12 @@ from ..protocol.requests.agent import Detection
 from ..protocol.requests.recovery import RecoveryDetect
 from ..protocol.timestamps import to_ms
 from .checkpoints import HEAD, latest_row
-from .context import Context
-from .ids import find
-from .registry import handler
+from .core.context import Context
+from .core.ids import find
+from .core.registry import handler
+from .core.tx import Row, Tx
 from .touch import not_in_touch, touch_of
 from .turns import LONGEST_CALL_MS
-from .tx import Row, Tx
 
 LIVING = "('active', 'waiting', 'idle')"
 # Who waits for a tool has nothing to say and has lost nothing.

@@ -16,16 +16,16 @@ from ..protocol.requests.agent import (
     Registration,
 )
 from .comeback import detect_for
-from .context import Context
+from .core.context import Context
+from .core.event_log import emit
+from .core.ids import find
+from .core.mappers import agent_of
+from .core.registry import handler
+from .core.tx import LogLine, Row, Tx, WatchProcess
 from .current import inherited, of_directory
-from .events import emit
-from .ids import find
 from .leases import release_all
-from .records import agent_of
-from .registry import handler
 from .snapshots import boundaries
 from .turns import end_turn
-from .tx import LogLine, Row, Tx, WatchProcess
 
 _note = msgspec.json.Decoder(Note).decode
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import msgspec
 
 from ..protocol.records import SortieState
-from .tx import Row, Tx
-from .wording import LINE_CHARS, attributed
+from .core.tx import Row, Tx
+from .core.wording import LINE_CHARS, attributed
 
 TITLE_CHARS = 120
 

@@ -2,11 +2,11 @@
 
 from ..protocol.records import Record
 from ..protocol.request import Query
-from .context import Context
+from .core.context import Context
+from .core.registry import handler
+from .core.tx import Tx
 from .marks import LIVE, OWED
 from .policy import POLICIES
-from .registry import handler
-from .tx import Tx
 
 
 class Backlog(Record, frozen=True, kw_only=True):

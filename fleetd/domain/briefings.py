@@ -7,7 +7,7 @@ steps of all of them.
 import msgspec
 
 from ..protocol.records import RecoveryContext
-from .tx import Tx
+from .core.tx import Tx
 
 _context = msgspec.json.Decoder(RecoveryContext).decode
 _encode = msgspec.json.Encoder().encode

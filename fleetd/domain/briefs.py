@@ -7,16 +7,16 @@ from typing import Any
 from ..protocol.records import RecoveryContext, SortieState
 from .authors import Titles, shares, titles_for
 from .briefing import OF_ONE, newest
-from .context import Context
+from .core.context import Context
+from .core.event_log import data_of
+from .core.tx import Row, Tx
+from .core.wording import path, quote, short, verbatim
 from .elsewhere import on_another
-from .events import data_of
 from .lock_names import file_from_here
 from .progress import percent
 from .prompt import Brief
 from .snapshots import telling
 from .snapshots.newest import Reader, reader_of
-from .tx import Row, Tx
-from .wording import path, quote, short, verbatim
 
 COMMANDS = 10
 PROMPTS = 5

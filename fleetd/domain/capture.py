@@ -7,10 +7,10 @@ import msgspec
 
 from ..protocol.records import Lock, MissionState, PendingMessage, SortieState
 from ..protocol.types import MissionOrigin
-from .context import Context
+from .core.context import Context
+from .core.mappers import lock_of, states_of
+from .core.tx import Row, Tx
 from .current import is_automatic
-from .records import lock_of, states_of
-from .tx import Row, Tx
 
 _canonical = msgspec.json.Encoder(order="sorted").encode
 _material = attrgetter(*(f for f in SortieState.__struct_fields__ if f != "updated_at"))

@@ -5,9 +5,9 @@ import msgspec
 from ..protocol.errors import InvalidParams
 from ..protocol.records import Change, Checkpoint, Kept
 from ..protocol.requests.recovery import RecoveryRestore
-from .context import Context
-from .ids import missing
-from .tx import Row, Tx
+from .core.context import Context
+from .core.ids import missing
+from .core.tx import Row, Tx
 
 
 class Ledger(msgspec.Struct, kw_only=True):

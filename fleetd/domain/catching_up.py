@@ -15,21 +15,21 @@ from .capture import capture, origin_of
 from .case import Case, Ledger
 from .checkpoints import latest_row
 from .content import from_row
-from .context import Context
-from .ids import find
+from .core.context import Context
+from .core.ids import find
+from .core.mappers import ended_as, states_of
+from .core.registry import handler
+from .core.tx import LogLine, Row, Tx
 from .lock_keys import of_lock
 from .policy import POLICIES, Policy
 from .progress import rearm
-from .records import ended_as, states_of
 from .recovery_states import make_pending
-from .registry import handler
 from .restore_locks import restore_locks
 from .restore_mail import restore_mail
 from .restore_sorties import restore_sorties
 from .returning import TOKENS_UNSEEN, RaiseFloors, raise_floors
 from .reversal import keep_undo, reopen
 from .taking_in import drop_marks_of_nothing, end_import, mark_settled, unmark, waiting
-from .tx import LogLine, Row, Tx
 from .upkeep import Done
 
 

@@ -23,15 +23,15 @@ from .bounds import bounded, make_room
 from .briefing import derive
 from .capture import State, capture
 from .content import as_taken, from_row, to_columns
-from .context import Context
-from .events import emit, position
-from .ids import find, fresh_id
+from .core.context import Context
+from .core.counters import tally
+from .core.event_log import emit, position
+from .core.ids import find, fresh_id
+from .core.mappers import summary_of
+from .core.registry import handler
+from .core.tx import LogLine, Row, Tx, WriteBackup
 from .marks import LIVE, find_live
 from .progress import percent
-from .records import summary_of
-from .registry import handler
-from .tallies import tally
-from .tx import LogLine, Row, Tx, WriteBackup
 
 _encode = msgspec.json.Encoder().encode
 

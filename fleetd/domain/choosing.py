@@ -6,12 +6,12 @@ from ..protocol.request import Query
 from ..protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
 from . import checkpoints
 from .case import Ledger
-from .context import Context
-from .ids import find
+from .core.context import Context
+from .core.ids import find
+from .core.registry import handler
+from .core.tx import Row, Tx
 from .marks import LIVE
-from .registry import handler
 from .selection import Wanted, selected
-from .tx import Row, Tx
 
 
 class Target(Record, frozen=True, kw_only=True):

@@ -6,8 +6,8 @@ A mission can go on without one of its agents: others came back first, or were n
 from ..protocol.records import RecoveryCandidate
 from ..protocol.requests.agent import Detection
 from .activity import candidate_of, detect
-from .context import Context
-from .tx import Row, Tx
+from .core.context import Context
+from .core.tx import Row, Tx
 
 # An agent that starts up is told of so many missions, the newest silences first.
 TOLD = 20

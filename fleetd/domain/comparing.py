@@ -6,14 +6,14 @@ Nothing here is on the wire; comparing rows with files asks for it.
 from ..protocol.records import Record
 from ..protocol.request import Query
 from ..protocol.types import Noun
-from .context import Context
-from .ids import find
+from .core.context import Context
+from .core.counters import What, tally
+from .core.ids import find
+from .core.registry import handler
+from .core.tx import Tx
 from .marks import LIVE, UNSETTLED
 from .policy import POLICIES, Policy
-from .registry import handler
 from .removal import Latest, latest_of
-from .tallies import What, tally
-from .tx import Tx
 
 
 class Owners(Record, frozen=True, kw_only=True):

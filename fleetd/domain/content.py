@@ -15,7 +15,7 @@ from ..protocol.records import (
     Record,
     SourceDetail,
 )
-from .tx import Row
+from .core.tx import Row
 from .versions import LAYOUTS, Layout, layout_of, migrated, told
 
 CONTENT_FIELDS = frozenset(CheckpointContent.__struct_fields__)

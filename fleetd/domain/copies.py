@@ -7,14 +7,14 @@ from ..protocol.events import BackupFailed, CheckpointCreated
 from ..protocol.records import Record
 from ..protocol.request import Mutation, Query
 from ..protocol.types import Noun
-from .context import Context
-from .events import data_of, emit
-from .ids import find
+from .core.context import Context
+from .core.event_log import data_of, emit
+from .core.ids import find
+from .core.registry import handler
+from .core.tx import Effect, RemoveBackup, Row, Tx, WriteBackup
 from .marks import OWED
 from .policy import POLICIES
-from .registry import handler
 from .removal import Latest, latest_of, newest_with_file
-from .tx import Effect, RemoveBackup, Row, Tx, WriteBackup
 from .upkeep import Done
 
 

@@ -3,8 +3,8 @@
 import os.path
 
 from ..protocol.types import OPEN_MISSION
-from .context import Context
-from .tx import Row, Tx
+from .core.context import Context
+from .core.tx import Row, Tx
 
 
 def of_directory(tx: Tx, ctx: Context, cwd: str | None) -> str | None:

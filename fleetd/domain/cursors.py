@@ -9,11 +9,11 @@ from ..protocol.errors import InvalidParams, InvalidState
 from ..protocol.records import Record
 from ..protocol.request import Mutation, Query
 from ..protocol.requests.event import CursorAdvance, CursorGap, CursorPosition
-from .context import Context
-from .events import epoch, position
-from .registry import handler
+from .core.context import Context
+from .core.event_log import epoch, position
+from .core.registry import handler
+from .core.tx import LogLine, Row, Tx
 from .terms import DAY_MS
-from .tx import LogLine, Row, Tx
 from .upkeep import Done
 
 # A read is noted no oftener: nearly all of them then write nothing.

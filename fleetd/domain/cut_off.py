@@ -9,14 +9,14 @@ from ..protocol.events import AgentReturned
 from ..protocol.records import Record
 from ..protocol.request import Mutation, Query
 from .agents import adopt_orphans, mark_lost
-from .context import Context
-from .events import emit
+from .core.context import Context
+from .core.event_log import emit
+from .core.registry import handler
+from .core.tx import LogLine, Row, Tx, WatchProcess
 from .losing import GRACE_MS, keep_state
 from .machines import stranded, unheard_for
-from .registry import handler
 from .snapshots.beats import go_on
 from .takeover import Process
-from .tx import LogLine, Row, Tx, WatchProcess
 from .upkeep import Done
 
 

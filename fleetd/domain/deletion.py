@@ -6,12 +6,12 @@ from ..protocol.requests.checkpoint import CheckpointDelete
 from ..protocol.requests.mission import Deleted
 from ..protocol.types import OPEN_MISSION
 from . import forgotten, leases, marks
-from .context import Context
+from .core.context import Context
+from .core.event_log import emit
+from .core.ids import find
+from .core.registry import handler
+from .core.tx import Row, Tx
 from .erasing import free_locks
-from .events import emit
-from .ids import find
-from .registry import handler
-from .tx import Row, Tx
 
 
 @handler

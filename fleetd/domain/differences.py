@@ -31,12 +31,12 @@ from ..protocol.records import (
 from ..protocol.request import Query
 from .briefing import derive
 from .capture import capture
-from .context import Context
-from .events import position
-from .ids import find
+from .core.context import Context
+from .core.event_log import position
+from .core.ids import find
+from .core.registry import handler
+from .core.tx import Tx
 from .progress import percent
-from .registry import handler
-from .tx import Tx
 
 T = TypeVar("T")
 MISSION_FIELDS = ("title", "description", "status", "priority", "project_dir")

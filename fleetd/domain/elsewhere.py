@@ -2,9 +2,9 @@
 
 from ..protocol.records import Record
 from ..protocol.request import Query
-from .context import Context
-from .registry import handler
-from .tx import Tx
+from .core.context import Context
+from .core.registry import handler
+from .core.tx import Tx
 
 
 class AgentNamed(Record, frozen=True, kw_only=True):

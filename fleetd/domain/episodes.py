@@ -10,11 +10,11 @@ from ..protocol.request import Mutation
 from . import checkpoints
 from .activity import last_activity, silence_ms, silent_rows
 from .content import from_row
-from .context import Context
-from .events import emit
+from .core.context import Context
+from .core.event_log import emit
+from .core.registry import handler
+from .core.tx import LogLine, Row, Tx
 from .recovery_states import make_pending
-from .registry import handler
-from .tx import LogLine, Row, Tx
 from .upkeep import Done
 
 

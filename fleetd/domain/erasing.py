@@ -4,10 +4,10 @@ import re
 from collections.abc import Sequence, Set
 
 from . import forgotten, leases
-from .context import Context
-from .events import position
+from .core.context import Context
+from .core.event_log import position
+from .core.tx import Row, Tx
 from .forget_clauses import Scope, named_params, says
-from .tx import Row, Tx
 
 # How many answers are in hand at a time, and for how many words the store looks by itself.
 AT_ONCE = 500

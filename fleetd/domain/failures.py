@@ -8,14 +8,14 @@ from ..protocol.requests.checkpoint import ErrorCheckpoint, ErrorReport
 from ..protocol.types import OPEN_MISSION
 from .capture import State, capture
 from .checkpoints import Reason, take
-from .coalescing import COALESCE_MS, details_of, merged, since_last
-from .context import Context
-from .events import emit
-from .ids import find
+from .core.coalescing import COALESCE_MS, details_of, merged, since_last
+from .core.context import Context
+from .core.event_log import emit
+from .core.ids import find
+from .core.registry import handler
+from .core.tx import LogLine, Row, Tx
 from .marks import LIVE
-from .registry import handler
 from .snapshots import boundaries
-from .tx import LogLine, Row, Tx
 
 
 class DeliveryFailed(Mutation[ErrorCheckpoint], frozen=True):

@@ -8,11 +8,11 @@ from typing import Any
 from ..protocol.request import Mutation
 from ..protocol.requests.mission import Deleted, MissionDelete
 from ..protocol.requests.system import Forgotten
-from .context import Context
+from .core.context import Context
+from .core.idempotency import disown, remember
+from .core.registry import handler
+from .core.tx import Tx
 from .forget_clauses import Scope
-from .idempotency import disown, remember
-from .registry import handler
-from .tx import Tx
 from .upkeep import Done
 
 

@@ -9,14 +9,14 @@ import re
 from ..protocol.records import Record
 from ..protocol.request import Query
 from . import marks
-from .context import Context
+from .core.context import Context
+from .core.registry import handler
+from .core.tx import Row, Tx
 from .erasing import drop_answers
 from .forget_clauses import Scope, inside_of
 from .keepers import called
 from .policy import POLICIES
-from .registry import handler
 from .removal import Removals, removals_of
-from .tx import Row, Tx
 
 _NOTHING = re.compile(r"(?!)")
 

@@ -5,10 +5,10 @@ from typing import Literal
 
 from ..protocol.errors import NotFound
 from ..protocol.records import Record
+from .core.ids import find
+from .core.tx import Row, Tx
 from .forget_clauses import Scope, below, inside_of, named_params, place_params
 from .forget_runs import called_so, runs_of
-from .ids import find
-from .tx import Row, Tx
 
 
 class Target(Record, frozen=True, kw_only=True):

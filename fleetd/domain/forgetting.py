@@ -14,14 +14,14 @@ from ..protocol.records import Record
 from ..protocol.request import Mutation, Query
 from ..protocol.requests.system import Forgotten, ForgottenMission, ForgottenRun
 from . import deletion, forget_answers, forget_marks, marks, owing
-from .context import Context
+from .core.context import Context
+from .core.event_log import emit, position
+from .core.registry import handler
+from .core.tx import LogLine, Tx
 from .erasing import erase
-from .events import emit, position
 from .forget_clauses import Scope
 from .forget_scope import Target, counts, scope_of
 from .lock_keys import of_machine
-from .registry import handler
-from .tx import LogLine, Tx
 
 _COUNTED = dict.fromkeys(("checkpoints", "snapshots"), marks.LIVE)
 

@@ -10,11 +10,11 @@ from typing import Literal
 from ..protocol.records import Record
 from ..protocol.request import Query
 from ..protocol.types import Noun
-from .context import Context
+from .core.context import Context
+from .core.registry import handler
+from .core.tx import Tx
 from .forget_clauses import inside_of, named_params
 from .policy import POLICIES
-from .registry import handler
-from .tx import Tx
 
 _COUNTER = "forgotten"
 

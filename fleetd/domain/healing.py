@@ -10,14 +10,14 @@ from ..protocol.snapshots import Snapshot
 from ..protocol.types import OPEN_MISSION
 from .capture import State, origin_of
 from .content import to_columns
-from .context import Context
+from .core.context import Context
+from .core.ids import find
+from .core.registry import handler
+from .core.tx import Row, Tx, WriteBackup
 from .forgotten import was_forgotten
-from .ids import find
 from .leases import raise_tokens
 from .policy import POLICIES, Kept, id_of, noun_of, owner_of, seq_of
-from .registry import handler
 from .snapshots.returning import insert_snapshot
-from .tx import Row, Tx, WriteBackup
 from .upkeep import Done
 
 

@@ -13,8 +13,10 @@ from ..protocol.errors import InvalidState
 from ..protocol.events import LegacyImported
 from ..protocol.types import LONGEST_LEASE_MS
 from . import leases
-from .context import Context
-from .events import emit, position
+from .core.context import Context
+from .core.event_log import emit, position
+from .core.registry import handler
+from .core.tx import LogLine, Tx
 from .legacy import (
     Imported,
     LegacyImport,
@@ -26,8 +28,6 @@ from .legacy import (
     some,
 )
 from .redaction.texts import holds_none, redact, redact_data
-from .registry import handler
-from .tx import LogLine, Tx
 
 CONSUMER = "legacy"
 TOGETHER = 100

@@ -1,8 +1,8 @@
 """The agents of one process; must not register or change any."""
 
 from .activity import LIVING
-from .context import Context
-from .tx import Row, Tx
+from .core.context import Context
+from .core.tx import Row, Tx
 
 
 def of_process(tx: Tx, ctx: Context) -> list[Row]:

@@ -10,8 +10,8 @@ import re
 import msgspec
 
 from ..protocol.records import Lock
-from .context import Context
-from .tx import Row
+from .core.context import Context
+from .core.tx import Row
 
 _MACHINE = re.compile(r"\Amachine:([^:/]+):")
 _PROJECT = re.compile(r"project:/?[^:]+:.+")

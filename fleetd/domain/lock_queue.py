@@ -5,11 +5,11 @@ from ..protocol.records import Lock, Record
 from ..protocol.request import Mutation, Query
 from ..protocol.requests.lock import LockAcquire
 from . import leases
-from .context import Context
-from .ids import find
-from .records import lock_of
-from .registry import handler
-from .tx import Row, Tx
+from .core.context import Context
+from .core.ids import find
+from .core.mappers import lock_of
+from .core.registry import handler
+from .core.tx import Row, Tx
 from .upkeep import Done
 
 # More waits than began between what is known and what began last.

@@ -18,16 +18,16 @@ from ..protocol.requests.lock import (
     Validity,
 )
 from . import leases
-from .context import Context
+from .core.context import Context
+from .core.ids import find
+from .core.mappers import lock_of
+from .core.registry import handler
+from .core.tx import Row, Tx
 from .elsewhere import agent_on
 from .forget_clauses import starts
-from .ids import find
 from .lock_keys import by_project, of_machine
 from .lock_names import file_from_here
 from .lock_queue import LockServe
-from .records import lock_of
-from .registry import handler
-from .tx import Row, Tx
 
 
 class Ground(Record, frozen=True, kw_only=True):

@@ -13,13 +13,13 @@ from ..protocol.requests.checkpoint import ErrorReport
 from ..protocol.types import OPEN_MISSION
 from .activity import LIVING
 from .agents import mark_lost
-from .context import Context
+from .core.context import Context
+from .core.registry import handler
+from .core.tx import Row, Tx
 from .failures import keep_error
-from .registry import handler
 from .sessions import membership
 from .touch import not_in_touch, touch_of
 from .turns import LONGEST_CALL_MS
-from .tx import Row, Tx
 from .upkeep import Done
 
 GRACE_MS = 60_000

@@ -9,11 +9,11 @@ from ..protocol.records import Record
 from ..protocol.request import Mutation, Query
 from ..protocol.status import MachineLine
 from .activity import LIVING
-from .context import Context
-from .registry import handler
+from .core.context import Context
+from .core.registry import handler
+from .core.tx import LogLine, Row, Tx
 from .terms import DAY_MS
 from .touch import LEFT_MS, LOST_MS, UNBROKEN_MS
-from .tx import LogLine, Row, Tx
 from .upkeep import Done
 
 

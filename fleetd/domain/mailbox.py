@@ -16,13 +16,13 @@ from ..protocol.requests.message import (
     MessageRequeue,
     MessageSend,
 )
-from .context import Context
-from .events import emit
+from .core.context import Context
+from .core.event_log import emit
+from .core.ids import find, fresh_id
+from .core.mappers import message_of
+from .core.registry import handler
+from .core.tx import Row, Tx
 from .failures import DeliveryFailed
-from .ids import find, fresh_id
-from .records import message_of
-from .registry import handler
-from .tx import Row, Tx
 
 
 @handler

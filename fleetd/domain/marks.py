@@ -6,10 +6,10 @@ decide what goes.
 
 from ..protocol.errors import NotFound
 from ..protocol.types import Noun
-from .context import Context
-from .ids import find, missing
+from .core.context import Context
+from .core.ids import find, missing
+from .core.tx import RemoveBackup, Row, Tx
 from .policy import POLICIES
-from .tx import RemoveBackup, Row, Tx
 
 LIVE = "deleted_at IS NULL"
 # What still needs a file written, or removed: the words of an index that is nearly always empty.

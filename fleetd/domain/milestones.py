@@ -2,10 +2,10 @@
 
 from ..protocol.events import MissionStarted
 from . import checkpoints
-from .context import Context
-from .events import emit
+from .core.context import Context
+from .core.event_log import emit
+from .core.tx import Row, Tx
 from .progress import passed, percent, recount
-from .tx import Row, Tx
 
 
 def begin_mission(tx: Tx, ctx: Context, mission: Row, by: str | None = None) -> None:

@@ -30,15 +30,15 @@ from ..protocol.requests.mission import (
 from ..protocol.types import OPEN_MISSION, ClosedReason, MissionOrigin
 from . import checkpoints, sorties
 from .bounds import COMPLETED
-from .context import Context
-from .events import emit
-from .ids import find, fresh_id
+from .core.context import Context
+from .core.counters import tally
+from .core.event_log import emit
+from .core.ids import find, fresh_id
+from .core.mappers import ended_as, mission_of
+from .core.registry import handler
+from .core.tx import Row, Tx
 from .inhabitants import who_asks
 from .milestones import begin_mission
-from .records import ended_as, mission_of
-from .registry import handler
-from .tallies import tally
-from .tx import Row, Tx
 
 
 def _get(tx: Tx, mission_id: str) -> Mission:

@@ -11,12 +11,12 @@ from ..protocol.records import Record
 from ..protocol.request import Mutation
 from .activity import LIVING, follow_boot
 from .agents import mark_lost
-from .context import Context
-from .events import position
+from .core.context import Context
+from .core.event_log import position
+from .core.registry import handler
+from .core.tx import LogLine, Tx
 from .leases import end_by_force
-from .registry import handler
 from .returning import TOKENS_UNSEEN, RaiseFloors, raise_floors
-from .tx import LogLine, Tx
 from .upkeep import Done
 
 REASON = "the store was moved to another one"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..protocol.records import Event, SortieState
-from .wording import path, quote
+from .core.wording import path, quote
 
 TITLE_CHARS = 120
 _Sentence = Callable[[str, dict[str, Any]], str]

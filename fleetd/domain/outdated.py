@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from ..protocol.types import OPEN_MISSION
 from .activity import detect
 from .bounds import COMPLETED
-from .context import Context
+from .core.context import Context
+from .core.tx import Row, Tx
 from .marks import LIVE
 from .policy import POLICIES
 from .removal import newest_with_file
 from .terms import Terms, is_older
-from .tx import Row, Tx
 
 
 def doomed(tx: Tx, ctx: Context, terms: Terms, rows: list[Row]) -> Iterable[Row]:

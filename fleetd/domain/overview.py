@@ -6,14 +6,14 @@ from ..protocol.status import Counts, MachineLine, MissionLine
 from . import machines
 from .activity import silence_ms, waiting
 from .backlog import unwritten
-from .context import Context
+from .core.context import Context
+from .core.counters import tally, tally_of_events
+from .core.event_log import epoch, position
+from .core.mappers import recovery_of
+from .core.registry import handler
+from .core.tx import Row, Tx
 from .current import is_automatic
-from .events import epoch, position
 from .progress import percent
-from .records import recovery_of
-from .registry import handler
-from .tallies import tally, tally_of_events
-from .tx import Row, Tx
 
 
 class Overview(Record, frozen=True, kw_only=True):

@@ -7,12 +7,12 @@ import msgspec
 
 from ..protocol.records import Record
 from ..protocol.request import Mutation, Query
-from .context import Context
+from .core.context import Context
+from .core.registry import handler
+from .core.tx import Row, Tx
 from .forget_clauses import Scope
 from .forget_scope import Target
 from .lock_keys import of_machine, whose
-from .registry import handler
-from .tx import Row, Tx
 from .upkeep import Done
 
 

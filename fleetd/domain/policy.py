@@ -19,8 +19,8 @@ from ..protocol.requests.snapshot import SnapshotGet
 from ..protocol.snapshots import Snapshot
 from ..protocol.types import Noun
 from . import content
+from .core.tx import Row
 from .snapshots import document, returning
-from .tx import Row
 
 Kept = Checkpoint | Snapshot
 

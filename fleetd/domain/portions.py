@@ -9,11 +9,11 @@ import msgspec
 
 from ..protocol.records import Record
 from ..protocol.request import Mutation, Query
-from .context import Context
+from .core.context import Context
+from .core.registry import handler
+from .core.tx import Row, Tx
 from .erasing import clear_notes, free_locks
 from .forget_clauses import NAMING_RUNS, Scope
-from .registry import handler
-from .tx import Row, Tx
 
 # How many rows one piece of work looks at.
 AT_ONCE = 250

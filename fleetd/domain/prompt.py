@@ -9,7 +9,7 @@ import msgspec
 
 from ..protocol.durations import duration
 from ..protocol.records import RecoveryContext
-from .wording import LINE_CHARS, path, short
+from .core.wording import LINE_CHARS, path, short
 
 OPENING = "## Recovery Context\n\nYou are resuming a mission after context compaction."
 SAID = "What Your User Said"

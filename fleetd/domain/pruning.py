@@ -13,15 +13,15 @@ from ..protocol.records import Record
 from ..protocol.request import Mutation, Query
 from ..protocol.types import Noun
 from . import outdated
-from .context import Context
-from .events import emit
-from .ids import find
+from .core.context import Context
+from .core.event_log import emit
+from .core.ids import find
+from .core.registry import handler
+from .core.tx import Row, Tx
 from .marks import LIVE, mark_deleted
 from .policy import POLICIES, Policy
-from .registry import handler
 from .snapshots import outdated as outdated_snapshots
 from .terms import Terms
-from .tx import Row, Tx
 from .upkeep import Done
 
 # How much one piece of work looks at, and then marks: a few milliseconds' worth.

@@ -5,11 +5,11 @@ Must not care who keeps which. Nothing here but ``checkpoint.pull`` is on the wi
 
 from ..protocol.records import Record
 from ..protocol.request import Query
-from .context import Context
+from .core.context import Context
+from .core.registry import handler
+from .core.tx import Tx
 from .marks import LIVE
 from .policy import POLICIES
-from .registry import handler
-from .tx import Tx
 
 AT_ONCE = 100
 

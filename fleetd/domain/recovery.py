@@ -25,22 +25,22 @@ from .capture import capture
 from .case import Case, Ledger, check, refuse_stranger
 from .choosing import choose, mission_to_brief
 from .content import from_row
-from .context import Context
+from .core.context import Context
+from .core.event_log import emit
+from .core.ids import find
+from .core.mappers import recovery_of, states_of
+from .core.registry import handler
+from .core.tx import Row, Tx
+from .core.wording import quote
 from .current import is_automatic, session_before
-from .events import emit
-from .ids import find
 from .progress import percent, rearm
 from .prompt import render
-from .records import recovery_of, states_of
 from .recovery_states import make_briefed
-from .registry import handler
 from .remembering import part_of, remember
 from .restore_locks import restore_locks
 from .restore_mail import restore_mail
 from .restore_sorties import restore_sorties
 from .reversal import become_newest, done_before, keep_undo, reopen
-from .tx import Row, Tx
-from .wording import quote
 
 
 @handler

@@ -9,11 +9,11 @@ from . import briefs
 from .authors import titles_for
 from .briefing import derive, is_noted_by, last_action, own_note
 from .case import Case
-from .context import Context
+from .core.context import Context
+from .core.tx import Row, Tx
 from .narrate import obstacle, step
 from .snapshots.newest import reader_of
 from .snapshots.telling import sharpened
-from .tx import Row, Tx
 
 _OPEN = ("pending", "assigned", "in_progress", "blocked")
 

@@ -9,11 +9,11 @@ from ..protocol.errors import Corrupt, Incompatible
 from ..protocol.records import Record
 from ..protocol.request import Mutation, Query
 from ..protocol.types import Noun
-from .context import Context
+from .core.context import Context
+from .core.registry import handler
+from .core.tx import Tx
 from .marks import LIVE
 from .policy import POLICIES, Policy
-from .registry import handler
-from .tx import Tx
 
 
 class Latest(Record, frozen=True, kw_only=True):

@@ -5,11 +5,11 @@ from ..protocol.records import Lock
 from ..protocol.timestamps import iso, to_ms
 from . import leases
 from .case import Case
-from .events import emit
-from .ids import find
+from .core.event_log import emit
+from .core.ids import find
+from .core.tx import Row
 from .lock_keys import by_project, is_key, of_lock
 from .lock_names import file_from_here, name_from_here
-from .tx import Row
 
 
 def restore_locks(case: Case) -> int:

@@ -6,8 +6,8 @@ from ..protocol.events import MessageRequeued
 from ..protocol.records import PendingMessage
 from . import mailbox
 from .case import Case
-from .events import emit
-from .tx import LogLine, Row
+from .core.event_log import emit
+from .core.tx import LogLine, Row
 
 
 def restore_mail(case: Case) -> int:

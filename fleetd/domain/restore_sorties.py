@@ -9,9 +9,9 @@ from ..protocol.events import SortieRestored
 from ..protocol.records import Kept, SortieState
 from ..protocol.types import CLOSED_SORTIE
 from .case import Case
-from .events import emit_each
+from .core.event_log import emit_each
+from .core.tx import Row
 from .sessions.plan_items import hear_again
-from .tx import Row
 
 _states = msgspec.json.Decoder(list[SortieState]).decode
 _FIELDS = (

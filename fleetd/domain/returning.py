@@ -14,15 +14,15 @@ from ..protocol.events import StoreRestored, payload_data
 from ..protocol.records import Record
 from ..protocol.request import Mutation
 from ..protocol.types import Noun
-from .context import Context
-from .events import position
+from .core.context import Context
+from .core.counters import skip_events
+from .core.event_log import position
+from .core.registry import handler
+from .core.tx import Ring, Tx
 from .leases import next_token, raise_tokens
 from .lock_queue import skip_waits
 from .marks import LIVE
 from .policy import POLICIES, Policy
-from .registry import handler
-from .tallies import skip_events
-from .tx import Ring, Tx
 from .upkeep import Done
 
 # More tokens than are granted between what is known and what was granted last.

@@ -12,9 +12,9 @@ from .bounds import WITH_SESSION
 from .capture import State, capture
 from .case import Case
 from .checkpoints import Reason
-from .ids import find
-from .records import ended_as
-from .tx import Row
+from .core.ids import find
+from .core.mappers import ended_as
+from .core.tx import Row
 
 
 def reopen(case: Case, mission: Row) -> None:

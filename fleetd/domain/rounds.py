@@ -10,9 +10,9 @@ import msgspec
 
 from ..protocol.records import Record
 from ..protocol.request import Mutation, Query
-from .context import Context
-from .registry import handler
-from .tx import Tx
+from .core.context import Context
+from .core.registry import handler
+from .core.tx import Tx
 from .upkeep import Done
 
 What = Literal["housekeeping", "verification"]

@@ -45,7 +45,7 @@ from . import (
     verifying,
     watching,
 )
-from .registry import HANDLERS
+from .core.registry import HANDLERS
 from .sessions import deliveries, left_behind, recording
 from .sessions import overview as hook_overview
 from .snapshots import compressing, finding, spent, taking

@@ -21,7 +21,10 @@ from ..protocol.requests.mission import (
 )
 from ..protocol.types import OPEN_MISSION, SelectionPurpose, SelectionReason
 from .activity import LIVING, waiting
-from .context import Context
+from .core.context import Context
+from .core.mappers import mission_of
+from .core.registry import handler
+from .core.tx import Row, Tx
 from .current import (
     around,
     belongs,
@@ -33,9 +36,6 @@ from .current import (
     session_before,
 )
 from .elsewhere import on_another
-from .records import mission_of
-from .registry import handler
-from .tx import Row, Tx
 
 # So many candidates are returned, and so many are named in the message.
 LISTED, NAMED = 20, 5

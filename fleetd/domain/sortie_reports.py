@@ -16,11 +16,11 @@ from ..protocol.requests.sortie import (
     SortieUnblock,
 )
 from . import sortie_work
-from .context import Context
-from .ids import find
-from .registry import handler
+from .core.context import Context
+from .core.ids import find
+from .core.registry import handler
+from .core.tx import Tx
 from .snapshots import boundaries
-from .tx import Tx
 
 
 @handler

@@ -26,12 +26,12 @@ from ..protocol.requests.sortie import (
     SortieUnblock,
 )
 from ..protocol.types import CLOSED_SORTIE, OPEN_MISSION
-from .context import Context
-from .events import emit
-from .ids import find
+from .core.context import Context
+from .core.event_log import emit
+from .core.ids import find
+from .core.mappers import ended_as, sortie_of
+from .core.tx import Row, Tx
 from .milestones import begin_mission, reach_milestones
-from .records import ended_as, sortie_of
-from .tx import Row, Tx
 
 Work = SortieStart | SortieProgress | SortieBlock | SortieUnblock | SortieComplete | SortieFail
 

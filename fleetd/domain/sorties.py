@@ -15,16 +15,16 @@ from ..protocol.requests.sortie import (
     SortieRemove,
 )
 from ..protocol.types import OPEN_MISSION
-from .context import Context
-from .events import emit
-from .ids import find, fresh_id
+from .core.context import Context
+from .core.event_log import emit
+from .core.ids import find, fresh_id
+from .core.mappers import ended_as, sortie_of, sorties_of
+from .core.registry import handler
+from .core.tx import Row, Tx
 from .inhabitants import who_asks
 from .milestones import reach_milestones
 from .progress import recount
-from .records import ended_as, sortie_of, sorties_of
-from .registry import handler
 from .sortie_work import open_row
-from .tx import Row, Tx
 
 
 def add(

@@ -14,13 +14,13 @@ from ..protocol.requests.event import (
     EventSubscribe,
     Subscription,
 )
-from . import events
-from .context import Context
-from .ids import find
-from .registry import handler
+from .core import event_log
+from .core.context import Context
+from .core.ids import find
+from .core.registry import handler
+from .core.tx import Tx
 from .snapshots.beats import go_on
 from .turns import BEGINS_WORK, follow_turn
-from .tx import Tx
 
 # An event may be as long as a line: a page of many such would fill the memory.
 PAGE_BYTES = 1024 * 1024
@@ -85,7 +85,7 @@ def append(tx: Tx, request: EventAppend, ctx: Context) -> Event:
     if mission_id is None and agent_id is not None:
         row = tx.one("SELECT mission_id FROM agents WHERE id = :id", id=agent_id)
         mission_id = row["mission_id"] if row else None
-    event = events.append(
+    event = event_log.append(
         tx, ctx, request.type, request.data, mission_id, agent_id, agent_id is not None
     )
     if agent_id is not None:
@@ -104,7 +104,7 @@ def list_events(tx: Tx, request: EventList, ctx: Context) -> EventPage:
             hint="Give types, which may be one only.",
             field="types",
         )
-    end = events.position(tx)
+    end = event_log.position(tx)
     since = request.since
     if request.since_time is not None:
         since = max(since, _before_time(tx, request.since_time, end))
@@ -161,7 +161,7 @@ def tail(tx: Tx, request: EventTail, ctx: Context) -> EventPage:
         tx,
         Wanted(
             since=request.since,
-            before=events.position(tx) + 1,
+            before=event_log.position(tx) + 1,
             types=_distinct(request.types),
             mission_id=mission_id,
             agent_id=request.agent_id,
@@ -181,8 +181,8 @@ def _page(tx: Tx, wanted: Wanted) -> EventPage:
         position = min(wanted.since + 1, wanted.before)
     else:
         position = wanted.before - 1
-    found = [events.event_of(row) for row in rows]
-    return EventPage(events=found, position=position, epoch=events.epoch(tx))
+    found = [event_log.event_of(row) for row in rows]
+    return EventPage(events=found, position=position, epoch=event_log.epoch(tx))
 
 
 def _within_reach(tx: Tx, wanted: Wanted) -> Wanted:
@@ -255,14 +255,14 @@ def _rows(tx: Tx, wanted: Wanted) -> tuple[list[dict[str, Any]], bool]:
 @handler
 def subscribe(tx: Tx, request: EventSubscribe, ctx: Context) -> Subscription:
     """Check where a subscription wants to start; the connection then follows the log."""
-    current = events.epoch(tx)
+    current = event_log.epoch(tx)
     if request.epoch is not None and request.epoch != current:
         raise Incompatible(
             f"The store's epoch is {current}, not {request.epoch}: positions have changed.",
             hint="Subscribe again without since and epoch, and read the state anew.",
             epoch=current,
         )
-    end = events.position(tx)
+    end = event_log.position(tx)
     since = end if request.since is None else request.since
     if since > end:
         raise InvalidParams(

@@ -9,10 +9,10 @@ from ..protocol.types import CLOSED_SORTIE
 from . import leases, recovery_states
 from .capture import State
 from .case import Case
+from .core.tx import Row, Tx
 from .lock_keys import of_lock
 from .lock_names import file_from_here
 from .sessions import merging, superseded
-from .tx import Row, Tx
 
 _strings = msgspec.json.Decoder(list[str]).decode
 

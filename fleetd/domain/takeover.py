@@ -9,13 +9,13 @@ from ..protocol.types import CLOSED_SORTIE
 from . import leases, machines, mailbox, touch
 from .agents import mark_lost
 from .case import Case, refuse_stranger
-from .context import Context
+from .core.context import Context
+from .core.mappers import states_of
+from .core.registry import handler
+from .core.tx import Row, Tx
 from .elsewhere import on_another
 from .lock_keys import of_lock
 from .lock_names import file_from_here
-from .records import states_of
-from .registry import handler
-from .tx import Row, Tx
 
 
 class Process(Record, frozen=True, kw_only=True):

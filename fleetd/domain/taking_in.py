@@ -11,12 +11,12 @@ from ..protocol.records import Checkpoint, Record
 from ..protocol.request import Mutation
 from . import healing
 from .abandoned import purged_until
-from .context import Context
-from .events import position
+from .core.context import Context
+from .core.event_log import position
+from .core.registry import handler
+from .core.tx import LogLine, Tx
 from .forgotten import was_forgotten
 from .policy import POLICIES, Kept, id_of, noun_of, owner_of, seq_of
-from .registry import handler
-from .tx import LogLine, Tx
 
 
 def _end(ctx: Context) -> str:

@@ -5,10 +5,10 @@ import secrets
 from ..protocol.records import Record
 from ..protocol.request import Mutation
 from .activity import follow_boot
-from .context import Context
-from .idempotency import KEPT_MS
-from .registry import handler
-from .tx import Tx
+from .core.context import Context
+from .core.idempotency import KEPT_MS
+from .core.registry import handler
+from .core.tx import Tx
 
 KEYS_AT_ONCE = 250
 

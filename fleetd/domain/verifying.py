@@ -6,12 +6,12 @@ Nothing here is on the wire; the daily work asks for it.
 from ..protocol.records import Record
 from ..protocol.request import Mutation, Query
 from ..protocol.types import Noun
-from .context import Context
+from .core.context import Context
+from .core.registry import handler
+from .core.tx import Row, Tx
 from .forget_clauses import inside_of, named_params
 from .marks import LIVE
 from .policy import POLICIES
-from .registry import handler
-from .tx import Row, Tx
 from .upkeep import Done
 
 AHEAD_MS = 3_600_000

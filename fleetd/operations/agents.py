@@ -2,7 +2,7 @@
 
 import msgspec
 
-from ..domain.context import Caller, Facts
+from ..domain.core.context import Caller, Facts
 from ..domain.presence import AgentFind, AgentJoin
 from ..engine import Engine, operation
 from ..host import processes

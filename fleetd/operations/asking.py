@@ -1,6 +1,6 @@
 """Who asks: the agent in whose process a client runs, as the kernel says it."""
 
-from ..domain.context import Caller, Facts
+from ..domain.core.context import Caller, Facts
 from ..host import processes
 
 

@@ -4,7 +4,7 @@ import os
 from functools import partial
 from pathlib import Path
 
-from ..domain.context import Caller
+from ..domain.core.context import Caller
 from ..engine import Engine, operation
 from ..host.path_walk import Walk
 from ..protocol.errors import Corrupt, InvalidParams, InvalidState, Storage

@@ -5,7 +5,7 @@ import logging
 import trio
 
 from ..domain.comparing import WholeIdGet
-from ..domain.context import Caller, Facts
+from ..domain.core.context import Caller, Facts
 from ..domain.differences import Compare
 from ..engine import Engine, operation
 from ..protocol.checkpoint_diff import CheckpointDifference

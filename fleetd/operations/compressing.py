@@ -6,8 +6,8 @@ What a crash leaves half done is done again: the row says that a file is compres
 import hashlib
 import logging
 
-from ..domain.context import Caller
 from ..domain.copies import BackupGet
+from ..domain.core.context import Caller
 from ..domain.snapshots.compressing import Compressed, PlainFind
 from ..engine import Engine, operation
 from ..protocol.errors import Corrupt, NotFound

@@ -9,9 +9,9 @@ import msgspec
 import trio
 
 from ..domain.comparing import NamesGet
+from ..domain.core.tx import WriteBackup
 from ..domain.healing import Heal
 from ..domain.policy import POLICIES, Kept, owner_of
-from ..domain.tx import WriteBackup
 from ..engine import Engine
 from ..filed import Examined, examined
 from ..protocol.errors import (

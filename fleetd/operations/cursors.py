@@ -2,7 +2,7 @@
 
 import logging
 
-from ..domain.context import Caller
+from ..domain.core.context import Caller
 from ..domain.cursors import CursorLook, CursorUsed
 from ..engine import Engine, operation
 from ..protocol.errors import FleetError

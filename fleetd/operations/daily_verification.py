@@ -9,7 +9,7 @@ import time
 
 import msgspec
 
-from ..domain.context import Caller
+from ..domain.core.context import Caller
 from ..domain.policy import POLICIES
 from ..domain.rounds import Round, RoundDone
 from ..domain.verifying import Filed, FilesVerified, UnverifiedGet

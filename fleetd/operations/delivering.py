@@ -3,7 +3,7 @@
 import time
 from functools import partial
 
-from ..domain.context import Caller
+from ..domain.core.context import Caller
 from ..engine import Engine, operation
 from ..protocol.requests.hook import DOCTOR, HookDeliver, HookReply
 from .hooks import take

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..domain.context import Caller
+from ..domain.core.context import Caller
 from ..domain.policy import POLICIES
 from ..engine import Engine, operation
 from ..host import progress

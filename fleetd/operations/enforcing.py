@@ -6,11 +6,11 @@ Source: hooks, lock awareness. A daemon that cannot be reached never refuses any
 import logging
 import shlex
 
-from ..domain.context import Caller
+from ..domain.core.context import Caller
+from ..domain.core.wording import clean_path, quote
 from ..domain.elsewhere import AgentNameGet
 from ..domain.sessions.deliveries import fingerprint
 from ..domain.sessions.recording import Recorded
-from ..domain.wording import clean_path, quote
 from ..engine import Engine
 from ..harness.report import Report, ToolStarted
 from ..protocol.errors import Unavailable

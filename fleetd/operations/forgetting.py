@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import trio
 
-from ..domain.context import Caller
+from ..domain.core.context import Caller
 from ..domain.forget_answers import ForgetDisown
 from ..domain.forget_scope import Target
 from ..domain.forgetting import (

@@ -3,9 +3,9 @@
 from collections.abc import Awaitable, Callable
 
 from ..domain.backlog import BacklogGet
-from ..domain.context import Caller
+from ..domain.core.context import Caller
+from ..domain.core.tx import Tx
 from ..domain.rounds import Round, RoundsGet
-from ..domain.tx import Tx
 from ..engine import Engine, operation
 from ..protocol.durations import duration
 from ..protocol.errors import FleetError

@@ -6,7 +6,7 @@ import logging
 import msgspec
 
 from .. import transcripts
-from ..domain.context import Caller, Facts, Here, TranscriptMark
+from ..domain.core.context import Caller, Facts, Here, TranscriptMark
 from ..domain.takeover import WindowProcess
 from ..engine import Engine
 from ..harness.report import Adapter, AnyHappening, Report

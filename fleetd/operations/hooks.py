@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ..domain.context import Caller, Facts
+from ..domain.core.context import Caller, Facts
 from ..domain.redaction.texts import redact
 from ..domain.sessions.deliveries import DeliveryUnfit
 from ..domain.sessions.identity import key_of

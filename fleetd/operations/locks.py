@@ -3,7 +3,7 @@
 import msgspec
 import trio
 
-from ..domain.context import Caller, Facts, Here
+from ..domain.core.context import Caller, Facts, Here
 from ..domain.lock_keys import is_key, may_be_asked_for
 from ..domain.lock_queue import LockEnqueue, LockLeaveQueue, LockLook, LockPoll, Waiting
 from ..domain.locks import LockGround

@@ -5,7 +5,8 @@ import os
 
 import trio
 
-from ..domain.context import Caller
+from ..domain.core.context import Caller
+from ..domain.core.tx import WatchProcess
 from ..domain.cut_off import AgentBack, AgentCutOff, CutOffGet, FoundDead
 from ..domain.machines import (
     Holder,
@@ -17,7 +18,6 @@ from ..domain.machines import (
 )
 from ..domain.takeover import SurroundingsGet
 from ..domain.touch import UNBROKEN_MS
-from ..domain.tx import WatchProcess
 from ..domain.upkeep import Done
 from ..engine import Engine, operation
 from ..host import processes

@@ -1,7 +1,7 @@
 """The daemon's figures under the names that Prometheus gets; docs/operations.md has them too."""
 
 from .. import __version__
-from ..domain.context import Caller
+from ..domain.core.context import Caller
 from ..domain.overview import Overview
 from ..domain.rounds import Rounds, RoundsGet
 from ..engine import Engine, operation

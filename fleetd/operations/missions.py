@@ -2,7 +2,7 @@
 
 import trio
 
-from ..domain.context import Caller, Facts
+from ..domain.core.context import Caller, Facts
 from ..domain.forget_scope import Target
 from ..engine import Engine, operation
 from ..protocol.records import Mission

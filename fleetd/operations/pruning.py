@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable, Iterator
 import trio
 
 from ..domain.comparing import NamesGet, OwnersGet
-from ..domain.context import Caller
+from ..domain.core.context import Caller
+from ..domain.core.tx import RemoveBackup
 from ..domain.policy import POLICIES
 from ..domain.pruning import Candidate, Place, PruneDone, PruneLook, PruneMark, PruneTerms
 from ..domain.terms import Terms
-from ..domain.tx import RemoveBackup
 from ..engine import Engine, operation
 from ..host import progress
 from ..protocol.errors import FleetError, RetentionPruneFailed, Unavailable

@@ -9,7 +9,7 @@ import contextlib
 import msgspec
 import trio
 
-from ..domain.context import Caller
+from ..domain.core.context import Caller
 from ..domain.pulling import ContentGet, PullLook, PullPlace, ToPull
 from ..engine import Engine, operation
 from ..host import progress

@@ -8,9 +8,9 @@ import msgspec
 
 from .. import places
 from ..domain.choosing import TargetGet
-from ..domain.context import Caller, Facts
+from ..domain.core.context import Caller, Facts
+from ..domain.core.tx import WriteBackup
 from ..domain.takeover import SurroundingsGet
-from ..domain.tx import WriteBackup
 from ..engine import Engine, operation
 from ..host import processes
 from ..host.file_system import HOOK_SECONDS, PathUnanswered

@@ -1,6 +1,6 @@
 """Run snapshots with their files: recording them, and reading them from both copies."""
 
-from ..domain.context import Caller
+from ..domain.core.context import Caller
 from ..domain.snapshots.finding import RunFind
 from ..engine import Engine, operation
 from ..protocol.errors import AtomicWriteFailed

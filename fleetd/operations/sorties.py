@@ -1,6 +1,6 @@
 """Sorties as clients add them: with the agent that does."""
 
-from ..domain.context import Caller
+from ..domain.core.context import Caller
 from ..engine import Engine, operation
 from ..protocol.records import Sortie
 from ..protocol.requests.sortie import SortieCreate

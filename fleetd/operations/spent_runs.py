@@ -3,7 +3,7 @@
 import logging
 from functools import partial
 
-from ..domain.context import Caller
+from ..domain.core.context import Caller
 from ..domain.snapshots.spent import SpentRuns, SpentRunsDrop
 from ..domain.upkeep import Done
 from ..engine import Engine, operation

@@ -2,7 +2,7 @@
 
 import os.path
 
-from ..domain.context import Here
+from ..domain.core.context import Here
 from ..engine import Engine
 from ..host.file_system import HOOK_SECONDS, PathUnanswered
 from ..host.path_walk import Walk

@@ -5,7 +5,7 @@ import os
 import trio
 
 from .. import __version__
-from ..domain.context import Caller
+from ..domain.core.context import Caller
 from ..domain.overview import Overview, OverviewGet
 from ..engine import Engine, operation
 from ..protocol.errors import Incompatible

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from ..domain.comparing import NamesGet, OwnersGet, RowNames
-from ..domain.context import Caller
+from ..domain.core.context import Caller
 from ..domain.policy import POLICIES, id_of
 from ..engine import Engine, operation
 from ..host import progress

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
-from ..domain.context import Caller
+from ..domain.core.context import Caller
 from ..domain.episodes import EpisodeBegin
 from ..domain.losing import AgentEnded, AgentUnheard
 from ..domain.recovery_states import RecoveryDoubt

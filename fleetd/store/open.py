@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..config import Loaded
-from ..domain.tx import Effect
+from ..domain.core.tx import Effect
 from .api import StoreRefused
 from .sqlite.store import Store
 

@@ -15,7 +15,7 @@ from fleetctl import cli
 from fleetctl.client import Fleet as Client
 from fleetctl.display import render
 from fleetctl.watching import cells
-from fleetd.domain.wording import path, quote, short, verbatim
+from fleetd.domain.core.wording import path, quote, short, verbatim
 from fleetd.host.logs import LineFormatter
 from fleetd.operations.enforcing import _sentence
 from fleetd.protocol.display import clean, clean_block

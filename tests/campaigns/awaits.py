@@ -10,8 +10,8 @@ from typing import Any
 
 import trio
 
-from fleetd.domain.context import Facts
-from fleetd.domain.idempotency import remember
+from fleetd.domain.core.context import Facts
+from fleetd.domain.core.idempotency import remember
 from fleetd.engine import DAEMON, Engine
 from fleetd.slots import Slots
 from fleetd.store.worker_thread import Job, Lane

@@ -7,7 +7,7 @@ import trio
 
 from fleetd.__main__ import main
 from fleetd.domain import leases
-from fleetd.domain.context import Facts
+from fleetd.domain.core.context import Facts
 from fleetd.operations import locks as asked
 from fleetd.protocol.requests.lock import LockAcquire
 

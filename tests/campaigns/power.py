@@ -15,7 +15,7 @@ from unittest import mock
 import apsw
 import trio
 
-from fleetd.domain.tx import Tx
+from fleetd.domain.core.tx import Tx
 from fleetd.protocol.errors import FleetError
 from fleetd.protocol.requests.system import SystemBackup
 from fleetd.protocol.timestamps import iso

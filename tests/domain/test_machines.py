@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 import msgspec
 import pytest
 
-from fleetd.domain.context import Facts
+from fleetd.domain.core.context import Facts
 from fleetd.domain.cut_off import AgentBack, AgentCutOff, CutOffGet
 from fleetd.domain.lock_queue import (
     UNSEEN,

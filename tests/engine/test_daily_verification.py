@@ -194,7 +194,7 @@ async def test_each_machine_verifies_its_own_files(tmp_path: Path) -> None:
 
 
 async def test_whose_turn_it_is_is_read_from_an_index(fleet: Fleet, monkeypatch: Patch) -> None:
-    from fleetd.domain.tx import Tx
+    from fleetd.domain.core.tx import Tx
 
     asked: list[tuple[str, dict[str, Any]]] = []
     ask = Tx.all

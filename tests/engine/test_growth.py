@@ -12,8 +12,8 @@ import pytest
 
 from benchmarks.growth.filling import fill, mission_id
 from fleetd import housekeeping
+from fleetd.domain.core.tx import Tx
 from fleetd.domain.streams import EventTail
-from fleetd.domain.tx import Tx
 from fleetd.engine import DAEMON
 from fleetd.operations.watching import ActivityScan
 from fleetd.protocol.request import Request

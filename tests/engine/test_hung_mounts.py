@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from fleetd.config import Config, Loaded, Paths
-from fleetd.domain.context import Caller
+from fleetd.domain.core.context import Caller
 from fleetd.engine import Engine
 from fleetd.host import file_system, git
 from fleetd.host.file_system import (

@@ -8,7 +8,7 @@ import trio.testing
 from trio.testing import MockClock
 
 from fleetd.domain import leases
-from fleetd.domain.context import Facts
+from fleetd.domain.core.context import Facts
 from fleetd.domain.losing import UNHEARD_MS, AgentUnheard
 from fleetd.engine import DAEMON
 from fleetd.protocol.errors import LockConflict

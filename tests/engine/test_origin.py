@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from fleetd.domain.tx import LogLine, Tx
+from fleetd.domain.core.tx import LogLine, Tx
 from fleetd.host import trace
 from fleetd.host.trace import Origin
 from fleetd.protocol.requests.checkpoint import CheckpointDelete

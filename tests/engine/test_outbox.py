@@ -12,7 +12,7 @@ import trio.testing
 
 from fleetd.domain.content import from_file
 from fleetd.domain.copies import BackupGet, BackupWritten
-from fleetd.domain.tx import WriteBackup
+from fleetd.domain.core.tx import WriteBackup
 from fleetd.outbox import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from fleetd.protocol.errors import InvalidState, NotFound, Storage
 from fleetd.protocol.records import Checkpoint, Mission

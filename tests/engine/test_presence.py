@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from fleetd.domain.context import Caller, Facts
+from fleetd.domain.core.context import Caller, Facts
 from fleetd.domain.presence import AgentFind, AgentJoin
 from fleetd.harness.report import PromptSubmitted, SessionEnded, SessionStarted, SubagentStarted
 from fleetd.host import processes

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetd.domain.context import TranscriptMark
+from fleetd.domain.core.context import TranscriptMark
 from fleetd.harness.report import (
     AnyHappening,
     Compacted,

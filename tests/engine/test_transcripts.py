@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fleetd import transcripts
-from fleetd.domain.context import TranscriptMark
+from fleetd.domain.core.context import TranscriptMark
 from fleetd.transcripts import log_of
 from tests.gemini_log import Log, replaced, says
 

@@ -9,7 +9,7 @@ import pytest
 
 from fleetctl import cli, options
 from fleetctl.options import Parser, UsageError
-from fleetd.domain.ids import missing
+from fleetd.domain.core.ids import missing
 from fleetd.protocol.types import ID_PREFIXES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,7 +69,7 @@ def told() -> list[tuple[str, list[str]]]:
 
 # Made of parts, which the test below this one looks at whole.
 MADE = {
-    "fleetd/domain/ids.py",
+    "fleetd/domain/core/ids.py",
     "fleetctl/cli.py",
     "fleetctl/options.py",
     "fleetctl/commands/daemon.py",

@@ -7,7 +7,7 @@ from typing import Any
 
 import trio
 
-from fleetd.domain.tx import Effect, Ring, Tx
+from fleetd.domain.core.tx import Effect, Ring, Tx
 from fleetd.store.postgres.store import PostgresStore
 
 PATIENCE_S = 30

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from fleetd.domain.tx import Ring
+from fleetd.domain.core.tx import Ring
 from fleetd.protocol.errors import Unavailable
 from fleetd.store.postgres import connect, connection, group_commit
 from tests.postgres.proxy import Moment, Proxy

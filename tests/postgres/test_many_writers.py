@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from fleetd.domain.tx import Tx
+from fleetd.domain.core.tx import Tx
 from fleetd.protocol.errors import NotFound, Unavailable
 from fleetd.store.postgres import batch, connect
 from fleetd.store.postgres.batch import LOCK

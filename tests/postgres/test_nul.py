@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetd.domain.nul import without_nul
+from fleetd.domain.core.text import without_nul
 from fleetd.protocol.requests.checkpoint import CheckpointGet, CheckpointVerify, ErrorReport
 from fleetd.protocol.requests.event import EventAppend
 from tests.fleet import Clock, opened

@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.growth.filling import mission_id
 from fleetd import housekeeping
-from fleetd.domain.tx import Row
+from fleetd.domain.core.tx import Row
 from fleetd.protocol.errors import FleetError
 from fleetd.protocol.requests.sortie import SortieStart
 from fleetd.store.postgres.dialect import translated

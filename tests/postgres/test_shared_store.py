@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from fleetd.domain.tx import Ring, Tx
+from fleetd.domain.core.tx import Ring, Tx
 from fleetd.protocol.errors import NotFound
 from fleetd.store.availability import StoreAway
 from tests.postgres.shared_stores import appends, running

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from fleetd.domain.tx import Tx
+from fleetd.domain.core.tx import Tx
 from fleetd.protocol.errors import Unavailable
 from fleetd.store.postgres import connect
 from tests.postgres.shared_stores import Opened, appends, running

@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from fleetd.config import Loaded, load
-from fleetd.domain.tx import Effect, Tx
+from fleetd.domain.core.tx import Effect, Tx
 from fleetd.store.sqlite.store import Store
 from tests.faults import Faults, faults
 from tests.small_disk import CannotMount, small_disk

@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from fleetd.domain.tx import Tx
+from fleetd.domain.core.tx import Tx
 from fleetd.protocol.errors import Unavailable
 from fleetd.store.sqlite.store import Store
 

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from fleetd.config import load
-from fleetd.domain.tx import LogLine, Tx
+from fleetd.domain.core.tx import LogLine, Tx
 from fleetd.engine import DAEMON
 from fleetd.protocol.errors import FleetError, Storage
 from fleetd.protocol.requests.mission import MissionCreate, MissionList

@@ -9,7 +9,7 @@ import apsw
 import pytest
 import trio
 
-from fleetd.domain.tx import LogLine, Tx
+from fleetd.domain.core.tx import LogLine, Tx
 from fleetd.protocol.errors import InvalidState
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from fleetd.domain.comparing import NamesGet
-from fleetd.domain.context import Facts
-from fleetd.domain.tx import Tx
+from fleetd.domain.core.context import Facts
+from fleetd.domain.core.tx import Tx
 from fleetd.protocol.requests.mission import MissionCurrent
 from fleetd.protocol.requests.snapshot import SnapshotRecord
 from tests.fleet import Fleet

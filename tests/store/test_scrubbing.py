@@ -7,7 +7,7 @@ import apsw
 import pytest
 import trio
 
-from fleetd.domain.tx import Tx
+from fleetd.domain.core.tx import Tx
 from fleetd.protocol.errors import Storage, Unavailable
 
 SECRET = "sentinel-7f3a"

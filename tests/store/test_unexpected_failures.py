@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from fleetd.domain.tx import LogLine, Tx
+from fleetd.domain.core.tx import LogLine, Tx
 from fleetd.store.worker_thread import JobFailed
 
 pytestmark = pytest.mark.usefixtures("soon")

@@ -6,7 +6,7 @@ from typing import Any
 import apsw
 import pytest
 
-from fleetd.domain.tx import Tx
+from fleetd.domain.core.tx import Tx
 from fleetd.protocol.errors import Storage
 from fleetd.store.sqlite.errors import DiskFull, leaves_doubt, translate, verdict
 from fleetd.store.sqlite.file_identity import Standing

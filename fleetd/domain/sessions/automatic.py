@@ -9,12 +9,12 @@ from ...protocol.requests.mission import MissionCreate
 from .. import checkpoints, missions
 from ..activity import LIVING
 from ..bounds import WITH_SESSION
-from ..context import Context
+from ..core.context import Context
+from ..core.ids import find
+from ..core.tx import Row, Tx
+from ..core.wording import clean
 from ..current import is_automatic
-from ..ids import find
 from ..milestones import begin_mission
-from ..tx import Row, Tx
-from ..wording import clean
 
 TITLE_CHARS = 80
 # A prompt can be a whole file; its first line is not looked for beyond this.

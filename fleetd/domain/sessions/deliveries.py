@@ -10,9 +10,9 @@ import msgspec
 
 from ...harness.report import Report
 from ...protocol.request import Mutation
-from ..context import Context
-from ..registry import handler
-from ..tx import Tx
+from ..core.context import Context
+from ..core.registry import handler
+from ..core.tx import Tx
 from ..upkeep import Done
 
 DOUBLE_MS = 2_000

@@ -29,13 +29,14 @@ from ...harness.report import (
 from ...protocol.events import HookNoted, Payload, WindowCompacted
 from ...protocol.requests.checkpoint import ErrorReport
 from ...protocol.requests.event import EventAppend
-from .. import events, failures, streams, turns
+from .. import failures, streams, turns
 from ..capture import capture
 from ..checkpoints import HEAD, Reason, latest_row, take
-from ..context import Context
-from ..ids import find
+from ..core import event_log
+from ..core.context import Context
+from ..core.ids import find
+from ..core.tx import Tx
 from ..snapshots import boundaries
-from ..tx import Tx
 from . import membership, plans, window
 from .identity import key_of
 
@@ -63,7 +64,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     def note(self, payload: Payload) -> None:
         """Append an event that is no activity of the agent's."""
         mission_id = membership.mission_of(self.tx, self.agent_id)
-        events.emit(self.tx, self.ctx, payload, mission_id=mission_id, agent_id=self.agent_id)
+        event_log.emit(self.tx, self.ctx, payload, mission_id=mission_id, agent_id=self.agent_id)
 
     def mission(self, title: str | None = None) -> str | None:
         """Return the open mission that the agent works in, a new one if need be."""

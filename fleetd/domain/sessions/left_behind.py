@@ -8,11 +8,11 @@ from ...protocol.records import Record
 from ...protocol.request import Mutation, Query
 from ...protocol.types import OPEN_MISSION
 from ..activity import LIVING
-from ..context import Context
+from ..core.context import Context
+from ..core.registry import handler
+from ..core.tx import Tx
 from ..current import is_automatic
-from ..registry import handler
 from ..terms import DAY_MS
-from ..tx import Tx
 from ..upkeep import Done
 from . import automatic
 

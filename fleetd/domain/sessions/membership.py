@@ -9,11 +9,11 @@ from ...protocol.requests.agent import AgentRegister, Registration
 from ...protocol.types import OPEN_MISSION, Role
 from .. import agents
 from ..activity import LIVING
-from ..context import Context
+from ..core.context import Context
+from ..core.ids import find
+from ..core.tx import LogLine, Row, Tx
 from ..current import belongs, inherited, is_automatic, to_join
-from ..ids import find
 from ..milestones import begin_mission
-from ..tx import LogLine, Row, Tx
 from . import automatic, superseded
 from .identity import WHERE_KEY, Key, key_of
 

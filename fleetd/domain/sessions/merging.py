@@ -10,11 +10,11 @@ from ...protocol.events import MissionCancelled, SortieMoved
 from ...protocol.types import OPEN_MISSION, Role
 from .. import checkpoints, missions
 from ..activity import LIVING
-from ..context import Context
+from ..core.context import Context
+from ..core.event_log import emit
+from ..core.tx import Row, Tx
 from ..current import is_automatic
-from ..events import emit
 from ..progress import recount
-from ..tx import Row, Tx
 
 _OPEN = "status NOT IN ('completed', 'failed')"
 

@@ -2,10 +2,10 @@
 
 from ...protocol.records import Record
 from ...protocol.request import Query
-from ..context import Context
-from ..registry import handler
-from ..tallies import by_part
-from ..tx import Row, Tx
+from ..core.context import Context
+from ..core.counters import by_part
+from ..core.registry import handler
+from ..core.tx import Row, Tx
 
 
 class HookCounts(Record, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from ..tx import Row, Tx
+from ..core.tx import Row, Tx
 from .matching import Told
 
 

@@ -14,9 +14,9 @@ from ...protocol.requests.mission import NewSortie
 from ...protocol.requests.sortie import SortieAssign, SortieComplete, SortieFail, SortieStart
 from ...protocol.types import CLOSED_SORTIE, OPEN_MISSION
 from .. import sortie_work, sorties
-from ..context import Context
+from ..core.context import Context
+from ..core.tx import LogLine, Row, Tx
 from ..snapshots import boundaries
-from ..tx import LogLine, Row, Tx
 from . import plan_items
 from .matching import (
     BACK,

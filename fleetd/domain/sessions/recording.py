@@ -25,9 +25,9 @@ from ...protocol.requests.agent import Registration
 from ...protocol.requests.hook import DeliveryId
 from ...protocol.timestamps import iso
 from ...protocol.types import Path
-from ..context import Context
-from ..registry import handler
-from ..tx import Row, Tx
+from ..core.context import Context
+from ..core.registry import handler
+from ..core.tx import Row, Tx
 from ..upkeep import Done
 from . import deliveries, following, membership, superseded, telling, window
 from .identity import Key, go_on_as, key_of, open_session, session_row

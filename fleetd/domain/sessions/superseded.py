@@ -9,11 +9,11 @@ from typing import Literal
 import msgspec
 
 from ..authors import goal_for
-from ..context import Context
+from ..core.context import Context
+from ..core.tx import Tx
+from ..core.wording import quote
 from ..elsewhere import agent_on
 from ..lock_names import file_from_here
-from ..tx import Tx
-from ..wording import quote
 
 _KEY = "handed_over:"
 NAMED = 10

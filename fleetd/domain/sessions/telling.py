@@ -7,10 +7,10 @@ import msgspec
 
 from ...protocol.requests.agent import Registration
 from ..authors import goal_for
-from ..context import Context, TranscriptMark
+from ..core.context import Context, TranscriptMark
+from ..core.tx import Tx
+from ..core.wording import quote
 from ..current import belongs
-from ..tx import Tx
-from ..wording import quote
 from .identity import WHERE_KEY, Key
 
 TITLE_CHARS = 80

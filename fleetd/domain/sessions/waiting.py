@@ -5,8 +5,8 @@ from collections import defaultdict, deque
 import msgspec
 
 from ...harness.report import PlanItem
-from ..tx import Row, Tx
-from ..wording import short
+from ..core.tx import Row, Tx
+from ..core.wording import short
 from . import plan_items
 from .matching import TEXT_CHARS, Told, is_new_under_old_id, plain
 

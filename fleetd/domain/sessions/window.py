@@ -16,7 +16,7 @@ from ...harness.report import (
     ToolStarted,
     WindowUsed,
 )
-from ..tx import Tx
+from ..core.tx import Tx
 from .identity import WHERE_KEY, Key
 
 _WORK = (PromptSubmitted, ToolStarted, ToolFinished, Paused)

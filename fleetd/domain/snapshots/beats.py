@@ -6,11 +6,11 @@ that the machine was awake. Must not decide what stands in a snapshot.
 
 from ...protocol.request import Mutation
 from ..activity import LIVING
-from ..context import Context
+from ..core.context import Context
+from ..core.registry import handler
+from ..core.tx import Row, Tx
 from ..current import lies_in
 from ..marks import LIVE
-from ..registry import handler
-from ..tx import Row, Tx
 from ..upkeep import Done
 from .runs import run_of_agent
 from .taking import Trigger, take

@@ -10,9 +10,9 @@ import msgspec
 
 from ...protocol.requests.snapshot import DeclaredDigest, DeclaredStep
 from ...protocol.types import RunStatus, StepStatus
-from ..context import Context
-from ..tx import Tx
-from ..wording import short
+from ..core.context import Context
+from ..core.tx import Tx
+from ..core.wording import short
 from .runs import run_of_agent
 from .steps import plan_of, step_status
 from .taking import Trigger, take

@@ -12,8 +12,8 @@ from ...protocol.requests.snapshot import DeclaredDigest
 from ...protocol.snapshots import MOST_COUNTED, ContextDigest
 from ...protocol.types import WindowPressure
 from ..content import digest_of
-from ..context import Context
-from ..tx import Row, Tx
+from ..core.context import Context
+from ..core.tx import Row, Tx
 from .steps import Step
 
 MOST_ARTIFACTS = 50

@@ -15,7 +15,7 @@ from ...protocol.snapshots import Artifact, Snapshot, SnapshotContent, SnapshotD
 from ...protocol.timestamps import iso, to_ms
 from ...protocol.types import RunId, SnapshotId, StorageLocation
 from ..content import canonical, digest_of
-from ..tx import Row
+from ..core.tx import Row
 
 _SEAL = Integrity(digest="")
 VERSION = str(_SEAL.format_version)

@@ -10,7 +10,7 @@ import msgspec
 from ...protocol.requests.snapshot import DeclaredHints, DeclaredStep
 from ...protocol.snapshots import SUMMARY_CHARS, ResumeHints
 from ...protocol.types import RunStatus, StepStatus
-from ..wording import short
+from ..core.wording import short
 from .steps import Step, present_step
 
 MOST_ACTIONS = 20

@@ -6,10 +6,10 @@ beside those that are kept for being the latest.
 
 from ...protocol.events import SnapshotsPruned
 from ..bounds import DROPPED_AT_ONCE
-from ..context import Context
-from ..events import emit
+from ..core.context import Context
+from ..core.event_log import emit
+from ..core.tx import Tx
 from ..marks import mark_deleted
-from ..tx import Tx
 from .outdated import newest_first, preserved
 
 

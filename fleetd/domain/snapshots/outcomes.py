@@ -13,10 +13,10 @@ from ...protocol.requests.snapshot import DeclaredOutcome
 from ...protocol.snapshots import MOST_OUTCOMES, SUMMARY_CHARS, CommandOutcome
 from ...protocol.timestamps import to_ms
 from ...protocol.types import OutcomeKind, Verdict
-from ..events import data_of, position_before
+from ..core.event_log import data_of, position_before
+from ..core.tx import Row, Tx
+from ..core.wording import short
 from ..turns import BEGINS_A_CALL, ENDS_A_CALL, in_sql
-from ..tx import Row, Tx
-from ..wording import short
 
 NAME_CHARS = 200
 # A call is told by three events at most.

@@ -4,10 +4,10 @@ Source: snapshot-lifecycle, Retention. The latest ``failed`` and the latest ``co
 of a run always stay; of the others the latest 50, for 14 days.
 """
 
-from ..context import Context
+from ..core.context import Context
+from ..core.tx import Row, Tx
 from ..marks import LIVE
 from ..terms import Terms, is_older
-from ..tx import Row, Tx
 
 # What a run can end in, and what its briefing may have to go back to.
 TERMINAL = ("failed", "completed")

@@ -5,8 +5,8 @@ import hashlib
 import msgspec
 
 from ...protocol.snapshots import Artifact, Snapshot
-from ..context import Context
-from ..tx import Row, Tx
+from ..core.context import Context
+from ..core.tx import Row, Tx
 from .document import seq_of, to_columns
 
 

@@ -13,11 +13,11 @@ from ...protocol.errors import FleetError, InvalidParams, InvalidState, NotFound
 from ...protocol.requests.snapshot import SnapshotLatest, SnapshotRecord
 from ...protocol.types import RUN_ID
 from ..activity import LIVING
-from ..context import Context
+from ..core.context import Context
+from ..core.ids import missing
+from ..core.tx import Row, Tx
 from ..current import lies_in
-from ..ids import missing
 from ..sessions.identity import Key
-from ..tx import Row, Tx
 
 _RUN_ID = re.compile(RUN_ID)
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._-]+")

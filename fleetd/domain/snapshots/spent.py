@@ -6,9 +6,9 @@ Nothing here is on the wire. Must not take away a snapshot.
 from ...protocol.records import Record
 from ...protocol.request import Mutation
 from ..activity import LIVING
-from ..context import Context
-from ..registry import handler
-from ..tx import Tx
+from ..core.context import Context
+from ..core.registry import handler
+from ..core.tx import Tx
 
 AT_ONCE = 250
 

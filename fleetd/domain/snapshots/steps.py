@@ -12,10 +12,10 @@ from ...protocol.requests.snapshot import DeclaredCompliance, DeclaredStep
 from ...protocol.snapshots import SUMMARY_CHARS, ResumeHints, StepState, TodoCompliance
 from ...protocol.timestamps import iso, to_ms
 from ...protocol.types import StepStatus
-from ..context import Context
+from ..core.context import Context
+from ..core.tx import Row, Tx
+from ..core.wording import short
 from ..sessions.matching import DROPPED
-from ..tx import Row, Tx
-from ..wording import short
 
 MOST_VIOLATIONS = 20
 TITLE_CHARS = 120

@@ -12,7 +12,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.pq.abc import PGresult
 
-from ...domain.tx import Ring, Tx
+from ...domain.core.tx import Ring, Tx
 from ..worker_thread import Job
 from .connection import STATEMENT_MS, TABLE_MS, TURN_MS, Line
 from .errors import (

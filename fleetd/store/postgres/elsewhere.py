@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from ...domain.nul import without_nul
+from ...domain.core.text import without_nul
 from ...host.clock import wall_clock
 from ...protocol.requests.system import Check
 from ..api import CopyRefused

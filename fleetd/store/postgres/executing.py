@@ -5,7 +5,7 @@ from typing import Any
 
 from psycopg.rows import dict_row, tuple_row
 
-from ...domain.tx import Row
+from ...domain.core.tx import Row
 from .connection import Line
 from .dialect import translated
 

@@ -11,7 +11,7 @@ from psycopg.adapt import Buffer, Dumper, Loader
 from psycopg.types.numeric import FloatDumper, Int8Dumper
 from psycopg.types.string import StrDumper
 
-from ...domain.nul import NUL, SIGN_OF_NUL
+from ...domain.core.text import NUL, SIGN_OF_NUL
 
 
 class _Text(StrDumper):

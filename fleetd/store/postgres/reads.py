@@ -3,7 +3,7 @@
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from ...domain.tx import Tx
+from ...domain.core.tx import Tx
 from ..worker_thread import Job
 from .connection import Line, Stalled
 from .connection_slot import Holder

@@ -14,7 +14,7 @@ from typing import TypeVar
 import psycopg
 import trio
 
-from ...domain.tx import Effect, Tx
+from ...domain.core.tx import Effect, Tx
 from ...host import trace
 from ...host.clock import Uptime
 from ...protocol.errors import Unavailable

@@ -17,7 +17,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from ...domain.tx import Row, Tx
+from ...domain.core.tx import Row, Tx
 from ...host.histogram import Histogram
 from ...protocol.errors import FleetError
 from ..worker_thread import Job

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import apsw
 
-from ...domain.tx import Tx
+from ...domain.core.tx import Tx
 from ...protocol.errors import (
     Corrupt,
     FleetError,

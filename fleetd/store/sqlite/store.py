@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 import apsw
 import trio
 
-from ...domain.tx import Effect, Tx
+from ...domain.core.tx import Effect, Tx
 from ...host import trace
 from ...host.clock import uptime, wall_clock
 from ...protocol.errors import Storage

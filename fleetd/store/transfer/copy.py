@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ...domain.nul import without_nul
+from ...domain.core.text import without_nul
 from ...domain.policy import POLICIES
 from ...protocol.errors import FleetError
 from ...protocol.migration import TableCheck

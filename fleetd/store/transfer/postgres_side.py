@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 import psycopg
 from psycopg import errors, sql
 
-from ...domain.tx import Tx
+from ...domain.core.tx import Tx
 from ...protocol.errors import FleetError, InvalidState, LimitExceeded, Storage, Unavailable
 from ..api import StoreRefused
 from ..postgres.batch import LOCK

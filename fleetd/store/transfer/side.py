@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ...domain.tx import Tx
+from ...domain.core.tx import Tx
 
 Values = tuple[Any, ...]
 

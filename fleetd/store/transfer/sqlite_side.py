@@ -7,7 +7,7 @@ from pathlib import Path
 
 import apsw
 
-from ...domain.tx import Tx
+from ...domain.core.tx import Tx
 from ...host.atomic_files import sync
 from ...protocol.errors import Corrupt, InvalidState, Storage
 from ..api import StoreRefused

@@ -8,9 +8,9 @@ import apsw
 
 from fleetd.config import Config
 from fleetd.domain import missions, sorties
-from fleetd.domain.context import Caller, Context
+from fleetd.domain.core.context import Caller, Context
+from fleetd.domain.core.tx import Row, Tx
 from fleetd.domain.sessions import plans
-from fleetd.domain.tx import Row, Tx
 from fleetd.harness.report import PlanItem, Planned
 from fleetd.protocol.requests.mission import MissionCreate, MissionStart, NewSortie
 from fleetd.store.sqlite.group_commit import Executor

@@ -8,10 +8,10 @@ import pytest
 
 from fleetd.config import Config
 from fleetd.domain import missions, sortie_work
+from fleetd.domain.core.tx import Row
 from fleetd.domain.current import of_directory, to_join
 from fleetd.domain.selection import current_row
 from fleetd.domain.sessions import automatic
-from fleetd.domain.tx import Row
 from fleetd.protocol.events import MissionCancelled
 from fleetd.protocol.requests.mission import (
     MissionCancel,

@@ -1,6 +1,6 @@
 """Other people's words made safe to repeat: one line, no control characters, in quotes."""
 
-from ..protocol.display import LINE_CHARS, attributed, clean, clean_path, quote, short
+from ...protocol.display import LINE_CHARS, attributed, clean, clean_path, quote, short
 
 __all__ = ["LINE_CHARS", "attributed", "clean", "clean_path", "path", "quote", "short", "verbatim"]
 

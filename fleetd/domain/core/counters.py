@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from .events import position
+from .event_log import position
 from .tx import Tx
 
 What = Literal[

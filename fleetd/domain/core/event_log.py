@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from ..protocol.events import AgentRegistered, Payload, RecoveryConfirmed, payload_data
-from ..protocol.records import Event
+from ...protocol.events import AgentRegistered, Payload, RecoveryConfirmed, payload_data
+from ...protocol.records import Event
 from .context import Context
 from .tx import Ring, Row, Tx
 

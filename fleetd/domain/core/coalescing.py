@@ -5,8 +5,8 @@ Source: behaviour, Checkpoints, and snapshot-lifecycle, Coalescing rule.
 
 import msgspec
 
-from ..protocol.records import SourceDetail
-from ..protocol.timestamps import to_ms
+from ...protocol.records import SourceDetail
+from ...protocol.timestamps import to_ms
 
 # Exactly so long after the last one a trigger joins still.
 COALESCE_MS = 3_000

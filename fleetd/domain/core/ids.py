@@ -2,8 +2,8 @@
 
 import re
 
-from ..protocol.errors import InvalidParams, NotFound
-from ..protocol.types import ID_PREFIXES
+from ...protocol.errors import InvalidParams, NotFound
+from ...protocol.types import ID_PREFIXES
 from .context import Context
 from .tx import Row, Tx
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from ..protocol import endings
-from ..protocol.records import (
+from ...protocol import endings
+from ...protocol.records import (
     Agent,
     AgentNote,
     CheckpointSummary,
@@ -18,8 +18,8 @@ from ..protocol.records import (
     Sortie,
     SortieState,
 )
-from .briefings import briefing_of, briefings_of
-from .progress import percent
+from ..briefings import briefing_of, briefings_of
+from ..progress import percent
 from .tx import Row, Tx
 
 _strings = msgspec.json.Decoder(list[str]).decode

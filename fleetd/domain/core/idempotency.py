@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from ..protocol.errors import InvalidParams
-from ..protocol.request import BY_NAME_ONLY, Mutation, result_type
+from ...protocol.errors import InvalidParams
+from ...protocol.request import BY_NAME_ONLY, Mutation, result_type
 from .context import Context
 from .tx import Tx
 

@@ -5,8 +5,8 @@ from typing import Literal
 
 import msgspec
 
-from ..config import Config
-from ..protocol.timestamps import iso
+from ...config import Config
+from ...protocol.timestamps import iso
 
 NewId = Callable[[str], str]
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 
-from ..protocol.request import Mutation, Request, result_type
+from ...protocol.request import Mutation, Request, result_type
 from .context import Context
 from .tx import Tx
 

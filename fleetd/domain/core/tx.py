@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ..protocol.types import Noun
+from ...protocol.types import Noun
 
 Row = dict[str, Any]
 

@@ -1,0 +1,1 @@
+"""What every rule stands on: transaction, registry, context, ids, event log, idempotency."""
