@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from fleetd.domain.content import to_file
+from fleetd.domain.checkpoints.codec import to_file
 from fleetd.protocol.records import Checkpoint
 from fleetd.store.files.record_files import Backups
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import apsw
 
-from fleetd.domain.content import to_columns, to_file
+from fleetd.domain.checkpoints.codec import to_columns, to_file
 from fleetd.protocol.records import Checkpoint
 from fleetd.protocol.timestamps import iso
 from fleetd.store.sqlite.connect import open_database

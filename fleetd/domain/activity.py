@@ -11,7 +11,7 @@ from ..protocol.records import RecoveryCandidate
 from ..protocol.requests.agent import Detection
 from ..protocol.requests.recovery import RecoveryDetect
 from ..protocol.timestamps import to_ms
-from .checkpoints import HEAD, latest_row
+from .checkpoints.checkpoints import HEAD, latest_row
 from .core.context import Context
 from .core.ids import find
 from .core.registry import handler

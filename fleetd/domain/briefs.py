@@ -6,7 +6,7 @@ from typing import Any
 
 from ..protocol.records import RecoveryContext, SortieState
 from .authors import Titles, shares, titles_for
-from .briefing import OF_ONE, newest
+from .checkpoints.derived_context import OF_ONE, newest
 from .core.context import Context
 from .core.event_log import data_of
 from .core.tx import Row, Tx

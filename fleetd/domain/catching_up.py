@@ -11,10 +11,10 @@ from ..protocol.requests.recovery import RecoveryRestore
 from ..protocol.types import OPEN_MISSION
 from . import leases
 from .activity import awake_at
-from .capture import capture, origin_of
 from .case import Case, Ledger
-from .checkpoints import latest_row
-from .content import from_row
+from .checkpoints.checkpoints import latest_row
+from .checkpoints.codec import from_row
+from .checkpoints.state import capture, origin_of
 from .core.context import Context
 from .core.ids import find
 from .core.mappers import ended_as, states_of

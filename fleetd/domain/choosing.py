@@ -4,8 +4,8 @@ from ..protocol.errors import Corrupt, InvalidParams, InvalidState, NotFound
 from ..protocol.records import Checkpoint, Record
 from ..protocol.request import Query
 from ..protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
-from . import checkpoints
 from .case import Ledger
+from .checkpoints import checkpoints
 from .core.context import Context
 from .core.ids import find
 from .core.registry import handler

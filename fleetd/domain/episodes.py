@@ -7,9 +7,9 @@ from ..protocol.durations import duration
 from ..protocol.errors import Corrupt, Incompatible
 from ..protocol.events import ContextCompacted
 from ..protocol.request import Mutation
-from . import checkpoints
 from .activity import last_activity, silence_ms, silent_rows
-from .content import from_row
+from .checkpoints import checkpoints
+from .checkpoints.codec import from_row
 from .core.context import Context
 from .core.event_log import emit
 from .core.registry import handler

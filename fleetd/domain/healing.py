@@ -8,8 +8,8 @@ from ..protocol.records import Checkpoint
 from ..protocol.request import Mutation
 from ..protocol.snapshots import Snapshot
 from ..protocol.types import OPEN_MISSION
-from .capture import State, origin_of
-from .content import to_columns
+from .checkpoints.codec import to_columns
+from .checkpoints.state import State, origin_of
 from .core.context import Context
 from .core.ids import find
 from .core.registry import handler

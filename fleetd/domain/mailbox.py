@@ -16,13 +16,13 @@ from ..protocol.requests.message import (
     MessageRequeue,
     MessageSend,
 )
+from .checkpoints.on_error import DeliveryFailed
 from .core.context import Context
 from .core.event_log import emit
 from .core.ids import find, fresh_id
 from .core.mappers import message_of
 from .core.registry import handler
 from .core.tx import Row, Tx
-from .failures import DeliveryFailed
 
 
 @handler

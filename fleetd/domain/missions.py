@@ -28,8 +28,9 @@ from ..protocol.requests.mission import (
     MissionUpdate,
 )
 from ..protocol.types import OPEN_MISSION, ClosedReason, MissionOrigin
-from . import checkpoints, sorties
-from .bounds import COMPLETED
+from . import sorties
+from .checkpoints import checkpoints
+from .checkpoints.limits import COMPLETED
 from .core.context import Context
 from .core.counters import tally
 from .core.event_log import emit

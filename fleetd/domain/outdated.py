@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from ..protocol.types import OPEN_MISSION
 from .activity import detect
-from .bounds import COMPLETED
+from .checkpoints.limits import COMPLETED
 from .core.context import Context
 from .core.tx import Row, Tx
 from .marks import LIVE

@@ -18,7 +18,7 @@ from ..protocol.requests.checkpoint import CheckpointGet
 from ..protocol.requests.snapshot import SnapshotGet
 from ..protocol.snapshots import Snapshot
 from ..protocol.types import Noun
-from . import content
+from .checkpoints import codec
 from .core.tx import Row
 from .snapshots import document, returning
 
@@ -80,12 +80,12 @@ POLICIES: dict[Noun, Policy] = {
         copies=False,
         compressible=False,
         emptied=("sorties_json", "locks_json", "messages_json", "recovery_context_json"),
-        from_row=content.from_row,
-        from_file=content.from_file,
-        to_file=content.to_file,
-        file_of=content.file_of,
-        to_columns=content.to_columns,
-        to_rewrite=content.is_migrated,
+        from_row=codec.from_row,
+        from_file=codec.from_file,
+        to_file=codec.to_file,
+        file_of=codec.file_of,
+        to_columns=codec.to_columns,
+        to_rewrite=codec.is_migrated,
         retention=lambda settings: (settings.days, settings.keep),
         judged="id, mission_id AS owner_id, timestamp, trigger AS cause, seq, undo, consumed_at,"
         " size_bytes",

@@ -19,12 +19,13 @@ from ..protocol.requests.recovery import (
     RecoveryRestore,
 )
 from ..protocol.types import CLOSED_SORTIE
-from . import briefs, checkpoints, succession, takeover
+from . import briefs, succession, takeover
 from .briefings import drop_old, leave
-from .capture import capture
 from .case import Case, Ledger, check, refuse_stranger
+from .checkpoints import checkpoints
+from .checkpoints.codec import from_row
+from .checkpoints.state import capture
 from .choosing import choose, mission_to_brief
-from .content import from_row
 from .core.context import Context
 from .core.event_log import emit
 from .core.ids import find

@@ -7,11 +7,11 @@ from ..protocol.errors import InvalidState
 from ..protocol.records import Checkpoint, SortieState
 from ..protocol.requests.checkpoint import DeclaredContext
 from ..protocol.types import OPEN_MISSION, ClosedReason
-from . import checkpoints
-from .bounds import WITH_SESSION
-from .capture import State, capture
 from .case import Case
-from .checkpoints import Reason
+from .checkpoints import checkpoints
+from .checkpoints.checkpoints import Reason
+from .checkpoints.limits import WITH_SESSION
+from .checkpoints.state import State, capture
 from .core.ids import find
 from .core.mappers import ended_as
 from .core.tx import Row

@@ -5,17 +5,14 @@ from . import (
     agents,
     backlog,
     catching_up,
-    checkpoints,
     choosing,
     comparing,
     copies,
     cursors,
     cut_off,
     deletion,
-    differences,
     elsewhere,
     episodes,
-    failures,
     forgetting,
     healing,
     importing,
@@ -45,6 +42,7 @@ from . import (
     verifying,
     watching,
 )
+from .checkpoints import checkpoints, diff, on_error
 from .core.registry import HANDLERS
 from .sessions import deliveries, left_behind, recording
 from .sessions import overview as hook_overview

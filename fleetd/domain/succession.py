@@ -7,8 +7,8 @@ import msgspec
 
 from ..protocol.types import CLOSED_SORTIE
 from . import leases, recovery_states
-from .capture import State
 from .case import Case
+from .checkpoints.state import State
 from .core.tx import Row, Tx
 from .lock_keys import of_lock
 from .lock_names import file_from_here

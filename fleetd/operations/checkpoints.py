@@ -4,9 +4,9 @@ import logging
 
 import trio
 
+from ..domain.checkpoints.diff import Compare
 from ..domain.comparing import WholeIdGet
 from ..domain.core.context import Caller, Facts
-from ..domain.differences import Compare
 from ..engine import Engine, operation
 from ..protocol.checkpoint_diff import CheckpointDifference
 from ..protocol.errors import InvalidParams, NotFound

@@ -18,7 +18,7 @@ import apsw
 import msgspec
 import trio
 
-from fleetd.domain import content
+from fleetd.domain.checkpoints import codec
 from fleetd.protocol.errors import Corrupt, FleetError
 from fleetd.protocol.records import Checkpoint
 from fleetd.protocol.requests.system import SystemDoctor
@@ -293,7 +293,7 @@ def _planted(defect: str | None) -> ExitStack:
     """Let the product do what it must not."""
     stack = ExitStack()
     if defect == "digests-not-compared":
-        stack.enter_context(mock.patch.object(content, "_checked", _unread))
+        stack.enter_context(mock.patch.object(codec, "_checked", _unread))
     elif defect == UNCHECKED:
         stack.enter_context(mock.patch.object(page_checksums, "available", return_value=False))
     elif defect == "end-not-missed":

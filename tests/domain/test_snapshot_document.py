@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetd.domain.content import canonical, digest_of
+from fleetd.domain.checkpoints.codec import canonical, digest_of
 from fleetd.domain.snapshots import document
 from fleetd.protocol.errors import Corrupt, IntegrityMismatch, SchemaInvalid
 from fleetd.protocol.snapshots import (

@@ -12,7 +12,14 @@ import msgspec
 import pytest
 
 from fleetd.domain.catching_up import CatchUp, ImportEnd
-from fleetd.domain.content import CONTENT_FIELDS, as_taken, canonical, digest_of, from_file, to_file
+from fleetd.domain.checkpoints.codec import (
+    CONTENT_FIELDS,
+    as_taken,
+    canonical,
+    digest_of,
+    from_file,
+    to_file,
+)
 from fleetd.domain.taking_in import ImportFiles
 from fleetd.engine import Engine
 from fleetd.harness.report import SessionEnded

@@ -15,7 +15,7 @@ import trio
 import trio.testing
 
 from fleetd.config import Retention
-from fleetd.domain.content import canonical, digest_of
+from fleetd.domain.checkpoints.codec import canonical, digest_of
 from fleetd.domain.snapshots.document import seq_of, to_file
 from fleetd.host import atomic_files
 from fleetd.operations.compressing import SnapshotsCompress

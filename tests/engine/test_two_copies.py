@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from fleetd.domain.content import from_file
+from fleetd.domain.checkpoints.codec import from_file
 from fleetd.operations.watching import ActivityScan
 from fleetd.protocol.errors import Corrupt, NotFound
 from fleetd.protocol.records import Checkpoint, Mission

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fleetd.domain.versions import layout_of
+from fleetd.domain.checkpoints.versions import layout_of
 from fleetd.protocol.errors import Corrupt, Incompatible
 from fleetd.protocol.records import Checkpoint, Mission
 from fleetd.protocol.requests.checkpoint import (

@@ -6,9 +6,10 @@ What a person created, or ended, is the person's: nothing here touches it.
 from ...protocol import endings
 from ...protocol.events import MissionCancelled
 from ...protocol.requests.mission import MissionCreate
-from .. import checkpoints, missions
+from .. import missions
 from ..activity import LIVING
-from ..bounds import WITH_SESSION
+from ..checkpoints import checkpoints
+from ..checkpoints.limits import WITH_SESSION
 from ..core.context import Context
 from ..core.ids import find
 from ..core.tx import Row, Tx

@@ -29,9 +29,10 @@ from ...harness.report import (
 from ...protocol.events import HookNoted, Payload, WindowCompacted
 from ...protocol.requests.checkpoint import ErrorReport
 from ...protocol.requests.event import EventAppend
-from .. import failures, streams, turns
-from ..capture import capture
-from ..checkpoints import HEAD, Reason, latest_row, take
+from .. import streams, turns
+from ..checkpoints import on_error
+from ..checkpoints.checkpoints import HEAD, Reason, latest_row, take
+from ..checkpoints.state import capture
 from ..core import event_log
 from ..core.context import Context
 from ..core.ids import find
@@ -193,7 +194,7 @@ def _failed(scene: Scene, told: Failed) -> None:
     error = ErrorReport(
         agent_id=scene.agent_id, kind="api_error", name="TurnFailed", message=told.message
     )
-    failures.note(scene.tx, error, scene.ctx)
+    on_error.note(scene.tx, error, scene.ctx)
     # The turn is over, though nobody answered.
     scene.tell("agent_paused")
 

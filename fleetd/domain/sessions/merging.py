@@ -8,8 +8,9 @@ import msgspec
 
 from ...protocol.events import MissionCancelled, SortieMoved
 from ...protocol.types import OPEN_MISSION, Role
-from .. import checkpoints, missions
+from .. import missions
 from ..activity import LIVING
+from ..checkpoints import checkpoints
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.tx import Row, Tx

@@ -11,7 +11,7 @@ from ...config import Config, Limits, Retention
 from ...protocol.requests.snapshot import DeclaredDigest
 from ...protocol.snapshots import MOST_COUNTED, ContextDigest
 from ...protocol.types import WindowPressure
-from ..content import digest_of
+from ..checkpoints.codec import digest_of
 from ..core.context import Context
 from ..core.tx import Row, Tx
 from .steps import Step

@@ -14,7 +14,7 @@ from ...protocol.records import Integrity, SourceDetail
 from ...protocol.snapshots import Artifact, Snapshot, SnapshotContent, SnapshotDocument
 from ...protocol.timestamps import iso, to_ms
 from ...protocol.types import RunId, SnapshotId, StorageLocation
-from ..content import canonical, digest_of
+from ..checkpoints.codec import canonical, digest_of
 from ..core.tx import Row
 
 _SEAL = Integrity(digest="")

@@ -5,7 +5,7 @@ beside those that are kept for being the latest.
 """
 
 from ...protocol.events import SnapshotsPruned
-from ..bounds import DROPPED_AT_ONCE
+from ..checkpoints.limits import DROPPED_AT_ONCE
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.tx import Tx

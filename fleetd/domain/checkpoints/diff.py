@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ..protocol.checkpoint_diff import (
+from ...protocol.checkpoint_diff import (
     ChangedHolder,
     ChangedMessage,
     ChangedSortie,
@@ -19,8 +19,8 @@ from ..protocol.checkpoint_diff import (
     MessageDifference,
     SortieDifference,
 )
-from ..protocol.errors import InvalidParams
-from ..protocol.records import (
+from ...protocol.errors import InvalidParams
+from ...protocol.records import (
     Checkpoint,
     Lock,
     MissionState,
@@ -28,15 +28,15 @@ from ..protocol.records import (
     RecoveryContext,
     SortieState,
 )
-from ..protocol.request import Query
-from .briefing import derive
-from .capture import capture
-from .core.context import Context
-from .core.event_log import position
-from .core.ids import find
-from .core.registry import handler
-from .core.tx import Tx
-from .progress import percent
+from ...protocol.request import Query
+from ..core.context import Context
+from ..core.event_log import position
+from ..core.ids import find
+from ..core.registry import handler
+from ..core.tx import Tx
+from ..progress import percent
+from .derived_context import derive
+from .state import capture
 
 T = TypeVar("T")
 MISSION_FIELDS = ("title", "description", "status", "priority", "project_dir")

@@ -7,10 +7,10 @@ from collections.abc import Collection
 
 import msgspec
 
-from ..protocol.errors import InvalidParams, InvalidState, NotFound
-from ..protocol.events import FleetCheckpointed
-from ..protocol.records import Checkpoint, CheckpointContent
-from ..protocol.requests.checkpoint import (
+from ...protocol.errors import InvalidParams, InvalidState, NotFound
+from ...protocol.events import FleetCheckpointed
+from ...protocol.records import Checkpoint, CheckpointContent
+from ...protocol.requests.checkpoint import (
     CheckpointCreate,
     CheckpointGet,
     CheckpointLatest,
@@ -18,20 +18,20 @@ from ..protocol.requests.checkpoint import (
     CheckpointPage,
     DeclaredContext,
 )
-from ..protocol.types import Trigger
-from .bounds import bounded, make_room
-from .briefing import derive
-from .capture import State, capture
-from .content import as_taken, from_row, to_columns
-from .core.context import Context
-from .core.counters import tally
-from .core.event_log import emit, position
-from .core.ids import find, fresh_id
-from .core.mappers import summary_of
-from .core.registry import handler
-from .core.tx import LogLine, Row, Tx, WriteBackup
-from .marks import LIVE, find_live
-from .progress import percent
+from ...protocol.types import Trigger
+from ..core.context import Context
+from ..core.counters import tally
+from ..core.event_log import emit, position
+from ..core.ids import find, fresh_id
+from ..core.mappers import summary_of
+from ..core.registry import handler
+from ..core.tx import LogLine, Row, Tx, WriteBackup
+from ..marks import LIVE, find_live
+from ..progress import percent
+from .codec import as_taken, from_row, to_columns
+from .derived_context import derive
+from .limits import bounded, make_room
+from .state import State, capture
 
 _encode = msgspec.json.Encoder().encode
 

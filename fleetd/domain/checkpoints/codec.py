@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from ..protocol.errors import Corrupt, Incompatible
-from ..protocol.records import (
+from ...protocol.errors import Corrupt, Incompatible
+from ...protocol.records import (
     CHECKPOINT_VERSION,
     Checkpoint,
     CheckpointContent,
@@ -15,7 +15,7 @@ from ..protocol.records import (
     Record,
     SourceDetail,
 )
-from .core.tx import Row
+from ..core.tx import Row
 from .versions import LAYOUTS, Layout, layout_of, migrated, told
 
 CONTENT_FIELDS = frozenset(CheckpointContent.__struct_fields__)

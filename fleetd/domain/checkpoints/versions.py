@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from ..protocol.errors import Corrupt, FleetError, Incompatible
-from ..protocol.records import CHECKPOINT_VERSION
-from ..protocol.timestamps import iso, to_ms
+from ...protocol.errors import Corrupt, FleetError, Incompatible
+from ...protocol.records import CHECKPOINT_VERSION
+from ...protocol.timestamps import iso, to_ms
 
 Plain = dict[str, Any]
 _NUMBERS = re.compile(r"(0|[1-9]\d{0,5})\.(0|[1-9]\d{0,5})\.(0|[1-9]\d{0,5})")

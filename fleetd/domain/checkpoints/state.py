@@ -5,12 +5,12 @@ from operator import attrgetter
 
 import msgspec
 
-from ..protocol.records import Lock, MissionState, PendingMessage, SortieState
-from ..protocol.types import MissionOrigin
-from .core.context import Context
-from .core.mappers import lock_of, states_of
-from .core.tx import Row, Tx
-from .current import is_automatic
+from ...protocol.records import Lock, MissionState, PendingMessage, SortieState
+from ...protocol.types import MissionOrigin
+from ..core.context import Context
+from ..core.mappers import lock_of, states_of
+from ..core.tx import Row, Tx
+from ..current import is_automatic
 
 _canonical = msgspec.json.Encoder(order="sorted").encode
 _material = attrgetter(*(f for f in SortieState.__struct_fields__ if f != "updated_at"))

@@ -1,0 +1,1 @@
+"""Checkpoints: taking, keeping, finding and comparing them."""
