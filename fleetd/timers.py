@@ -5,9 +5,9 @@ from typing import TypeVar
 
 import trio
 
+from .domain.cluster.heartbeat import BEAT_MS
 from .domain.core.tx import WatchProcess
 from .domain.takeover import SurroundingsGet
-from .domain.touch import BEAT_MS
 from .engine import DAEMON, Engine
 from .heeding import heed
 from .housekeeping import keep_house

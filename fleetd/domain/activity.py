@@ -12,11 +12,11 @@ from ..protocol.requests.agent import Detection
 from ..protocol.requests.recovery import RecoveryDetect
 from ..protocol.timestamps import to_ms
 from .checkpoints.checkpoints import HEAD, latest_row
+from .cluster.heartbeat import not_in_touch, touch_of
 from .core.context import Context
 from .core.ids import find
 from .core.registry import handler
 from .core.tx import Row, Tx
-from .touch import not_in_touch, touch_of
 from .turns import LONGEST_CALL_MS
 
 LIVING = "('active', 'waiting', 'idle')"

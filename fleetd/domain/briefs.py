@@ -7,11 +7,11 @@ from typing import Any
 from ..protocol.records import RecoveryContext, SortieState
 from .authors import Titles, shares, titles_for
 from .checkpoints.derived_context import OF_ONE, newest
+from .cluster.names import on_another
 from .core.context import Context
 from .core.event_log import data_of
 from .core.tx import Row, Tx
 from .core.wording import path, quote, short, verbatim
-from .elsewhere import on_another
 from .lock_names import file_from_here
 from .progress import percent
 from .prompt import Brief

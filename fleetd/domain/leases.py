@@ -16,13 +16,13 @@ from ..protocol.events import (
 )
 from ..protocol.records import Record
 from ..protocol.requests.lock import LockAcquire
+from .cluster.names import agent_on
 from .core.context import Context
 from .core.event_log import emit
 from .core.ids import find, fresh_id
 from .core.mappers import lock_of
 from .core.tx import Row, Tx
 from .current import of_directory
-from .elsewhere import agent_on
 
 _LOCKED = (
     "Wait (wait_ms; fleetctl lock acquire --wait-ms), write to the holder, or take another file."

@@ -18,12 +18,12 @@ from ..protocol.requests.lock import (
     Validity,
 )
 from . import leases
+from .cluster.names import agent_on
 from .core.context import Context
 from .core.ids import find
 from .core.mappers import lock_of
 from .core.registry import handler
 from .core.tx import Row, Tx
-from .elsewhere import agent_on
 from .forget_clauses import starts
 from .lock_keys import by_project, of_machine
 from .lock_names import file_from_here

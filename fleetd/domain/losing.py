@@ -14,11 +14,11 @@ from ..protocol.types import OPEN_MISSION
 from .activity import LIVING
 from .agents import mark_lost
 from .checkpoints.on_error import keep_error
+from .cluster.heartbeat import not_in_touch, touch_of
 from .core.context import Context
 from .core.registry import handler
 from .core.tx import Row, Tx
 from .sessions import membership
-from .touch import not_in_touch, touch_of
 from .turns import LONGEST_CALL_MS
 from .upkeep import Done
 

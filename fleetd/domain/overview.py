@@ -3,9 +3,9 @@
 from ..protocol.records import Record, Recovery, RecoveryCandidate
 from ..protocol.request import Query
 from ..protocol.status import Counts, MachineLine, MissionLine
-from . import machines
 from .activity import silence_ms, waiting
 from .backlog import unwritten
+from .cluster import membership as machines
 from .core.context import Context
 from .core.counters import tally, tally_of_events
 from .core.event_log import epoch, position

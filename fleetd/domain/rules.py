@@ -9,9 +9,7 @@ from . import (
     comparing,
     copies,
     cursors,
-    cut_off,
     deletion,
-    elsewhere,
     episodes,
     forgetting,
     healing,
@@ -19,7 +17,6 @@ from . import (
     lock_queue,
     locks,
     losing,
-    machines,
     mailbox,
     missions,
     moves,
@@ -43,6 +40,7 @@ from . import (
     watching,
 )
 from .checkpoints import checkpoints, diff, on_error
+from .cluster import failover, membership, names
 from .core.registry import HANDLERS
 from .sessions import deliveries, left_behind, recording
 from .sessions import overview as hook_overview

@@ -21,6 +21,7 @@ from ..protocol.requests.mission import (
 )
 from ..protocol.types import OPEN_MISSION, SelectionPurpose, SelectionReason
 from .activity import LIVING, waiting
+from .cluster.names import on_another
 from .core.context import Context
 from .core.mappers import mission_of
 from .core.registry import handler
@@ -35,7 +36,6 @@ from .current import (
     places_around,
     session_before,
 )
-from .elsewhere import on_another
 
 # So many candidates are returned, and so many are named in the message.
 LISTED, NAMED = 20, 5

@@ -6,14 +6,15 @@ from ..protocol.records import Record
 from ..protocol.request import Query
 from ..protocol.timestamps import to_ms
 from ..protocol.types import CLOSED_SORTIE
-from . import leases, machines, mailbox, touch
+from . import leases, mailbox
 from .agents import mark_lost
 from .case import Case, refuse_stranger
+from .cluster import heartbeat, membership
+from .cluster.names import on_another
 from .core.context import Context
 from .core.mappers import states_of
 from .core.registry import handler
 from .core.tx import Row, Tx
-from .elsewhere import on_another
 from .lock_keys import of_lock
 from .lock_names import file_from_here
 
@@ -190,7 +191,7 @@ def _refuse_living(case: Case, lost: str, successor: str) -> None:
 
 def _refuse_elsewhere(case: Case, row: Row) -> None:
     """Refuse an agent of another machine as long as that does not count as lost."""
-    machine = machines.heard_of(case.tx, row["machine"])
+    machine = membership.heard_of(case.tx, row["machine"])
     if machine is None:
         mark_lost(case.tx, case.ctx, row, f"its work went to {case.request.agent_id}")
         return
@@ -201,7 +202,7 @@ def _refuse_elsewhere(case: Case, row: Row) -> None:
         hint="Let it finish, or end it there."
         if here
         else f"fleetd left there in good order; the agent counts as lost when it has not come back"
-        f" {duration(touch.LEFT_MS)} later.",
+        f" {duration(heartbeat.LEFT_MS)} later.",
         pid=row["pid"],
         machine=machine["id"],
     )

@@ -7,12 +7,12 @@ happens after a look can come due sooner.
 from ..protocol.records import Record
 from ..protocol.request import Query
 from .activity import silent_rows
+from .cluster.heartbeat import UNBROKEN_MS, touch_of
 from .core.context import Context
 from .core.registry import handler
 from .core.tx import Row, Tx
 from .losing import UNHEARD_MS, unheard_rows
 from .snapshots.beats import BEAT_MS, due_rows
-from .touch import UNBROKEN_MS, touch_of
 from .turns import LONGEST_CALL_MS
 
 

@@ -6,9 +6,9 @@ Source: hooks, lock awareness. A daemon that cannot be reached never refuses any
 import logging
 import shlex
 
+from ..domain.cluster.names import AgentNameGet
 from ..domain.core.context import Caller
 from ..domain.core.wording import clean_path, quote
-from ..domain.elsewhere import AgentNameGet
 from ..domain.sessions.deliveries import fingerprint
 from ..domain.sessions.recording import Recorded
 from ..engine import Engine

@@ -5,10 +5,9 @@ import os
 
 import trio
 
-from ..domain.core.context import Caller
-from ..domain.core.tx import WatchProcess
-from ..domain.cut_off import AgentBack, AgentCutOff, CutOffGet, FoundDead
-from ..domain.machines import (
+from ..domain.cluster.failover import AgentBack, AgentCutOff, CutOffGet, FoundDead
+from ..domain.cluster.heartbeat import UNBROKEN_MS
+from ..domain.cluster.membership import (
     Holder,
     HolderGet,
     MachineBeat,
@@ -16,8 +15,9 @@ from ..domain.machines import (
     MachineLose,
     MissingGet,
 )
+from ..domain.core.context import Caller
+from ..domain.core.tx import WatchProcess
 from ..domain.takeover import SurroundingsGet
-from ..domain.touch import UNBROKEN_MS
 from ..domain.upkeep import Done
 from ..engine import Engine, operation
 from ..host import processes

@@ -5,8 +5,10 @@ from contextlib import AsyncExitStack
 import msgspec
 import pytest
 
+from fleetd.domain.cluster.failover import AgentBack, AgentCutOff, CutOffGet
+from fleetd.domain.cluster.heartbeat import BEAT_MS, LEFT_MS, LOST_MS, UNBROKEN_MS
+from fleetd.domain.cluster.membership import MachineBeat, MachineLeave, MachineLose, MissingGet
 from fleetd.domain.core.context import Facts
-from fleetd.domain.cut_off import AgentBack, AgentCutOff, CutOffGet
 from fleetd.domain.lock_queue import (
     UNSEEN,
     LockEnqueue,
@@ -16,10 +18,8 @@ from fleetd.domain.lock_queue import (
     Stand,
 )
 from fleetd.domain.losing import GRACE_MS, AgentEnded, AgentUnheard
-from fleetd.domain.machines import MachineBeat, MachineLeave, MachineLose, MissingGet
 from fleetd.domain.returning import GoOnWithout
 from fleetd.domain.takeover import SurroundingsGet
-from fleetd.domain.touch import BEAT_MS, LEFT_MS, LOST_MS, UNBROKEN_MS
 from fleetd.domain.upkeep import StartUp
 from fleetd.domain.watching import DueGet
 from fleetd.harness.report import PromptSubmitted

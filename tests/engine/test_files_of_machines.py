@@ -12,9 +12,9 @@ from trio.testing import MockClock
 
 from fleetd import timers
 from fleetd.domain.abandoned import AbandonedPurge
+from fleetd.domain.cluster.membership import MachineBeat, MachineLeave
 from fleetd.domain.copies import BackupGet
 from fleetd.domain.core.tx import RemoveBackup, WriteBackup
-from fleetd.domain.machines import MachineBeat, MachineLeave
 from fleetd.heeding import heed
 from fleetd.operations.compressing import SnapshotsCompress
 from fleetd.protocol.errors import Corrupt

@@ -7,8 +7,8 @@ import pytest
 import trio
 
 from fleetd import timers
-from fleetd.domain.machines import MachineBeat
-from fleetd.domain.touch import BEAT_MS, LOST_MS, UNBROKEN_MS
+from fleetd.domain.cluster.heartbeat import BEAT_MS, LOST_MS, UNBROKEN_MS
+from fleetd.domain.cluster.membership import MachineBeat
 from fleetd.engine import Engine
 from fleetd.host import processes
 from fleetd.operations import machines as operations

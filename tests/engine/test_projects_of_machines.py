@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fleetd.domain.machines import MachineBeat
+from fleetd.domain.cluster.membership import MachineBeat
 from fleetd.protocol.errors import InvalidParams, InvalidState, LockConflict
 from fleetd.protocol.records import Checkpoint, Mission
 from fleetd.protocol.requests.agent import AgentList, AgentRegister

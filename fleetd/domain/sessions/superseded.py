@@ -9,10 +9,10 @@ from typing import Literal
 import msgspec
 
 from ..authors import goal_for
+from ..cluster.names import agent_on
 from ..core.context import Context
 from ..core.tx import Tx
 from ..core.wording import quote
-from ..elsewhere import agent_on
 from ..lock_names import file_from_here
 
 _KEY = "handed_over:"

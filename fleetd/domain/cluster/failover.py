@@ -5,19 +5,19 @@ run their course, as those of an agent that is merely not heard of, and are not 
 of a dead process. Nothing here is on the wire.
 """
 
-from ..protocol.events import AgentReturned
-from ..protocol.records import Record
-from ..protocol.request import Mutation, Query
-from .agents import adopt_orphans, mark_lost
-from .core.context import Context
-from .core.event_log import emit
-from .core.registry import handler
-from .core.tx import LogLine, Row, Tx, WatchProcess
-from .losing import GRACE_MS, keep_state
-from .machines import stranded, unheard_for
-from .snapshots.beats import go_on
-from .takeover import Process
-from .upkeep import Done
+from ...protocol.events import AgentReturned
+from ...protocol.records import Record
+from ...protocol.request import Mutation, Query
+from ..agents import adopt_orphans, mark_lost
+from ..core.context import Context
+from ..core.event_log import emit
+from ..core.registry import handler
+from ..core.tx import LogLine, Row, Tx, WatchProcess
+from ..losing import GRACE_MS, keep_state
+from ..snapshots.beats import go_on
+from ..takeover import Process
+from ..upkeep import Done
+from .membership import stranded, unheard_for
 
 
 class AgentCutOff(Mutation[Done], frozen=True):

@@ -4,17 +4,17 @@ A store that one machine has to itself names none, and nothing here is done ther
 by one clock, the store's. Nothing here is on the wire.
 """
 
-from ..protocol.durations import duration
-from ..protocol.records import Record
-from ..protocol.request import Mutation, Query
-from ..protocol.status import MachineLine
-from .activity import LIVING
-from .core.context import Context
-from .core.registry import handler
-from .core.tx import LogLine, Row, Tx
-from .terms import DAY_MS
-from .touch import LEFT_MS, LOST_MS, UNBROKEN_MS
-from .upkeep import Done
+from ...protocol.durations import duration
+from ...protocol.records import Record
+from ...protocol.request import Mutation, Query
+from ...protocol.status import MachineLine
+from ..activity import LIVING
+from ..core.context import Context
+from ..core.registry import handler
+from ..core.tx import LogLine, Row, Tx
+from ..terms import DAY_MS
+from ..upkeep import Done
+from .heartbeat import LEFT_MS, LOST_MS, UNBROKEN_MS
 
 
 class Beaten(Record, frozen=True, kw_only=True):

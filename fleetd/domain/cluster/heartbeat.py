@@ -10,7 +10,7 @@ its agents go on working meanwhile: it has 5 minutes, as long as an agent withou
 
 from typing import Any
 
-from .core.context import Context
+from ..core.context import Context
 
 BEAT_MS = 10_000
 LOST_MS = 60_000

@@ -1,10 +1,10 @@
 """Says on which machine something is that is not on this one; must not change anything."""
 
-from ..protocol.records import Record
-from ..protocol.request import Query
-from .core.context import Context
-from .core.registry import handler
-from .core.tx import Tx
+from ...protocol.records import Record
+from ...protocol.request import Query
+from ..core.context import Context
+from ..core.registry import handler
+from ..core.tx import Tx
 
 
 class AgentNamed(Record, frozen=True, kw_only=True):

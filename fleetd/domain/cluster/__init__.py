@@ -1,0 +1,1 @@
+"""Machines that share a store: membership, heartbeat, failover."""
