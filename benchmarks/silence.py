@@ -8,7 +8,7 @@ import apsw
 from fleetd.config import Config
 from fleetd.domain.core.context import Caller, Context
 from fleetd.domain.core.tx import Tx
-from fleetd.domain.watching import DueGet, due
+from fleetd.domain.liveness.due import DueGet, due
 from fleetd.engine import random_id
 from fleetd.host.clock import uptime
 from fleetd.store.sqlite.connect import connect

@@ -15,7 +15,6 @@ from ..protocol.requests.agent import (
     AgentRegister,
     Registration,
 )
-from .comeback import detect_for
 from .core.context import Context
 from .core.event_log import emit
 from .core.ids import find
@@ -24,8 +23,9 @@ from .core.registry import handler
 from .core.tx import LogLine, Row, Tx, WatchProcess
 from .current import inherited, of_directory
 from .leases import release_all
+from .liveness.comeback import detect_for
+from .liveness.open_calls import end_turn
 from .snapshots import boundaries
-from .turns import end_turn
 
 _note = msgspec.json.Decoder(Note).decode
 

@@ -10,7 +10,6 @@ from ..protocol.request import Mutation
 from ..protocol.requests.recovery import RecoveryRestore
 from ..protocol.types import OPEN_MISSION
 from . import leases
-from .activity import awake_at
 from .case import Case, Ledger
 from .checkpoints.checkpoints import latest_row
 from .checkpoints.codec import from_row
@@ -20,6 +19,7 @@ from .core.ids import find
 from .core.mappers import ended_as, states_of
 from .core.registry import handler
 from .core.tx import LogLine, Row, Tx
+from .liveness.silence import awake_at
 from .lock_keys import of_lock
 from .policy import POLICIES, Policy
 from .progress import rearm

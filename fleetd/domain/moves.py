@@ -9,13 +9,13 @@ import msgspec
 
 from ..protocol.records import Record
 from ..protocol.request import Mutation
-from .activity import LIVING, follow_boot
 from .agents import mark_lost
 from .core.context import Context
 from .core.event_log import position
 from .core.registry import handler
 from .core.tx import LogLine, Tx
 from .leases import end_by_force
+from .liveness.silence import LIVING, follow_boot
 from .returning import TOKENS_UNSEEN, RaiseFloors, raise_floors
 from .upkeep import Done
 

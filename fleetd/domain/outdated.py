@@ -7,10 +7,10 @@ of an unfinished mission, an unused checkpoint of a mission that waits for recov
 from collections.abc import Iterable
 
 from ..protocol.types import OPEN_MISSION
-from .activity import detect
 from .checkpoints.limits import COMPLETED
 from .core.context import Context
 from .core.tx import Row, Tx
+from .liveness.silence import detect
 from .marks import LIVE
 from .policy import POLICIES
 from .removal import newest_with_file

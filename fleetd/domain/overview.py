@@ -3,7 +3,6 @@
 from ..protocol.records import Record, Recovery, RecoveryCandidate
 from ..protocol.request import Query
 from ..protocol.status import Counts, MachineLine, MissionLine
-from .activity import silence_ms, waiting
 from .backlog import unwritten
 from .cluster import membership as machines
 from .core.context import Context
@@ -13,6 +12,7 @@ from .core.mappers import recovery_of
 from .core.registry import handler
 from .core.tx import Row, Tx
 from .current import is_automatic
+from .liveness.silence import silence_ms, waiting
 from .progress import percent
 
 

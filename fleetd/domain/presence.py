@@ -10,13 +10,13 @@ from ..protocol.request import Mutation, Query
 from ..protocol.requests.agent import AgentRegister, CurrentAgent
 from ..protocol.types import AgentId, Name, Path, Role
 from . import agents
-from .activity import LIVING
 from .core.context import Context
 from .core.mappers import agent_of
 from .core.registry import handler
 from .core.tx import Row, Tx
 from .current import inherited, to_join
 from .inhabitants import of_process
+from .liveness.silence import LIVING
 
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._-]+")
 LONGEST_NAME = 40

@@ -1,7 +1,6 @@
 """Imports every module that registers rules, so that the registry is complete; holds none."""
 
 from . import (
-    activity,
     agents,
     backlog,
     catching_up,
@@ -10,13 +9,11 @@ from . import (
     copies,
     cursors,
     deletion,
-    episodes,
     forgetting,
     healing,
     importing,
     lock_queue,
     locks,
-    losing,
     mailbox,
     missions,
     moves,
@@ -37,11 +34,11 @@ from . import (
     taking_in,
     upkeep,
     verifying,
-    watching,
 )
 from .checkpoints import checkpoints, diff, on_error
 from .cluster import failover, membership, names
 from .core.registry import HANDLERS
+from .liveness import agent_loss, due, episodes, silence
 from .sessions import deliveries, left_behind, recording
 from .sessions import overview as hook_overview
 from .snapshots import compressing, finding, spent, taking

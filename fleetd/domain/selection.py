@@ -20,7 +20,6 @@ from ..protocol.requests.mission import (
     SelectedMission,
 )
 from ..protocol.types import OPEN_MISSION, SelectionPurpose, SelectionReason
-from .activity import LIVING, waiting
 from .cluster.names import on_another
 from .core.context import Context
 from .core.mappers import mission_of
@@ -36,6 +35,7 @@ from .current import (
     places_around,
     session_before,
 )
+from .liveness.silence import LIVING, waiting
 
 # So many candidates are returned, and so many are named in the message.
 LISTED, NAMED = 20, 5

@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..domain.core.context import Caller
-from ..domain.episodes import EpisodeBegin
-from ..domain.losing import AgentEnded, AgentUnheard
+from ..domain.liveness.agent_loss import AgentEnded, AgentUnheard
+from ..domain.liveness.due import DueGet
+from ..domain.liveness.episodes import EpisodeBegin
 from ..domain.recovery_states import RecoveryDoubt
 from ..domain.snapshots.beats import SnapshotBeat
-from ..domain.watching import DueGet
 from ..engine import Engine, operation
 from ..protocol.errors import FleetError
 from ..protocol.records import Record

@@ -16,7 +16,7 @@ import trio
 import trio.testing
 
 from fleetd import places, timers
-from fleetd.domain.episodes import EpisodeBegin
+from fleetd.domain.liveness.episodes import EpisodeBegin
 from fleetd.host.clock import Uptime
 from fleetd.protocol.requests.agent import AgentHeartbeat, AgentRegister
 from fleetd.protocol.requests.event import EventAppend

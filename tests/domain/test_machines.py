@@ -9,6 +9,8 @@ from fleetd.domain.cluster.failover import AgentBack, AgentCutOff, CutOffGet
 from fleetd.domain.cluster.heartbeat import BEAT_MS, LEFT_MS, LOST_MS, UNBROKEN_MS
 from fleetd.domain.cluster.membership import MachineBeat, MachineLeave, MachineLose, MissingGet
 from fleetd.domain.core.context import Facts
+from fleetd.domain.liveness.agent_loss import GRACE_MS, AgentEnded, AgentUnheard
+from fleetd.domain.liveness.due import DueGet
 from fleetd.domain.lock_queue import (
     UNSEEN,
     LockEnqueue,
@@ -17,11 +19,9 @@ from fleetd.domain.lock_queue import (
     LockPoll,
     Stand,
 )
-from fleetd.domain.losing import GRACE_MS, AgentEnded, AgentUnheard
 from fleetd.domain.returning import GoOnWithout
 from fleetd.domain.takeover import SurroundingsGet
 from fleetd.domain.upkeep import StartUp
-from fleetd.domain.watching import DueGet
 from fleetd.harness.report import PromptSubmitted
 from fleetd.host import processes
 from fleetd.operations.machines import KeepInTouch

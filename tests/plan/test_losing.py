@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from fleetd import places, timers
-from fleetd.domain.losing import AgentEnded
+from fleetd.domain.liveness.agent_loss import AgentEnded
 from fleetd.protocol.errors import LockConflict, Storage
 from fleetd.protocol.requests.agent import AgentGet, AgentHeartbeat, AgentRegister
 from fleetd.protocol.requests.checkpoint import CheckpointGet

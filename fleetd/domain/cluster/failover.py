@@ -13,7 +13,7 @@ from ..core.context import Context
 from ..core.event_log import emit
 from ..core.registry import handler
 from ..core.tx import LogLine, Row, Tx, WatchProcess
-from ..losing import GRACE_MS, keep_state
+from ..liveness.agent_loss import GRACE_MS, keep_state
 from ..snapshots.beats import go_on
 from ..takeover import Process
 from ..upkeep import Done

@@ -8,10 +8,10 @@ from ...protocol.durations import duration
 from ...protocol.records import Record
 from ...protocol.request import Mutation, Query
 from ...protocol.status import MachineLine
-from ..activity import LIVING
 from ..core.context import Context
 from ..core.registry import handler
 from ..core.tx import LogLine, Row, Tx
+from ..liveness.silence import LIVING
 from ..terms import DAY_MS
 from ..upkeep import Done
 from .heartbeat import LEFT_MS, LOST_MS, UNBROKEN_MS

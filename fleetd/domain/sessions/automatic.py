@@ -7,7 +7,6 @@ from ...protocol import endings
 from ...protocol.events import MissionCancelled
 from ...protocol.requests.mission import MissionCreate
 from .. import missions
-from ..activity import LIVING
 from ..checkpoints import checkpoints
 from ..checkpoints.limits import WITH_SESSION
 from ..core.context import Context
@@ -15,6 +14,7 @@ from ..core.ids import find
 from ..core.tx import Row, Tx
 from ..core.wording import clean
 from ..current import is_automatic
+from ..liveness.silence import LIVING
 from ..milestones import begin_mission
 
 TITLE_CHARS = 80

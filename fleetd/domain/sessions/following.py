@@ -29,7 +29,7 @@ from ...harness.report import (
 from ...protocol.events import HookNoted, Payload, WindowCompacted
 from ...protocol.requests.checkpoint import ErrorReport
 from ...protocol.requests.event import EventAppend
-from .. import streams, turns
+from .. import streams
 from ..checkpoints import on_error
 from ..checkpoints.checkpoints import HEAD, Reason, latest_row, take
 from ..checkpoints.state import capture
@@ -37,6 +37,7 @@ from ..core import event_log
 from ..core.context import Context
 from ..core.ids import find
 from ..core.tx import Tx
+from ..liveness import open_calls
 from ..snapshots import boundaries
 from . import membership, plans, window
 from .identity import key_of
@@ -211,7 +212,7 @@ def _permission_requested(scene: Scene, told: PermissionRequested) -> None:
     what = "permission_prompt" if told.reminder else "permission_request"
     scene.note(HookNoted(what=what, message=told.message))
     if not told.reminder or membership.may_have_asked(scene.tx, scene.report, scene.agent_id):
-        turns.await_permission(scene.tx, scene.agent_id, scene.happened_at or scene.ctx.now)
+        open_calls.await_permission(scene.tx, scene.agent_id, scene.happened_at or scene.ctx.now)
 
 
 def _session_ended(scene: Scene, told: SessionEnded) -> None:

@@ -9,10 +9,10 @@ import msgspec
 
 from ...harness.report import Report
 from ...protocol.types import AGENT_ID
-from ..activity import LIVING
 from ..core.context import Context
 from ..core.tx import LogLine, Row, Tx
 from ..inhabitants import without_session
+from ..liveness.silence import LIVING
 
 _AGENT_ID = re.compile(AGENT_ID)
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._-]+")

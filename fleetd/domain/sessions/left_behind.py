@@ -7,11 +7,11 @@ the wire, and no mission of a person's is touched.
 from ...protocol.records import Record
 from ...protocol.request import Mutation, Query
 from ...protocol.types import OPEN_MISSION
-from ..activity import LIVING
 from ..core.context import Context
 from ..core.registry import handler
 from ..core.tx import Tx
 from ..current import is_automatic
+from ..liveness.silence import LIVING
 from ..terms import DAY_MS
 from ..upkeep import Done
 from . import automatic

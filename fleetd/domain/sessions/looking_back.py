@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from ...harness.report import AnyHappening, ToolFinished
+from ..liveness.open_calls import ENDS_A_CALL, in_sql
 from ..snapshots import boundaries
-from ..turns import ENDS_A_CALL, in_sql
 from . import following
 from .following import Scene
 

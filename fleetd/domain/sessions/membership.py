@@ -8,11 +8,11 @@ from ...harness.report import Report, SessionStarted
 from ...protocol.requests.agent import AgentRegister, Registration
 from ...protocol.types import OPEN_MISSION, Role
 from .. import agents
-from ..activity import LIVING
 from ..core.context import Context
 from ..core.ids import find
 from ..core.tx import LogLine, Row, Tx
 from ..current import belongs, inherited, is_automatic, to_join
+from ..liveness.silence import LIVING
 from ..milestones import begin_mission
 from . import automatic, superseded
 from .identity import WHERE_KEY, Key, key_of

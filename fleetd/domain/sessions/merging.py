@@ -9,12 +9,12 @@ import msgspec
 from ...protocol.events import MissionCancelled, SortieMoved
 from ...protocol.types import OPEN_MISSION, Role
 from .. import missions
-from ..activity import LIVING
 from ..checkpoints import checkpoints
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.tx import Row, Tx
 from ..current import is_automatic
+from ..liveness.silence import LIVING
 from ..progress import recount
 
 _OPEN = "status NOT IN ('completed', 'failed')"

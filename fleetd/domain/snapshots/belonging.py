@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from ...protocol.snapshots import Snapshot, StepState
 from ..core.event_log import position_before
 from ..core.tx import Tx
-from ..turns import BEGINS_A_CALL, ENDS_A_CALL, in_sql
+from ..liveness.open_calls import BEGINS_A_CALL, ENDS_A_CALL, in_sql
 from .gathering import Known, Trigger, span_of
 from .hints import FAILED_FIRST
 from .outcomes import LAST_EVENTS, MOST_EVENTS

@@ -16,7 +16,7 @@ from ...protocol.types import OutcomeKind, Verdict
 from ..core.event_log import data_of, position_before
 from ..core.tx import Row, Tx
 from ..core.wording import short
-from ..turns import BEGINS_A_CALL, ENDS_A_CALL, in_sql
+from ..liveness.open_calls import BEGINS_A_CALL, ENDS_A_CALL, in_sql
 
 NAME_CHARS = 200
 # A call is told by three events at most.

@@ -12,11 +12,11 @@ import msgspec
 from ...protocol.errors import FleetError, InvalidParams, InvalidState, NotFound
 from ...protocol.requests.snapshot import SnapshotLatest, SnapshotRecord
 from ...protocol.types import RUN_ID
-from ..activity import LIVING
 from ..core.context import Context
 from ..core.ids import missing
 from ..core.tx import Row, Tx
 from ..current import lies_in
+from ..liveness.silence import LIVING
 from ..sessions.identity import Key
 
 _RUN_ID = re.compile(RUN_ID)

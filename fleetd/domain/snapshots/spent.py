@@ -5,10 +5,10 @@ Nothing here is on the wire. Must not take away a snapshot.
 
 from ...protocol.records import Record
 from ...protocol.request import Mutation
-from ..activity import LIVING
 from ..core.context import Context
 from ..core.registry import handler
 from ..core.tx import Tx
+from ..liveness.silence import LIVING
 
 AT_ONCE = 250
 

@@ -7,20 +7,20 @@ its mission is kept when that falls silent.
 
 from collections.abc import Sequence
 
-from ..protocol.durations import duration
-from ..protocol.request import Mutation
-from ..protocol.requests.checkpoint import ErrorReport
-from ..protocol.types import OPEN_MISSION
-from .activity import LIVING
-from .agents import mark_lost
-from .checkpoints.on_error import keep_error
-from .cluster.heartbeat import not_in_touch, touch_of
-from .core.context import Context
-from .core.registry import handler
-from .core.tx import Row, Tx
-from .sessions import membership
-from .turns import LONGEST_CALL_MS
-from .upkeep import Done
+from ...protocol.durations import duration
+from ...protocol.request import Mutation
+from ...protocol.requests.checkpoint import ErrorReport
+from ...protocol.types import OPEN_MISSION
+from ..agents import mark_lost
+from ..checkpoints.on_error import keep_error
+from ..cluster.heartbeat import not_in_touch, touch_of
+from ..core.context import Context
+from ..core.registry import handler
+from ..core.tx import Row, Tx
+from ..sessions import membership
+from ..upkeep import Done
+from .open_calls import LONGEST_CALL_MS
+from .silence import LIVING
 
 GRACE_MS = 60_000
 # Heartbeats are expected every minute; five may be missing.

@@ -3,19 +3,19 @@
 Source: behaviour, Detection.
 """
 
-from ..protocol.durations import duration
-from ..protocol.errors import Corrupt, Incompatible
-from ..protocol.events import ContextCompacted
-from ..protocol.request import Mutation
-from .activity import last_activity, silence_ms, silent_rows
-from .checkpoints import checkpoints
-from .checkpoints.codec import from_row
-from .core.context import Context
-from .core.event_log import emit
-from .core.registry import handler
-from .core.tx import LogLine, Row, Tx
-from .recovery_states import make_pending
-from .upkeep import Done
+from ...protocol.durations import duration
+from ...protocol.errors import Corrupt, Incompatible
+from ...protocol.events import ContextCompacted
+from ...protocol.request import Mutation
+from ..checkpoints import checkpoints
+from ..checkpoints.codec import from_row
+from ..core.context import Context
+from ..core.event_log import emit
+from ..core.registry import handler
+from ..core.tx import LogLine, Row, Tx
+from ..recovery_states import make_pending
+from ..upkeep import Done
+from .silence import last_activity, silence_ms, silent_rows
 
 
 class EpisodeBegin(Mutation[Done], frozen=True):

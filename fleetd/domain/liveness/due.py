@@ -4,16 +4,16 @@ The longest wait is the silence threshold, or the heartbeat of runs if that is s
 happens after a look can come due sooner.
 """
 
-from ..protocol.records import Record
-from ..protocol.request import Query
-from .activity import silent_rows
-from .cluster.heartbeat import UNBROKEN_MS, touch_of
-from .core.context import Context
-from .core.registry import handler
-from .core.tx import Row, Tx
-from .losing import UNHEARD_MS, unheard_rows
-from .snapshots.beats import BEAT_MS, due_rows
-from .turns import LONGEST_CALL_MS
+from ...protocol.records import Record
+from ...protocol.request import Query
+from ..cluster.heartbeat import UNBROKEN_MS, touch_of
+from ..core.context import Context
+from ..core.registry import handler
+from ..core.tx import Row, Tx
+from ..snapshots.beats import BEAT_MS, due_rows
+from .agent_loss import UNHEARD_MS, unheard_rows
+from .open_calls import LONGEST_CALL_MS
+from .silence import silent_rows
 
 
 class Due(Record, frozen=True, kw_only=True):

@@ -7,17 +7,17 @@ suspended machine neither cause nor hide it.
 from collections.abc import Sequence
 from typing import Any
 
-from ..protocol.records import RecoveryCandidate
-from ..protocol.requests.agent import Detection
-from ..protocol.requests.recovery import RecoveryDetect
-from ..protocol.timestamps import to_ms
-from .checkpoints.checkpoints import HEAD, latest_row
-from .cluster.heartbeat import not_in_touch, touch_of
-from .core.context import Context
-from .core.ids import find
-from .core.registry import handler
-from .core.tx import Row, Tx
-from .turns import LONGEST_CALL_MS
+from ...protocol.records import RecoveryCandidate
+from ...protocol.requests.agent import Detection
+from ...protocol.requests.recovery import RecoveryDetect
+from ...protocol.timestamps import to_ms
+from ..checkpoints.checkpoints import HEAD, latest_row
+from ..cluster.heartbeat import not_in_touch, touch_of
+from ..core.context import Context
+from ..core.ids import find
+from ..core.registry import handler
+from ..core.tx import Row, Tx
+from .open_calls import LONGEST_CALL_MS
 
 LIVING = "('active', 'waiting', 'idle')"
 # Who waits for a tool has nothing to say and has lost nothing.

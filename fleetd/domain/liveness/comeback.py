@@ -3,11 +3,11 @@
 A mission can go on without one of its agents: others came back first, or were never silent.
 """
 
-from ..protocol.records import RecoveryCandidate
-from ..protocol.requests.agent import Detection
-from .activity import candidate_of, detect
-from .core.context import Context
-from .core.tx import Row, Tx
+from ...protocol.records import RecoveryCandidate
+from ...protocol.requests.agent import Detection
+from ..core.context import Context
+from ..core.tx import Row, Tx
+from .silence import candidate_of, detect
 
 # An agent that starts up is told of so many missions, the newest silences first.
 TOLD = 20

@@ -8,9 +8,9 @@ its user.
 
 from collections.abc import Iterable
 
-from ..protocol.records import Event
-from .core.context import Context
-from .core.tx import Tx
+from ...protocol.records import Event
+from ..core.context import Context
+from ..core.tx import Tx
 
 # A build or a test run may take its time; what is open longer than this was forgotten.
 LONGEST_CALL_MS = 3_600_000

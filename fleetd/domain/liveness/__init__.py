@@ -1,0 +1,1 @@
+"""Silence, lost agents and what has come due."""
