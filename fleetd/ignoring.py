@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
-from .domain.current import within
+from .domain.missions.current import within
 from .domain.snapshots.finding import RunAgentGet
 from .host.file_system import FileSystem
 from .host.path_walk import absolute

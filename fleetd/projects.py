@@ -9,8 +9,8 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from .domain.current import within
 from .domain.lock_keys import of_machine, whose
+from .domain.missions.current import within
 from .host import git
 from .host.file_system import FileSystem, PathUnanswered
 from .protocol.errors import Unavailable

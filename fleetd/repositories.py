@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import trio
 
-from .domain.current import within
+from .domain.missions.current import within
 from .host import git
 from .host.file_system import FileSystem, PathUnanswered
 from .host.path_walk import Walk

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleetd.domain.progress import passed, percent
+from fleetd.domain.missions.progress import passed, percent
 from fleetd.protocol.durations import duration
 from fleetd.protocol.timestamps import iso, to_ms
 

@@ -21,10 +21,10 @@ from .core.ids import find
 from .core.mappers import agent_of
 from .core.registry import handler
 from .core.tx import LogLine, Row, Tx, WatchProcess
-from .current import inherited, of_directory
 from .leases import release_all
 from .liveness.comeback import detect_for
 from .liveness.open_calls import end_turn
+from .missions.current import inherited, of_directory
 from .snapshots import boundaries
 
 _note = msgspec.json.Decoder(Note).decode

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..protocol.records import RecoveryContext, SortieState
-from .authors import Titles, shares, titles_for
 from .checkpoints.derived_context import OF_ONE, newest
 from .cluster.names import on_another
 from .core.context import Context
@@ -13,7 +12,8 @@ from .core.event_log import data_of
 from .core.tx import Row, Tx
 from .core.wording import path, quote, short, verbatim
 from .lock_names import file_from_here
-from .progress import percent
+from .missions.authors import Titles, shares, titles_for
+from .missions.progress import percent
 from .prompt import Brief
 from .snapshots import telling
 from .snapshots.newest import Reader, reader_of

@@ -21,8 +21,8 @@ from .core.registry import handler
 from .core.tx import LogLine, Row, Tx
 from .liveness.silence import awake_at
 from .lock_keys import of_lock
+from .missions.progress import rearm
 from .policy import POLICIES, Policy
-from .progress import rearm
 from .recovery_states import make_pending
 from .restore_locks import restore_locks
 from .restore_mail import restore_mail

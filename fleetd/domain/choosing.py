@@ -11,7 +11,7 @@ from .core.ids import find
 from .core.registry import handler
 from .core.tx import Row, Tx
 from .marks import LIVE
-from .selection import Wanted, selected
+from .missions.selection import Wanted, selected
 
 
 class Target(Record, frozen=True, kw_only=True):

@@ -9,8 +9,8 @@ import re
 from .cluster.names import on_another
 from .core.context import Context
 from .core.tx import Row, Tx
-from .current import within
 from .lock_keys import whose
+from .missions.current import within
 
 # A project that is known by its repository's own directory: what is beside that is a working tree.
 _BY_PLACE = re.compile(r"project:(/.*)/\.git:(.+)")

@@ -11,9 +11,9 @@ from .core.event_log import epoch, position
 from .core.mappers import recovery_of
 from .core.registry import handler
 from .core.tx import Row, Tx
-from .current import is_automatic
 from .liveness.silence import silence_ms, waiting
-from .progress import percent
+from .missions.current import is_automatic
+from .missions.progress import percent
 
 
 class Overview(Record, frozen=True, kw_only=True):

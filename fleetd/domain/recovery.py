@@ -33,8 +33,8 @@ from .core.mappers import recovery_of, states_of
 from .core.registry import handler
 from .core.tx import Row, Tx
 from .core.wording import quote
-from .current import is_automatic, session_before
-from .progress import percent, rearm
+from .missions.current import is_automatic, session_before
+from .missions.progress import percent, rearm
 from .prompt import render
 from .recovery_states import make_briefed
 from .remembering import part_of, remember

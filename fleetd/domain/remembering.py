@@ -6,12 +6,12 @@ import msgspec
 
 from ..protocol.records import Checkpoint, RecoveryContext, SortieState
 from . import briefs
-from .authors import titles_for
 from .case import Case
 from .checkpoints.derived_context import derive, is_noted_by, last_action, own_note
 from .checkpoints.narrative import obstacle, step
 from .core.context import Context
 from .core.tx import Row, Tx
+from .missions.authors import titles_for
 from .snapshots.newest import reader_of
 from .snapshots.telling import sharpened
 

@@ -15,7 +15,6 @@ from . import (
     lock_queue,
     locks,
     mailbox,
-    missions,
     moves,
     overview,
     owing,
@@ -26,9 +25,6 @@ from . import (
     recovery_states,
     returning,
     rounds,
-    selection,
-    sortie_reports,
-    sorties,
     streams,
     takeover,
     taking_in,
@@ -39,6 +35,7 @@ from .checkpoints import checkpoints, diff, on_error
 from .cluster import failover, membership, names
 from .core.registry import HANDLERS
 from .liveness import agent_loss, due, episodes, silence
+from .missions import missions, selection, sortie_reports, sorties
 from .sessions import deliveries, left_behind, recording
 from .sessions import overview as hook_overview
 from .snapshots import compressing, finding, spent, taking

@@ -18,7 +18,7 @@ import msgspec
 import outcome
 import trio
 
-from ..domain.current import within
+from ..domain.missions.current import within
 from ..protocol.errors import Unavailable
 from ..protocol.requests.lock import LockAcquire, LockCheck, LockList
 from .path_walk import PathFacts, Walk, absolute

@@ -27,7 +27,7 @@ from ..core.mappers import summary_of
 from ..core.registry import handler
 from ..core.tx import LogLine, Row, Tx, WriteBackup
 from ..marks import LIVE, find_live
-from ..progress import percent
+from ..missions.progress import percent
 from .codec import as_taken, from_row, to_columns
 from .derived_context import derive
 from .limits import bounded, make_room

@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from ...protocol.records import AgentNote, Event, RecoveryContext, SortieState
 from ...protocol.requests.checkpoint import DeclaredContext
 from ...protocol.timestamps import to_ms
-from ..authors import Titles, shares
 from ..core.context import Context
 from ..core.event_log import data_of, event_of
 from ..core.tx import Row, Tx
 from ..core.wording import quote
 from ..lock_names import file_from_here
+from ..missions.authors import Titles, shares
 from .narrative import obstacle, sentence, step
 
 _RANK = {"in_progress": 0, "blocked": 1, "assigned": 2, "pending": 3}

@@ -34,7 +34,7 @@ from ..core.event_log import position
 from ..core.ids import find
 from ..core.registry import handler
 from ..core.tx import Tx
-from ..progress import percent
+from ..missions.progress import percent
 from .derived_context import derive
 from .state import capture
 

@@ -10,7 +10,7 @@ from ...protocol.types import MissionOrigin
 from ..core.context import Context
 from ..core.mappers import lock_of, states_of
 from ..core.tx import Row, Tx
-from ..current import is_automatic
+from ..missions.current import is_automatic
 
 _canonical = msgspec.json.Encoder(order="sorted").encode
 _material = attrgetter(*(f for f in SortieState.__struct_fields__ if f != "updated_at"))

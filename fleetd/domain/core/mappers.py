@@ -19,7 +19,7 @@ from ...protocol.records import (
     SortieState,
 )
 from ..briefings import briefing_of, briefings_of
-from ..progress import percent
+from ..missions.progress import percent
 from .tx import Row, Tx
 
 _strings = msgspec.json.Decoder(list[str]).decode

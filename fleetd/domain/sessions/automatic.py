@@ -6,16 +6,16 @@ What a person created, or ended, is the person's: nothing here touches it.
 from ...protocol import endings
 from ...protocol.events import MissionCancelled
 from ...protocol.requests.mission import MissionCreate
-from .. import missions
 from ..checkpoints import checkpoints
 from ..checkpoints.limits import WITH_SESSION
 from ..core.context import Context
 from ..core.ids import find
 from ..core.tx import Row, Tx
 from ..core.wording import clean
-from ..current import is_automatic
 from ..liveness.silence import LIVING
-from ..milestones import begin_mission
+from ..missions import missions
+from ..missions.current import is_automatic
+from ..missions.milestones import begin_mission
 
 TITLE_CHARS = 80
 # A prompt can be a whole file; its first line is not looked for beyond this.

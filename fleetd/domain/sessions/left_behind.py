@@ -10,8 +10,8 @@ from ...protocol.types import OPEN_MISSION
 from ..core.context import Context
 from ..core.registry import handler
 from ..core.tx import Tx
-from ..current import is_automatic
 from ..liveness.silence import LIVING
+from ..missions.current import is_automatic
 from ..terms import DAY_MS
 from ..upkeep import Done
 from . import automatic

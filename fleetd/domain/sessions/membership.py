@@ -11,9 +11,9 @@ from .. import agents
 from ..core.context import Context
 from ..core.ids import find
 from ..core.tx import LogLine, Row, Tx
-from ..current import belongs, inherited, is_automatic, to_join
 from ..liveness.silence import LIVING
-from ..milestones import begin_mission
+from ..missions.current import belongs, inherited, is_automatic, to_join
+from ..missions.milestones import begin_mission
 from . import automatic, superseded
 from .identity import WHERE_KEY, Key, key_of
 

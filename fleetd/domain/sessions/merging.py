@@ -8,14 +8,14 @@ import msgspec
 
 from ...protocol.events import MissionCancelled, SortieMoved
 from ...protocol.types import OPEN_MISSION, Role
-from .. import missions
 from ..checkpoints import checkpoints
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.tx import Row, Tx
-from ..current import is_automatic
 from ..liveness.silence import LIVING
-from ..progress import recount
+from ..missions import missions
+from ..missions.current import is_automatic
+from ..missions.progress import recount
 
 _OPEN = "status NOT IN ('completed', 'failed')"
 

@@ -13,9 +13,9 @@ from ...harness.report import PlanItem, Planned
 from ...protocol.requests.mission import NewSortie
 from ...protocol.requests.sortie import SortieAssign, SortieComplete, SortieFail, SortieStart
 from ...protocol.types import CLOSED_SORTIE, OPEN_MISSION
-from .. import sortie_work, sorties
 from ..core.context import Context
 from ..core.tx import LogLine, Row, Tx
+from ..missions import sortie_work, sorties
 from ..snapshots import boundaries
 from . import plan_items
 from .matching import (

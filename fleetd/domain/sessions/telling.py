@@ -6,11 +6,11 @@ Phrased as facts: text in the imperative can trip an agent's defences against in
 import msgspec
 
 from ...protocol.requests.agent import Registration
-from ..authors import goal_for
 from ..core.context import Context, TranscriptMark
 from ..core.tx import Tx
 from ..core.wording import quote
-from ..current import belongs
+from ..missions.authors import goal_for
+from ..missions.current import belongs
 from .identity import WHERE_KEY, Key
 
 TITLE_CHARS = 80

@@ -8,9 +8,9 @@ from ...protocol.request import Mutation
 from ..core.context import Context
 from ..core.registry import handler
 from ..core.tx import Row, Tx
-from ..current import lies_in
 from ..liveness.silence import LIVING
 from ..marks import LIVE
+from ..missions.current import lies_in
 from ..upkeep import Done
 from .runs import run_of_agent
 from .taking import Trigger, take

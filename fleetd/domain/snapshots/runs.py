@@ -15,8 +15,8 @@ from ...protocol.types import RUN_ID
 from ..core.context import Context
 from ..core.ids import missing
 from ..core.tx import Row, Tx
-from ..current import lies_in
 from ..liveness.silence import LIVING
+from ..missions.current import lies_in
 from ..sessions.identity import Key
 
 _RUN_ID = re.compile(RUN_ID)

@@ -12,11 +12,11 @@ import msgspec
 from ...protocol.records import RecoveryContext, SortieState
 from ...protocol.snapshots import CommandOutcome, ResumeHints, Snapshot
 from ...protocol.types import CLOSED_SORTIE
-from ..authors import Titles
 from ..checkpoints.narrative import step
 from ..core.event_log import data_of
 from ..core.tx import Tx
 from ..core.wording import LINE_CHARS, quote, short
+from ..missions.authors import Titles
 from .document import seq_of
 from .hints import FAILED_FIRST, NO_PLAN
 from .newest import Reader, declared_outcomes, newest_of_agent, snapshots_of_agent

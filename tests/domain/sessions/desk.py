@@ -7,9 +7,9 @@ from typing import Any
 import apsw
 
 from fleetd.config import Config
-from fleetd.domain import missions, sorties
 from fleetd.domain.core.context import Caller, Context
 from fleetd.domain.core.tx import Row, Tx
+from fleetd.domain.missions import missions, sorties
 from fleetd.domain.sessions import plans
 from fleetd.harness.report import PlanItem, Planned
 from fleetd.protocol.requests.mission import MissionCreate, MissionStart, NewSortie

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from fleetd.config import Config
-from fleetd.domain import missions, sortie_work
 from fleetd.domain.core.tx import Row
-from fleetd.domain.current import of_directory, to_join
-from fleetd.domain.selection import current_row
+from fleetd.domain.missions import missions, sortie_work
+from fleetd.domain.missions.current import of_directory, to_join
+from fleetd.domain.missions.selection import current_row
 from fleetd.domain.sessions import automatic
 from fleetd.protocol.events import MissionCancelled
 from fleetd.protocol.requests.mission import (

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import pytest
 
-from fleetd.domain import missions, sortie_work, sorties
 from fleetd.domain.core.tx import LogLine
+from fleetd.domain.missions import missions, sortie_work, sorties
 from fleetd.domain.sessions.matching import DROPPED
 from fleetd.harness.report import PlanItem, Planned
 from fleetd.protocol.requests.mission import MissionCancel, MissionComplete

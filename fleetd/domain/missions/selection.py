@@ -11,20 +11,21 @@ session is only a candidate anywhere but in its directory, and none for another 
 
 from typing import Any, NamedTuple, NoReturn
 
-from ..protocol.errors import InvalidState
-from ..protocol.records import RecoveryCandidate
-from ..protocol.requests.mission import (
+from ...protocol.errors import InvalidState
+from ...protocol.records import RecoveryCandidate
+from ...protocol.requests.mission import (
     CurrentMission,
     MissionCurrent,
     MissionSelect,
     SelectedMission,
 )
-from ..protocol.types import OPEN_MISSION, SelectionPurpose, SelectionReason
-from .cluster.names import on_another
-from .core.context import Context
-from .core.mappers import mission_of
-from .core.registry import handler
-from .core.tx import Row, Tx
+from ...protocol.types import OPEN_MISSION, SelectionPurpose, SelectionReason
+from ..cluster.names import on_another
+from ..core.context import Context
+from ..core.mappers import mission_of
+from ..core.registry import handler
+from ..core.tx import Row, Tx
+from ..liveness.silence import LIVING, waiting
 from .current import (
     around,
     belongs,
@@ -35,7 +36,6 @@ from .current import (
     places_around,
     session_before,
 )
-from .liveness.silence import LIVING, waiting
 
 # So many candidates are returned, and so many are named in the message.
 LISTED, NAMED = 20, 5

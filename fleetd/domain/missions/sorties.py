@@ -2,11 +2,11 @@
 
 import msgspec
 
-from ..protocol.errors import InvalidState
-from ..protocol.events import SortieAssigned, SortieCreated, SortieRemoved
-from ..protocol.records import Sortie
-from ..protocol.requests.mission import Deleted, NewSortie
-from ..protocol.requests.sortie import (
+from ...protocol.errors import InvalidState
+from ...protocol.events import SortieAssigned, SortieCreated, SortieRemoved
+from ...protocol.records import Sortie
+from ...protocol.requests.mission import Deleted, NewSortie
+from ...protocol.requests.sortie import (
     SortieAssign,
     SortieCreate,
     SortieGet,
@@ -14,14 +14,14 @@ from ..protocol.requests.sortie import (
     SortiePage,
     SortieRemove,
 )
-from ..protocol.types import OPEN_MISSION
-from .core.context import Context
-from .core.event_log import emit
-from .core.ids import find, fresh_id
-from .core.mappers import ended_as, sortie_of, sorties_of
-from .core.registry import handler
-from .core.tx import Row, Tx
-from .inhabitants import who_asks
+from ...protocol.types import OPEN_MISSION
+from ..core.context import Context
+from ..core.event_log import emit
+from ..core.ids import find, fresh_id
+from ..core.mappers import ended_as, sortie_of, sorties_of
+from ..core.registry import handler
+from ..core.tx import Row, Tx
+from ..inhabitants import who_asks
 from .milestones import reach_milestones
 from .progress import recount
 from .sortie_work import open_row

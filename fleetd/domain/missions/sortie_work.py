@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from ..protocol.errors import InvalidState
-from ..protocol.events import (
+from ...protocol.errors import InvalidState
+from ...protocol.events import (
     Payload,
     SortieBlocked,
     SortieCompleted,
@@ -16,8 +16,8 @@ from ..protocol.events import (
     SortieUnblocked,
     SortieUpdated,
 )
-from ..protocol.records import Sortie
-from ..protocol.requests.sortie import (
+from ...protocol.records import Sortie
+from ...protocol.requests.sortie import (
     SortieBlock,
     SortieComplete,
     SortieFail,
@@ -25,12 +25,12 @@ from ..protocol.requests.sortie import (
     SortieStart,
     SortieUnblock,
 )
-from ..protocol.types import CLOSED_SORTIE, OPEN_MISSION
-from .core.context import Context
-from .core.event_log import emit
-from .core.ids import find
-from .core.mappers import ended_as, sortie_of
-from .core.tx import Row, Tx
+from ...protocol.types import CLOSED_SORTIE, OPEN_MISSION
+from ..core.context import Context
+from ..core.event_log import emit
+from ..core.ids import find
+from ..core.mappers import ended_as, sortie_of
+from ..core.tx import Row, Tx
 from .milestones import begin_mission, reach_milestones
 
 Work = SortieStart | SortieProgress | SortieBlock | SortieUnblock | SortieComplete | SortieFail

@@ -2,9 +2,9 @@
 
 import os.path
 
-from ..protocol.types import OPEN_MISSION
-from .core.context import Context
-from .core.tx import Row, Tx
+from ...protocol.types import OPEN_MISSION
+from ..core.context import Context
+from ..core.tx import Row, Tx
 
 
 def of_directory(tx: Tx, ctx: Context, cwd: str | None) -> str | None:

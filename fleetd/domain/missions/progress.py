@@ -1,6 +1,6 @@
 """How far a mission is, and which milestones that passes; must not import other rules."""
 
-from .core.tx import Row, Tx
+from ..core.tx import Row, Tx
 
 MILESTONES = (25, 50, 75)
 

@@ -1,10 +1,10 @@
 """When a mission begins and which milestones it passes, in the transaction that changes it."""
 
-from ..protocol.events import MissionStarted
-from .checkpoints import checkpoints
-from .core.context import Context
-from .core.event_log import emit
-from .core.tx import Row, Tx
+from ...protocol.events import MissionStarted
+from ..checkpoints import checkpoints
+from ..core.context import Context
+from ..core.event_log import emit
+from ..core.tx import Row, Tx
 from .progress import passed, percent, recount
 
 

@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import msgspec
 
-from ..protocol.errors import InvalidParams, InvalidState
-from ..protocol.events import (
+from ...protocol.errors import InvalidParams, InvalidState
+from ...protocol.events import (
     MissionCancelled,
     MissionCompleted,
     MissionCreated,
@@ -15,8 +15,8 @@ from ..protocol.events import (
     MissionUpdated,
     Payload,
 )
-from ..protocol.records import Mission
-from ..protocol.requests.mission import (
+from ...protocol.records import Mission
+from ...protocol.requests.mission import (
     MissionCancel,
     MissionComplete,
     MissionCreate,
@@ -27,18 +27,18 @@ from ..protocol.requests.mission import (
     MissionStart,
     MissionUpdate,
 )
-from ..protocol.types import OPEN_MISSION, ClosedReason, MissionOrigin
+from ...protocol.types import OPEN_MISSION, ClosedReason, MissionOrigin
+from ..checkpoints import checkpoints
+from ..checkpoints.limits import COMPLETED
+from ..core.context import Context
+from ..core.counters import tally
+from ..core.event_log import emit
+from ..core.ids import find, fresh_id
+from ..core.mappers import ended_as, mission_of
+from ..core.registry import handler
+from ..core.tx import Row, Tx
+from ..inhabitants import who_asks
 from . import sorties
-from .checkpoints import checkpoints
-from .checkpoints.limits import COMPLETED
-from .core.context import Context
-from .core.counters import tally
-from .core.event_log import emit
-from .core.ids import find, fresh_id
-from .core.mappers import ended_as, mission_of
-from .core.registry import handler
-from .core.tx import Row, Tx
-from .inhabitants import who_asks
 from .milestones import begin_mission
 
 

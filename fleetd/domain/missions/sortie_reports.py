@@ -6,8 +6,8 @@ Must not change sorties itself: that is ``sortie_work``. Here the agent's run ge
 from collections.abc import Callable
 from typing import Any
 
-from ..protocol.records import Sortie
-from ..protocol.requests.sortie import (
+from ...protocol.records import Sortie
+from ...protocol.requests.sortie import (
     SortieBlock,
     SortieComplete,
     SortieFail,
@@ -15,12 +15,12 @@ from ..protocol.requests.sortie import (
     SortieStart,
     SortieUnblock,
 )
+from ..core.context import Context
+from ..core.ids import find
+from ..core.registry import handler
+from ..core.tx import Tx
+from ..snapshots import boundaries
 from . import sortie_work
-from .core.context import Context
-from .core.ids import find
-from .core.registry import handler
-from .core.tx import Tx
-from .snapshots import boundaries
 
 
 @handler

@@ -1,0 +1,1 @@
+"""Missions and their sorties."""
