@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from .domain.lock_keys import of_machine, whose
+from .domain.locks.keys import of_machine, whose
 from .domain.missions.current import within
 from .host import git
 from .host.file_system import FileSystem, PathUnanswered

@@ -21,9 +21,9 @@ from .core.ids import find
 from .core.mappers import agent_of
 from .core.registry import handler
 from .core.tx import LogLine, Row, Tx, WatchProcess
-from .leases import release_all
 from .liveness.comeback import detect_for
 from .liveness.open_calls import end_turn
+from .locks.leases import release_all
 from .missions.current import inherited, of_directory
 from .snapshots import boundaries
 

@@ -9,7 +9,6 @@ from ..protocol.records import Record
 from ..protocol.request import Mutation
 from ..protocol.requests.recovery import RecoveryRestore
 from ..protocol.types import OPEN_MISSION
-from . import leases
 from .case import Case, Ledger
 from .checkpoints.checkpoints import latest_row
 from .checkpoints.codec import from_row
@@ -20,7 +19,8 @@ from .core.mappers import ended_as, states_of
 from .core.registry import handler
 from .core.tx import LogLine, Row, Tx
 from .liveness.silence import awake_at
-from .lock_keys import of_lock
+from .locks import leases
+from .locks.keys import of_lock
 from .missions.progress import rearm
 from .policy import POLICIES, Policy
 from .recovery_states import make_pending

@@ -5,13 +5,14 @@ from ..protocol.events import CheckpointDeleted, MissionDeleted
 from ..protocol.requests.checkpoint import CheckpointDelete
 from ..protocol.requests.mission import Deleted
 from ..protocol.types import OPEN_MISSION
-from . import forgotten, leases, marks
+from . import forgotten, marks
 from .core.context import Context
 from .core.event_log import emit
 from .core.ids import find
 from .core.registry import handler
 from .core.tx import Row, Tx
 from .erasing import free_locks
+from .locks import leases
 
 
 @handler

@@ -3,11 +3,12 @@
 import re
 from collections.abc import Sequence, Set
 
-from . import forgotten, leases
+from . import forgotten
 from .core.context import Context
 from .core.event_log import position
 from .core.tx import Row, Tx
 from .forget_clauses import Scope, named_params, says
+from .locks import leases
 
 # How many answers are in hand at a time, and for how many words the store looks by itself.
 AT_ONCE = 500

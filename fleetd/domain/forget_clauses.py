@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from .core.tx import Row
-from .lock_keys import of_machine
+from .locks.keys import of_machine
 
 # Events that name a run, whoever's it is.
 NAMING_RUNS = ("snapshot_recorded", "backup_failed")

@@ -21,7 +21,7 @@ from .core.tx import LogLine, Tx
 from .erasing import erase
 from .forget_clauses import Scope
 from .forget_scope import Target, counts, scope_of
-from .lock_keys import of_machine
+from .locks.keys import of_machine
 
 _COUNTED = dict.fromkeys(("checkpoints", "snapshots"), marks.LIVE)
 

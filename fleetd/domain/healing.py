@@ -15,7 +15,7 @@ from .core.ids import find
 from .core.registry import handler
 from .core.tx import Row, Tx, WriteBackup
 from .forgotten import was_forgotten
-from .leases import raise_tokens
+from .locks.leases import raise_tokens
 from .policy import POLICIES, Kept, id_of, noun_of, owner_of, seq_of
 from .snapshots.returning import insert_snapshot
 from .upkeep import Done

@@ -12,7 +12,6 @@ import msgspec
 from ..protocol.errors import InvalidState
 from ..protocol.events import LegacyImported
 from ..protocol.types import LONGEST_LEASE_MS
-from . import leases
 from .core.context import Context
 from .core.event_log import emit, position
 from .core.registry import handler
@@ -27,6 +26,7 @@ from .legacy import (
     event_type,
     some,
 )
+from .locks import leases
 from .redaction.texts import holds_none, redact, redact_data
 
 CONSUMER = "legacy"

@@ -14,8 +14,8 @@ from .core.context import Context
 from .core.event_log import position
 from .core.registry import handler
 from .core.tx import LogLine, Tx
-from .leases import end_by_force
 from .liveness.silence import LIVING, follow_boot
+from .locks.leases import end_by_force
 from .returning import TOKENS_UNSEEN, RaiseFloors, raise_floors
 from .upkeep import Done
 

@@ -12,7 +12,7 @@ from .core.registry import handler
 from .core.tx import Row, Tx
 from .forget_clauses import Scope
 from .forget_scope import Target
-from .lock_keys import of_machine, whose
+from .locks.keys import of_machine, whose
 from .upkeep import Done
 
 

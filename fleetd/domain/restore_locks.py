@@ -3,13 +3,13 @@
 from ..protocol.events import LockConflicted
 from ..protocol.records import Lock
 from ..protocol.timestamps import iso, to_ms
-from . import leases
 from .case import Case
 from .core.event_log import emit
 from .core.ids import find
 from .core.tx import Row
-from .lock_keys import by_project, is_key, of_lock
-from .lock_names import file_from_here, name_from_here
+from .locks import leases
+from .locks.keys import by_project, is_key, of_lock
+from .locks.names import file_from_here, name_from_here
 
 
 def restore_locks(case: Case) -> int:

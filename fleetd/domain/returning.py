@@ -19,8 +19,8 @@ from .core.counters import skip_events
 from .core.event_log import position
 from .core.registry import handler
 from .core.tx import Ring, Tx
-from .leases import next_token, raise_tokens
-from .lock_queue import skip_waits
+from .locks.leases import next_token, raise_tokens
+from .locks.queue import skip_waits
 from .marks import LIVE
 from .policy import POLICIES, Policy
 from .upkeep import Done

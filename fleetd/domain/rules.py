@@ -12,8 +12,6 @@ from . import (
     forgetting,
     healing,
     importing,
-    lock_queue,
-    locks,
     mailbox,
     moves,
     overview,
@@ -35,6 +33,7 @@ from .checkpoints import checkpoints, diff, on_error
 from .cluster import failover, membership, names
 from .core.registry import HANDLERS
 from .liveness import agent_loss, due, episodes, silence
+from .locks import locks, queue
 from .missions import missions, selection, sortie_reports, sorties
 from .sessions import deliveries, left_behind, recording
 from .sessions import overview as hook_overview

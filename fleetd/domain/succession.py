@@ -6,12 +6,13 @@ One part of recovery; must not hand over what the lost agent had.
 import msgspec
 
 from ..protocol.types import CLOSED_SORTIE
-from . import leases, recovery_states
+from . import recovery_states
 from .case import Case
 from .checkpoints.state import State
 from .core.tx import Row, Tx
-from .lock_keys import of_lock
-from .lock_names import file_from_here
+from .locks import leases
+from .locks.keys import of_lock
+from .locks.names import file_from_here
 from .sessions import merging, superseded
 
 _strings = msgspec.json.Decoder(list[str]).decode

@@ -6,7 +6,7 @@ from ..protocol.records import Record
 from ..protocol.request import Query
 from ..protocol.timestamps import to_ms
 from ..protocol.types import CLOSED_SORTIE
-from . import leases, mailbox
+from . import mailbox
 from .agents import mark_lost
 from .case import Case, refuse_stranger
 from .cluster import heartbeat, membership
@@ -15,8 +15,9 @@ from .core.context import Context
 from .core.mappers import states_of
 from .core.registry import handler
 from .core.tx import Row, Tx
-from .lock_keys import of_lock
-from .lock_names import file_from_here
+from .locks import leases
+from .locks.keys import of_lock
+from .locks.names import file_from_here
 
 
 class Process(Record, frozen=True, kw_only=True):

@@ -4,9 +4,9 @@ import msgspec
 import trio
 
 from ..domain.core.context import Caller, Facts, Here
-from ..domain.lock_keys import is_key, may_be_asked_for
-from ..domain.lock_queue import LockEnqueue, LockLeaveQueue, LockLook, LockPoll, Waiting
-from ..domain.locks import LockGround
+from ..domain.locks.keys import is_key, may_be_asked_for
+from ..domain.locks.locks import LockGround
+from ..domain.locks.queue import LockEnqueue, LockLeaveQueue, LockLook, LockPoll, Waiting
 from ..engine import Engine, operation
 from ..projects import Scope
 from ..protocol.errors import InvalidParams, LockConflict, Unavailable

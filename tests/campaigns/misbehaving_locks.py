@@ -6,8 +6,8 @@ from typing import Any
 import trio
 
 from fleetd.__main__ import main
-from fleetd.domain import leases
 from fleetd.domain.core.context import Facts
+from fleetd.domain.locks import leases
 from fleetd.operations import locks as asked
 from fleetd.protocol.requests.lock import LockAcquire
 

@@ -11,7 +11,7 @@ from fleetd.domain.cluster.membership import MachineBeat, MachineLeave, MachineL
 from fleetd.domain.core.context import Facts
 from fleetd.domain.liveness.agent_loss import GRACE_MS, AgentEnded, AgentUnheard
 from fleetd.domain.liveness.due import DueGet
-from fleetd.domain.lock_queue import (
+from fleetd.domain.locks.queue import (
     UNSEEN,
     LockEnqueue,
     LockLeaveQueue,

@@ -7,9 +7,9 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from fleetd.domain import leases
 from fleetd.domain.core.context import Facts
 from fleetd.domain.liveness.agent_loss import UNHEARD_MS, AgentUnheard
+from fleetd.domain.locks import leases
 from fleetd.engine import DAEMON
 from fleetd.protocol.errors import LockConflict
 from fleetd.protocol.records import Lock

@@ -4,10 +4,10 @@ from typing import Any, cast
 
 import msgspec
 
-from ..protocol.errors import InvalidState
-from ..protocol.records import Lock, Record
-from ..protocol.request import Query
-from ..protocol.requests.lock import (
+from ...protocol.errors import InvalidState
+from ...protocol.records import Lock, Record
+from ...protocol.request import Query
+from ...protocol.requests.lock import (
     LockAcquire,
     LockCheck,
     LockForceRelease,
@@ -17,17 +17,17 @@ from ..protocol.requests.lock import (
     LockRenew,
     Validity,
 )
+from ..cluster.names import agent_on
+from ..core.context import Context
+from ..core.ids import find
+from ..core.mappers import lock_of
+from ..core.registry import handler
+from ..core.tx import Row, Tx
+from ..forget_clauses import starts
 from . import leases
-from .cluster.names import agent_on
-from .core.context import Context
-from .core.ids import find
-from .core.mappers import lock_of
-from .core.registry import handler
-from .core.tx import Row, Tx
-from .forget_clauses import starts
-from .lock_keys import by_project, of_machine
-from .lock_names import file_from_here
-from .lock_queue import LockServe
+from .keys import by_project, of_machine
+from .names import file_from_here
+from .queue import LockServe
 
 
 class Ground(Record, frozen=True, kw_only=True):

@@ -9,9 +9,9 @@ import re
 
 import msgspec
 
-from ..protocol.records import Lock
-from .core.context import Context
-from .core.tx import Row
+from ...protocol.records import Lock
+from ..core.context import Context
+from ..core.tx import Row
 
 _MACHINE = re.compile(r"\Amachine:([^:/]+):")
 _PROJECT = re.compile(r"project:/?[^:]+:.+")

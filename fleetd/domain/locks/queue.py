@@ -1,16 +1,16 @@
 """Waiting for a lock, in order of arrival; a wait lives as long as its client."""
 
-from ..protocol.errors import NotFound
-from ..protocol.records import Lock, Record
-from ..protocol.request import Mutation, Query
-from ..protocol.requests.lock import LockAcquire
+from ...protocol.errors import NotFound
+from ...protocol.records import Lock, Record
+from ...protocol.request import Mutation, Query
+from ...protocol.requests.lock import LockAcquire
+from ..core.context import Context
+from ..core.ids import find
+from ..core.mappers import lock_of
+from ..core.registry import handler
+from ..core.tx import Row, Tx
+from ..upkeep import Done
 from . import leases
-from .core.context import Context
-from .core.ids import find
-from .core.mappers import lock_of
-from .core.registry import handler
-from .core.tx import Row, Tx
-from .upkeep import Done
 
 # More waits than began between what is known and what began last.
 UNSEEN = 1_000_000

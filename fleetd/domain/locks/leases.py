@@ -6,23 +6,23 @@ Paths come in as facts: rules do not look at the file system.
 
 from typing import Any
 
-from ..protocol.errors import InvalidParams, LockConflict
-from ..protocol.events import (
+from ...protocol.errors import InvalidParams, LockConflict
+from ...protocol.events import (
     LockAcquired,
     LockExpired,
     LockForceReleased,
     LockReleased,
     LockRenewed,
 )
-from ..protocol.records import Record
-from ..protocol.requests.lock import LockAcquire
-from .cluster.names import agent_on
-from .core.context import Context
-from .core.event_log import emit
-from .core.ids import find, fresh_id
-from .core.mappers import lock_of
-from .core.tx import Row, Tx
-from .missions.current import of_directory
+from ...protocol.records import Record
+from ...protocol.requests.lock import LockAcquire
+from ..cluster.names import agent_on
+from ..core.context import Context
+from ..core.event_log import emit
+from ..core.ids import find, fresh_id
+from ..core.mappers import lock_of
+from ..core.tx import Row, Tx
+from ..missions.current import of_directory
 
 _LOCKED = (
     "Wait (wait_ms; fleetctl lock acquire --wait-ms), write to the holder, or take another file."

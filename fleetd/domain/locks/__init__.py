@@ -1,0 +1,1 @@
+"""Leases on files and who waits for them."""
