@@ -8,8 +8,8 @@ import contextlib
 
 import msgspec
 
-from .domain.policy import POLICIES, Kept, figures_in, id_of, owner_of
-from .domain.removal import Latest
+from .domain.artifacts.kinds import POLICIES, Kept, figures_in, id_of, owner_of
+from .domain.artifacts.removal import Latest
 from .domain.snapshots.returning import read_from, standing_in
 from .protocol.errors import Corrupt, FleetError, Incompatible
 from .protocol.snapshots import Snapshot

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from .domain.comparing import NamesGet, NewestFiled
+from .domain.artifacts.inventory import NamesGet, NewestFiled
 from .domain.forgotten import ForgottenCountGet, ForgottenOwnersGet
 from .domain.snapshots.document import seq_of
 from .engine import Engine

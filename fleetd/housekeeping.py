@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import trio
 
-from .domain.abandoned import AbandonedPurge
+from .domain.artifacts.abandoned import AbandonedPurge
 from .domain.retention import OldEventsDrop, OldEventsFind, OldLocksDrop
 from .domain.rounds import Round, RoundDone, RoundsGet
 from .domain.sessions.deliveries import OldDeliveriesDrop

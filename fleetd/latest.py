@@ -4,9 +4,9 @@ import contextlib
 import logging
 from functools import partial
 
-from .domain.comparing import NewestFiled, RowNames
-from .domain.policy import POLICIES, id_of
-from .domain.removal import Latest
+from .domain.artifacts.inventory import NewestFiled, RowNames
+from .domain.artifacts.kinds import POLICIES, id_of
+from .domain.artifacts.removal import Latest
 from .engine import Engine
 from .filed import latest_data
 from .protocol.errors import Corrupt

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import msgspec
 import trio
 
-from .domain.copies import BackupGet, BackupNotWritten, BackupWritten, OutboxGet
+from .domain.artifacts.outbox import BackupGet, BackupNotWritten, BackupWritten, OutboxGet
+from .domain.artifacts.removal import Purge, Removal, RemovalsGet
 from .domain.core.tx import RemoveBackup, WriteBackup
-from .domain.removal import Purge, Removal, RemovalsGet
 from .filed import latest_data
 from .host import trace
 from .protocol.errors import FleetError, NotFound, Storage, Unavailable

@@ -10,13 +10,13 @@ from functools import partial
 
 import msgspec
 
+from .domain.artifacts.ingest import Imported, ImportFiles
+from .domain.artifacts.inventory import NamesGet, OwnersGet, RowNames
+from .domain.artifacts.kinds import POLICIES, Kept, id_of, noun_of
+from .domain.artifacts.ownership import Adopt
+from .domain.artifacts.repair import Heal
 from .domain.catching_up import CatchUp, ImportEnd
-from .domain.comparing import NamesGet, OwnersGet, RowNames
 from .domain.core.tx import WriteBackup
-from .domain.healing import Heal
-from .domain.keepers import Adopt
-from .domain.policy import POLICIES, Kept, id_of, noun_of
-from .domain.taking_in import Imported, ImportFiles
 from .engine import Engine
 from .filed import verified
 from .heeding import heed, remove

@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from .domain.artifacts.removal import Purge
 from .domain.forgetting import ForgetBegin, ForgetStep
 from .domain.owing import BytesScrubbed, ForgetWithdraw
 from .domain.portions import PieceDrop
 from .domain.pruning import PruneDone, PruneMark
-from .domain.removal import Purge
 from .domain.retention import OldEventsDrop, OldLocksDrop
 from .domain.sessions.deliveries import OldDeliveriesDrop
 from .domain.sessions.left_behind import OldSessionsDrop

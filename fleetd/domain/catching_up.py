@@ -9,6 +9,8 @@ from ..protocol.records import Record
 from ..protocol.request import Mutation
 from ..protocol.requests.recovery import RecoveryRestore
 from ..protocol.types import OPEN_MISSION
+from .artifacts.ingest import drop_marks_of_nothing, end_import, mark_settled, unmark, waiting
+from .artifacts.kinds import POLICIES, Policy
 from .case import Case, Ledger
 from .checkpoints.checkpoints import latest_row
 from .checkpoints.codec import from_row
@@ -22,14 +24,12 @@ from .liveness.silence import awake_at
 from .locks import leases
 from .locks.keys import of_lock
 from .missions.progress import rearm
-from .policy import POLICIES, Policy
 from .recovery_states import make_pending
 from .restore_locks import restore_locks
 from .restore_mail import restore_mail
 from .restore_sorties import restore_sorties
 from .returning import TOKENS_UNSEEN, RaiseFloors, raise_floors
 from .reversal import keep_undo, reopen
-from .taking_in import drop_marks_of_nothing, end_import, mark_settled, unmark, waiting
 from .upkeep import Done
 
 

@@ -5,7 +5,8 @@ from ..protocol.events import CheckpointDeleted, MissionDeleted
 from ..protocol.requests.checkpoint import CheckpointDelete
 from ..protocol.requests.mission import Deleted
 from ..protocol.types import OPEN_MISSION
-from . import forgotten, marks
+from . import forgotten
+from .artifacts import soft_delete
 from .core.context import Context
 from .core.event_log import emit
 from .core.ids import find
@@ -18,8 +19,8 @@ from .locks import leases
 @handler
 def delete_checkpoint(tx: Tx, request: CheckpointDelete, ctx: Context) -> Deleted:
     """Mark a checkpoint deleted; its file and then its row go after COMMIT."""
-    row = marks.find_live(tx, "checkpoint", request.checkpoint_id)
-    marks.mark_deleted(tx, ctx, "checkpoint", row["id"])
+    row = soft_delete.find_live(tx, "checkpoint", request.checkpoint_id)
+    soft_delete.mark_deleted(tx, ctx, "checkpoint", row["id"])
     emit(tx, ctx, CheckpointDeleted(checkpoint_id=row["id"]), mission_id=row["mission_id"])
     return Deleted(deleted=True)
 

@@ -8,15 +8,15 @@ import re
 
 from ..protocol.records import Record
 from ..protocol.request import Query
-from . import marks
+from .artifacts import soft_delete
+from .artifacts.kinds import POLICIES
+from .artifacts.ownership import called
+from .artifacts.removal import Removals, removals_of
 from .core.context import Context
 from .core.registry import handler
 from .core.tx import Row, Tx
 from .erasing import drop_answers
 from .forget_clauses import Scope, inside_of
-from .keepers import called
-from .policy import POLICIES
-from .removal import Removals, removals_of
 
 _NOTHING = re.compile(r"(?!)")
 
@@ -49,14 +49,15 @@ def mark(tx: Tx, ctx: Context, scope: Scope, missions: list[str]) -> dict[str, i
         row["id"]
         for mission_id in missions
         for row in tx.all(
-            f"SELECT id FROM checkpoints WHERE mission_id = :id AND {marks.LIVE}", id=mission_id
+            f"SELECT id FROM checkpoints WHERE mission_id = :id AND {soft_delete.LIVE}",
+            id=mission_id,
         )
     ]
     for checkpoint_id in checkpoints:
-        marks.mark_deleted(tx, ctx, "checkpoint", checkpoint_id)
-    snapshots = [row["id"] for row in _snapshots(tx, scope, marks.LIVE)]
+        soft_delete.mark_deleted(tx, ctx, "checkpoint", checkpoint_id)
+    snapshots = [row["id"] for row in _snapshots(tx, scope, soft_delete.LIVE)]
     for snapshot_id in snapshots:
-        marks.mark_deleted(tx, ctx, "snapshot", snapshot_id)
+        soft_delete.mark_deleted(tx, ctx, "snapshot", snapshot_id)
     # Only now is it known which ones: a row may be gone when the others go.
     if snapshots:
         drop_answers(tx, _NOTHING, set(snapshots))

@@ -13,7 +13,8 @@ from ..protocol.events import RecordsForgotten
 from ..protocol.records import Record
 from ..protocol.request import Mutation, Query
 from ..protocol.requests.system import Forgotten, ForgottenMission, ForgottenRun
-from . import deletion, forget_answers, forget_marks, marks, owing
+from . import deletion, forget_answers, forget_marks, owing
+from .artifacts import soft_delete
 from .core.context import Context
 from .core.event_log import emit, position
 from .core.registry import handler
@@ -23,7 +24,7 @@ from .forget_clauses import Scope
 from .forget_scope import Target, counts, scope_of
 from .locks.keys import of_machine
 
-_COUNTED = dict.fromkeys(("checkpoints", "snapshots"), marks.LIVE)
+_COUNTED = dict.fromkeys(("checkpoints", "snapshots"), soft_delete.LIVE)
 
 
 class ForgetPreview(Query[Forgotten], frozen=True):
@@ -173,7 +174,7 @@ def _runs(tx: Tx, scope: Scope) -> list[ForgottenRun]:
     rows = tx.all(
         "SELECT r.id, r.status, count(*) AS number FROM snapshots s JOIN runs r ON r.id = s.run_id"
         f" WHERE s.id IN (SELECT id FROM snapshots WHERE {scope.clauses()['snapshots']})"
-        f" AND s.{marks.LIVE} GROUP BY r.id, r.status ORDER BY r.id",
+        f" AND s.{soft_delete.LIVE} GROUP BY r.id, r.status ORDER BY r.id",
         **scope.params,
     )
     return [

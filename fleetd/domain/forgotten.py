@@ -10,11 +10,11 @@ from typing import Literal
 from ..protocol.records import Record
 from ..protocol.request import Query
 from ..protocol.types import Noun
+from .artifacts.kinds import POLICIES
 from .core.context import Context
 from .core.registry import handler
 from .core.tx import Tx
 from .forget_clauses import inside_of, named_params
-from .policy import POLICIES
 
 _COUNTER = "forgotten"
 

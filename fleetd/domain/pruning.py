@@ -13,13 +13,13 @@ from ..protocol.records import Record
 from ..protocol.request import Mutation, Query
 from ..protocol.types import Noun
 from . import outdated
+from .artifacts.kinds import POLICIES, Policy
+from .artifacts.soft_delete import LIVE, mark_deleted
 from .core.context import Context
 from .core.event_log import emit
 from .core.ids import find
 from .core.registry import handler
 from .core.tx import Row, Tx
-from .marks import LIVE, mark_deleted
-from .policy import POLICIES, Policy
 from .snapshots import outdated as outdated_snapshots
 from .terms import Terms
 from .upkeep import Done

@@ -2,15 +2,11 @@
 
 from . import (
     agents,
-    backlog,
     catching_up,
     choosing,
-    comparing,
-    copies,
     cursors,
     deletion,
     forgetting,
-    healing,
     importing,
     mailbox,
     moves,
@@ -25,10 +21,9 @@ from . import (
     rounds,
     streams,
     takeover,
-    taking_in,
     upkeep,
-    verifying,
 )
+from .artifacts import backlog, ingest, inventory, outbox, repair, verification
 from .checkpoints import checkpoints, diff, on_error
 from .cluster import failover, membership, names
 from .core.registry import HANDLERS

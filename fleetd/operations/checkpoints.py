@@ -4,8 +4,8 @@ import logging
 
 import trio
 
+from ..domain.artifacts.inventory import WholeIdGet
 from ..domain.checkpoints.diff import Compare
-from ..domain.comparing import WholeIdGet
 from ..domain.core.context import Caller, Facts
 from ..engine import Engine, operation
 from ..protocol.checkpoint_diff import CheckpointDifference

@@ -6,7 +6,7 @@ What a crash leaves half done is done again: the row says that a file is compres
 import hashlib
 import logging
 
-from ..domain.copies import BackupGet
+from ..domain.artifacts.outbox import BackupGet
 from ..domain.core.context import Caller
 from ..domain.snapshots.compressing import Compressed, PlainFind
 from ..engine import Engine, operation

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import msgspec
 import trio
 
-from ..domain.comparing import NamesGet
+from ..domain.artifacts.inventory import NamesGet
+from ..domain.artifacts.kinds import POLICIES, Kept, owner_of
+from ..domain.artifacts.repair import Heal
 from ..domain.core.tx import WriteBackup
-from ..domain.healing import Heal
-from ..domain.policy import POLICIES, Kept, owner_of
 from ..engine import Engine
 from ..filed import Examined, examined
 from ..protocol.errors import (

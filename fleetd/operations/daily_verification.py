@@ -9,10 +9,10 @@ import time
 
 import msgspec
 
+from ..domain.artifacts.kinds import POLICIES
+from ..domain.artifacts.verification import Filed, FilesVerified, UnverifiedGet
 from ..domain.core.context import Caller
-from ..domain.policy import POLICIES
 from ..domain.rounds import Round, RoundDone
-from ..domain.verifying import Filed, FilesVerified, UnverifiedGet
 from ..engine import Engine, operation
 from ..protocol.records import Finding
 from ..protocol.request import Mutation

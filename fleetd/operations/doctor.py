@@ -5,8 +5,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from ..domain.artifacts.kinds import POLICIES
 from ..domain.core.context import Caller
-from ..domain.policy import POLICIES
 from ..engine import Engine, operation
 from ..host import progress
 from ..protocol.errors import Corrupt, Unavailable

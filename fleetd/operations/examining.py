@@ -1,6 +1,6 @@
 """The store as the doctor sees it: damage, versions, who shares it; must not look at any file."""
 
-from ..domain.comparing import StrangersGet
+from ..domain.artifacts.inventory import StrangersGet
 from ..domain.cursors import CursorLine, CursorsGet
 from ..domain.overview import MachinesGet
 from ..engine import Engine

@@ -10,9 +10,9 @@ from typing import TypeVar
 
 import msgspec
 
+from ..domain.artifacts.removal import Latest, Removal
 from ..domain.forget_clauses import Scope
 from ..domain.forget_marks import KeepersGet, PartsGet
-from ..domain.removal import Latest, Removal
 from ..engine import Engine
 from ..host import progress
 from ..protocol.errors import Storage

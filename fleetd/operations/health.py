@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
-from ..domain.backlog import BacklogGet
+from ..domain.artifacts.backlog import BacklogGet
 from ..domain.core.context import Caller
 from ..domain.core.tx import Tx
 from ..domain.rounds import Round, RoundsGet

@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import trio
 
-from ..domain.comparing import NamesGet, OwnersGet
+from ..domain.artifacts.inventory import NamesGet, OwnersGet
+from ..domain.artifacts.kinds import POLICIES
 from ..domain.core.context import Caller
 from ..domain.core.tx import RemoveBackup
-from ..domain.policy import POLICIES
 from ..domain.pruning import Candidate, Place, PruneDone, PruneLook, PruneMark, PruneTerms
 from ..domain.terms import Terms
 from ..engine import Engine, operation

@@ -9,8 +9,8 @@ import contextlib
 import msgspec
 import trio
 
+from ..domain.artifacts.pull import ContentGet, PullLook, PullPlace, ToPull
 from ..domain.core.context import Caller
-from ..domain.pulling import ContentGet, PullLook, PullPlace, ToPull
 from ..engine import Engine, operation
 from ..host import progress
 from ..protocol.errors import Corrupt, FleetError, Incompatible, Storage, Unavailable

@@ -9,11 +9,11 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from ..domain.artifacts.kinds import POLICIES, Kept, id_of, noun_of
+from ..domain.artifacts.ownership import KeeperGet
+from ..domain.artifacts.repair import Heal
 from ..domain.core.context import Caller
 from ..domain.core.tx import WriteBackup
-from ..domain.healing import Heal
-from ..domain.keepers import KeeperGet
-from ..domain.policy import POLICIES, Kept, id_of, noun_of
 from ..engine import Engine
 from ..filed import verified
 from ..protocol.errors import Corrupt, FleetError, Incompatible, InvalidState, NotFound

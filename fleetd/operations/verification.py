@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from ..domain.comparing import NamesGet, OwnersGet, RowNames
+from ..domain.artifacts.inventory import NamesGet, OwnersGet, RowNames
+from ..domain.artifacts.kinds import POLICIES, id_of
 from ..domain.core.context import Caller
-from ..domain.policy import POLICIES, id_of
 from ..engine import Engine, operation
 from ..host import progress
 from ..latest import copy_trouble, held_by_latest, mend_latest, named_in, wanted_latest

@@ -5,7 +5,7 @@ from typing import TypeVar, cast
 import msgspec
 import trio
 
-from ..domain.policy import Kept, id_of, noun_of
+from ..domain.artifacts.kinds import Kept, id_of, noun_of
 from ..engine import Engine
 from ..protocol.errors import NotFound
 from .reading import get

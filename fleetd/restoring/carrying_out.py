@@ -11,7 +11,7 @@ import msgspec
 import trio
 
 from ..config import Loaded
-from ..domain.policy import POLICIES
+from ..domain.artifacts.kinds import POLICIES
 from ..domain.returning import RaiseFloors, WriteAgain
 from ..engine import Engine
 from ..host.atomic_files import make_directories, sync

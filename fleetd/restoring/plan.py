@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from ..config import Config
-from ..domain.policy import POLICIES, Kept, seq_of
+from ..domain.artifacts.kinds import POLICIES, Kept, seq_of
 from ..domain.returning import TOKENS_UNSEEN, Extent, extent
 from ..protocol.errors import Corrupt, FleetError, InvalidParams, InvalidState, Storage
 from ..protocol.records import Checkpoint

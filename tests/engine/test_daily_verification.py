@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fleetd.domain.verifying import UnverifiedGet
+from fleetd.domain.artifacts.verification import UnverifiedGet
 from fleetd.engine import DAEMON
 from fleetd.housekeeping import tidy
 from fleetd.operations import daily_verification

@@ -11,9 +11,9 @@ import trio
 from trio.testing import MockClock
 
 from fleetd import timers
-from fleetd.domain.abandoned import AbandonedPurge
+from fleetd.domain.artifacts.abandoned import AbandonedPurge
+from fleetd.domain.artifacts.outbox import BackupGet
 from fleetd.domain.cluster.membership import MachineBeat, MachineLeave
-from fleetd.domain.copies import BackupGet
 from fleetd.domain.core.tx import RemoveBackup, WriteBackup
 from fleetd.heeding import heed
 from fleetd.operations.compressing import SnapshotsCompress

@@ -9,10 +9,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from fleetd.domain.artifacts.removal import Purge
+from fleetd.domain.artifacts.repair import Heal
 from fleetd.domain.forget_scope import Target
 from fleetd.domain.forgetting import ForgetStep
-from fleetd.domain.healing import Heal
-from fleetd.domain.removal import Purge
 from fleetd.protocol.errors import InvalidParams, InvalidState, NotFound, Storage
 from fleetd.protocol.requests.agent import AgentGet, AgentHeartbeat, AgentNote, AgentRegister
 from fleetd.protocol.requests.checkpoint import (

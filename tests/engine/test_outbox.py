@@ -10,8 +10,8 @@ import pytest
 import trio
 import trio.testing
 
+from fleetd.domain.artifacts.outbox import BackupGet, BackupWritten
 from fleetd.domain.checkpoints.codec import from_file
-from fleetd.domain.copies import BackupGet, BackupWritten
 from fleetd.domain.core.tx import WriteBackup
 from fleetd.outbox import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from fleetd.protocol.errors import InvalidState, NotFound, Storage

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from fleetd.domain.artifacts.ingest import ImportFiles
 from fleetd.domain.catching_up import CatchUp, ImportEnd
 from fleetd.domain.checkpoints.codec import (
     CONTENT_FIELDS,
@@ -20,7 +21,6 @@ from fleetd.domain.checkpoints.codec import (
     from_file,
     to_file,
 )
-from fleetd.domain.taking_in import ImportFiles
 from fleetd.engine import Engine
 from fleetd.harness.report import SessionEnded
 from fleetd.protocol.errors import Incompatible, InvalidState, Storage
@@ -560,7 +560,7 @@ async def test_a_full_disk_at_the_start_stops_nothing(
         raise Storage("The disk is full; nothing was stored.")
 
     with monkeypatch.context() as patched:
-        patched.setattr("fleetd.domain.taking_in.healing.insert", full)
+        patched.setattr("fleetd.domain.artifacts.ingest.healing.insert", full)
         async with opened(tmp_path) as fleet:
             assert (await fleet.do(MissionGet(mission.id))).id == mission.id
     assert "Rows and files could not be compared: The disk is full" in caplog.text

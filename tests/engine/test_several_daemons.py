@@ -6,12 +6,12 @@ import pytest
 import trio
 
 from fleetd import housekeeping
+from fleetd.domain.artifacts.ingest import ImportFiles
 from fleetd.domain.catching_up import ImportEnd
 from fleetd.domain.cluster.membership import MachineLeave
 from fleetd.domain.forget_scope import Target
 from fleetd.domain.forgetting import ForgetStep
 from fleetd.domain.owing import OwedGet
-from fleetd.domain.taking_in import ImportFiles
 from fleetd.harness.report import PlanItem, Planned
 from fleetd.operations.machines import KeepInTouch
 from fleetd.operations.watching import ActivityScan

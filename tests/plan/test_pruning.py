@@ -19,9 +19,9 @@ from fleetctl.client import blocking as fleetctl_client
 from fleetd import outbox
 from fleetd.config import Limits, Retention
 from fleetd.domain import pruning as rules
-from fleetd.domain.copies import BackupGet
+from fleetd.domain.artifacts.outbox import BackupGet
+from fleetd.domain.artifacts.removal import Purge, RemovalsGet
 from fleetd.domain.pruning import PruneDone, PruneMark
-from fleetd.domain.removal import Purge, RemovalsGet
 from fleetd.engine import Engine
 from fleetd.housekeeping import DAY_S, keep_house
 from fleetd.operations import pruning

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fleetd.domain.comparing import NamesGet
+from fleetd.domain.artifacts.inventory import NamesGet
 from fleetd.domain.core.context import Facts
 from fleetd.domain.core.tx import Tx
 from fleetd.protocol.requests.mission import MissionCurrent

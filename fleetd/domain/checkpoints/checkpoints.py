@@ -19,6 +19,7 @@ from ...protocol.requests.checkpoint import (
     DeclaredContext,
 )
 from ...protocol.types import Trigger
+from ..artifacts.soft_delete import LIVE, find_live
 from ..core.context import Context
 from ..core.counters import tally
 from ..core.event_log import emit, position
@@ -26,7 +27,6 @@ from ..core.ids import find, fresh_id
 from ..core.mappers import summary_of
 from ..core.registry import handler
 from ..core.tx import LogLine, Row, Tx, WriteBackup
-from ..marks import LIVE, find_live
 from ..missions.progress import percent
 from .codec import as_taken, from_row, to_columns
 from .derived_context import derive

@@ -7,10 +7,10 @@ import msgspec
 
 from ...protocol.events import CheckpointDeleted
 from ...protocol.records import CheckpointContent, RecoveryContext
+from ..artifacts.soft_delete import LIVE, mark_deleted
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.tx import Row, Tx
-from ..marks import LIVE, mark_deleted
 
 MANY_SORTIES = 100
 FILES_KEPT = 200

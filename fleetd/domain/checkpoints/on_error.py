@@ -6,13 +6,13 @@ from ...protocol.events import ErrorReported, MessageFailed
 from ...protocol.request import Mutation
 from ...protocol.requests.checkpoint import ErrorCheckpoint, ErrorReport
 from ...protocol.types import OPEN_MISSION
+from ..artifacts.soft_delete import LIVE
 from ..core.coalescing import COALESCE_MS, details_of, merged, since_last
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find
 from ..core.registry import handler
 from ..core.tx import LogLine, Row, Tx
-from ..marks import LIVE
 from ..snapshots import boundaries
 from .checkpoints import Reason, take
 from .state import State, capture

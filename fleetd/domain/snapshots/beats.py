@@ -5,11 +5,11 @@ that the machine was awake. Must not decide what stands in a snapshot.
 """
 
 from ...protocol.request import Mutation
+from ..artifacts.soft_delete import LIVE
 from ..core.context import Context
 from ..core.registry import handler
 from ..core.tx import Row, Tx
 from ..liveness.silence import LIVING
-from ..marks import LIVE
 from ..missions.current import lies_in
 from ..upkeep import Done
 from .runs import run_of_agent

@@ -5,10 +5,10 @@ Source: snapshot-lifecycle, Compression policy. Nothing here is on the wire.
 
 from ...protocol.records import Record
 from ...protocol.request import Mutation, Query
+from ..artifacts.soft_delete import LIVE
 from ..core.context import Context
 from ..core.registry import handler
 from ..core.tx import Tx
-from ..marks import LIVE
 from ..upkeep import Done
 
 HOUR_MS = 3_600_000

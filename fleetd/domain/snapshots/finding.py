@@ -9,11 +9,11 @@ from ...protocol.requests.snapshot import (
     SnapshotPage,
 )
 from ...protocol.snapshots import Snapshot, SnapshotSummary
+from ..artifacts.soft_delete import LIVE, find_live
 from ..core.context import Context
 from ..core.counters import tally
 from ..core.registry import handler
 from ..core.tx import Row, Tx
-from ..marks import LIVE, find_live
 from .document import from_row
 from .gathering import newest_row
 from .runs import run_meant, run_row, session_of_run, without_snapshots

@@ -18,10 +18,10 @@ from ...protocol.snapshots import (
     TodoCompliance,
 )
 from ...protocol.types import RunStatus, SnapshotSource
+from ..artifacts.soft_delete import LIVE
 from ..core.context import Context
 from ..core.event_log import data_of, position
 from ..core.tx import Row, Tx
-from ..marks import LIVE
 from . import digests, hints, outcomes, runs, steps
 from .document import from_row
 

@@ -5,11 +5,11 @@ beside those that are kept for being the latest.
 """
 
 from ...protocol.events import SnapshotsPruned
+from ..artifacts.soft_delete import mark_deleted
 from ..checkpoints.limits import DROPPED_AT_ONCE
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.tx import Tx
-from ..marks import mark_deleted
 from .outdated import newest_first, preserved
 
 

@@ -10,9 +10,9 @@ import msgspec
 
 from ...protocol.errors import Corrupt
 from ...protocol.snapshots import CommandOutcome, Snapshot
+from ..artifacts.soft_delete import LIVE
 from ..core.event_log import position
 from ..core.tx import Row, Tx
-from ..marks import LIVE
 from .document import from_row
 
 # How far back something readable is looked for: runs of the agent, and snapshots of each.

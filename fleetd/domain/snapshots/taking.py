@@ -9,12 +9,12 @@ import msgspec
 from ...protocol.events import SnapshotRecorded
 from ...protocol.requests.snapshot import SnapshotRecord
 from ...protocol.snapshots import CommandOutcome, Snapshot, SnapshotContent, StepState
+from ..artifacts.soft_delete import find_live
 from ..core.coalescing import COALESCE_MS, merged, since_last
 from ..core.context import Context
 from ..core.event_log import emit, position
 from ..core.registry import handler
 from ..core.tx import LogLine, Tx, WriteBackup
-from ..marks import find_live
 from .belonging import missions_of, tie
 from .document import from_row, to_columns
 from .gathering import Gathered, Known, Trigger, gather, known_of

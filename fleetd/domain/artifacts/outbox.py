@@ -3,19 +3,19 @@
 Nothing here is on the wire; the daemon's own tasks ask for it.
 """
 
-from ..protocol.events import BackupFailed, CheckpointCreated
-from ..protocol.records import Record
-from ..protocol.request import Mutation, Query
-from ..protocol.types import Noun
-from .core.context import Context
-from .core.event_log import data_of, emit
-from .core.ids import find
-from .core.registry import handler
-from .core.tx import Effect, RemoveBackup, Row, Tx, WriteBackup
-from .marks import OWED
-from .policy import POLICIES
+from ...protocol.events import BackupFailed, CheckpointCreated
+from ...protocol.records import Record
+from ...protocol.request import Mutation, Query
+from ...protocol.types import Noun
+from ..core.context import Context
+from ..core.event_log import data_of, emit
+from ..core.ids import find
+from ..core.registry import handler
+from ..core.tx import Effect, RemoveBackup, Row, Tx, WriteBackup
+from ..upkeep import Done
+from .kinds import POLICIES
 from .removal import Latest, latest_of, newest_with_file
-from .upkeep import Done
+from .soft_delete import OWED
 
 
 class Outbox(Record, frozen=True, kw_only=True):

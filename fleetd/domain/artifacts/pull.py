@@ -3,13 +3,13 @@
 Must not care who keeps which. Nothing here but ``checkpoint.pull`` is on the wire.
 """
 
-from ..protocol.records import Record
-from ..protocol.request import Query
-from .core.context import Context
-from .core.registry import handler
-from .core.tx import Tx
-from .marks import LIVE
-from .policy import POLICIES
+from ...protocol.records import Record
+from ...protocol.request import Query
+from ..core.context import Context
+from ..core.registry import handler
+from ..core.tx import Tx
+from .kinds import POLICIES
+from .soft_delete import LIVE
 
 AT_ONCE = 100
 

@@ -3,14 +3,14 @@
 Nothing here is on the wire; whoever looks for a file asks for it.
 """
 
-from ..protocol.records import Record
-from ..protocol.request import Mutation, Query
-from ..protocol.types import Noun
-from .core.context import Context
-from .core.registry import handler
-from .core.tx import Tx
-from .forget_clauses import inside_of, named_params
-from .policy import POLICIES
+from ...protocol.records import Record
+from ...protocol.request import Mutation, Query
+from ...protocol.types import Noun
+from ..core.context import Context
+from ..core.registry import handler
+from ..core.tx import Tx
+from ..forget_clauses import inside_of, named_params
+from .kinds import POLICIES
 
 
 class Keeper(Record, frozen=True, kw_only=True):

@@ -3,22 +3,22 @@
 Nothing here is on the wire; the daemon's own work asks for it.
 """
 
-from ..protocol.errors import Corrupt, InvalidState
-from ..protocol.records import Checkpoint
-from ..protocol.request import Mutation
-from ..protocol.snapshots import Snapshot
-from ..protocol.types import OPEN_MISSION
-from .checkpoints.codec import to_columns
-from .checkpoints.state import State, origin_of
-from .core.context import Context
-from .core.ids import find
-from .core.registry import handler
-from .core.tx import Row, Tx, WriteBackup
-from .forgotten import was_forgotten
-from .locks.leases import raise_tokens
-from .policy import POLICIES, Kept, id_of, noun_of, owner_of, seq_of
-from .snapshots.returning import insert_snapshot
-from .upkeep import Done
+from ...protocol.errors import Corrupt, InvalidState
+from ...protocol.records import Checkpoint
+from ...protocol.request import Mutation
+from ...protocol.snapshots import Snapshot
+from ...protocol.types import OPEN_MISSION
+from ..checkpoints.codec import to_columns
+from ..checkpoints.state import State, origin_of
+from ..core.context import Context
+from ..core.ids import find
+from ..core.registry import handler
+from ..core.tx import Row, Tx, WriteBackup
+from ..forgotten import was_forgotten
+from ..locks.leases import raise_tokens
+from ..snapshots.returning import insert_snapshot
+from ..upkeep import Done
+from .kinds import POLICIES, Kept, id_of, noun_of, owner_of, seq_of
 
 
 class Heal(Mutation[Done], frozen=True):

@@ -3,17 +3,17 @@
 Nothing here is on the wire; comparing rows with files asks for it.
 """
 
-from ..protocol.records import Record
-from ..protocol.request import Query
-from ..protocol.types import Noun
-from .core.context import Context
-from .core.counters import What, tally
-from .core.ids import find
-from .core.registry import handler
-from .core.tx import Tx
-from .marks import LIVE, UNSETTLED
-from .policy import POLICIES, Policy
+from ...protocol.records import Record
+from ...protocol.request import Query
+from ...protocol.types import Noun
+from ..core.context import Context
+from ..core.counters import What, tally
+from ..core.ids import find
+from ..core.registry import handler
+from ..core.tx import Tx
+from .kinds import POLICIES, Policy
 from .removal import Latest, latest_of
+from .soft_delete import LIVE, UNSETTLED
 
 
 class Owners(Record, frozen=True, kw_only=True):

@@ -3,16 +3,16 @@
 Nothing here is on the wire; the daily work asks for it.
 """
 
-from ..protocol.records import Record
-from ..protocol.request import Mutation, Query
-from ..protocol.types import Noun
-from .core.context import Context
-from .core.registry import handler
-from .core.tx import Row, Tx
-from .forget_clauses import inside_of, named_params
-from .marks import LIVE
-from .policy import POLICIES
-from .upkeep import Done
+from ...protocol.records import Record
+from ...protocol.request import Mutation, Query
+from ...protocol.types import Noun
+from ..core.context import Context
+from ..core.registry import handler
+from ..core.tx import Row, Tx
+from ..forget_clauses import inside_of, named_params
+from ..upkeep import Done
+from .kinds import POLICIES
+from .soft_delete import LIVE
 
 AHEAD_MS = 3_600_000
 

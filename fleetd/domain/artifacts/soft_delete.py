@@ -4,12 +4,12 @@ The mark is what keeps what was deleted from coming back out of its file after a
 decide what goes.
 """
 
-from ..protocol.errors import NotFound
-from ..protocol.types import Noun
-from .core.context import Context
-from .core.ids import find, missing
-from .core.tx import RemoveBackup, Row, Tx
-from .policy import POLICIES
+from ...protocol.errors import NotFound
+from ...protocol.types import Noun
+from ..core.context import Context
+from ..core.ids import find, missing
+from ..core.tx import RemoveBackup, Row, Tx
+from .kinds import POLICIES
 
 LIVE = "deleted_at IS NULL"
 # What still needs a file written, or removed: the words of an index that is nearly always empty.

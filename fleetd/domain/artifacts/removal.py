@@ -5,15 +5,15 @@ Nothing here is on the wire; the outbox asks for it, for many records at a time.
 
 from collections.abc import Mapping
 
-from ..protocol.errors import Corrupt, Incompatible
-from ..protocol.records import Record
-from ..protocol.request import Mutation, Query
-from ..protocol.types import Noun
-from .core.context import Context
-from .core.registry import handler
-from .core.tx import Tx
-from .marks import LIVE
-from .policy import POLICIES, Policy
+from ...protocol.errors import Corrupt, Incompatible
+from ...protocol.records import Record
+from ...protocol.request import Mutation, Query
+from ...protocol.types import Noun
+from ..core.context import Context
+from ..core.registry import handler
+from ..core.tx import Tx
+from .kinds import POLICIES, Policy
+from .soft_delete import LIVE
 
 
 class Latest(Record, frozen=True, kw_only=True):

@@ -5,15 +5,15 @@ is waited for no longer: its rows go, and should it come back after all, its fil
 row. Nothing here is on the wire.
 """
 
-from ..protocol.request import Mutation
-from .core.context import Context
-from .core.event_log import position
-from .core.registry import handler
-from .core.tx import Tx
-from .marks import UNSETTLED
-from .policy import POLICIES
+from ...protocol.request import Mutation
+from ..core.context import Context
+from ..core.event_log import position
+from ..core.registry import handler
+from ..core.tx import Tx
+from ..terms import DAY_MS
+from .kinds import POLICIES
 from .removal import Purged
-from .terms import DAY_MS
+from .soft_delete import UNSETTLED
 
 AT_ONCE = 250
 _PURGED = "purged:"

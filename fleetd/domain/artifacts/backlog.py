@@ -1,12 +1,12 @@
 """How many files the rows still owe the disk; must not name them."""
 
-from ..protocol.records import Record
-from ..protocol.request import Query
-from .core.context import Context
-from .core.registry import handler
-from .core.tx import Tx
-from .marks import LIVE, OWED
-from .policy import POLICIES
+from ...protocol.records import Record
+from ...protocol.request import Query
+from ..core.context import Context
+from ..core.registry import handler
+from ..core.tx import Tx
+from .kinds import POLICIES
+from .soft_delete import LIVE, OWED
 
 
 class Backlog(Record, frozen=True, kw_only=True):

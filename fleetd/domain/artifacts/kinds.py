@@ -9,18 +9,18 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..config import Retention
-from ..protocol.errors import AtomicWriteFailed, RetentionPruneFailed
-from ..protocol.events import CheckpointsPruned, SnapshotsPruned
-from ..protocol.records import CHECKPOINT_VERSION, Checkpoint
-from ..protocol.request import Request
-from ..protocol.requests.checkpoint import CheckpointGet
-from ..protocol.requests.snapshot import SnapshotGet
-from ..protocol.snapshots import Snapshot
-from ..protocol.types import Noun
-from .checkpoints import codec
-from .core.tx import Row
-from .snapshots import document, returning
+from ...config import Retention
+from ...protocol.errors import AtomicWriteFailed, RetentionPruneFailed
+from ...protocol.events import CheckpointsPruned, SnapshotsPruned
+from ...protocol.records import CHECKPOINT_VERSION, Checkpoint
+from ...protocol.request import Request
+from ...protocol.requests.checkpoint import CheckpointGet
+from ...protocol.requests.snapshot import SnapshotGet
+from ...protocol.snapshots import Snapshot
+from ...protocol.types import Noun
+from ..checkpoints import codec
+from ..core.tx import Row
+from ..snapshots import document, returning
 
 Kept = Checkpoint | Snapshot
 

@@ -7,16 +7,16 @@ here is on the wire.
 
 import msgspec
 
-from ..protocol.records import Checkpoint, Record
-from ..protocol.request import Mutation
-from . import healing
+from ...protocol.records import Checkpoint, Record
+from ...protocol.request import Mutation
+from ..core.context import Context
+from ..core.event_log import position
+from ..core.registry import handler
+from ..core.tx import LogLine, Tx
+from ..forgotten import was_forgotten
+from . import repair
 from .abandoned import purged_until
-from .core.context import Context
-from .core.event_log import position
-from .core.registry import handler
-from .core.tx import LogLine, Tx
-from .forgotten import was_forgotten
-from .policy import POLICIES, Kept, id_of, noun_of, owner_of, seq_of
+from .kinds import POLICIES, Kept, id_of, noun_of, owner_of, seq_of
 
 
 def _end(ctx: Context) -> str:
@@ -68,7 +68,7 @@ def import_files(tx: Tx, request: ImportFiles, ctx: Context) -> Imported:
         ):  # a record is always followed by its own event
             gone.append(record_id)
             continue
-        made = healing.insert(tx, ctx, record)
+        made = repair.insert(tx, ctx, record)
         if isinstance(record, Checkpoint) and (made or (record.seq > end and not record.undo)):
             _mark(tx, ctx, record.mission_id, made=made)
         taken.append(record_id)

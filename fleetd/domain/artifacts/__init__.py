@@ -1,0 +1,1 @@
+"""Records that have a row and a file: outbox, inventory, ingest, repair, removal."""
