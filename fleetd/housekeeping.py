@@ -12,10 +12,10 @@ import trio
 
 from .domain.artifacts.abandoned import AbandonedPurge
 from .domain.retention import OldEventsDrop, OldEventsFind, OldLocksDrop
-from .domain.rounds import Round, RoundDone, RoundsGet
 from .domain.sessions.deliveries import OldDeliveriesDrop
 from .domain.sessions.left_behind import LeftBehindClose, OldSessionsDrop, SpentFind
-from .domain.upkeep import DropOldKeys
+from .domain.system.daily_rounds import Round, RoundDone, RoundsGet
+from .domain.system.startup import DropOldKeys
 from .engine import DAEMON, Engine
 from .operations.compressing import SnapshotsCompress
 from .operations.daily_verification import DailyVerification

@@ -9,8 +9,8 @@ import logging
 import trio
 
 from .domain.forget_scope import Target
-from .domain.returning import GoOnWithout
-from .domain.upkeep import StartUp
+from .domain.system.epoch import GoOnWithout
+from .domain.system.startup import StartUp
 from .engine import Engine
 from .operations.arriving import arrive
 from .operations.forgetting import finish, finish_these

@@ -11,7 +11,7 @@ from .domain.retention import OldEventsDrop, OldLocksDrop
 from .domain.sessions.deliveries import OldDeliveriesDrop
 from .domain.sessions.left_behind import OldSessionsDrop
 from .domain.snapshots.spent import SpentRunsDrop
-from .domain.upkeep import DropOldKeys, StartUp
+from .domain.system.startup import DropOldKeys, StartUp
 from .protocol.request import Request
 from .protocol.requests.checkpoint import CheckpointDelete, CheckpointPrune
 from .protocol.requests.mission import MissionDelete

@@ -28,9 +28,9 @@ from .recovery_states import make_pending
 from .restore_locks import restore_locks
 from .restore_mail import restore_mail
 from .restore_sorties import restore_sorties
-from .returning import TOKENS_UNSEEN, RaiseFloors, raise_floors
 from .reversal import keep_undo, reopen
-from .upkeep import Done
+from .system.epoch import TOKENS_UNSEEN, RaiseFloors, raise_floors
+from .system.startup import Done
 
 
 class Behind(Record, frozen=True, kw_only=True):

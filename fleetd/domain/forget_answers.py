@@ -13,7 +13,7 @@ from .core.idempotency import disown, remember
 from .core.registry import handler
 from .core.tx import Tx
 from .forget_clauses import Scope
-from .upkeep import Done
+from .system.startup import Done
 
 
 class ForgetDisown(Mutation[Done], frozen=True):

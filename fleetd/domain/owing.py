@@ -13,7 +13,7 @@ from .core.tx import Row, Tx
 from .forget_clauses import Scope
 from .forget_scope import Target
 from .locks.keys import of_machine, whose
-from .upkeep import Done
+from .system.startup import Done
 
 
 class ForgetWithdraw(Mutation[Done], frozen=True):

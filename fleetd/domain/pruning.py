@@ -21,8 +21,8 @@ from .core.ids import find
 from .core.registry import handler
 from .core.tx import Row, Tx
 from .snapshots import outdated as outdated_snapshots
+from .system.startup import Done
 from .terms import Terms
-from .upkeep import Done
 
 # How much one piece of work looks at, and then marks: a few milliseconds' worth.
 ROWS_AT_ONCE = 25

@@ -15,7 +15,7 @@ from .core.event_log import emit, position
 from .core.ids import fresh_id
 from .core.registry import handler
 from .core.tx import LogLine, Row, Tx
-from .upkeep import Done
+from .system.startup import Done
 
 # Whoever was briefed may have gone on, and word of it be on its way still.
 UNTOLD = (

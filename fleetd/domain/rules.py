@@ -7,21 +7,15 @@ from . import (
     cursors,
     deletion,
     forgetting,
-    importing,
     mailbox,
-    moves,
-    overview,
     owing,
     portions,
     presence,
     pruning,
     recovery,
     recovery_states,
-    returning,
-    rounds,
     streams,
     takeover,
-    upkeep,
 )
 from .artifacts import backlog, ingest, inventory, outbox, repair, verification
 from .checkpoints import checkpoints, diff, on_error
@@ -33,5 +27,6 @@ from .missions import missions, selection, sortie_reports, sorties
 from .sessions import deliveries, left_behind, recording
 from .sessions import overview as hook_overview
 from .snapshots import compressing, finding, spent, taking
+from .system import daily_rounds, epoch, legacy_import, overview, relocation, startup
 
 __all__ = ["HANDLERS"]

@@ -1,6 +1,6 @@
 """Whether a store is the one in use, and what a machine does for one that has just come to it."""
 
-from ..domain.moves import Arrive, ProjectName
+from ..domain.system.relocation import Arrive, ProjectName
 from ..engine import Engine
 from ..store.api import StoreRefused
 

@@ -2,7 +2,7 @@
 
 from ..domain.artifacts.inventory import StrangersGet
 from ..domain.cursors import CursorLine, CursorsGet
-from ..domain.overview import MachinesGet
+from ..domain.system.overview import MachinesGet
 from ..engine import Engine
 from ..host.clock import wall_clock
 from ..protocol.durations import duration

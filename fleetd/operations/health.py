@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from ..domain.artifacts.backlog import BacklogGet
 from ..domain.core.context import Caller
 from ..domain.core.tx import Tx
-from ..domain.rounds import Round, RoundsGet
+from ..domain.system.daily_rounds import Round, RoundsGet
 from ..engine import Engine, operation
 from ..protocol.durations import duration
 from ..protocol.errors import FleetError

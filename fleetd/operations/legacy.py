@@ -5,7 +5,7 @@ import logging
 
 import msgspec
 
-from ..domain.legacy import Imported, LegacyImport
+from ..domain.system.legacy import Imported, LegacyImport
 from ..engine import Engine
 from ..host import progress
 from ..host.path_walk import Walk, absolute

@@ -17,8 +17,8 @@ from ..domain.cluster.membership import (
 )
 from ..domain.core.context import Caller
 from ..domain.core.tx import WatchProcess
+from ..domain.system.startup import Done
 from ..domain.takeover import SurroundingsGet
-from ..domain.upkeep import Done
 from ..engine import Engine, operation
 from ..host import processes
 from ..protocol.errors import FleetError

@@ -5,7 +5,7 @@ from functools import partial
 
 from ..domain.core.context import Caller
 from ..domain.snapshots.spent import SpentRuns, SpentRunsDrop
-from ..domain.upkeep import Done
+from ..domain.system.startup import Done
 from ..engine import Engine, operation
 from ..protocol.request import Mutation
 from ..store.files.record_files import Backups

@@ -6,7 +6,7 @@ import trio
 
 from .. import __version__
 from ..domain.core.context import Caller
-from ..domain.overview import Overview, OverviewGet
+from ..domain.system.overview import Overview, OverviewGet
 from ..engine import Engine, operation
 from ..protocol.errors import Incompatible
 from ..protocol.request import PROTOCOL

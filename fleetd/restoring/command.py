@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from ..config import Loaded, without_password
-from ..domain.returning import Extent
+from ..domain.system.epoch import Extent
 from ..host.instance_lock import AlreadyRunning, only_instance
 from ..host.paths import PathRefused
 from ..protocol.errors import FleetError, InvalidState

@@ -8,7 +8,7 @@ import msgspec
 
 from ..config import Config
 from ..domain.artifacts.kinds import POLICIES, Kept, seq_of
-from ..domain.returning import TOKENS_UNSEEN, Extent, extent
+from ..domain.system.epoch import TOKENS_UNSEEN, Extent, extent
 from ..protocol.errors import Corrupt, FleetError, InvalidParams, InvalidState, Storage
 from ..protocol.records import Checkpoint
 from ..protocol.types import Noun

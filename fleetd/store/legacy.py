@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from ..domain.legacy import LegacyImport, OldCursor, OldEvent, OldLock, OldMailbox
+from ..domain.system.legacy import LegacyImport, OldCursor, OldEvent, OldLock, OldMailbox
 from ..protocol import types
 from ..protocol.timestamps import iso, to_ms
 from .legacy_file import LegacyRefused

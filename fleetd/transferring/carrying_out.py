@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ..domain.moves import note_arrived, note_moved, note_moving, note_staying
+from ..domain.system.relocation import note_arrived, note_moved, note_moving, note_staying
 from ..host.atomic_files import make_directories
 from ..host.clock import wall_clock
 from ..protocol.errors import Corrupt, Storage

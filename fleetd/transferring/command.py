@@ -13,7 +13,7 @@ import msgspec
 import trio
 
 from ..config import Config, Loaded
-from ..domain.moves import Reopen
+from ..domain.system.relocation import Reopen
 from ..engine import Engine
 from ..host.instance_lock import AlreadyRunning, only_instance
 from ..host.paths import PathRefused

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from ..config import Config, without_password
-from ..domain.moves import Standing, standing
+from ..domain.system.relocation import Standing, standing
 from ..protocol.errors import InvalidParams, InvalidState
 from ..protocol.migration import Errand
 from ..store.postgres.machine_id import machine_id

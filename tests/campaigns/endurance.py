@@ -22,7 +22,7 @@ SETTINGS = (
 )
 AGING = (
     "from fleetd import housekeeping; housekeeping.DAY_S = {day}\n"
-    "from fleetd.domain.core import idempotency; from fleetd.domain import upkeep; from fleetd.domain.sessions import deliveries\n"
+    "from fleetd.domain.core import idempotency; from fleetd.domain.system import startup as upkeep; from fleetd.domain.sessions import deliveries\n"
     "idempotency.KEPT_MS = upkeep.KEPT_MS = deliveries.KEPT_MS = {day} * 1_000\n"
 )
 # In a few seconds no WAL of the usual length is filled.

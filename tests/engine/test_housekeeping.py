@@ -10,9 +10,10 @@ import trio.testing
 
 from fleetd import housekeeping
 from fleetd.config import Retention
-from fleetd.domain import retention, upkeep
+from fleetd.domain import retention
 from fleetd.domain.retention import OldEventsDrop, OldEventsFind
-from fleetd.domain.rounds import RoundsGet
+from fleetd.domain.system import startup
+from fleetd.domain.system.daily_rounds import RoundsGet
 from fleetd.housekeeping import DAY_S, LOOK_S, STEPPED_BACK_S, keep_house, tidy
 from fleetd.protocol.errors import Storage
 from fleetd.protocol.events import CheckpointsPruned
@@ -31,7 +32,7 @@ PIECE = 5
 def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make pieces small, so that a few events are many of them."""
     monkeypatch.setattr(retention, "AT_ONCE", PIECE)
-    monkeypatch.setattr(upkeep, "KEYS_AT_ONCE", PIECE)
+    monkeypatch.setattr(startup, "KEYS_AT_ONCE", PIECE)
 
 
 async def clean_up(fleet: Fleet) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from fleetd.domain.artifacts.kinds import POLICIES
-from fleetd.domain.returning import RaiseFloors, WriteAgain, extent
+from fleetd.domain.system.epoch import RaiseFloors, WriteAgain, extent
 from fleetd.protocol.errors import Incompatible
 from fleetd.protocol.requests.event import EventList, EventSubscribe
 from fleetd.protocol.requests.lock import LockCheck

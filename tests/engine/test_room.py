@@ -8,7 +8,7 @@ from fleetd.domain.retention import OldEventsDrop, OldLocksDrop
 from fleetd.domain.sessions.deliveries import OldDeliveriesDrop
 from fleetd.domain.sessions.left_behind import OldSessionsDrop
 from fleetd.domain.snapshots.spent import SpentRunsDrop
-from fleetd.domain.upkeep import DropOldKeys, StartUp
+from fleetd.domain.system.startup import DropOldKeys, StartUp
 from fleetd.protocol.methods import METHODS
 from fleetd.protocol.requests.mission import MissionCreate
 from fleetd.room import MAKES_ROOM, makes_room

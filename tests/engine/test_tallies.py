@@ -1,6 +1,6 @@
 """What the triggers count is what is there, whatever made rows come and go."""
 
-from fleetd.domain.returning import RaiseFloors
+from fleetd.domain.system.epoch import RaiseFloors
 from fleetd.protocol.requests.agent import AgentDeregister, AgentRegister
 from fleetd.protocol.requests.checkpoint import CheckpointDelete
 from fleetd.protocol.requests.mission import (

@@ -306,7 +306,7 @@ async def test_a_break_in_the_middle_leaves_nothing(
     async with opened(tmp_path) as fleet:
         before = fleet.dump()
     file = beside(tmp_path, FULL)
-    monkeypatch.setattr("fleetd.domain.importing._locks", lambda *_: _full_disk())
+    monkeypatch.setattr("fleetd.domain.system.legacy_import._locks", lambda *_: _full_disk())
     async with opened(tmp_path) as fleet:
         assert fleet.dump() == before
     assert file.exists()

@@ -12,7 +12,7 @@ from ..core.event_log import data_of, emit
 from ..core.ids import find
 from ..core.registry import handler
 from ..core.tx import Effect, RemoveBackup, Row, Tx, WriteBackup
-from ..upkeep import Done
+from ..system.startup import Done
 from .kinds import POLICIES
 from .removal import Latest, latest_of, newest_with_file
 from .soft_delete import OWED

@@ -17,7 +17,7 @@ from ..core.tx import Row, Tx, WriteBackup
 from ..forgotten import was_forgotten
 from ..locks.leases import raise_tokens
 from ..snapshots.returning import insert_snapshot
-from ..upkeep import Done
+from ..system.startup import Done
 from .kinds import POLICIES, Kept, id_of, noun_of, owner_of, seq_of
 
 

@@ -10,7 +10,7 @@ from ..core.context import Context
 from ..core.registry import handler
 from ..core.tx import Row, Tx
 from ..forget_clauses import inside_of, named_params
-from ..upkeep import Done
+from ..system.startup import Done
 from .kinds import POLICIES
 from .soft_delete import LIVE
 

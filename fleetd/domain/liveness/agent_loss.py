@@ -18,7 +18,7 @@ from ..core.context import Context
 from ..core.registry import handler
 from ..core.tx import Row, Tx
 from ..sessions import membership
-from ..upkeep import Done
+from ..system.startup import Done
 from .open_calls import LONGEST_CALL_MS
 from .silence import LIVING
 

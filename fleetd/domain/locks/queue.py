@@ -9,7 +9,7 @@ from ..core.ids import find
 from ..core.mappers import lock_of
 from ..core.registry import handler
 from ..core.tx import Row, Tx
-from ..upkeep import Done
+from ..system.startup import Done
 from . import leases
 
 # More waits than began between what is known and what began last.

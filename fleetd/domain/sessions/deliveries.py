@@ -13,7 +13,7 @@ from ...protocol.request import Mutation
 from ..core.context import Context
 from ..core.registry import handler
 from ..core.tx import Tx
-from ..upkeep import Done
+from ..system.startup import Done
 
 DOUBLE_MS = 2_000
 KEPT_MS = 86_400_000

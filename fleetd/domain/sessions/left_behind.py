@@ -12,8 +12,8 @@ from ..core.registry import handler
 from ..core.tx import Tx
 from ..liveness.silence import LIVING
 from ..missions.current import is_automatic
+from ..system.startup import Done
 from ..terms import DAY_MS
-from ..upkeep import Done
 from . import automatic
 
 CLOSED_AT_ONCE = 10

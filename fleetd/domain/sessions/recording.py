@@ -28,7 +28,7 @@ from ...protocol.types import Path
 from ..core.context import Context
 from ..core.registry import handler
 from ..core.tx import Row, Tx
-from ..upkeep import Done
+from ..system.startup import Done
 from . import deliveries, following, membership, superseded, telling, window
 from .identity import Key, go_on_as, key_of, open_session, session_row
 from .looking_back import look_back

@@ -11,7 +11,7 @@ from ..core.registry import handler
 from ..core.tx import Row, Tx
 from ..liveness.silence import LIVING
 from ..missions.current import lies_in
-from ..upkeep import Done
+from ..system.startup import Done
 from .runs import run_of_agent
 from .taking import Trigger, take
 

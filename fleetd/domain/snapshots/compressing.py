@@ -9,7 +9,7 @@ from ..artifacts.soft_delete import LIVE
 from ..core.context import Context
 from ..core.registry import handler
 from ..core.tx import Tx
-from ..upkeep import Done
+from ..system.startup import Done
 
 HOUR_MS = 3_600_000
 AT_ONCE = 50

@@ -8,12 +8,12 @@ from typing import Literal
 
 import msgspec
 
-from ..protocol.records import Record
-from ..protocol.request import Mutation, Query
-from .core.context import Context
-from .core.registry import handler
-from .core.tx import Tx
-from .upkeep import Done
+from ...protocol.records import Record
+from ...protocol.request import Mutation, Query
+from ..core.context import Context
+from ..core.registry import handler
+from ..core.tx import Tx
+from .startup import Done
 
 What = Literal["housekeeping", "verification"]
 

@@ -1,19 +1,19 @@
 """The state of the fleet in figures, as far as the store knows it; must not write."""
 
-from ..protocol.records import Record, Recovery, RecoveryCandidate
-from ..protocol.request import Query
-from ..protocol.status import Counts, MachineLine, MissionLine
-from .artifacts.backlog import unwritten
-from .cluster import membership as machines
-from .core.context import Context
-from .core.counters import tally, tally_of_events
-from .core.event_log import epoch, position
-from .core.mappers import recovery_of
-from .core.registry import handler
-from .core.tx import Row, Tx
-from .liveness.silence import silence_ms, waiting
-from .missions.current import is_automatic
-from .missions.progress import percent
+from ...protocol.records import Record, Recovery, RecoveryCandidate
+from ...protocol.request import Query
+from ...protocol.status import Counts, MachineLine, MissionLine
+from ..artifacts.backlog import unwritten
+from ..cluster import membership as machines
+from ..core.context import Context
+from ..core.counters import tally, tally_of_events
+from ..core.event_log import epoch, position
+from ..core.mappers import recovery_of
+from ..core.registry import handler
+from ..core.tx import Row, Tx
+from ..liveness.silence import silence_ms, waiting
+from ..missions.current import is_automatic
+from ..missions.progress import percent
 
 
 class Overview(Record, frozen=True, kw_only=True):

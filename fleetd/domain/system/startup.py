@@ -2,13 +2,13 @@
 
 import secrets
 
-from ..protocol.records import Record
-from ..protocol.request import Mutation
-from .core.context import Context
-from .core.idempotency import KEPT_MS
-from .core.registry import handler
-from .core.tx import Tx
-from .liveness.silence import follow_boot
+from ...protocol.records import Record
+from ...protocol.request import Mutation
+from ..core.context import Context
+from ..core.idempotency import KEPT_MS
+from ..core.registry import handler
+from ..core.tx import Tx
+from ..liveness.silence import follow_boot
 
 KEYS_AT_ONCE = 250
 

@@ -9,13 +9,15 @@ from typing import Any
 
 import msgspec
 
-from ..protocol.errors import InvalidState
-from ..protocol.events import LegacyImported
-from ..protocol.types import LONGEST_LEASE_MS
-from .core.context import Context
-from .core.event_log import emit, position
-from .core.registry import handler
-from .core.tx import LogLine, Tx
+from ...protocol.errors import InvalidState
+from ...protocol.events import LegacyImported
+from ...protocol.types import LONGEST_LEASE_MS
+from ..core.context import Context
+from ..core.event_log import emit, position
+from ..core.registry import handler
+from ..core.tx import LogLine, Tx
+from ..locks import leases
+from ..redaction.texts import holds_none, redact, redact_data
 from .legacy import (
     Imported,
     LegacyImport,
@@ -26,8 +28,6 @@ from .legacy import (
     event_type,
     some,
 )
-from .locks import leases
-from .redaction.texts import holds_none, redact, redact_data
 
 CONSUMER = "legacy"
 TOGETHER = 100

@@ -10,20 +10,20 @@ from typing import Literal
 
 import msgspec
 
-from ..protocol.events import StoreRestored, payload_data
-from ..protocol.records import Record
-from ..protocol.request import Mutation
-from ..protocol.types import Noun
-from .artifacts.kinds import POLICIES, Policy
-from .artifacts.soft_delete import LIVE
-from .core.context import Context
-from .core.counters import skip_events
-from .core.event_log import position
-from .core.registry import handler
-from .core.tx import Ring, Tx
-from .locks.leases import next_token, raise_tokens
-from .locks.queue import skip_waits
-from .upkeep import Done
+from ...protocol.events import StoreRestored, payload_data
+from ...protocol.records import Record
+from ...protocol.request import Mutation
+from ...protocol.types import Noun
+from ..artifacts.kinds import POLICIES, Policy
+from ..artifacts.soft_delete import LIVE
+from ..core.context import Context
+from ..core.counters import skip_events
+from ..core.event_log import position
+from ..core.registry import handler
+from ..core.tx import Ring, Tx
+from ..locks.leases import next_token, raise_tokens
+from ..locks.queue import skip_waits
+from .startup import Done
 
 # More tokens than are granted between what is known and what was granted last.
 TOKENS_UNSEEN = 1_000_000

@@ -7,17 +7,17 @@ wire.
 
 import msgspec
 
-from ..protocol.records import Record
-from ..protocol.request import Mutation
-from .agents import mark_lost
-from .core.context import Context
-from .core.event_log import position
-from .core.registry import handler
-from .core.tx import LogLine, Tx
-from .liveness.silence import LIVING, follow_boot
-from .locks.leases import end_by_force
-from .returning import TOKENS_UNSEEN, RaiseFloors, raise_floors
-from .upkeep import Done
+from ...protocol.records import Record
+from ...protocol.request import Mutation
+from ..agents import mark_lost
+from ..core.context import Context
+from ..core.event_log import position
+from ..core.registry import handler
+from ..core.tx import LogLine, Tx
+from ..liveness.silence import LIVING, follow_boot
+from ..locks.leases import end_by_force
+from .epoch import TOKENS_UNSEEN, RaiseFloors, raise_floors
+from .startup import Done
 
 REASON = "the store was moved to another one"
 _SET = (

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from ..protocol.records import Record
-from ..protocol.request import Mutation
-from ..protocol.types import AGENT_ID, EVENT_TYPE
+from ...protocol.records import Record
+from ...protocol.request import Mutation
+from ...protocol.types import AGENT_ID, EVENT_TYPE
 
 _AGENT_ID = re.compile(AGENT_ID)
 _EVENT_TYPE = re.compile(EVENT_TYPE)

@@ -1,0 +1,1 @@
+"""Start-up, overview, relocation and the import of older stores."""
