@@ -11,9 +11,9 @@ from contextlib import suppress
 import trio
 
 from .domain.artifacts.abandoned import AbandonedPurge
-from .domain.retention import OldEventsDrop, OldEventsFind, OldLocksDrop
+from .domain.retention.events_and_locks import OldEventsDrop, OldEventsFind, OldLocksDrop
+from .domain.retention.sessions import LeftBehindClose, OldSessionsDrop, SpentFind
 from .domain.sessions.deliveries import OldDeliveriesDrop
-from .domain.sessions.left_behind import LeftBehindClose, OldSessionsDrop, SpentFind
 from .domain.system.daily_rounds import Round, RoundDone, RoundsGet
 from .domain.system.startup import DropOldKeys
 from .engine import DAEMON, Engine

@@ -6,11 +6,11 @@ from .domain.artifacts.removal import Purge
 from .domain.forgetting import ForgetBegin, ForgetStep
 from .domain.owing import BytesScrubbed, ForgetWithdraw
 from .domain.portions import PieceDrop
-from .domain.pruning import PruneDone, PruneMark
-from .domain.retention import OldEventsDrop, OldLocksDrop
+from .domain.retention.events_and_locks import OldEventsDrop, OldLocksDrop
+from .domain.retention.pruning import PruneDone, PruneMark
+from .domain.retention.sessions import OldSessionsDrop
+from .domain.retention.spent import SpentRunsDrop
 from .domain.sessions.deliveries import OldDeliveriesDrop
-from .domain.sessions.left_behind import OldSessionsDrop
-from .domain.snapshots.spent import SpentRunsDrop
 from .domain.system.startup import DropOldKeys, StartUp
 from .protocol.request import Request
 from .protocol.requests.checkpoint import CheckpointDelete, CheckpointPrune

@@ -13,8 +13,8 @@ from .core.context import Context
 from .core.event_log import epoch, position
 from .core.registry import handler
 from .core.tx import LogLine, Row, Tx
+from .retention.terms import DAY_MS
 from .system.startup import Done
-from .terms import DAY_MS
 
 # A read is noted no oftener: nearly all of them then write nothing.
 USED_MS = 3_600_000

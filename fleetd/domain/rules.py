@@ -11,7 +11,6 @@ from . import (
     owing,
     portions,
     presence,
-    pruning,
     recovery,
     recovery_states,
     streams,
@@ -24,9 +23,10 @@ from .core.registry import HANDLERS
 from .liveness import agent_loss, due, episodes, silence
 from .locks import locks, queue
 from .missions import missions, selection, sortie_reports, sorties
-from .sessions import deliveries, left_behind, recording
+from .retention import pruning, sessions, spent
+from .sessions import deliveries, recording
 from .sessions import overview as hook_overview
-from .snapshots import compressing, finding, spent, taking
+from .snapshots import compressing, finding, taking
 from .system import daily_rounds, epoch, legacy_import, overview, relocation, startup
 
 __all__ = ["HANDLERS"]

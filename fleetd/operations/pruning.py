@@ -14,8 +14,15 @@ from ..domain.artifacts.inventory import NamesGet, OwnersGet
 from ..domain.artifacts.kinds import POLICIES
 from ..domain.core.context import Caller
 from ..domain.core.tx import RemoveBackup
-from ..domain.pruning import Candidate, Place, PruneDone, PruneLook, PruneMark, PruneTerms
-from ..domain.terms import Terms
+from ..domain.retention.pruning import (
+    Candidate,
+    Place,
+    PruneDone,
+    PruneLook,
+    PruneMark,
+    PruneTerms,
+)
+from ..domain.retention.terms import Terms
 from ..engine import Engine, operation
 from ..host import progress
 from ..protocol.errors import FleetError, RetentionPruneFailed, Unavailable

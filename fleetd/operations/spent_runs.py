@@ -4,7 +4,7 @@ import logging
 from functools import partial
 
 from ..domain.core.context import Caller
-from ..domain.snapshots.spent import SpentRuns, SpentRunsDrop
+from ..domain.retention.spent import SpentRuns, SpentRunsDrop
 from ..domain.system.startup import Done
 from ..engine import Engine, operation
 from ..protocol.request import Mutation

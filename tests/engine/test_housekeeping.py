@@ -10,8 +10,8 @@ import trio.testing
 
 from fleetd import housekeeping
 from fleetd.config import Retention
-from fleetd.domain import retention
-from fleetd.domain.retention import OldEventsDrop, OldEventsFind
+from fleetd.domain.retention import events_and_locks
+from fleetd.domain.retention.events_and_locks import OldEventsDrop, OldEventsFind
 from fleetd.domain.system import startup
 from fleetd.domain.system.daily_rounds import RoundsGet
 from fleetd.housekeeping import DAY_S, LOOK_S, STEPPED_BACK_S, keep_house, tidy
@@ -31,7 +31,7 @@ PIECE = 5
 @pytest.fixture(autouse=True)
 def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make pieces small, so that a few events are many of them."""
-    monkeypatch.setattr(retention, "AT_ONCE", PIECE)
+    monkeypatch.setattr(events_and_locks, "AT_ONCE", PIECE)
     monkeypatch.setattr(startup, "KEYS_AT_ONCE", PIECE)
 
 

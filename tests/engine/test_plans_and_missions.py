@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fleetd import housekeeping
-from fleetd.domain.sessions import left_behind
+from fleetd.domain.retention import sessions as left_behind
 from fleetd.harness.report import PlanItem, Planned, PromptSubmitted, SessionEnded, SessionStarted
 from fleetd.protocol.records import Mission, RestoreResult
 from fleetd.protocol.requests.agent import AgentGet

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from fleetd.domain.retention import OldEventsDrop, OldLocksDrop
+from fleetd.domain.retention.events_and_locks import OldEventsDrop, OldLocksDrop
+from fleetd.domain.retention.sessions import OldSessionsDrop
+from fleetd.domain.retention.spent import SpentRunsDrop
 from fleetd.domain.sessions.deliveries import OldDeliveriesDrop
-from fleetd.domain.sessions.left_behind import OldSessionsDrop
-from fleetd.domain.snapshots.spent import SpentRunsDrop
 from fleetd.domain.system.startup import DropOldKeys, StartUp
 from fleetd.protocol.methods import METHODS
 from fleetd.protocol.requests.mission import MissionCreate

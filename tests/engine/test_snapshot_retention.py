@@ -17,11 +17,11 @@ import trio.testing
 
 from fleetd import outbox
 from fleetd.config import Retention
-from fleetd.domain import pruning as rules
 from fleetd.domain.artifacts.outbox import BackupGet
 from fleetd.domain.artifacts.removal import Purge, RemovalsGet
 from fleetd.domain.core.tx import WriteBackup
-from fleetd.domain.pruning import PruneDone, PruneMark
+from fleetd.domain.retention import pruning as rules
+from fleetd.domain.retention.pruning import PruneDone, PruneMark
 from fleetd.domain.snapshots.compressing import Compressed
 from fleetd.domain.snapshots.document import to_file
 from fleetd.housekeeping import DAY_S, keep_house

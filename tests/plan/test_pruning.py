@@ -18,10 +18,10 @@ import trio
 from fleetctl.client import blocking as fleetctl_client
 from fleetd import outbox
 from fleetd.config import Limits, Retention
-from fleetd.domain import pruning as rules
 from fleetd.domain.artifacts.outbox import BackupGet
 from fleetd.domain.artifacts.removal import Purge, RemovalsGet
-from fleetd.domain.pruning import PruneDone, PruneMark
+from fleetd.domain.retention import pruning as rules
+from fleetd.domain.retention.pruning import PruneDone, PruneMark
 from fleetd.engine import Engine
 from fleetd.housekeeping import DAY_S, keep_house
 from fleetd.operations import pruning

@@ -10,7 +10,7 @@ from ..core.context import Context
 from ..core.event_log import position
 from ..core.registry import handler
 from ..core.tx import Tx
-from ..terms import DAY_MS
+from ..retention.terms import DAY_MS
 from .kinds import POLICIES
 from .removal import Purged
 from .soft_delete import UNSETTLED

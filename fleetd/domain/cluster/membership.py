@@ -12,8 +12,8 @@ from ..core.context import Context
 from ..core.registry import handler
 from ..core.tx import LogLine, Row, Tx
 from ..liveness.silence import LIVING
+from ..retention.terms import DAY_MS
 from ..system.startup import Done
-from ..terms import DAY_MS
 from .heartbeat import LEFT_MS, LOST_MS, UNBROKEN_MS
 
 

@@ -7,7 +7,7 @@ of a run always stay; of the others the latest 50, for 14 days.
 from ..artifacts.soft_delete import LIVE
 from ..core.context import Context
 from ..core.tx import Row, Tx
-from ..terms import Terms, is_older
+from .terms import Terms, is_older
 
 # What a run can end in, and what its briefing may have to go back to.
 TERMINAL = ("failed", "completed")

@@ -10,7 +10,7 @@ from ..checkpoints.limits import DROPPED_AT_ONCE
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.tx import Tx
-from .outdated import newest_first, preserved
+from .snapshots import newest_first, preserved
 
 
 def make_room(tx: Tx, ctx: Context, run_id: str) -> None:

@@ -8,27 +8,27 @@ piece is bounded, so that nobody waits long behind one.
 from collections.abc import Callable, Iterable
 from itertools import groupby
 
-from ..protocol.errors import NotFound
-from ..protocol.records import Record
-from ..protocol.request import Mutation, Query
-from ..protocol.types import Noun
-from . import outdated
-from .artifacts.kinds import POLICIES, Policy
-from .artifacts.soft_delete import LIVE, mark_deleted
-from .core.context import Context
-from .core.event_log import emit
-from .core.ids import find
-from .core.registry import handler
-from .core.tx import Row, Tx
-from .snapshots import outdated as outdated_snapshots
-from .system.startup import Done
+from ...protocol.errors import NotFound
+from ...protocol.records import Record
+from ...protocol.request import Mutation, Query
+from ...protocol.types import Noun
+from ..artifacts.kinds import POLICIES, Policy
+from ..artifacts.soft_delete import LIVE, mark_deleted
+from ..core.context import Context
+from ..core.event_log import emit
+from ..core.ids import find
+from ..core.registry import handler
+from ..core.tx import Row, Tx
+from ..system.startup import Done
+from . import checkpoints
+from . import snapshots as outdated_snapshots
 from .terms import Terms
 
 # How much one piece of work looks at, and then marks: a few milliseconds' worth.
 ROWS_AT_ONCE = 25
 OWNERS_AT_ONCE = 20
 _DOOMED: dict[Noun, Callable[[Tx, Context, Terms, list[Row]], Iterable[Row]]] = {
-    "checkpoint": outdated.doomed,
+    "checkpoint": checkpoints.doomed,
     "snapshot": outdated_snapshots.doomed,
 }
 

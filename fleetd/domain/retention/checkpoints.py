@@ -6,14 +6,14 @@ of an unfinished mission, an unused checkpoint of a mission that waits for recov
 
 from collections.abc import Iterable
 
-from ..protocol.types import OPEN_MISSION
-from .artifacts.kinds import POLICIES
-from .artifacts.removal import newest_with_file
-from .artifacts.soft_delete import LIVE
-from .checkpoints.limits import COMPLETED
-from .core.context import Context
-from .core.tx import Row, Tx
-from .liveness.silence import detect
+from ...protocol.types import OPEN_MISSION
+from ..artifacts.kinds import POLICIES
+from ..artifacts.removal import newest_with_file
+from ..artifacts.soft_delete import LIVE
+from ..checkpoints.limits import COMPLETED
+from ..core.context import Context
+from ..core.tx import Row, Tx
+from ..liveness.silence import detect
 from .terms import Terms, is_older
 
 

@@ -12,9 +12,9 @@ from ..core.registry import handler
 from ..core.tx import Tx
 from ..liveness.silence import LIVING
 from ..missions.current import is_automatic
+from ..sessions import automatic
 from ..system.startup import Done
-from ..terms import DAY_MS
-from . import automatic
+from .terms import DAY_MS
 
 CLOSED_AT_ONCE = 10
 LOOKED_AT_AT_ONCE = 250

@@ -1,7 +1,7 @@
 """What a pruning goes by: the settings, or what its caller gave instead; finds nothing itself."""
 
-from ..protocol.records import Record
-from .core.context import Context
+from ...protocol.records import Record
+from ..core.context import Context
 
 DAY_MS = 86_400_000
 

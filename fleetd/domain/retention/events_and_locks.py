@@ -9,13 +9,13 @@ after it is younger, even if a clock that was set back says otherwise. Only an e
 future does not end it: a clock that was wrong wrote that one. It stays until its time has come.
 """
 
-from ..protocol.records import Record
-from ..protocol.request import Mutation, Query
-from .artifacts.soft_delete import LIVE
-from .core.context import Context
-from .core.registry import handler
-from .core.tx import Tx
-from .cursors import note_missed, unused_since
+from ...protocol.records import Record
+from ...protocol.request import Mutation, Query
+from ..artifacts.soft_delete import LIVE
+from ..core.context import Context
+from ..core.registry import handler
+from ..core.tx import Tx
+from ..cursors import note_missed, unused_since
 
 # How many events one piece of work looks at.
 AT_ONCE = 250

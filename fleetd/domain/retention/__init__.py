@@ -1,0 +1,1 @@
+"""What is past its time, and its removal."""
