@@ -12,7 +12,7 @@ import trio
 
 from .domain.artifacts.inventory import NamesGet, NewestFiled
 from .domain.forgotten import ForgottenCountGet, ForgottenOwnersGet
-from .domain.snapshots.document import seq_of
+from .domain.snapshots.codec import seq_of
 from .engine import Engine
 from .filed import latest_data
 from .store.files.record_files import Backups

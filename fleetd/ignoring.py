@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from .domain.missions.current import within
-from .domain.snapshots.finding import RunAgentGet
+from .domain.snapshots.queries import RunAgentGet
 from .host.file_system import FileSystem
 from .host.path_walk import absolute
 from .protocol.errors import InvalidState, NotFound

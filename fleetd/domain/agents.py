@@ -25,7 +25,7 @@ from .liveness.comeback import detect_for
 from .liveness.open_calls import end_turn
 from .locks.leases import release_all
 from .missions.current import inherited, of_directory
-from .snapshots import boundaries
+from .snapshots import triggers
 
 _note = msgspec.json.Decoder(Note).decode
 
@@ -189,7 +189,7 @@ def let_go(tx: Tx, ctx: Context, row: Row, reason: str | None, *, activity: bool
     """Note that an agent left; it is no ``activity`` when nobody said so but the daemon itself."""
     if row["status"] == "gone":
         return
-    boundaries.left(tx, ctx, row["id"], reason)
+    triggers.left(tx, ctx, row["id"], reason)
     release_all(tx, ctx, row["id"], activity=activity)
     end_turn(tx, row["id"])
     payload, mission = AgentDeregistered(reason=reason), row["mission_id"]
@@ -204,7 +204,7 @@ def let_go(tx: Tx, ctx: Context, row: Row, reason: str | None, *, activity: bool
 def mark_lost(tx: Tx, ctx: Context, row: Row, reason: str) -> None:
     """Note that an agent ended without a word; of one without a process nobody knows that."""
     if row["pid"] is not None:
-        boundaries.died(tx, ctx, row["id"], reason)
+        triggers.died(tx, ctx, row["id"], reason)
     tx.run(
         "UPDATE agents SET status = 'lost', needs = NULL, needs_since = NULL WHERE id = :id",
         id=row["id"],

@@ -15,7 +15,7 @@ from .locks.names import file_from_here
 from .missions.authors import Titles, shares, titles_for
 from .missions.progress import percent
 from .prompt import Brief
-from .snapshots import telling
+from .snapshots import recovery_context
 from .snapshots.newest import Reader, reader_of
 
 COMMANDS = 10
@@ -76,7 +76,7 @@ def gather(
         progress=progress + progress_note,
         mission_id=mission["id"],
         taken_over_from=taken_over_from,
-        run=telling.line(tx, reader, sorties) if reader else "",
+        run=recovery_context.line(tx, reader, sorties) if reader else "",
         own_sorties=_own(own, titles),
         own_left_out=sum(more.values()),
         fleet=_fleet(sorties, narrow) if narrow else "",
@@ -192,7 +192,7 @@ def _commands(tx: Tx, mission_id: str, agent_id: str | None, reader: Reader | No
     for number, (data, at) in enumerate(found):
         once.setdefault(data.get("call_id") or number, (data, at))
     told = [(at, _command(data, at)) for data, at in list(once.values())[:COMMANDS]]
-    declared = telling.outcomes(tx, reader, COMMANDS) if reader else []
+    declared = recovery_context.outcomes(tx, reader, COMMANDS) if reader else []
     both = heapq.merge(told, declared, key=lambda each: each[0], reverse=True)
     return [line for _, line in both][:COMMANDS]
 

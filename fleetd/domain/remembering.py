@@ -13,7 +13,7 @@ from .core.context import Context
 from .core.tx import Row, Tx
 from .missions.authors import titles_for
 from .snapshots.newest import reader_of
-from .snapshots.telling import sharpened
+from .snapshots.recovery_context import sharpened
 
 _OPEN = ("pending", "assigned", "in_progress", "blocked")
 

@@ -26,7 +26,7 @@ from .missions import missions, selection, sortie_reports, sorties
 from .retention import pruning, sessions, spent
 from .sessions import deliveries, recording
 from .sessions import overview as hook_overview
-from .snapshots import compressing, finding, taking
+from .snapshots import compression, queries, record
 from .system import daily_rounds, epoch, legacy_import, overview, relocation, startup
 
 __all__ = ["HANDLERS"]

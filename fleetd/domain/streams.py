@@ -20,7 +20,7 @@ from .core.ids import find
 from .core.registry import handler
 from .core.tx import Tx
 from .liveness.open_calls import BEGINS_WORK, follow_turn
-from .snapshots.beats import go_on
+from .snapshots.heartbeat import go_on
 
 # An event may be as long as a line: a page of many such would fill the memory.
 PAGE_BYTES = 1024 * 1024

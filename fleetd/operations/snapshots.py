@@ -1,7 +1,7 @@
 """Run snapshots with their files: recording them, and reading them from both copies."""
 
 from ..domain.core.context import Caller
-from ..domain.snapshots.finding import RunFind
+from ..domain.snapshots.queries import RunFind
 from ..engine import Engine, operation
 from ..protocol.errors import AtomicWriteFailed
 from ..protocol.requests.snapshot import SnapshotGet, SnapshotLatest, SnapshotRecord

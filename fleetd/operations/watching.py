@@ -9,7 +9,7 @@ from ..domain.liveness.agent_loss import AgentEnded, AgentUnheard
 from ..domain.liveness.due import DueGet
 from ..domain.liveness.episodes import EpisodeBegin
 from ..domain.recovery_states import RecoveryDoubt
-from ..domain.snapshots.beats import SnapshotBeat
+from ..domain.snapshots.heartbeat import SnapshotBeat
 from ..engine import Engine, operation
 from ..protocol.errors import FleetError
 from ..protocol.records import Record

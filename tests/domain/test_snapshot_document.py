@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetd.domain.checkpoints.codec import canonical, digest_of
-from fleetd.domain.snapshots import document
+from fleetd.domain.snapshots import codec
 from fleetd.protocol.errors import Corrupt, IntegrityMismatch, SchemaInvalid
 from fleetd.protocol.snapshots import (
     CommandOutcome,
@@ -65,7 +65,7 @@ def row_of(content: SnapshotContent) -> dict[str, Any]:
     """Return a row as the store has it right after it was written."""
     beside = ("agent_id", "window_tokens", "window_size", "note", "backed_up_at", "compressed_at")
     return {
-        **document.to_columns(content),
+        **codec.to_columns(content),
         **dict.fromkeys((*beside, "gzip_digest", "gzip_bytes")),
         "source_details_json": "[]",
         "warnings_json": "[]",
@@ -75,14 +75,14 @@ def row_of(content: SnapshotContent) -> dict[str, Any]:
 @PROPERTY
 @given(CONTENTS)
 def test_what_is_written_is_read_again_the_same(content: SnapshotContent) -> None:
-    data = document.to_file(document.sealed(content))
-    read = document.from_file(data, "here")
-    assert {name: getattr(read, name) for name in document.CONTENT_FIELDS} == {
-        name: getattr(content, name) for name in document.CONTENT_FIELDS
+    data = codec.to_file(codec.sealed(content))
+    read = codec.from_file(data, "here")
+    assert {name: getattr(read, name) for name in codec.CONTENT_FIELDS} == {
+        name: getattr(content, name) for name in codec.CONTENT_FIELDS
     }
-    assert document.to_file(read) == data
-    assert document.from_row(row_of(content)).integrity == read.integrity
-    assert document.seq_of(read.snapshot_id) == row_of(content)["seq"]
+    assert codec.to_file(read) == data
+    assert codec.from_row(row_of(content)).integrity == read.integrity
+    assert codec.seq_of(read.snapshot_id) == row_of(content)["seq"]
 
 
 @PROPERTY
@@ -90,12 +90,12 @@ def test_what_is_written_is_read_again_the_same(content: SnapshotContent) -> Non
 def test_a_damaged_byte_is_refused_and_never_another_snapshot(
     content: SnapshotContent, data: st.DataObject
 ) -> None:
-    whole = document.to_file(document.sealed(content))
+    whole = codec.to_file(codec.sealed(content))
     place = data.draw(st.integers(0, len(whole) - 2))  # the line's end holds nothing
     byte = data.draw(st.integers(0, 255).filter(lambda value: value != whole[place]))
     damaged = whole[:place] + bytes([byte]) + whole[place + 1 :]
     with pytest.raises(Corrupt) as caught:
-        document.from_file(damaged, "here")
+        codec.from_file(damaged, "here")
     assert caught.value.kind in ("checkpoint_schema_invalid", "checkpoint_integrity_mismatch")
 
 
@@ -124,7 +124,7 @@ EXAMPLE = SnapshotContent(
 
 def changed(**changes: Any) -> bytes:
     """Return the example with other fields, None for none, and a checksum that vouches for it."""
-    whole = json.loads(document.to_file(document.sealed(EXAMPLE)))
+    whole = json.loads(codec.to_file(codec.sealed(EXAMPLE)))
     integrity = whole.pop("integrity") | changes.pop("integrity", {})
     whole = {name: value for name, value in (whole | changes).items() if value is not None}
     integrity = {"digest": digest_of(canonical(whole))} | {
@@ -143,7 +143,7 @@ def changed(**changes: Any) -> bytes:
         b"{}",
         b"\xff\xfe",
         b"[" * 100_000,
-        document.to_file(document.sealed(EXAMPLE))[:-20],
+        codec.to_file(codec.sealed(EXAMPLE))[:-20],
         changed(status="resting"),
         changed(status=None),
         changed(run_id="../etc"),
@@ -165,7 +165,7 @@ def test_parser_and_validation_errors_have_the_reason_code_checkpoint_schema_inv
     data: bytes,
 ) -> None:
     with pytest.raises(SchemaInvalid) as caught:
-        document.from_file(data, "/checkpoints/build-42/history/x.json")
+        codec.from_file(data, "/checkpoints/build-42/history/x.json")
     error = caught.value
     assert error.kind == "checkpoint_schema_invalid"
     assert error.message.startswith("The snapshot file /checkpoints/build-42/history/x.json is not")
@@ -175,14 +175,14 @@ def test_parser_and_validation_errors_have_the_reason_code_checkpoint_schema_inv
 
 def test_an_unknown_format_version_is_named(tmp_path: Any) -> None:
     with pytest.raises(SchemaInvalid) as caught:
-        document.from_file(changed(integrity={"format_version": 2}), "here")
+        codec.from_file(changed(integrity={"format_version": 2}), "here")
     assert "format version is 2 with sha256; 1 with sha256 is read" in caught.value.message
 
 
 def test_another_content_has_the_reason_code_checkpoint_integrity_mismatch() -> None:
-    data = document.to_file(document.sealed(EXAMPLE)).replace(b"PLAN.md", b"PLAN.MD")
+    data = codec.to_file(codec.sealed(EXAMPLE)).replace(b"PLAN.md", b"PLAN.MD")
     with pytest.raises(IntegrityMismatch) as caught:
-        document.from_file(data, "here")
+        codec.from_file(data, "here")
     assert caught.value.kind == "checkpoint_integrity_mismatch"
     assert caught.value.message == "The snapshot file here does not match its checksum."
 
@@ -197,7 +197,7 @@ def test_another_content_has_the_reason_code_checkpoint_integrity_mismatch() -> 
 def test_a_row_that_says_something_else_than_its_document_is_damaged(column: str) -> None:
     row = row_of(EXAMPLE) | {column: "7"}
     with pytest.raises(IntegrityMismatch) as caught:
-        document.from_row(row)
+        codec.from_row(row)
     assert caught.value.values["snapshot_id"] == EXAMPLE.snapshot_id
     assert "The database row of snapshot cp_20260105T120000000Z_42 " in caught.value.message
     assert f"fleetctl snapshot verify {EXAMPLE.snapshot_id} --repair" in caught.value.hint
@@ -206,7 +206,7 @@ def test_a_row_that_says_something_else_than_its_document_is_damaged(column: str
 @pytest.mark.parametrize("column", ["document_json", "source_details_json", "warnings_json"])
 def test_a_row_that_cannot_be_read_is_no_snapshot(column: str) -> None:
     with pytest.raises(SchemaInvalid):
-        document.from_row(row_of(EXAMPLE) | {column: "{"})
+        codec.from_row(row_of(EXAMPLE) | {column: "{"})
 
 
 @pytest.mark.parametrize(
@@ -216,21 +216,21 @@ def test_a_row_that_cannot_be_read_is_no_snapshot(column: str) -> None:
 def test_an_id_tells_its_place_in_the_log_where_it_is_one_of_ours(
     snapshot_id: str, seq: int
 ) -> None:
-    assert document.seq_of(snapshot_id) == seq
+    assert codec.seq_of(snapshot_id) == seq
 
 
 def test_the_artifacts_are_the_plain_file_and_once_it_was_compressed_both_forms() -> None:
     row = row_of(EXAMPLE)
-    assert [(each.path, each.present) for each in document.from_row(row).artifacts] == [
+    assert [(each.path, each.present) for each in codec.from_row(row).artifacts] == [
         ("history/cp_20260105T120000000Z_42.json", False)
     ]
-    assert document.from_row(row).storage_locations == ["sqlite"]
+    assert codec.from_row(row).storage_locations == ["sqlite"]
     written = row | {"backed_up_at": "2026-01-05T12:00:01.000Z"}
-    [plain] = document.from_row(written).artifacts
+    [plain] = codec.from_row(written).artifacts
     assert (plain.present, plain.size_bytes) == (True, row["size_bytes"])
-    assert document.from_row(written).storage_locations == ["sqlite", "file"]
+    assert codec.from_row(written).storage_locations == ["sqlite", "file"]
     packed = {"compressed_at": "2026-01-06T12:00:01.000Z", "gzip_digest": "ab", "gzip_bytes": 7}
-    both = document.from_row(written | packed).artifacts
+    both = codec.from_row(written | packed).artifacts
     assert [(each.path, each.present, each.digest) for each in both] == [
         ("history/cp_20260105T120000000Z_42.json", False, row["file_digest"]),
         ("history/cp_20260105T120000000Z_42.json.gz", True, "ab"),

@@ -10,7 +10,7 @@ from fleetd.domain.artifacts.ingest import ImportFiles
 from fleetd.domain.artifacts.repair import Heal
 from fleetd.domain.forget_scope import Target
 from fleetd.domain.forgetting import ForgetStep
-from fleetd.domain.snapshots.document import to_file
+from fleetd.domain.snapshots.codec import to_file
 from fleetd.harness.report import PlanItem, Planned, SubagentStarted, ToolFinished, ToolStarted
 from fleetd.protocol.errors import InvalidState, NotFound, Storage
 from fleetd.protocol.requests.agent import AgentRegister

@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 import pytest
 
-from fleetd.domain.snapshots.document import to_file
+from fleetd.domain.snapshots.codec import to_file
 from fleetd.filed import examined
 from fleetd.operations.compressing import SnapshotsCompress
 from fleetd.protocol.errors import Corrupt, FleetError, NotFound

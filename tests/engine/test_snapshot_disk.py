@@ -16,7 +16,7 @@ import trio.testing
 
 from fleetd.config import Retention
 from fleetd.domain.checkpoints.codec import canonical, digest_of
-from fleetd.domain.snapshots.document import seq_of, to_file
+from fleetd.domain.snapshots.codec import seq_of, to_file
 from fleetd.host import atomic_files
 from fleetd.operations.compressing import SnapshotsCompress
 from fleetd.outbox import FIRST_PAUSE_S, LONGEST_PAUSE_S

@@ -22,8 +22,8 @@ from fleetd.domain.artifacts.removal import Purge, RemovalsGet
 from fleetd.domain.core.tx import WriteBackup
 from fleetd.domain.retention import pruning as rules
 from fleetd.domain.retention.pruning import PruneDone, PruneMark
-from fleetd.domain.snapshots.compressing import Compressed
-from fleetd.domain.snapshots.document import to_file
+from fleetd.domain.snapshots.codec import to_file
+from fleetd.domain.snapshots.compression import Compressed
 from fleetd.housekeeping import DAY_S, keep_house
 from fleetd.operations.compressing import SnapshotsCompress
 from fleetd.protocol.errors import NotFound, Storage, Unavailable

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from fleetd.config import Retention
-from fleetd.domain.snapshots import document
+from fleetd.domain.snapshots import codec
 from fleetd.domain.snapshots.outcomes import LAST_EVENTS
 from fleetd.harness.report import (
     Compacting,
@@ -92,18 +92,18 @@ async def test_each_snapshot_is_a_single_json_document_with_deterministic_top_le
     fleet: Fleet,
 ) -> None:
     snapshot = await record(fleet, command_outcomes=[outcome("make")])
-    data = document.to_file(snapshot)
+    data = codec.to_file(snapshot)
     assert list(json.loads(data)) == FIELDS
     assert data.endswith(b"}\n")
     assert data.count(b"\n") == 1
-    assert document.to_file(document.from_file(data, "here")) == data
+    assert codec.to_file(codec.from_file(data, "here")) == data
     stored = fleet.sql("SELECT document_json FROM snapshots")[0]["document_json"]
     assert stored.encode() + b"\n" == data
 
 
 async def test_the_fields_of_each_part_stand_in_the_order_of_the_document(fleet: Fleet) -> None:
     snapshot = await record(fleet, command_outcomes=[outcome("make")])
-    whole = json.loads(document.to_file(snapshot))
+    whole = json.loads(codec.to_file(snapshot))
     assert list(whole["step_state"]) == [
         *("plan_path", "step_id", "step_ordinal", "step_status"),
         *("todo_compliance", "resume_hints"),
@@ -232,7 +232,7 @@ async def test_status_is_failed_when_the_agent_was_lost(fleet: Fleet) -> None:
 
 async def test_integrity_is_a_checksum_and_format_version_metadata(fleet: Fleet) -> None:
     snapshot = await record(fleet, command_outcomes=[outcome("ünïcode")])
-    whole = json.loads(document.to_file(snapshot))
+    whole = json.loads(codec.to_file(snapshot))
     integrity = whole.pop("integrity")
     canonical = json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     assert integrity == {
@@ -740,7 +740,7 @@ async def test_whatever_is_appended_as_an_event_a_snapshot_can_be_taken(
     assert len(kept.summary) <= 500
     assert kept.duration_ms == 0
     assert "\x1b" not in kept.name
-    assert document.from_file(document.to_file(snapshot), "here").command_outcomes == [kept]
+    assert codec.from_file(codec.to_file(snapshot), "here").command_outcomes == [kept]
 
 
 async def test_declared_outcomes_win_and_those_of_the_log_stand_in_the_next(fleet: Fleet) -> None:

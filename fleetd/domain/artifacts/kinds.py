@@ -20,7 +20,8 @@ from ...protocol.snapshots import Snapshot
 from ...protocol.types import Noun
 from ..checkpoints import codec
 from ..core.tx import Row
-from ..snapshots import document, returning
+from ..snapshots import codec as document
+from ..snapshots import returning
 
 Kept = Checkpoint | Snapshot
 

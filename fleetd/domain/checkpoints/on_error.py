@@ -13,7 +13,7 @@ from ..core.event_log import emit
 from ..core.ids import find
 from ..core.registry import handler
 from ..core.tx import LogLine, Row, Tx
-from ..snapshots import boundaries
+from ..snapshots import triggers
 from .checkpoints import Reason, take
 from .state import State, capture
 
@@ -30,7 +30,7 @@ class DeliveryFailed(Mutation[ErrorCheckpoint], frozen=True):
 @handler
 def report(tx: Tx, request: ErrorReport, ctx: Context) -> ErrorCheckpoint:
     """Note an error of an agent: its run is snapshot first, then all that ``note`` does."""
-    boundaries.error_met(tx, ctx, request.agent_id, f"{request.name}: {request.message}")
+    triggers.error_met(tx, ctx, request.agent_id, f"{request.name}: {request.message}")
     return note(tx, request, ctx)
 
 

@@ -14,7 +14,7 @@ from ..core.event_log import emit
 from ..core.registry import handler
 from ..core.tx import LogLine, Row, Tx, WatchProcess
 from ..liveness.agent_loss import GRACE_MS, keep_state
-from ..snapshots.beats import go_on
+from ..snapshots.heartbeat import go_on
 from ..system.startup import Done
 from ..takeover import Process
 from .membership import stranded, unheard_for

@@ -10,7 +10,7 @@ from ..cluster.heartbeat import UNBROKEN_MS, touch_of
 from ..core.context import Context
 from ..core.registry import handler
 from ..core.tx import Row, Tx
-from ..snapshots.beats import BEAT_MS, due_rows
+from ..snapshots.heartbeat import BEAT_MS, due_rows
 from .agent_loss import UNHEARD_MS, unheard_rows
 from .open_calls import LONGEST_CALL_MS
 from .silence import silent_rows

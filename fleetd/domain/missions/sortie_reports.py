@@ -19,7 +19,7 @@ from ..core.context import Context
 from ..core.ids import find
 from ..core.registry import handler
 from ..core.tx import Tx
-from ..snapshots import boundaries
+from ..snapshots import triggers
 from . import sortie_work
 
 
@@ -68,8 +68,8 @@ def _follow(
     """Do what is reported, and snapshot the run of whoever the sortie is with."""
     row = find(tx, "sortie", request.sortie_id)
     agent_id = request.agent_id or row["assigned_to"]
-    before = boundaries.standing(tx, agent_id, [row["id"]]) if agent_id else {}
+    before = triggers.standing(tx, agent_id, [row["id"]]) if agent_id else {}
     sortie = rule(tx, request, ctx)
     if agent_id:
-        boundaries.steps_moved(tx, ctx, agent_id, before)
+        triggers.steps_moved(tx, ctx, agent_id, before)
     return sortie

@@ -38,7 +38,7 @@ from ..core.context import Context
 from ..core.ids import find
 from ..core.tx import Tx
 from ..liveness import open_calls
-from ..snapshots import boundaries
+from ..snapshots import triggers
 from . import membership, plans, window
 from .identity import key_of
 
@@ -79,7 +79,7 @@ def follow(scene: Scene, happening: AnyHappening) -> None:
     """Do what one thing that was told means; what failed is a boundary of the run."""
     carry_out(scene, happening)
     if is_failure(happening):
-        boundaries.error_met(scene.tx, scene.ctx, scene.agent_id)
+        triggers.error_met(scene.tx, scene.ctx, scene.agent_id)
 
 
 def carry_out(scene: Scene, happening: AnyHappening) -> None:
@@ -151,7 +151,7 @@ def _compacting(scene: Scene, told: Compacting) -> None:
         details = f"Before the {told.trigger} compaction of {scene.agent_id}"
         keep_state(scene, mission_id, details, always=told.certain)
     if told.certain:
-        boundaries.compacting(scene.tx, scene.ctx, scene.agent_id, told.trigger)
+        triggers.compacting(scene.tx, scene.ctx, scene.agent_id, told.trigger)
 
 
 def keep_state(scene: Scene, mission_id: str, details: str, *, always: bool) -> None:
@@ -191,7 +191,7 @@ def _subagent_ended(scene: Scene, told: SubagentEnded) -> None:
 
 
 def _failed(scene: Scene, told: Failed) -> None:
-    boundaries.broke_off(scene.tx, scene.ctx, scene.agent_id, told.message)
+    triggers.broke_off(scene.tx, scene.ctx, scene.agent_id, told.message)
     error = ErrorReport(
         agent_id=scene.agent_id, kind="api_error", name="TurnFailed", message=told.message
     )

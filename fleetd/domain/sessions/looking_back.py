@@ -7,7 +7,7 @@ import msgspec
 
 from ...harness.report import AnyHappening, ToolFinished
 from ..liveness.open_calls import ENDS_A_CALL, in_sql
-from ..snapshots import boundaries
+from ..snapshots import triggers
 from . import following
 from .following import Scene
 
@@ -32,7 +32,7 @@ def look_back(scene: Scene, told: Iterable[AnyHappening]) -> None:
         following.carry_out(scene, each)
         failed = failed or following.is_failure(each)
     if failed:
-        boundaries.error_met(scene.tx, scene.ctx, scene.agent_id)
+        triggers.error_met(scene.tx, scene.ctx, scene.agent_id)
 
 
 def _outcomes_known(scene: Scene) -> frozenset[str]:

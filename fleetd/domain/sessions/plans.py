@@ -16,7 +16,7 @@ from ...protocol.types import CLOSED_SORTIE, OPEN_MISSION
 from ..core.context import Context
 from ..core.tx import LogLine, Row, Tx
 from ..missions import sortie_work, sorties
-from ..snapshots import boundaries
+from ..snapshots import triggers
 from . import plan_items
 from .matching import (
     BACK,
@@ -143,9 +143,9 @@ class _Plan:
         """Change what the plan says is different; returns whether anything was."""
         moving = [step for step in steps if step.moves]
         told = [*(step.now.sortie_id for step in moving), *(each.sortie_id for each in gone)]
-        before = boundaries.standing(self._tx, self._agent_id, told)
+        before = triggers.standing(self._tx, self._agent_id, told)
         self._carry_out(steps, moving, gone)
-        boundaries.steps_moved(self._tx, self._ctx, self._agent_id, before)
+        triggers.steps_moved(self._tx, self._ctx, self._agent_id, before)
         return bool(gone or any(step.changed for step in steps))
 
     def _carry_out(

@@ -13,7 +13,7 @@ from ...protocol.snapshots import CommandOutcome, Snapshot
 from ..artifacts.soft_delete import LIVE
 from ..core.event_log import position
 from ..core.tx import Row, Tx
-from .document import from_row
+from .codec import from_row
 
 # How far back something readable is looked for: runs of the agent, and snapshots of each.
 RUNS, TRIED = 5, 20

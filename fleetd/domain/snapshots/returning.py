@@ -7,7 +7,7 @@ import msgspec
 from ...protocol.snapshots import Artifact, Snapshot
 from ..core.context import Context
 from ..core.tx import Row, Tx
-from .document import seq_of, to_columns
+from .codec import seq_of, to_columns
 
 
 def read_from(snapshot: Snapshot, raw: bytes, *, compressed: bool) -> Snapshot:

@@ -13,9 +13,9 @@ from ...protocol.types import RunStatus, StepStatus
 from ..core.context import Context
 from ..core.tx import Tx
 from ..core.wording import short
+from .plan_steps import plan_of, step_status
+from .record import Trigger, take
 from .runs import run_of_agent
-from .steps import plan_of, step_status
-from .taking import Trigger, take
 
 NOTE_CHARS = 500
 

@@ -14,7 +14,7 @@ from ...protocol.types import WindowPressure
 from ..checkpoints.codec import digest_of
 from ..core.context import Context
 from ..core.tx import Row, Tx
-from .steps import Step
+from .plan_steps import Step
 
 MOST_ARTIFACTS = 50
 MEDIUM_PERCENT, HIGH_PERCENT = 50, 80

@@ -16,9 +16,9 @@ from ..core.event_log import emit, position
 from ..core.registry import handler
 from ..core.tx import LogLine, Tx, WriteBackup
 from ..retention.keeping import make_room
-from .belonging import missions_of, tie
-from .document import from_row, to_columns
-from .gathering import Gathered, Known, Trigger, gather, known_of
+from .builder import Gathered, Known, Trigger, gather, known_of
+from .codec import from_row, to_columns
+from .mission_links import missions_of, tie
 from .runs import run_meant
 
 __all__ = ["Trigger", "take"]

@@ -22,8 +22,9 @@ from ..artifacts.soft_delete import LIVE
 from ..core.context import Context
 from ..core.event_log import data_of, position
 from ..core.tx import Row, Tx
-from . import digests, hints, outcomes, runs, steps
-from .document import from_row
+from . import context_digest as digests
+from . import outcomes, plan_steps, resume_hints, runs
+from .codec import from_row
 
 _TURN_FAILED = "TurnFailed"
 
@@ -48,7 +49,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     session: Row | None
     agent_id: str | None
     agent: Row | None
-    plan: list[steps.Step]
+    plan: list[plan_steps.Step]
     newest: Snapshot | None
 
 
@@ -76,7 +77,7 @@ def known_of(tx: Tx, run_id: str, trigger: Trigger) -> Known:
         session=session,
         agent_id=agent_id,
         agent=agent,
-        plan=steps.plan_of(tx, agent),
+        plan=plan_steps.plan_of(tx, agent),
         newest=_newest(tx, run_id) if run else None,
     )
 
@@ -160,7 +161,7 @@ def _status(tx: Tx, known: Known) -> tuple[RunStatus, str | None]:
     if agent is None:
         # Nobody else speaks for it: what was said last stands.
         return (known.newest.status if known.newest else "in_progress"), None
-    if steps.all_done(known.plan):
+    if plan_steps.all_done(known.plan):
         return "completed", None
     if agent["status"] == "lost":
         return "failed", f"{agent['id']} ended without a word"
@@ -208,32 +209,32 @@ def _step_state(
         # Nobody else knows the plan: the step stands as it was said last.
         return _as_said_last(known.newest, status), 0
     complied, violations = _complied(ctx, known, said)
-    resumed, actions = hints.bounded(_hints(known, said, status, failure))
-    meant = steps.step_meant(known.plan, said)
-    return steps.step_state(said, meant, complied, resumed), violations + actions
+    resumed, actions = resume_hints.bounded(_hints(known, said, status, failure))
+    meant = plan_steps.step_meant(known.plan, said)
+    return plan_steps.step_state(said, meant, complied, resumed), violations + actions
 
 
 def _complied(ctx: Context, known: Known, said: DeclaredStep | None) -> tuple[TodoCompliance, int]:
     if said is not None and said.todo_compliance is not None:
-        return steps.declared_compliance(ctx, said.todo_compliance)
-    return steps.compliance(ctx, known.plan), 0
+        return plan_steps.declared_compliance(ctx, said.todo_compliance)
+    return plan_steps.compliance(ctx, known.plan), 0
 
 
 def _as_said_last(newest: Snapshot, status: RunStatus) -> StepState:
     """Return the step of the newest snapshot; once the run is completed, nothing is ahead of it."""
     if status != "completed" or newest.status == "completed":
         return newest.step_state
-    left = hints.computed([], None, None, status)
+    left = resume_hints.computed([], None, None, status)
     return msgspec.structs.replace(newest.step_state, resume_hints=left)
 
 
 def _hints(
     known: Known, said: DeclaredStep | None, status: RunStatus, failure: str | None
 ) -> ResumeHints:
-    computed = hints.computed(known.plan, failure, said, status)
+    computed = resume_hints.computed(known.plan, failure, said, status)
     if said is None or said.resume_hints is None:
         return computed
-    return hints.declared_over(computed, said.resume_hints)
+    return resume_hints.declared_over(computed, said.resume_hints)
 
 
 def _digest(tx: Tx, ctx: Context, known: Known, trigger: Trigger, dropped: int) -> ContextDigest:
@@ -247,6 +248,6 @@ def _digest(tx: Tx, ctx: Context, known: Known, trigger: Trigger, dropped: int) 
         ctx,
         trigger.digest,
         told=told,
-        artifacts=digests.protected(tx, ctx, known.agent_id, steps.present_step(known.plan)),
+        artifacts=digests.protected(tx, ctx, known.agent_id, plan_steps.present_step(known.plan)),
         dropped=dropped,
     )

@@ -10,9 +10,9 @@ from ...protocol.snapshots import Snapshot, StepState
 from ..core.event_log import position_before
 from ..core.tx import Tx
 from ..liveness.open_calls import BEGINS_A_CALL, ENDS_A_CALL, in_sql
-from .gathering import Known, Trigger, span_of
-from .hints import FAILED_FIRST
+from .builder import Known, Trigger, span_of
 from .outcomes import LAST_EVENTS, MOST_EVENTS
+from .resume_hints import FAILED_FIRST
 
 _CALLS = in_sql(BEGINS_A_CALL + ENDS_A_CALL)
 

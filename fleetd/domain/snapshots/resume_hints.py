@@ -11,7 +11,7 @@ from ...protocol.requests.snapshot import DeclaredHints, DeclaredStep
 from ...protocol.snapshots import SUMMARY_CHARS, ResumeHints
 from ...protocol.types import RunStatus, StepStatus
 from ..core.wording import short
-from .steps import Step, present_step
+from .plan_steps import Step, present_step
 
 MOST_ACTIONS = 20
 # Behind it stands what a command put out: nobody's words.

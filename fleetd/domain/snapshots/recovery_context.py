@@ -17,9 +17,9 @@ from ..core.event_log import data_of
 from ..core.tx import Tx
 from ..core.wording import LINE_CHARS, quote, short
 from ..missions.authors import Titles
-from .document import seq_of
-from .hints import FAILED_FIRST, NO_PLAN
+from .codec import seq_of
 from .newest import Reader, declared_outcomes, newest_of_agent, snapshots_of_agent
+from .resume_hints import FAILED_FIRST, NO_PLAN
 
 NAME_CHARS = 120
 # What makes a plan another one than that which a snapshot saw.

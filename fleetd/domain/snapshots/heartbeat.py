@@ -12,8 +12,8 @@ from ..core.tx import Row, Tx
 from ..liveness.silence import LIVING
 from ..missions.current import lies_in
 from ..system.startup import Done
+from .record import Trigger, take
 from .runs import run_of_agent
-from .taking import Trigger, take
 
 BEAT_MS = 120_000
 # A run that is under way without a plan, such as one that met an error, has nothing to beat for.

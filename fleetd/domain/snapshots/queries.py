@@ -14,8 +14,8 @@ from ..core.context import Context
 from ..core.counters import tally
 from ..core.registry import handler
 from ..core.tx import Row, Tx
-from .document import from_row
-from .gathering import newest_row
+from .builder import newest_row
+from .codec import from_row
 from .runs import run_meant, run_row, session_of_run, without_snapshots
 
 _SUMMARY = (
