@@ -4,7 +4,7 @@ import msgspec
 
 from ..protocol.events import MessageRequeued
 from ..protocol.records import PendingMessage
-from . import mailbox
+from .agents import mailbox
 from .case import Case
 from .core.event_log import emit
 from .core.tx import LogLine, Row

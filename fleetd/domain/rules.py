@@ -1,21 +1,19 @@
 """Imports every module that registers rules, so that the registry is complete; holds none."""
 
 from . import (
-    agents,
     catching_up,
     choosing,
     cursors,
     deletion,
     forgetting,
-    mailbox,
     owing,
     portions,
-    presence,
     recovery,
     recovery_states,
     streams,
     takeover,
 )
+from .agents import agents, mailbox, process_identity
 from .artifacts import backlog, ingest, inventory, outbox, repair, verification
 from .checkpoints import checkpoints, diff, on_error
 from .cluster import failover, membership, names

@@ -6,8 +6,8 @@ from ..protocol.records import Record
 from ..protocol.request import Query
 from ..protocol.timestamps import to_ms
 from ..protocol.types import CLOSED_SORTIE
-from . import mailbox
-from .agents import mark_lost
+from .agents import mailbox
+from .agents.agents import mark_lost
 from .case import Case, refuse_stranger
 from .cluster import heartbeat, membership
 from .cluster.names import on_another

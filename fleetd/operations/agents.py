@@ -2,8 +2,8 @@
 
 import msgspec
 
+from ..domain.agents.process_identity import AgentFind, AgentJoin
 from ..domain.core.context import Caller, Facts
-from ..domain.presence import AgentFind, AgentJoin
 from ..engine import Engine, operation
 from ..host import processes
 from ..protocol.errors import InvalidParams

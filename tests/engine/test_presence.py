@@ -4,8 +4,8 @@ import os
 
 import pytest
 
+from fleetd.domain.agents.process_identity import AgentFind, AgentJoin
 from fleetd.domain.core.context import Caller, Facts
-from fleetd.domain.presence import AgentFind, AgentJoin
 from fleetd.harness.report import PromptSubmitted, SessionEnded, SessionStarted, SubagentStarted
 from fleetd.host import processes
 from fleetd.protocol.records import Agent

@@ -8,7 +8,7 @@ of a dead process. Nothing here is on the wire.
 from ...protocol.events import AgentReturned
 from ...protocol.records import Record
 from ...protocol.request import Mutation, Query
-from ..agents import adopt_orphans, mark_lost
+from ..agents.agents import adopt_orphans, mark_lost
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.registry import handler

@@ -11,7 +11,7 @@ from ...protocol.durations import duration
 from ...protocol.request import Mutation
 from ...protocol.requests.checkpoint import ErrorReport
 from ...protocol.types import OPEN_MISSION
-from ..agents import mark_lost
+from ..agents.agents import mark_lost
 from ..checkpoints.on_error import keep_error
 from ..cluster.heartbeat import not_in_touch, touch_of
 from ..core.context import Context

@@ -28,6 +28,7 @@ from ...protocol.requests.mission import (
     MissionUpdate,
 )
 from ...protocol.types import OPEN_MISSION, ClosedReason, MissionOrigin
+from ..agents.inhabitants import who_asks
 from ..checkpoints import checkpoints
 from ..checkpoints.limits import COMPLETED
 from ..core.context import Context
@@ -37,7 +38,6 @@ from ..core.ids import find, fresh_id
 from ..core.mappers import ended_as, mission_of
 from ..core.registry import handler
 from ..core.tx import Row, Tx
-from ..inhabitants import who_asks
 from . import sorties
 from .milestones import begin_mission
 

@@ -7,7 +7,7 @@ was created for another session. Must not know what a hook told.
 from ...harness.report import Report, SessionStarted
 from ...protocol.requests.agent import AgentRegister, Registration
 from ...protocol.types import OPEN_MISSION, Role
-from .. import agents
+from ..agents import agents
 from ..core.context import Context
 from ..core.ids import find
 from ..core.tx import LogLine, Row, Tx

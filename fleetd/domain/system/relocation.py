@@ -9,7 +9,7 @@ import msgspec
 
 from ...protocol.records import Record
 from ...protocol.request import Mutation
-from ..agents import mark_lost
+from ..agents.agents import mark_lost
 from ..core.context import Context
 from ..core.event_log import position
 from ..core.registry import handler

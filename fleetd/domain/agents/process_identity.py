@@ -6,17 +6,17 @@ session that is at work in that process, whichever comes first.
 
 import re
 
-from ..protocol.request import Mutation, Query
-from ..protocol.requests.agent import AgentRegister, CurrentAgent
-from ..protocol.types import AgentId, Name, Path, Role
+from ...protocol.request import Mutation, Query
+from ...protocol.requests.agent import AgentRegister, CurrentAgent
+from ...protocol.types import AgentId, Name, Path, Role
+from ..core.context import Context
+from ..core.mappers import agent_of
+from ..core.registry import handler
+from ..core.tx import Row, Tx
+from ..liveness.silence import LIVING
+from ..missions.current import inherited, to_join
 from . import agents
-from .core.context import Context
-from .core.mappers import agent_of
-from .core.registry import handler
-from .core.tx import Row, Tx
 from .inhabitants import of_process
-from .liveness.silence import LIVING
-from .missions.current import inherited, to_join
 
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._-]+")
 LONGEST_NAME = 40

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from ..protocol.events import AgentDeregistered, AgentLost, AgentNoted, AgentRegistered
-from ..protocol.records import Agent
-from ..protocol.records import AgentNote as Note
-from ..protocol.requests.agent import (
+from ...protocol.events import AgentDeregistered, AgentLost, AgentNoted, AgentRegistered
+from ...protocol.records import Agent
+from ...protocol.records import AgentNote as Note
+from ...protocol.requests.agent import (
     AgentDeregister,
     AgentGet,
     AgentHeartbeat,
@@ -15,17 +15,17 @@ from ..protocol.requests.agent import (
     AgentRegister,
     Registration,
 )
-from .core.context import Context
-from .core.event_log import emit
-from .core.ids import find
-from .core.mappers import agent_of
-from .core.registry import handler
-from .core.tx import LogLine, Row, Tx, WatchProcess
-from .liveness.comeback import detect_for
-from .liveness.open_calls import end_turn
-from .locks.leases import release_all
-from .missions.current import inherited, of_directory
-from .snapshots import triggers
+from ..core.context import Context
+from ..core.event_log import emit
+from ..core.ids import find
+from ..core.mappers import agent_of
+from ..core.registry import handler
+from ..core.tx import LogLine, Row, Tx, WatchProcess
+from ..liveness.comeback import detect_for
+from ..liveness.open_calls import end_turn
+from ..locks.leases import release_all
+from ..missions.current import inherited, of_directory
+from ..snapshots import triggers
 
 _note = msgspec.json.Decoder(Note).decode
 

@@ -5,10 +5,10 @@ from typing import Any, cast
 
 import msgspec
 
-from ..protocol.errors import InvalidState, NotFound
-from ..protocol.events import MessageAcked, MessageDelivered, MessageRequeued, MessageSent
-from ..protocol.records import Message
-from ..protocol.requests.message import (
+from ...protocol.errors import InvalidState, NotFound
+from ...protocol.events import MessageAcked, MessageDelivered, MessageRequeued, MessageSent
+from ...protocol.records import Message
+from ...protocol.requests.message import (
     MessageAck,
     MessageInbox,
     MessageList,
@@ -16,13 +16,13 @@ from ..protocol.requests.message import (
     MessageRequeue,
     MessageSend,
 )
-from .checkpoints.on_error import DeliveryFailed
-from .core.context import Context
-from .core.event_log import emit
-from .core.ids import find, fresh_id
-from .core.mappers import message_of
-from .core.registry import handler
-from .core.tx import Row, Tx
+from ..checkpoints.on_error import DeliveryFailed
+from ..core.context import Context
+from ..core.event_log import emit
+from ..core.ids import find, fresh_id
+from ..core.mappers import message_of
+from ..core.registry import handler
+from ..core.tx import Row, Tx
 
 
 @handler

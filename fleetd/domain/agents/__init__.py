@@ -1,0 +1,1 @@
+"""Agents, their processes and their mail."""
