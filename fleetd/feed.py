@@ -6,7 +6,7 @@ import msgspec
 import trio
 
 from .bell import Bell
-from .domain.streams import EventTail
+from .domain.events.streams import EventTail
 from .protocol.records import Event
 from .protocol.requests.event import EventPage
 

@@ -6,7 +6,7 @@ import msgspec
 import trio
 
 from .domain.core.context import Caller
-from .domain.streams import EventTail
+from .domain.events.streams import EventTail
 from .engine import Engine
 from .feed import PAGE, Told, told
 from .protocol.records import Event

@@ -3,14 +3,12 @@
 from . import (
     catching_up,
     choosing,
-    cursors,
     deletion,
     forgetting,
     owing,
     portions,
     recovery,
     recovery_states,
-    streams,
     takeover,
 )
 from .agents import agents, mailbox, process_identity
@@ -18,6 +16,7 @@ from .artifacts import backlog, ingest, inventory, outbox, repair, verification
 from .checkpoints import checkpoints, diff, on_error
 from .cluster import failover, membership, names
 from .core.registry import HANDLERS
+from .events import cursors, streams
 from .liveness import agent_loss, due, episodes, silence
 from .locks import locks, queue
 from .missions import missions, selection, sortie_reports, sorties

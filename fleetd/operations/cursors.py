@@ -3,7 +3,7 @@
 import logging
 
 from ..domain.core.context import Caller
-from ..domain.cursors import CursorLook, CursorUsed
+from ..domain.events.cursors import CursorLook, CursorUsed
 from ..engine import Engine, operation
 from ..protocol.errors import FleetError
 from ..protocol.requests.event import CursorGet, CursorPosition

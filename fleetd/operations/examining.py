@@ -1,7 +1,7 @@
 """The store as the doctor sees it: damage, versions, who shares it; must not look at any file."""
 
 from ..domain.artifacts.inventory import StrangersGet
-from ..domain.cursors import CursorLine, CursorsGet
+from ..domain.events.cursors import CursorLine, CursorsGet
 from ..domain.system.overview import MachinesGet
 from ..engine import Engine
 from ..host.clock import wall_clock

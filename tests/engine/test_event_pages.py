@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from fleetd.domain import streams
-from fleetd.domain.streams import AT_ONCE, PAGE_BYTES
+from fleetd.domain.events import streams
+from fleetd.domain.events.streams import AT_ONCE, PAGE_BYTES
 from fleetd.protocol.errors import InvalidParams
 from fleetd.protocol.requests.agent import AgentRegister
 from fleetd.protocol.requests.event import EventAppend, EventList

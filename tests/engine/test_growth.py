@@ -13,7 +13,7 @@ import pytest
 from benchmarks.growth.filling import fill, mission_id
 from fleetd import housekeeping
 from fleetd.domain.core.tx import Tx
-from fleetd.domain.streams import EventTail
+from fleetd.domain.events.streams import EventTail
 from fleetd.engine import DAEMON
 from fleetd.operations.watching import ActivityScan
 from fleetd.protocol.request import Request

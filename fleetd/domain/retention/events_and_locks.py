@@ -15,7 +15,7 @@ from ..artifacts.soft_delete import LIVE
 from ..core.context import Context
 from ..core.registry import handler
 from ..core.tx import Tx
-from ..cursors import note_missed, unused_since
+from ..events.cursors import note_missed, unused_since
 
 # How many events one piece of work looks at.
 AT_ONCE = 250

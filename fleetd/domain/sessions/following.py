@@ -29,7 +29,6 @@ from ...harness.report import (
 from ...protocol.events import HookNoted, Payload, WindowCompacted
 from ...protocol.requests.checkpoint import ErrorReport
 from ...protocol.requests.event import EventAppend
-from .. import streams
 from ..checkpoints import on_error
 from ..checkpoints.checkpoints import HEAD, Reason, latest_row, take
 from ..checkpoints.state import capture
@@ -37,6 +36,7 @@ from ..core import event_log
 from ..core.context import Context
 from ..core.ids import find
 from ..core.tx import Tx
+from ..events import streams
 from ..liveness import open_calls
 from ..snapshots import triggers
 from . import membership, plans, window

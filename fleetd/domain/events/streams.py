@@ -3,24 +3,24 @@
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from ..protocol.errors import Incompatible, InvalidParams, NotFound
-from ..protocol.events import PAYLOADS, REPORTED_ACTIVITY
-from ..protocol.records import Event
-from ..protocol.request import Query
-from ..protocol.requests.event import (
+from ...protocol.errors import Incompatible, InvalidParams, NotFound
+from ...protocol.events import PAYLOADS, REPORTED_ACTIVITY
+from ...protocol.records import Event
+from ...protocol.request import Query
+from ...protocol.requests.event import (
     EventAppend,
     EventList,
     EventPage,
     EventSubscribe,
     Subscription,
 )
-from .core import event_log
-from .core.context import Context
-from .core.ids import find
-from .core.registry import handler
-from .core.tx import Tx
-from .liveness.open_calls import BEGINS_WORK, follow_turn
-from .snapshots.heartbeat import go_on
+from ..core import event_log
+from ..core.context import Context
+from ..core.ids import find
+from ..core.registry import handler
+from ..core.tx import Tx
+from ..liveness.open_calls import BEGINS_WORK, follow_turn
+from ..snapshots.heartbeat import go_on
 
 # An event may be as long as a line: a page of many such would fill the memory.
 PAGE_BYTES = 1024 * 1024

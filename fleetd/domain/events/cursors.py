@@ -5,16 +5,16 @@ read. When one that was not used for as long as events are kept loses some, its 
 which, and whoever comes back to it is told so until it moves.
 """
 
-from ..protocol.errors import InvalidParams, InvalidState
-from ..protocol.records import Record
-from ..protocol.request import Mutation, Query
-from ..protocol.requests.event import CursorAdvance, CursorGap, CursorPosition
-from .core.context import Context
-from .core.event_log import epoch, position
-from .core.registry import handler
-from .core.tx import LogLine, Row, Tx
-from .retention.terms import DAY_MS
-from .system.startup import Done
+from ...protocol.errors import InvalidParams, InvalidState
+from ...protocol.records import Record
+from ...protocol.request import Mutation, Query
+from ...protocol.requests.event import CursorAdvance, CursorGap, CursorPosition
+from ..core.context import Context
+from ..core.event_log import epoch, position
+from ..core.registry import handler
+from ..core.tx import LogLine, Row, Tx
+from ..retention.terms import DAY_MS
+from ..system.startup import Done
 
 # A read is noted no oftener: nearly all of them then write nothing.
 USED_MS = 3_600_000

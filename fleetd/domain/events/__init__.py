@@ -1,0 +1,1 @@
+"""The event log as clients use it: streams and cursors."""
