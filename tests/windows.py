@@ -4,7 +4,7 @@ import os
 from typing import Any
 
 from fleetd.domain.core.context import Caller, Facts, TranscriptMark
-from fleetd.domain.sessions.recording import HookBriefed, HookRecord, Recorded
+from fleetd.domain.sessions.record import HookBriefed, HookRecord, Recorded
 from fleetd.harness.report import AnyHappening, Report
 from fleetd.protocol.requests.recovery import RecoveryRestore
 from tests.fleet import Fleet

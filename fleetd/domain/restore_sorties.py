@@ -11,7 +11,7 @@ from ..protocol.types import CLOSED_SORTIE
 from .case import Case
 from .core.event_log import emit_each
 from .core.tx import Row
-from .sessions.plan_items import hear_again
+from .sessions.plan_rows import hear_again
 
 _states = msgspec.json.Decoder(list[SortieState]).decode
 _FIELDS = (

@@ -21,8 +21,9 @@ from .liveness import agent_loss, due, episodes, silence
 from .locks import locks, queue
 from .missions import missions, selection, sortie_reports, sorties
 from .retention import pruning, sessions, spent
-from .sessions import deliveries, recording
+from .sessions import deliveries
 from .sessions import overview as hook_overview
+from .sessions import record as recording
 from .snapshots import compression, queries, record
 from .system import daily_rounds, epoch, legacy_import, overview, relocation, startup
 

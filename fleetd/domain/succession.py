@@ -13,7 +13,7 @@ from .core.tx import Row, Tx
 from .locks import leases
 from .locks.keys import of_lock
 from .locks.names import file_from_here
-from .sessions import merging, superseded
+from .sessions import merge, notices
 
 _strings = msgspec.json.Decoder(list[str]).decode
 
@@ -48,10 +48,10 @@ def bring_in(case: Case) -> str | None:
     if lost is None or successor is None:
         return None
     role = case.tx.value("SELECT role FROM agents WHERE id = :id", id=lost)
-    moved = merging.move_in(case.tx, case.ctx, successor, case.mission_id, role)
+    moved = merge.move_in(case.tx, case.ctx, successor, case.mission_id, role)
     if _can_be_told(case.tx, successor):
-        word = superseded.Word("to", lost, case.mission_id)
-        superseded.remember(case.tx, successor, word)
+        word = notices.Word("to", lost, case.mission_id)
+        notices.remember(case.tx, successor, word)
     if moved is None:
         return case.mission_id
     _note_move(case, successor, moved, case.mission_id)
@@ -65,7 +65,7 @@ def _can_be_told(tx: Tx, agent_id: str) -> bool:
     return known is None or session is not None
 
 
-def _note_move(case: Case, agent_id: str, moved: merging.Moved, into: str) -> None:
+def _note_move(case: Case, agent_id: str, moved: merge.Moved, into: str) -> None:
     """Note in the ledger what moved with a session, and that nobody waits for it where it was."""
     if moved.left:
         recovery_states.go_on_elsewhere(case.tx, case.ctx, moved.left, moved.windows)
@@ -121,14 +121,14 @@ def take_back(case: Case) -> bool:
             _take_letter_back(tx, letter.id, successor)
     _take_locks_back(case, undone)
     if _can_be_told(tx, successor):
-        superseded.remember(tx, successor, superseded.Word("back", lost))
+        notices.remember(tx, successor, notices.Word("back", lost))
     if undone["succeeded_by"] is None and _can_be_told(tx, lost):
-        superseded.remember(tx, lost, superseded.Word("again", successor))
+        notices.remember(tx, lost, notices.Word("again", successor))
     known = {sortie.id for sortie in case.checkpoint.sorties}
     left = undone["left_mission_id"]
     if left == case.mission_id:  # it was there before, too
         return True
-    moved = merging.move_back(tx, case.ctx, successor, case.mission_id, left, known)
+    moved = merge.move_back(tx, case.ctx, successor, case.mission_id, left, known)
     if moved is not None:
         _note_move(case, successor, moved, left or "no mission")
     return True

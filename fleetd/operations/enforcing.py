@@ -10,7 +10,7 @@ from ..domain.cluster.names import AgentNameGet
 from ..domain.core.context import Caller
 from ..domain.core.wording import clean_path, quote
 from ..domain.sessions.deliveries import fingerprint
-from ..domain.sessions.recording import Recorded
+from ..domain.sessions.record import Recorded
 from ..engine import Engine
 from ..harness.report import Report, ToolStarted
 from ..protocol.errors import Unavailable

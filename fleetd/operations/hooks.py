@@ -17,8 +17,8 @@ from ..domain.redaction.texts import redact
 from ..domain.sessions.deliveries import DeliveryUnfit
 from ..domain.sessions.identity import key_of
 from ..domain.sessions.overview import HookCountsGet
-from ..domain.sessions.recording import HookBriefed, Recorded
-from ..domain.sessions.recording import HookRecord as Record
+from ..domain.sessions.record import HookBriefed, Recorded
+from ..domain.sessions.record import HookRecord as Record
 from ..engine import DAEMON, Engine, operation
 from ..harness.detect import recognise
 from ..harness.report import Adapter, Answer, Report, SessionStarted, Unfit

@@ -127,7 +127,7 @@ async def test_secrets_in_a_payload_that_fits_no_shape_are_not_logged(
 async def test_a_rule_that_fails_is_silence_for_the_agent(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("fleetd.domain.sessions.plans.follow", lambda *_: 1 / 0)
+    monkeypatch.setattr("fleetd.domain.sessions.plan_sync.follow", lambda *_: 1 / 0)
     todos = [{"content": "One", "status": "pending", "activeForm": "One"}]
     for number in range(3):
         call = {"tool_input": {"todos": todos}, "tool_use_id": f"call-{number}"}

@@ -12,7 +12,7 @@ from ..core.registry import handler
 from ..core.tx import Tx
 from ..liveness.silence import LIVING
 from ..missions.current import is_automatic
-from ..sessions import automatic
+from ..sessions import auto_mission
 from ..system.startup import Done
 from .terms import DAY_MS
 
@@ -68,7 +68,7 @@ def close_left_behind(tx: Tx, request: LeftBehindClose, ctx: Context) -> Done:
         most=CLOSED_AT_ONCE,
     )
     for row in rows:
-        automatic.close(tx, ctx, row, f"nobody came back to it for {days} days")
+        auto_mission.close(tx, ctx, row, f"nobody came back to it for {days} days")
     return Done(done=bool(rows))
 
 

@@ -14,7 +14,7 @@ from ..core.tx import LogLine, Row, Tx
 from ..liveness.silence import LIVING
 from ..missions.current import belongs, inherited, is_automatic, to_join
 from ..missions.milestones import begin_mission
-from . import automatic, superseded
+from . import auto_mission, notices
 from .identity import WHERE_KEY, Key, key_of
 
 
@@ -33,7 +33,7 @@ def attend(
         _put_into(tx, agent_id, None)
         row = {**row, "mission_id": None}
     if row is not None and row["succeeded_by"] is not None:
-        superseded.remember(tx, agent_id, superseded.Word("from", row["succeeded_by"]))
+        notices.remember(tx, agent_id, notices.Word("from", row["succeeded_by"]))
     heir = inherited(tx, agent_id) if row is None else None
     joined = _mission_to_join(tx, ctx, report, row, cwd, wanted) if heir is None else heir["id"]
     first: Role = "specialist" if joined or report.subagent else "dispatch"
@@ -148,7 +148,7 @@ def _ensure(
         if mission["status"] in OPEN_MISSION:
             begin_mission(tx, ctx, mission)
             return str(mission["id"])
-        if automatic.reopen(tx, ctx, mission["id"]):
+        if auto_mission.reopen(tx, ctx, mission["id"]):
             return str(mission["id"])
     found = to_join(tx, ctx, cwd)
     if found is not None:
@@ -156,7 +156,7 @@ def _ensure(
         mission_id = str(found["id"])
     elif ctx.config.hooks.auto_missions:
         place = ctx.facts.project_root or cwd
-        mission_id = automatic.begin(
+        mission_id = auto_mission.begin(
             tx, ctx, agent_id=agent_id, project_dir=place, title=title, harness=report.harness
         )
     else:
@@ -169,7 +169,7 @@ def resume_mission(tx: Tx, ctx: Context, agent_id: str) -> None:
     """Open the mission again that was closed when the session ended."""
     mission_id = mission_of(tx, agent_id)
     if mission_id is not None and find(tx, "mission", mission_id)["status"] not in OPEN_MISSION:
-        automatic.reopen(tx, ctx, mission_id)
+        auto_mission.reopen(tx, ctx, mission_id)
 
 
 def await_user(tx: Tx, agent_id: str) -> None:
@@ -247,7 +247,7 @@ def leave(tx: Tx, ctx: Context, key: Key, reason: str, *, activity: bool = True)
         if (agent := _agent(tx, row["agent_id"])) is not None:
             agents.let_go(tx, ctx, agent, reason, activity=activity)
         if mission_id is not None and not row["subagent"]:
-            automatic.end(tx, ctx, mission_id, reason)
+            auto_mission.end(tx, ctx, mission_id, reason)
     # Last, so that whatever is told of an agent that leaves is told of this session.
     tx.run(
         f"UPDATE sessions SET ended_at = :now WHERE {where} AND ended_at IS NULL",

@@ -7,8 +7,8 @@ import msgspec
 from ...harness.report import PlanItem
 from ..core.tx import Row, Tx
 from ..core.wording import short
-from . import plan_items
-from .matching import TEXT_CHARS, Told, is_new_under_old_id, plain
+from . import plan_rows
+from .plan_matching import TEXT_CHARS, Told, is_new_under_old_id, plain
 
 
 class Waiting:
@@ -19,7 +19,7 @@ class Waiting:
         self._used: set[str] = set()
         self._by_id: dict[str, Row] = {}
         self._by_text: dict[tuple[str, bool], deque[Row]] = defaultdict(deque)
-        for row in plan_items.takeable(tx, mission_id, agent_id, given_up):
+        for row in plan_rows.takeable(tx, mission_id, agent_id, given_up):
             if row["agent_id"] == agent_id and row["item_id"]:
                 self._by_id[row["item_id"]] = row
             over = row["status"] == "completed"

@@ -15,7 +15,7 @@ from ...protocol.types import StepStatus
 from ..core.context import Context
 from ..core.tx import Row, Tx
 from ..core.wording import short
-from ..sessions.matching import DROPPED
+from ..sessions.plan_matching import DROPPED
 
 MOST_VIOLATIONS = 20
 TITLE_CHARS = 120

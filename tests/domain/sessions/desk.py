@@ -10,7 +10,7 @@ from fleetd.config import Config
 from fleetd.domain.core.context import Caller, Context
 from fleetd.domain.core.tx import Row, Tx
 from fleetd.domain.missions import missions, sorties
-from fleetd.domain.sessions import plans
+from fleetd.domain.sessions import plan_sync
 from fleetd.harness.report import PlanItem, Planned
 from fleetd.protocol.requests.mission import MissionCreate, MissionStart, NewSortie
 from fleetd.store.sqlite.group_commit import Executor
@@ -85,7 +85,7 @@ class Desk:
 
     def send(self, planned: Planned, agent: str = AGENT) -> list[str]:
         before = self.end()
-        plans.follow(self.tx, self.ctx, self.mission, agent, planned)
+        plan_sync.follow(self.tx, self.ctx, self.mission, agent, planned)
         return self.log(before)
 
     def end(self) -> int:

@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from fleetd.domain.missions import sortie_work
-from fleetd.domain.sessions.matching import plain
+from fleetd.domain.sessions.plan_matching import plain
 from fleetd.harness.report import PlanItem, Planned
 from fleetd.protocol.requests.sortie import SortieComplete, SortieStart
 from tests import shared_store

@@ -11,7 +11,7 @@ from fleetd.domain.core.tx import Row
 from fleetd.domain.missions import missions, sortie_work
 from fleetd.domain.missions.current import of_directory, to_join
 from fleetd.domain.missions.selection import current_row
-from fleetd.domain.sessions import automatic
+from fleetd.domain.sessions import auto_mission
 from fleetd.protocol.events import MissionCancelled
 from fleetd.protocol.requests.mission import (
     MissionCancel,
@@ -30,7 +30,7 @@ PROJECT = "/home/me/project"
 def begun(desk: Desk, title: str | None = "Add a login", **more: Any) -> Row:
     """Give the agent's session a mission, which the desk's plans go to from now on."""
     wanted = {"agent_id": AGENT, "project_dir": PROJECT, "title": title, "harness": "claude"}
-    desk.mission = automatic.begin(desk.tx, desk.ctx, **(wanted | more))
+    desk.mission = auto_mission.begin(desk.tx, desk.ctx, **(wanted | more))
     desk.tx.run("UPDATE agents SET mission_id = :id", id=desk.mission)
     return mission(desk)
 
@@ -45,13 +45,13 @@ def end(desk: Desk) -> list[str]:
     """Let the agent leave; return what the log says of the end."""
     desk.tx.run("UPDATE agents SET status = 'gone' WHERE id = :id", id=AGENT)
     before = desk.end()
-    automatic.end(desk.tx, desk.ctx, desk.mission, "logout")
+    auto_mission.end(desk.tx, desk.ctx, desk.mission, "logout")
     return [told.partition(" ")[0] for told in desk.log(before)]
 
 
 def resume(desk: Desk) -> bool:
     desk.now_ms += 60_000
-    return automatic.reopen(desk.tx, desk.ctx, desk.mission)
+    return auto_mission.reopen(desk.tx, desk.ctx, desk.mission)
 
 
 def test_a_session_s_mission_is_under_way_and_says_that_it_is_automatic() -> None:
@@ -185,9 +185,9 @@ def test_who_is_lost_or_in_another_mission_keeps_no_mission_open() -> None:
 def test_the_agent_that_leaves_may_count_as_living_still() -> None:
     desk = Desk()
     begun(desk)
-    automatic.end(desk.tx, desk.ctx, desk.mission, "logout")
+    auto_mission.end(desk.tx, desk.ctx, desk.mission, "logout")
     assert mission(desk)["status"] == "in_progress"
-    automatic.end(desk.tx, desk.ctx, desk.mission, "logout", leaving=AGENT)
+    auto_mission.end(desk.tx, desk.ctx, desk.mission, "logout", leaving=AGENT)
     assert mission(desk)["status"] == "completed"
 
 
@@ -198,7 +198,7 @@ def test_what_is_over_gone_or_a_person_s_is_not_ended() -> None:
     begun(desk)
     end(desk)
     assert end(desk) == []
-    automatic.end(desk.tx, desk.ctx, "msn-gone", "logout")
+    auto_mission.end(desk.tx, desk.ctx, "msn-gone", "logout")
 
 
 def test_a_session_that_resumes_finds_everything_as_it_was() -> None:

@@ -17,8 +17,8 @@ from ..core.context import Context
 from ..core.tx import LogLine, Row, Tx
 from ..missions import sortie_work, sorties
 from ..snapshots import triggers
-from . import plan_items
-from .matching import (
+from . import plan_rows
+from .plan_matching import (
     BACK,
     DROPPED,
     MOST_ITEMS,
@@ -40,7 +40,7 @@ def follow(tx: Tx, ctx: Context, mission_id: str, agent_id: str, planned: Planne
     status = tx.value("SELECT status FROM missions WHERE id = :id", id=mission_id)
     if status not in OPEN_MISSION:
         return
-    before = plan_items.told_before(tx, mission_id, agent_id)
+    before = plan_rows.told_before(tx, mission_id, agent_id)
     named, beyond = whole_list(planned.items) if planned.whole else (updates(planned.items), 0)
     found = in_whole(before, named) if planned.whole else in_part(before, named)
     going = {told.sortie_id for told in found if told}
@@ -127,7 +127,7 @@ class _Plan:
     def _sortie_for(self, item: PlanItem, known: Told | None, room: int) -> Told | None:
         """Return what stands for an item from now on; None where nothing can."""
         if known is not None:
-            plan_items.forget(self._tx, known.sortie_id)
+            plan_rows.forget(self._tx, known.sortie_id)
             item = msgspec.structs.replace(item, text=item.text or known.text)
         if self._waiting is None:
             self._waiting = Waiting(self._tx, self._mission_id, self._agent_id, DROPPED)
@@ -159,10 +159,10 @@ class _Plan:
         for step in changed:
             if step.was.text != step.now.text:
                 self._reword(step.now)
-            plan_items.keep(self._tx, self._mission_id, self._agent_id, step.now)
+            plan_rows.keep(self._tx, self._mission_id, self._agent_id, step.now)
         for step in changed:
             if step.now.item_id and (step.fresh or step.was.item_id != step.now.item_id):
-                plan_items.take_id(self._tx, self._mission_id, self._agent_id, step.now)
+                plan_rows.take_id(self._tx, self._mission_id, self._agent_id, step.now)
         if any(step.fresh or step.was.position != step.now.position for step in changed):
             self._put_in_order()
         # What begins comes first: the checkpoint of a milestone has it under way already.
@@ -199,7 +199,7 @@ class _Plan:
                 request = SortieFail(row["id"], DROPPED, self._agent_id)
                 sortie_work.fail(self._tx, request, self._ctx)
         gone = msgspec.structs.replace(told, told="dropped")
-        plan_items.keep(self._tx, self._mission_id, self._agent_id, gone)
+        plan_rows.keep(self._tx, self._mission_id, self._agent_id, gone)
 
     def _reword(self, now: Told) -> None:
         row = self._in_hand(now.sortie_id)
@@ -208,7 +208,7 @@ class _Plan:
 
     def _put_in_order(self) -> None:
         """Let the sorties that the plan made follow its order, in the places that they have."""
-        have = plan_items.places(self._tx, self._mission_id, self._agent_id)
+        have = plan_rows.places(self._tx, self._mission_id, self._agent_id)
         for (sortie_id, now), place in zip(have, sorted(now for _, now in have), strict=True):
             if now != place:
                 self._tx.run(

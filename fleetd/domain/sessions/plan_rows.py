@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from ..core.tx import Row, Tx
-from .matching import Told
+from .plan_matching import Told
 
 
 def told_before(tx: Tx, mission_id: str, agent_id: str) -> list[Told]:

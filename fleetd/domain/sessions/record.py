@@ -29,9 +29,9 @@ from ..core.context import Context
 from ..core.registry import handler
 from ..core.tx import Row, Tx
 from ..system.startup import Done
-from . import deliveries, following, membership, superseded, telling, window
+from . import context_window, deliveries, handlers, membership, notices, telling
+from .backfill import look_back
 from .identity import Key, go_on_as, key_of, open_session, session_row
-from .looking_back import look_back
 
 LOOKED_BACK = (Planned, ToolFinished, WindowUsed)
 NOTES = frozenset((Noted, PermissionRequested))
@@ -87,7 +87,7 @@ def record(tx: Tx, request: HookRecord, ctx: Context) -> Recorded:
     report = request.report
     if deliveries.known(tx, request.delivery_id):
         if request.spooled:
-            window.take_back_briefing(tx, request.delivery_id)
+            context_window.take_back_briefing(tx, request.delivery_id)
         return Recorded(known=True)
     happened = ctx.now_ms if request.happened_ms is None else request.happened_ms
     doubled = deliveries.doubled(tx, report, happened)
@@ -126,7 +126,7 @@ def _follow(tx: Tx, ctx: Context, request: HookRecord) -> Recorded:
     session = open_session(tx, ctx, key, request.wanted_agent_id)
     agent_id = str(session["agent_id"])
     missed = membership.attend(tx, ctx, report, agent_id, request.cwd, request.wanted_mission_id)
-    scene = following.Scene(
+    scene = handlers.Scene(
         tx=tx,
         ctx=ctx,
         report=report,
@@ -138,11 +138,11 @@ def _follow(tx: Tx, ctx: Context, request: HookRecord) -> Recorded:
     state = _shrunk(scene, session)
     look_back(scene, (each for each in request.earlier if isinstance(each, LOOKED_BACK)))
     for happening in report.happenings:
-        following.follow(scene, happening)
-        state = window.after(state, happening)
+        handlers.follow(scene, happening)
+        state = context_window.after(state, happening)
     if _came_back(report, missed, membership.mission_of(tx, agent_id)):
         state = "lost"
-    window.set_context(tx, key, state)
+    context_window.set_context(tx, key, state)
     return _due(scene, request, state, missed)
 
 
@@ -154,13 +154,13 @@ def _meet_parent(tx: Tx, ctx: Context, request: HookRecord) -> None:
     membership.attend(tx, ctx, above, agent_id, request.cwd, request.wanted_mission_id)
 
 
-def _shrunk(scene: following.Scene, session: Row) -> str:
+def _shrunk(scene: handlers.Scene, session: Row) -> str:
     """Return the state of the window, lost when the transcript shows what no event tells."""
     state, mark = str(session["context"]), scene.ctx.facts.transcript_mark
     if mark is None:
         return state
     if telling.compacted_between(session["transcript_mark"], mark):
-        following.follow(scene, Compacted())
+        handlers.follow(scene, Compacted())
         state = "lost"
     telling.keep_mark(scene.tx, key_of(scene.report), session["transcript_mark"], mark)
     return state
@@ -176,7 +176,7 @@ def _came_back(report: Report, missed: Registration | None, mission_id: str | No
 
 
 def _due(
-    scene: following.Scene, request: HookRecord, state: str, missed: Registration | None
+    scene: handlers.Scene, request: HookRecord, state: str, missed: Registration | None
 ) -> Recorded:
     """Say what the reply is to hold, where a reply can hold anything."""
     tx, report, agent_id = scene.tx, scene.report, scene.agent_id
@@ -186,8 +186,8 @@ def _due(
     brief = state == "lost" and mission_id is not None
     if brief and mission_id is not None:
         # What was done since the newest checkpoint must not be taken back by the recovery.
-        following.keep_state(scene, mission_id, f"Before briefing {agent_id}", always=False)
-    lines = superseded.told(tx, scene.ctx, agent_id)
+        handlers.keep_state(scene, mission_id, f"Before briefing {agent_id}", always=False)
+    lines = notices.told(tx, scene.ctx, agent_id)
     if any(isinstance(each, PromptSubmitted) for each in report.happenings):
         lines += telling.unread_mail(tx, agent_id)
     if not brief and any(isinstance(each, SessionStarted) for each in report.happenings):
@@ -198,5 +198,5 @@ def _due(
 @handler
 def briefed(tx: Tx, request: HookBriefed, ctx: Context) -> Done:
     """Note which delivery carried the briefing."""
-    window.set_briefed(tx, key_of(request.report), request.delivery_id)
+    context_window.set_briefed(tx, key_of(request.report), request.delivery_id)
     return Done(done=True)

@@ -39,7 +39,7 @@ from ..core.tx import Tx
 from ..events import streams
 from ..liveness import open_calls
 from ..snapshots import triggers
-from . import membership, plans, window
+from . import context_window, membership, plan_sync
 from .identity import key_of
 
 
@@ -100,7 +100,7 @@ def _started(scene: Scene, told: SessionStarted) -> None:
     if told.source != "compact":
         membership.await_user(scene.tx, scene.agent_id)
     if told.source != "resume":
-        window.keep_used(scene.tx, key_of(scene.report), None)
+        context_window.keep_used(scene.tx, key_of(scene.report), None)
 
 
 def _prompted(scene: Scene, told: PromptSubmitted) -> None:
@@ -142,7 +142,7 @@ def _planned(scene: Scene, told: Planned) -> None:
     mission_id = scene.mission()
     if mission_id is not None:
         session = membership.parent_of(scene.tx, scene.report) if told.shared else ""
-        plans.follow(scene.tx, scene.ctx, mission_id, session or scene.agent_id, told)
+        plan_sync.follow(scene.tx, scene.ctx, mission_id, session or scene.agent_id, told)
 
 
 def _compacting(scene: Scene, told: Compacting) -> None:
@@ -168,12 +168,12 @@ def _compacted(scene: Scene, told: Compacted) -> None:
     # A summary repeats what the user said, mostly word for word.
     kept = scene.ctx.config.keep_prompts
     scene.note(WindowCompacted(summary=told.summary if kept else None))
-    window.keep_used(scene.tx, key_of(scene.report), None)
+    context_window.keep_used(scene.tx, key_of(scene.report), None)
 
 
 def _window_used(scene: Scene, told: WindowUsed) -> None:
     # No event: there is a count after every answer, and only the newest matters.
-    window.keep_used(scene.tx, key_of(scene.report), told)
+    context_window.keep_used(scene.tx, key_of(scene.report), told)
 
 
 def _paused(scene: Scene, told: Paused) -> None:

@@ -8,8 +8,8 @@ import msgspec
 from ...harness.report import AnyHappening, ToolFinished
 from ..liveness.open_calls import ENDS_A_CALL, in_sql
 from ..snapshots import triggers
-from . import following
-from .following import Scene
+from . import handlers
+from .handlers import Scene
 
 # A transcript's tail tells of some hundred calls at most, with others between them.
 REMEMBERED_ENDS = 2_000
@@ -29,8 +29,8 @@ def look_back(scene: Scene, told: Iterable[AnyHappening]) -> None:
             known = _outcomes_known(scene) if known is None else known
             if each.passed is None or each.call_id in known:
                 continue
-        following.carry_out(scene, each)
-        failed = failed or following.is_failure(each)
+        handlers.carry_out(scene, each)
+        failed = failed or handlers.is_failure(each)
     if failed:
         triggers.error_met(scene.tx, scene.ctx, scene.agent_id)
 
