@@ -15,8 +15,8 @@ from .domain.artifacts.inventory import NamesGet, OwnersGet, RowNames
 from .domain.artifacts.kinds import POLICIES, Kept, id_of, noun_of
 from .domain.artifacts.ownership import Adopt
 from .domain.artifacts.repair import Heal
-from .domain.catching_up import CatchUp, ImportEnd
 from .domain.core.tx import WriteBackup
+from .domain.recovery.roll_forward import CatchUp, ImportEnd
 from .engine import Engine
 from .filed import verified
 from .heeding import heed, remove

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from .domain.core.tx import WatchProcess
-from .domain.takeover import Process
+from .domain.recovery.handover import Process
 from .host import processes
 
 log = logging.getLogger("fleetd")

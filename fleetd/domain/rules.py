@@ -1,16 +1,6 @@
 """Imports every module that registers rules, so that the registry is complete; holds none."""
 
-from . import (
-    catching_up,
-    choosing,
-    deletion,
-    forgetting,
-    owing,
-    portions,
-    recovery,
-    recovery_states,
-    takeover,
-)
+from . import deletion, forgetting, owing, portions
 from .agents import agents, mailbox, process_identity
 from .artifacts import backlog, ingest, inventory, outbox, repair, verification
 from .checkpoints import checkpoints, diff, on_error
@@ -20,6 +10,7 @@ from .events import cursors, streams
 from .liveness import agent_loss, due, episodes, silence
 from .locks import locks, queue
 from .missions import missions, selection, sortie_reports, sorties
+from .recovery import checkpoint_selection, handover, restore, roll_forward, state
 from .retention import pruning, sessions, spent
 from .sessions import deliveries
 from .sessions import overview as hook_overview

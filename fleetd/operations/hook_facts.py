@@ -7,7 +7,7 @@ import msgspec
 
 from .. import transcripts
 from ..domain.core.context import Caller, Facts, Here, TranscriptMark
-from ..domain.takeover import WindowProcess
+from ..domain.recovery.handover import WindowProcess
 from ..engine import Engine
 from ..harness.report import Adapter, AnyHappening, Report
 from ..host import processes

@@ -17,8 +17,8 @@ from ..domain.cluster.membership import (
 )
 from ..domain.core.context import Caller
 from ..domain.core.tx import WatchProcess
+from ..domain.recovery.handover import SurroundingsGet
 from ..domain.system.startup import Done
-from ..domain.takeover import SurroundingsGet
 from ..engine import Engine, operation
 from ..host import processes
 from ..protocol.errors import FleetError

@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from .. import places
-from ..domain.choosing import TargetGet
 from ..domain.core.context import Caller, Facts
 from ..domain.core.tx import WriteBackup
-from ..domain.takeover import SurroundingsGet
+from ..domain.recovery.checkpoint_selection import TargetGet
+from ..domain.recovery.handover import SurroundingsGet
 from ..engine import Engine, operation
 from ..host import processes
 from ..host.file_system import HOOK_SECONDS, PathUnanswered

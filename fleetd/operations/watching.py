@@ -8,7 +8,7 @@ from ..domain.core.context import Caller
 from ..domain.liveness.agent_loss import AgentEnded, AgentUnheard
 from ..domain.liveness.due import DueGet
 from ..domain.liveness.episodes import EpisodeBegin
-from ..domain.recovery_states import RecoveryDoubt
+from ..domain.recovery.state import RecoveryDoubt
 from ..domain.snapshots.heartbeat import SnapshotBeat
 from ..engine import Engine, operation
 from ..protocol.errors import FleetError

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fleetd.domain.briefs import LETTERS, LETTERS_OF_ONE
 from fleetd.domain.checkpoints.derived_context import OF_ONE
+from fleetd.domain.recovery.prompt_data import LETTERS, LETTERS_OF_ONE
 from fleetd.protocol.records import Mission
 from fleetd.protocol.requests.agent import AgentNote
 from fleetd.protocol.requests.event import EventAppend

@@ -19,9 +19,9 @@ from fleetd.domain.locks.queue import (
     LockPoll,
     Stand,
 )
+from fleetd.domain.recovery.handover import SurroundingsGet
 from fleetd.domain.system.epoch import GoOnWithout
 from fleetd.domain.system.startup import StartUp
-from fleetd.domain.takeover import SurroundingsGet
 from fleetd.harness.report import PromptSubmitted
 from fleetd.host import processes
 from fleetd.operations.machines import KeepInTouch

@@ -305,7 +305,7 @@ async def test_a_failure_of_the_recovery_still_briefs(
 
     await deliver(fleet, "UserPromptSubmit", prompt="Add login")
     await deliver(fleet, "PreCompact", trigger="auto")
-    monkeypatch.setattr("fleetd.domain.recovery.make_briefed", refuse)
+    monkeypatch.setattr("fleetd.domain.recovery.restore.make_briefed", refuse)
     reply = await deliver(fleet, "SessionStart", source="compact")
     assert "Add login" in reply.stdout
     assert "is briefed without recovery" in caplog.text
@@ -320,7 +320,7 @@ async def test_a_store_that_goes_away_before_the_briefing_is_no_answer_without_o
     await deliver(fleet, "UserPromptSubmit", prompt="Add login")
     await deliver(fleet, "PreCompact", trigger="auto")
     with monkeypatch.context() as away:
-        away.setattr("fleetd.domain.recovery.make_briefed", gone)
+        away.setattr("fleetd.domain.recovery.restore.make_briefed", gone)
         with pytest.raises(StoreAway):
             await deliver(fleet, "SessionStart", source="compact", delivery_id="delivery-left")
     assert "Add login" in (await deliver(fleet, "UserPromptSubmit", prompt="Go on")).stdout
@@ -346,7 +346,7 @@ async def test_an_edit_is_denied_also_when_the_store_goes_away_before_the_briefi
     patch = "*** Begin Patch\n*** Update File: auth.py\n@@\n-a\n+b\n*** End Patch"
     edit = {"tool_name": "apply_patch", "tool_input": {"command": patch}, "tool_use_id": "c-1"}
     with monkeypatch.context() as away:
-        away.setattr("fleetd.domain.recovery.make_briefed", gone)
+        away.setattr("fleetd.domain.recovery.restore.make_briefed", gone)
         denied = await codex("PreToolUse", "enforce-locks", **edit)
     assert "is locked by specialist-9" in denied
     assert "Add login" not in denied

@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 from fleetd.domain.artifacts.ingest import ImportFiles
-from fleetd.domain.catching_up import CatchUp, ImportEnd
 from fleetd.domain.checkpoints.codec import (
     CONTENT_FIELDS,
     as_taken,
@@ -21,6 +20,7 @@ from fleetd.domain.checkpoints.codec import (
     from_file,
     to_file,
 )
+from fleetd.domain.recovery.roll_forward import CatchUp, ImportEnd
 from fleetd.engine import Engine
 from fleetd.harness.report import SessionEnded
 from fleetd.protocol.errors import Incompatible, InvalidState, Storage

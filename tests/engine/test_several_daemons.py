@@ -7,11 +7,11 @@ import trio
 
 from fleetd import housekeeping
 from fleetd.domain.artifacts.ingest import ImportFiles
-from fleetd.domain.catching_up import ImportEnd
 from fleetd.domain.cluster.membership import MachineLeave
 from fleetd.domain.forget_scope import Target
 from fleetd.domain.forgetting import ForgetStep
 from fleetd.domain.owing import OwedGet
+from fleetd.domain.recovery.roll_forward import ImportEnd
 from fleetd.harness.report import PlanItem, Planned
 from fleetd.operations.machines import KeepInTouch
 from fleetd.operations.watching import ActivityScan

@@ -14,9 +14,9 @@ from ..core.event_log import emit
 from ..core.registry import handler
 from ..core.tx import LogLine, Row, Tx, WatchProcess
 from ..liveness.agent_loss import GRACE_MS, keep_state
+from ..recovery.handover import Process
 from ..snapshots.heartbeat import go_on
 from ..system.startup import Done
-from ..takeover import Process
 from .membership import stranded, unheard_for
 
 

@@ -18,8 +18,8 @@ from ...protocol.records import (
     Sortie,
     SortieState,
 )
-from ..briefings import briefing_of, briefings_of
 from ..missions.progress import percent
+from ..recovery.sortie_context import briefing_of, briefings_of
 from .tx import Row, Tx
 
 _strings = msgspec.json.Decoder(list[str]).decode

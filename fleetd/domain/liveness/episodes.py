@@ -13,7 +13,7 @@ from ..core.context import Context
 from ..core.event_log import emit
 from ..core.registry import handler
 from ..core.tx import LogLine, Row, Tx
-from ..recovery_states import make_pending
+from ..recovery.state import make_pending
 from ..system.startup import Done
 from .silence import last_activity, silence_ms, silent_rows
 

@@ -4,33 +4,33 @@ The daemon does it by itself, with the steps of a recovery; nobody is briefed, s
 for recovery afterwards. Finished work in the rows stays finished. Nothing here is on the wire.
 """
 
-from ..protocol.errors import Corrupt, Incompatible
-from ..protocol.records import Record
-from ..protocol.request import Mutation
-from ..protocol.requests.recovery import RecoveryRestore
-from ..protocol.types import OPEN_MISSION
-from .artifacts.ingest import drop_marks_of_nothing, end_import, mark_settled, unmark, waiting
-from .artifacts.kinds import POLICIES, Policy
-from .case import Case, Ledger
-from .checkpoints.checkpoints import latest_row
-from .checkpoints.codec import from_row
-from .checkpoints.state import capture, origin_of
-from .core.context import Context
-from .core.ids import find
-from .core.mappers import ended_as, states_of
-from .core.registry import handler
-from .core.tx import LogLine, Row, Tx
-from .liveness.silence import awake_at
-from .locks import leases
-from .locks.keys import of_lock
-from .missions.progress import rearm
-from .recovery_states import make_pending
+from ...protocol.errors import Corrupt, Incompatible
+from ...protocol.records import Record
+from ...protocol.request import Mutation
+from ...protocol.requests.recovery import RecoveryRestore
+from ...protocol.types import OPEN_MISSION
+from ..artifacts.ingest import drop_marks_of_nothing, end_import, mark_settled, unmark, waiting
+from ..artifacts.kinds import POLICIES, Policy
+from ..checkpoints.checkpoints import latest_row
+from ..checkpoints.codec import from_row
+from ..checkpoints.state import capture, origin_of
+from ..core.context import Context
+from ..core.ids import find
+from ..core.mappers import ended_as, states_of
+from ..core.registry import handler
+from ..core.tx import LogLine, Row, Tx
+from ..liveness.silence import awake_at
+from ..locks import leases
+from ..locks.keys import of_lock
+from ..missions.progress import rearm
+from ..system.epoch import TOKENS_UNSEEN, RaiseFloors, raise_floors
+from ..system.startup import Done
+from .restore_context import Case, Ledger
 from .restore_locks import restore_locks
 from .restore_mail import restore_mail
 from .restore_sorties import restore_sorties
-from .reversal import keep_undo, reopen
-from .system.epoch import TOKENS_UNSEEN, RaiseFloors, raise_floors
-from .system.startup import Done
+from .state import make_pending
+from .undo import keep_undo, reopen
 
 
 class Behind(Record, frozen=True, kw_only=True):

@@ -5,15 +5,15 @@ One part of recovery; must not hand over what the lost agent had.
 
 import msgspec
 
-from ..protocol.types import CLOSED_SORTIE
-from . import recovery_states
-from .case import Case
-from .checkpoints.state import State
-from .core.tx import Row, Tx
-from .locks import leases
-from .locks.keys import of_lock
-from .locks.names import file_from_here
-from .sessions import merge, notices
+from ...protocol.types import CLOSED_SORTIE
+from ..checkpoints.state import State
+from ..core.tx import Row, Tx
+from ..locks import leases
+from ..locks.keys import of_lock
+from ..locks.names import file_from_here
+from ..sessions import merge, notices
+from . import state
+from .restore_context import Case
 
 _strings = msgspec.json.Decoder(list[str]).decode
 
@@ -68,7 +68,7 @@ def _can_be_told(tx: Tx, agent_id: str) -> bool:
 def _note_move(case: Case, agent_id: str, moved: merge.Moved, into: str) -> None:
     """Note in the ledger what moved with a session, and that nobody waits for it where it was."""
     if moved.left:
-        recovery_states.go_on_elsewhere(case.tx, case.ctx, moved.left, moved.windows)
+        state.go_on_elsewhere(case.tx, case.ctx, moved.left, moved.windows)
     source = moved.left or "no mission"
     case.ledger.changed("agent", agent_id, f"in {source}", f"in {into}")
     for row in moved.sorties:

@@ -1,23 +1,23 @@
 """Lost agents and their successors: who is dead, and who gets what they had."""
 
-from ..protocol.durations import duration
-from ..protocol.errors import InvalidState
-from ..protocol.records import Record
-from ..protocol.request import Query
-from ..protocol.timestamps import to_ms
-from ..protocol.types import CLOSED_SORTIE
-from .agents import mailbox
-from .agents.agents import mark_lost
-from .case import Case, refuse_stranger
-from .cluster import heartbeat, membership
-from .cluster.names import on_another
-from .core.context import Context
-from .core.mappers import states_of
-from .core.registry import handler
-from .core.tx import Row, Tx
-from .locks import leases
-from .locks.keys import of_lock
-from .locks.names import file_from_here
+from ...protocol.durations import duration
+from ...protocol.errors import InvalidState
+from ...protocol.records import Record
+from ...protocol.request import Query
+from ...protocol.timestamps import to_ms
+from ...protocol.types import CLOSED_SORTIE
+from ..agents import mailbox
+from ..agents.agents import mark_lost
+from ..cluster import heartbeat, membership
+from ..cluster.names import on_another
+from ..core.context import Context
+from ..core.mappers import states_of
+from ..core.registry import handler
+from ..core.tx import Row, Tx
+from ..locks import leases
+from ..locks.keys import of_lock
+from ..locks.names import file_from_here
+from .restore_context import Case, refuse_stranger
 
 
 class Process(Record, frozen=True, kw_only=True):

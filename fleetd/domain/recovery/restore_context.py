@@ -2,12 +2,12 @@
 
 import msgspec
 
-from ..protocol.errors import InvalidParams
-from ..protocol.records import Change, Checkpoint, Kept
-from ..protocol.requests.recovery import RecoveryRestore
-from .core.context import Context
-from .core.ids import missing
-from .core.tx import Row, Tx
+from ...protocol.errors import InvalidParams
+from ...protocol.records import Change, Checkpoint, Kept
+from ...protocol.requests.recovery import RecoveryRestore
+from ..core.context import Context
+from ..core.ids import missing
+from ..core.tx import Row, Tx
 
 
 class Ledger(msgspec.Struct, kw_only=True):

@@ -6,8 +6,8 @@ steps of all of them.
 
 import msgspec
 
-from ..protocol.records import RecoveryContext
-from .core.tx import Tx
+from ...protocol.records import RecoveryContext
+from ..core.tx import Tx
 
 _context = msgspec.json.Decoder(RecoveryContext).decode
 _encode = msgspec.json.Encoder().encode

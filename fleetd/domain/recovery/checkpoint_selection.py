@@ -1,17 +1,17 @@
 """Which checkpoint a recovery starts from, of which mission; must not change anything."""
 
-from ..protocol.errors import Corrupt, InvalidParams, InvalidState, NotFound
-from ..protocol.records import Checkpoint, Record
-from ..protocol.request import Query
-from ..protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
-from .artifacts.soft_delete import LIVE
-from .case import Ledger
-from .checkpoints import checkpoints
-from .core.context import Context
-from .core.ids import find
-from .core.registry import handler
-from .core.tx import Row, Tx
-from .missions.selection import Wanted, selected
+from ...protocol.errors import Corrupt, InvalidParams, InvalidState, NotFound
+from ...protocol.records import Checkpoint, Record
+from ...protocol.request import Query
+from ...protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
+from ..artifacts.soft_delete import LIVE
+from ..checkpoints import checkpoints
+from ..core.context import Context
+from ..core.ids import find
+from ..core.registry import handler
+from ..core.tx import Row, Tx
+from ..missions.selection import Wanted, selected
+from .restore_context import Ledger
 
 
 class Target(Record, frozen=True, kw_only=True):

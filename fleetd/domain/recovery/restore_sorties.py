@@ -5,13 +5,13 @@ from operator import attrgetter
 
 import msgspec
 
-from ..protocol.events import SortieRestored
-from ..protocol.records import Kept, SortieState
-from ..protocol.types import CLOSED_SORTIE
-from .case import Case
-from .core.event_log import emit_each
-from .core.tx import Row
-from .sessions.plan_rows import hear_again
+from ...protocol.events import SortieRestored
+from ...protocol.records import Kept, SortieState
+from ...protocol.types import CLOSED_SORTIE
+from ..core.event_log import emit_each
+from ..core.tx import Row
+from ..sessions.plan_rows import hear_again
+from .restore_context import Case
 
 _states = msgspec.json.Decoder(list[SortieState]).decode
 _FIELDS = (

@@ -3,18 +3,18 @@
 One part of recovery; must not restore anything itself.
 """
 
-from ..protocol.errors import InvalidState
-from ..protocol.records import Checkpoint, SortieState
-from ..protocol.requests.checkpoint import DeclaredContext
-from ..protocol.types import OPEN_MISSION, ClosedReason
-from .case import Case
-from .checkpoints import checkpoints
-from .checkpoints.checkpoints import Reason
-from .checkpoints.limits import WITH_SESSION
-from .checkpoints.state import State, capture
-from .core.ids import find
-from .core.mappers import ended_as
-from .core.tx import Row
+from ...protocol.errors import InvalidState
+from ...protocol.records import Checkpoint, SortieState
+from ...protocol.requests.checkpoint import DeclaredContext
+from ...protocol.types import OPEN_MISSION, ClosedReason
+from ..checkpoints import checkpoints
+from ..checkpoints.checkpoints import Reason
+from ..checkpoints.limits import WITH_SESSION
+from ..checkpoints.state import State, capture
+from ..core.ids import find
+from ..core.mappers import ended_as
+from ..core.tx import Row
+from .restore_context import Case
 
 
 def reopen(case: Case, mission: Row) -> None:

@@ -6,16 +6,16 @@ agent whose session moves to another mission goes on there.
 
 from collections.abc import Sequence
 
-from ..protocol.events import RecoveryAvailable, RecoveryConfirmed, RecoveryUnconfirmed
-from ..protocol.request import Mutation
-from ..protocol.requests.recovery import RecoveryRestore
-from .cluster.heartbeat import not_in_touch, touch_of
-from .core.context import Context
-from .core.event_log import emit, position
-from .core.ids import fresh_id
-from .core.registry import handler
-from .core.tx import LogLine, Row, Tx
-from .system.startup import Done
+from ...protocol.events import RecoveryAvailable, RecoveryConfirmed, RecoveryUnconfirmed
+from ...protocol.request import Mutation
+from ...protocol.requests.recovery import RecoveryRestore
+from ..cluster.heartbeat import not_in_touch, touch_of
+from ..core.context import Context
+from ..core.event_log import emit, position
+from ..core.ids import fresh_id
+from ..core.registry import handler
+from ..core.tx import LogLine, Row, Tx
+from ..system.startup import Done
 
 # Whoever was briefed may have gone on, and word of it be on its way still.
 UNTOLD = (

@@ -9,39 +9,39 @@ from typing import Any, cast
 
 import msgspec
 
-from ..protocol.events import FleetRecovered, RecoveryBriefed
-from ..protocol.records import Restored, RestoreResult, SortieState
-from ..protocol.requests.recovery import (
+from ...protocol.events import FleetRecovered, RecoveryBriefed
+from ...protocol.records import Restored, RestoreResult, SortieState
+from ...protocol.requests.recovery import (
     Briefing,
     RecoveryContextGet,
     RecoveryList,
     RecoveryPage,
     RecoveryRestore,
 )
-from ..protocol.types import CLOSED_SORTIE
-from . import briefs, succession, takeover
-from .briefings import drop_old, leave
-from .case import Case, Ledger, check, refuse_stranger
-from .checkpoints import checkpoints
-from .checkpoints.codec import from_row
-from .checkpoints.state import capture
-from .choosing import choose, mission_to_brief
-from .core.context import Context
-from .core.event_log import emit
-from .core.ids import find
-from .core.mappers import recovery_of, states_of
-from .core.registry import handler
-from .core.tx import Row, Tx
-from .core.wording import quote
-from .missions.current import is_automatic, session_before
-from .missions.progress import percent, rearm
+from ...protocol.types import CLOSED_SORTIE
+from ..checkpoints import checkpoints
+from ..checkpoints.codec import from_row
+from ..checkpoints.state import capture
+from ..core.context import Context
+from ..core.event_log import emit
+from ..core.ids import find
+from ..core.mappers import recovery_of, states_of
+from ..core.registry import handler
+from ..core.tx import Row, Tx
+from ..core.wording import quote
+from ..missions.current import is_automatic, session_before
+from ..missions.progress import percent, rearm
+from . import handover, prompt_data, session_handover
+from .checkpoint_selection import choose, mission_to_brief
+from .merged_context import part_of, remember
 from .prompt import render
-from .recovery_states import make_briefed
-from .remembering import part_of, remember
+from .restore_context import Case, Ledger, check, refuse_stranger
 from .restore_locks import restore_locks
 from .restore_mail import restore_mail
 from .restore_sorties import restore_sorties
-from .reversal import become_newest, done_before, keep_undo, reopen
+from .sortie_context import drop_old, leave
+from .state import make_briefed
+from .undo import become_newest, done_before, keep_undo, reopen
 
 
 @handler
@@ -62,14 +62,14 @@ def _restore(tx: Tx, request: RecoveryRestore, ctx: Context) -> RestoreResult:
     if case.narrow and not request.take_over_from:
         refuse_stranger(case, case.narrow)
     case = msgspec.structs.replace(
-        case, repeated=done_before(case, mission), undoes=succession.undone_by(case)
+        case, repeated=done_before(case, mission), undoes=session_handover.undone_by(case)
     )
     reopen(case, mission)
-    takeover.note_dead(tx, ctx, case.mission_id, request.take_over_from)
+    handover.note_dead(tx, ctx, case.mission_id, request.take_over_from)
     before = capture(tx, ctx, mission)
-    hands_over = succession.hands_over(case, before)
+    hands_over = session_handover.hands_over(case, before)
     undo_id = keep_undo(case, before, hands_over=hands_over)
-    moved = takeover.hand_over(case) or succession.take_back(case)
+    moved = handover.hand_over(case) or session_handover.take_back(case)
     present = states_of(tx, case.mission_id) if moved else before.sorties
     restored = Restored(
         sorties=restore_sorties(case, present),
@@ -77,7 +77,7 @@ def _restore(tx: Tx, request: RecoveryRestore, ctx: Context) -> RestoreResult:
         messages=restore_mail(case),
     )
     rearm(tx, case.mission_id)
-    left = succession.bring_in(case) if hands_over else None
+    left = session_handover.bring_in(case) if hands_over else None
     sorties = states_of(tx, case.mission_id) if ledger.changes else present
     become_newest(case, sorties, hands_over=hands_over)
     tx.run(
@@ -129,7 +129,7 @@ def _result(
     mission = find(tx, "mission", case.mission_id)
     context = remember(tx, ctx, mission, sorties, case.checkpoint, request.agent_id, case)
     _brief_sorties(case, mission, sorties)
-    brief = briefs.gather(
+    brief = prompt_data.gather(
         tx,
         ctx,
         mission,
@@ -187,7 +187,7 @@ def context(tx: Tx, request: RecoveryContextGet, ctx: Context) -> Briefing:
         checkpoint = from_row(row) if row else None
     sorties = states_of(tx, mission["id"])
     told = remember(tx, ctx, mission, sorties, checkpoint, request.agent_id)
-    brief = briefs.gather(tx, ctx, mission, sorties, told, agent_id=request.agent_id)
+    brief = prompt_data.gather(tx, ctx, mission, sorties, told, agent_id=request.agent_id)
     return Briefing(
         recovery_context=told,
         prompt=render(brief, request.max_chars or ctx.config.prompt.max_chars),
@@ -203,7 +203,7 @@ def _stranger(
     tx: Tx, mission: Row, sorties: Sequence[SortieState], agent_id: str | None
 ) -> list[str]:
     """Say that no agent has this name, which may be misspelt, and what is told of instead."""
-    if agent_id is None or not briefs.is_unknown(tx, agent_id, sorties):
+    if agent_id is None or not prompt_data.is_unknown(tx, agent_id, sorties):
         return []
     return [f"mission {mission['id']} knows no agent {agent_id}: this tells of the whole mission"]
 

@@ -1,15 +1,15 @@
 """One step of recovery: locks taken again for their holders, orphaned ones released."""
 
-from ..protocol.events import LockConflicted
-from ..protocol.records import Lock
-from ..protocol.timestamps import iso, to_ms
-from .case import Case
-from .core.event_log import emit
-from .core.ids import find
-from .core.tx import Row
-from .locks import leases
-from .locks.keys import by_project, is_key, of_lock
-from .locks.names import file_from_here, name_from_here
+from ...protocol.events import LockConflicted
+from ...protocol.records import Lock
+from ...protocol.timestamps import iso, to_ms
+from ..core.event_log import emit
+from ..core.ids import find
+from ..core.tx import Row
+from ..locks import leases
+from ..locks.keys import by_project, is_key, of_lock
+from ..locks.names import file_from_here, name_from_here
+from .restore_context import Case
 
 
 def restore_locks(case: Case) -> int:

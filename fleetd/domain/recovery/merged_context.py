@@ -4,16 +4,16 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ..protocol.records import Checkpoint, RecoveryContext, SortieState
-from . import briefs
-from .case import Case
-from .checkpoints.derived_context import derive, is_noted_by, last_action, own_note
-from .checkpoints.narrative import obstacle, step
-from .core.context import Context
-from .core.tx import Row, Tx
-from .missions.authors import titles_for
-from .snapshots.newest import reader_of
-from .snapshots.recovery_context import sharpened
+from ...protocol.records import Checkpoint, RecoveryContext, SortieState
+from ..checkpoints.derived_context import derive, is_noted_by, last_action, own_note
+from ..checkpoints.narrative import obstacle, step
+from ..core.context import Context
+from ..core.tx import Row, Tx
+from ..missions.authors import titles_for
+from ..snapshots.newest import reader_of
+from ..snapshots.recovery_context import sharpened
+from . import prompt_data
+from .restore_context import Case
 
 _OPEN = ("pending", "assigned", "in_progress", "blocked")
 
@@ -35,7 +35,7 @@ def remember(
     ``sorties`` are the mission's. ``case`` is the recovery that just took place, if one did: what
     it met blocks the work.
     """
-    narrow = None if briefs.speaks_for_all(tx, agent_id, sorties) else agent_id
+    narrow = None if prompt_data.speaks_for_all(tx, agent_id, sorties) else agent_id
     live = _live(tx, ctx, mission, sorties, agent_id, narrow, case)
     met = _blockers_met(case, narrow)
     if checkpoint is None or narrow:

@@ -2,12 +2,12 @@
 
 import msgspec
 
-from ..protocol.events import MessageRequeued
-from ..protocol.records import PendingMessage
-from .agents import mailbox
-from .case import Case
-from .core.event_log import emit
-from .core.tx import LogLine, Row
+from ...protocol.events import MessageRequeued
+from ...protocol.records import PendingMessage
+from ..agents import mailbox
+from ..core.event_log import emit
+from ..core.tx import LogLine, Row
+from .restore_context import Case
 
 
 def restore_mail(case: Case) -> int:

@@ -1,0 +1,1 @@
+"""Bringing a mission back, and what its agent is told."""
