@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from .domain.artifacts.inventory import NamesGet, NewestFiled
-from .domain.forgotten import ForgottenCountGet, ForgottenOwnersGet
+from .domain.erasure.tombstones import ForgottenCountGet, ForgottenOwnersGet
 from .domain.snapshots.codec import seq_of
 from .engine import Engine
 from .filed import latest_data

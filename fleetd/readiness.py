@@ -8,7 +8,7 @@ import logging
 
 import trio
 
-from .domain.forget_scope import Target
+from .domain.erasure.scope import Target
 from .domain.system.epoch import GoOnWithout
 from .domain.system.startup import StartUp
 from .engine import Engine

@@ -3,9 +3,9 @@
 from typing import Any
 
 from .domain.artifacts.removal import Purge
-from .domain.forgetting import ForgetBegin, ForgetStep
-from .domain.owing import BytesScrubbed, ForgetWithdraw
-from .domain.portions import PieceDrop
+from .domain.erasure.batches import PieceDrop
+from .domain.erasure.journal import BytesScrubbed, ForgetWithdraw
+from .domain.erasure.steps import ForgetBegin, ForgetStep
 from .domain.retention.events_and_locks import OldEventsDrop, OldLocksDrop
 from .domain.retention.pruning import PruneDone, PruneMark
 from .domain.retention.sessions import OldSessionsDrop

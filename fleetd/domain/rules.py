@@ -1,11 +1,11 @@
 """Imports every module that registers rules, so that the registry is complete; holds none."""
 
-from . import deletion, forgetting, owing, portions
 from .agents import agents, mailbox, process_identity
 from .artifacts import backlog, ingest, inventory, outbox, repair, verification
 from .checkpoints import checkpoints, diff, on_error
 from .cluster import failover, membership, names
 from .core.registry import HANDLERS
+from .erasure import batches, deletion, journal, steps
 from .events import cursors, streams
 from .liveness import agent_loss, due, episodes, silence
 from .locks import locks, queue

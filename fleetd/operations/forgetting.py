@@ -13,17 +13,11 @@ import msgspec
 import trio
 
 from ..domain.core.context import Caller
-from ..domain.forget_answers import ForgetDisown
-from ..domain.forget_scope import Target
-from ..domain.forgetting import (
-    ForgetBegin,
-    ForgetFind,
-    ForgetPreview,
-    ForgetStep,
-    Found,
-)
-from ..domain.owing import BytesScrubbed, ForgetWithdraw, OwedGet
-from ..domain.portions import PieceDrop, PieceLook, Place
+from ..domain.erasure.batches import PieceDrop, PieceLook, Place
+from ..domain.erasure.forget_answers import ForgetDisown
+from ..domain.erasure.journal import BytesScrubbed, ForgetWithdraw, OwedGet
+from ..domain.erasure.scope import Target
+from ..domain.erasure.steps import ForgetBegin, ForgetFind, ForgetPreview, ForgetStep, Found
 from ..engine import Engine, operation
 from ..host import progress
 from ..protocol.errors import FleetError, InvalidParams, InvalidState, NotFound, Unavailable

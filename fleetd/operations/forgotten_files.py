@@ -11,8 +11,8 @@ from typing import TypeVar
 import msgspec
 
 from ..domain.artifacts.removal import Latest, Removal
-from ..domain.forget_clauses import Scope
-from ..domain.forget_marks import KeepersGet, PartsGet
+from ..domain.erasure.clauses import Scope
+from ..domain.erasure.marks import KeepersGet, PartsGet
 from ..engine import Engine
 from ..host import progress
 from ..protocol.errors import Storage

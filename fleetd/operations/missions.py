@@ -3,7 +3,7 @@
 import trio
 
 from ..domain.core.context import Caller, Facts
-from ..domain.forget_scope import Target
+from ..domain.erasure.scope import Target
 from ..engine import Engine, operation
 from ..protocol.records import Mission
 from ..protocol.requests.mission import (

@@ -11,8 +11,8 @@ from trio.testing import MockClock
 
 from fleetd.domain.artifacts.removal import Purge
 from fleetd.domain.artifacts.repair import Heal
-from fleetd.domain.forget_scope import Target
-from fleetd.domain.forgetting import ForgetStep
+from fleetd.domain.erasure.scope import Target
+from fleetd.domain.erasure.steps import ForgetStep
 from fleetd.protocol.errors import InvalidParams, InvalidState, NotFound, Storage
 from fleetd.protocol.requests.agent import AgentGet, AgentHeartbeat, AgentNote, AgentRegister
 from fleetd.protocol.requests.checkpoint import (
@@ -460,7 +460,7 @@ async def test_what_cannot_be_finished_keeps_nobody_out_and_is_tried_again(
 async def test_answers_are_searched_piece_by_piece(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fleetd.domain.erasing.AT_ONCE", 2)
+    monkeypatch.setattr("fleetd.domain.erasure.erase.AT_ONCE", 2)
     goes, stays = await fleet.mission(1), await fleet.mission(1)
     for number in range(7):
         about = stays if number % 3 == 2 else goes

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fleetd.domain.forgetting import ForgetStep
+from fleetd.domain.erasure.steps import ForgetStep
 from fleetd.protocol.errors import NotFound, Storage
 from fleetd.protocol.records import Mission
 from fleetd.protocol.request import Mutation

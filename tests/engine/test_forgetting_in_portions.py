@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetd.domain.portions import AT_ONCE, PieceDrop, PieceLook
+from fleetd.domain.erasure.batches import AT_ONCE, PieceDrop, PieceLook
 from fleetd.protocol.errors import InvalidState, NotFound, Unavailable
 from fleetd.protocol.records import Mission
 from fleetd.protocol.request import Request

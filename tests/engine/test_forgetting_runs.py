@@ -8,8 +8,8 @@ import pytest
 
 from fleetd.domain.artifacts.ingest import ImportFiles
 from fleetd.domain.artifacts.repair import Heal
-from fleetd.domain.forget_scope import Target
-from fleetd.domain.forgetting import ForgetStep
+from fleetd.domain.erasure.scope import Target
+from fleetd.domain.erasure.steps import ForgetStep
 from fleetd.domain.snapshots.codec import to_file
 from fleetd.harness.report import PlanItem, Planned, SubagentStarted, ToolFinished, ToolStarted
 from fleetd.protocol.errors import InvalidState, NotFound, Storage

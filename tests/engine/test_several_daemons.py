@@ -8,9 +8,9 @@ import trio
 from fleetd import housekeeping
 from fleetd.domain.artifacts.ingest import ImportFiles
 from fleetd.domain.cluster.membership import MachineLeave
-from fleetd.domain.forget_scope import Target
-from fleetd.domain.forgetting import ForgetStep
-from fleetd.domain.owing import OwedGet
+from fleetd.domain.erasure.journal import OwedGet
+from fleetd.domain.erasure.scope import Target
+from fleetd.domain.erasure.steps import ForgetStep
 from fleetd.domain.recovery.roll_forward import ImportEnd
 from fleetd.harness.report import PlanItem, Planned
 from fleetd.operations.machines import KeepInTouch

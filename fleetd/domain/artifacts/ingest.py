@@ -13,7 +13,7 @@ from ..core.context import Context
 from ..core.event_log import position
 from ..core.registry import handler
 from ..core.tx import LogLine, Tx
-from ..forgotten import was_forgotten
+from ..erasure.tombstones import was_forgotten
 from . import repair
 from .abandoned import purged_until
 from .kinds import POLICIES, Kept, id_of, noun_of, owner_of, seq_of

@@ -9,7 +9,7 @@ from ...protocol.types import Noun
 from ..core.context import Context
 from ..core.registry import handler
 from ..core.tx import Tx
-from ..forget_clauses import inside_of, named_params
+from ..erasure.clauses import inside_of, named_params
 from .kinds import POLICIES
 
 

@@ -14,7 +14,7 @@ from ..core.context import Context
 from ..core.ids import find
 from ..core.registry import handler
 from ..core.tx import Row, Tx, WriteBackup
-from ..forgotten import was_forgotten
+from ..erasure.tombstones import was_forgotten
 from ..locks.leases import raise_tokens
 from ..snapshots.returning import insert_snapshot
 from ..system.startup import Done

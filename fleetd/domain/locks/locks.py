@@ -23,7 +23,7 @@ from ..core.ids import find
 from ..core.mappers import lock_of
 from ..core.registry import handler
 from ..core.tx import Row, Tx
-from ..forget_clauses import starts
+from ..erasure.clauses import starts
 from . import leases
 from .keys import by_project, of_machine
 from .names import file_from_here

@@ -3,12 +3,12 @@
 import re
 from collections.abc import Sequence, Set
 
-from . import forgotten
-from .core.context import Context
-from .core.event_log import position
-from .core.tx import Row, Tx
-from .forget_clauses import Scope, named_params, says
-from .locks import leases
+from ..core.context import Context
+from ..core.event_log import position
+from ..core.tx import Row, Tx
+from ..locks import leases
+from . import tombstones
+from .clauses import Scope, named_params, says
 
 # How many answers are in hand at a time, and for how many words the store looks by itself.
 AT_ONCE = 500
@@ -33,9 +33,9 @@ def erase(tx: Tx, ctx: Context, scope: Scope, since: int) -> None:
         agents = ", ".join(scope.named[1])
         tx.run(f"UPDATE runs SET agent_id = NULL WHERE agent_id IN ({agents})", **params)
     for mission_id in scope.missions:
-        forgotten.note(tx, "mission", mission_id, None)
+        tombstones.note(tx, "mission", mission_id, None)
     for run_id, end in ends.items():
-        forgotten.note(tx, "run", run_id, end)
+        tombstones.note(tx, "run", run_id, end)
     for path in freed:
         leases.serve(tx, ctx, path)
 

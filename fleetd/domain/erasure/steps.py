@@ -8,21 +8,21 @@ from typing import Any
 
 import msgspec
 
-from ..protocol.errors import InvalidState
-from ..protocol.events import RecordsForgotten
-from ..protocol.records import Record
-from ..protocol.request import Mutation, Query
-from ..protocol.requests.system import Forgotten, ForgottenMission, ForgottenRun
-from . import deletion, forget_answers, forget_marks, owing
-from .artifacts import soft_delete
-from .core.context import Context
-from .core.event_log import emit, position
-from .core.registry import handler
-from .core.tx import LogLine, Tx
-from .erasing import erase
-from .forget_clauses import Scope
-from .forget_scope import Target, counts, scope_of
-from .locks.keys import of_machine
+from ...protocol.errors import InvalidState
+from ...protocol.events import RecordsForgotten
+from ...protocol.records import Record
+from ...protocol.request import Mutation, Query
+from ...protocol.requests.system import Forgotten, ForgottenMission, ForgottenRun
+from ..artifacts import soft_delete
+from ..core.context import Context
+from ..core.event_log import emit, position
+from ..core.registry import handler
+from ..core.tx import LogLine, Tx
+from ..locks.keys import of_machine
+from . import deletion, forget_answers, journal, marks
+from .clauses import Scope
+from .erase import erase
+from .scope import Target, counts, scope_of
 
 _COUNTED = dict.fromkeys(("checkpoints", "snapshots"), soft_delete.LIVE)
 
@@ -109,18 +109,18 @@ def begin(tx: Tx, request: ForgetBegin, ctx: Context) -> Found:
     """Write the intention down; what was begun before a crash is taken up again."""
     if request.target.kind == "deletion":
         deletion.find_finished(tx, request.target.name)
-    earlier = owing.recorded(tx, request.target)
+    earlier = journal.recorded(tx, request.target)
     scope = earlier.joined(request.found) if earlier else request.found
     _owe(tx, ctx, request.target, scope)
     if request.asked is not None:
         forget_answers.promise(tx, ctx, request.asked, scope)
-    marked = forget_marks.mark(tx, ctx, scope, scope.missions)
+    marked = marks.mark(tx, ctx, scope, scope.missions)
     return Found(scope=scope, before=position(tx), marked=marked, owed=earlier is not None)
 
 
 def _owe(tx: Tx, ctx: Context, target: Target, scope: Scope) -> None:
     name = of_machine(target.machine, target.name)
-    owing.owe(tx, ctx, target.kind, name, msgspec.json.encode(scope).decode())
+    journal.owe(tx, ctx, target.kind, name, msgspec.json.encode(scope).decode())
 
 
 def _sum(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
@@ -200,21 +200,21 @@ def step(tx: Tx, request: ForgetStep, ctx: Context) -> Step:
     The scope is found anew each time: agents go on working between the steps.
     """
     scope = scope_of(tx, request.target)
-    recorded = owing.recorded(tx, request.target)
+    recorded = journal.recorded(tx, request.target)
     if recorded is not None:
         scope = recorded.joined(scope)
     missions = sorted(set(scope.missions) - set(request.cleared))
-    runs = sorted(set(forget_marks.lying(tx, scope)) - set(request.cleared))
+    runs = sorted(set(marks.lying(tx, scope)) - set(request.cleared))
     if missions or runs:
         _owe(tx, ctx, request.target, recorded or scope)
-        marked = forget_marks.mark(tx, ctx, scope, missions)
+        marked = marks.mark(tx, ctx, scope, missions)
         return Step(scope=scope, missions=missions, runs=runs, marked=marked)
     # Whoever came into the scope since then was not looked for in pieces.
     since = request.before if scope == recorded else 0
     found = _sum(counts(tx, scope, since, _COUNTED), request.dropped)
     result = _result(tx, request.target, scope, found, dry_run=False)
-    owing.drop_target(tx, request.target)
-    forget_marks.leave_to_others(tx, ctx, scope)
+    journal.drop_target(tx, request.target)
+    marks.leave_to_others(tx, ctx, scope)
     if request.target.kind == "deletion":
         tx.run(f"DELETE FROM snapshots WHERE {scope.clauses()['snapshots']}", **scope.params)
         deletion.delete_mission(tx, ctx, request.target.name)
@@ -225,7 +225,7 @@ def step(tx: Tx, request: ForgetStep, ctx: Context) -> Step:
 
 def _erase(tx: Tx, ctx: Context, scope: Scope, since: int, result: Forgotten) -> None:
     erase(tx, ctx, scope, since)
-    owing.owe(tx, ctx, "bytes", "", "")
+    journal.owe(tx, ctx, "bytes", "", "")
     emit(tx, ctx, RecordsForgotten(missions=result.missions, agents=result.agents))
     tx.after_commit(
         LogLine("INFO", f"Forgot {result.missions} missions and {result.agents} agents")

@@ -7,13 +7,13 @@ end must not go back. Must not decide what goes; nothing here is on the wire.
 
 import msgspec
 
-from ..protocol.records import Record
-from ..protocol.request import Mutation, Query
-from .core.context import Context
-from .core.registry import handler
-from .core.tx import Row, Tx
-from .erasing import clear_notes, free_locks
-from .forget_clauses import NAMING_RUNS, Scope
+from ...protocol.records import Record
+from ...protocol.request import Mutation, Query
+from ..core.context import Context
+from ..core.registry import handler
+from ..core.tx import Row, Tx
+from .clauses import NAMING_RUNS, Scope
+from .erase import clear_notes, free_locks
 
 # How many rows one piece of work looks at.
 AT_ONCE = 250

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from .core.tx import Row
-from .locks.keys import of_machine
+from ..core.tx import Row
+from ..locks.keys import of_machine
 
 # Events that name a run, whoever's it is.
 NAMING_RUNS = ("snapshot_recorded", "backup_failed")

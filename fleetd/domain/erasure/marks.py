@@ -6,17 +6,17 @@ on the wire.
 
 import re
 
-from ..protocol.records import Record
-from ..protocol.request import Query
-from .artifacts import soft_delete
-from .artifacts.kinds import POLICIES
-from .artifacts.ownership import called
-from .artifacts.removal import Removals, removals_of
-from .core.context import Context
-from .core.registry import handler
-from .core.tx import Row, Tx
-from .erasing import drop_answers
-from .forget_clauses import Scope, inside_of
+from ...protocol.records import Record
+from ...protocol.request import Query
+from ..artifacts import soft_delete
+from ..artifacts.kinds import POLICIES
+from ..artifacts.ownership import called
+from ..artifacts.removal import Removals, removals_of
+from ..core.context import Context
+from ..core.registry import handler
+from ..core.tx import Row, Tx
+from .clauses import Scope, inside_of
+from .erase import drop_answers
 
 _NOTHING = re.compile(r"(?!)")
 

@@ -5,15 +5,15 @@ The next start finishes what was begun; then nothing is there any more that the 
 
 from typing import Any
 
-from ..protocol.request import Mutation
-from ..protocol.requests.mission import Deleted, MissionDelete
-from ..protocol.requests.system import Forgotten
-from .core.context import Context
-from .core.idempotency import disown, remember
-from .core.registry import handler
-from .core.tx import Tx
-from .forget_clauses import Scope
-from .system.startup import Done
+from ...protocol.request import Mutation
+from ...protocol.requests.mission import Deleted, MissionDelete
+from ...protocol.requests.system import Forgotten
+from ..core.context import Context
+from ..core.idempotency import disown, remember
+from ..core.registry import handler
+from ..core.tx import Tx
+from ..system.startup import Done
+from .clauses import Scope
 
 
 class ForgetDisown(Mutation[Done], frozen=True):

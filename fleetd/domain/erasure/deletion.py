@@ -1,19 +1,19 @@
 """Deleting on request: a checkpoint, a finished mission with all that belongs to it."""
 
-from ..protocol.errors import InvalidState
-from ..protocol.events import CheckpointDeleted, MissionDeleted
-from ..protocol.requests.checkpoint import CheckpointDelete
-from ..protocol.requests.mission import Deleted
-from ..protocol.types import OPEN_MISSION
-from . import forgotten
-from .artifacts import soft_delete
-from .core.context import Context
-from .core.event_log import emit
-from .core.ids import find
-from .core.registry import handler
-from .core.tx import Row, Tx
-from .erasing import free_locks
-from .locks import leases
+from ...protocol.errors import InvalidState
+from ...protocol.events import CheckpointDeleted, MissionDeleted
+from ...protocol.requests.checkpoint import CheckpointDelete
+from ...protocol.requests.mission import Deleted
+from ...protocol.types import OPEN_MISSION
+from ..artifacts import soft_delete
+from ..core.context import Context
+from ..core.event_log import emit
+from ..core.ids import find
+from ..core.registry import handler
+from ..core.tx import Row, Tx
+from ..locks import leases
+from . import tombstones
+from .erase import free_locks
 
 
 @handler
@@ -48,7 +48,7 @@ def delete_mission(tx: Tx, ctx: Context, mission_id: str) -> None:
     tx.run("DELETE FROM events WHERE mission_id = :id", id=row["id"])
     tx.run("DELETE FROM cursors WHERE stream = 'mission:' || :id", id=row["id"])
     if _kept_elsewhere(tx, ctx, row["id"]):
-        forgotten.note(tx, "mission", row["id"], None)
+        tombstones.note(tx, "mission", row["id"], None)
     # Sorties, mail, recoveries, checkpoints and episodes hang on the mission's row and go with it.
     tx.run("DELETE FROM missions WHERE id = :id", id=row["id"])
     emit(tx, ctx, MissionDeleted(sorties=row["total_sorties"]))

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Literal
 
-from ..protocol.errors import NotFound
-from ..protocol.records import Record
-from .core.ids import find
-from .core.tx import Row, Tx
-from .forget_clauses import Scope, below, inside_of, named_params, place_params
+from ...protocol.errors import NotFound
+from ...protocol.records import Record
+from ..core.ids import find
+from ..core.tx import Row, Tx
+from .clauses import Scope, below, inside_of, named_params, place_params
 from .forget_runs import called_so, runs_of
 
 

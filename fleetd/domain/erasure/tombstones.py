@@ -7,14 +7,14 @@ machines learn here that files of theirs have to go. What is no handler's is for
 import hashlib
 from typing import Literal
 
-from ..protocol.records import Record
-from ..protocol.request import Query
-from ..protocol.types import Noun
-from .artifacts.kinds import POLICIES
-from .core.context import Context
-from .core.registry import handler
-from .core.tx import Tx
-from .forget_clauses import inside_of, named_params
+from ...protocol.records import Record
+from ...protocol.request import Query
+from ...protocol.types import Noun
+from ..artifacts.kinds import POLICIES
+from ..core.context import Context
+from ..core.registry import handler
+from ..core.tx import Tx
+from .clauses import inside_of, named_params
 
 _COUNTER = "forgotten"
 

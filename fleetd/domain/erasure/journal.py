@@ -5,15 +5,15 @@ Must not delete anything but its own notes; nothing here is on the wire.
 
 import msgspec
 
-from ..protocol.records import Record
-from ..protocol.request import Mutation, Query
-from .core.context import Context
-from .core.registry import handler
-from .core.tx import Row, Tx
-from .forget_clauses import Scope
-from .forget_scope import Target
-from .locks.keys import of_machine, whose
-from .system.startup import Done
+from ...protocol.records import Record
+from ...protocol.request import Mutation, Query
+from ..core.context import Context
+from ..core.registry import handler
+from ..core.tx import Row, Tx
+from ..locks.keys import of_machine, whose
+from ..system.startup import Done
+from .clauses import Scope
+from .scope import Target
 
 
 class ForgetWithdraw(Mutation[Done], frozen=True):

@@ -1,0 +1,1 @@
+"""Forgetting on request: scope, steps, journal, tombstones."""
