@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fleetd.domain.redaction.texts import redact, redact_data
+from fleetd.domain.redaction.redact import redact, redact_data
 
 from .bench import Bench
 from .measure import Operation

@@ -6,7 +6,7 @@ from pathlib import Path
 import trio
 
 from .domain.core.wording import path, quote
-from .domain.redaction.texts import redact
+from .domain.redaction.redact import redact
 from .host import git
 
 CHANGED_MAX, WORDS_CHARS = 20, 120

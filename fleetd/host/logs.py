@@ -9,7 +9,7 @@ import sys
 from datetime import UTC, datetime
 from typing import TextIO
 
-from ..domain.redaction.texts import redact
+from ..domain.redaction.redact import redact
 from ..protocol.invisible import escaped
 from . import trace
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from ..domain.core.context import Caller, Facts
-from ..domain.redaction.texts import redact
+from ..domain.redaction.redact import redact
 from ..domain.sessions.deliveries import DeliveryUnfit
 from ..domain.sessions.identity import key_of
 from ..domain.sessions.overview import HookCountsGet

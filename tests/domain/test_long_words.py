@@ -2,9 +2,9 @@
 
 import pytest
 
-from fleetd.domain.redaction.texts import redact, redact_data
+from fleetd.domain.redaction.redact import redact, redact_data
 from fleetd.domain.redaction.token_searches import long_words
-from fleetd.domain.redaction.token_shapes import LEAST, SHAPES
+from fleetd.domain.redaction.tokens import LEAST, SHAPES
 from tests.domain.secret_samples import TOKENS
 
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetd.domain.redaction.named import NAMES_MAX, TOLD_MAX
+from fleetd.domain.redaction.assignments import NAMES_MAX, TOLD_MAX
+from fleetd.domain.redaction.redact import CUT, FOUND_MAX, SCANNED_MAX, redact, redact_data
 from fleetd.domain.redaction.searches import SEARCHES
-from fleetd.domain.redaction.texts import CUT, FOUND_MAX, SCANNED_MAX, redact, redact_data
-from fleetd.domain.redaction.token_shapes import SHAPES
+from fleetd.domain.redaction.tokens import SHAPES
 from tests.domain.secret_samples import HUNTER, LONG, TOKENS, WRITTEN, mixed, pem
 
 SURROUNDINGS = ["{}", "a {} b", "'{}'", '"{}"', "x={},", "({})", "line\\n{}\\n", "\n{}\n", "`{}`."]

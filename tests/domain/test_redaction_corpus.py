@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleetd.domain.redaction.texts import redact, redact_data
+from fleetd.domain.redaction.redact import redact, redact_data
 from tests.domain.redaction_corpus import Line, corpus
 
 LINES = corpus()

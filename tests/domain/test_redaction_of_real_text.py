@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetd.domain.redaction.texts import _EVERY, _live, _replace, redact
+from fleetd.domain.redaction.redact import _EVERY, _live, _replace, redact
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = ("fleetd", "fleetctl", "tests", "docs", "benchmarks", "README.md", "CHANGELOG.md")

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from .names import is_gap, is_path
+from .key_names import is_gap, is_path
 from .token_searches import Found, Search
 from .values import value_at
 

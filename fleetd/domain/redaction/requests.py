@@ -14,7 +14,7 @@ from msgspec import inspect
 from ...protocol.request import BY_NAME_ONLY, Mutation
 from ...protocol.requests.event import EventAppend
 from ...protocol.requests.hook import HookDeliver
-from .texts import redact, redact_data
+from .redact import redact, redact_data
 
 T = TypeVar("T")
 Clean = Callable[[Any], Any]

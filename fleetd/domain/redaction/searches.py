@@ -7,10 +7,10 @@ and repetitions end at a fixed length or are possessive.
 import re
 from collections.abc import Iterator
 
+from .assignments import BEGINNINGS, named
 from .command_lines import COMMAND_SEARCHES
-from .disguises import ENCODED
-from .named import BEGINNINGS, named
-from .names import SPACES, is_gap, is_path, is_placeholder, kind_of_name, lowered
+from .encoded import ENCODED
+from .key_names import SPACES, is_gap, is_path, is_placeholder, kind_of_name, lowered
 from .token_searches import TOKEN_SEARCHES, Found, Search
 from .values import PROMISING, Value, header_at, is_opaque, is_secret, value_at
 

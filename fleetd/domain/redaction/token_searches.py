@@ -5,8 +5,8 @@ import string
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from .names import BEFORE
-from .token_shapes import CHARACTERS, DISCORD, DISCORD_BEFORE, LEAST, SHAPES, Shape
+from .key_names import BEFORE
+from .tokens import CHARACTERS, DISCORD, DISCORD_BEFORE, LEAST, SHAPES, Shape
 
 Found = tuple[int, int, str]
 _KEY_MAX = 65_536

@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from .names import SPACES, is_path, is_placeholder
+from .key_names import SPACES, is_path, is_placeholder
 
 _OPENING = re.compile(r"""(?:\b[bfrunBFRUN]{1,2})?(\\{0,3})(["'`])""")
 _CLOSED = {

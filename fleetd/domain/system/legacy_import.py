@@ -17,7 +17,7 @@ from ..core.event_log import emit, position
 from ..core.registry import handler
 from ..core.tx import LogLine, Tx
 from ..locks import leases
-from ..redaction.texts import holds_none, redact, redact_data
+from ..redaction.redact import holds_none, redact, redact_data
 from .legacy import (
     Imported,
     LegacyImport,

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from .names import (
+from .key_names import (
     BEFORE,
     SHORTENED,
     SUFFIX,

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from .disguises import undisguised
-from .names import is_gap, kind_of_name, lowered
+from .encoded import undisguised
+from .key_names import is_gap, kind_of_name, lowered
 from .searches import SEARCHES
 from .token_searches import TOKEN_BEGINNING, Search, long_words
 
