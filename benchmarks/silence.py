@@ -9,7 +9,7 @@ from fleetd.config import Config
 from fleetd.domain.core.context import Caller, Context
 from fleetd.domain.core.tx import Tx
 from fleetd.domain.liveness.due import DueGet, due
-from fleetd.engine import random_id
+from fleetd.engine.engine import random_id
 from fleetd.host.clock import uptime
 from fleetd.store.sqlite.connect import connect
 from fleetd.store.sqlite.group_commit import Executor

@@ -12,7 +12,7 @@ from . import envelope, peer
 from .calls import Call
 from .config import Limits
 from .domain.core.context import Caller
-from .engine import Engine
+from .engine.engine import Engine
 from .envelope import Message
 from .lines import LargeLines, LineReader
 from .protocol.display import shown

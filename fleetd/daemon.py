@@ -19,7 +19,8 @@ import trio
 
 from . import __version__
 from .config import Loaded
-from .engine import DAEMON, Engine
+from .engine.engine import DAEMON, Engine
+from .engine.service import open_engine
 from .host.instance_lock import AlreadyRunning
 from .host.paths import PathRefused
 from .host.systemd import Notifier, feed_watchdog
@@ -27,7 +28,6 @@ from .listener import Listening, listening
 from .protocol.errors import Corrupt, FleetError, Storage, Unavailable
 from .protocol.requests.system import SystemHealth
 from .server import Server
-from .service import open_engine
 from .starting import starting
 from .store.api import StoreFailed, StoreRefused, StoreUnready
 from .store.sqlite.row_check import named_in

@@ -13,7 +13,7 @@ import trio
 from .domain.artifacts.inventory import NamesGet, NewestFiled
 from .domain.erasure.tombstones import ForgottenCountGet, ForgottenOwnersGet
 from .domain.snapshots.codec import seq_of
-from .engine import Engine
+from .engine.engine import Engine
 from .filed import latest_data
 from .store.files.record_files import Backups
 

@@ -16,7 +16,7 @@ from .domain.retention.sessions import LeftBehindClose, OldSessionsDrop, SpentFi
 from .domain.sessions.deliveries import OldDeliveriesDrop
 from .domain.system.daily_rounds import Round, RoundDone, RoundsGet
 from .domain.system.startup import DropOldKeys
-from .engine import DAEMON, Engine
+from .engine.engine import DAEMON, Engine
 from .operations.compressing import SnapshotsCompress
 from .operations.daily_verification import DailyVerification
 from .operations.spent_runs import SpentRunsClear

@@ -7,7 +7,7 @@ from functools import partial
 from .domain.artifacts.inventory import NewestFiled, RowNames
 from .domain.artifacts.kinds import POLICIES, id_of
 from .domain.artifacts.removal import Latest
-from .engine import Engine
+from .engine.engine import Engine
 from .filed import latest_data
 from .protocol.errors import Corrupt
 from .protocol.types import Noun

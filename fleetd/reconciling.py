@@ -17,7 +17,7 @@ from .domain.artifacts.ownership import Adopt
 from .domain.artifacts.repair import Heal
 from .domain.core.tx import WriteBackup
 from .domain.recovery.roll_forward import CatchUp, ImportEnd
-from .engine import Engine
+from .engine.engine import Engine
 from .filed import verified
 from .heeding import heed, remove
 from .host import progress

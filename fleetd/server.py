@@ -12,7 +12,7 @@ from . import peer
 from .calls import perform
 from .config import Limits
 from .connections import Connection
-from .engine import Engine
+from .engine.engine import Engine
 from .host import trace
 from .lines import LargeLines
 from .protocol.errors import Denied

@@ -7,8 +7,8 @@ import trio
 
 from .domain.core.context import Caller
 from .domain.events.streams import EventTail
-from .engine import Engine
-from .feed import PAGE, Told, told
+from .engine.change_feed import PAGE, Told, told
+from .engine.engine import Engine
 from .protocol.records import Event
 from .protocol.requests.event import EventSubscribe, Subscription
 from .protocol.requests.mission import MissionGet

@@ -8,7 +8,7 @@ import trio
 from .domain.cluster.heartbeat import BEAT_MS
 from .domain.core.tx import WatchProcess
 from .domain.recovery.handover import SurroundingsGet
-from .engine import DAEMON, Engine
+from .engine.engine import DAEMON, Engine
 from .heeding import heed
 from .housekeeping import keep_house
 from .operations.machines import KeepInTouch

@@ -15,7 +15,8 @@ import trio.testing
 
 from fleetd.config import Config, Loaded, Paths
 from fleetd.domain.core.context import Caller
-from fleetd.engine import Engine, random_id
+from fleetd.engine.engine import Engine, random_id
+from fleetd.engine.service import open_engine
 from fleetd.host.atomic_files import make_directories
 from fleetd.host.clock import Uptime
 from fleetd.protocol.records import (
@@ -42,7 +43,6 @@ from fleetd.protocol.requests.sortie import (
     SortieStart,
 )
 from fleetd.protocol.timestamps import iso, to_ms
-from fleetd.service import open_engine
 from fleetd.store.sqlite import page_checksums
 from fleetd.store.sqlite.connect import open_database
 from tests import shared_store

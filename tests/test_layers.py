@@ -309,9 +309,9 @@ PLANTED = {
     "upward_imports": [
         ("fleetd/wire/bad.py", "from ..domain.tx import Tx"),
         ("fleetd/domain/bad.py", "from ..store import sqlite"),
-        ("fleetd/domain/bad.py", "import fleetd.engine"),
+        ("fleetd/domain/bad.py", "import fleetd.engine.engine"),
         ("fleetd/store/bad.py", "def late():\n    from ..outbox import Outbox"),
-        ("fleetd/engine.py", "from . import rpc"),
+        ("fleetd/engine/engine.py", "from . import rpc"),
         ("fleetd/server.py", "from .daemon import start"),
     ],
     "impure_rules": [
@@ -328,7 +328,7 @@ PLANTED = {
         ("fleetd/wire/requests/bad.py", "from ...paths import APP"),
     ],
     "reaching_too_far": [
-        ("fleetctl/bad.py", "from fleetd.engine import Engine"),
+        ("fleetctl/bad.py", "from fleetd.engine.engine import Engine"),
         ("fleetctl/commands/bad.py", "import fleetd.store.sqlite.store"),
     ],
     "badly_kept": [

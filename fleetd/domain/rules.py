@@ -12,10 +12,10 @@ from .locks import locks, queue
 from .missions import missions, selection, sortie_reports, sorties
 from .recovery import checkpoint_selection, handover, restore, roll_forward, state
 from .retention import pruning, sessions, spent
-from .sessions import deliveries
+from .sessions import deliveries, record
 from .sessions import overview as hook_overview
-from .sessions import record as recording
-from .snapshots import compression, queries, record
+from .snapshots import compression, queries
+from .snapshots import record as snapshot_record
 from .system import daily_rounds, epoch, legacy_import, overview, relocation, startup
 
 __all__ = ["HANDLERS"]

@@ -4,7 +4,7 @@ import msgspec
 
 from ..domain.agents.process_identity import AgentFind, AgentJoin
 from ..domain.core.context import Caller, Facts
-from ..engine import Engine, operation
+from ..engine.engine import Engine, operation
 from ..host import processes
 from ..protocol.errors import InvalidParams
 from ..protocol.requests.agent import AgentCurrent, AgentRegister, CurrentAgent, Registration

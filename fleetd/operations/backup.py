@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from ..domain.core.context import Caller
-from ..engine import Engine, operation
+from ..engine.engine import Engine, operation
 from ..host.path_walk import Walk
 from ..protocol.errors import Corrupt, InvalidParams, InvalidState, Storage
 from ..protocol.requests.system import BackupResult, SystemBackup

@@ -7,7 +7,7 @@ import trio
 from ..domain.artifacts.inventory import WholeIdGet
 from ..domain.checkpoints.diff import Compare
 from ..domain.core.context import Caller, Facts
-from ..engine import Engine, operation
+from ..engine.engine import Engine, operation
 from ..protocol.checkpoint_diff import CheckpointDifference
 from ..protocol.errors import InvalidParams, NotFound
 from ..protocol.records import Checkpoint

@@ -9,7 +9,7 @@ import logging
 from ..domain.artifacts.outbox import BackupGet
 from ..domain.core.context import Caller
 from ..domain.snapshots.compression import Compressed, PlainFind
-from ..engine import Engine, operation
+from ..engine.engine import Engine, operation
 from ..protocol.errors import Corrupt, NotFound
 from ..protocol.records import Record
 from ..protocol.request import Mutation

@@ -12,7 +12,7 @@ from ..domain.artifacts.inventory import NamesGet
 from ..domain.artifacts.kinds import POLICIES, Kept, owner_of
 from ..domain.artifacts.repair import Heal
 from ..domain.core.tx import WriteBackup
-from ..engine import Engine
+from ..engine.engine import Engine
 from ..filed import Examined, examined
 from ..protocol.errors import (
     Corrupt,

@@ -4,7 +4,7 @@ import logging
 
 from ..domain.core.context import Caller
 from ..domain.events.cursors import CursorLook, CursorUsed
-from ..engine import Engine, operation
+from ..engine.engine import Engine, operation
 from ..protocol.errors import FleetError
 from ..protocol.requests.event import CursorGet, CursorPosition
 

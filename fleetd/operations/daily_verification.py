@@ -13,7 +13,7 @@ from ..domain.artifacts.kinds import POLICIES
 from ..domain.artifacts.verification import Filed, FilesVerified, UnverifiedGet
 from ..domain.core.context import Caller
 from ..domain.system.daily_rounds import Round, RoundDone
-from ..engine import Engine, operation
+from ..engine.engine import Engine, operation
 from ..protocol.records import Finding
 from ..protocol.request import Mutation
 from ..protocol.timestamps import iso

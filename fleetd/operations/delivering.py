@@ -4,7 +4,7 @@ import time
 from functools import partial
 
 from ..domain.core.context import Caller
-from ..engine import Engine, operation
+from ..engine.engine import Engine, operation
 from ..protocol.requests.hook import DOCTOR, HookDeliver, HookReply
 from .hooks import take
 from .spool import first

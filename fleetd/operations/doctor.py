@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..domain.artifacts.kinds import POLICIES
 from ..domain.core.context import Caller
-from ..engine import Engine, operation
+from ..engine.engine import Engine, operation
 from ..host import progress
 from ..protocol.errors import Corrupt, Unavailable
 from ..protocol.records import Finding

@@ -11,7 +11,7 @@ from ..domain.core.context import Caller
 from ..domain.core.wording import clean_path, quote
 from ..domain.sessions.deliveries import fingerprint
 from ..domain.sessions.record import Recorded
-from ..engine import Engine
+from ..engine.engine import Engine
 from ..harness.report import Report, ToolStarted
 from ..protocol.errors import Unavailable
 from ..protocol.records import Lock

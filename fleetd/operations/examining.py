@@ -3,7 +3,7 @@
 from ..domain.artifacts.inventory import StrangersGet
 from ..domain.events.cursors import CursorLine, CursorsGet
 from ..domain.system.overview import MachinesGet
-from ..engine import Engine
+from ..engine.engine import Engine
 from ..host.clock import wall_clock
 from ..protocol.durations import duration
 from ..protocol.errors import Unavailable

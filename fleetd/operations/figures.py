@@ -2,7 +2,7 @@
 
 import msgspec
 
-from ..engine import Engine
+from ..engine.engine import Engine
 from ..host.histogram import Histogram
 from ..protocol.figures import ConnectionFigures, MethodTiming, Timing, WriterFigures
 

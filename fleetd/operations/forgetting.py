@@ -18,7 +18,7 @@ from ..domain.erasure.forget_answers import ForgetDisown
 from ..domain.erasure.journal import BytesScrubbed, ForgetWithdraw, OwedGet
 from ..domain.erasure.scope import Target
 from ..domain.erasure.steps import ForgetBegin, ForgetFind, ForgetPreview, ForgetStep, Found
-from ..engine import Engine, operation
+from ..engine.engine import Engine, operation
 from ..host import progress
 from ..protocol.errors import FleetError, InvalidParams, InvalidState, NotFound, Unavailable
 from ..protocol.request import Mutation

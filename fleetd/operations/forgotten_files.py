@@ -13,7 +13,7 @@ import msgspec
 from ..domain.artifacts.removal import Latest, Removal
 from ..domain.erasure.clauses import Scope
 from ..domain.erasure.marks import KeepersGet, PartsGet
-from ..engine import Engine
+from ..engine.engine import Engine
 from ..host import progress
 from ..protocol.errors import Storage
 from ..protocol.requests.system import Forgotten

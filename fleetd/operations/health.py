@@ -6,7 +6,7 @@ from ..domain.artifacts.backlog import BacklogGet
 from ..domain.core.context import Caller
 from ..domain.core.tx import Tx
 from ..domain.system.daily_rounds import Round, RoundsGet
-from ..engine import Engine, operation
+from ..engine.engine import Engine, operation
 from ..protocol.durations import duration
 from ..protocol.errors import FleetError
 from ..protocol.requests.system import Check, Health, SystemHealth

@@ -8,7 +8,7 @@ import msgspec
 from .. import transcripts
 from ..domain.core.context import Caller, Facts, Here, TranscriptMark
 from ..domain.recovery.handover import WindowProcess
-from ..engine import Engine
+from ..engine.engine import Engine
 from ..harness.report import Adapter, AnyHappening, Report
 from ..host import processes
 from ..host.file_system import HOOK_SECONDS, PathUnanswered

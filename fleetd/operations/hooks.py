@@ -19,7 +19,7 @@ from ..domain.sessions.identity import key_of
 from ..domain.sessions.overview import HookCountsGet
 from ..domain.sessions.record import HookBriefed, Recorded
 from ..domain.sessions.record import HookRecord as Record
-from ..engine import DAEMON, Engine, operation
+from ..engine.engine import DAEMON, Engine, operation
 from ..harness.detect import recognise
 from ..harness.report import Adapter, Answer, Report, SessionStarted, Unfit
 from ..host import trace

@@ -6,7 +6,7 @@ import logging
 import msgspec
 
 from ..domain.system.legacy import Imported, LegacyImport
-from ..engine import Engine
+from ..engine.engine import Engine
 from ..host import progress
 from ..host.path_walk import Walk, absolute
 from ..protocol.errors import FleetError

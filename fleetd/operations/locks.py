@@ -7,8 +7,8 @@ from ..domain.core.context import Caller, Facts, Here
 from ..domain.locks.keys import is_key, may_be_asked_for
 from ..domain.locks.locks import LockGround
 from ..domain.locks.queue import LockEnqueue, LockLeaveQueue, LockLook, LockPoll, Waiting
-from ..engine import Engine, operation
-from ..projects import Scope
+from ..engine.engine import Engine, operation
+from ..engine.projects import Scope
 from ..protocol.errors import InvalidParams, LockConflict, Unavailable
 from ..protocol.records import Lock
 from ..protocol.requests.checkpoint import ErrorReport

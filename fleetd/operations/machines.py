@@ -19,7 +19,7 @@ from ..domain.core.context import Caller
 from ..domain.core.tx import WatchProcess
 from ..domain.recovery.handover import SurroundingsGet
 from ..domain.system.startup import Done
-from ..engine import Engine, operation
+from ..engine.engine import Engine, operation
 from ..host import processes
 from ..protocol.errors import FleetError
 from ..protocol.request import Mutation

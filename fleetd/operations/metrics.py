@@ -4,7 +4,7 @@ from .. import __version__
 from ..domain.core.context import Caller
 from ..domain.system.daily_rounds import Rounds, RoundsGet
 from ..domain.system.overview import Overview
-from ..engine import Engine, operation
+from ..engine.engine import Engine, operation
 from ..exposition import Distribution, Family, Sample, text
 from ..protocol.requests.system import Health, Metrics, SystemHealth, SystemMetrics
 from .system import seen_now

@@ -4,7 +4,7 @@ import trio
 
 from ..domain.core.context import Caller, Facts
 from ..domain.erasure.scope import Target
-from ..engine import Engine, operation
+from ..engine.engine import Engine, operation
 from ..protocol.records import Mission
 from ..protocol.requests.mission import (
     CurrentMission,

@@ -23,7 +23,7 @@ from ..domain.retention.pruning import (
     PruneTerms,
 )
 from ..domain.retention.terms import Terms
-from ..engine import Engine, operation
+from ..engine.engine import Engine, operation
 from ..host import progress
 from ..protocol.errors import FleetError, RetentionPruneFailed, Unavailable
 from ..protocol.requests.checkpoint import CheckpointPrune, Pruned, PrunedCheckpoint

@@ -11,7 +11,7 @@ import trio
 
 from ..domain.artifacts.pull import ContentGet, PullLook, PullPlace, ToPull
 from ..domain.core.context import Caller
-from ..engine import Engine, operation
+from ..engine.engine import Engine, operation
 from ..host import progress
 from ..protocol.errors import Corrupt, FleetError, Incompatible, Storage, Unavailable
 from ..protocol.requests.checkpoint import CheckpointPull, PulledCheckpoints

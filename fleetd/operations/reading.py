@@ -14,7 +14,7 @@ from ..domain.artifacts.ownership import KeeperGet
 from ..domain.artifacts.repair import Heal
 from ..domain.core.context import Caller
 from ..domain.core.tx import WriteBackup
-from ..engine import Engine
+from ..engine.engine import Engine
 from ..filed import verified
 from ..protocol.errors import Corrupt, FleetError, Incompatible, InvalidState, NotFound
 from ..protocol.records import Checkpoint

@@ -6,12 +6,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from .. import places
 from ..domain.core.context import Caller, Facts
 from ..domain.core.tx import WriteBackup
 from ..domain.recovery.checkpoint_selection import TargetGet
 from ..domain.recovery.handover import SurroundingsGet
-from ..engine import Engine, operation
+from ..engine import places
+from ..engine.engine import Engine, operation
 from ..host import processes
 from ..host.file_system import HOOK_SECONDS, PathUnanswered
 from ..protocol.errors import Corrupt, FleetError, Incompatible, NotFound

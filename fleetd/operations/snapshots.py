@@ -2,7 +2,7 @@
 
 from ..domain.core.context import Caller
 from ..domain.snapshots.queries import RunFind
-from ..engine import Engine, operation
+from ..engine.engine import Engine, operation
 from ..protocol.errors import AtomicWriteFailed
 from ..protocol.requests.snapshot import SnapshotGet, SnapshotLatest, SnapshotRecord
 from ..protocol.snapshots import Snapshot

@@ -1,7 +1,7 @@
 """Sorties as clients add them: with the agent that does."""
 
 from ..domain.core.context import Caller
-from ..engine import Engine, operation
+from ..engine.engine import Engine, operation
 from ..protocol.records import Sortie
 from ..protocol.requests.sortie import SortieCreate
 from .asking import facts_of

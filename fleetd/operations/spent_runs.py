@@ -6,7 +6,7 @@ from functools import partial
 from ..domain.core.context import Caller
 from ..domain.retention.spent import SpentRuns, SpentRunsDrop
 from ..domain.system.startup import Done
-from ..engine import Engine, operation
+from ..engine.engine import Engine, operation
 from ..protocol.request import Mutation
 from ..store.files.record_files import Backups
 

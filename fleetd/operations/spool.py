@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 import trio
 
-from ..engine import DAEMON, Engine
+from ..engine.engine import DAEMON, Engine
 from ..host import trace
 from ..protocol.errors import FleetError, Storage, Unavailable
 from ..protocol.requests.hook import HookDeliver

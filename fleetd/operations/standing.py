@@ -3,7 +3,7 @@
 import os.path
 
 from ..domain.core.context import Here
-from ..engine import Engine
+from ..engine.engine import Engine
 from ..host.file_system import HOOK_SECONDS, PathUnanswered
 from ..host.path_walk import Walk
 

@@ -7,7 +7,7 @@ import trio
 from .. import __version__
 from ..domain.core.context import Caller
 from ..domain.system.overview import Overview, OverviewGet
-from ..engine import Engine, operation
+from ..engine.engine import Engine, operation
 from ..protocol.errors import Incompatible
 from ..protocol.request import PROTOCOL
 from ..protocol.requests.system import (

@@ -12,7 +12,7 @@ import msgspec
 from ..domain.artifacts.inventory import NamesGet, OwnersGet, RowNames
 from ..domain.artifacts.kinds import POLICIES, id_of
 from ..domain.core.context import Caller
-from ..engine import Engine, operation
+from ..engine.engine import Engine, operation
 from ..host import progress
 from ..latest import copy_trouble, held_by_latest, mend_latest, named_in, wanted_latest
 from ..protocol.errors import Corrupt, Incompatible, IntegrityMismatch, NotFound

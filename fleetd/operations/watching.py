@@ -10,7 +10,7 @@ from ..domain.liveness.due import DueGet
 from ..domain.liveness.episodes import EpisodeBegin
 from ..domain.recovery.state import RecoveryDoubt
 from ..domain.snapshots.heartbeat import SnapshotBeat
-from ..engine import Engine, operation
+from ..engine.engine import Engine, operation
 from ..protocol.errors import FleetError
 from ..protocol.records import Record
 from ..protocol.request import Mutation

@@ -6,7 +6,7 @@ import msgspec
 import trio
 
 from ..domain.artifacts.kinds import Kept, id_of, noun_of
-from ..engine import Engine
+from ..engine.engine import Engine
 from ..protocol.errors import NotFound
 from .reading import get
 

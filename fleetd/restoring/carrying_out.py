@@ -13,7 +13,7 @@ import trio
 from ..config import Loaded
 from ..domain.artifacts.kinds import POLICIES
 from ..domain.system.epoch import RaiseFloors, WriteAgain
-from ..engine import Engine
+from ..engine.engine import Engine
 from ..host.atomic_files import make_directories, sync
 from ..host.clock import wall_clock
 from ..protocol.errors import Corrupt, Storage

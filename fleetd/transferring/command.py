@@ -14,7 +14,7 @@ import trio
 
 from ..config import Config, Loaded
 from ..domain.system.relocation import Reopen
-from ..engine import Engine
+from ..engine.engine import Engine
 from ..host.instance_lock import AlreadyRunning, only_instance
 from ..host.paths import PathRefused
 from ..protocol.errors import FleetError, InvalidParams, InvalidState, Unavailable

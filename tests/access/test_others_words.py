@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fleetctl.client import Fleet as Client
-from fleetd import places
+from fleetd.engine import places
 from fleetd.protocol.records import Mission
 from fleetd.protocol.requests.agent import AgentNote, AgentRegister
 from fleetd.protocol.requests.checkpoint import CheckpointCreate

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetd.engine import DAEMON
+from fleetd.engine.engine import DAEMON
 from fleetd.operations.compressing import SnapshotsCompress
 from fleetd.protocol.requests.snapshot import DeclaredStep, SnapshotRecord
 from fleetd.protocol.requests.system import SystemBackup

@@ -5,7 +5,7 @@ from typing import Any
 import hypothesis.strategies as st
 from hypothesis.stateful import rule
 
-from fleetd.engine import DAEMON
+from fleetd.engine.engine import DAEMON
 from fleetd.operations.watching import ActivityScan
 from fleetd.protocol.requests.agent import AgentDeregister, AgentHeartbeat, AgentRegister
 from fleetd.protocol.requests.checkpoint import ErrorReport

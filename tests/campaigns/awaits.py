@@ -12,7 +12,7 @@ import trio
 
 from fleetd.domain.core.context import Facts
 from fleetd.domain.core.idempotency import remember
-from fleetd.engine import DAEMON, Engine
+from fleetd.engine.engine import DAEMON, Engine
 from fleetd.slots import Slots
 from fleetd.store.worker_thread import Job, Lane
 from tests.campaigns.attempts import Attempt, Undisturbed

@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-from fleetd.engine import DAEMON, Engine
+from fleetd.engine.engine import DAEMON, Engine
 from fleetd.protocol.errors import FleetError, NotFound
 from fleetd.protocol.request import Mutation
 from fleetd.protocol.requests.checkpoint import (

@@ -22,14 +22,16 @@ SETTINGS = (
 )
 AGING = (
     "from fleetd import housekeeping; housekeeping.DAY_S = {day}\n"
-    "from fleetd.domain.core import idempotency; from fleetd.domain.system import startup as upkeep; from fleetd.domain.sessions import deliveries\n"
-    "idempotency.KEPT_MS = upkeep.KEPT_MS = deliveries.KEPT_MS = {day} * 1_000\n"
+    "from fleetd.domain.core import idempotency\n"
+    "from fleetd.domain.system import startup\n"
+    "from fleetd.domain.sessions import deliveries\n"
+    "idempotency.KEPT_MS = startup.KEPT_MS = deliveries.KEPT_MS = {day} * 1_000\n"
 )
 # In a few seconds no WAL of the usual length is filled.
 SMALL_WAL = "from fleetd.store.sqlite import wal_checkpointer as w; w.PAGES; w.PAGES = 50\n"
 DEFECTS = {
     # So much at a time that a busy machine shows it too, so seldom that a fast one can bear it.
-    "memory": "import time; from fleetd import engine; kept = [0.0]; old = engine.Engine.execute\n"
+    "memory": "import time; from fleetd.engine import engine; kept = [0.0]; old = engine.Engine.execute\n"
     "async def leaky(self, *given):\n"
     "    if time.monotonic() - kept[0] > 0.05:\n"
     "        kept[0] = time.monotonic(); kept.append(b'x' * 4_000_000)\n"

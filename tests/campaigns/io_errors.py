@@ -19,10 +19,10 @@ import apsw
 import trio
 
 from fleetd.config import Loaded
-from fleetd.engine import Engine
+from fleetd.engine.engine import Engine
+from fleetd.engine.service import open_engine
 from fleetd.host import atomic_files
 from fleetd.protocol.errors import FleetError
-from fleetd.service import open_engine
 from fleetd.store.api import StoreFailed, StoreFull, StoreRefused
 from fleetd.store.files import clearing, record_files, rooms
 from fleetd.store.sqlite import connect, group_commit, migrate, wal_checkpointer

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import apsw
 import msgspec
 
+from fleetd.engine.service import open_engine
 from fleetd.protocol.errors import FleetError, NotFound
 from fleetd.protocol.requests.checkpoint import (
     CheckpointCreate,
@@ -27,7 +28,6 @@ from fleetd.protocol.requests.mission import MissionCreate, MissionGet, MissionS
 from fleetd.protocol.requests.snapshot import SnapshotGet, SnapshotRecord
 from fleetd.protocol.requests.sortie import SortieGet, SortieList, SortieProgress, SortieStart
 from fleetd.protocol.requests.system import SystemForget
-from fleetd.service import open_engine
 from fleetd.store.sqlite import page_checksums
 from tests.campaigns.campaign import Red
 from tests.fleet import Clock, Fleet, settings

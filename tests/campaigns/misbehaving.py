@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 import trio
 
-from fleetd import __main__, domain, engine, outbox, service
+from fleetd import __main__, domain, outbox
+from fleetd.engine import engine, service
 from fleetd.protocol.requests.recovery import RecoveryRestore
 from fleetd.store import worker_thread
 from fleetd.store.sqlite import group_commit, store

@@ -20,7 +20,7 @@ from unittest import mock
 
 import trio
 
-from fleetd.engine import DAEMON
+from fleetd.engine.engine import DAEMON
 from fleetd.host import atomic_files
 from fleetd.operations.compressing import SnapshotsCompress
 from fleetd.protocol.errors import FleetError

@@ -11,8 +11,9 @@ from typing import Any
 import trio
 import trio.testing
 
-from fleetd import daemon, places
+from fleetd import daemon
 from fleetd.config import Hooks, Limits
+from fleetd.engine import places
 from fleetd.host.systemd import Notifier
 from fleetd.listener import Listening
 from fleetd.server import Server

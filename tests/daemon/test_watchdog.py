@@ -11,11 +11,11 @@ import trio
 import trio.testing
 
 from fleetd import daemon
-from fleetd.engine import DAEMON, Engine
+from fleetd.engine.engine import DAEMON, Engine
+from fleetd.engine.service import open_engine
 from fleetd.host.systemd import feed_watchdog
 from fleetd.protocol.errors import Storage, Unavailable
 from fleetd.protocol.requests.system import SystemHealth
-from fleetd.service import open_engine
 from tests.fleet import settings
 
 Healthy = Callable[[], Awaitable[bool]]

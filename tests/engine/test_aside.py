@@ -7,9 +7,9 @@ import pytest
 import trio
 import trio.testing
 
-from fleetd.aside import LONG, Aside
 from fleetd.domain.redaction import requests
-from fleetd.engine import DAEMON, Engine
+from fleetd.engine.cpu_worker import LONG, Aside
+from fleetd.engine.engine import DAEMON, Engine
 from fleetd.protocol.requests.event import EventAppend
 from tests.fleet import Fleet
 

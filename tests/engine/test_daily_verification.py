@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fleetd.domain.artifacts.verification import UnverifiedGet
-from fleetd.engine import DAEMON
+from fleetd.engine.engine import DAEMON
 from fleetd.housekeeping import tidy
 from fleetd.operations import daily_verification
 from fleetd.operations.daily_verification import DailyVerification

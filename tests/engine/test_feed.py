@@ -7,7 +7,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from fleetd.domain.events.streams import EventTail
-from fleetd.feed import AT_ONCE, PAGE
+from fleetd.engine.change_feed import AT_ONCE, PAGE
 from fleetd.protocol.requests.event import EventAppend, EventSubscribe
 from fleetd.subscriptions import Follower
 from tests.fleet import Fleet

@@ -13,6 +13,7 @@ from fleetd.domain.artifacts.removal import Purge
 from fleetd.domain.artifacts.repair import Heal
 from fleetd.domain.erasure.scope import Target
 from fleetd.domain.erasure.steps import ForgetStep
+from fleetd.engine.lifecycle import OWED_S
 from fleetd.protocol.errors import InvalidParams, InvalidState, NotFound, Storage
 from fleetd.protocol.requests.agent import AgentGet, AgentHeartbeat, AgentNote, AgentRegister
 from fleetd.protocol.requests.checkpoint import (
@@ -35,7 +36,6 @@ from fleetd.protocol.requests.mission import (
 )
 from fleetd.protocol.requests.sortie import SortieProgress
 from fleetd.protocol.requests.system import SystemForget
-from fleetd.readiness import OWED_S
 from fleetd.store.files.record_files import Backups
 from tests.fleet import Fleet, opened
 

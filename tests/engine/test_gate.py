@@ -5,7 +5,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from fleetd.domain.core.context import Caller
-from fleetd.gate import LOOK_S, Gate
+from fleetd.engine.admission import LOOK_S, Gate
 from fleetd.protocol.requests.mission import MissionList
 from fleetd.store.availability import Away, Reach, StoreAway
 

@@ -14,7 +14,7 @@ from benchmarks.growth.filling import fill, mission_id
 from fleetd import housekeeping
 from fleetd.domain.core.tx import Tx
 from fleetd.domain.events.streams import EventTail
-from fleetd.engine import DAEMON
+from fleetd.engine.engine import DAEMON
 from fleetd.operations.watching import ActivityScan
 from fleetd.protocol.request import Request
 from fleetd.protocol.requests.agent import AgentList, AgentRegister

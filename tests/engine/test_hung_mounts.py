@@ -13,7 +13,8 @@ import trio
 
 from fleetd.config import Config, Loaded, Paths
 from fleetd.domain.core.context import Caller
-from fleetd.engine import Engine
+from fleetd.engine.engine import Engine
+from fleetd.engine.service import open_engine
 from fleetd.host import file_system, git
 from fleetd.host.file_system import (
     MOST_AT_ONCE,
@@ -31,7 +32,6 @@ from fleetd.protocol.requests.mission import MissionCreate, MissionCurrent, Miss
 from fleetd.protocol.requests.recovery import RecoveryContextGet
 from fleetd.protocol.requests.snapshot import SnapshotRecord
 from fleetd.protocol.requests.system import SystemBackup, SystemHealth
-from fleetd.service import open_engine
 from tests import shared_store
 from tests.hung_mount import hung_mount
 from tests.small_disk import CannotMount

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 import trio
 
-from fleetd.engine import DAEMON
+from fleetd.engine.engine import DAEMON
+from fleetd.engine.service import open_engine
 from fleetd.protocol.errors import InvalidParams, LockConflict
 from fleetd.protocol.request import Mutation
 from fleetd.protocol.requests.agent import AgentRegister
@@ -27,7 +28,6 @@ from fleetd.protocol.requests.mission import (
 )
 from fleetd.protocol.requests.recovery import RecoveryRestore
 from fleetd.protocol.requests.system import SystemBackup, SystemForget
-from fleetd.service import open_engine
 from tests.fleet import DAY, Fleet, settings
 
 

@@ -9,7 +9,7 @@ import trio
 from fleetd import timers
 from fleetd.domain.cluster.heartbeat import BEAT_MS, LOST_MS, UNBROKEN_MS
 from fleetd.domain.cluster.membership import MachineBeat
-from fleetd.engine import Engine
+from fleetd.engine.engine import Engine
 from fleetd.host import processes
 from fleetd.operations import machines as operations
 from fleetd.operations.machines import KeepInTouch, catch_up, refuse_twin

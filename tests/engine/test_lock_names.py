@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetd.projects import Projects
+from fleetd.engine.projects import Projects
 from fleetd.protocol.errors import InvalidParams
 from fleetd.protocol.records import Lock
 from fleetd.protocol.requests.agent import AgentList, AgentRegister

@@ -10,7 +10,7 @@ from trio.testing import MockClock
 from fleetd.domain.core.context import Facts
 from fleetd.domain.liveness.agent_loss import UNHEARD_MS, AgentUnheard
 from fleetd.domain.locks import leases
-from fleetd.engine import DAEMON
+from fleetd.engine.engine import DAEMON
 from fleetd.protocol.errors import LockConflict
 from fleetd.protocol.records import Lock
 from fleetd.protocol.requests.lock import LockCheck, LockForceRelease, LockRelease, LockRenew

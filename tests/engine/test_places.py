@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fleetd import places
+from fleetd.engine import places
+from fleetd.engine.projects import Projects
 from fleetd.host.file_system import FileSystem
-from fleetd.projects import Projects
 from fleetd.protocol.errors import InvalidParams, LockConflict, Unavailable
 from fleetd.protocol.requests.lock import LockAcquire
 from tests.fleet import Fleet

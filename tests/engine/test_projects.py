@@ -7,13 +7,13 @@ import pytest
 import trio
 import trio.testing
 
+from fleetd.engine.projects import Projects, Scope
+from fleetd.engine.repositories import MOST_KNOWN, SILENT_S
 from fleetd.host import git as asked
 from fleetd.host.file_system import FileSystem
-from fleetd.projects import Projects, Scope
 from fleetd.protocol.errors import LockConflict, Unavailable
 from fleetd.protocol.requests.lock import LockAcquire, LockCheck
 from fleetd.protocol.requests.mission import MissionCreate, MissionStart
-from fleetd.repositories import MOST_KNOWN, SILENT_S
 from tests import shared_store
 from tests.fleet import Fleet
 from tests.repositories import git

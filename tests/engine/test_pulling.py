@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from fleetd.domain.artifacts.pull import ContentGet
-from fleetd.engine import Engine
+from fleetd.engine.engine import Engine
 from fleetd.heeding import heed
 from fleetd.host import progress
 from fleetd.protocol.errors import NotFound, Storage, Unavailable

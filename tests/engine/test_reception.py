@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from fleetd import places
+from fleetd.engine import places
 from fleetd.operations import hooks
 from fleetd.protocol.requests.hook import HookDeliver
 from fleetd.reception import AT_ONCE, REMEMBERED, Reception

@@ -21,7 +21,7 @@ from fleetd.domain.checkpoints.codec import (
     to_file,
 )
 from fleetd.domain.recovery.roll_forward import CatchUp, ImportEnd
-from fleetd.engine import Engine
+from fleetd.engine.engine import Engine
 from fleetd.harness.report import SessionEnded
 from fleetd.protocol.errors import Incompatible, InvalidState, Storage
 from fleetd.protocol.records import Checkpoint, Mission

@@ -11,7 +11,7 @@ import apsw
 import pytest
 import trio
 
-from fleetd.engine import DAEMON
+from fleetd.engine.engine import DAEMON
 from fleetd.operations.compressing import SnapshotsCompress
 from fleetd.protocol.records import Checkpoint, Mission
 from fleetd.protocol.requests.checkpoint import CheckpointVerify

@@ -9,9 +9,9 @@ from fleetd.domain.retention.sessions import OldSessionsDrop
 from fleetd.domain.retention.spent import SpentRunsDrop
 from fleetd.domain.sessions.deliveries import OldDeliveriesDrop
 from fleetd.domain.system.startup import DropOldKeys, StartUp
+from fleetd.engine.room import MAKES_ROOM, makes_room
 from fleetd.protocol.methods import METHODS
 from fleetd.protocol.requests.mission import MissionCreate
-from fleetd.room import MAKES_ROOM, makes_room
 from fleetd.store.sqlite.disk_reserve import Ballast
 from fleetd.store.sqlite.errors import DiskFull
 from tests.fleet import Fleet

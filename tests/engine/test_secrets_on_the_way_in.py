@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fleetd import places
 from fleetd.domain.redaction.requests import without_secrets
+from fleetd.engine import places
 from fleetd.protocol.errors import InvalidParams
 from fleetd.protocol.methods import METHODS
 from fleetd.protocol.request import Mutation

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 import trio
 
-from fleetd import places
 from fleetd.config import Retention
-from fleetd.engine import DAEMON
+from fleetd.engine import places
+from fleetd.engine.engine import DAEMON
 from fleetd.harness.report import (
     Compacted,
     Compacting,

@@ -10,7 +10,8 @@ import apsw
 import pytest
 import trio
 
-from fleetd.engine import DAEMON
+from fleetd.engine.engine import DAEMON
+from fleetd.engine.service import open_engine
 from fleetd.protocol.errors import Corrupt, InvalidParams, Storage
 from fleetd.protocol.requests.mission import MissionCreate, NewSortie
 from fleetd.protocol.requests.snapshot import SnapshotRecord
@@ -20,7 +21,6 @@ from fleetd.protocol.requests.system import (
     SystemHealth,
     SystemStatus,
 )
-from fleetd.service import open_engine
 from fleetd.store.sqlite import online_backup
 from tests import shared_store
 from tests.fleet import Fleet, opened, settings

@@ -10,7 +10,7 @@ import trio
 
 from fleetctl.mcp_server.serving import INSTRUCTIONS, listing
 from fleetctl.mcp_server.tools import TOOLS
-from fleetd.projects import Projects
+from fleetd.engine.projects import Projects
 from fleetd.protocol.requests.agent import AgentGet, AgentList
 from fleetd.protocol.requests.lock import LockAcquire
 from fleetd.protocol.requests.mission import (

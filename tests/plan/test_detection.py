@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 import pytest
 import trio
 
-from fleetd import places
 from fleetd.config import Detection
-from fleetd.engine import DAEMON
+from fleetd.engine import places
+from fleetd.engine.engine import DAEMON
 from fleetd.operations.watching import ActivityScan
 from fleetd.protocol.requests.agent import AgentDeregister, AgentHeartbeat, AgentRegister
 from fleetd.protocol.requests.checkpoint import CheckpointGet

@@ -22,7 +22,7 @@ from fleetd.domain.artifacts.outbox import BackupGet
 from fleetd.domain.artifacts.removal import Purge, RemovalsGet
 from fleetd.domain.retention import pruning as rules
 from fleetd.domain.retention.pruning import PruneDone, PruneMark
-from fleetd.engine import Engine
+from fleetd.engine.engine import Engine
 from fleetd.housekeeping import DAY_S, keep_house
 from fleetd.operations import pruning
 from fleetd.operations.watching import ActivityScan

@@ -14,9 +14,9 @@ import pytest
 import trio
 
 from fleetd.config import Config, Limits, Loaded, Paths
-from fleetd.engine import Engine
+from fleetd.engine.engine import Engine
+from fleetd.engine.service import open_engine
 from fleetd.server import Server
-from fleetd.service import open_engine
 from tests import shared_store
 
 

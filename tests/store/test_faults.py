@@ -12,11 +12,11 @@ import trio
 
 from fleetd.config import load
 from fleetd.domain.core.tx import LogLine, Tx
-from fleetd.engine import DAEMON
+from fleetd.engine.engine import DAEMON
+from fleetd.engine.service import open_engine
 from fleetd.protocol.errors import FleetError, Storage
 from fleetd.protocol.requests.mission import MissionCreate, MissionList
 from fleetd.protocol.requests.system import SystemHealth
-from fleetd.service import open_engine
 from fleetd.store.api import StoreFailed, StoreRefused
 from fleetd.store.sqlite.store import Store
 from tests.small_disk import fill, grow

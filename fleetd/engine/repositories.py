@@ -14,10 +14,10 @@ from pathlib import Path
 import msgspec
 import trio
 
-from .domain.missions.current import within
-from .host import git
-from .host.file_system import FileSystem, PathUnanswered
-from .host.path_walk import Walk
+from ..domain.missions.current import within
+from ..host import git
+from ..host.file_system import FileSystem, PathUnanswered
+from ..host.path_walk import Walk
 from .remotes import shared_name
 
 _CREDENTIALS = re.compile(r"://[^/@]*@")

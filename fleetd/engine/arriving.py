@@ -1,8 +1,8 @@
 """Whether a store is the one in use, and what a machine does for one that has just come to it."""
 
 from ..domain.system.relocation import Arrive, ProjectName
-from ..engine import Engine
 from ..store.api import StoreRefused
+from .engine import Engine
 
 
 async def arrive(engine: Engine) -> None:

@@ -5,10 +5,10 @@ from typing import Any
 
 import trio
 
-from .domain.core.context import Caller
-from .protocol.request import Request
-from .protocol.requests.hook import DOCTOR, HookDeliver
-from .protocol.requests.system import (
+from ..domain.core.context import Caller
+from ..protocol.request import Request
+from ..protocol.requests.hook import DOCTOR, HookDeliver
+from ..protocol.requests.system import (
     SystemConfig,
     SystemDoctor,
     SystemHealth,
@@ -16,7 +16,7 @@ from .protocol.requests.system import (
     SystemMetrics,
     SystemStatus,
 )
-from .store.availability import Reach, StoreAway
+from ..store.availability import Reach, StoreAway
 
 # They tell of the daemon itself, and each says in its answer that the store is away.
 WITHOUT_STORE = frozenset(

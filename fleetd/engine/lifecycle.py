@@ -8,18 +8,18 @@ import logging
 
 import trio
 
-from .domain.erasure.scope import Target
-from .domain.system.epoch import GoOnWithout
-from .domain.system.startup import StartUp
+from ..domain.erasure.scope import Target
+from ..domain.system.epoch import GoOnWithout
+from ..domain.system.startup import StartUp
+from ..operations.forgetting import finish, finish_these
+from ..operations.legacy import import_legacy
+from ..operations.machines import catch_up, refuse_twin
+from ..operations.spool import tidy
+from ..protocol.errors import FleetError
+from ..reconciling import reconcile
+from ..store.sqlite.high_water_mark import Lost
+from .arriving import arrive
 from .engine import Engine
-from .operations.arriving import arrive
-from .operations.forgetting import finish, finish_these
-from .operations.legacy import import_legacy
-from .operations.machines import catch_up, refuse_twin
-from .operations.spool import tidy
-from .protocol.errors import FleetError
-from .reconciling import reconcile
-from .store.sqlite.high_water_mark import Lost
 
 log = logging.getLogger("fleetd")
 SPOOL_S = 1.0

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from .domain.core.tx import WatchProcess
-from .domain.recovery.handover import Process
-from .host import processes
+from ..domain.core.tx import WatchProcess
+from ..domain.recovery.handover import Process
+from ..host import processes
 
 log = logging.getLogger("fleetd")
 

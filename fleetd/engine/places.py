@@ -5,9 +5,9 @@ from pathlib import Path
 
 import trio
 
-from .domain.core.wording import path, quote
-from .domain.redaction.redact import redact
-from .host import git
+from ..domain.core.wording import path, quote
+from ..domain.redaction.redact import redact
+from ..host import git
 
 CHANGED_MAX, WORDS_CHARS = 20, 120
 

@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import trio
 
+from ..domain.events.streams import EventTail
+from ..protocol.records import Event
+from ..protocol.requests.event import EventPage
 from .bell import Bell
-from .domain.events.streams import EventTail
-from .protocol.records import Event
-from .protocol.requests.event import EventPage
 
 # Keeps the memory of a subscriber that lags behind small, and each of its turns short.
 PAGE = 64

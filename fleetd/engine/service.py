@@ -5,14 +5,14 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from . import operations  # noqa: F401 - registers the operations
-from .config import Loaded
+from .. import operations  # noqa: F401 - registers the operations
+from ..config import Loaded
+from ..host.clock import Uptime
+from ..operations.machines import say_goodbye
+from ..store.api import StoreFailed, StoreFull
+from ..store.sqlite.disk_reserve import Ballast
 from .engine import Engine, random_id
-from .host.clock import Uptime
-from .operations.machines import say_goodbye
-from .readiness import keep_ready
-from .store.api import StoreFailed, StoreFull
-from .store.sqlite.disk_reserve import Ballast
+from .lifecycle import keep_ready
 
 LAST_WORDS_S = 0.5
 

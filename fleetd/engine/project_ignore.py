@@ -8,16 +8,16 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
-from .domain.missions.current import within
-from .domain.snapshots.queries import RunAgentGet
-from .host.file_system import FileSystem
-from .host.path_walk import absolute
-from .protocol.errors import InvalidState, NotFound
-from .protocol.request import Request
-from .protocol.requests.agent import AgentGet
-from .protocol.requests.event import EventAppend
-from .protocol.requests.snapshot import SnapshotRecord
-from .protocol.requests.system import SystemForget
+from ..domain.missions.current import within
+from ..domain.snapshots.queries import RunAgentGet
+from ..host.file_system import FileSystem
+from ..host.path_walk import absolute
+from ..protocol.errors import InvalidState, NotFound
+from ..protocol.request import Request
+from ..protocol.requests.agent import AgentGet
+from ..protocol.requests.event import EventAppend
+from ..protocol.requests.snapshot import SnapshotRecord
+from ..protocol.requests.system import SystemForget
 
 # How requests name the one who asks.
 _WHO = ("agent_id", "sender", "created_by", "requested_by")

@@ -2,10 +2,10 @@
 
 import logging
 
+from ..domain.core.tx import Effect, LogLine, RemoveBackup, Ring, WatchProcess, WriteBackup
+from ..outbox import Outbox
 from .bell import Bell
-from .domain.core.tx import Effect, LogLine, RemoveBackup, Ring, WatchProcess, WriteBackup
-from .outbox import Outbox
-from .watcher import Watcher
+from .process_watcher import Watcher
 
 log = logging.getLogger("fleetd")
 

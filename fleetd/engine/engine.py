@@ -14,37 +14,37 @@ from typing import Any, TypeVar, get_type_hints
 
 import trio
 
-from .aside import Aside
+from ..config import Config, Loaded
+from ..domain.core.context import Caller, Context, Facts
+from ..domain.core.idempotency import recall, remember
+from ..domain.core.tx import Effect, Tx
+from ..domain.redaction.requests import without_prompt, without_secrets
+from ..domain.rules import HANDLERS
+from ..host.clock import Uptime
+from ..host.file_system import FileSystem, with_real_paths
+from ..outbox import Outbox
+from ..protocol.errors import FleetError, MethodNotFound, Storage
+from ..protocol.request import Mutation, Query, Request
+from ..protocol.types import Noun
+from ..pulses import Pulses
+from ..reception import Reception
+from ..store.availability import StoreAway
+from ..store.files.layout import LAYOUTS, PULLED
+from ..store.files.record_files import Backups
+from ..store.open import open_store
+from ..store.spool import Spool
+from ..store.sqlite.disk_reserve import Ballast
+from ..store.sqlite.errors import DiskFull
+from ..traffic import Traffic
+from .admission import Gate
 from .bell import Bell
-from .config import Config, Loaded
-from .domain.core.context import Caller, Context, Facts
-from .domain.core.idempotency import recall, remember
-from .domain.core.tx import Effect, Tx
-from .domain.redaction.requests import without_prompt, without_secrets
-from .domain.rules import HANDLERS
+from .change_feed import Feed
+from .cpu_worker import Aside
 from .effects import carry_out
-from .feed import Feed
-from .gate import Gate
-from .host.clock import Uptime
-from .host.file_system import FileSystem, with_real_paths
-from .ignoring import refuse_ignored
-from .outbox import Outbox
+from .process_watcher import Watcher
+from .project_ignore import refuse_ignored
 from .projects import Projects
-from .protocol.errors import FleetError, MethodNotFound, Storage
-from .protocol.request import Mutation, Query, Request
-from .protocol.types import Noun
-from .pulses import Pulses
-from .reception import Reception
 from .room import makes_room
-from .store.availability import StoreAway
-from .store.files.layout import LAYOUTS, PULLED
-from .store.files.record_files import Backups
-from .store.open import open_store
-from .store.spool import Spool
-from .store.sqlite.disk_reserve import Ballast
-from .store.sqlite.errors import DiskFull
-from .traffic import Traffic
-from .watcher import Watcher
 
 R = TypeVar("R")
 T = TypeVar("T")
