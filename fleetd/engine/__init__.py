@@ -1,0 +1,1 @@
+"""The way into the store: requests, rules, files, hooks and jobs around one transaction."""

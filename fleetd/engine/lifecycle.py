@@ -11,7 +11,6 @@ import trio
 from ..domain.erasure.scope import Target
 from ..domain.system.epoch import GoOnWithout
 from ..domain.system.startup import StartUp
-from ..operations.forgetting import finish, finish_these
 from ..operations.legacy import import_legacy
 from ..operations.machines import catch_up, refuse_twin
 from ..operations.spool import tidy
@@ -20,6 +19,7 @@ from ..reconciling import reconcile
 from ..store.sqlite.high_water_mark import Lost
 from .arriving import arrive
 from .engine import Engine
+from .services.erasure import finish, finish_these
 
 log = logging.getLogger("fleetd")
 SPOOL_S = 1.0

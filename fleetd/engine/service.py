@@ -5,12 +5,12 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from .. import operations  # noqa: F401 - registers the operations
 from ..config import Loaded
 from ..host.clock import Uptime
 from ..operations.machines import say_goodbye
 from ..store.api import StoreFailed, StoreFull
 from ..store.sqlite.disk_reserve import Ballast
+from . import services  # noqa: F401 - registers the operations
 from .engine import Engine, random_id
 from .lifecycle import keep_ready
 

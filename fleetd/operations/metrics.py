@@ -5,9 +5,9 @@ from ..domain.core.context import Caller
 from ..domain.system.daily_rounds import Rounds, RoundsGet
 from ..domain.system.overview import Overview
 from ..engine.engine import Engine, operation
+from ..engine.services.system import seen_now
 from ..exposition import Distribution, Family, Sample, text
 from ..protocol.requests.system import Health, Metrics, SystemHealth, SystemMetrics
-from .system import seen_now
 
 # From a quarter of a millisecond to 17 s, in steps of four; powers of two, in microseconds.
 DURATIONS = [2**power for power in range(8, 25, 2)]

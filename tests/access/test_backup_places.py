@@ -16,7 +16,7 @@ import sys
 import trio
 from pathlib import Path
 from fleetd.host.file_system import FileSystem
-from fleetd.operations.backup import _backup
+from fleetd.engine.services.backup import _backup
 from fleetd.protocol.errors import FleetError
 """
 AFTER = """

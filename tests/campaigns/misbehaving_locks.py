@@ -8,7 +8,7 @@ import trio
 from fleetd.__main__ import main
 from fleetd.domain.core.context import Facts
 from fleetd.domain.locks import leases
-from fleetd.operations import locks as asked
+from fleetd.engine.services import locks as asked
 from fleetd.protocol.requests.lock import LockAcquire
 
 

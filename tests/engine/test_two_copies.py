@@ -323,7 +323,7 @@ async def test_a_recovery_is_refused_when_nothing_readable_is_left(fleet: Fleet)
 async def test_of_many_intact_ones_only_the_number_is_told(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fleetd.operations.verification.LISTED", 1)
+    monkeypatch.setattr("fleetd.engine.services.verify.LISTED", 1)
     missions = sorted(
         [(await two_checkpoints(fleet))[0] for _ in range(3)], key=lambda mission: mission.id
     )

@@ -19,7 +19,7 @@ SLOW = """
 import trio
 from fleetd.__main__ import main
 import fleetd.daemon
-from fleetd.operations import verification
+from fleetd.engine.services import verify as verification
 check = verification.check
 async def slow(*given, **named):
     await trio.sleep(0.05)

@@ -23,8 +23,8 @@ from fleetd.domain.artifacts.removal import Purge, RemovalsGet
 from fleetd.domain.retention import pruning as rules
 from fleetd.domain.retention.pruning import PruneDone, PruneMark
 from fleetd.engine.engine import Engine
+from fleetd.engine.services import pruning
 from fleetd.housekeeping import DAY_S, keep_house
-from fleetd.operations import pruning
 from fleetd.operations.watching import ActivityScan
 from fleetd.outbox import FIRST_PAUSE_S
 from fleetd.protocol.errors import NotFound, Storage, Unavailable

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import trio
 
+from fleetd.engine.services import verify
 from fleetd.host import progress
-from fleetd.operations import verification
 from fleetd.protocol.records import Finding
 from fleetd.replies import LineWriter, Unsent
 from fleetd.telling import telling
@@ -27,7 +27,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
         await trio.sleep(0.04)
         return Finding(check=noun, ok=True, subject=record_id, detail="both copies are intact")
 
-    monkeypatch.setattr(verification, "check", check)
+    monkeypatch.setattr(verify, "check", check)
 
 
 @pytest.fixture
@@ -95,11 +95,11 @@ async def test_a_request_that_fails_is_told_of_until_then(
     async def check(*_: Any, **options: Any) -> Finding:
         await trio.sleep(0.12)
         progress.on()
-        if verification.headway._followed.get().stand.done > 2:
+        if verify.headway._followed.get().stand.done > 2:
             raise ZeroDivisionError
         return Finding(check="checkpoint", ok=True, detail="")
 
-    monkeypatch.setattr(verification, "check", check)
+    monkeypatch.setattr(verify, "check", check)
     params = {"mission_id": mission, "progress_token": "t"}
     await client.send({"jsonrpc": "2.0", "id": 1, "method": VERIFY, "params": params})
     told, reply = await until_reply(client)

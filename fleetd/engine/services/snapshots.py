@@ -1,12 +1,12 @@
 """Run snapshots with their files: recording them, and reading them from both copies."""
 
-from ..domain.core.context import Caller
-from ..domain.snapshots.queries import RunFind
-from ..engine.engine import Engine, operation
-from ..protocol.errors import AtomicWriteFailed
-from ..protocol.requests.snapshot import SnapshotGet, SnapshotLatest, SnapshotRecord
-from ..protocol.snapshots import Snapshot
-from .reading import placed, read, read_latest
+from ...domain.core.context import Caller
+from ...domain.snapshots.queries import RunFind
+from ...operations.reading import placed, read, read_latest
+from ...protocol.errors import AtomicWriteFailed
+from ...protocol.requests.snapshot import SnapshotGet, SnapshotLatest, SnapshotRecord
+from ...protocol.snapshots import Snapshot
+from ..engine import Engine, operation
 from .written import as_written
 
 

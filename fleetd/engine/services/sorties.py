@@ -1,10 +1,10 @@
 """Sorties as clients add them: with the agent that does."""
 
-from ..domain.core.context import Caller
-from ..engine.engine import Engine, operation
-from ..protocol.records import Sortie
-from ..protocol.requests.sortie import SortieCreate
-from .asking import facts_of
+from ...domain.core.context import Caller
+from ...protocol.records import Sortie
+from ...protocol.requests.sortie import SortieCreate
+from ..engine import Engine, operation
+from .caller_facts import facts_of
 
 
 @operation

@@ -4,23 +4,23 @@ import logging
 
 import trio
 
-from ..domain.artifacts.inventory import WholeIdGet
-from ..domain.checkpoints.diff import Compare
-from ..domain.core.context import Caller, Facts
-from ..engine.engine import Engine, operation
-from ..protocol.checkpoint_diff import CheckpointDifference
-from ..protocol.errors import InvalidParams, NotFound
-from ..protocol.records import Checkpoint
-from ..protocol.requests.checkpoint import (
+from ...domain.artifacts.inventory import WholeIdGet
+from ...domain.checkpoints.diff import Compare
+from ...domain.core.context import Caller, Facts
+from ...operations.reading import read, read_latest
+from ...protocol.checkpoint_diff import CheckpointDifference
+from ...protocol.errors import InvalidParams, NotFound
+from ...protocol.records import Checkpoint
+from ...protocol.requests.checkpoint import (
     CheckpointCompare,
     CheckpointCreate,
     CheckpointDelete,
     CheckpointGet,
     CheckpointLatest,
 )
-from ..protocol.requests.mission import Deleted, MissionGet, MissionSelect
+from ...protocol.requests.mission import Deleted, MissionGet, MissionSelect
+from ..engine import Engine, operation
 from .missions import select
-from .reading import read, read_latest
 from .written import BACKUP_WAIT_S, as_written
 
 log = logging.getLogger("fleetd")

@@ -1,30 +1,32 @@
 """Methods that take more than one transaction: files, waiting, Git; imports all of them."""
 
+from ...operations import (
+    compressing,
+    daily_verification,
+    delivering,
+    health,
+    hooks,
+    machines,
+    metrics,
+    pulling,
+    spent_runs,
+    watching,
+)
 from . import (
     agents,
     backup,
     checkpoints,
-    compressing,
     cursors,
-    daily_verification,
-    delivering,
     doctor,
-    forgetting,
-    health,
-    hooks,
+    erasure,
     locks,
-    machines,
-    metrics,
     missions,
     pruning,
-    pulling,
     recovery,
     snapshots,
     sorties,
-    spent_runs,
     system,
-    verification,
-    watching,
+    verify,
 )
 
 __all__ = [

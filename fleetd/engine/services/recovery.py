@@ -6,22 +6,22 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ..domain.core.context import Caller, Facts
-from ..domain.core.tx import WriteBackup
-from ..domain.recovery.checkpoint_selection import TargetGet
-from ..domain.recovery.handover import SurroundingsGet
-from ..engine import places
-from ..engine.engine import Engine, operation
-from ..host import processes
-from ..host.file_system import HOOK_SECONDS, PathUnanswered
-from ..protocol.errors import Corrupt, FleetError, Incompatible, NotFound
-from ..protocol.records import RestoreResult
-from ..protocol.request import Request
-from ..protocol.requests.checkpoint import CheckpointGet
-from ..protocol.requests.recovery import Briefing, RecoveryContextGet, RecoveryRestore
-from ..reconciling import TakenIn, take_in
-from .reading import heal, kept_on, noticed
-from .standing import standing_in
+from ...domain.core.context import Caller, Facts
+from ...domain.core.tx import WriteBackup
+from ...domain.recovery.checkpoint_selection import TargetGet
+from ...domain.recovery.handover import SurroundingsGet
+from ...host import processes
+from ...host.file_system import HOOK_SECONDS, PathUnanswered
+from ...operations.reading import heal, kept_on, noticed
+from ...protocol.errors import Corrupt, FleetError, Incompatible, NotFound
+from ...protocol.records import RestoreResult
+from ...protocol.request import Request
+from ...protocol.requests.checkpoint import CheckpointGet
+from ...protocol.requests.recovery import Briefing, RecoveryContextGet, RecoveryRestore
+from ...reconciling import TakenIn, take_in
+from .. import places
+from ..engine import Engine, operation
+from .reader_place import standing_in
 
 log = logging.getLogger("fleetd")
 R = TypeVar("R")

@@ -1,15 +1,15 @@
 """The store as the doctor sees it: damage, versions, who shares it; must not look at any file."""
 
-from ..domain.artifacts.inventory import StrangersGet
-from ..domain.events.cursors import CursorLine, CursorsGet
-from ..domain.system.overview import MachinesGet
-from ..engine.engine import Engine
-from ..host.clock import wall_clock
-from ..protocol.durations import duration
-from ..protocol.errors import Unavailable
-from ..protocol.records import Finding
-from ..protocol.status import MachineLine
-from ..store.sqlite.left_behind import missions_in
+from ...domain.artifacts.inventory import StrangersGet
+from ...domain.events.cursors import CursorLine, CursorsGet
+from ...domain.system.overview import MachinesGet
+from ...host.clock import wall_clock
+from ...protocol.durations import duration
+from ...protocol.errors import Unavailable
+from ...protocol.records import Finding
+from ...protocol.status import MachineLine
+from ...store.sqlite.left_behind import missions_in
+from ..engine import Engine
 
 # Further apart, the times that hooks and files carry would puzzle people.
 APART_MS = 60_000

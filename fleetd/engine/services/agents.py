@@ -2,14 +2,14 @@
 
 import msgspec
 
-from ..domain.agents.process_identity import AgentFind, AgentJoin
-from ..domain.core.context import Caller, Facts
-from ..engine.engine import Engine, operation
-from ..host import processes
-from ..protocol.errors import InvalidParams
-from ..protocol.requests.agent import AgentCurrent, AgentRegister, CurrentAgent, Registration
-from .asking import facts_of
-from .watching import ActivityScan
+from ...domain.agents.process_identity import AgentFind, AgentJoin
+from ...domain.core.context import Caller, Facts
+from ...host import processes
+from ...operations.watching import ActivityScan
+from ...protocol.errors import InvalidParams
+from ...protocol.requests.agent import AgentCurrent, AgentRegister, CurrentAgent, Registration
+from ..engine import Engine, operation
+from .caller_facts import facts_of
 
 
 @operation

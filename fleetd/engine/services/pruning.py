@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import trio
 
-from ..domain.artifacts.inventory import NamesGet, OwnersGet
-from ..domain.artifacts.kinds import POLICIES
-from ..domain.core.context import Caller
-from ..domain.core.tx import RemoveBackup
-from ..domain.retention.pruning import (
+from ...domain.artifacts.inventory import NamesGet, OwnersGet
+from ...domain.artifacts.kinds import POLICIES
+from ...domain.core.context import Caller
+from ...domain.core.tx import RemoveBackup
+from ...domain.retention.pruning import (
     Candidate,
     Place,
     PruneDone,
@@ -22,12 +22,12 @@ from ..domain.retention.pruning import (
     PruneMark,
     PruneTerms,
 )
-from ..domain.retention.terms import Terms
-from ..engine.engine import Engine, operation
-from ..host import progress
-from ..protocol.errors import FleetError, RetentionPruneFailed, Unavailable
-from ..protocol.requests.checkpoint import CheckpointPrune, Pruned, PrunedCheckpoint
-from ..protocol.requests.snapshot import PrunedSnapshot, PrunedSnapshots, SnapshotPrune
+from ...domain.retention.terms import Terms
+from ...host import progress
+from ...protocol.errors import FleetError, RetentionPruneFailed, Unavailable
+from ...protocol.requests.checkpoint import CheckpointPrune, Pruned, PrunedCheckpoint
+from ...protocol.requests.snapshot import PrunedSnapshot, PrunedSnapshots, SnapshotPrune
+from ..engine import Engine, operation
 
 log = logging.getLogger("fleetd")
 # Large records take longer to free than small ones: then a transaction marks fewer.

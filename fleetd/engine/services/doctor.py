@@ -5,17 +5,17 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..domain.artifacts.kinds import POLICIES
-from ..domain.core.context import Caller
-from ..engine.engine import Engine, operation
-from ..host import progress
-from ..protocol.errors import Corrupt, Unavailable
-from ..protocol.records import Finding
-from ..protocol.requests.system import Findings, SystemDoctor
-from ..protocol.types import Noun
-from ..store import disk_audit
+from ...domain.artifacts.kinds import POLICIES
+from ...domain.core.context import Caller
+from ...host import progress
+from ...protocol.errors import Corrupt, Unavailable
+from ...protocol.records import Finding
+from ...protocol.requests.system import Findings, SystemDoctor
+from ...protocol.types import Noun
+from ...store import disk_audit
+from ..engine import Engine, operation
 from . import examining
-from .verification import What, checked
+from .verify import What, checked
 
 LOW_BYTES = 100_000_000
 SHOWN = 50

@@ -12,22 +12,22 @@ from typing import Any
 import msgspec
 import trio
 
-from ..domain.core.context import Caller
-from ..domain.erasure.batches import PieceDrop, PieceLook, Place
-from ..domain.erasure.forget_answers import ForgetDisown
-from ..domain.erasure.journal import BytesScrubbed, ForgetWithdraw, OwedGet
-from ..domain.erasure.scope import Target
-from ..domain.erasure.steps import ForgetBegin, ForgetFind, ForgetPreview, ForgetStep, Found
-from ..engine.engine import Engine, operation
-from ..host import progress
-from ..protocol.errors import FleetError, InvalidParams, InvalidState, NotFound, Unavailable
-from ..protocol.request import Mutation
-from ..protocol.requests.mission import MissionGet
-from ..protocol.requests.system import Forgotten, SystemForget
-from ..store.disk_audit import replaced
-from .forgotten_files import Lying, clear, elsewhere, size_of, weigh, with_files
-from .legacy import NAME
-from .spool import leave_nothing
+from ...domain.core.context import Caller
+from ...domain.erasure.batches import PieceDrop, PieceLook, Place
+from ...domain.erasure.forget_answers import ForgetDisown
+from ...domain.erasure.journal import BytesScrubbed, ForgetWithdraw, OwedGet
+from ...domain.erasure.scope import Target
+from ...domain.erasure.steps import ForgetBegin, ForgetFind, ForgetPreview, ForgetStep, Found
+from ...host import progress
+from ...operations.forgotten_files import Lying, clear, elsewhere, size_of, weigh, with_files
+from ...operations.legacy import NAME
+from ...operations.spool import leave_nothing
+from ...protocol.errors import FleetError, InvalidParams, InvalidState, NotFound, Unavailable
+from ...protocol.request import Mutation
+from ...protocol.requests.mission import MissionGet
+from ...protocol.requests.system import Forgotten, SystemForget
+from ...store.disk_audit import replaced
+from ..engine import Engine, operation
 
 log = logging.getLogger("fleetd")
 

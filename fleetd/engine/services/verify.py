@@ -9,22 +9,22 @@ from pathlib import Path
 
 import msgspec
 
-from ..domain.artifacts.inventory import NamesGet, OwnersGet, RowNames
-from ..domain.artifacts.kinds import POLICIES, id_of
-from ..domain.core.context import Caller
-from ..engine.engine import Engine, operation
-from ..host import progress
-from ..latest import copy_trouble, held_by_latest, mend_latest, named_in, wanted_latest
-from ..protocol.errors import Corrupt, Incompatible, IntegrityMismatch, NotFound
-from ..protocol.records import Finding
-from ..protocol.requests.checkpoint import CheckpointVerify
-from ..protocol.requests.mission import MissionGet
-from ..protocol.requests.snapshot import SnapshotVerify
-from ..protocol.requests.system import Findings
-from ..protocol.types import Noun
-from ..store.files.record_files import LATEST, Listing
-from .copies import check
-from .reading import get
+from ...domain.artifacts.inventory import NamesGet, OwnersGet, RowNames
+from ...domain.artifacts.kinds import POLICIES, id_of
+from ...domain.core.context import Caller
+from ...host import progress
+from ...latest import copy_trouble, held_by_latest, mend_latest, named_in, wanted_latest
+from ...operations.copies import check
+from ...operations.reading import get
+from ...protocol.errors import Corrupt, Incompatible, IntegrityMismatch, NotFound
+from ...protocol.records import Finding
+from ...protocol.requests.checkpoint import CheckpointVerify
+from ...protocol.requests.mission import MissionGet
+from ...protocol.requests.snapshot import SnapshotVerify
+from ...protocol.requests.system import Findings
+from ...protocol.types import Noun
+from ...store.files.record_files import LATEST, Listing
+from ..engine import Engine, operation
 
 log = logging.getLogger("fleetd")
 # So many intact records are listed one by one; of further owners only their number is told.

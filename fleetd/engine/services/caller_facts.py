@@ -1,7 +1,7 @@
 """Who asks: the agent in whose process a client runs, as the kernel says it."""
 
-from ..domain.core.context import Caller, Facts
-from ..host import processes
+from ...domain.core.context import Caller, Facts
+from ...host import processes
 
 
 def facts_of(caller: Caller, places: tuple[str, ...] = ()) -> Facts:

@@ -2,11 +2,11 @@
 
 import logging
 
-from ..domain.core.context import Caller
-from ..domain.events.cursors import CursorLook, CursorUsed
-from ..engine.engine import Engine, operation
-from ..protocol.errors import FleetError
-from ..protocol.requests.event import CursorGet, CursorPosition
+from ...domain.core.context import Caller
+from ...domain.events.cursors import CursorLook, CursorUsed
+from ...protocol.errors import FleetError
+from ...protocol.requests.event import CursorGet, CursorPosition
+from ..engine import Engine, operation
 
 log = logging.getLogger("fleetd")
 

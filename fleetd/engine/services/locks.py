@@ -3,19 +3,19 @@
 import msgspec
 import trio
 
-from ..domain.core.context import Caller, Facts, Here
-from ..domain.locks.keys import is_key, may_be_asked_for
-from ..domain.locks.locks import LockGround
-from ..domain.locks.queue import LockEnqueue, LockLeaveQueue, LockLook, LockPoll, Waiting
-from ..engine.engine import Engine, operation
-from ..engine.projects import Scope
-from ..protocol.errors import InvalidParams, LockConflict, Unavailable
-from ..protocol.records import Lock
-from ..protocol.requests.checkpoint import ErrorReport
-from ..protocol.requests.lock import LockAcquire, LockCheck, LockList, LockPage, Validity
-from ..protocol.timestamps import to_ms
-from ..store.availability import StoreAway
-from .standing import standing_in
+from ...domain.core.context import Caller, Facts, Here
+from ...domain.locks.keys import is_key, may_be_asked_for
+from ...domain.locks.locks import LockGround
+from ...domain.locks.queue import LockEnqueue, LockLeaveQueue, LockLook, LockPoll, Waiting
+from ...protocol.errors import InvalidParams, LockConflict, Unavailable
+from ...protocol.records import Lock
+from ...protocol.requests.checkpoint import ErrorReport
+from ...protocol.requests.lock import LockAcquire, LockCheck, LockList, LockPage, Validity
+from ...protocol.timestamps import to_ms
+from ...store.availability import StoreAway
+from ..engine import Engine, operation
+from ..projects import Scope
+from .reader_place import standing_in
 
 # A lease may be renewed while somebody waits for its end; then the wait is simply looked at again.
 LONGEST_NAP_S = 60.0

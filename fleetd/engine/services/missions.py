@@ -2,11 +2,10 @@
 
 import trio
 
-from ..domain.core.context import Caller, Facts
-from ..domain.erasure.scope import Target
-from ..engine.engine import Engine, operation
-from ..protocol.records import Mission
-from ..protocol.requests.mission import (
+from ...domain.core.context import Caller, Facts
+from ...domain.erasure.scope import Target
+from ...protocol.records import Mission
+from ...protocol.requests.mission import (
     CurrentMission,
     Deleted,
     MissionCreate,
@@ -17,8 +16,9 @@ from ..protocol.requests.mission import (
     MissionUpdate,
     SelectedMission,
 )
-from .asking import facts_of
-from .forgetting import erase
+from ..engine import Engine, operation
+from .caller_facts import facts_of
+from .erasure import erase
 
 
 @operation

@@ -2,10 +2,10 @@
 
 import os.path
 
-from ..domain.core.context import Here
-from ..engine.engine import Engine
-from ..host.file_system import HOOK_SECONDS, PathUnanswered
-from ..host.path_walk import Walk
+from ...domain.core.context import Here
+from ...host.file_system import HOOK_SECONDS, PathUnanswered
+from ...host.path_walk import Walk
+from ..engine import Engine
 
 
 async def standing_in(engine: Engine, directory: str | None, *, any_place: bool = False) -> Here:

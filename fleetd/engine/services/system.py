@@ -4,13 +4,13 @@ import os
 
 import trio
 
-from .. import __version__
-from ..domain.core.context import Caller
-from ..domain.system.overview import Overview, OverviewGet
-from ..engine.engine import Engine, operation
-from ..protocol.errors import Incompatible
-from ..protocol.request import PROTOCOL
-from ..protocol.requests.system import (
+from ... import __version__
+from ...domain.core.context import Caller
+from ...domain.system.overview import Overview, OverviewGet
+from ...operations import figures
+from ...protocol.errors import Incompatible
+from ...protocol.request import PROTOCOL
+from ...protocol.requests.system import (
     Hello,
     Paths,
     Settings,
@@ -18,10 +18,10 @@ from ..protocol.requests.system import (
     SystemHello,
     SystemStatus,
 )
-from ..protocol.status import AwayStatus, Status, StoreStatus
-from ..protocol.timestamps import iso
-from ..store.availability import StoreAway
-from . import figures
+from ...protocol.status import AwayStatus, Status, StoreStatus
+from ...protocol.timestamps import iso
+from ...store.availability import StoreAway
+from ..engine import Engine, operation
 
 
 @operation

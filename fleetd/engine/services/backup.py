@@ -4,12 +4,12 @@ import os
 from functools import partial
 from pathlib import Path
 
-from ..domain.core.context import Caller
-from ..engine.engine import Engine, operation
-from ..host.path_walk import Walk
-from ..protocol.errors import Corrupt, InvalidParams, InvalidState, Storage
-from ..protocol.requests.system import BackupResult, SystemBackup
-from ..store.api import CopyDamaged, CopyFailed, CopyRefused
+from ...domain.core.context import Caller
+from ...host.path_walk import Walk
+from ...protocol.errors import Corrupt, InvalidParams, InvalidState, Storage
+from ...protocol.requests.system import BackupResult, SystemBackup
+from ...store.api import CopyDamaged, CopyFailed, CopyRefused
+from ..engine import Engine, operation
 
 
 @operation

@@ -5,10 +5,10 @@ from typing import TypeVar, cast
 import msgspec
 import trio
 
-from ..domain.artifacts.kinds import Kept, id_of, noun_of
-from ..engine.engine import Engine
-from ..protocol.errors import NotFound
-from .reading import get
+from ...domain.artifacts.kinds import Kept, id_of, noun_of
+from ...operations.reading import get
+from ...protocol.errors import NotFound
+from ..engine import Engine
 
 K = TypeVar("K", bound=Kept)
 BACKUP_WAIT_S = 1.0
