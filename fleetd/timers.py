@@ -9,10 +9,10 @@ from .domain.cluster.heartbeat import BEAT_MS
 from .domain.core.tx import WatchProcess
 from .domain.recovery.handover import SurroundingsGet
 from .engine.engine import DAEMON, Engine
+from .engine.hooks.spool import tidy
 from .heeding import heed
 from .housekeeping import keep_house
 from .operations.machines import KeepInTouch
-from .operations.spool import tidy
 from .operations.watching import ActivityScan, ProcessEnded
 from .protocol.errors import FleetError, Unavailable
 from .protocol.request import Request

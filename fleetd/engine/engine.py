@@ -27,7 +27,6 @@ from ..protocol.errors import FleetError, MethodNotFound, Storage
 from ..protocol.request import Mutation, Query, Request
 from ..protocol.types import Noun
 from ..pulses import Pulses
-from ..reception import Reception
 from ..store.availability import StoreAway
 from ..store.files.layout import LAYOUTS, PULLED
 from ..store.files.record_files import Backups
@@ -41,6 +40,7 @@ from .bell import Bell
 from .change_feed import Feed
 from .cpu_worker import Aside
 from .effects import carry_out
+from .hooks.session_queue import Reception
 from .process_watcher import Watcher
 from .project_ignore import refuse_ignored
 from .projects import Projects

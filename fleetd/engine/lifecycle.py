@@ -13,12 +13,12 @@ from ..domain.system.epoch import GoOnWithout
 from ..domain.system.startup import StartUp
 from ..operations.legacy import import_legacy
 from ..operations.machines import catch_up, refuse_twin
-from ..operations.spool import tidy
 from ..protocol.errors import FleetError
 from ..reconciling import reconcile
 from ..store.sqlite.high_water_mark import Lost
 from .arriving import arrive
 from .engine import Engine
+from .hooks.spool import tidy
 from .services.erasure import finish, finish_these
 
 log = logging.getLogger("fleetd")

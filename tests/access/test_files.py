@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fleetctl.client import blocking as fleetctl_client
-from fleetd import transcripts
 from fleetd.config import ConfigError, load
+from fleetd.engine.hooks import transcript
 from fleetd.protocol.errors import InvalidParams
 from fleetd.protocol.requests.hook import HookDeliver
 from tests.access.conftest import STRANGER
@@ -74,9 +74,9 @@ def test_a_transcript_that_is_none_is_passed_over_at_once(
 ) -> None:
     path = tmp_path / f"transcript.{ending}"
     put(path, kind)
-    found = transcripts.tail_of(str(path))
-    assert len(found) == (transcripts.TAIL_BYTES if kind == "huge" else 0)
-    transcripts.log_of(str(path))
+    found = transcript.tail_of(str(path))
+    assert len(found) == (transcript.TAIL_BYTES if kind == "huge" else 0)
+    transcript.log_of(str(path))
 
 
 @pytest.mark.parametrize("kind", KINDS)

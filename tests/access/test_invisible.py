@@ -16,8 +16,8 @@ from fleetctl.client import Fleet as Client
 from fleetctl.display import render
 from fleetctl.watching import cells
 from fleetd.domain.core.wording import path, quote, short, verbatim
+from fleetd.engine.hooks.lock_guard import _sentence
 from fleetd.host.logs import LineFormatter
-from fleetd.operations.enforcing import _sentence
 from fleetd.protocol.display import clean, clean_block
 from fleetd.protocol.invisible import escaped
 from fleetd.protocol.records import Lock

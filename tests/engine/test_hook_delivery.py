@@ -141,7 +141,7 @@ async def test_a_rule_that_fails_is_silence_for_the_agent(
 async def test_a_payload_that_an_adapter_breaks_at_is_silence_and_taken(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("fleetd.operations.hooks.recognise", lambda *_: 1 / 0)
+    monkeypatch.setattr("fleetd.engine.hooks.deliver.recognise", lambda *_: 1 / 0)
     assert await deliver(fleet, "UserPromptSubmit", prompt="Go") == HookReply()
     assert "ZeroDivisionError" in caplog.text
     assert (await status(fleet)).unfit == 1

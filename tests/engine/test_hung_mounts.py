@@ -266,7 +266,7 @@ async def test_a_hook_whose_directory_hangs_is_recorded_with_the_path_that_it_na
 async def test_a_hook_whose_transcript_hangs_is_recorded_without_it(
     engine: Engine, hung: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fleetd.operations.hook_facts.TRANSCRIPT_S", 0.2)
+    monkeypatch.setattr("fleetd.engine.hooks.facts.TRANSCRIPT_S", 0.2)
     there = str(hung / "transcript.jsonl")
     compaction = hook("PreCompact", tmp_path, transcript_path=there, trigger="auto")
     with trio.fail_after(5):

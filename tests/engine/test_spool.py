@@ -13,10 +13,10 @@ import pytest
 import trio
 
 from fleetd import timers
+from fleetd.engine.hooks import delivering
+from fleetd.engine.hooks.spool import take_in, tidy
 from fleetd.harness.report import PromptSubmitted, SessionStarted
 from fleetd.host import processes, trace
-from fleetd.operations import delivering
-from fleetd.operations.spool import take_in, tidy
 from fleetd.protocol.errors import Storage, Unavailable
 from fleetd.protocol.requests.agent import AgentGet, AgentRegister
 from fleetd.protocol.requests.event import EventList
@@ -212,7 +212,7 @@ async def test_what_the_disk_refuses_stays_for_the_next_time(
         raise Storage("The disk is full.")
 
     with monkeypatch.context() as broken:
-        broken.setattr("fleetd.operations.spool.take", full)
+        broken.setattr("fleetd.engine.hooks.spool.take", full)
         await tidy(fleet.engine)
         with pytest.raises(Storage):
             await fleet.do(SystemForget(session_id="s-1"))

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
+from fleetd.engine.hooks.transcript import TAIL_BYTES, tail_of
 from fleetd.harness.codex import adapter
 from fleetd.harness.codex_rollout import CALLS
 from fleetd.harness.codex_script import script_plan
@@ -20,7 +21,6 @@ from fleetd.harness.report import (
     ToolFinished,
     WindowUsed,
 )
-from fleetd.transcripts import TAIL_BYTES, tail_of
 
 from .recorded import PAYLOADS
 

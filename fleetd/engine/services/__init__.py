@@ -3,15 +3,14 @@
 from ...operations import (
     compressing,
     daily_verification,
-    delivering,
     health,
-    hooks,
     machines,
     metrics,
     pulling,
     spent_runs,
     watching,
 )
+from ..hooks import deliver, delivering
 from . import (
     agents,
     backup,

@@ -21,13 +21,13 @@ from ...domain.erasure.steps import ForgetBegin, ForgetFind, ForgetPreview, Forg
 from ...host import progress
 from ...operations.forgotten_files import Lying, clear, elsewhere, size_of, weigh, with_files
 from ...operations.legacy import NAME
-from ...operations.spool import leave_nothing
 from ...protocol.errors import FleetError, InvalidParams, InvalidState, NotFound, Unavailable
 from ...protocol.request import Mutation
 from ...protocol.requests.mission import MissionGet
 from ...protocol.requests.system import Forgotten, SystemForget
 from ...store.disk_audit import replaced
 from ..engine import Engine, operation
+from ..hooks.spool import leave_nothing
 
 log = logging.getLogger("fleetd")
 

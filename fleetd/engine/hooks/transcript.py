@@ -4,10 +4,10 @@ import hashlib
 import os
 import stat
 
-from .domain.core.context import TranscriptMark
-from .harness.gemini_chat import first_message, last_count
-from .harness.report import WindowUsed
-from .host.path_walk import Walk
+from ...domain.core.context import TranscriptMark
+from ...harness.gemini_chat import first_message, last_count
+from ...harness.report import WindowUsed
+from ...host.path_walk import Walk
 
 HEAD_BYTES = 4_096
 TAIL_BYTES = 1_048_576

@@ -6,18 +6,18 @@ Source: hooks, lock awareness. A daemon that cannot be reached never refuses any
 import logging
 import shlex
 
-from ..domain.cluster.names import AgentNameGet
-from ..domain.core.context import Caller
-from ..domain.core.wording import clean_path, quote
-from ..domain.sessions.deliveries import fingerprint
-from ..domain.sessions.record import Recorded
-from ..engine.engine import Engine
-from ..harness.report import Report, ToolStarted
-from ..protocol.errors import Unavailable
-from ..protocol.records import Lock
-from ..protocol.requests.event import EventAppend
-from ..protocol.requests.hook import HookDeliver
-from ..protocol.requests.lock import LockList
+from ...domain.cluster.names import AgentNameGet
+from ...domain.core.context import Caller
+from ...domain.core.wording import clean_path, quote
+from ...domain.sessions.deliveries import fingerprint
+from ...domain.sessions.record import Recorded
+from ...harness.report import Report, ToolStarted
+from ...protocol.errors import Unavailable
+from ...protocol.records import Lock
+from ...protocol.requests.event import EventAppend
+from ...protocol.requests.hook import HookDeliver
+from ...protocol.requests.lock import LockList
+from ..engine import Engine
 
 log = logging.getLogger("fleetd")
 ENFORCE = "enforce-locks"

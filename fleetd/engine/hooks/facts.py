@@ -5,14 +5,14 @@ import logging
 
 import msgspec
 
-from .. import transcripts
-from ..domain.core.context import Caller, Facts, Here, TranscriptMark
-from ..domain.recovery.handover import WindowProcess
-from ..engine.engine import Engine
-from ..harness.report import Adapter, AnyHappening, Report
-from ..host import processes
-from ..host.file_system import HOOK_SECONDS, PathUnanswered
-from ..host.path_walk import Walk
+from ...domain.core.context import Caller, Facts, Here, TranscriptMark
+from ...domain.recovery.handover import WindowProcess
+from ...harness.report import Adapter, AnyHappening, Report
+from ...host import processes
+from ...host.file_system import HOOK_SECONDS, PathUnanswered
+from ...host.path_walk import Walk
+from ..engine import Engine
+from . import transcript
 
 log = logging.getLogger("fleetd")
 TRANSCRIPT_S = 2.0
@@ -101,6 +101,6 @@ async def _still_alive(engine: Engine, report: Report) -> tuple[int, str | None]
 def _transcript(walk: Walk, adapter: Adapter, report: Report) -> _Told:
     """Return what the transcript tells of a compaction, and what happened beside the events."""
     path, log = report.transcript_path, (None, ())
-    mark, used = transcripts.log_of(path, walk) if report.tells_compaction else log
-    tail = transcripts.tail_of(path, walk) if report.looks_back else ""
+    mark, used = transcript.log_of(path, walk) if report.tells_compaction else log
+    tail = transcript.tail_of(path, walk) if report.looks_back else ""
     return mark, (*used, *(adapter.look_back(tail) if tail else ()))

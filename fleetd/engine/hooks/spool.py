@@ -7,13 +7,13 @@ from typing import Literal
 import msgspec
 import trio
 
-from ..engine.engine import DAEMON, Engine
-from ..host import trace
-from ..protocol.errors import FleetError, Storage, Unavailable
-from ..protocol.requests.hook import HookDeliver
-from ..store.availability import StoreAway
-from ..store.spool import NoFrame, Waiting
-from .hooks import take
+from ...host import trace
+from ...protocol.errors import FleetError, Storage, Unavailable
+from ...protocol.requests.hook import HookDeliver
+from ...store.availability import StoreAway
+from ...store.spool import NoFrame, Waiting
+from ..engine import DAEMON, Engine
+from .deliver import take
 
 log = logging.getLogger("fleetd")
 

@@ -3,10 +3,10 @@
 import time
 from functools import partial
 
-from ..domain.core.context import Caller
-from ..engine.engine import Engine, operation
-from ..protocol.requests.hook import DOCTOR, HookDeliver, HookReply
-from .hooks import take
+from ...domain.core.context import Caller
+from ...protocol.requests.hook import DOCTOR, HookDeliver, HookReply
+from ..engine import Engine, operation
+from .deliver import take
 from .spool import first
 
 # The hook client waits 0.9 s for everything.

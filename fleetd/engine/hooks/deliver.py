@@ -12,20 +12,20 @@ from typing import Any
 
 import msgspec
 
-from ..domain.core.context import Caller, Facts
-from ..domain.redaction.redact import redact
-from ..domain.sessions.deliveries import DeliveryUnfit
-from ..domain.sessions.identity import key_of
-from ..domain.sessions.overview import HookCountsGet
-from ..domain.sessions.record import HookBriefed, Recorded
-from ..domain.sessions.record import HookRecord as Record
-from ..engine.engine import DAEMON, Engine, operation
-from ..harness.detect import recognise
-from ..harness.report import Adapter, Answer, Report, SessionStarted, Unfit
-from ..host import trace
-from ..protocol.display import shown
-from ..protocol.errors import FleetError, InvalidState, Storage, Unavailable
-from ..protocol.requests.hook import (
+from ...domain.core.context import Caller, Facts
+from ...domain.redaction.redact import redact
+from ...domain.sessions.deliveries import DeliveryUnfit
+from ...domain.sessions.identity import key_of
+from ...domain.sessions.overview import HookCountsGet
+from ...domain.sessions.record import HookBriefed, Recorded
+from ...domain.sessions.record import HookRecord as Record
+from ...harness.detect import recognise
+from ...harness.report import Adapter, Answer, Report, SessionStarted, Unfit
+from ...host import trace
+from ...operations.watching import ActivityScan
+from ...protocol.display import shown
+from ...protocol.errors import FleetError, InvalidState, Storage, Unavailable
+from ...protocol.requests.hook import (
     DOCTOR,
     HarnessStatus,
     HookDeliver,
@@ -34,11 +34,11 @@ from ..protocol.requests.hook import (
     HookStatusGet,
     SpoolStatus,
 )
-from ..protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
-from ..store.availability import StoreAway
-from .enforcing import ENFORCE, denial
-from .hook_facts import Ground, look_around, look_at_paths
-from .watching import ActivityScan
+from ...protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
+from ...store.availability import StoreAway
+from ..engine import DAEMON, Engine, operation
+from .facts import Ground, look_around, look_at_paths
+from .lock_guard import ENFORCE, denial
 
 log = logging.getLogger("fleetd")
 # What a harness takes whole, in characters.

@@ -1,0 +1,1 @@
+"""Hooks: delivery, their queue and spool, what they need to know, the guard of locks."""
