@@ -17,7 +17,7 @@ from .domain.sessions.deliveries import OldDeliveriesDrop
 from .domain.system.daily_rounds import Round, RoundDone, RoundsGet
 from .domain.system.startup import DropOldKeys
 from .engine.engine import DAEMON, Engine
-from .operations.compressing import SnapshotsCompress
+from .engine.files.compress import SnapshotsCompress
 from .operations.daily_verification import DailyVerification
 from .operations.spent_runs import SpentRunsClear
 from .protocol.errors import FleetError, InvalidState, NotFound

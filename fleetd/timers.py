@@ -9,8 +9,8 @@ from .domain.cluster.heartbeat import BEAT_MS
 from .domain.core.tx import WatchProcess
 from .domain.recovery.handover import SurroundingsGet
 from .engine.engine import DAEMON, Engine
+from .engine.files.garbage import heed
 from .engine.hooks.spool import tidy
-from .heeding import heed
 from .housekeeping import keep_house
 from .operations.machines import KeepInTouch
 from .operations.watching import ActivityScan, ProcessEnded

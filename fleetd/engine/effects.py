@@ -3,8 +3,8 @@
 import logging
 
 from ..domain.core.tx import Effect, LogLine, RemoveBackup, Ring, WatchProcess, WriteBackup
-from ..outbox import Outbox
 from .bell import Bell
+from .files.outbox import Outbox
 from .process_watcher import Watcher
 
 log = logging.getLogger("fleetd")

@@ -22,7 +22,6 @@ from ..domain.redaction.requests import without_prompt, without_secrets
 from ..domain.rules import HANDLERS
 from ..host.clock import Uptime
 from ..host.file_system import FileSystem, with_real_paths
-from ..outbox import Outbox
 from ..protocol.errors import FleetError, MethodNotFound, Storage
 from ..protocol.request import Mutation, Query, Request
 from ..protocol.types import Noun
@@ -40,6 +39,7 @@ from .bell import Bell
 from .change_feed import Feed
 from .cpu_worker import Aside
 from .effects import carry_out
+from .files.outbox import Outbox
 from .hooks.session_queue import Reception
 from .process_watcher import Watcher
 from .project_ignore import refuse_ignored

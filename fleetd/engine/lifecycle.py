@@ -14,10 +14,10 @@ from ..domain.system.startup import StartUp
 from ..operations.legacy import import_legacy
 from ..operations.machines import catch_up, refuse_twin
 from ..protocol.errors import FleetError
-from ..reconciling import reconcile
 from ..store.sqlite.high_water_mark import Lost
 from .arriving import arrive
 from .engine import Engine
+from .files.reconcile import reconcile
 from .hooks.spool import tidy
 from .services.erasure import finish, finish_these
 

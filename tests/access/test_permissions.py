@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fleetd.engine.engine import DAEMON
-from fleetd.operations.compressing import SnapshotsCompress
+from fleetd.engine.files.compress import SnapshotsCompress
 from fleetd.protocol.requests.snapshot import DeclaredStep, SnapshotRecord
 from fleetd.protocol.requests.system import SystemBackup
 from tests.fleet import HOUR, Clock, opened

@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 import trio
 
-from fleetd import __main__, domain, outbox
+from fleetd import __main__, domain
 from fleetd.engine import engine, service
+from fleetd.engine.files import outbox
 from fleetd.protocol.requests.recovery import RecoveryRestore
 from fleetd.store import worker_thread
 from fleetd.store.sqlite import group_commit, store

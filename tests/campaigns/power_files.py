@@ -21,8 +21,8 @@ from unittest import mock
 import trio
 
 from fleetd.engine.engine import DAEMON
+from fleetd.engine.files.compress import SnapshotsCompress
 from fleetd.host import atomic_files
-from fleetd.operations.compressing import SnapshotsCompress
 from fleetd.protocol.errors import FleetError
 from fleetd.protocol.requests.checkpoint import CheckpointVerify
 from fleetd.protocol.requests.mission import MissionList

@@ -23,7 +23,7 @@ SLOW = """
 import time
 from fleetd.__main__ import main
 import fleetd.daemon
-from fleetd import reconciling
+from fleetd.engine.files import reconcile as reconciling
 mend = reconciling.mend_latest
 async def slow(*given, **named):
     import trio

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from fleetd.heeding import heed
+from fleetd.engine.files.garbage import heed
 from fleetd.protocol.errors import NotFound
 from fleetd.protocol.records import Mission
 from fleetd.protocol.requests.checkpoint import (

@@ -15,8 +15,8 @@ from fleetd.domain.artifacts.abandoned import AbandonedPurge
 from fleetd.domain.artifacts.outbox import BackupGet
 from fleetd.domain.cluster.membership import MachineBeat, MachineLeave
 from fleetd.domain.core.tx import RemoveBackup, WriteBackup
-from fleetd.heeding import heed
-from fleetd.operations.compressing import SnapshotsCompress
+from fleetd.engine.files.compress import SnapshotsCompress
+from fleetd.engine.files.garbage import heed
 from fleetd.protocol.errors import Corrupt
 from fleetd.protocol.requests.checkpoint import (
     CheckpointDelete,

@@ -13,7 +13,7 @@ import trio.testing
 from fleetd.domain.artifacts.outbox import BackupGet, BackupWritten
 from fleetd.domain.checkpoints.codec import from_file
 from fleetd.domain.core.tx import WriteBackup
-from fleetd.outbox import FIRST_PAUSE_S, LONGEST_PAUSE_S
+from fleetd.engine.files.outbox import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from fleetd.protocol.errors import InvalidState, NotFound, Storage
 from fleetd.protocol.records import Checkpoint, Mission
 from fleetd.protocol.requests.checkpoint import (

@@ -11,7 +11,8 @@ import trio
 
 from fleetd.domain.artifacts.pull import ContentGet
 from fleetd.engine.engine import Engine
-from fleetd.heeding import heed
+from fleetd.engine.files.garbage import heed
+from fleetd.engine.files.reconcile import reconcile
 from fleetd.host import progress
 from fleetd.protocol.errors import NotFound, Storage, Unavailable
 from fleetd.protocol.records import Mission
@@ -22,7 +23,6 @@ from fleetd.protocol.requests.checkpoint import (
 )
 from fleetd.protocol.requests.mission import MissionCancel, MissionDelete
 from fleetd.protocol.requests.system import SystemDoctor, SystemForget
-from fleetd.reconciling import reconcile
 from tests.fleet import Clock, Fleet, opened
 
 

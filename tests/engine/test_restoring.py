@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from fleetd.engine.engine import DAEMON
-from fleetd.operations.compressing import SnapshotsCompress
+from fleetd.engine.files.compress import SnapshotsCompress
 from fleetd.protocol.records import Checkpoint, Mission
 from fleetd.protocol.requests.checkpoint import CheckpointVerify
 from fleetd.protocol.requests.mission import MissionList

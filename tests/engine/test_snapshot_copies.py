@@ -16,8 +16,8 @@ import msgspec
 import pytest
 
 from fleetd.domain.snapshots.codec import to_file
-from fleetd.filed import examined
-from fleetd.operations.compressing import SnapshotsCompress
+from fleetd.engine.files.compress import SnapshotsCompress
+from fleetd.engine.files.verified_read import examined
 from fleetd.protocol.errors import Corrupt, FleetError, NotFound
 from fleetd.protocol.requests.snapshot import (
     DeclaredOutcome,

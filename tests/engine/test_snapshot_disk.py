@@ -17,9 +17,9 @@ import trio.testing
 from fleetd.config import Retention
 from fleetd.domain.checkpoints.codec import canonical, digest_of
 from fleetd.domain.snapshots.codec import seq_of, to_file
+from fleetd.engine.files.compress import SnapshotsCompress
+from fleetd.engine.files.outbox import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from fleetd.host import atomic_files
-from fleetd.operations.compressing import SnapshotsCompress
-from fleetd.outbox import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from fleetd.protocol.errors import AtomicWriteFailed, NotFound, RetentionPruneFailed
 from fleetd.protocol.requests.checkpoint import CheckpointGet, CheckpointVerify
 from fleetd.protocol.requests.event import EventAppend, EventSubscribe

@@ -15,7 +15,6 @@ import pytest
 import trio
 import trio.testing
 
-from fleetd import outbox
 from fleetd.config import Retention
 from fleetd.domain.artifacts.outbox import BackupGet
 from fleetd.domain.artifacts.removal import Purge, RemovalsGet
@@ -24,8 +23,9 @@ from fleetd.domain.retention import pruning as rules
 from fleetd.domain.retention.pruning import PruneDone, PruneMark
 from fleetd.domain.snapshots.codec import to_file
 from fleetd.domain.snapshots.compression import Compressed
+from fleetd.engine.files import outbox
+from fleetd.engine.files.compress import SnapshotsCompress
 from fleetd.housekeeping import DAY_S, keep_house
-from fleetd.operations.compressing import SnapshotsCompress
 from fleetd.protocol.errors import NotFound, Storage, Unavailable
 from fleetd.protocol.requests.snapshot import (
     PrunedSnapshots,

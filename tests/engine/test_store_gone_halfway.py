@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from fleetd.operations import copies
+from fleetd.engine.files import repair
+from fleetd.engine.files.reconcile import reconcile
 from fleetd.operations.legacy import import_legacy
 from fleetd.protocol.requests.checkpoint import CheckpointVerify
-from fleetd.reconciling import reconcile
 from fleetd.store.availability import StoreAway
 from tests.fleet import Fleet
 
@@ -47,4 +47,4 @@ async def test_the_old_file_is_imported_again(fleet: Fleet) -> None:
 
 async def test_no_row_counts_as_damaged(fleet: Fleet) -> None:
     await fleet.checkpoint(await fleet.mission())
-    await gone(copies, "get", lambda: fleet.do(CheckpointVerify()))
+    await gone(repair, "get", lambda: fleet.do(CheckpointVerify()))

@@ -16,17 +16,17 @@ import pytest
 import trio
 
 from fleetctl.client import blocking as fleetctl_client
-from fleetd import outbox
 from fleetd.config import Limits, Retention
 from fleetd.domain.artifacts.outbox import BackupGet
 from fleetd.domain.artifacts.removal import Purge, RemovalsGet
 from fleetd.domain.retention import pruning as rules
 from fleetd.domain.retention.pruning import PruneDone, PruneMark
 from fleetd.engine.engine import Engine
+from fleetd.engine.files import outbox
+from fleetd.engine.files.outbox import FIRST_PAUSE_S
 from fleetd.engine.services import pruning
 from fleetd.housekeeping import DAY_S, keep_house
 from fleetd.operations.watching import ActivityScan
-from fleetd.outbox import FIRST_PAUSE_S
 from fleetd.protocol.errors import NotFound, Storage, Unavailable
 from fleetd.protocol.records import Checkpoint, Mission
 from fleetd.protocol.requests.checkpoint import (

@@ -1,15 +1,7 @@
 """Methods that take more than one transaction: files, waiting, Git; imports all of them."""
 
-from ...operations import (
-    compressing,
-    daily_verification,
-    health,
-    machines,
-    metrics,
-    pulling,
-    spent_runs,
-    watching,
-)
+from ...operations import daily_verification, health, machines, metrics, spent_runs, watching
+from ..files import compress, pull
 from ..hooks import deliver, delivering
 from . import (
     agents,

@@ -7,7 +7,6 @@ import trio
 from ...domain.artifacts.inventory import WholeIdGet
 from ...domain.checkpoints.diff import Compare
 from ...domain.core.context import Caller, Facts
-from ...operations.reading import read, read_latest
 from ...protocol.checkpoint_diff import CheckpointDifference
 from ...protocol.errors import InvalidParams, NotFound
 from ...protocol.records import Checkpoint
@@ -20,6 +19,7 @@ from ...protocol.requests.checkpoint import (
 )
 from ...protocol.requests.mission import Deleted, MissionGet, MissionSelect
 from ..engine import Engine, operation
+from ..files.read_repair import read, read_latest
 from .missions import select
 from .written import BACKUP_WAIT_S, as_written
 

@@ -12,15 +12,15 @@ from ...domain.recovery.checkpoint_selection import TargetGet
 from ...domain.recovery.handover import SurroundingsGet
 from ...host import processes
 from ...host.file_system import HOOK_SECONDS, PathUnanswered
-from ...operations.reading import heal, kept_on, noticed
 from ...protocol.errors import Corrupt, FleetError, Incompatible, NotFound
 from ...protocol.records import RestoreResult
 from ...protocol.request import Request
 from ...protocol.requests.checkpoint import CheckpointGet
 from ...protocol.requests.recovery import Briefing, RecoveryContextGet, RecoveryRestore
-from ...reconciling import TakenIn, take_in
 from .. import places
 from ..engine import Engine, operation
+from ..files.read_repair import heal, kept_on, noticed
+from ..files.reconcile import TakenIn, take_in
 from .reader_place import standing_in
 
 log = logging.getLogger("fleetd")

@@ -2,11 +2,11 @@
 
 from ...domain.core.context import Caller
 from ...domain.snapshots.queries import RunFind
-from ...operations.reading import placed, read, read_latest
 from ...protocol.errors import AtomicWriteFailed
 from ...protocol.requests.snapshot import SnapshotGet, SnapshotLatest, SnapshotRecord
 from ...protocol.snapshots import Snapshot
 from ..engine import Engine, operation
+from ..files.read_repair import placed, read, read_latest
 from .written import as_written
 
 

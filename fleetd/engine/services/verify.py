@@ -13,9 +13,6 @@ from ...domain.artifacts.inventory import NamesGet, OwnersGet, RowNames
 from ...domain.artifacts.kinds import POLICIES, id_of
 from ...domain.core.context import Caller
 from ...host import progress
-from ...latest import copy_trouble, held_by_latest, mend_latest, named_in, wanted_latest
-from ...operations.copies import check
-from ...operations.reading import get
 from ...protocol.errors import Corrupt, Incompatible, IntegrityMismatch, NotFound
 from ...protocol.records import Finding
 from ...protocol.requests.checkpoint import CheckpointVerify
@@ -25,6 +22,9 @@ from ...protocol.requests.system import Findings
 from ...protocol.types import Noun
 from ...store.files.record_files import LATEST, Listing
 from ..engine import Engine, operation
+from ..files.latest import copy_trouble, held_by_latest, mend_latest, named_in, wanted_latest
+from ..files.read_repair import get
+from ..files.repair import check
 
 log = logging.getLogger("fleetd")
 # So many intact records are listed one by one; of further owners only their number is told.

@@ -6,9 +6,9 @@ import msgspec
 import trio
 
 from ...domain.artifacts.kinds import Kept, id_of, noun_of
-from ...operations.reading import get
 from ...protocol.errors import NotFound
 from ..engine import Engine
+from ..files.read_repair import get
 
 K = TypeVar("K", bound=Kept)
 BACKUP_WAIT_S = 1.0

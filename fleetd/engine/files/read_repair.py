@@ -9,19 +9,19 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from ..domain.artifacts.kinds import POLICIES, Kept, id_of, noun_of
-from ..domain.artifacts.ownership import KeeperGet
-from ..domain.artifacts.repair import Heal
-from ..domain.core.context import Caller
-from ..domain.core.tx import WriteBackup
-from ..engine.engine import Engine
-from ..filed import verified
-from ..protocol.errors import Corrupt, FleetError, Incompatible, InvalidState, NotFound
-from ..protocol.records import Checkpoint
-from ..protocol.request import Request
-from ..protocol.types import Noun
-from ..reconciling import TakenIn, rewrite, take_in
-from ..store.files.record_files import BackupFile, Backups
+from ...domain.artifacts.kinds import POLICIES, Kept, id_of, noun_of
+from ...domain.artifacts.ownership import KeeperGet
+from ...domain.artifacts.repair import Heal
+from ...domain.core.context import Caller
+from ...domain.core.tx import WriteBackup
+from ...protocol.errors import Corrupt, FleetError, Incompatible, InvalidState, NotFound
+from ...protocol.records import Checkpoint
+from ...protocol.request import Request
+from ...protocol.types import Noun
+from ...store.files.record_files import BackupFile, Backups
+from ..engine import Engine
+from .reconcile import TakenIn, rewrite, take_in
+from .verified_read import verified
 
 log = logging.getLogger("fleetd")
 R = TypeVar("R")

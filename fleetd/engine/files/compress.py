@@ -6,14 +6,14 @@ What a crash leaves half done is done again: the row says that a file is compres
 import hashlib
 import logging
 
-from ..domain.artifacts.outbox import BackupGet
-from ..domain.core.context import Caller
-from ..domain.snapshots.compression import Compressed, PlainFind
-from ..engine.engine import Engine, operation
-from ..protocol.errors import Corrupt, NotFound
-from ..protocol.records import Record
-from ..protocol.request import Mutation
-from ..store.files.packing import packed
+from ...domain.artifacts.outbox import BackupGet
+from ...domain.core.context import Caller
+from ...domain.snapshots.compression import Compressed, PlainFind
+from ...protocol.errors import Corrupt, NotFound
+from ...protocol.records import Record
+from ...protocol.request import Mutation
+from ...store.files.packing import packed
+from ..engine import Engine, operation
 
 log = logging.getLogger("fleetd")
 

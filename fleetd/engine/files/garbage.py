@@ -10,12 +10,12 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from .domain.artifacts.inventory import NamesGet, NewestFiled
-from .domain.erasure.tombstones import ForgottenCountGet, ForgottenOwnersGet
-from .domain.snapshots.codec import seq_of
-from .engine.engine import Engine
-from .filed import latest_data
-from .store.files.record_files import Backups
+from ...domain.artifacts.inventory import NamesGet, NewestFiled
+from ...domain.erasure.tombstones import ForgottenCountGet, ForgottenOwnersGet
+from ...domain.snapshots.codec import seq_of
+from ...store.files.record_files import Backups
+from ..engine import Engine
+from .verified_read import latest_data
 
 log = logging.getLogger("fleetd")
 # Owners that are asked about at a time.

@@ -9,14 +9,14 @@ import contextlib
 import msgspec
 import trio
 
-from ..domain.artifacts.pull import ContentGet, PullLook, PullPlace, ToPull
-from ..domain.core.context import Caller
-from ..engine.engine import Engine, operation
-from ..host import progress
-from ..protocol.errors import Corrupt, FleetError, Incompatible, Storage, Unavailable
-from ..protocol.requests.checkpoint import CheckpointPull, PulledCheckpoints
-from ..protocol.requests.mission import MissionGet
-from ..store.files.record_files import Backups
+from ...domain.artifacts.pull import ContentGet, PullLook, PullPlace, ToPull
+from ...domain.core.context import Caller
+from ...host import progress
+from ...protocol.errors import Corrupt, FleetError, Incompatible, Storage, Unavailable
+from ...protocol.requests.checkpoint import CheckpointPull, PulledCheckpoints
+from ...protocol.requests.mission import MissionGet
+from ...store.files.record_files import Backups
+from ..engine import Engine, operation
 
 
 @operation

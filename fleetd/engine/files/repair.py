@@ -8,13 +8,11 @@ from collections.abc import Sequence
 import msgspec
 import trio
 
-from ..domain.artifacts.inventory import NamesGet
-from ..domain.artifacts.kinds import POLICIES, Kept, owner_of
-from ..domain.artifacts.repair import Heal
-from ..domain.core.tx import WriteBackup
-from ..engine.engine import Engine
-from ..filed import Examined, examined
-from ..protocol.errors import (
+from ...domain.artifacts.inventory import NamesGet
+from ...domain.artifacts.kinds import POLICIES, Kept, owner_of
+from ...domain.artifacts.repair import Heal
+from ...domain.core.tx import WriteBackup
+from ...protocol.errors import (
     Corrupt,
     FleetError,
     IntegrityMismatch,
@@ -22,12 +20,14 @@ from ..protocol.errors import (
     NotFound,
     Unavailable,
 )
-from ..protocol.records import Checkpoint, Finding
-from ..protocol.snapshots import Snapshot
-from ..protocol.types import Noun
-from ..reconciling import rewrite, take_in
-from ..store.files.record_files import BackupFile
-from .reading import get, kept_on, owner_in
+from ...protocol.records import Checkpoint, Finding
+from ...protocol.snapshots import Snapshot
+from ...protocol.types import Noun
+from ...store.files.record_files import BackupFile
+from ..engine import Engine
+from .read_repair import get, kept_on, owner_in
+from .reconcile import rewrite, take_in
+from .verified_read import Examined, examined
 
 # A file that is about to be written is not missing; nobody waits longer than this for a slow disk.
 FILE_WAIT_S = 1.0

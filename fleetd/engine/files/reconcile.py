@@ -10,24 +10,24 @@ from functools import partial
 
 import msgspec
 
-from .domain.artifacts.ingest import Imported, ImportFiles
-from .domain.artifacts.inventory import NamesGet, OwnersGet, RowNames
-from .domain.artifacts.kinds import POLICIES, Kept, id_of, noun_of
-from .domain.artifacts.ownership import Adopt
-from .domain.artifacts.repair import Heal
-from .domain.core.tx import WriteBackup
-from .domain.recovery.roll_forward import CatchUp, ImportEnd
-from .engine.engine import Engine
-from .filed import verified
-from .heeding import heed, remove
-from .host import progress
+from ...domain.artifacts.ingest import Imported, ImportFiles
+from ...domain.artifacts.inventory import NamesGet, OwnersGet, RowNames
+from ...domain.artifacts.kinds import POLICIES, Kept, id_of, noun_of
+from ...domain.artifacts.ownership import Adopt
+from ...domain.artifacts.repair import Heal
+from ...domain.core.tx import WriteBackup
+from ...domain.recovery.roll_forward import CatchUp, ImportEnd
+from ...host import progress
+from ...protocol.errors import Corrupt, FleetError, InvalidState
+from ...protocol.records import Checkpoint
+from ...protocol.requests.checkpoint import CheckpointGet
+from ...protocol.types import Noun
+from ...store.availability import StoreAway
+from ...store.files.record_files import BackupFile, Backups, Listing
+from ..engine import Engine
+from .garbage import heed, remove
 from .latest import mend_latest
-from .protocol.errors import Corrupt, FleetError, InvalidState
-from .protocol.records import Checkpoint
-from .protocol.requests.checkpoint import CheckpointGet
-from .protocol.types import Noun
-from .store.availability import StoreAway
-from .store.files.record_files import BackupFile, Backups, Listing
+from .verified_read import verified
 
 log = logging.getLogger("fleetd")
 # Owners that are compared at a time, and files that are taken in by one transaction.

@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 import msgspec
 import trio
 
-from .domain.artifacts.outbox import BackupGet, BackupNotWritten, BackupWritten, OutboxGet
-from .domain.artifacts.removal import Purge, Removal, RemovalsGet
-from .domain.core.tx import RemoveBackup, WriteBackup
-from .filed import latest_data
-from .host import trace
-from .protocol.errors import FleetError, NotFound, Storage, Unavailable
-from .protocol.types import Noun
-from .store.files.record_files import Backups
+from ...domain.artifacts.outbox import BackupGet, BackupNotWritten, BackupWritten, OutboxGet
+from ...domain.artifacts.removal import Purge, Removal, RemovalsGet
+from ...domain.core.tx import RemoveBackup, WriteBackup
+from ...host import trace
+from ...protocol.errors import FleetError, NotFound, Storage, Unavailable
+from ...protocol.types import Noun
+from ...store.files.record_files import Backups
+from .verified_read import latest_data
 
 T = TypeVar("T")
 Work = WriteBackup | RemoveBackup

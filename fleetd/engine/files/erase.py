@@ -10,15 +10,15 @@ from typing import TypeVar
 
 import msgspec
 
-from ..domain.artifacts.removal import Latest, Removal
-from ..domain.erasure.clauses import Scope
-from ..domain.erasure.marks import KeepersGet, PartsGet
-from ..engine.engine import Engine
-from ..host import progress
-from ..protocol.errors import Storage
-from ..protocol.requests.system import Forgotten
-from ..protocol.types import Noun
-from ..store.files.record_files import Backups, Cleared
+from ...domain.artifacts.removal import Latest, Removal
+from ...domain.erasure.clauses import Scope
+from ...domain.erasure.marks import KeepersGet, PartsGet
+from ...host import progress
+from ...protocol.errors import Storage
+from ...protocol.requests.system import Forgotten
+from ...protocol.types import Noun
+from ...store.files.record_files import Backups, Cleared
+from ..engine import Engine
 
 T = TypeVar("T")
 # What lies, or lay, in the directory of a mission or a run.

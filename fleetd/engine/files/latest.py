@@ -4,14 +4,14 @@ import contextlib
 import logging
 from functools import partial
 
-from .domain.artifacts.inventory import NewestFiled, RowNames
-from .domain.artifacts.kinds import POLICIES, id_of
-from .domain.artifacts.removal import Latest
-from .engine.engine import Engine
-from .filed import latest_data
-from .protocol.errors import Corrupt
-from .protocol.types import Noun
-from .store.files.record_files import LATEST, Listing
+from ...domain.artifacts.inventory import NewestFiled, RowNames
+from ...domain.artifacts.kinds import POLICIES, id_of
+from ...domain.artifacts.removal import Latest
+from ...protocol.errors import Corrupt
+from ...protocol.types import Noun
+from ...store.files.record_files import LATEST, Listing
+from ..engine import Engine
+from .verified_read import latest_data
 
 log = logging.getLogger("fleetd")
 

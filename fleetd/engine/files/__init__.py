@@ -1,0 +1,1 @@
+"""The files of records: written, compared, repaired, removed."""
