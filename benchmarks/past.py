@@ -11,8 +11,8 @@ import msgspec
 import trio
 
 from fleetd.config import Config, Loaded, Paths
+from fleetd.engine.jobs.legacy_import import import_legacy
 from fleetd.engine.service import open_engine
-from fleetd.operations.legacy import import_legacy
 
 from .bench import Bench
 from .rows import Promise, Row

@@ -20,6 +20,7 @@ import trio
 from . import __version__
 from .config import Loaded
 from .engine.engine import DAEMON, Engine
+from .engine.jobs.timers import run_timers
 from .engine.service import open_engine
 from .host.instance_lock import AlreadyRunning
 from .host.paths import PathRefused
@@ -31,7 +32,6 @@ from .server import Server
 from .starting import starting
 from .store.api import StoreFailed, StoreRefused, StoreUnready
 from .store.sqlite.row_check import named_in
-from .timers import run_timers
 
 log = logging.getLogger(__name__)
 

@@ -11,14 +11,14 @@ import trio
 from ..domain.erasure.scope import Target
 from ..domain.system.epoch import GoOnWithout
 from ..domain.system.startup import StartUp
-from ..operations.legacy import import_legacy
-from ..operations.machines import catch_up, refuse_twin
 from ..protocol.errors import FleetError
 from ..store.sqlite.high_water_mark import Lost
 from .arriving import arrive
 from .engine import Engine
 from .files.reconcile import reconcile
 from .hooks.spool import tidy
+from .jobs.cluster import catch_up, refuse_twin
+from .jobs.legacy_import import import_legacy
 from .services.erasure import finish, finish_these
 
 log = logging.getLogger("fleetd")

@@ -7,11 +7,11 @@ import trio
 
 from ..config import Loaded
 from ..host.clock import Uptime
-from ..operations.machines import say_goodbye
 from ..store.api import StoreFailed, StoreFull
 from ..store.sqlite.disk_reserve import Ballast
 from . import services  # noqa: F401 - registers the operations
 from .engine import Engine, random_id
+from .jobs.cluster import say_goodbye
 from .lifecycle import keep_ready
 
 LAST_WORDS_S = 0.5

@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 from hypothesis.stateful import rule
 
 from fleetd.engine.engine import DAEMON
-from fleetd.operations.watching import ActivityScan
+from fleetd.engine.jobs.liveness import ActivityScan
 from fleetd.protocol.requests.agent import AgentDeregister, AgentHeartbeat, AgentRegister
 from fleetd.protocol.requests.checkpoint import ErrorReport
 from fleetd.protocol.requests.event import CursorAdvance

@@ -15,9 +15,9 @@ from unittest import mock
 import trio
 import trio.testing
 
-from fleetd import timers
 from fleetd.domain.liveness.episodes import EpisodeBegin
 from fleetd.engine import places
+from fleetd.engine.jobs import timers
 from fleetd.host.clock import Uptime
 from fleetd.protocol.requests.agent import AgentHeartbeat, AgentRegister
 from fleetd.protocol.requests.event import EventAppend

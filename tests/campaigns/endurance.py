@@ -21,7 +21,7 @@ SETTINGS = (
     "snapshots_per_run = 5\n[limits]\ncheckpoints_per_mission = 5\n"
 )
 AGING = (
-    "from fleetd import housekeeping; housekeeping.DAY_S = {day}\n"
+    "from fleetd.engine.jobs import daily as housekeeping; housekeeping.DAY_S = {day}\n"
     "from fleetd.domain.core import idempotency\n"
     "from fleetd.domain.system import startup\n"
     "from fleetd.domain.sessions import deliveries\n"

@@ -22,10 +22,10 @@ from fleetd.domain.locks.queue import (
 from fleetd.domain.recovery.handover import SurroundingsGet
 from fleetd.domain.system.epoch import GoOnWithout
 from fleetd.domain.system.startup import StartUp
+from fleetd.engine.jobs.cluster import KeepInTouch
+from fleetd.engine.jobs.liveness import ActivityScan
 from fleetd.harness.report import PromptSubmitted
 from fleetd.host import processes
-from fleetd.operations.machines import KeepInTouch
-from fleetd.operations.watching import ActivityScan
 from fleetd.protocol.errors import InvalidState, NotFound
 from fleetd.protocol.requests.agent import AgentGet, AgentHeartbeat, AgentRegister
 from fleetd.protocol.requests.event import EventAppend

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from fleetd.engine.jobs.daily import tidy
 from fleetd.engine.services import examining
-from fleetd.housekeeping import tidy
 from fleetd.protocol.errors import Storage
 from fleetd.protocol.records import Finding, Mission
 from fleetd.protocol.requests.agent import AgentRegister

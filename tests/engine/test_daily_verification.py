@@ -9,9 +9,9 @@ import pytest
 
 from fleetd.domain.artifacts.verification import UnverifiedGet
 from fleetd.engine.engine import DAEMON
-from fleetd.housekeeping import tidy
-from fleetd.operations import daily_verification
-from fleetd.operations.daily_verification import DailyVerification
+from fleetd.engine.jobs import verification
+from fleetd.engine.jobs.daily import tidy
+from fleetd.engine.jobs.verification import DailyVerification
 from fleetd.protocol.records import Checkpoint
 from fleetd.protocol.requests.checkpoint import CheckpointGet
 from fleetd.protocol.requests.snapshot import SnapshotGet, SnapshotRecord
@@ -24,7 +24,7 @@ Patch = pytest.MonkeyPatch
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch: Patch) -> None:
     """Let no slow machine end a round early."""
-    monkeypatch.setattr(daily_verification, "CPU_S", 600.0)
+    monkeypatch.setattr(verification, "CPU_S", 600.0)
 
 
 def rot(path: Path) -> bytes:
@@ -118,8 +118,8 @@ async def test_bit_rot_in_both_copies_is_a_warning_until_it_is_dealt_with(
 async def test_a_round_verifies_a_bounded_number_of_files_the_oldest_check_first(
     fleet: Fleet, monkeypatch: Patch
 ) -> None:
-    monkeypatch.setattr(daily_verification, "MOST_FILES", 4)
-    monkeypatch.setattr(daily_verification, "AT_ONCE", 3)
+    monkeypatch.setattr(verification, "MOST_FILES", 4)
+    monkeypatch.setattr(verification, "AT_ONCE", 3)
     made = [each.id for each in await taken(fleet, 10)]
     fleet.sql("UPDATE checkpoints SET verified_at = '' WHERE id = :id", id=made[-1])
     turns = []
@@ -137,7 +137,7 @@ async def test_a_round_verifies_a_bounded_number_of_files_the_oldest_check_first
 async def test_a_round_looks_at_no_file_twice_and_takes_each_noun_in_turn(
     fleet: Fleet, monkeypatch: Patch
 ) -> None:
-    monkeypatch.setattr(daily_verification, "AT_ONCE", 2)
+    monkeypatch.setattr(verification, "AT_ONCE", 2)
     await taken(fleet, 5)
     for number in range(3):
         await fleet.do(SnapshotRecord(f"run-{number}"))
@@ -146,7 +146,7 @@ async def test_a_round_looks_at_no_file_twice_and_takes_each_noun_in_turn(
     asked = len(rows_verified(fleet)) + len(rows_verified(fleet, "snapshots"))
     assert (await round_of(fleet))[0] == asked == 8
     with monkeypatch.context() as patch:
-        patch.setattr(daily_verification, "MOST_FILES", 4)
+        patch.setattr(verification, "MOST_FILES", 4)
         fleet.clock.pass_by(DAY)
         await round_of(fleet)
     today = fleet.clock.now
@@ -157,7 +157,7 @@ async def test_a_round_looks_at_no_file_twice_and_takes_each_noun_in_turn(
 async def test_a_round_ends_when_its_cpu_time_is_spent(fleet: Fleet, monkeypatch: Patch) -> None:
     await taken(fleet, 6)
     spent = iter(range(0, 100, 2))
-    monkeypatch.setattr(daily_verification, "CPU_S", 7.0)
+    monkeypatch.setattr(verification, "CPU_S", 7.0)
     monkeypatch.setattr(time, "process_time", lambda: float(next(spent)))
     assert (await round_of(fleet))[0] == 3
 

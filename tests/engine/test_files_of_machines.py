@@ -10,13 +10,13 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from fleetd import timers
 from fleetd.domain.artifacts.abandoned import AbandonedPurge
 from fleetd.domain.artifacts.outbox import BackupGet
 from fleetd.domain.cluster.membership import MachineBeat, MachineLeave
 from fleetd.domain.core.tx import RemoveBackup, WriteBackup
 from fleetd.engine.files.compress import SnapshotsCompress
 from fleetd.engine.files.garbage import heed
+from fleetd.engine.jobs import timers
 from fleetd.protocol.errors import Corrupt
 from fleetd.protocol.requests.checkpoint import (
     CheckpointDelete,

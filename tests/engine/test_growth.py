@@ -11,11 +11,11 @@ import apsw
 import pytest
 
 from benchmarks.growth.filling import fill, mission_id
-from fleetd import housekeeping
 from fleetd.domain.core.tx import Tx
 from fleetd.domain.events.streams import EventTail
 from fleetd.engine.engine import DAEMON
-from fleetd.operations.watching import ActivityScan
+from fleetd.engine.jobs import daily
+from fleetd.engine.jobs.liveness import ActivityScan
 from fleetd.protocol.request import Request
 from fleetd.protocol.requests.agent import AgentList, AgentRegister
 from fleetd.protocol.requests.checkpoint import CheckpointCreate, CheckpointList, ErrorReport
@@ -295,7 +295,7 @@ async def test_the_daily_work_looks_at_each_row_once_at_most(tmp_path: Path, ste
     for name, size in (("small", SMALL), ("large", LARGE)):
         async with filled(tmp_path / name, steps, size) as store:
             steps.taken = 0
-            await housekeeping.tidy(store.fleet.engine)
+            await daily.tidy(store.fleet.engine)
             taken.append(steps.taken)
     small, large = taken
     assert large < small * 25

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from fleetd.engine.jobs.liveness import ProcessEnded
 from fleetd.harness.report import (
     Compacted,
     Compacting,
@@ -16,7 +17,6 @@ from fleetd.harness.report import (
     ToolFinished,
     ToolStarted,
 )
-from fleetd.operations.watching import ProcessEnded
 from fleetd.protocol.endings import standing
 from fleetd.protocol.errors import InvalidState
 from fleetd.protocol.records import Mission, RestoreResult

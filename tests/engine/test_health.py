@@ -7,8 +7,8 @@ import pytest
 import trio
 import trio.testing
 
-from fleetd import timers
 from fleetd.daemon import _health_check
+from fleetd.engine.jobs import timers
 from fleetd.operations import health as checks
 from fleetd.protocol.errors import Corrupt, FleetError, Storage, Unavailable
 from fleetd.protocol.requests.system import Check, Health, SystemHealth

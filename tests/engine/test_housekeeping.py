@@ -8,13 +8,13 @@ import pytest
 import trio
 import trio.testing
 
-from fleetd import housekeeping
 from fleetd.config import Retention
 from fleetd.domain.retention import events_and_locks
 from fleetd.domain.retention.events_and_locks import OldEventsDrop, OldEventsFind
 from fleetd.domain.system import startup
 from fleetd.domain.system.daily_rounds import RoundsGet
-from fleetd.housekeeping import DAY_S, LOOK_S, STEPPED_BACK_S, keep_house, tidy
+from fleetd.engine.jobs import daily
+from fleetd.engine.jobs.daily import DAY_S, LOOK_S, STEPPED_BACK_S, keep_house, tidy
 from fleetd.protocol.errors import Storage
 from fleetd.protocol.events import CheckpointsPruned
 from fleetd.protocol.records import Mission
@@ -309,7 +309,7 @@ class Rounds:
         async def counted(engine: Any) -> None:
             self.number += 1
 
-        monkeypatch.setattr(housekeeping, "tidy", counted)
+        monkeypatch.setattr(daily, "tidy", counted)
 
     async def of(self, fleet: Fleet, *, hours: float = 0.1) -> int:
         """Return how many rounds a daemon has in its first hours."""

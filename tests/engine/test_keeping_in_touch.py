@@ -6,13 +6,13 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from fleetd import timers
 from fleetd.domain.cluster.heartbeat import BEAT_MS, LOST_MS, UNBROKEN_MS
 from fleetd.domain.cluster.membership import MachineBeat
 from fleetd.engine.engine import Engine
+from fleetd.engine.jobs import cluster as operations
+from fleetd.engine.jobs import timers
+from fleetd.engine.jobs.cluster import KeepInTouch, catch_up, refuse_twin
 from fleetd.host import processes
-from fleetd.operations import machines as operations
-from fleetd.operations.machines import KeepInTouch, catch_up, refuse_twin
 from fleetd.protocol.errors import Unavailable
 from fleetd.protocol.requests.agent import AgentGet, AgentRegister
 from fleetd.store.api import StoreUnready

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from fleetd import housekeeping
 from fleetd.domain.retention import sessions as left_behind
+from fleetd.engine.jobs import daily
 from fleetd.harness.report import PlanItem, Planned, PromptSubmitted, SessionEnded, SessionStarted
 from fleetd.protocol.records import Mission, RestoreResult
 from fleetd.protocol.requests.agent import AgentGet
@@ -133,7 +133,7 @@ async def test_who_resumes_reads_what_was_done_last_and_not_who_left(fleet: Flee
 
 async def tidy(fleet: Fleet) -> None:
     """Let the daily work be done once."""
-    await housekeeping.tidy(fleet.engine)
+    await daily.tidy(fleet.engine)
     await fleet.settle()
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from fleetd.domain.core.context import TranscriptMark
+from fleetd.engine.jobs.liveness import ActivityScan, ProcessEnded
 from fleetd.harness.report import (
     AnyHappening,
     Compacted,
@@ -23,7 +24,6 @@ from fleetd.harness.report import (
     ToolFinished,
     ToolStarted,
 )
-from fleetd.operations.watching import ActivityScan, ProcessEnded
 from fleetd.protocol.errors import InvalidState
 from fleetd.protocol.records import Mission
 from fleetd.protocol.requests.agent import AgentGet, AgentList, AgentRegister

@@ -5,16 +5,16 @@ from contextlib import AsyncExitStack
 import pytest
 import trio
 
-from fleetd import housekeeping
 from fleetd.domain.artifacts.ingest import ImportFiles
 from fleetd.domain.cluster.membership import MachineLeave
 from fleetd.domain.erasure.journal import OwedGet
 from fleetd.domain.erasure.scope import Target
 from fleetd.domain.erasure.steps import ForgetStep
 from fleetd.domain.recovery.roll_forward import ImportEnd
+from fleetd.engine.jobs import daily
+from fleetd.engine.jobs.cluster import KeepInTouch
+from fleetd.engine.jobs.liveness import ActivityScan
 from fleetd.harness.report import PlanItem, Planned
-from fleetd.operations.machines import KeepInTouch
-from fleetd.operations.watching import ActivityScan
 from fleetd.protocol.requests.event import EventAppend
 from fleetd.protocol.requests.mission import MissionCancel, MissionCreate, MissionList
 from fleetd.protocol.requests.snapshot import SnapshotList
@@ -115,7 +115,7 @@ async def test_cleaning_up_side_by_side_is_cleaning_up_once(machines, caplog):
 
     async with trio.open_nursery() as nursery:
         for fleet in machines:
-            nursery.start_soon(housekeeping.tidy, fleet.engine)
+            nursery.start_soon(daily.tidy, fleet.engine)
 
     assert "has to wait" not in caplog.text
     assert "failed" not in caplog.text
@@ -143,7 +143,7 @@ async def test_a_mission_that_another_machine_deletes_keeps_no_other_from_going(
         return await perform(request, *rest, **more)
 
     monkeypatch.setattr(north.engine, "perform", late)
-    await housekeeping.tidy(north.engine)
+    await daily.tidy(north.engine)
 
     assert "has to wait" not in caplog.text
     assert (await north.do(MissionList())).missions == []

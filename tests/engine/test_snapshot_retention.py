@@ -25,7 +25,7 @@ from fleetd.domain.snapshots.codec import to_file
 from fleetd.domain.snapshots.compression import Compressed
 from fleetd.engine.files import outbox
 from fleetd.engine.files.compress import SnapshotsCompress
-from fleetd.housekeeping import DAY_S, keep_house
+from fleetd.engine.jobs.daily import DAY_S, keep_house
 from fleetd.protocol.errors import NotFound, Storage, Unavailable
 from fleetd.protocol.requests.snapshot import (
     PrunedSnapshots,

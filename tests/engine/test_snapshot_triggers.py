@@ -11,6 +11,8 @@ import trio
 from fleetd.config import Retention
 from fleetd.engine import places
 from fleetd.engine.engine import DAEMON
+from fleetd.engine.jobs.liveness import ActivityScan, ProcessEnded
+from fleetd.engine.jobs.timers import notice_silence
 from fleetd.harness.report import (
     Compacted,
     Compacting,
@@ -26,7 +28,6 @@ from fleetd.harness.report import (
     ToolFinished,
     ToolStarted,
 )
-from fleetd.operations.watching import ActivityScan, ProcessEnded
 from fleetd.protocol.errors import InvalidState
 from fleetd.protocol.requests.agent import AgentDeregister, AgentRegister
 from fleetd.protocol.requests.checkpoint import ErrorReport
@@ -43,7 +44,6 @@ from fleetd.protocol.requests.sortie import (
 )
 from fleetd.protocol.snapshots import SnapshotDocument
 from fleetd.protocol.timestamps import to_ms
-from fleetd.timers import notice_silence
 from tests.fleet import HOUR, MINUTE, SECOND, Clock, Fleet, opened
 from tests.snapshots import line
 from tests.windows import SOMEBODY, Window

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import trio
 
-from fleetd import timers
 from fleetd.engine.hooks import delivering
 from fleetd.engine.hooks.spool import take_in, tidy
+from fleetd.engine.jobs import timers
 from fleetd.harness.report import PromptSubmitted, SessionStarted
 from fleetd.host import processes, trace
 from fleetd.protocol.errors import Storage, Unavailable

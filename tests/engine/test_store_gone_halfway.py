@@ -8,7 +8,7 @@ import pytest
 
 from fleetd.engine.files import repair
 from fleetd.engine.files.reconcile import reconcile
-from fleetd.operations.legacy import import_legacy
+from fleetd.engine.jobs.legacy_import import import_legacy
 from fleetd.protocol.requests.checkpoint import CheckpointVerify
 from fleetd.store.availability import StoreAway
 from tests.fleet import Fleet

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from fleetd.domain.checkpoints.codec import from_file
-from fleetd.operations.watching import ActivityScan
+from fleetd.engine.jobs.liveness import ActivityScan
 from fleetd.protocol.errors import Corrupt, NotFound
 from fleetd.protocol.records import Checkpoint, Mission
 from fleetd.protocol.requests.checkpoint import (

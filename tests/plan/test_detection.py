@@ -8,7 +8,8 @@ import trio
 from fleetd.config import Detection
 from fleetd.engine import places
 from fleetd.engine.engine import DAEMON
-from fleetd.operations.watching import ActivityScan
+from fleetd.engine.jobs.liveness import ActivityScan
+from fleetd.engine.jobs.timers import notice_silence
 from fleetd.protocol.requests.agent import AgentDeregister, AgentHeartbeat, AgentRegister
 from fleetd.protocol.requests.checkpoint import CheckpointGet
 from fleetd.protocol.requests.event import EventAppend
@@ -22,7 +23,6 @@ from fleetd.protocol.requests.recovery import (
 )
 from fleetd.protocol.requests.system import SystemStatus
 from fleetd.protocol.timestamps import iso, to_ms
-from fleetd.timers import notice_silence
 from tests.fleet import DAY, HOUR, MINUTE, SECOND, Clock, Fleet, opened
 
 THRESHOLD = 5 * MINUTE

@@ -3,9 +3,9 @@
 import pytest
 import trio
 
-from fleetd import timers
 from fleetd.domain.liveness.agent_loss import AgentEnded
 from fleetd.engine import places
+from fleetd.engine.jobs import timers
 from fleetd.protocol.errors import LockConflict, Storage
 from fleetd.protocol.requests.agent import AgentGet, AgentHeartbeat, AgentRegister
 from fleetd.protocol.requests.checkpoint import CheckpointGet

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fleetd.housekeeping import tidy
+from fleetd.engine.jobs.daily import tidy
 from fleetd.protocol.errors import Storage
 from fleetd.protocol.records import Event
 from fleetd.protocol.requests.agent import AgentGet

@@ -24,9 +24,9 @@ from fleetd.domain.retention.pruning import PruneDone, PruneMark
 from fleetd.engine.engine import Engine
 from fleetd.engine.files import outbox
 from fleetd.engine.files.outbox import FIRST_PAUSE_S
+from fleetd.engine.jobs.daily import DAY_S, keep_house
+from fleetd.engine.jobs.liveness import ActivityScan
 from fleetd.engine.services import pruning
-from fleetd.housekeeping import DAY_S, keep_house
-from fleetd.operations.watching import ActivityScan
 from fleetd.protocol.errors import NotFound, Storage, Unavailable
 from fleetd.protocol.records import Checkpoint, Mission
 from fleetd.protocol.requests.checkpoint import (

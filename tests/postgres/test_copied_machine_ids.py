@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fleetctl.client import Fleet
-from fleetd.operations.machines import host_name
+from fleetd.engine.jobs.cluster import host_name
 from fleetd.store.postgres.incarnation import NAME as NONCES
 from fleetd.store.postgres.machine_id import NAME as ID_FILE
 from tests.postgres_server import Server

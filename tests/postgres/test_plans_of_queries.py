@@ -13,8 +13,8 @@ import psycopg
 import pytest
 
 from benchmarks.growth.filling import mission_id
-from fleetd import housekeeping
 from fleetd.domain.core.tx import Row
+from fleetd.engine.jobs import daily
 from fleetd.protocol.errors import FleetError
 from fleetd.protocol.requests.sortie import SortieStart
 from fleetd.store.postgres.dialect import translated
@@ -66,7 +66,7 @@ async def a_day(fleet: Fleet) -> None:
         with contextlib.suppress(FleetError):  # what it asks for need not be there
             await ask(store)
     fleet.clock.pass_by(40 * DAY)
-    await housekeeping.tidy(fleet.engine)
+    await daily.tidy(fleet.engine)
 
 
 def parts(plan: Any) -> Iterator[dict[str, Any]]:

@@ -22,7 +22,6 @@ from ...domain.sessions.record import HookRecord as Record
 from ...harness.detect import recognise
 from ...harness.report import Adapter, Answer, Report, SessionStarted, Unfit
 from ...host import trace
-from ...operations.watching import ActivityScan
 from ...protocol.display import shown
 from ...protocol.errors import FleetError, InvalidState, Storage, Unavailable
 from ...protocol.requests.hook import (
@@ -37,6 +36,7 @@ from ...protocol.requests.hook import (
 from ...protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
 from ...store.availability import StoreAway
 from ..engine import DAEMON, Engine, operation
+from ..jobs.liveness import ActivityScan
 from .facts import Ground, look_around, look_at_paths
 from .lock_guard import ENFORCE, denial
 

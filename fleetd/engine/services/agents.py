@@ -5,10 +5,10 @@ import msgspec
 from ...domain.agents.process_identity import AgentFind, AgentJoin
 from ...domain.core.context import Caller, Facts
 from ...host import processes
-from ...operations.watching import ActivityScan
 from ...protocol.errors import InvalidParams
 from ...protocol.requests.agent import AgentCurrent, AgentRegister, CurrentAgent, Registration
 from ..engine import Engine, operation
+from ..jobs.liveness import ActivityScan
 from .caller_facts import facts_of
 
 

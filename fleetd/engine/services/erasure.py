@@ -19,7 +19,6 @@ from ...domain.erasure.journal import BytesScrubbed, ForgetWithdraw, OwedGet
 from ...domain.erasure.scope import Target
 from ...domain.erasure.steps import ForgetBegin, ForgetFind, ForgetPreview, ForgetStep, Found
 from ...host import progress
-from ...operations.legacy import NAME
 from ...protocol.errors import FleetError, InvalidParams, InvalidState, NotFound, Unavailable
 from ...protocol.request import Mutation
 from ...protocol.requests.mission import MissionGet
@@ -28,6 +27,7 @@ from ...store.disk_audit import replaced
 from ..engine import Engine, operation
 from ..files.erase import Lying, clear, elsewhere, size_of, weigh, with_files
 from ..hooks.spool import leave_nothing
+from ..jobs.legacy_import import NAME
 
 log = logging.getLogger("fleetd")
 

@@ -3,12 +3,12 @@
 import logging
 from functools import partial
 
-from ..domain.core.context import Caller
-from ..domain.retention.spent import SpentRuns, SpentRunsDrop
-from ..domain.system.startup import Done
-from ..engine.engine import Engine, operation
-from ..protocol.request import Mutation
-from ..store.files.record_files import Backups
+from ...domain.core.context import Caller
+from ...domain.retention.spent import SpentRuns, SpentRunsDrop
+from ...domain.system.startup import Done
+from ...protocol.request import Mutation
+from ...store.files.record_files import Backups
+from ..engine import Engine, operation
 
 log = logging.getLogger("fleetd")
 

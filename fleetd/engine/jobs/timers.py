@@ -5,19 +5,19 @@ from typing import TypeVar
 
 import trio
 
-from .domain.cluster.heartbeat import BEAT_MS
-from .domain.core.tx import WatchProcess
-from .domain.recovery.handover import SurroundingsGet
-from .engine.engine import DAEMON, Engine
-from .engine.files.garbage import heed
-from .engine.hooks.spool import tidy
-from .housekeeping import keep_house
-from .operations.machines import KeepInTouch
-from .operations.watching import ActivityScan, ProcessEnded
-from .protocol.errors import FleetError, Unavailable
-from .protocol.request import Request
-from .store.api import StoreRefused
-from .store.availability import StoreAway
+from ...domain.cluster.heartbeat import BEAT_MS
+from ...domain.core.tx import WatchProcess
+from ...domain.recovery.handover import SurroundingsGet
+from ...protocol.errors import FleetError, Unavailable
+from ...protocol.request import Request
+from ...store.api import StoreRefused
+from ...store.availability import StoreAway
+from ..engine import DAEMON, Engine
+from ..files.garbage import heed
+from ..hooks.spool import tidy
+from .cluster import KeepInTouch
+from .daily import keep_house
+from .liveness import ActivityScan, ProcessEnded
 
 R = TypeVar("R")
 log = logging.getLogger("fleetd")

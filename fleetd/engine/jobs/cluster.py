@@ -5,9 +5,9 @@ import os
 
 import trio
 
-from ..domain.cluster.failover import AgentBack, AgentCutOff, CutOffGet, FoundDead
-from ..domain.cluster.heartbeat import UNBROKEN_MS
-from ..domain.cluster.membership import (
+from ...domain.cluster.failover import AgentBack, AgentCutOff, CutOffGet, FoundDead
+from ...domain.cluster.heartbeat import UNBROKEN_MS
+from ...domain.cluster.membership import (
     Holder,
     HolderGet,
     MachineBeat,
@@ -15,19 +15,19 @@ from ..domain.cluster.membership import (
     MachineLose,
     MissingGet,
 )
-from ..domain.core.context import Caller
-from ..domain.core.tx import WatchProcess
-from ..domain.recovery.handover import SurroundingsGet
-from ..domain.system.startup import Done
-from ..engine.engine import Engine, operation
-from ..host import processes
-from ..protocol.errors import FleetError
-from ..protocol.request import Mutation
-from ..protocol.timestamps import iso
-from ..store.api import StoreUnready
-from ..store.postgres.incarnation import Incarnation
-from ..store.postgres.machine_id import NAME as ID_FILE
-from .watching import ActivityScan, act
+from ...domain.core.context import Caller
+from ...domain.core.tx import WatchProcess
+from ...domain.recovery.handover import SurroundingsGet
+from ...domain.system.startup import Done
+from ...host import processes
+from ...protocol.errors import FleetError
+from ...protocol.request import Mutation
+from ...protocol.timestamps import iso
+from ...store.api import StoreUnready
+from ...store.postgres.incarnation import Incarnation
+from ...store.postgres.machine_id import NAME as ID_FILE
+from ..engine import Engine, operation
+from .liveness import ActivityScan, act
 
 log = logging.getLogger("fleetd")
 _LOOK_S = 1.0

@@ -9,17 +9,17 @@ import time
 
 import msgspec
 
-from ..domain.artifacts.kinds import POLICIES
-from ..domain.artifacts.verification import Filed, FilesVerified, UnverifiedGet
-from ..domain.core.context import Caller
-from ..domain.system.daily_rounds import Round, RoundDone
-from ..engine.engine import Engine, operation
-from ..engine.files.repair import check
-from ..engine.services.verify import What, check_latest
-from ..protocol.records import Finding
-from ..protocol.request import Mutation
-from ..protocol.timestamps import iso
-from ..protocol.types import Noun
+from ...domain.artifacts.kinds import POLICIES
+from ...domain.artifacts.verification import Filed, FilesVerified, UnverifiedGet
+from ...domain.core.context import Caller
+from ...domain.system.daily_rounds import Round, RoundDone
+from ...protocol.records import Finding
+from ...protocol.request import Mutation
+from ...protocol.timestamps import iso
+from ...protocol.types import Noun
+from ..engine import Engine, operation
+from ..files.repair import check
+from ..services.verify import What, check_latest
 
 log = logging.getLogger("fleetd")
 # What a round takes at most: files, and seconds of this process's CPU.

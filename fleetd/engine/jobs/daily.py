@@ -10,21 +10,21 @@ from contextlib import suppress
 
 import trio
 
-from .domain.artifacts.abandoned import AbandonedPurge
-from .domain.retention.events_and_locks import OldEventsDrop, OldEventsFind, OldLocksDrop
-from .domain.retention.sessions import LeftBehindClose, OldSessionsDrop, SpentFind
-from .domain.sessions.deliveries import OldDeliveriesDrop
-from .domain.system.daily_rounds import Round, RoundDone, RoundsGet
-from .domain.system.startup import DropOldKeys
-from .engine.engine import DAEMON, Engine
-from .engine.files.compress import SnapshotsCompress
-from .operations.daily_verification import DailyVerification
-from .operations.spent_runs import SpentRunsClear
-from .protocol.errors import FleetError, InvalidState, NotFound
-from .protocol.requests.checkpoint import CheckpointPrune
-from .protocol.requests.mission import MissionDelete
-from .protocol.requests.snapshot import SnapshotPrune
-from .store.availability import StoreAway
+from ...domain.artifacts.abandoned import AbandonedPurge
+from ...domain.retention.events_and_locks import OldEventsDrop, OldEventsFind, OldLocksDrop
+from ...domain.retention.sessions import LeftBehindClose, OldSessionsDrop, SpentFind
+from ...domain.sessions.deliveries import OldDeliveriesDrop
+from ...domain.system.daily_rounds import Round, RoundDone, RoundsGet
+from ...domain.system.startup import DropOldKeys
+from ...protocol.errors import FleetError, InvalidState, NotFound
+from ...protocol.requests.checkpoint import CheckpointPrune
+from ...protocol.requests.mission import MissionDelete
+from ...protocol.requests.snapshot import SnapshotPrune
+from ...store.availability import StoreAway
+from ..engine import DAEMON, Engine
+from ..files.compress import SnapshotsCompress
+from .spent_runs import SpentRunsClear
+from .verification import DailyVerification
 
 log = logging.getLogger("fleetd")
 DAY_S = 86_400

@@ -5,14 +5,14 @@ import logging
 
 import msgspec
 
-from ..domain.system.legacy import Imported, LegacyImport
-from ..engine.engine import Engine
-from ..host import progress
-from ..host.path_walk import Walk, absolute
-from ..protocol.errors import FleetError
-from ..store.availability import StoreAway
-from ..store.legacy import parse
-from ..store.legacy_file import LegacyFile, LegacyRefused
+from ...domain.system.legacy import Imported, LegacyImport
+from ...host import progress
+from ...host.path_walk import Walk, absolute
+from ...protocol.errors import FleetError
+from ...store.availability import StoreAway
+from ...store.legacy import parse
+from ...store.legacy_file import LegacyFile, LegacyRefused
+from ..engine import Engine
 
 log = logging.getLogger("fleetd")
 NAME = "squawk.json"

@@ -4,16 +4,16 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
-from ..domain.core.context import Caller
-from ..domain.liveness.agent_loss import AgentEnded, AgentUnheard
-from ..domain.liveness.due import DueGet
-from ..domain.liveness.episodes import EpisodeBegin
-from ..domain.recovery.state import RecoveryDoubt
-from ..domain.snapshots.heartbeat import SnapshotBeat
-from ..engine.engine import Engine, operation
-from ..protocol.errors import FleetError
-from ..protocol.records import Record
-from ..protocol.request import Mutation
+from ...domain.core.context import Caller
+from ...domain.liveness.agent_loss import AgentEnded, AgentUnheard
+from ...domain.liveness.due import DueGet
+from ...domain.liveness.episodes import EpisodeBegin
+from ...domain.recovery.state import RecoveryDoubt
+from ...domain.snapshots.heartbeat import SnapshotBeat
+from ...protocol.errors import FleetError
+from ...protocol.records import Record
+from ...protocol.request import Mutation
+from ..engine import Engine, operation
 
 log = logging.getLogger("fleetd")
 
