@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 
 from fleetd import envelope
+from fleetd.engine.metrics.counters import Traffic
 from fleetd.protocol.records import Event
 from fleetd.protocol.request import Request
 from fleetd.protocol.requests.event import EventPage
 from fleetd.rpc import Dispatcher, methods_for
-from fleetd.traffic import Traffic
 
 from .bench import Bench
 from .measure import Operation

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from . import params
+from .engine.metrics.counters import Traffic
 from .envelope import Element, Id, Message, Refused
 from .host import trace
 from .host.trace import Origin
@@ -25,7 +26,6 @@ from .protocol.errors import FleetError, Internal, InvalidParams, MethodNotFound
 from .protocol.methods import METHODS
 from .protocol.progress import LongMutation
 from .protocol.request import Request
-from .traffic import Traffic
 
 with warnings.catch_warnings():
     # The library reads its schema with a call that newer Pythons deprecate.

@@ -25,7 +25,6 @@ from ..host.file_system import FileSystem, with_real_paths
 from ..protocol.errors import FleetError, MethodNotFound, Storage
 from ..protocol.request import Mutation, Query, Request
 from ..protocol.types import Noun
-from ..pulses import Pulses
 from ..store.availability import StoreAway
 from ..store.files.layout import LAYOUTS, PULLED
 from ..store.files.record_files import Backups
@@ -33,7 +32,6 @@ from ..store.open import open_store
 from ..store.spool import Spool
 from ..store.sqlite.disk_reserve import Ballast
 from ..store.sqlite.errors import DiskFull
-from ..traffic import Traffic
 from .admission import Gate
 from .bell import Bell
 from .change_feed import Feed
@@ -41,6 +39,8 @@ from .cpu_worker import Aside
 from .effects import carry_out
 from .files.outbox import Outbox
 from .hooks.session_queue import Reception
+from .metrics.counters import Traffic
+from .metrics.pulses import Pulses
 from .process_watcher import Watcher
 from .project_ignore import refuse_ignored
 from .projects import Projects

@@ -9,7 +9,7 @@ import trio.testing
 
 from fleetd.daemon import _health_check
 from fleetd.engine.jobs import timers
-from fleetd.operations import health as checks
+from fleetd.engine.metrics import health as checks
 from fleetd.protocol.errors import Corrupt, FleetError, Storage, Unavailable
 from fleetd.protocol.requests.system import Check, Health, SystemHealth
 from fleetd.store import disk_audit

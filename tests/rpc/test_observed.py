@@ -12,11 +12,11 @@ import trio.testing
 from jsonrpcserver.result import Result, Success
 
 from fleetd import envelope
+from fleetd.engine.metrics.counters import Traffic
 from fleetd.host import logs
 from fleetd.protocol.errors import NotFound
 from fleetd.protocol.methods import METHODS
 from fleetd.rpc import UNHURRIED, Dispatcher, guarded
-from fleetd.traffic import Traffic
 
 MS = 1_000_000
 

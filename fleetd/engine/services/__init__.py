@@ -1,9 +1,9 @@
 """Methods that take more than one transaction: files, waiting, Git; imports all of them."""
 
-from ...operations import health, metrics
 from ..files import compress, pull
 from ..hooks import deliver, delivering
 from ..jobs import cluster, liveness, spent_runs, verification
+from ..metrics import health, report
 from . import (
     agents,
     backup,

@@ -7,7 +7,6 @@ import trio
 from ... import __version__
 from ...domain.core.context import Caller
 from ...domain.system.overview import Overview, OverviewGet
-from ...operations import figures
 from ...protocol.errors import Incompatible
 from ...protocol.request import PROTOCOL
 from ...protocol.requests.system import (
@@ -22,6 +21,7 @@ from ...protocol.status import AwayStatus, Status, StoreStatus
 from ...protocol.timestamps import iso
 from ...store.availability import StoreAway
 from ..engine import Engine, operation
+from ..metrics import figures
 
 
 @operation

@@ -2,9 +2,9 @@
 
 import msgspec
 
-from ..engine.engine import Engine
-from ..host.histogram import Histogram
-from ..protocol.figures import ConnectionFigures, MethodTiming, Timing, WriterFigures
+from ...host.histogram import Histogram
+from ...protocol.figures import ConnectionFigures, MethodTiming, Timing, WriterFigures
+from ..engine import Engine
 
 
 def latencies(engine: Engine) -> list[MethodTiming]:

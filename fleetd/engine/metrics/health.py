@@ -2,16 +2,16 @@
 
 from collections.abc import Awaitable, Callable
 
-from ..domain.artifacts.backlog import BacklogGet
-from ..domain.core.context import Caller
-from ..domain.core.tx import Tx
-from ..domain.system.daily_rounds import Round, RoundsGet
-from ..engine.engine import Engine, operation
-from ..engine.services.doctor import LOW_BYTES
-from ..protocol.durations import duration
-from ..protocol.errors import FleetError
-from ..protocol.requests.system import Check, Health, SystemHealth
-from ..store import disk_audit
+from ...domain.artifacts.backlog import BacklogGet
+from ...domain.core.context import Caller
+from ...domain.core.tx import Tx
+from ...domain.system.daily_rounds import Round, RoundsGet
+from ...protocol.durations import duration
+from ...protocol.errors import FleetError
+from ...protocol.requests.system import Check, Health, SystemHealth
+from ...store import disk_audit
+from ..engine import Engine, operation
+from ..services.doctor import LOW_BYTES
 
 # A commit needs room in the WAL; with less than this the next one may find none.
 FULL_BYTES = 4_000_000

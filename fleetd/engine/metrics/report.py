@@ -1,13 +1,13 @@
 """The daemon's figures under the names that Prometheus gets; docs/operations.md has them too."""
 
-from .. import __version__
-from ..domain.core.context import Caller
-from ..domain.system.daily_rounds import Rounds, RoundsGet
-from ..domain.system.overview import Overview
-from ..engine.engine import Engine, operation
-from ..engine.services.system import seen_now
-from ..exposition import Distribution, Family, Sample, text
-from ..protocol.requests.system import Health, Metrics, SystemHealth, SystemMetrics
+from ... import __version__
+from ...domain.core.context import Caller
+from ...domain.system.daily_rounds import Rounds, RoundsGet
+from ...domain.system.overview import Overview
+from ...protocol.requests.system import Health, Metrics, SystemHealth, SystemMetrics
+from ..engine import Engine, operation
+from ..services.system import seen_now
+from .prometheus import Distribution, Family, Sample, text
 
 # From a quarter of a millisecond to 17 s, in steps of four; powers of two, in microseconds.
 DURATIONS = [2**power for power in range(8, 25, 2)]

@@ -1,6 +1,6 @@
 """What clients ask for and how long they wait for it, in figures; must not know sockets."""
 
-from .host.histogram import Histogram
+from ...host.histogram import Histogram
 
 
 class Traffic:

@@ -1,0 +1,1 @@
+"""Figures about the daemon, and its health."""
