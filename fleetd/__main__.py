@@ -31,13 +31,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _EXIT_REFUSED
     logs.configure(loaded.config.log_level)
     if options.restore is not None:
-        from .restoring import command
+        from .engine.offline import restore_command
 
-        return command.run(
+        return restore_command.run(
             loaded, options.restore.absolute(), preview=options.preview, as_json=options.json
         )
     if options.migrate:
-        from .transferring import command as transferring
+        from .engine.offline import migrate_command as transferring
 
         return transferring.run(loaded)
     from . import daemon  # not earlier: --help and --version need none of it

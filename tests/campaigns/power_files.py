@@ -22,13 +22,13 @@ import trio
 
 from fleetd.engine.engine import DAEMON
 from fleetd.engine.files.compress import SnapshotsCompress
+from fleetd.engine.offline import restore_command
 from fleetd.host import atomic_files
 from fleetd.protocol.errors import FleetError
 from fleetd.protocol.requests.checkpoint import CheckpointVerify
 from fleetd.protocol.requests.mission import MissionList
 from fleetd.protocol.requests.snapshot import SnapshotPrune, SnapshotVerify
 from fleetd.protocol.requests.system import SystemBackup
-from fleetd.restoring import command
 from fleetd.store.api import StoreRefused
 from fleetd.store.files import record_files
 from tests.campaigns.campaign import Campaign, Red, Run
@@ -226,7 +226,7 @@ def _restore(run: Run, chance: random.Random) -> Chapter:
     trio.run(_live, root, chance, copied, newer)
     disk = Disk(root)
     with disk.recording(), _planted(run.planted), redirect_stdout(StringIO()):
-        if command.run(settings(root), root / "copy.db", preview=False, as_json=True):
+        if restore_command.run(settings(root), root / "copy.db", preview=False, as_json=True):
             raise Red("the restore failed")
         disk.say(Fact("restored", None))
 

@@ -13,6 +13,7 @@ import trio
 
 from fleetd.engine.engine import DAEMON
 from fleetd.engine.files.compress import SnapshotsCompress
+from fleetd.engine.offline import restore_command
 from fleetd.protocol.records import Checkpoint, Mission
 from fleetd.protocol.requests.checkpoint import CheckpointVerify
 from fleetd.protocol.requests.mission import MissionList
@@ -24,7 +25,6 @@ from fleetd.protocol.requests.snapshot import (
 )
 from fleetd.protocol.requests.system import SystemBackup, SystemDoctor
 from fleetd.protocol.snapshots import Snapshot
-from fleetd.restoring import command
 from fleetd.store.sqlite.migrate import APPLICATION_ID, migrations
 from tests.fleet import HOUR, Clock, Fleet, opened, settings
 from tests.processes import LOCKS
@@ -103,7 +103,7 @@ class Scene:
 
     def restore(self, source: Path | None = None) -> int:
         loaded = settings(self.root / "now")
-        return command.run(loaded, source or self.copy, preview=False, as_json=True)
+        return restore_command.run(loaded, source or self.copy, preview=False, as_json=True)
 
     async def state(self) -> str:
         """Open the store as a daemon would, and see which state it holds and that it is whole."""
@@ -264,7 +264,7 @@ def test_a_damaged_file_of_a_known_checkpoint_is_written_again(
 def test_a_second_restore_at_the_same_moment_uses_other_directories(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fleetd.restoring.carrying_out.wall_clock", lambda: 1_767_614_400_000)
+    monkeypatch.setattr("fleetd.engine.offline.restore.wall_clock", lambda: 1_767_614_400_000)
     assert scene.restore() == 0
     assert scene.restore() == 0
     names = sorted(p.name for p in (scene.root / "now" / "data").glob("replaced-*"))
@@ -274,7 +274,7 @@ def test_a_second_restore_at_the_same_moment_uses_other_directories(
 def test_a_preview_changes_nothing(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
     before = _tree(scene.root / "now")
     loaded = settings(scene.root / "now")
-    assert command.run(loaded, scene.copy, preview=True, as_json=False) == 0
+    assert restore_command.run(loaded, scene.copy, preview=True, as_json=False) == 0
     after = _tree(scene.root / "now")
     assert after == before
     said = capsys.readouterr().out
@@ -324,7 +324,7 @@ def test_compressed_snapshots_are_known_missed_and_put_aside_too(
     shutil.rmtree(gone)
     assert set(_tree(checkpoints)) >= places(kept, newer, alone)
 
-    assert command.run(settings(root), copy, preview=False, as_json=True) == 0
+    assert restore_command.run(settings(root), copy, preview=False, as_json=True) == 0
 
     report = json.loads(capsys.readouterr().out)
     assert set(report["moved"]) == {str(checkpoints / each) for each in places(newer, alone)}
@@ -340,7 +340,7 @@ def test_compressed_snapshots_are_known_missed_and_put_aside_too(
     assert set(_tree(checkpoints)) >= places(missing, ending=".json") | {"run-b/latest.json"}
 
     undo = Path(report["replaced"])
-    assert command.run(settings(root), undo, preview=False, as_json=True) == 0
+    assert restore_command.run(settings(root), undo, preview=False, as_json=True) == 0
     every = {each.snapshot_id for each in (kept, missing, newer, alone)}
     assert trio.run(states) == (every, True)
 

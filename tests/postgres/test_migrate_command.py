@@ -20,7 +20,7 @@ from tests.upgrades import recorded
 DYING = """
 import os, sys
 from fleetd.__main__ import main
-from fleetd.transferring import carrying_out
+from fleetd.engine.offline import migrate as carrying_out
 from fleetd.store.transfer import copy, sqlite_side, postgres_side
 def dies(*_, **__):
     os.kill(os.getpid(), 9)

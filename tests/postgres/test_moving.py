@@ -10,6 +10,8 @@ import psycopg
 import pytest
 import trio
 
+from fleetd.engine.offline.migrate import check, move
+from fleetd.engine.offline.migrate_plan import Ends, bare
 from fleetd.protocol.errors import Corrupt, InvalidState, Storage, Unavailable
 from fleetd.protocol.migration import Migration
 from fleetd.protocol.records import Mission
@@ -22,8 +24,6 @@ from fleetd.store.api import StoreRefused
 from fleetd.store.postgres.machine_id import machine_id
 from fleetd.store.sqlite import page_checksums
 from fleetd.store.sqlite.group_commit import Executor
-from fleetd.transferring.carrying_out import check, move
-from fleetd.transferring.ends import Ends, bare
 from tests.fleet import MINUTE, Clock, Fleet, opened
 from tests.postgres_server import Server, run_sql
 
@@ -351,7 +351,7 @@ async def test_a_copy_that_came_out_wrong_is_not_kept(
 
 STEPS = {
     "the first table": "fleetd.store.transfer.copy.Cargo.leaving",
-    "the comparison": "fleetd.transferring.carrying_out.compare",
+    "the comparison": "fleetd.engine.offline.migrate.compare",
 }
 
 
@@ -395,7 +395,7 @@ async def test_a_move_whose_end_nobody_saw_leaves_no_two_stores_in_use(
     async with source() as fleet:
         mission = await a_days_work(fleet)
     with monkeypatch.context() as patched:
-        patched.setattr("fleetd.transferring.carrying_out.note_moved", strike)
+        patched.setattr("fleetd.engine.offline.migrate.note_moved", strike)
         with pytest.raises(Struck):
             go()
     with pytest.raises(StoreRefused, match=r"was being moved to .* Give the same command again"):
@@ -445,7 +445,7 @@ async def test_a_server_that_goes_away_leaves_everything_as_it_was(
         mission = await a_days_work(fleet)
     with monkeypatch.context() as patched:
         patched.setattr(
-            "fleetd.transferring.carrying_out.note_arrived", lambda *_: own_postgres.kill()
+            "fleetd.engine.offline.migrate.note_arrived", lambda *_: own_postgres.kill()
         )
         with pytest.raises(Unavailable, match="postgresql://"):
             moving.there()

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
-from ..config import Config, Loaded
-from ..domain.system.relocation import Reopen
-from ..engine.engine import Engine
-from ..host.instance_lock import AlreadyRunning, only_instance
-from ..host.paths import PathRefused
-from ..protocol.errors import FleetError, InvalidParams, InvalidState, Unavailable
-from ..protocol.migration import Errand, Migration, Said
-from ..store.api import StoreRefused
-from ..store.open import check_library
+from ...config import Config, Loaded
+from ...domain.system.relocation import Reopen
+from ...host.instance_lock import AlreadyRunning, only_instance
+from ...host.paths import PathRefused
+from ...protocol.errors import FleetError, InvalidParams, InvalidState, Unavailable
+from ...protocol.migration import Errand, Migration, Said
+from ...store.api import StoreRefused
+from ...store.open import check_library
+from ..engine import Engine
 
 if TYPE_CHECKING:
-    from .ends import Ends
+    from .migrate_plan import Ends
 
 # Oftener nobody looks.
 TELL_S = 0.1
@@ -49,7 +49,7 @@ def run(loaded: Loaded) -> int:
 
 
 def _done(loaded: Loaded, errand: Errand) -> Said:
-    from .ends import ends_of  # not earlier: it needs the library that was looked for
+    from .migrate_plan import ends_of  # not earlier: it needs the library that was looked for
 
     if errand.what == "look":
         return Said(done=_look(loaded))
@@ -69,8 +69,8 @@ def _done(loaded: Loaded, errand: Errand) -> Said:
 
 def _look(loaded: Loaded) -> str:
     """Say what a start would find on the server; raises Unavailable, which says what it meets."""
-    from ..store.open import check_url
-    from ..store.postgres.looking import Unusable, seen
+    from ...store.open import check_url
+    from ...store.postgres.looking import Unusable, seen
 
     check_url(loaded)
     try:
@@ -84,7 +84,7 @@ def _look(loaded: Loaded) -> str:
 
 
 def _carried(ends: "Ends", errand: Errand) -> Migration:
-    from .carrying_out import check, move
+    from .migrate import check, move
 
     if errand.what not in ("move", "check"):
         raise InvalidParams(f"Nobody knows how to {errand.what!r}.", hint="fleetctl migrate")
@@ -92,7 +92,7 @@ def _carried(ends: "Ends", errand: Errand) -> Migration:
 
 
 def _schema(ends: "Ends") -> str:
-    from ..store.transfer import postgres_side
+    from ...store.transfer import postgres_side
 
     if not ends.there:
         raise InvalidParams("A database of this machine has its schema made by fleetd.")

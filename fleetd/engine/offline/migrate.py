@@ -4,20 +4,20 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ..domain.system.relocation import note_arrived, note_moved, note_moving, note_staying
-from ..host.atomic_files import make_directories
-from ..host.clock import wall_clock
-from ..protocol.errors import Corrupt, Storage
-from ..protocol.migration import Migration, TableCheck
-from ..protocol.timestamps import iso
-from ..store.sqlite.offline import fold
-from ..store.sqlite.online_backup import part_of
-from ..store.sqlite.replacing import clear_up, confirm, files_of, put_in_place, unused
-from ..store.sqlite.swap import Moves
-from ..store.transfer import postgres_side, sqlite_side
-from ..store.transfer.copy import Tell, carry, compare
-from ..store.transfer.side import Side
-from .ends import Ends, check_alone, check_source, check_target
+from ...domain.system.relocation import note_arrived, note_moved, note_moving, note_staying
+from ...host.atomic_files import make_directories
+from ...host.clock import wall_clock
+from ...protocol.errors import Corrupt, Storage
+from ...protocol.migration import Migration, TableCheck
+from ...protocol.timestamps import iso
+from ...store.sqlite.offline import fold
+from ...store.sqlite.online_backup import part_of
+from ...store.sqlite.replacing import clear_up, confirm, files_of, put_in_place, unused
+from ...store.sqlite.swap import Moves
+from ...store.transfer import postgres_side, sqlite_side
+from ...store.transfer.copy import Tell, carry, compare
+from ...store.transfer.side import Side
+from .migrate_plan import Ends, check_alone, check_source, check_target
 
 Carry = Callable[[Ends, Tell], Migration]
 

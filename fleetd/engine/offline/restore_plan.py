@@ -6,16 +6,16 @@ from pathlib import Path
 
 import msgspec
 
-from ..config import Config
-from ..domain.artifacts.kinds import POLICIES, Kept, seq_of
-from ..domain.system.epoch import TOKENS_UNSEEN, Extent, extent
-from ..protocol.errors import Corrupt, FleetError, InvalidParams, InvalidState, Storage
-from ..protocol.records import Checkpoint
-from ..protocol.types import Noun
-from ..store.files.layout import LAYOUTS
-from ..store.files.record_files import BackupFile, Backups
-from ..store.sqlite.high_water_mark import reached
-from ..store.sqlite.offline import Resting, resting
+from ...config import Config
+from ...domain.artifacts.kinds import POLICIES, Kept, seq_of
+from ...domain.system.epoch import TOKENS_UNSEEN, Extent, extent
+from ...protocol.errors import Corrupt, FleetError, InvalidParams, InvalidState, Storage
+from ...protocol.records import Checkpoint
+from ...protocol.types import Noun
+from ...store.files.layout import LAYOUTS
+from ...store.files.record_files import BackupFile, Backups
+from ...store.sqlite.high_water_mark import reached
+from ...store.sqlite.offline import Resting, resting
 
 
 class Plan(msgspec.Struct, kw_only=True):

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import msgspec
 
-from ..config import Loaded, without_password
-from ..domain.system.epoch import Extent
-from ..host.instance_lock import AlreadyRunning, only_instance
-from ..host.paths import PathRefused
-from ..protocol.errors import FleetError, InvalidState
-from ..protocol.invisible import escaped
-from ..store.api import StoreRefused
-from .carrying_out import Aside, aside_for, carry_out
-from .plan import Plan, look
+from ...config import Loaded, without_password
+from ...domain.system.epoch import Extent
+from ...host.instance_lock import AlreadyRunning, only_instance
+from ...host.paths import PathRefused
+from ...protocol.errors import FleetError, InvalidState
+from ...protocol.invisible import escaped
+from ...store.api import StoreRefused
+from .restore import Aside, aside_for, carry_out
+from .restore_plan import Plan, look
 
 STOP = "fleetctl daemon stop"
 

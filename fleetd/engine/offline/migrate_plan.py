@@ -6,15 +6,15 @@ from pathlib import Path
 
 import msgspec
 
-from ..config import Config, without_password
-from ..domain.system.relocation import Standing, standing
-from ..protocol.errors import InvalidParams, InvalidState
-from ..protocol.migration import Errand
-from ..store.postgres.machine_id import machine_id
-from ..store.transfer.copy import Cargo, size
-from ..store.transfer.postgres_side import ServerSide
-from ..store.transfer.side import Side, Table
-from ..store.transfer.sqlite_side import LocalSide
+from ...config import Config, without_password
+from ...domain.system.relocation import Standing, standing
+from ...protocol.errors import InvalidParams, InvalidState
+from ...protocol.migration import Errand
+from ...store.postgres.machine_id import machine_id
+from ...store.transfer.copy import Cargo, size
+from ...store.transfer.postgres_side import ServerSide
+from ...store.transfer.side import Side, Table
+from ...store.transfer.sqlite_side import LocalSide
 
 LOCAL = "sqlite"
 # What a store has before anybody used it.

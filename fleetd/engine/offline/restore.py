@@ -10,22 +10,22 @@ from pathlib import Path
 import msgspec
 import trio
 
-from ..config import Loaded
-from ..domain.artifacts.kinds import POLICIES
-from ..domain.system.epoch import RaiseFloors, WriteAgain
-from ..engine.engine import Engine
-from ..host.atomic_files import make_directories, sync
-from ..host.clock import wall_clock
-from ..protocol.errors import Corrupt, Storage
-from ..protocol.timestamps import iso
-from ..store.files.record_files import Backups
-from ..store.sqlite.high_water_mark import ENDING as MARK
-from ..store.sqlite.offline import fold, resting
-from ..store.sqlite.online_backup import part_of
-from ..store.sqlite.replacing import clear_up, confirm, files_of, put_in_place, unused
-from ..store.sqlite.swap import Moves
+from ...config import Loaded
+from ...domain.artifacts.kinds import POLICIES
+from ...domain.system.epoch import RaiseFloors, WriteAgain
+from ...host.atomic_files import make_directories, sync
+from ...host.clock import wall_clock
+from ...protocol.errors import Corrupt, Storage
+from ...protocol.timestamps import iso
+from ...store.files.record_files import Backups
+from ...store.sqlite.high_water_mark import ENDING as MARK
+from ...store.sqlite.offline import fold, resting
+from ...store.sqlite.online_backup import part_of
+from ...store.sqlite.replacing import clear_up, confirm, files_of, put_in_place, unused
+from ...store.sqlite.swap import Moves
+from ..engine import Engine
 from .files import move_files
-from .plan import Plan
+from .restore_plan import Plan
 
 
 class Aside(msgspec.Struct):

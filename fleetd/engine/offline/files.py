@@ -3,10 +3,10 @@
 import contextlib
 from pathlib import Path
 
-from ..host.atomic_files import sync
-from ..store.files.record_files import LATEST, BackupFile, Backups
-from ..store.sqlite.swap import Moves
-from .plan import Plan, forms_of
+from ...host.atomic_files import sync
+from ...store.files.record_files import LATEST, BackupFile, Backups
+from ...store.sqlite.swap import Moves
+from .restore_plan import Plan, forms_of
 
 
 def move_files(plan: Plan, backups: Backups, aside: Path, moves: Moves) -> None:
