@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 
-from fleetd import envelope
 from fleetd.engine.metrics.counters import Traffic
 from fleetd.protocol.records import Event
 from fleetd.protocol.request import Request
 from fleetd.protocol.requests.event import EventPage
-from fleetd.rpc import Dispatcher, methods_for
+from fleetd.server import rpc_envelope
+from fleetd.server.rpc_dispatch import Dispatcher, methods_for
 
 from .bench import Bench
 from .measure import Operation
@@ -94,7 +94,7 @@ def _dispatcher() -> Dispatcher:
 
 
 async def _answer(dispatcher: Dispatcher, line: bytes) -> bytes | None:
-    message = envelope.read(line, depth=DEPTH, batch=BATCH)
+    message = rpc_envelope.read(line, depth=DEPTH, batch=BATCH)
     return await dispatcher.answer(message, None, time.perf_counter_ns())
 
 

@@ -25,11 +25,11 @@ from .engine.service import open_engine
 from .host.instance_lock import AlreadyRunning
 from .host.paths import PathRefused
 from .host.systemd import Notifier, feed_watchdog
-from .listener import Listening, listening
 from .protocol.errors import Corrupt, FleetError, Storage, Unavailable
 from .protocol.requests.system import SystemHealth
-from .server import Server
-from .starting import starting
+from .server.listener import Listening, listening
+from .server.progress import starting
+from .server.server import Server
 from .store.api import StoreFailed, StoreRefused, StoreUnready
 from .store.sqlite.row_check import named_in
 

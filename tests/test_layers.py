@@ -275,7 +275,7 @@ def test_the_protocol_needs_the_standard_library_and_msgspec_only() -> None:
 
 
 def test_one_file_knows_the_rpc_library() -> None:
-    assert importers(ROOT, "jsonrpcserver") == {"fleetd.rpc"}
+    assert importers(ROOT, "jsonrpcserver") == {"fleetd.server.rpc_dispatch"}
 
 
 def test_only_the_server_of_tools_knows_the_package_of_its_protocol() -> None:
@@ -312,7 +312,7 @@ PLANTED = {
         ("fleetd/domain/bad.py", "import fleetd.engine.engine"),
         ("fleetd/store/bad.py", "def late():\n    from ..outbox import Outbox"),
         ("fleetd/engine/engine.py", "from . import rpc"),
-        ("fleetd/server.py", "from .daemon import start"),
+        ("fleetd/server/server.py", "from .daemon import start"),
     ],
     "impure_rules": [
         ("fleetd/domain/bad.py", "import time"),

@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from fleetd.openrpc import document
 from fleetd.protocol.errors import KINDS, FleetError
 from fleetd.protocol.methods import METHODS
 from fleetd.protocol.patterns import ID_PREFIXES
 from fleetd.protocol.progress import LongMutation
 from fleetd.protocol.request import BY_NAME_ONLY, Request
 from fleetd.protocol.types import PATTERN_MEANINGS
+from fleetd.server.openrpc import document
 
 from .conversation import exchanges
 

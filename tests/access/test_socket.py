@@ -13,7 +13,7 @@ import pytest
 from fleetd.config import Config, load
 from fleetd.host.instance_lock import AlreadyRunning
 from fleetd.host.paths import PathRefused
-from fleetd.listener import listening
+from fleetd.server.listener import listening
 from tests.processes import Daemon
 
 
@@ -43,7 +43,7 @@ def test_its_mode_is_right_when_its_name_appears(
             super().bind(address)
             seen.append(stat.S_IMODE(Path(os.fsdecode(address)).lstat().st_mode))
 
-    monkeypatch.setattr("fleetd.listener.socket.socket", Watched)
+    monkeypatch.setattr("fleetd.server.listener.socket.socket", Watched)
     with listening(config):
         assert stat.S_IMODE(config.socket.lstat().st_mode) == 0o600
     assert seen == [0o600]
@@ -79,7 +79,7 @@ def test_where_the_mode_is_not_kept_it_is_refused(
             super().bind(address)
             Path(os.fsdecode(address)).chmod(0o777)
 
-    monkeypatch.setattr("fleetd.listener.socket.socket", Careless)
+    monkeypatch.setattr("fleetd.server.listener.socket.socket", Careless)
     with pytest.raises(PathRefused, match=r"came out with mode 0777 instead of 0600"):
         listening(config).__enter__()
     assert not config.socket.exists()
@@ -107,7 +107,7 @@ def test_a_stale_socket_is_removed_only_under_the_lock_and_after_a_refusal(
         order.append("unlink")
         real_unlink(path, **options)
 
-    monkeypatch.setattr("fleetd.listener.socket.socket", Watched)
+    monkeypatch.setattr("fleetd.server.listener.socket.socket", Watched)
     monkeypatch.setattr(Path, "unlink", unlink)
     with listening(config):
         assert order == ["lock", "lock", "lock", "connect", "unlink", "bind"]
@@ -134,7 +134,7 @@ def test_an_inherited_socket_is_never_removed_nor_bound(
         unit.bind(str(config.socket))
         unit.listen()
         given = socket.socket(fileno=os.dup(unit.fileno()))
-        monkeypatch.setattr("fleetd.listener.inherited_sockets", lambda: [given])
+        monkeypatch.setattr("fleetd.server.listener.inherited_sockets", lambda: [given])
         before = config.socket.lstat()
         with listening(config) as held:
             assert held.sockets == [given]

@@ -13,7 +13,7 @@ import trio
 from fleetd.domain.core.context import Facts
 from fleetd.domain.core.idempotency import remember
 from fleetd.engine.engine import DAEMON, Engine
-from fleetd.slots import Slots
+from fleetd.server.connection_limit import Slots
 from fleetd.store.worker_thread import Job, Lane
 from tests.campaigns.attempts import Attempt, Undisturbed
 from tests.campaigns.campaign import Campaign, Run

@@ -37,7 +37,7 @@ DEFECTS = {
     "        kept[0] = time.monotonic(); kept.append(b'x' * 4_000_000)\n"
     "    return await old(self, *given)\n"
     "engine.Engine.execute = leaky\n",
-    "descriptors": "import os; from fleetd import server; old = server.Server._serve_peer\n"
+    "descriptors": "import os; from fleetd.server import server; old = server.Server._serve_peer\n"
     "async def leaky(self, stream):\n"
     "    os.dup(0); await old(self, stream)\n"
     "server.Server._serve_peer = leaky\n",

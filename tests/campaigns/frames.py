@@ -35,10 +35,10 @@ TABLES = (
     "events WHERE activity",
 )
 DEFECTS = {
-    "no_limit": "from fleetd import lines; old = lines.LineDecoder\n"
+    "no_limit": "from fleetd.server import reader as lines; old = lines.LineDecoder\n"
     "lines.LineDecoder = lambda limit, hook=0: old(1 << 30, 1 << 30)",
-    "no_depth": "from fleetd import envelope\nenvelope._check_structure = lambda *given: None",
-    "slot_leak": "import trio; from fleetd import connections, server\n"
+    "no_depth": "from fleetd.server import rpc_envelope as envelope\nenvelope._check_structure = lambda *given: None",
+    "slot_leak": "import trio; from fleetd.server import connection as connections, server\n"
     "class Leaky(connections.Connection):\n"
     "    async def _linger(self):\n"
     "        await trio.sleep_forever()\n"

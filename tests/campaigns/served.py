@@ -15,8 +15,8 @@ from fleetd import daemon
 from fleetd.config import Hooks, Limits
 from fleetd.engine import places
 from fleetd.host.systemd import Notifier
-from fleetd.listener import Listening
-from fleetd.server import Server
+from fleetd.server.listener import Listening
+from fleetd.server.server import Server
 from tests.campaigns.steps import tasks_of
 from tests.campaigns.under_way import LARGE_BYTES, LINE_BYTES
 from tests.fleet import Clock, Fleet, opened

@@ -13,7 +13,7 @@ from fleetctl.client import Fleet
 from fleetd.host import progress
 from fleetd.host.systemd import Notifier
 from fleetd.protocol.requests.mission import MissionCreate
-from fleetd.starting import starting
+from fleetd.server.progress import starting
 from tests.processes import Daemon
 from tests.service_socket import heard, service_socket
 from tests.terminal import terminal

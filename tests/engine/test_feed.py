@@ -9,7 +9,7 @@ from trio.testing import wait_all_tasks_blocked
 from fleetd.domain.events.streams import EventTail
 from fleetd.engine.change_feed import AT_ONCE, PAGE
 from fleetd.protocol.requests.event import EventAppend, EventSubscribe
-from fleetd.subscriptions import Follower
+from fleetd.server.subscription import Follower
 from tests.fleet import Fleet
 
 MANY = 3 * AT_ONCE + 1

@@ -16,7 +16,7 @@ import trio
 from fleetd.config import Config, Limits, Loaded, Paths
 from fleetd.engine.engine import Engine
 from fleetd.engine.service import open_engine
-from fleetd.server import Server
+from fleetd.server.server import Server
 from tests import shared_store
 
 

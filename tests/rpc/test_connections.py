@@ -10,9 +10,9 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from fleetd import replies
 from fleetd.protocol.framing import HOOK_BEGINS
-from fleetd.rpc import Success
+from fleetd.server import writer
+from fleetd.server.rpc_dispatch import Success
 
 PING = {"jsonrpc": "2.0", "method": "ping"}
 
@@ -243,7 +243,7 @@ async def test_a_client_that_does_not_take_its_reply_is_closed_after_ten_seconds
 async def test_who_lets_most_replies_wait_is_closed_when_they_are_too_much_together(
     serve: Callable[..., Any], autojump_clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replies, "UNSENT_BYTES", 2_000_000)
+    monkeypatch.setattr(writer, "UNSENT_BYTES", 2_000_000)
 
     async def much(context: Any, /, size: int) -> Any:
         return Success("x" * size)
@@ -301,19 +301,19 @@ async def test_a_connection_that_comes_while_draining_is_closed(serve: Callable[
 async def test_a_crash_in_one_connection_ends_only_that_one(
     serve: Callable[..., Any], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fleetd import connections
+    from fleetd.server import connection
 
     async with serve() as running:
         healthy, doomed = await running.connect(), await running.connect()
         assert "result" in await healthy.call("system.health")
-        read = connections.envelope.read
+        read = connection.envelope.read
 
         def fail(line: bytes, **limits: int) -> Any:
             if b"doom" in line:
                 raise RuntimeError("a bug")
             return read(line, **limits)
 
-        monkeypatch.setattr(connections.envelope, "read", fail)
+        monkeypatch.setattr(connection.envelope, "read", fail)
         await doomed.send(b"doom\n")
         assert await doomed.line() is None
         assert "result" in await healthy.call("system.health")
@@ -351,7 +351,7 @@ async def test_descriptors_used_up_only_delay_new_clients(
 
 
 async def test_the_peer_is_known_to_the_kernel() -> None:
-    from fleetd import peer
+    from fleetd.server import peer
 
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     with ours, theirs:

@@ -11,12 +11,12 @@ import trio
 import trio.testing
 from jsonrpcserver.result import Result, Success
 
-from fleetd import envelope
 from fleetd.engine.metrics.counters import Traffic
 from fleetd.host import logs
 from fleetd.protocol.errors import NotFound
 from fleetd.protocol.methods import METHODS
-from fleetd.rpc import UNHURRIED, Dispatcher, guarded
+from fleetd.server import rpc_envelope
+from fleetd.server.rpc_dispatch import UNHURRIED, Dispatcher, guarded
 
 MS = 1_000_000
 
@@ -53,7 +53,7 @@ class Bench:
         return await self.line(line, since_ns)
 
     async def line(self, line: bytes, since_ns: int | None = None) -> Any:
-        message = envelope.read(line, depth=64, batch=64)
+        message = rpc_envelope.read(line, depth=64, batch=64)
         since = self.now_ns if since_ns is None else since_ns
         return await self.dispatcher.answer(message, None, since)
 

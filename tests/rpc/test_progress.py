@@ -10,8 +10,8 @@ import trio
 from fleetd.engine.services import verify
 from fleetd.host import progress
 from fleetd.protocol.records import Finding
-from fleetd.replies import LineWriter, Unsent
-from fleetd.telling import telling
+from fleetd.server.telling import telling
+from fleetd.server.writer import LineWriter, Unsent
 
 from .conftest import Client, Running
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import trio
 import trio.testing
 
-from fleetd.relay import Relay
+from fleetd.server.leader_follower import Relay
 
 
 class Post:

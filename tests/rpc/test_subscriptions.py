@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from fleetd.rpc import Success
+from fleetd.server.rpc_dispatch import Success
 
 
 async def append(client: Any, kind: str = "step_taken", **data: Any) -> int:

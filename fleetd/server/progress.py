@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 import trio
 
-from .host import progress
-from .host.systemd import Notifier
+from ..host import progress
+from ..host.systemd import Notifier
 
 log = logging.getLogger("fleetd")
 

@@ -5,13 +5,13 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import trio
 
-from .domain.core.context import Caller
-from .domain.events.streams import EventTail
-from .engine.change_feed import PAGE, Told, told
-from .engine.engine import Engine
-from .protocol.records import Event
-from .protocol.requests.event import EventSubscribe, Subscription
-from .protocol.requests.mission import MissionGet
+from ..domain.core.context import Caller
+from ..domain.events.streams import EventTail
+from ..engine.change_feed import PAGE, Told, told
+from ..engine.engine import Engine
+from ..protocol.records import Event
+from ..protocol.requests.event import EventSubscribe, Subscription
+from ..protocol.requests.mission import MissionGet
 
 _encode = msgspec.json.Encoder().encode
 

@@ -8,17 +8,17 @@ from typing import Never
 
 import trio
 
+from ..config import Limits
+from ..engine.engine import Engine
+from ..host import trace
+from ..protocol.errors import Denied
 from . import peer
 from .calls import perform
-from .config import Limits
-from .connections import Connection
-from .engine.engine import Engine
-from .host import trace
-from .lines import LargeLines
-from .protocol.errors import Denied
-from .replies import Unsent
-from .rpc import Dispatcher, Method, error_reply, guarded, methods_for
-from .slots import Slots
+from .connection import Connection
+from .connection_limit import Slots
+from .reader import LargeLines
+from .rpc_dispatch import Dispatcher, Method, error_reply, guarded, methods_for
+from .writer import Unsent
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 import msgspec
 import trio
 
-from .host import progress
-from .protocol.progress import Progress
+from ..host import progress
+from ..protocol.progress import Progress
 
 # Ten times a second is enough for anybody who looks at it, and a burden for nobody.
 PAUSE_S = 0.1

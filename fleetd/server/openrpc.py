@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
-from . import __version__
-from .protocol.errors import KINDS
-from .protocol.methods import METHODS
-from .protocol.param_docs import meaning
-from .protocol.progress import Progress
-from .protocol.request import Request, positional_fields, result_type
-from .protocol.requests.system import OpenRpc
+from .. import __version__
+from ..protocol.errors import KINDS
+from ..protocol.methods import METHODS
+from ..protocol.param_docs import meaning
+from ..protocol.progress import Progress
+from ..protocol.request import Request, positional_fields, result_type
+from ..protocol.requests.system import OpenRpc
 
 OPENRPC_VERSION = "1.3.2"
 _REFERENCE = "#/components/schemas/{name}"

@@ -5,8 +5,8 @@ import os
 
 import trio
 
-from .protocol.errors import LimitExceeded
-from .protocol.framing import FrameTooLong, Line, LineDecoder
+from ..protocol.errors import LimitExceeded
+from ..protocol.framing import FrameTooLong, Line, LineDecoder
 
 _CHUNK = 65_536
 _LARGE_AT_ONCE = 2

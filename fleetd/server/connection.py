@@ -8,22 +8,22 @@ from functools import partial
 
 import trio
 
-from . import envelope, peer
+from ..config import Limits
+from ..domain.core.context import Caller
+from ..engine.engine import Engine
+from ..protocol.display import shown
+from ..protocol.errors import FleetError, LimitExceeded, NotFound
+from ..protocol.framing import Line
+from ..protocol.requests.event import EventSubscribe, Subscription, Unsubscribed
+from . import peer, rpc_envelope
 from .calls import Call
-from .config import Limits
-from .domain.core.context import Caller
-from .engine.engine import Engine
-from .envelope import Message
-from .lines import LargeLines, LineReader
-from .protocol.display import shown
-from .protocol.errors import FleetError, LimitExceeded, NotFound
-from .protocol.framing import Line
-from .protocol.requests.event import EventSubscribe, Subscription, Unsubscribed
-from .relay import Relay
-from .replies import LineWriter, Unsent
-from .rpc import Dispatcher, error_reply
-from .subscriptions import Follower, subscribe
+from .leader_follower import Relay
+from .reader import LargeLines, LineReader
+from .rpc_dispatch import Dispatcher, error_reply
+from .rpc_envelope import Message
+from .subscription import Follower, subscribe
 from .telling import telling
+from .writer import LineWriter, Unsent
 
 log = logging.getLogger(__name__)
 
@@ -120,7 +120,7 @@ class Connection:
             while (line := await self._lines.next_line()) is not None:
                 if len(line) > self._limits.line_bytes:
                     await self._take_large(line)
-                elif (message := await self._understand(line, envelope.read)) is not None:
+                elif (message := await self._understand(line, rpc_envelope.read)) is not None:
                     await self._take_place()
                     return message
                 del line  # while the next one is waited for, this one is no burden
@@ -132,7 +132,7 @@ class Connection:
     async def _take_large(self, line: Line) -> None:
         """Answer a large line before anything else is read, and give its room to the next."""
         try:
-            message = await self._understand(line, envelope.read_large)
+            message = await self._understand(line, rpc_envelope.read_large)
             if message is not None:
                 await self._take_place()
                 await self._answer(message)

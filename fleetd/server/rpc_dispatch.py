@@ -16,16 +16,16 @@ from typing import Any
 
 import msgspec
 
-from . import params
-from .engine.metrics.counters import Traffic
-from .envelope import Element, Id, Message, Refused
-from .host import trace
-from .host.trace import Origin
-from .protocol.display import shown
-from .protocol.errors import FleetError, Internal, InvalidParams, MethodNotFound, from_wire
-from .protocol.methods import METHODS
-from .protocol.progress import LongMutation
-from .protocol.request import Request
+from ..engine.metrics.counters import Traffic
+from ..host import trace
+from ..host.trace import Origin
+from ..protocol.display import shown
+from ..protocol.errors import FleetError, Internal, InvalidParams, MethodNotFound, from_wire
+from ..protocol.methods import METHODS
+from ..protocol.progress import LongMutation
+from ..protocol.request import Request
+from . import rpc_params
+from .rpc_envelope import Element, Id, Message, Refused
 
 with warnings.catch_warnings():
     # The library reads its schema with a call that newer Pythons deprecate.
@@ -77,7 +77,7 @@ def methods_for(
 
 def _handler(request: type[Request[Any]], perform: Perform) -> Method:
     async def handle(context: Any, /, *args: Any, **named: Any) -> Result:
-        return Success(await perform(params.convert(request, args, named), context))
+        return Success(await perform(rpc_params.convert(request, args, named), context))
 
     handler = guarded(request.method, handle)
     # The library reads the signature of every call and binds it: a stored one is found ten times

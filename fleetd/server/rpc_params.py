@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import inspect
 
-from .protocol.display import shown
-from .protocol.errors import InvalidParams
-from .protocol.request import Request, positional_fields
-from .protocol.types import ID_PREFIXES, PATTERN_MEANINGS
+from ..protocol.display import shown
+from ..protocol.errors import InvalidParams
+from ..protocol.request import Request, positional_fields
+from ..protocol.types import ID_PREFIXES, PATTERN_MEANINGS
 
 Q = TypeVar("Q", bound=Request[Any])
 Step = str | int

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from .protocol.display import shown
-from .protocol.errors import FleetError, InvalidRequest, LimitExceeded, ParseError
-from .protocol.framing import Line
+from ..protocol.display import shown
+from ..protocol.errors import FleetError, InvalidRequest, LimitExceeded, ParseError
+from ..protocol.framing import Line
 
 Id = str | int | None
 Params = list[Any] | dict[str, Any]

@@ -2,16 +2,16 @@
 
 from typing import TYPE_CHECKING, Any
 
+from ..protocol.errors import Unavailable
+from ..protocol.progress import LongMutation
+from ..protocol.request import Query, Request
+from ..protocol.requests.event import EventSubscribe, EventUnsubscribe, Subscription
+from ..protocol.requests.system import RpcDiscover
 from . import openrpc
-from .protocol.errors import Unavailable
-from .protocol.progress import LongMutation
-from .protocol.request import Query, Request
-from .protocol.requests.event import EventSubscribe, EventUnsubscribe, Subscription
-from .protocol.requests.system import RpcDiscover
-from .subscriptions import Follower
+from .subscription import Follower
 
 if TYPE_CHECKING:
-    from .connections import Connection
+    from .connection import Connection
 
 
 class Call:

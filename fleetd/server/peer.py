@@ -6,9 +6,9 @@ import socket
 
 import trio
 
-from .domain.core.context import Caller
-from .protocol.credentials import credentials
-from .protocol.errors import Denied
+from ..domain.core.context import Caller
+from ..protocol.credentials import credentials
+from ..protocol.errors import Denied
 
 Socket = socket.socket | trio.socket.SocketType
 

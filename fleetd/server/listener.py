@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .config import Config
-from .host.activation import inherited_sockets
-from .host.instance_lock import AlreadyRunning, only_instance
-from .host.paths import PathRefused
+from ..config import Config
+from ..host.activation import inherited_sockets
+from ..host.instance_lock import AlreadyRunning, only_instance
+from ..host.paths import PathRefused
 
 BACKLOG = 1_024
 
