@@ -1,6 +1,7 @@
 """Every event as a sentence for people; must not print, ask the daemon or know the time.
 
-``fleetd.domain.checkpoints.narrative`` tells an agent what it was doing; this tells who looks on what happened.
+``fleetd.domain.checkpoints.narrative`` tells an agent what it was doing; this tells who looks on
+what happened.
 What stands in an event comes from agents and tools: clean it before it reaches a terminal.
 """
 

@@ -9,7 +9,7 @@ from ..config import Loaded
 from ..host.clock import Uptime
 from ..store.api import StoreFailed, StoreFull
 from ..store.sqlite.disk_reserve import Ballast
-from . import services  # noqa: F401 - registers the operations
+from . import methods  # noqa: F401 - registers the operations
 from .engine import Engine, random_id
 from .jobs.cluster import say_goodbye
 from .lifecycle import keep_ready

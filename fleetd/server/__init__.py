@@ -1,0 +1,1 @@
+"""The socket: who connects, what they send, JSON-RPC, replies and notifications."""

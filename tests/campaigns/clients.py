@@ -27,12 +27,12 @@ PATIENCE_S = 30.0
 READERS_MEMORY = 350 * MB
 AGAIN = line(request("system.health", {})) + b"\n"
 DEFECTS = {
-    "no_line_deadline": "import math; from fleetd.server import connection as connections\n"
-    "old = connections.LineReader\n"
-    "connections.LineReader = lambda *a, **k: old(*a, **{**k, 'timeout_ms': math.inf})",
-    "no_reply_deadline": "import math; from fleetd.server import connection as connections\n"
-    "old = connections.LineWriter\n"
-    "connections.LineWriter = lambda *a, **k: old(*a, **{**k, 'seconds': math.inf})",
+    "no_line_deadline": "import math; from fleetd.server import connection\n"
+    "old = connection.LineReader\n"
+    "connection.LineReader = lambda *a, **k: old(*a, **{**k, 'timeout_ms': math.inf})",
+    "no_reply_deadline": "import math; from fleetd.server import connection\n"
+    "old = connection.LineWriter\n"
+    "connection.LineWriter = lambda *a, **k: old(*a, **{**k, 'seconds': math.inf})",
     "accept_dies": "from fleetd.server import server\nserver._PASSING = frozenset()",
     "slot_leak": "from fleetd.server import server\n"
     "old = server.Server._serve_peer\n"

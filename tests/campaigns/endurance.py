@@ -21,7 +21,7 @@ SETTINGS = (
     "snapshots_per_run = 5\n[limits]\ncheckpoints_per_mission = 5\n"
 )
 AGING = (
-    "from fleetd.engine.jobs import daily as housekeeping; housekeeping.DAY_S = {day}\n"
+    "from fleetd.engine.jobs import daily; daily.DAY_S = {day}\n"
     "from fleetd.domain.core import idempotency\n"
     "from fleetd.domain.system import startup\n"
     "from fleetd.domain.sessions import deliveries\n"
@@ -31,7 +31,8 @@ AGING = (
 SMALL_WAL = "from fleetd.store.sqlite import wal_checkpointer as w; w.PAGES; w.PAGES = 50\n"
 DEFECTS = {
     # So much at a time that a busy machine shows it too, so seldom that a fast one can bear it.
-    "memory": "import time; from fleetd.engine import engine; kept = [0.0]; old = engine.Engine.execute\n"
+    "memory": "import time; from fleetd.engine import engine; kept = [0.0]\n"
+    "old = engine.Engine.execute\n"
     "async def leaky(self, *given):\n"
     "    if time.monotonic() - kept[0] > 0.05:\n"
     "        kept[0] = time.monotonic(); kept.append(b'x' * 4_000_000)\n"

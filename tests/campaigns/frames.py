@@ -35,11 +35,12 @@ TABLES = (
     "events WHERE activity",
 )
 DEFECTS = {
-    "no_limit": "from fleetd.server import reader as lines; old = lines.LineDecoder\n"
-    "lines.LineDecoder = lambda limit, hook=0: old(1 << 30, 1 << 30)",
-    "no_depth": "from fleetd.server import rpc_envelope as envelope\nenvelope._check_structure = lambda *given: None",
-    "slot_leak": "import trio; from fleetd.server import connection as connections, server\n"
-    "class Leaky(connections.Connection):\n"
+    "no_limit": "from fleetd.server import reader; old = reader.LineDecoder\n"
+    "reader.LineDecoder = lambda limit, hook=0: old(1 << 30, 1 << 30)",
+    "no_depth": "from fleetd.server import rpc_envelope\n"
+    "rpc_envelope._check_structure = lambda *given: None",
+    "slot_leak": "import trio; from fleetd.server import connection, server\n"
+    "class Leaky(connection.Connection):\n"
     "    async def _linger(self):\n"
     "        await trio.sleep_forever()\n"
     "server.Connection = Leaky",

@@ -23,13 +23,13 @@ SLOW = """
 import time
 from fleetd.__main__ import main
 import fleetd.daemon
-from fleetd.engine.files import reconcile as reconciling
-mend = reconciling.mend_latest
+from fleetd.engine.files import reconcile
+mend = reconcile.mend_latest
 async def slow(*given, **named):
     import trio
     await trio.sleep(0.4)
     return await mend(*given, **named)
-reconciling.mend_latest = slow
+reconcile.mend_latest = slow
 main()
 """
 MISSIONS = 8

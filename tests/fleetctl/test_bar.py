@@ -19,12 +19,12 @@ SLOW = """
 import trio
 from fleetd.__main__ import main
 import fleetd.daemon
-from fleetd.engine.services import verify as verification
-check = verification.check
+from fleetd.engine.services import verify
+check = verify.check
 async def slow(*given, **named):
     await trio.sleep(0.05)
     return await check(*given, **named)
-verification.check = slow
+verify.check = slow
 main()
 """
 RECORDS = 40

@@ -20,7 +20,7 @@ from tests.upgrades import recorded
 DYING = """
 import os, sys
 from fleetd.__main__ import main
-from fleetd.engine.offline import migrate as carrying_out
+from fleetd.engine.offline import migrate
 from fleetd.store.transfer import copy, sqlite_side, postgres_side
 def dies(*_, **__):
     os.kill(os.getpid(), 9)
@@ -29,8 +29,8 @@ sys.exit(main(["--migrate"]))
 """
 STEPS = (
     "copy.Cargo.leaving",
-    "carrying_out.note_arrived",
-    "carrying_out.note_moved",
+    "migrate.note_arrived",
+    "migrate.note_moved",
 )
 
 
