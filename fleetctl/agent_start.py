@@ -6,11 +6,17 @@ from typing import Any
 from fleetd.protocol.errors import InvalidParams, InvalidState
 
 from .client import Fleet
+from .client.models import (
+    AgentRegister,
+    Detection,
+    RecoveryCandidate,
+    RecoveryRestore,
+    RestoreResult,
+)
 from .display import render
 from .display.recoveries import resume_command
 from .options import threshold_ms
 from .prompts import confirm, interactive
-from .protocol import AgentRegister, Detection, RecoveryCandidate, RecoveryRestore, RestoreResult
 from .restore import (
     QUESTION,
     announcement,

@@ -8,7 +8,7 @@ from fleetd.config import Config, ConfigError, load
 from fleetd.host import paths
 from fleetd.protocol.errors import FleetError
 
-from .protocol import Finding
+from .client.models import Finding
 
 _SQLITE = b"SQLite format 3\0"
 

@@ -5,9 +5,9 @@ from argparse import Namespace
 from fleetd.protocol.errors import InvalidState
 
 from .client import Fleet
+from .client.models import CheckpointCompare, CheckpointList, CheckpointSummary
 from .display import render
 from .options import Parser, UsageError, mission_option
-from .protocol import CheckpointCompare, CheckpointList, CheckpointSummary
 from .target import mission_id
 
 SUMMARY = "Show what differs between two checkpoints, or a checkpoint and now."

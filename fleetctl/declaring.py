@@ -15,8 +15,7 @@ from fleetd.protocol.patterns import (
     WindowPressure,
 )
 
-from .options import Parser, UsageError, whole
-from .protocol import (
+from .client.models import (
     DeclaredCompliance,
     DeclaredDigest,
     DeclaredHints,
@@ -24,6 +23,7 @@ from .protocol import (
     DeclaredStep,
     SnapshotRecord,
 )
+from .options import Parser, UsageError, whole
 from .target import absolute, cwd, this_agent
 
 # No line that the daemon takes is longer.

@@ -7,10 +7,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from .client import Fleet
+from .client.models import Event, MissionGet, SortieList
+from .client.newest_events import newest
 from .display import render, screen
-from .newest_events import newest
 from .options import Parser, age, whole
-from .protocol import Event, MissionGet, SortieList
 from .target import mission_id
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """What the machines are called that share a store; must not print."""
 
 from .client import Fleet
-from .protocol import SystemStatus
+from .client.models import SystemStatus
 
 
 def names(client: Fleet) -> dict[str, str]:

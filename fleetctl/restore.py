@@ -17,10 +17,7 @@ from fleetd.protocol.errors import (
 from fleetd.protocol.patterns import CandidateReason
 
 from .client import Fleet
-from .display import render
-from .display.recoveries import lost
-from .options import threshold_ms
-from .protocol import (
+from .client.models import (
     CheckpointGet,
     CheckpointList,
     Detection,
@@ -30,6 +27,9 @@ from .protocol import (
     RecoveryDetect,
     RestoreResult,
 )
+from .display import render
+from .display.recoveries import lost
+from .options import threshold_ms
 from .target import selected
 
 QUESTION = "Proceed with recovery?"

@@ -8,7 +8,7 @@ from fleetd.protocol.errors import InvalidParams, InvalidState, NotFound
 from fleetd.protocol.patterns import AGENT_ID, SelectionPurpose
 
 from .client import Fleet
-from .protocol import MissionSelect, SelectedMission
+from .client.models import MissionSelect, SelectedMission
 
 # How the key of a lock begins, which is the same on every machine.
 KEYS = ("project:", "machine:")

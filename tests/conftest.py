@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetctl.client import blocking as fleetctl_client
+from fleetctl.client import sync as fleetctl_client
 from fleetd.host import logs
 from fleetd.store.sqlite import page_checksums
 from tests import shared_store

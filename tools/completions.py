@@ -11,8 +11,8 @@ from pathlib import Path
 
 import shtab
 
-from fleetctl import protocol
 from fleetctl.cli import COMMANDS, whole_parser
+from fleetctl.client import models
 from fleetctl.hooking.harnesses import HARNESSES
 from fleetd.__main__ import parser as fleetd_parser
 from fleetd.protocol import events
@@ -32,7 +32,7 @@ BY_METAVAR = {
 }
 WORDS = {
     "harness": tuple(HARNESSES),
-    "method": tuple(protocol.METHODS),
+    "method": tuple(models.METHODS),
     "event_type": tuple(events.PAYLOADS),
     "command": tuple(COMMANDS),
 }

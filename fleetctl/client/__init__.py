@@ -6,18 +6,18 @@ asks for it.
 
 from typing import TYPE_CHECKING, Any
 
-from .blocking import Fleet as Fleet
-from .conversation import ConnectionLost as ConnectionLost
-from .conversation import Progress as Progress
-from .conversation import TooSlow as TooSlow
+from .protocol import ConnectionLost as ConnectionLost
+from .protocol import Progress as Progress
+from .protocol import TooSlow as TooSlow
+from .sync import Fleet as Fleet
 
 if TYPE_CHECKING:
-    from .async_client import AsyncFleet as AsyncFleet
-    from .async_events import AsyncEvents as AsyncEvents
-    from .blocking_events import Events as Events
-    from .wanted import EventsMissed as EventsMissed
-    from .wanted import Link as Link
-    from .wanted import StoreReplaced as StoreReplaced
+    from .aio import AsyncFleet as AsyncFleet
+    from .async_subscription import AsyncEvents as AsyncEvents
+    from .subscription_options import EventsMissed as EventsMissed
+    from .subscription_options import Link as Link
+    from .subscription_options import StoreReplaced as StoreReplaced
+    from .sync_subscription import Events as Events
 
 _ELSEWHERE = {
     "AsyncFleet": "async_client",

@@ -8,8 +8,8 @@ import trio
 
 from fleetd.protocol.errors import FleetError
 
-from .async_carrier import TrioCarrier
-from .conversation import Asked, Conversation, Progress, Reply, TooSlow, lost, progress_of
+from .async_transport import TrioCarrier
+from .protocol import Asked, Conversation, Progress, Reply, TooSlow, lost, progress_of
 
 # How many calls wait to be sent before those who ask wait for that too.
 UNSENT = 32

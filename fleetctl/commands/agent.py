@@ -7,12 +7,7 @@ from fleetd.protocol.patterns import AgentStatus, Role
 
 from .. import agent_start
 from ..client import Fleet
-from ..display import lists, render
-from ..display.tables import Column
-from ..machines import named, names
-from ..options import Parser, Run, Subparsers, UsageError, command, group, whole
-from ..pages import every
-from ..protocol import (
+from ..client.models import (
     Agent,
     AgentDeregister,
     AgentGet,
@@ -20,6 +15,11 @@ from ..protocol import (
     AgentList,
     AgentNote,
 )
+from ..client.pagination import every
+from ..display import lists, render
+from ..display.tables import Column
+from ..machines import named, names
+from ..options import Parser, Run, Subparsers, UsageError, command, group, whole
 
 START_EXAMPLES = """\
   fleetctl agent start specialist-1

@@ -9,10 +9,10 @@ from pathlib import Path
 from fleetd.protocol.errors import InvalidParams, Storage
 
 from ..client import Fleet
+from ..client.models import BackupResult, SystemBackup, SystemHello
 from ..display import render
 from ..display.bar import bar
 from ..options import Subparsers, UsageError, command
-from ..protocol import BackupResult, SystemBackup, SystemHello
 
 
 def register(subparsers: Subparsers) -> None:

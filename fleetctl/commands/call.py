@@ -6,10 +6,10 @@ from argparse import Namespace
 from typing import Any
 
 from ..client import Fleet
-from ..client.insisting import new_key, usual
+from ..client.models import LONG, METHODS
+from ..client.retry import new_key, usual
 from ..display import render
 from ..options import Subparsers, UsageError, command, whole
-from ..protocol import LONG, METHODS
 
 EXAMPLES = """\
   fleetctl call system.hello

@@ -3,9 +3,9 @@
 from argparse import Namespace
 
 from ..client import Fleet
+from ..client.models import Checkpoint, CheckpointCreate
 from ..display import render
 from ..options import Subparsers, command, mission_option
-from ..protocol import Checkpoint, CheckpointCreate
 from ..restore import failing_as
 from ..target import mission_id
 

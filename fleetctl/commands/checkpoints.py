@@ -6,6 +6,18 @@ from fleetd.protocol.errors import InvalidState
 
 from .. import comparing
 from ..client import Fleet
+from ..client.models import (
+    CheckpointDelete,
+    CheckpointGet,
+    CheckpointList,
+    CheckpointPage,
+    CheckpointPrune,
+    CheckpointPull,
+    CheckpointSummary,
+    CheckpointVerify,
+    PrunedCheckpoint,
+    PulledCheckpoints,
+)
 from ..display import lists, render, screen
 from ..display.bar import bar
 from ..display.checkpoint_page import show_checkpoint
@@ -20,18 +32,6 @@ from ..options import (
     marked,
     mission_option,
     whole,
-)
-from ..protocol import (
-    CheckpointDelete,
-    CheckpointGet,
-    CheckpointList,
-    CheckpointPage,
-    CheckpointPrune,
-    CheckpointPull,
-    CheckpointSummary,
-    CheckpointVerify,
-    PrunedCheckpoint,
-    PulledCheckpoints,
 )
 from ..pruning import Pruning, options
 from ..target import mission_id

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 from fleetd.protocol.errors import InvalidState, Unavailable
 
 from ..client import Fleet
+from ..client.models import Setting, SystemConfig
 from ..display import lists, render
 from ..display.tables import Column
 from ..options import Subparsers, command
-from ..protocol import Setting, SystemConfig
 
 if TYPE_CHECKING:
     from fleetd.config import Loaded

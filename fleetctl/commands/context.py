@@ -3,9 +3,9 @@
 from argparse import Namespace
 
 from ..client import Fleet
+from ..client.models import RecoveryContextGet
 from ..display import render
 from ..options import Subparsers, command, mission_option, whole
-from ..protocol import RecoveryContextGet
 from ..target import cwd, selected
 
 EXAMPLES = "  fleetctl context\n  fleetctl context --agent specialist-2 --max-chars 4000"

@@ -6,11 +6,11 @@ from fleetd import __version__
 from fleetd.protocol.errors import Denied, InvalidParams, Unavailable
 
 from ..client import Fleet, TooSlow
+from ..client.models import Finding, Findings, Hello, SystemDoctor, SystemHello
 from ..display import render
 from ..display.bar import bar
 from ..display.findings import show
 from ..options import Subparsers, command
-from ..protocol import Finding, Findings, Hello, SystemDoctor, SystemHello
 
 
 def register(subparsers: Subparsers) -> None:

@@ -7,11 +7,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ..client import Fleet
+from ..client.models import Event, EventList
+from ..client.newest_events import newest
 from ..display import lists, moments, render, screen
 from ..display.sentences import sentence, tone
-from ..newest_events import newest
 from ..options import Subparsers, age, command, mission_option, whole
-from ..protocol import Event, EventList
 
 if TYPE_CHECKING:
     from ..client import Link

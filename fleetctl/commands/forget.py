@@ -6,11 +6,11 @@ from collections.abc import Callable
 from functools import partial
 
 from ..client import Fleet
+from ..client.models import Forgotten, SystemForget
 from ..display import render
 from ..display.bar import bar
 from ..options import Parser, Run, Subparsers, command, group, yes_option
 from ..prompts import Cancelled, confirm
-from ..protocol import Forgotten, SystemForget
 from ..target import absolute, project_dir
 
 EXAMPLES = """\

@@ -4,6 +4,7 @@ from argparse import BooleanOptionalAction, Namespace
 
 from fleetd.protocol.errors import NotFound
 
+from ..client.models import Finding, Findings
 from ..display import lists, render, screen
 from ..display.findings import show
 from ..display.tables import Column
@@ -15,7 +16,6 @@ from ..hooking.hook_command import this_installation
 from ..hooking.state import State, state
 from ..hooking.writing import Deed, carry_out
 from ..options import Subparsers, group
-from ..protocol import Finding, Findings
 
 
 def register(subparsers: Subparsers) -> None:

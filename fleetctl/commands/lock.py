@@ -4,11 +4,7 @@ from argparse import Namespace
 from typing import Any
 
 from ..client import Fleet
-from ..display import lists, render, screen
-from ..display.tables import Column
-from ..options import Parser, Run, Subparsers, command, group, whole
-from ..pages import every
-from ..protocol import (
+from ..client.models import (
     Lock,
     LockAcquire,
     LockCheck,
@@ -17,6 +13,10 @@ from ..protocol import (
     LockRelease,
     LockRenew,
 )
+from ..client.pagination import every
+from ..display import lists, render, screen
+from ..display.tables import Column
+from ..options import Parser, Run, Subparsers, command, group, whole
 from ..target import KEYS, absolute, cwd, cwd_or_root
 
 WEEK_MS = 7 * 86_400_000

@@ -6,11 +6,18 @@ from typing import Any, get_args
 from fleetd.protocol.patterns import Priority
 
 from ..client import Fleet
+from ..client.models import (
+    Message,
+    MessageAck,
+    MessageInbox,
+    MessageList,
+    MessageRequeue,
+    MessageSend,
+)
+from ..client.pagination import every
 from ..display import lists, render
 from ..display.tables import Column
 from ..options import Subparsers, command, group, limit_option
-from ..pages import every
-from ..protocol import Message, MessageAck, MessageInbox, MessageList, MessageRequeue, MessageSend
 
 EXAMPLES = """\
   fleetctl mail send "Need the endpoint list" --from alice --to dispatch-1

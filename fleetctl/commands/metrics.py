@@ -8,9 +8,9 @@ from pathlib import Path
 from fleetd.protocol.errors import Storage
 
 from ..client import Fleet
+from ..client.models import SystemMetrics
 from ..display import render
 from ..options import Subparsers, command
-from ..protocol import SystemMetrics
 
 EXAMPLES = """\
   fleetctl metrics

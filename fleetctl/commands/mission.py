@@ -9,14 +9,7 @@ from fleetd.protocol.patterns import Priority
 
 from .. import history
 from ..client import Fleet
-from ..display import lists, render
-from ..display.bar import bar
-from ..display.mission_page import show_mission, state, titled
-from ..display.tables import Column
-from ..machines import named, names
-from ..options import Parser, Subparsers, UsageError, command, group, limit_option, yes_option
-from ..prompts import Cancelled, confirm
-from ..protocol import (
+from ..client.models import (
     Mission,
     MissionCancel,
     MissionComplete,
@@ -30,6 +23,13 @@ from ..protocol import (
     NewSortie,
     SortieList,
 )
+from ..display import lists, render
+from ..display.bar import bar
+from ..display.mission_page import show_mission, state, titled
+from ..display.tables import Column
+from ..machines import named, names
+from ..options import Parser, Subparsers, UsageError, command, group, limit_option, yes_option
+from ..prompts import Cancelled, confirm
 from ..target import absolute, mission_id, project_dir, selected, this_agent
 
 CREATE_EXAMPLES = """\

@@ -6,10 +6,10 @@ from argparse import Namespace
 from fleetd.protocol.patterns import Scope
 
 from ..client import Fleet
+from ..client.models import RecoveryRestore
 from ..display import render
 from ..options import Parser, Subparsers, UsageError, command, mission_option, yes_option
 from ..prompts import Cancelled, confirm, interactive
-from ..protocol import RecoveryRestore
 from ..restore import QUESTION, Target, announcement, choices, choose, failing_as, show_outcome
 
 EXAMPLES = """\

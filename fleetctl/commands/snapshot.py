@@ -4,14 +4,7 @@ from argparse import Namespace
 
 from .. import declaring
 from ..client import Fleet
-from ..client.insisting import new_key
-from ..display import lists, render
-from ..display.bar import bar
-from ..display.findings import show
-from ..display.snapshot_page import joined, show_snapshot, step_told
-from ..display.tables import Column
-from ..options import Parser, Subparsers, command, group, limit_option
-from ..protocol import (
+from ..client.models import (
     PrunedSnapshot,
     Query,
     Snapshot,
@@ -25,6 +18,13 @@ from ..protocol import (
     SnapshotVerify,
     SystemConfig,
 )
+from ..client.retry import new_key
+from ..display import lists, render
+from ..display.bar import bar
+from ..display.findings import show
+from ..display.snapshot_page import joined, show_snapshot, step_told
+from ..display.tables import Column
+from ..options import Parser, Subparsers, command, group, limit_option
 from ..pruning import Pruning, options
 
 EXAMPLES = """\

@@ -6,19 +6,7 @@ from typing import get_args
 from fleetd.protocol.patterns import Priority, SortieStatus
 
 from ..client import Fleet
-from ..display import lists, render
-from ..display.tables import Column
-from ..options import (
-    Parser,
-    Run,
-    Subparsers,
-    UsageError,
-    command,
-    group,
-    mission_option,
-    whole,
-)
-from ..protocol import (
+from ..client.models import (
     Sortie,
     SortieAssign,
     SortieBlock,
@@ -31,6 +19,18 @@ from ..protocol import (
     SortieRemove,
     SortieStart,
     SortieUnblock,
+)
+from ..display import lists, render
+from ..display.tables import Column
+from ..options import (
+    Parser,
+    Run,
+    Subparsers,
+    UsageError,
+    command,
+    group,
+    mission_option,
+    whole,
 )
 from ..target import mission_id, this_agent
 

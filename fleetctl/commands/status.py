@@ -3,11 +3,19 @@
 from argparse import Namespace
 
 from ..client import Fleet
+from ..client.models import (
+    AwayStatus,
+    Counts,
+    MissionLine,
+    Recovery,
+    Status,
+    SystemStatus,
+    Timing,
+)
 from ..display import lists, render, screen
 from ..display.recoveries import lost, resume_command
 from ..display.tables import Column
 from ..options import Subparsers, command
-from ..protocol import AwayStatus, Counts, MissionLine, Recovery, Status, SystemStatus, Timing
 
 # What a recovery that is not over waits for.
 STATES = {

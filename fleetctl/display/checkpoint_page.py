@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ..protocol import Checkpoint, RecoveryContext
+from ..client.models import Checkpoint, RecoveryContext
 from . import render
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from . import render, screen
 
 if TYPE_CHECKING:
-    from ..protocol import ChangedSortie, CheckpointDifference, Compared, FieldChange
+    from ..client.models import ChangedSortie, CheckpointDifference, Compared, FieldChange
 
 # A mark, and what stands behind it.
 Line = tuple[str, str]

@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from ..protocol import Findings
+from ..client.models import Findings
 from . import render
 
 STYLES = {"ok": "green", "fixed": "yellow", "WRONG": "red"}

@@ -10,7 +10,7 @@ from . import lists, render
 from .tables import Column
 
 if TYPE_CHECKING:
-    from ..protocol import Mission, Sortie
+    from ..client.models import Mission, Sortie
 
 SORTIES = (
     Column(""),

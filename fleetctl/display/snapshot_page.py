@@ -4,7 +4,14 @@ from collections.abc import Iterator, Sequence
 
 from fleetd.protocol.durations import duration
 
-from ..protocol import Artifact, CommandOutcome, ContextDigest, Snapshot, SourceDetail, StepState
+from ..client.models import (
+    Artifact,
+    CommandOutcome,
+    ContextDigest,
+    Snapshot,
+    SourceDetail,
+    StepState,
+)
 from . import render, screen
 
 

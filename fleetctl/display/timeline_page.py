@@ -10,7 +10,7 @@ from . import moments, render, screen
 from .widths import cut, padded, width, wrapped
 
 if TYPE_CHECKING:
-    from ..protocol import Mission, Sortie
+    from ..client.models import Mission, Sortie
 
 # Narrower terminals show no bars, and no relative times.
 ROOMY = 60

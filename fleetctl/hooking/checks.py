@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..client.models import Finding, HarnessStatus
 from ..editing import files
 from ..editing.jsonc import is_blank, is_plain, parse
-from ..protocol import Finding, HarnessStatus
 from .harnesses import CLAUDE, CODEX, GEMINI, Harness
 from .hook_command import for_doctor, program_of
 from .settings import found

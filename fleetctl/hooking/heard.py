@@ -6,9 +6,9 @@ from typing import NamedTuple
 from fleetd.protocol.errors import MethodNotFound, Unavailable
 
 from ..client import Fleet, TooSlow
+from ..client.models import Finding, HarnessStatus, HookStatusGet, SpoolStatus
 from ..display import render
 from ..display.tables import Column
-from ..protocol import Finding, HarnessStatus, HookStatusGet, SpoolStatus
 
 COLUMNS = (
     Column("LAST EVENT", matters=4),

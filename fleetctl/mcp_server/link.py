@@ -13,7 +13,7 @@ from fleetd.protocol.errors import FleetError, Unavailable
 from fleetd.protocol.request import Request
 
 from ..client import AsyncEvents, AsyncFleet, ConnectionLost, TooSlow
-from ..client.insisting import RESTART_S, keyed, new_key
+from ..client.retry import RESTART_S, keyed, new_key
 
 R = TypeVar("R")
 # How long the same call again means the one that was lost: an agent calls again at once or asks

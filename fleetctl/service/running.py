@@ -14,8 +14,8 @@ from fleetd.protocol.errors import FleetError, InvalidState, LimitExceeded, Unav
 
 from ..client import Fleet, TooSlow
 from ..client.dial import dial
+from ..client.models import Hello, SystemHello
 from ..editing import files
-from ..protocol import Hello, SystemHello
 
 LOOK_S = 5.0
 # The daemon promises to be gone within ten seconds.

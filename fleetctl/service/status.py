@@ -10,7 +10,7 @@ from fleetd.host import paths
 from fleetd.protocol.errors import FleetError, InvalidState
 
 from ..client import Fleet
-from ..protocol import Finding, SystemStatus
+from ..client.models import Finding, SystemStatus
 from . import background, running, unit_files
 from .choice import Service, service
 from .setup import this_setup

@@ -6,7 +6,7 @@ from typing import Any
 from fleetd.protocol.errors import FleetError
 
 from ..client import Fleet
-from ..protocol import CheckpointCompare, CheckpointGet, RecoveryContextGet
+from ..client.models import CheckpointCompare, CheckpointGet, RecoveryContextGet
 from . import texts
 from .fleet import View
 from .picture import Picture

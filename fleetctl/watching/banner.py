@@ -1,8 +1,8 @@
 """What stands above and below the panes: the daemon, what waits, the keys; pure."""
 
+from ..client.models import RecoveryCandidate
 from ..display import moments
 from ..display.render import plural
-from ..protocol import RecoveryCandidate
 from . import fleet, spoken
 from .cells import Line, fitted, plain, shown, width
 from .fleet import View

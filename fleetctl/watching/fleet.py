@@ -9,7 +9,7 @@ from typing import Any
 from fleetd.protocol import endings
 from fleetd.protocol.patterns import CLOSED_SORTIE
 
-from ..protocol import RecoveryCandidate
+from ..client.models import RecoveryCandidate
 from .picture import LOST_MS, Picture, moment
 
 # Events that say again what the one before them said.

@@ -10,8 +10,7 @@ from fleetd.protocol.errors import NotFound
 from fleetd.protocol.patterns import AgentStatus
 
 from ..client import Fleet
-from ..overview import overview, position_of
-from ..protocol import (
+from ..client.models import (
     AgentList,
     CheckpointList,
     EventList,
@@ -20,7 +19,8 @@ from ..protocol import (
     MissionList,
     SortieList,
 )
-from ..records import Record
+from ..client.overview import overview, position_of
+from ..client.records import Record
 from ..target import cwd_or_root
 from .picture import TAIL, Part
 

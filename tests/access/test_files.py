@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetctl.client import blocking as fleetctl_client
+from fleetctl.client import sync as fleetctl_client
 from fleetd.config import ConfigError, load
 from fleetd.engine.hooks import transcript
 from fleetd.protocol.errors import InvalidParams

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from fleetctl.client import blocking as fleetctl_client
+from fleetctl.client import sync as fleetctl_client
 from fleetd.protocol.errors import InvalidState
 from fleetd.protocol.requests.agent import AgentRegister
 from fleetd.protocol.requests.lock import LockAcquire, LockCheck

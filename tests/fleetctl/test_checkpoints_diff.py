@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from fleetctl.client.records import decode
 from fleetctl.display import difference_page
-from fleetctl.records import decode
 
 
 @pytest.fixture

@@ -11,10 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from fleetctl import protocol
-from fleetctl.client import ConnectionLost, Fleet, TooSlow
+from fleetctl.client import ConnectionLost, Fleet, TooSlow, models
 from fleetctl.client.dial import dial
-from fleetctl.client.insisting import LONG_S, READ_S, REPLY_S, patience
+from fleetctl.client.retry import LONG_S, READ_S, REPLY_S, patience
 from fleetd.protocol.errors import (
     Incompatible,
     LimitExceeded,
@@ -268,7 +267,7 @@ def test_a_command_does_not_go_on_with_what_is_no_answer(serve, path, answer):
     serve(answer)
 
     with Fleet(path) as client, pytest.raises(Incompatible, match="does not understand"):
-        client.call(protocol.AgentList())
+        client.call(models.AgentList())
 
 
 def test_a_daemon_that_does_not_answer_is_given_up(home, path):
@@ -305,7 +304,7 @@ def test_reply_s_is_for_the_whole_reply_whatever_comes_in_between(home, path):
         telling.join(30)
 
 
-@pytest.mark.parametrize("made", [protocol, wire])
+@pytest.mark.parametrize("made", [models, wire])
 def test_timeouts_grow_with_what_a_request_takes(made):
     long = [made.CheckpointVerify(), made.CheckpointPull(mission_id="m"), made.SystemForget()]
     long.append(made.MissionDelete(mission_id="msn-1a2b3c4d"))

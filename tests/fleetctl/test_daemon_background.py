@@ -129,7 +129,7 @@ def test_one_that_hangs_is_told_from_one_that_is_not_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(running, "LOOK_S", 0.05)
-    monkeypatch.setattr("fleetctl.client.insisting.READ_S", 0.05)
+    monkeypatch.setattr("fleetctl.client.retry.READ_S", 0.05)
     assert daemon.process is not None
     pid = daemon.process.pid
     os.kill(pid, signal.SIGSTOP)

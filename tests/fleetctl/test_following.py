@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetctl.client import ConnectionLost, EventsMissed, Fleet, Link, StoreReplaced, consumer
+from fleetctl.client import ConnectionLost, EventsMissed, Fleet, Link, StoreReplaced, cursor
 from fleetd.protocol.errors import Incompatible, InvalidState, NotFound, Unavailable
 from fleetd.protocol.records import Event
 from fleetd.protocol.requests.event import CursorAdvance, CursorGet, EventAppend
@@ -201,7 +201,7 @@ def test_a_consumer_that_wants_little_lets_its_cursor_pass_the_rest(daemon, monk
             assert next(events).seq == wanted[1]
             others = noted(fleet, 3, "else_noted")
             with monkeypatch.context() as patch:
-                patch.setattr(consumer, "IN_USE_S", 0.0)
+                patch.setattr(cursor, "IN_USE_S", 0.0)
                 assert events.next(0.05) is None
             assert fleet.call(CursorGet("tool", "fleet")).position == others[-1]
             noted(fleet, 1, "else_noted")
@@ -391,9 +391,9 @@ def test_what_makes_no_sense_ends_it(scripted, home, answer):
 
 
 def test_a_daemon_that_falls_silent_is_taken_for_gone(home, monkeypatch):
-    monkeypatch.setattr("fleetctl.client.following.READ_S", 0.1)
-    monkeypatch.setattr("fleetctl.client.following.QUIET_S", 0.1)
-    monkeypatch.setattr("fleetctl.client.following.WAKE_S", 0.02)
+    monkeypatch.setattr("fleetctl.client.subscription.READ_S", 0.1)
+    monkeypatch.setattr("fleetctl.client.subscription.QUIET_S", 0.1)
+    monkeypatch.setattr("fleetctl.client.subscription.WAKE_S", 0.02)
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(home / "run" / "d.sock"))
     listener.listen()

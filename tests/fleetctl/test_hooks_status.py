@@ -122,7 +122,7 @@ def test_payloads_that_nobody_understands_are_told(
 def test_a_daemon_that_hangs_keeps_nobody_from_seeing_the_rest(
     daemon: Daemon, settings: Path, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fleetctl.client.insisting.READ_S", 0.1)
+    monkeypatch.setattr("fleetctl.client.retry.READ_S", 0.1)
     assert daemon.process is not None
     daemon.process.send_signal(signal.SIGSTOP)
     try:

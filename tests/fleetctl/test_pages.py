@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from fleetctl.client import Fleet
-from fleetctl.pages import PAGE, every
-from fleetctl.protocol import AgentRegister
-from fleetctl.records import Record
+from fleetctl.client.models import AgentRegister
+from fleetctl.client.pagination import PAGE, every
+from fleetctl.client.records import Record
 from tests.processes import Daemon
 
 

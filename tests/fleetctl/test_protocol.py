@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 import fleetd.protocol
-from fleetctl import protocol
-from fleetctl.records import WIRE_NAMES, Record, decode, encode
+from fleetctl.client import models
+from fleetctl.client.records import WIRE_NAMES, Record, decode, encode
 from fleetd.protocol.errors import Incompatible
 from fleetd.protocol.methods import METHODS
 from fleetd.protocol.progress import LongMutation
@@ -33,22 +33,22 @@ def shapes() -> set[type[msgspec.Struct]]:
 
 def test_commands_know_every_method_and_whether_it_may_change_something():
     assert {name: issubclass(known, Mutation) for name, known in METHODS.items()} == (
-        protocol.METHODS
+        models.METHODS
     )
 
 
 def test_commands_know_which_methods_tell_how_far_they_are():
     assert {name for name, known in METHODS.items() if issubclass(known, LongMutation)} == (
-        protocol.LONG
+        models.LONG
     )
-    asked = protocol.SystemBackup(path="/x").tracked("t")
+    asked = models.SystemBackup(path="/x").tracked("t")
     assert decode(asked.encoded()) == {"path": "/x", "progress_token": "t"}
-    assert protocol.SystemHello().tracked("t").encoded() == b"{}"
+    assert models.SystemHello().tracked("t").encoded() == b"{}"
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_request_goes_by_the_name_of_its_struct(name):
-    asked = getattr(protocol, METHODS[name].__name__)
+    asked = getattr(models, METHODS[name].__name__)
 
     assert (asked.method, asked.changes) == (name, METHODS[name].changes)
 
@@ -66,7 +66,7 @@ def test_every_member_can_be_read_as_an_attribute():
 
 
 def test_a_request_says_what_it_was_given_and_nothing_else():
-    sent = protocol.MessageSend(sender="a", to=["b"], subject="Ready?")
+    sent = models.MessageSend(sender="a", to=["b"], subject="Ready?")
 
     assert decode(sent.keyed("k").encoded()) == {
         "idempotency_key": "k",
@@ -74,7 +74,7 @@ def test_a_request_says_what_it_was_given_and_nothing_else():
         "to": ["b"],
         "subject": "Ready?",
     }
-    assert protocol.MissionList(limit=2).keyed("k").encoded() == b'{"limit":2}'
+    assert models.MissionList(limit=2).keyed("k").encoded() == b'{"limit":2}'
 
 
 def test_records_lie_within_records():
@@ -100,18 +100,18 @@ def test_hasattr_and_getattr_on_a_record_ask_whether_it_has_a_member():
 def test_importing_a_misspelt_request_name_fails():
     for name in ("MisionList", "MissionLst", "Nothing"):
         with pytest.raises(ImportError, match=name):
-            exec(f"from fleetctl.protocol import {name}")
+            exec(f"from fleetctl.client.models import {name}")
 
 
 def test_the_records_that_commands_name_are_those_of_the_wire():
     known = {each.__name__ for each in shapes()}
 
-    assert known >= protocol._RECORDS
-    assert all(getattr(protocol, name) is Record for name in protocol._RECORDS)
+    assert known >= models._RECORDS
+    assert all(getattr(models, name) is Record for name in models._RECORDS)
 
 
 def test_a_finding_of_a_command_looks_like_one_of_the_daemon():
-    made = protocol.Finding(check="socket", ok=True, detail="its path fits")
+    made = models.Finding(check="socket", ok=True, detail="its path fits")
 
     assert encode(made) == msgspec.json.encode(
         Finding(check="socket", ok=True, detail="its path fits")

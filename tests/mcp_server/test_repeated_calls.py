@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from fleetctl.client.insisting import LOSSES
+from fleetctl.client.retry import LOSSES
 from fleetctl.mcp_server import sharing, work
 from fleetctl.mcp_server.desk import Desk
 from fleetctl.mcp_server.link import KEPT_S, Link

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 import trio
 
-from fleetctl.client import blocking as fleetctl_client
+from fleetctl.client import sync as fleetctl_client
 from fleetd.config import Limits, Retention
 from fleetd.domain.artifacts.outbox import BackupGet
 from fleetd.domain.artifacts.removal import Purge, RemovalsGet

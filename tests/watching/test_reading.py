@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fleetctl.client import Fleet
-from fleetctl.protocol import LockAcquire
+from fleetctl.client.models import LockAcquire
 from fleetctl.watching.reading import read
 
 

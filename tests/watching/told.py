@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fleetctl.records import Record, decode, encode
+from fleetctl.client.records import Record, decode, encode
 from fleetctl.watching.fleet import View
 from fleetctl.watching.picture import Picture
 

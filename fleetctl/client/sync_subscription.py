@@ -8,13 +8,13 @@ from fleetd.protocol.records import Event
 from fleetd.protocol.request import Request
 from fleetd.protocol.requests.event import CursorGap
 
-from .carrier import SocketCarrier
-from .following import Following
-from .insisting import at_once
-from .wanted import Link, Wanted
+from .retry import at_once
+from .subscription import Following
+from .subscription_options import Link, Wanted
+from .transport import SocketCarrier
 
 if TYPE_CHECKING:
-    from .blocking import Fleet
+    from .sync import Fleet
 
 R = TypeVar("R")
 

@@ -2,8 +2,8 @@
 
 from fleetd.protocol.errors import Unavailable
 
-from .client import Fleet
-from .protocol import Status, SystemStatus
+from . import Fleet
+from .models import Status, SystemStatus
 
 
 def overview(client: Fleet) -> Status:

@@ -5,8 +5,8 @@ import time
 from _socket import socket
 from pathlib import Path
 
-from .conversation import TooSlow, lost
 from .dial import dial
+from .protocol import TooSlow, lost
 
 # Python raises KeyboardInterrupt between two of its own steps only. A signal that comes just before
 # recv blocks would wait as long as recv does, so no recv waits longer than this.

@@ -8,12 +8,12 @@ from fleetd.protocol.records import Event
 from fleetd.protocol.request import Request
 from fleetd.protocol.requests.event import CursorGap
 
-from .async_carrier import TrioCarrier
-from .following import Following
-from .wanted import Link, Wanted
+from .async_transport import TrioCarrier
+from .subscription import Following
+from .subscription_options import Link, Wanted
 
 if TYPE_CHECKING:
-    from .async_client import AsyncFleet
+    from .aio import AsyncFleet
 
 R = TypeVar("R")
 

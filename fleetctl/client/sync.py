@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from fleetd.protocol.errors import Unavailable
 
-from ..protocol import Request
-from ..records import encode
-from .carrier import SocketCarrier
-from .conversation import Asked, Conversation, Progress, Reply, TooSlow, progress_of
-from .insisting import (
+from .models import Request
+from .protocol import Asked, Conversation, Progress, Reply, TooSlow, progress_of
+from .records import encode
+from .retry import (
     CONNECT_S,
     REPLY_S,
     RESTART_S,
@@ -27,10 +26,11 @@ from .insisting import (
     patience,
     users_socket,
 )
+from .transport import SocketCarrier
 
 if TYPE_CHECKING:
-    from .blocking_events import Events
-    from .wanted import Link
+    from .subscription_options import Link
+    from .sync_subscription import Events
 
 R = TypeVar("R")
 
@@ -137,8 +137,8 @@ class Fleet:
         along behind what was dealt with. A daemon that went away is waited for ``away_s`` seconds,
         or for ever; ``on_link`` is told when it goes and when it is back.
         """
-        from .blocking_events import Events
-        from .wanted import Wanted
+        from .subscription_options import Wanted
+        from .sync_subscription import Events
 
         wanted = Wanted(since, epoch, types, mission_id, consumer, away_s, on_link, agent_id)
         events = Events(self, self._path, SocketCarrier(), wanted)

@@ -12,9 +12,9 @@ from typing import Any, Protocol, TypeVar
 from fleetd.host import paths
 from fleetd.protocol.errors import FleetError, InvalidParams, Unavailable
 
-from ..protocol import Request
-from ..records import not_understood
-from .conversation import ConnectionLost
+from .models import Request
+from .protocol import ConnectionLost
+from .records import not_understood
 
 CONNECT_S = 5.0
 # systemd waits a second before it starts a daemon again that failed.

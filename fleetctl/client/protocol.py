@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from fleetd.protocol.errors import FleetError, LimitExceeded, Unavailable, from_wire
 from fleetd.protocol.framing import FrameTooLong, Line, LineDecoder
 
-from ..records import Record, an_object, decode, encode, not_understood
+from .records import Record, an_object, decode, encode, not_understood
 
 REPLY_BYTES = 256 * 1024 * 1024
 

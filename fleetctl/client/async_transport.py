@@ -5,8 +5,8 @@ from pathlib import Path
 
 import trio
 
-from .conversation import TooSlow, lost
 from .dial import PAUSE_S, attempt
+from .protocol import TooSlow, lost
 
 
 class TrioCarrier:

@@ -16,11 +16,11 @@ from fleetd.protocol.request import Request, learned
 from fleetd.protocol.requests.event import EventSubscribe, Subscription
 from fleetd.protocol.requests.system import SystemHello
 
-from ..records import not_understood
-from .consumer import Cursor
-from .conversation import ConnectionLost, Conversation, Notice, Reply, TooSlow
-from .insisting import CONNECT_S, READ_S, RESTART_PAUSE_S, RESTART_S, ends
-from .wanted import Calls, Carrier, Link, StoreReplaced, Wanted
+from .cursor import Cursor
+from .protocol import ConnectionLost, Conversation, Notice, Reply, TooSlow
+from .records import not_understood
+from .retry import CONNECT_S, READ_S, RESTART_PAUSE_S, RESTART_S, ends
+from .subscription_options import Calls, Carrier, Link, StoreReplaced, Wanted
 
 # A signal that comes just before the system call does not interrupt it: with a timeout, Ctrl-C is
 # heard a moment later instead of at the next event.

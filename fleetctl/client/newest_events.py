@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from .client import Fleet
-from .protocol import Event, EventList
+from . import Fleet
+from .models import Event, EventList
 
 PAGE = 1_000
 

@@ -12,7 +12,7 @@ from fleetd.protocol.requests.event import (
     EventList,
 )
 
-from .wanted import Calls, EventsMissed, Wanted
+from .subscription_options import Calls, EventsMissed, Wanted
 
 # How often a consumer that gets nothing says that it is still there: its cursor keeps events only
 # while it is used, and those that it does not want no longer than it takes to say so.

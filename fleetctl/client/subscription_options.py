@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, Protocol, TypeVar
 from fleetd.protocol.errors import FleetError, Incompatible
 from fleetd.protocol.request import Request
 
-from .insisting import Waits
+from .retry import Waits
 
 R = TypeVar("R")
 

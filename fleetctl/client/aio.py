@@ -13,12 +13,12 @@ import trio
 from fleetd.protocol.errors import Unavailable
 from fleetd.protocol.request import Request
 
-from ..records import encode
-from .async_carrier import TrioCarrier
 from .async_connection import Connection
-from .async_events import AsyncEvents
-from .conversation import Conversation, Progress
-from .insisting import (
+from .async_subscription import AsyncEvents
+from .async_transport import TrioCarrier
+from .protocol import Conversation, Progress
+from .records import encode
+from .retry import (
     CONNECT_S,
     REPLY_S,
     RESTART_S,
@@ -30,7 +30,7 @@ from .insisting import (
     patience,
     users_socket,
 )
-from .wanted import Link, Wanted
+from .subscription_options import Link, Wanted
 
 R = TypeVar("R")
 
