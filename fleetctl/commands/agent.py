@@ -5,7 +5,6 @@ from typing import Any, get_args
 
 from fleetd.protocol.patterns import AgentStatus, Role
 
-from .. import agent_start
 from ..client import Fleet
 from ..client.models import (
     Agent,
@@ -20,6 +19,7 @@ from ..display import lists, render
 from ..display.tables import Column
 from ..machines import named, names
 from ..options import Parser, Run, Subparsers, UsageError, command, group, whole
+from . import _agent_start
 
 START_EXAMPLES = """\
   fleetctl agent start specialist-1
@@ -64,7 +64,7 @@ def _register_start(actions: Subparsers) -> None:
     start = _on_agent(
         actions,
         "start",
-        agent_start.run,
+        _agent_start.run,
         "Register an agent, and offer it the mission that waits for recovery.",
         START_EXAMPLES,
     )

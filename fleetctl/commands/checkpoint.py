@@ -6,8 +6,8 @@ from ..client import Fleet
 from ..client.models import Checkpoint, CheckpointCreate
 from ..display import render
 from ..options import Subparsers, command, mission_option
-from ..restore import failing_as
 from ..target import mission_id
+from ._recovery import failing_as
 
 EXAMPLES = '  fleetctl checkpoint --note "Before the API refactoring"\n  fleetctl checkpoint --json'
 

@@ -4,7 +4,6 @@ from argparse import Namespace
 
 from fleetd.protocol.errors import InvalidState
 
-from .. import comparing
 from ..client import Fleet
 from ..client.models import (
     CheckpointDelete,
@@ -33,8 +32,9 @@ from ..options import (
     mission_option,
     whole,
 )
-from ..pruning import Pruning, options
 from ..target import mission_id
+from . import _checkpoint_diff
+from ._prune import Pruning, options
 
 LIST_COLUMNS = "{:<15} {:<25} {:<10} {:<8} {}"
 COLUMNS = (
@@ -60,8 +60,14 @@ def register(subparsers: Subparsers) -> None:
 
     shown = command(actions, "show", run_show, "Show what a checkpoint holds.")
     shown.add_argument("checkpoint_id", metavar="ID", completes="checkpoint")
-    comparing.options(
-        command(actions, "diff", comparing.run, comparing.SUMMARY, comparing.EXAMPLES)
+    _checkpoint_diff.options(
+        command(
+            actions,
+            "diff",
+            _checkpoint_diff.run,
+            _checkpoint_diff.SUMMARY,
+            _checkpoint_diff.EXAMPLES,
+        )
     )
     _register_prune(actions)
     deleting = command(actions, "delete", run_delete, "Delete a checkpoint, row and file.")

@@ -39,10 +39,12 @@ def run(args: Namespace) -> int:
         return show(args, Findings(ok=False, findings=[silent, *_service(args)]))
     except (Unavailable, Denied, InvalidParams) as error:
         # Imported here: reading the configuration needs platformdirs and a TOML parser.
-        from .. import checkup
+        from . import _preflight
 
         away = Finding(check="daemon", ok=False, detail=error.message)
-        return show(args, Findings(ok=False, findings=[away, *_service(args), *checkup.findings()]))
+        return show(
+            args, Findings(ok=False, findings=[away, *_service(args), *_preflight.findings()])
+        )
     findings = [_daemon(hello), *_service(args), *found.findings]
     return show(args, Findings(ok=all(f.ok or f.fixed for f in findings), findings=findings))
 

@@ -14,9 +14,9 @@ from fleetd.protocol.migration import Errand, Migration
 
 from ..display import lists, render
 from ..display.bar import bar
-from ..errands import carry
 from ..options import Subparsers, UsageError, command, yes_option
 from ..prompts import Cancelled, confirm
+from ._store_job import carry
 
 QUESTION = "Go on with a store that was moved away? What the other one has seen since is not in it."
 _DIGITS = 16

@@ -7,7 +7,6 @@ from fleetd.protocol import endings
 from fleetd.protocol.errors import InvalidState
 from fleetd.protocol.patterns import Priority
 
-from .. import history
 from ..client import Fleet
 from ..client.models import (
     Mission,
@@ -31,6 +30,7 @@ from ..machines import named, names
 from ..options import Parser, Subparsers, UsageError, command, group, limit_option, yes_option
 from ..prompts import Cancelled, confirm
 from ..target import absolute, mission_id, project_dir, selected, this_agent
+from . import _timeline
 
 CREATE_EXAMPLES = """\
   fleetctl mission create "Add login" --sortie "Write the form" --sortie "Test"
@@ -68,7 +68,9 @@ def register(subparsers: Subparsers) -> None:
         _id_argument(ending, "mission.open")
         ending.add_argument("--reason", metavar="TEXT", required=True, help="why")
     _id_argument(command(actions, "show", run_show, "Show a mission and its sorties."), "mission")
-    history.options(command(actions, "timeline", history.run, history.SUMMARY, history.EXAMPLES))
+    _timeline.options(
+        command(actions, "timeline", _timeline.run, _timeline.SUMMARY, _timeline.EXAMPLES)
+    )
     _register_list(actions)
     _register_update(actions)
     command(actions, "current", run_current, "Show the mission of this directory.")

@@ -10,7 +10,15 @@ from ..client.models import RecoveryRestore
 from ..display import render
 from ..options import Parser, Subparsers, UsageError, command, mission_option, yes_option
 from ..prompts import Cancelled, confirm, interactive
-from ..restore import QUESTION, Target, announcement, choices, choose, failing_as, show_outcome
+from ._recovery import (
+    QUESTION,
+    Target,
+    announcement,
+    choices,
+    choose,
+    failing_as,
+    show_outcome,
+)
 
 EXAMPLES = """\
   fleetctl resume --dry-run

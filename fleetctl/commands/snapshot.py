@@ -2,7 +2,6 @@
 
 from argparse import Namespace
 
-from .. import declaring
 from ..client import Fleet
 from ..client.models import (
     PrunedSnapshot,
@@ -25,7 +24,8 @@ from ..display.findings import show
 from ..display.snapshot_page import joined, show_snapshot, step_told
 from ..display.tables import Column
 from ..options import Parser, Subparsers, command, group, limit_option
-from ..pruning import Pruning, options
+from . import _snapshot_options
+from ._prune import Pruning, options
 
 EXAMPLES = """\
   fleetctl snapshot record --note "Before the refactoring"
@@ -62,7 +62,7 @@ def register(subparsers: Subparsers) -> None:
     )
     recording = command(actions, "record", run_record, "Record where a run stands.", EXAMPLES)
     _run_options(recording)
-    declaring.options(recording)
+    _snapshot_options.options(recording)
 
     listing = command(actions, "list", run_list, "List snapshots, newest first.")
     listing.add_argument(
@@ -124,7 +124,7 @@ def _register_upkeep(actions: Subparsers) -> None:
 
 def run_record(args: Namespace) -> int:
     """Record where a run stands, and say where that is kept."""
-    request = declaring.request(args)
+    request = _snapshot_options.request(args)
     with Fleet() as client:
         snapshot = _record(client, request)
         folder = "" if args.json else _folder(client, snapshot)
@@ -217,7 +217,7 @@ def _named(args: Namespace) -> Query[Snapshot]:
         args.parser.error("argument --agent: not allowed with a snapshot or a run")
     if (args.which or "").startswith(SNAPSHOT):
         return SnapshotGet(snapshot_id=args.which)
-    return SnapshotLatest(**declaring.run_of(args.which, args.agent))
+    return SnapshotLatest(**_snapshot_options.run_of(args.which, args.agent))
 
 
 def run_verify(args: Namespace) -> int:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fleetd.protocol.errors import FleetError, InvalidState
 
-from .. import stored
 from ..completing import shells
 from ..display import render
 from ..editing import files
@@ -27,6 +26,7 @@ from ..service.choice import service
 from ..service.installing import Removal
 from ..service.rendering import SERVICE
 from ..service.running import STOP_UNITS
+from . import _stored_data
 
 if TYPE_CHECKING:
     from fleetd.config import Loaded
@@ -164,12 +164,13 @@ def _daemon() -> Iterator[Part]:
 def _data(settings: "Loaded") -> list[Part]:
     config = settings.config
 
-    def take_out(each: stored.Stored) -> list[str]:
-        stored.delete(config, each)
+    def take_out(each: _stored_data.Stored) -> list[str]:
+        _stored_data.delete(config, each)
         return [f"Deleted {path}" for path in each.paths]
 
     return [
-        Part(each.what, str(each.where), partial(take_out, each)) for each in stored.stored(config)
+        Part(each.what, str(each.where), partial(take_out, each))
+        for each in _stored_data.stored(config)
     ]
 
 
@@ -237,7 +238,7 @@ def _sentence(each: Left) -> str:
 
 def _left(settings: "Loaded", *, data: bool) -> Iterator[Left]:
     """Yield what stays after this command, with what fleetd remembers if there is ``data``."""
-    for each in stored.stored(settings.config) if data else ():
+    for each in _stored_data.stored(settings.config) if data else ():
         yield Left(each.what, str(each.where), "fleetctl uninstall --delete-data")
     if settings.config.store:
         shown = next(str(each.value) for each in settings.settings() if each.key == "store")

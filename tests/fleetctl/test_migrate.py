@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from fleetctl.client import Progress
-from fleetctl.errands import _followed
+from fleetctl.commands._store_job import _followed
 from fleetd.protocol.migration import Said
 from tests.processes import Daemon, fleetctl
 

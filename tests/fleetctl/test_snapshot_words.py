@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fleetctl import declaring
+from fleetctl.commands import _snapshot_options
 from fleetctl.commands import snapshot as command
 from fleetctl.display.findings import show
 from fleetctl.display.snapshot_page import show_snapshot, took
@@ -179,7 +179,7 @@ FIXED = (
     ],
 )
 def test_an_outcome_is_told_in_one_argument(text, told):
-    found = declaring.outcome(text)
+    found = _snapshot_options.outcome(text)
 
     assert (found.kind, found.name, found.result, found.duration_ms, found.summary) == told
 
@@ -206,7 +206,7 @@ def test_an_outcome_is_told_in_one_argument(text, told):
 )
 def test_an_outcome_that_is_none_is_refused(run, home, text):
     with pytest.raises(argparse.ArgumentTypeError):
-        declaring.outcome(text)
+        _snapshot_options.outcome(text)
 
     result = run("snapshot", "record", "--outcome", text)
     assert (result.status, result.out) == (2, "")
@@ -352,7 +352,7 @@ def test_what_is_said_twice_is_refused(run, home, option):
         (b'{"a": "\xff"}', "not a JSON object"),
         (b"[" * 100_000, "not a JSON object"),
         (b'{"a":' * 100_000, "not a JSON object"),
-        (b" " * (declaring.MOST_BYTES + 1), "is longer than 1048576 bytes"),
+        (b" " * (_snapshot_options.MOST_BYTES + 1), "is longer than 1048576 bytes"),
     ],
 )
 def test_json_in_that_is_no_object_is_refused(run, home, monkeypatch, data, told):

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetctl import history
 from fleetctl.client import Fleet
+from fleetctl.commands import _timeline
 from fleetctl.display import screen, timeline_page
 from fleetctl.display.widths import width, wrapped
 from fleetctl.timeline import NOBODYS, story
@@ -193,7 +193,7 @@ def test_a_mission_timeline_of_more_than_5000_events_drops_no_line(done, daemon)
 
 
 def test_a_mission_timeline_goes_back_only_as_far_as_it_shows(done, mission, monkeypatch):
-    monkeypatch.setattr(history, "EVENTS", 4)
+    monkeypatch.setattr(_timeline, "EVENTS", 4)
     for number in range(30):
         done("call", "event.append", json.dumps({"type": f"kind_{number}", "mission_id": mission}))
     asked = []

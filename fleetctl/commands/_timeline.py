@@ -6,15 +6,15 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from .client import Fleet
-from .client.models import Event, MissionGet, SortieList
-from .client.newest_events import newest
-from .display import render, screen
-from .options import Parser, age, whole
-from .target import mission_id
+from ..client import Fleet
+from ..client.models import Event, MissionGet, SortieList
+from ..client.newest_events import newest
+from ..display import render, screen
+from ..options import Parser, age, whole
+from ..target import mission_id
 
 if TYPE_CHECKING:
-    from .timeline import Entry
+    from ..timeline import Entry
 
 SUMMARY = "Tell what happened on a mission, newest last."
 EXAMPLES = """\
@@ -54,8 +54,8 @@ def options(parser: Parser) -> None:
 def run(args: Namespace) -> int:
     """Print the story of a mission."""
     # Imported here: no other command of the group needs it.
-    from .display.timeline_page import show_story
-    from .timeline import story
+    from ..display.timeline_page import show_story
+    from ..timeline import story
 
     with Fleet() as client:
         mission = client.call(MissionGet(mission_id=mission_id(client, args.mission_id)))

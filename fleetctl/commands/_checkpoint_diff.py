@@ -4,11 +4,11 @@ from argparse import Namespace
 
 from fleetd.protocol.errors import InvalidState
 
-from .client import Fleet
-from .client.models import CheckpointCompare, CheckpointList, CheckpointSummary
-from .display import render
-from .options import Parser, UsageError, mission_option
-from .target import mission_id
+from ..client import Fleet
+from ..client.models import CheckpointCompare, CheckpointList, CheckpointSummary
+from ..display import render
+from ..options import Parser, UsageError, mission_option
+from ..target import mission_id
 
 SUMMARY = "Show what differs between two checkpoints, or a checkpoint and now."
 EXAMPLES = """\
@@ -43,7 +43,7 @@ def options(parser: Parser) -> None:
 def run(args: Namespace) -> int:
     """Print what is different."""
     # Imported here: no other command of the group needs it.
-    from .display.difference_page import show_difference
+    from ..display.difference_page import show_difference
 
     if args.before and (args.last or args.mission):
         option = "--last" if args.last else "--mission"

@@ -13,7 +13,7 @@ import msgspec
 from fleetd.protocol.errors import Internal, from_wire
 from fleetd.protocol.migration import Errand, Said
 
-from .client import Progress
+from ..client import Progress
 
 _ROOT = Path(__file__).resolve().parents[1]
 

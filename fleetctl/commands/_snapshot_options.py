@@ -15,7 +15,7 @@ from fleetd.protocol.patterns import (
     WindowPressure,
 )
 
-from .client.models import (
+from ..client.models import (
     DeclaredCompliance,
     DeclaredDigest,
     DeclaredHints,
@@ -23,8 +23,8 @@ from .client.models import (
     DeclaredStep,
     SnapshotRecord,
 )
-from .options import Parser, UsageError, whole
-from .target import absolute, cwd, this_agent
+from ..options import Parser, UsageError, whole
+from ..target import absolute, cwd, this_agent
 
 # No line that the daemon takes is longer.
 MOST_BYTES = 1024 * 1024

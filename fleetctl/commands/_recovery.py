@@ -16,8 +16,8 @@ from fleetd.protocol.errors import (
 )
 from fleetd.protocol.patterns import CandidateReason
 
-from .client import Fleet
-from .client.models import (
+from ..client import Fleet
+from ..client.models import (
     CheckpointGet,
     CheckpointList,
     Detection,
@@ -27,10 +27,10 @@ from .client.models import (
     RecoveryDetect,
     RestoreResult,
 )
-from .display import render
-from .display.recoveries import lost
-from .options import threshold_ms
-from .target import selected
+from ..display import render
+from ..display.recoveries import lost
+from ..options import threshold_ms
+from ..target import selected
 
 QUESTION = "Proceed with recovery?"
 FOUND: dict[CandidateReason | None, str] = {

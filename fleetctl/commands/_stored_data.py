@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from fleetd.host import paths
 from fleetd.protocol.errors import InvalidState, Storage
 
-from .editing import copies
+from ..editing import copies
 
 if TYPE_CHECKING:
     from fleetd.config import Config

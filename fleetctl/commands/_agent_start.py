@@ -5,26 +5,20 @@ from typing import Any
 
 from fleetd.protocol.errors import InvalidParams, InvalidState
 
-from .client import Fleet
-from .client.models import (
+from ..client import Fleet
+from ..client.models import (
     AgentRegister,
     Detection,
     RecoveryCandidate,
     RecoveryRestore,
     RestoreResult,
 )
-from .display import render
-from .display.recoveries import resume_command
-from .options import threshold_ms
-from .prompts import confirm, interactive
-from .restore import (
-    QUESTION,
-    announcement,
-    candidate_target,
-    failing_as,
-    show,
-)
-from .target import cwd, selected
+from ..display import render
+from ..display.recoveries import resume_command
+from ..options import threshold_ms
+from ..prompts import confirm, interactive
+from ..target import cwd, selected
+from ._recovery import QUESTION, announcement, candidate_target, failing_as, show
 
 
 def run(args: Namespace) -> int:

@@ -5,12 +5,12 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from .client import Fleet
-from .client.models import Mutation
-from .display import render
-from .display.bar import bar
-from .options import Parser, yes_option
-from .prompts import Cancelled, confirm
+from ..client import Fleet
+from ..client.models import Mutation
+from ..display import render
+from ..display.bar import bar
+from ..options import Parser, yes_option
+from ..prompts import Cancelled, confirm
 
 
 class Pruned(Protocol):

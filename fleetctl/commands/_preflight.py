@@ -8,7 +8,7 @@ from fleetd.config import Config, ConfigError, load
 from fleetd.host import paths
 from fleetd.protocol.errors import FleetError
 
-from .client.models import Finding
+from ..client.models import Finding
 
 _SQLITE = b"SQLite format 3\0"
 
@@ -36,7 +36,7 @@ def _server(config: Config) -> list[Finding]:
     # Imported here: most stores are files of this machine.
     from fleetd.protocol.migration import Errand
 
-    from .errands import carry
+    from ._store_job import carry
 
     try:
         found = carry(Errand(what="look")).done or ""
