@@ -20,8 +20,8 @@ from fleetd.protocol.errors import (
     SchemaInvalid,
 )
 
-from .display import render, screen
 from .options import Parser, UsageError, english
+from .output import console, screen
 from .prompts import Cancelled
 
 COMMANDS = {
@@ -186,31 +186,31 @@ def _program() -> str:
 def _report(error: FleetError, *, as_json: bool) -> int:
     if as_json:
         document = {"code": error.code, "message": error.message, **error.data()}
-        print(render.to_json({"error": document}), file=sys.stderr)
+        print(console.to_json({"error": document}), file=sys.stderr)
     elif isinstance(error, Cancelled):
-        render.line(error.message)
+        console.line(error.message)
     else:
         _report_text(error)
     return error.exit_status
 
 
 def _report_text(error: FleetError) -> None:
-    message = render.clean(error.message).removeprefix("Invalid params: ")
+    message = console.clean(error.message).removeprefix("Invalid params: ")
     if isinstance(error, MethodNotFound):
         message = f"{message}: {error.values.get('method')}"
     if isinstance(error, WITH_REASON_CODE):
         message = f"{message} [{error.kind}]"
-    render.complain("Error:", message, "red")
+    console.complain("Error:", message, "red")
     for candidate in error.values.get("candidates") or ():
         known = candidate.values() if isinstance(candidate, dict) else (candidate,)
         shown = [str(each) for each in known if each is not None]
-        print(render.clean("  " + "  ".join(shown)), file=sys.stderr)
+        print(console.clean("  " + "  ".join(shown)), file=sys.stderr)
     if isinstance(error, UsageError) and error.usage:
         print(error.usage, file=sys.stderr)
     elif error.hint and not error.hint.startswith("rpc.discover"):
-        render.complain("Hint:", render.clean(error.hint))
+        console.complain("Hint:", console.clean(error.hint))
     elif hint := _hint_of_id(error):
-        render.complain("Hint:", hint)
+        console.complain("Hint:", hint)
 
 
 def _hint_of_id(error: FleetError) -> str:

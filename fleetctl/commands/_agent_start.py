@@ -13,9 +13,9 @@ from ..client.models import (
     RecoveryRestore,
     RestoreResult,
 )
-from ..display import render
-from ..display.recoveries import resume_command
 from ..options import threshold_ms
+from ..output import console
+from ..output.recoveries import resume_command
 from ..prompts import confirm, interactive
 from ..target import cwd, selected
 from ._recovery import QUESTION, announcement, candidate_target, failing_as, show
@@ -27,13 +27,13 @@ def run(args: Namespace) -> int:
         registration = client.call(_registration(args))
         waiting = registration.recovery
         if not args.json:
-            render.line(f"Agent registered: {registration.agent.id} ({registration.agent.role})")
+            console.line(f"Agent registered: {registration.agent.id} ({registration.agent.role})")
         own_mission = registration.agent.mission_id
         candidate = _own(waiting, own_mission) if own_mission else _here(client)
         outcome = _recover(client, args, candidate, sure=bool(own_mission))
     if args.json:
         document: dict[str, Any] = {"agent": registration.agent, "recovery": waiting}
-        render.print_json({**document, "restored": outcome})
+        console.print_json({**document, "restored": outcome})
     return 0
 
 
@@ -92,14 +92,14 @@ def _agreed(args: Namespace, candidate: RecoveryCandidate) -> bool:
         return False
     later = resume_command(candidate, args.agent_id)
     if not interactive():
-        render.line(
+        console.line(
             f"Mission {candidate.mission_id} ({candidate.mission_title}) waits for recovery. "
             f"Restore it with: {later}"
         )
         return False
-    render.lines([*announcement(candidate_target(candidate)), ""])
+    console.lines([*announcement(candidate_target(candidate)), ""])
     if not confirm(QUESTION):
-        render.line(f"Not restored. Later: {later}")
+        console.line(f"Not restored. Later: {later}")
         return False
     print()
     return True

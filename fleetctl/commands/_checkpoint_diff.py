@@ -6,8 +6,8 @@ from fleetd.protocol.errors import InvalidState
 
 from ..client import Fleet
 from ..client.models import CheckpointCompare, CheckpointList, CheckpointSummary
-from ..display import render
 from ..options import Parser, UsageError, mission_option
+from ..output import console
 from ..target import mission_id
 
 SUMMARY = "Show what differs between two checkpoints, or a checkpoint and now."
@@ -43,7 +43,7 @@ def options(parser: Parser) -> None:
 def run(args: Namespace) -> int:
     """Print what is different."""
     # Imported here: no other command of the group needs it.
-    from ..display.difference_page import show_difference
+    from ..output.views.checkpoint_diff import show_difference
 
     if args.before and (args.last or args.mission):
         option = "--last" if args.last else "--mission"
@@ -52,9 +52,9 @@ def run(args: Namespace) -> int:
         before, after = (args.before, args.after) if args.before else _newest(client, args)
         found = client.call(CheckpointCompare(before=before, after=after))
     for warning in found.warnings:
-        render.warn(warning)
+        console.warn(warning)
     if args.json:
-        render.print_json(found)
+        console.print_json(found)
     else:
         show_difference(found)
     return 0

@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 from ..client import Fleet
 from ..client.models import Mutation
-from ..display import render
-from ..display.bar import bar
 from ..options import Parser, yes_option
+from ..output import console
+from ..output.progress import bar
 from ..prompts import Cancelled, confirm
 
 
@@ -63,21 +63,21 @@ class Pruning:
 
     def _show_found(self, args: Namespace, found: Pruned) -> int:
         if not found.details:
-            return render.result(args, found, self._closing(found))
+            return console.result(args, found, self._closing(found))
         lines = self._found_lines(found)
-        return render.result(args, found, *lines, "", f"[DRY RUN] No {self._noun} were deleted.")
+        return console.result(args, found, *lines, "", f"[DRY RUN] No {self._noun} were deleted.")
 
     def _show_pruned(self, args: Namespace, pruned: Pruned) -> int:
         told = self._found_lines(pruned) if args.yes and pruned.details else []
         gap = [""] if pruned.deleted else []
-        return render.result(args, pruned, *told, *gap, self._closing(pruned))
+        return console.result(args, pruned, *told, *gap, self._closing(pruned))
 
     def _found_lines(self, found: Pruned) -> list[str]:
         return [
             f"Found {found.deleted} {self._noun} to prune:",
-            *(f"  {render.clean(self._describe(each))}" for each in found.details),
+            *(f"  {console.clean(self._describe(each))}" for each in found.details),
             *([f"  and {more} more"] if (more := found.deleted - len(found.details)) else []),
-            f"Total: {found.deleted} {self._noun}, {render.size(found.freed_bytes)}",
+            f"Total: {found.deleted} {self._noun}, {console.size(found.freed_bytes)}",
         ]
 
     def _closing(self, pruned: Pruned) -> str:

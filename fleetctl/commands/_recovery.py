@@ -27,9 +27,9 @@ from ..client.models import (
     RecoveryDetect,
     RestoreResult,
 )
-from ..display import render
-from ..display.recoveries import lost
 from ..options import threshold_ms
+from ..output import console
+from ..output.recoveries import lost
 from ..target import selected
 
 QUESTION = "Proceed with recovery?"
@@ -122,7 +122,7 @@ def _mission(client: Fleet, mission: Mission) -> Target:
 def _named_checkpoint(client: Fleet, given: str, mission: str | None) -> Target:
     checkpoint = client.call(CheckpointGet(checkpoint_id=given))
     for warning in checkpoint.warnings:
-        render.warn(warning)
+        console.warn(warning)
     found = client.call(MissionGet(mission_id=checkpoint.mission_id))
     if mission and client.call(MissionGet(mission_id=mission)).id != found.id:
         raise InvalidParams(
@@ -144,7 +144,7 @@ def announcement(target: Target) -> list[str]:
     return [
         *choices(target),
         f"{FOUND.get(target.reason, 'Resuming mission:')} {target.title}",
-        f"Last activity: {render.ago(target.last_activity_at or 'never')}",
+        f"Last activity: {console.ago(target.last_activity_at or 'never')}",
         f"Checkpoint: {target.checkpoint_id} ({target.progress_percent}%)",
     ]
 
@@ -157,7 +157,7 @@ def choices(target: Target) -> Iterator[str]:
     for other in target.others:
         checkpoint = other.checkpoint_id or "no checkpoint"
         yield (
-            f"  {other.mission_id}  last activity {render.ago(other.last_activity_at)}  "
+            f"  {other.mission_id}  last activity {console.ago(other.last_activity_at)}  "
             f"{checkpoint}  {other.mission_title}"
         )
         if other.lost_agents:
@@ -168,25 +168,25 @@ def choices(target: Target) -> Iterator[str]:
 
 def show(outcome: RestoreResult) -> None:
     """Print the outcome of a recovery, or of its dry run."""
-    render.line("[DRY RUN] Would restore:" if outcome.dry_run else "Recovery complete:")
+    console.line("[DRY RUN] Would restore:" if outcome.dry_run else "Recovery complete:")
     restored = outcome.restored
-    render.line(f"- Sorties: {restored.sorties}")
-    render.line(f"- Locks: {restored.locks}")
-    render.line(f"- Messages: {restored.messages}")
+    console.line(f"- Sorties: {restored.sorties}")
+    console.line(f"- Locks: {restored.locks}")
+    console.line(f"- Messages: {restored.messages}")
     if outcome.dry_run:
-        render.lines(_meant(outcome))
+        console.lines(_meant(outcome))
     changes = outcome.would_restore or outcome.changed
-    render.bullets(
+    console.bullets(
         "Changes", [f"{each.what} {each.id}: {each.before} -> {each.after}" for each in changes]
     )
-    render.bullets("Kept", [f"{each.sortie_id}: {each.reason}" for each in outcome.kept])
-    render.bullets("Released locks", outcome.released_locks)
-    render.bullets("Errors", outcome.errors)
-    render.bullets("Warnings", outcome.warnings)
+    console.bullets("Kept", [f"{each.sortie_id}: {each.reason}" for each in outcome.kept])
+    console.bullets("Released locks", outcome.released_locks)
+    console.bullets("Errors", outcome.errors)
+    console.bullets("Warnings", outcome.warnings)
     if outcome.undo_checkpoint_id:
         print()
         undo = f"fleetctl resume --checkpoint {outcome.undo_checkpoint_id} --rewind"
-        render.line(f"To undo this: {undo}")
+        console.line(f"To undo this: {undo}")
     if not outcome.dry_run:
         print()
         show_prompt(outcome.prompt)
@@ -207,13 +207,13 @@ def _meant(outcome: RestoreResult) -> list[str]:
 def show_prompt(prompt: str) -> None:
     """Print the briefing as it is, without what a terminal would obey."""
     print("--- Recovery Context ---")
-    print(render.clean_block(prompt))
+    print(console.clean_block(prompt))
 
 
 def show_outcome(args: Namespace, outcome: RestoreResult) -> int:
     """Print the outcome as JSON or text; lock conflicts that are left are no failure."""
     if args.json:
-        render.print_json(outcome)
+        console.print_json(outcome)
     else:
         show(outcome)
     return 0

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from ..client import Fleet
 from ..client.models import Event, MissionGet, SortieList
 from ..client.newest_events import newest
-from ..display import render, screen
 from ..options import Parser, age, whole
+from ..output import console, screen
 from ..target import mission_id
 
 if TYPE_CHECKING:
-    from ..timeline import Entry
+    from ..output.timeline import Entry
 
 SUMMARY = "Tell what happened on a mission, newest last."
 EXAMPLES = """\
@@ -54,8 +54,8 @@ def options(parser: Parser) -> None:
 def run(args: Namespace) -> int:
     """Print the story of a mission."""
     # Imported here: no other command of the group needs it.
-    from ..display.timeline_page import show_story
-    from ..timeline import story
+    from ..output.timeline import story
+    from ..output.views.timeline_page import show_story
 
     with Fleet() as client:
         mission = client.call(MissionGet(mission_id=mission_id(client, args.mission_id)))
@@ -75,7 +75,7 @@ def run(args: Namespace) -> int:
     left_out = max(len(entries) - (args.limit or limit), 0)
     entries = entries[left_out:]
     if args.json:
-        render.print_json([_plain(entry) for entry in entries])
+        console.print_json([_plain(entry) for entry in entries])
         return 0
     show_story(mission, sorties, entries, whole=args.full)
     _close(args, len(entries), left_out, complete=complete)
@@ -117,11 +117,11 @@ def _told(
 
 def _close(args: Namespace, shown: int, left_out: int, *, complete: bool) -> None:
     if not shown:
-        render.line("Nothing happened in that time." if args.since else "Nothing happened yet.")
+        console.line("Nothing happened in that time." if args.since else "Nothing happened yet.")
     elif left_out and screen.humane():
         print()
-        known = render.plural(left_out, "line") if complete else f"More than {left_out} lines"
-        render.line(f"{known} before these; --all shows them.")
+        known = console.plural(left_out, "line") if complete else f"More than {left_out} lines"
+        console.line(f"{known} before these; --all shows them.")
 
 
 def _plain(entry: Any) -> dict[str, Any]:

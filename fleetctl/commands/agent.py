@@ -15,10 +15,10 @@ from ..client.models import (
     AgentNote,
 )
 from ..client.pagination import every
-from ..display import lists, render
-from ..display.tables import Column
 from ..machines import named, names
 from ..options import Parser, Run, Subparsers, UsageError, command, group, whole
+from ..output import console, lists
+from ..output.tables import Column
 from . import _agent_start
 
 START_EXAMPLES = """\
@@ -29,7 +29,7 @@ START_EXAMPLES = """\
 COLUMNS = (
     Column("ID"),
     Column("ROLE", matters=1),
-    Column("STATUS", matters=5, styles=render.STATES),
+    Column("STATUS", matters=5, styles=console.STATES),
     Column("HARNESS", matters=2),
     Column("MISSION", matters=3),
     Column("LAST SEEN", matters=4, times="ago"),
@@ -110,7 +110,7 @@ def run_list(args: Namespace) -> int:
         agents = every(lambda **more: client.call(AgentList(**terms, **more)).agents)
         known = names(client) if any(each.machine for each in agents) else {}
     rows = [
-        (each.id, each.role, render.agent_state(each.status, each.needs), each.harness or "",
+        (each.id, each.role, console.agent_state(each.status, each.needs), each.harness or "",
          each.mission_id or "", each.last_seen_at)
         for each in agents
     ]  # fmt: skip
@@ -127,33 +127,33 @@ def run_show(args: Namespace) -> int:
         agent = client.call(AgentGet(agent_id=args.agent_id))
         known = names(client) if agent.machine else {}
     if args.json:
-        render.print_json(agent)
+        console.print_json(agent)
     else:
         _show(agent, named(known, agent.machine))
     return 0
 
 
 def _show(agent: Agent, machine: str) -> None:
-    render.fields(
+    console.fields(
         (
             ("Agent", agent.id),
             ("Role", agent.role),
-            ("Status", render.agent_state(agent.status, agent.needs)),
-            ("Waits since", render.ago(agent.needs_since)),
+            ("Status", console.agent_state(agent.status, agent.needs)),
+            ("Waits since", console.ago(agent.needs_since)),
             ("Harness", agent.harness),
             ("Session", agent.session_id),
             ("Process", agent.pid),
             ("Machine", machine),
             ("Mission", agent.mission_id),
-            ("Directory", render.path(agent.cwd or "")),
-            ("Registered", render.ago(agent.registered_at)),
-            ("Last seen", render.ago(agent.last_seen_at)),
+            ("Directory", console.path(agent.cwd or "")),
+            ("Registered", console.ago(agent.registered_at)),
+            ("Last seen", console.ago(agent.last_seen_at)),
         )
     )
     if note := agent.note:
-        render.fields((("Last action", note.last_action),))
-        render.bullets("Next steps", note.next_steps)
-        render.bullets("Blockers", note.blockers)
+        console.fields((("Last action", note.last_action),))
+        console.bullets("Next steps", note.next_steps)
+        console.bullets("Blockers", note.blockers)
 
 
 def run_note(args: Namespace) -> int:
@@ -168,18 +168,18 @@ def run_note(args: Namespace) -> int:
     )
     with Fleet() as client:
         agent = client.call(request)
-    return render.result(args, agent, f"Noted for {agent.id}.")
+    return console.result(args, agent, f"Noted for {agent.id}.")
 
 
 def run_heartbeat(args: Namespace) -> int:
     """Say that an agent lives."""
     with Fleet() as client:
         agent = client.call(AgentHeartbeat(agent_id=args.agent_id))
-    return render.result(args, agent, f"Agent {agent.id} is {agent.status}.")
+    return console.result(args, agent, f"Agent {agent.id} is {agent.status}.")
 
 
 def run_deregister(args: Namespace) -> int:
     """Let an agent leave."""
     with Fleet() as client:
         agent = client.call(AgentDeregister(agent_id=args.agent_id, reason=args.reason))
-    return render.result(args, agent, f"Agent deregistered: {agent.id}")
+    return console.result(args, agent, f"Agent deregistered: {agent.id}")

@@ -10,9 +10,9 @@ from fleetd.protocol.errors import InvalidParams, Storage
 
 from ..client import Fleet
 from ..client.models import BackupResult, SystemBackup, SystemHello
-from ..display import render
-from ..display.bar import bar
 from ..options import Subparsers, UsageError, command
+from ..output import console
+from ..output.progress import bar
 
 
 def register(subparsers: Subparsers) -> None:
@@ -40,10 +40,10 @@ def run(args: Namespace) -> int:
             if "unwritable" not in error.values or not _ours_to_write(target):
                 raise
             copied = _by_way_of_its_own_place(client, args, target)
-    return render.result(
+    return console.result(
         args,
         copied,
-        f"Copied the database to {render.path(copied.path)} ({render.size(copied.size_bytes)}).",
+        f"Copied the database to {console.path(copied.path)} ({console.size(copied.size_bytes)}).",
     )
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from ..client import Fleet
 from ..client.models import LONG, METHODS
 from ..client.retry import new_key, usual
-from ..display import render
 from ..options import Subparsers, UsageError, command, whole
+from ..output import console
 
 EXAMPLES = """\
   fleetctl call system.hello
@@ -53,7 +53,7 @@ def run(args: Namespace) -> int:
     again = harmless or (isinstance(params, dict) and params.get("idempotency_key") is not None)
     reply_s = args.timeout or usual(long=args.method in LONG, wait_ms=_wait_ms(params))
     with Fleet() as client:
-        render.print_json(client.call_raw(args.method, params, reply_s=reply_s, again=again))
+        console.print_json(client.call_raw(args.method, params, reply_s=reply_s, again=again))
     return 0
 
 

@@ -4,8 +4,8 @@ from argparse import Namespace
 
 from ..client import Fleet
 from ..client.models import Checkpoint, CheckpointCreate
-from ..display import render
 from ..options import Subparsers, command, mission_option
+from ..output import console
 from ..target import mission_id
 from ._recovery import failing_as
 
@@ -32,11 +32,11 @@ def run(args: Namespace) -> int:
         with failing_as("Failed to create checkpoint"):
             checkpoint = client.call(request)
     for warning in checkpoint.warnings:
-        render.warn(warning)
+        console.warn(warning)
     if args.json:
-        render.print_json(checkpoint)
+        console.print_json(checkpoint)
     elif not args.quiet:
-        render.lines(summary(checkpoint))
+        console.lines(summary(checkpoint))
     return 0
 
 

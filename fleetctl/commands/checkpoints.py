@@ -17,11 +17,6 @@ from ..client.models import (
     PrunedCheckpoint,
     PulledCheckpoints,
 )
-from ..display import lists, render, screen
-from ..display.bar import bar
-from ..display.checkpoint_page import show_checkpoint
-from ..display.findings import show
-from ..display.tables import Column
 from ..options import (
     HERE,
     Subparsers,
@@ -32,6 +27,11 @@ from ..options import (
     mission_option,
     whole,
 )
+from ..output import console, lists, screen
+from ..output.progress import bar
+from ..output.tables import Column
+from ..output.views.checkpoint import show_checkpoint
+from ..output.views.findings import show
 from ..target import mission_id
 from . import _checkpoint_diff
 from ._prune import Pruning, options
@@ -134,7 +134,7 @@ def run_list(args: Namespace) -> int:
         mission = mission_id(client, args.mission)
         page = client.call(CheckpointList(mission_id=mission, limit=args.limit))
     if args.json:
-        render.print_json(page.checkpoints)
+        console.print_json(page.checkpoints)
     elif page.checkpoints:
         _print_list(page)
     else:
@@ -148,7 +148,7 @@ def _print_list(page: CheckpointPage) -> None:
     else:
         print(LIST_COLUMNS.format("ID", "TIMESTAMP", "TRIGGER", "PROGRESS", "SORTIES"))
         print("-" * 70)
-        render.lines(_list_line(summary) for summary in page.checkpoints)
+        console.lines(_list_line(summary) for summary in page.checkpoints)
     print(f"\nTotal: {page.total} checkpoints")
     if page.total > len(page.checkpoints):
         print(f"Showing the newest {len(page.checkpoints)}; --limit N shows more.")
@@ -160,7 +160,7 @@ def _row(summary: CheckpointSummary) -> tuple[str, ...]:
         summary.id,
         summary.timestamp,
         f"{summary.trigger} (undo)" if summary.undo else summary.trigger,
-        render.bar(summary.progress_percent),
+        console.bar(summary.progress_percent),
         str(summary.sortie_count),
         summary.trigger_details or "",
     )
@@ -179,9 +179,9 @@ def run_show(args: Namespace) -> int:
     with Fleet() as client:
         checkpoint = client.call(CheckpointGet(checkpoint_id=args.checkpoint_id))
     for warning in checkpoint.warnings:
-        render.warn(warning)
+        console.warn(warning)
     if args.json:
-        render.print_json(checkpoint)
+        console.print_json(checkpoint)
     else:
         show_checkpoint(checkpoint)
     return 0
@@ -202,15 +202,15 @@ def run_prune(args: Namespace) -> int:
 
 
 def _pruned_line(each: PrunedCheckpoint) -> str:
-    size = render.size(each.size_bytes)
-    return f"{each.id}  {each.mission_id}  {render.ago(each.timestamp)}  {each.trigger}  {size}"
+    size = console.size(each.size_bytes)
+    return f"{each.id}  {each.mission_id}  {console.ago(each.timestamp)}  {each.trigger}  {size}"
 
 
 def run_delete(args: Namespace) -> int:
     """Delete one checkpoint."""
     with Fleet() as client:
         deleted = client.call(CheckpointDelete(checkpoint_id=args.checkpoint_id))
-    return render.result(args, deleted, f"Deleted checkpoint: {args.checkpoint_id}")
+    return console.result(args, deleted, f"Deleted checkpoint: {args.checkpoint_id}")
 
 
 def run_verify(args: Namespace) -> int:
@@ -234,14 +234,14 @@ def run_pull(args: Namespace) -> int:
         with bar(args, "Pulling") as progress:
             pulled = client.call(request, progress=progress)
     for warning in pulled.warnings:
-        render.warn(warning)
-    render.result(args, pulled, _pulled(pulled))
+        console.warn(warning)
+    console.result(args, pulled, _pulled(pulled))
     return 1 if pulled.warnings else 0
 
 
 def _pulled(pulled: PulledCheckpoints) -> str:
-    there = render.plural(pulled.written + pulled.unchanged, "checkpoint")
-    written = f"{pulled.written} written ({render.size(pulled.bytes)})"
+    there = console.plural(pulled.written + pulled.unchanged, "checkpoint")
+    written = f"{pulled.written} written ({console.size(pulled.bytes)})"
     return (
         f"Pulled {there} of {pulled.mission_id} to {pulled.directory}:"
         f" {written}, {pulled.unchanged} unchanged, {pulled.removed} removed."

@@ -3,8 +3,8 @@
 from argparse import SUPPRESS, Namespace
 
 from ..completing.shells import SHELLS, install, script
-from ..display import render
 from ..options import Subparsers, UsageError, command, yes_option
+from ..output import console
 
 EXAMPLES = """\
   eval "$(fleetctl completions bash)"   # in ~/.bashrc
@@ -46,7 +46,7 @@ def run(args: Namespace) -> int:
         return install(args, args.shell)
     text = script(args.shell)
     if args.json:
-        render.print_json({"shell": args.shell, "script": text})
+        console.print_json({"shell": args.shell, "script": text})
     else:
         print(text, end="")
     return 0

@@ -7,9 +7,9 @@ from fleetd.protocol.errors import InvalidState, Unavailable
 
 from ..client import Fleet
 from ..client.models import Setting, SystemConfig
-from ..display import lists, render
-from ..display.tables import Column
 from ..options import Subparsers, command
+from ..output import console, lists
+from ..output.tables import Column
 
 if TYPE_CHECKING:
     from fleetd.config import Loaded
@@ -40,17 +40,18 @@ def run(args: Namespace) -> int:
     differences = [] if daemon is None else _differences(settings, daemon)
     if args.json:
         told = {"settings": settings, "daemon": daemon, "differences": differences}
-        render.print_json(told | {"file": str(here.file)})
+        console.print_json(told | {"file": str(here.file)})
         return 0
     rows = [(setting.key, _shown(setting.value), setting.origin) for setting in settings]
     lists.table(COLUMNS, rows)
-    render.flow(
-        "File: ", f"{render.path(str(here.file))}{'' if here.file.exists() else ' (not there yet)'}"
+    console.flow(
+        "File: ",
+        f"{console.path(str(here.file))}{'' if here.file.exists() else ' (not there yet)'}",
     )
     if daemon is None:
-        render.warn("fleetd is not running; these are the settings that it would start with.")
+        console.warn("fleetd is not running; these are the settings that it would start with.")
     for each in differences:
-        render.warn(
+        console.warn(
             f"{each['key']} is {_told(each['here'])} here and {_told(each['daemon'])} in the "
             f"daemon ({each['daemon_origin']}). Restart fleetd after a change of the file; a "
             "variable of this shell does not reach a service."
@@ -95,4 +96,4 @@ def _told(value: object) -> str:
 
 
 def _shown(value: object) -> str:
-    return value if isinstance(value, str) else render.to_json(value, indent=0)
+    return value if isinstance(value, str) else console.to_json(value, indent=0)

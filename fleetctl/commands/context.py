@@ -4,8 +4,8 @@ from argparse import Namespace
 
 from ..client import Fleet
 from ..client.models import RecoveryContextGet
-from ..display import render
 from ..options import Subparsers, command, mission_option, whole
+from ..output import console
 from ..target import cwd, selected
 
 EXAMPLES = "  fleetctl context\n  fleetctl context --agent specialist-2 --max-chars 4000"
@@ -44,9 +44,9 @@ def run(args: Namespace) -> int:
             )
         )
     for warning in briefing.warnings:
-        render.warn(warning)
+        console.warn(warning)
     if args.json:
-        render.print_json(briefing)
+        console.print_json(briefing)
     else:
-        print(render.clean_block(briefing.prompt))
+        print(console.clean_block(briefing.prompt))
     return 0

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from fleetd.protocol.errors import FleetError, InvalidState
 
-from ..display import moments, render, screen
 from ..options import Parser, Subparsers, UsageError, command, group, whole, yes_option
+from ..output import console, screen, times
 from ..service import installing, logs, starting, status, waiting
 from ..service.choice import Service, service
 from ..service.running import Running
@@ -98,7 +98,7 @@ def _manager() -> Service:
 
 
 def _told(args: Namespace, report: installing.Report) -> int:
-    return render.result(args, {**report.told, "notes": report.said}, *report.said)
+    return console.result(args, {**report.told, "notes": report.said}, *report.said)
 
 
 def run_start(args: Namespace) -> int:
@@ -117,7 +117,7 @@ def run_restart(args: Namespace) -> int:
 
 def _running(args: Namespace, found: Running, how: str) -> int:
     told = {"pid": found.pid, "version": found.hello.version, "done": how}
-    return render.result(args, told, f"fleetd {found.hello.version}: {how} (pid {found.pid})")
+    return console.result(args, told, f"fleetd {found.hello.version}: {how} (pid {found.pid})")
 
 
 @contextmanager
@@ -128,21 +128,21 @@ def _log_shown(args: Namespace) -> Iterator[None]:
     except FleetError as error:
         if not args.json:
             for line in error.values.get("log", ()):
-                print(render.clean(line), file=sys.stderr)
+                print(console.clean(line), file=sys.stderr)
         raise
 
 
 def run_stop(args: Namespace) -> int:
     """Stop the daemon and wait for its end."""
     done = starting.stop()
-    return render.result(args, {"done": done}, f"fleetd: {done}")
+    return console.result(args, {"done": done}, f"fleetd: {done}")
 
 
 def run_status(args: Namespace) -> int:
     """Print how the daemon is run; the status is 0 when it answers."""
     seen = status.standing()
     if args.json:
-        render.print_json(seen.told())
+        console.print_json(seen.told())
     else:
         _show(seen)
     return 0 if seen.running else 1
@@ -151,7 +151,7 @@ def run_status(args: Namespace) -> int:
 def _show(seen: status.Standing) -> None:
     by = "in the background" if seen.run_by == "background" else f"under {seen.run_by}"
     at = f"fleetd {seen.version} runs {by} (pid {seen.pid}) {_how_long(seen)}"
-    render.flow("", at if seen.running else NOT_RUNNING[seen.silent])
+    console.flow("", at if seen.running else NOT_RUNNING[seen.silent])
     told = seen.service
     pairs: list[tuple[str, object]] = [("Socket", seen.socket), ("Log", seen.log)]
     if told is not None:
@@ -160,16 +160,16 @@ def _show(seen: status.Standing) -> None:
             ("State", told.condition if told.installed else None),
             ("Lingering", {True: "on", False: "off", None: None}[told.lingering]),
         ]
-    render.fields(pairs)
+    console.fields(pairs)
     for warning in seen.warnings:
-        render.warn(warning)
+        console.warn(warning)
 
 
 def _how_long(seen: status.Standing) -> str:
-    at = moments.ms_of(seen.started_at or "")
+    at = times.ms_of(seen.started_at or "")
     if at is None or not screen.humane():
         return f"since {seen.started_at}"
-    return f"for {moments.span(screen.now_ms() - at)}"
+    return f"for {times.span(screen.now_ms() - at)}"
 
 
 def _service(told: State) -> str:
@@ -191,4 +191,4 @@ def run_logs(args: Namespace) -> int:
     if args.follow:
         raise UsageError("--follow never ends, so it cannot print one JSON document.")
     lines = logs.last_lines(manager, args.lines)
-    return render.result(args, {"log": status.standing().log, "lines": lines})
+    return console.result(args, {"log": status.standing().log, "lines": lines})

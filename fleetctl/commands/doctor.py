@@ -7,10 +7,10 @@ from fleetd.protocol.errors import Denied, InvalidParams, Unavailable
 
 from ..client import Fleet, TooSlow
 from ..client.models import Finding, Findings, Hello, SystemDoctor, SystemHello
-from ..display import render
-from ..display.bar import bar
-from ..display.findings import show
 from ..options import Subparsers, command
+from ..output import console
+from ..output.progress import bar
+from ..output.views.findings import show
 
 
 def register(subparsers: Subparsers) -> None:
@@ -56,7 +56,7 @@ def _service(args: Namespace) -> list[Finding]:
     found = status.of_this_machine()
     for warning in status.to_warn_of(found):
         if not args.json:
-            render.warn(warning)
+            console.warn(warning)
     return found
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from ..client import Fleet
 from ..client.models import Event, EventList
 from ..client.newest_events import newest
-from ..display import lists, moments, render, screen
-from ..display.sentences import sentence, tone
 from ..options import Subparsers, age, command, mission_option, whole
+from ..output import console, lists, screen, times
+from ..output.events import sentence, tone
 
 if TYPE_CHECKING:
     from ..client import Link
@@ -67,7 +67,7 @@ def run(args: Namespace) -> int:
     with Fleet() as client:
         events = _listed(client, args)
     if args.json:
-        render.print_json(events)
+        console.print_json(events)
     elif events:
         for event in events:
             _print(event)
@@ -102,14 +102,14 @@ def _listed(client: Fleet, args: Namespace) -> list[Event]:
         events = list(islice(_after(client, args, min(one_more, PAGE)), one_more))
         if len(events) == one_more:
             onward = events[limit - 1].seq
-            render.warn(f"There are more events; go on with --since {onward}.")
+            console.warn(f"There are more events; go on with --since {onward}.")
         return events[:limit]
     # Without an age nobody asks how far back the log goes.
     wanted = one_more if args.since else limit
     found = newest(client, **_which(args), since_time=args.since, limit=min(wanted, PAGE))
     events = list(islice(found, wanted))
     if len(events) > limit:
-        render.warn(
+        console.warn(
             f"There are more events of that age, and these are the newest {limit}:"
             f" --limit prints up to {PAGE}, --follow prints all and goes on."
         )
@@ -138,7 +138,7 @@ def _follow(args: Namespace) -> int:
     left = args.limit
     for event in _stream(args):
         if args.json:
-            print(render.to_json(to_builtins(event), indent=0))
+            print(console.to_json(to_builtins(event), indent=0))
         else:
             _print(event)
         sys.stdout.flush()
@@ -157,7 +157,7 @@ def _stream(args: Namespace) -> Iterator[Event]:
             try:
                 yield from fleet.events(since=since, **_which(args), on_link=_tell)
             except StoreReplaced as error:
-                render.warn(f"{error.message} Following from the end of the new log.")
+                console.warn(f"{error.message} Following from the end of the new log.")
                 since = None
 
 
@@ -171,17 +171,17 @@ def _position(fleet: Fleet, since: int | str | None) -> int | None:
 
 def _tell(link: "Link") -> None:
     if link.state == "away":
-        render.warn("fleetd went away; waiting for it to come back.")
+        console.warn("fleetd went away; waiting for it to come back.")
 
 
 def _print(event: Event) -> None:
     """Print an event as a sentence to who looks on, else with all that it says."""
     if not screen.humane():
-        render.line(_line(event))
+        console.line(_line(event))
         return
-    start = f"{event.seq:>6}  {moments.moment(event.timestamp, screen.now_ms()):<8}  "
-    told = render.rest_of_line(start, sentence(event))
-    print(render.styled(start, "dim") + render.styled(told, tone(event.type) or ""))
+    start = f"{event.seq:>6}  {times.moment(event.timestamp, screen.now_ms()):<8}  "
+    told = console.rest_of_line(start, sentence(event))
+    print(console.styled(start, "dim") + console.styled(told, tone(event.type) or ""))
 
 
 def _line(event: Event) -> str:
@@ -192,4 +192,4 @@ def _line(event: Event) -> str:
 
 
 def _value(value: object) -> str:
-    return value if isinstance(value, str) else render.to_json(value, indent=0)
+    return value if isinstance(value, str) else console.to_json(value, indent=0)

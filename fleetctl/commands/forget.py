@@ -7,9 +7,9 @@ from functools import partial
 
 from ..client import Fleet
 from ..client.models import Forgotten, SystemForget
-from ..display import render
-from ..display.bar import bar
 from ..options import Parser, Run, Subparsers, command, group, yes_option
+from ..output import console
+from ..output.progress import bar
 from ..prompts import Cancelled, confirm
 from ..target import absolute, project_dir
 
@@ -80,7 +80,7 @@ def _run(args: Namespace, request: Callable[..., SystemForget]) -> int:
             if args.dry_run:
                 return _report(args, found)
             stream = sys.stderr if args.json else sys.stdout
-            print("\n".join(map(render.clean, _preview(found))), end="\n\n", file=stream)
+            print("\n".join(map(console.clean, _preview(found))), end="\n\n", file=stream)
             if not confirm("Forget all of this?"):
                 raise Cancelled("Nothing was forgotten.")
         with bar(args, "Forgetting") as progress:
@@ -90,10 +90,10 @@ def _run(args: Namespace, request: Callable[..., SystemForget]) -> int:
 
 def _report(args: Namespace, found: Forgotten) -> int:
     for warning in [] if args.json else found.warnings:
-        render.warn(warning)
+        console.warn(warning)
     if found.dry_run:
-        return render.result(args, found, *_preview(found), "", "[DRY RUN] Nothing was forgotten.")
-    return render.result(args, found, f"Forgotten: {_counted(found)}.", *_shared(found))
+        return console.result(args, found, *_preview(found), "", "[DRY RUN] Nothing was forgotten.")
+    return console.result(args, found, f"Forgotten: {_counted(found)}.", *_shared(found))
 
 
 def _preview(found: Forgotten) -> list[str]:
@@ -101,15 +101,15 @@ def _preview(found: Forgotten) -> list[str]:
     return [
         f"This will be forgotten: {_counted(found)}.",
         *(
-            f"  {each.mission_id}  {each.status}  {render.size(each.bytes)}  {each.title}"
+            f"  {each.mission_id}  {each.status}  {console.size(each.bytes)}  {each.title}"
             for each in found.details
         ),
         *(
-            f"  {each.run_id}  {each.status}  {render.size(each.bytes)}"
-            f"  {render.plural(each.snapshots, 'snapshot')}"
+            f"  {each.run_id}  {each.status}  {console.size(each.bytes)}"
+            f"  {console.plural(each.snapshots, 'snapshot')}"
             for each in found.run_details
         ),
-        *([f"Not finished: {render.plural(len(unfinished), 'mission')}."] if unfinished else []),
+        *([f"Not finished: {console.plural(len(unfinished), 'mission')}."] if unfinished else []),
         *([f"Still at work: {', '.join(found.living_agents)}."] if found.living_agents else []),
         *_shared(found),
     ]
@@ -123,12 +123,12 @@ def _counted(found: Forgotten) -> str:
         if count
     ]
     said = said or ["nothing"]
-    return ", ".join(said) + (f" ({render.size(found.bytes)})" if found.bytes else "")
+    return ", ".join(said) + (f" ({console.size(found.bytes)})" if found.bytes else "")
 
 
 def _shared(found: Forgotten) -> list[str]:
     if not found.shared_missions:
         return []
-    count = render.plural(found.shared_missions, "mission")
+    count = console.plural(found.shared_missions, "mission")
     still = f"{count} in which others worked too will still mention it"
     return [f"{still}: {', '.join(found.shared)}. fleetctl forget mission <id> forgets one."]

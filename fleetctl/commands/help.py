@@ -2,8 +2,8 @@
 
 from argparse import Namespace
 
-from ..display import render
 from ..options import Subparsers, command
+from ..output import console
 
 
 def register(subparsers: Subparsers) -> None:
@@ -30,7 +30,7 @@ def run(args: Namespace) -> int:
         parser = parser.below(word)
     text = parser.format_help()
     if args.json:
-        render.print_json({"help": text})
+        console.print_json({"help": text})
     else:
         print(text, end="")
     return 0

@@ -5,9 +5,6 @@ from argparse import BooleanOptionalAction, Namespace
 from fleetd.protocol.errors import NotFound
 
 from ..client.models import Finding, Findings
-from ..display import lists, render, screen
-from ..display.findings import show
-from ..display.tables import Column
 from ..hooking import checks, heard
 from ..hooking.changes import Change, installing, uninstalling
 from ..hooking.choosing import changing, chosen, looking, project
@@ -16,6 +13,9 @@ from ..hooking.hook_command import this_installation
 from ..hooking.state import State, state
 from ..hooking.writing import Deed, carry_out
 from ..options import Subparsers, group
+from ..output import console, lists, screen
+from ..output.tables import Column
+from ..output.views.findings import show
 
 
 def register(subparsers: Subparsers) -> None:
@@ -89,7 +89,7 @@ def run_status(args: Namespace) -> int:
     states = _states(args)
     heard_of = heard.ask()
     if args.json:
-        render.print_json(
+        console.print_json(
             {
                 "harnesses": [
                     {"hooks": vars(seen), "heard": heard_of.of(seen.harness)} for seen in states
@@ -112,8 +112,8 @@ def run_status(args: Namespace) -> int:
     heard_of.tell()
     if screen.humane() and all(seen.installed == "no" for seen in states):
         print()
-        render.flow("", "No hooks are installed. To install those of what is here:")
-        render.line("  fleetctl hooks install --all")
+        console.flow("", "No hooks are installed. To install those of what is here:")
+        console.line("  fleetctl hooks install --all")
     return 0
 
 
@@ -131,8 +131,8 @@ def _standing(seen: State) -> tuple[str, ...]:
 def _details(seen: State) -> None:
     if seen.installed == "no":
         return
-    render.heading(seen.harness)
-    render.fields(
+    console.heading(seen.harness)
+    console.fields(
         [
             ("File", seen.file),
             ("Problem", seen.problem),

@@ -14,9 +14,9 @@ from ..client.models import (
     LockRenew,
 )
 from ..client.pagination import every
-from ..display import lists, render, screen
-from ..display.tables import Column
 from ..options import Parser, Run, Subparsers, command, group, whole
+from ..output import console, lists, screen
+from ..output.tables import Column
 from ..target import KEYS, absolute, cwd, cwd_or_root
 
 WEEK_MS = 7 * 86_400_000
@@ -27,7 +27,7 @@ EXAMPLES = """\
 
 COLUMNS = (
     Column("ID"),
-    Column("STATUS", matters=3, styles=render.STATES),
+    Column("STATUS", matters=3, styles=console.STATES),
     Column("HELD BY", matters=6, cut="middle", least=10),
     Column("PURPOSE", matters=2, cut="end"),
     Column("TOKEN", matters=1),
@@ -129,20 +129,20 @@ def run_acquire(args: Namespace) -> int:
 
 
 def _granted(args: Namespace, lock: Lock, verb: str) -> int:
-    return render.result(
+    return console.result(
         args,
         lock,
         f"Lock {verb}: {lock.id}",
         f"File: {_place(lock)}",
         f"Held by: {lock.held_by}",
-        f"Expires: {render.ago(lock.expires_at)}",
+        f"Expires: {console.ago(lock.expires_at)}",
         f"Fencing token: {lock.fencing_token}",
     )
 
 
 def _place(lock: Lock) -> str:
     """Return a lock's file so that it means the same wherever it is read."""
-    return render.path(lock.normalized_path or lock.file)
+    return console.path(lock.normalized_path or lock.file)
 
 
 def run_renew(args: Namespace) -> int:
@@ -158,7 +158,7 @@ def run_release(args: Namespace) -> int:
     with Fleet() as client:
         lock_id = _lock_id(client, args.lock_id)
         lock = client.call(LockRelease(lock_id=lock_id, agent_id=args.agent))
-    return render.result(args, lock, f"Lock released: {lock.id}  {_place(lock)}")
+    return console.result(args, lock, f"Lock released: {lock.id}  {_place(lock)}")
 
 
 def run_force_release(args: Namespace) -> int:
@@ -168,7 +168,7 @@ def run_force_release(args: Namespace) -> int:
         request = LockForceRelease(lock_id=lock_id, agent_id=args.agent, reason=args.reason)
         lock = client.call(request)
     taken = f"Lock released by force: {lock.id}  {_place(lock)} (was held by {lock.held_by})"
-    return render.result(args, lock, taken)
+    return console.result(args, lock, taken)
 
 
 def run_check(args: Namespace) -> int:
@@ -177,7 +177,7 @@ def run_check(args: Namespace) -> int:
     with Fleet() as client:
         validity = client.call(request)
     text = "The token is valid." if validity.valid else "The token is not valid any more."
-    render.result(args, validity, text)
+    console.result(args, validity, text)
     return 0 if validity.valid else 1
 
 
@@ -212,7 +212,7 @@ def run_list(args: Namespace) -> int:
             each.purpose,
             str(each.fencing_token),
             each.expires_at or "" if _matters(each) else "",
-            render.path(paths.get(each.id, each.file)),
+            console.path(paths.get(each.id, each.file)),
         )
         for each in locks
     ]

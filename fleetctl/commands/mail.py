@@ -15,9 +15,9 @@ from ..client.models import (
     MessageSend,
 )
 from ..client.pagination import every
-from ..display import lists, render
-from ..display.tables import Column
 from ..options import Subparsers, command, group, limit_option
+from ..output import console, lists
+from ..output.tables import Column
 
 EXAMPLES = """\
   fleetctl mail send "Need the endpoint list" --from alice --to dispatch-1
@@ -30,7 +30,7 @@ COLUMNS = (
     Column("SENT", matters=2, times="ago"),
     Column("FROM", matters=4, cut="middle", least=10),
     Column("TO", matters=3, cut="end", least=10),
-    Column("STATE", matters=1, styles=render.STATES),
+    Column("STATE", matters=1, styles=console.STATES),
     Column("SUBJECT", cut="end", least=16),
 )
 
@@ -98,7 +98,7 @@ def run_send(args: Namespace) -> int:
     with Fleet() as client:
         message = client.call(request)
     sent = f"Message sent: {message.id} to {', '.join(message.to)}"
-    return render.result(args, message, sent)
+    return console.result(args, message, sent)
 
 
 def run_inbox(args: Namespace) -> int:
@@ -107,7 +107,7 @@ def run_inbox(args: Namespace) -> int:
     with Fleet() as client:
         messages = client.call(request).messages
     if args.json:
-        render.print_json(messages)
+        console.print_json(messages)
     elif not messages:
         lists.nothing("No messages found.")
     else:
@@ -118,11 +118,11 @@ def run_inbox(args: Namespace) -> int:
 
 def _show(message: Message, recipient: str) -> None:
     status = [each.status for each in message.deliveries if each.agent_id == recipient]
-    render.line(f"{message.id}  {render.ago(message.sent_at)}  {', '.join(status)}")
-    render.line(f"From: {message.sender}  To: {', '.join(message.to)}")
-    render.line(f"Subject: {message.subject}")
+    console.line(f"{message.id}  {console.ago(message.sent_at)}  {', '.join(status)}")
+    console.line(f"From: {message.sender}  To: {', '.join(message.to)}")
+    console.line(f"Subject: {message.subject}")
     if message.body:
-        print(render.clean_block(message.body))
+        print(console.clean_block(message.body))
     print()
 
 
@@ -130,7 +130,7 @@ def run_ack(args: Namespace) -> int:
     """Acknowledge a message."""
     with Fleet() as client:
         message = client.call(MessageAck(message_id=args.message_id, agent_id=args.agent))
-    return render.result(args, message, f"Message acknowledged: {message.id}")
+    return console.result(args, message, f"Message acknowledged: {message.id}")
 
 
 def run_list(args: Namespace) -> int:
@@ -153,4 +153,4 @@ def run_requeue(args: Namespace) -> int:
     """Queue a message again."""
     with Fleet() as client:
         message = client.call(MessageRequeue(message_id=args.message_id, agent_id=args.agent))
-    return render.result(args, message, f"Message queued again: {message.id}")
+    return console.result(args, message, f"Message queued again: {message.id}")

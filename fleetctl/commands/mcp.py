@@ -8,8 +8,6 @@ from argparse import Namespace
 from fleetd.protocol.errors import InvalidState, NotFound
 from fleetd.protocol.patterns import AGENT_ID
 
-from ..display import lists, render
-from ..display.tables import Column
 from ..hooking.changes import Change
 from ..hooking.choosing import changing, chosen, looking, project
 from ..hooking.harnesses import HARNESSES
@@ -18,6 +16,8 @@ from ..mcp_settings import extra
 from ..mcp_settings.changes import State, installing, look, uninstalling
 from ..mcp_settings.places import PLACES, this_command
 from ..options import Parser, Subparsers, UsageError
+from ..output import console, lists
+from ..output.tables import Column
 
 EXAMPLES = """\
 examples:
@@ -123,7 +123,7 @@ def run_status(args: Namespace) -> int:
     states = [look(PLACES[each.name], place, command) for each in chosen(args)]
     if args.json:
         document = {"package": extra.is_installed(), "harnesses": [vars(each) for each in states]}
-        render.print_json(document)
+        console.print_json(document)
         return 0
     columns = (
         Column("HARNESS"),
@@ -134,14 +134,14 @@ def run_status(args: Namespace) -> int:
     lists.table(columns, [_row(seen) for seen in states])
     for seen in states:
         if seen.problem:
-            render.warn(f"{seen.harness}: {seen.problem}")
+            console.warn(f"{seen.harness}: {seen.problem}")
     _warn_of_missing()
     return 0
 
 
 def _warn_of_missing() -> None:
     if not extra.is_installed():
-        render.warn(f"{MISSING} {extra.hint()}")
+        console.warn(f"{MISSING} {extra.hint()}")
 
 
 def _row(seen: State) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ from fleetd.protocol.errors import Storage
 
 from ..client import Fleet
 from ..client.models import SystemMetrics
-from ..display import render
 from ..options import Subparsers, command
+from ..output import console
 
 EXAMPLES = """\
   fleetctl metrics
@@ -42,9 +42,9 @@ def run(args: Namespace) -> int:
     if args.output is not None:
         _write(args.output, metrics.text)
         if args.json:
-            render.print_json({"path": str(args.output.absolute())})
+            console.print_json({"path": str(args.output.absolute())})
     elif args.json:
-        render.print_json(metrics)
+        console.print_json(metrics)
     else:
         print(metrics.text, end="")
     return 0

@@ -12,9 +12,9 @@ import msgspec
 from fleetd import config
 from fleetd.protocol.migration import Errand, Migration
 
-from ..display import lists, render
-from ..display.bar import bar
 from ..options import Subparsers, UsageError, command, yes_option
+from ..output import console, lists
+from ..output.progress import bar
 from ..prompts import Cancelled, confirm
 from ._store_job import carry
 
@@ -75,9 +75,9 @@ def run(args: Namespace) -> int:
     with bar(args, "Moving") as drawn:
         said = carry(Errand(what=what, to=args.to, source=args.source), drawn)
     if said.report is None:
-        return render.result(args, {"done": said.done}, said.done or "")
+        return console.result(args, {"done": said.done}, said.done or "")
     if args.json:
-        render.print_json(msgspec.to_builtins(said.report))
+        console.print_json(msgspec.to_builtins(said.report))
     else:
         _show(said.report)
     return int(not said.report.same)
@@ -87,14 +87,14 @@ def _print_roles(args: Namespace) -> int:
     script = resources.files("fleetd") / "share" / "postgres" / "roles.sql"
     text = script.read_text("utf-8")
     if args.json:
-        render.print_json({"sql": text})
+        console.print_json({"sql": text})
     else:
         print(text, end="")
     return 0
 
 
 def _show(report: Migration) -> None:
-    render.line(
+    console.line(
         f"{'Moved' if report.moved else 'Compared'} {report.source}"
         f" {'to' if report.moved else 'with'} {report.target}:"
     )
@@ -111,7 +111,7 @@ def _show(report: Migration) -> None:
         ],
     )
     if report.moved:
-        render.lines(_next_steps(report))
+        console.lines(_next_steps(report))
 
 
 def _counted(here: int, there: int) -> str:

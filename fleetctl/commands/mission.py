@@ -22,12 +22,12 @@ from ..client.models import (
     NewSortie,
     SortieList,
 )
-from ..display import lists, render
-from ..display.bar import bar
-from ..display.mission_page import show_mission, state, titled
-from ..display.tables import Column
 from ..machines import named, names
 from ..options import Parser, Subparsers, UsageError, command, group, limit_option, yes_option
+from ..output import console, lists
+from ..output.progress import bar
+from ..output.tables import Column
+from ..output.views.mission import show_mission, state, titled
 from ..prompts import Cancelled, confirm
 from ..target import absolute, mission_id, project_dir, selected, this_agent
 from . import _timeline
@@ -39,7 +39,7 @@ CREATE_EXAMPLES = """\
 
 COLUMNS = (
     Column("ID"),
-    Column("STATUS", matters=3, styles=render.STATES),
+    Column("STATUS", matters=3, styles=console.STATES),
     Column("PROGRESS", matters=2),
     Column("PRIORITY", matters=1, styles={"critical": "red", "high": "yellow"}),
     Column("TITLE", cut="end", least=18),
@@ -144,13 +144,13 @@ def run_create(args: Namespace) -> int:
     )
     with Fleet() as client:
         mission = client.call(request)
-    return render.result(
+    return console.result(
         args,
         mission,
         f"Mission created: {mission.id}",
         f"Title: {mission.title}",
         f"Sorties: {mission.total_sorties}",
-        f"Directory: {render.path(mission.project_dir or 'None')}",
+        f"Directory: {console.path(mission.project_dir or 'None')}",
     )
 
 
@@ -158,7 +158,7 @@ def run_start(args: Namespace) -> int:
     """Start the mission that was named, else the newest pending one of this directory."""
     with Fleet() as client:
         mission = client.call(MissionStart(mission_id=args.mission_id or _newest_pending(client)))
-    return render.result(args, mission, f"Mission started: {mission.id}  {mission.title}")
+    return console.result(args, mission, f"Mission started: {mission.id}  {mission.title}")
 
 
 def _newest_pending(client: Fleet) -> str:
@@ -176,7 +176,7 @@ def run_complete(args: Namespace) -> int:
     """Complete a mission."""
     with Fleet() as client:
         mission = client.call(MissionComplete(mission_id=mission_id(client, args.mission_id)))
-    return render.result(args, mission, f"Mission completed: {mission.id}  {mission.title}")
+    return console.result(args, mission, f"Mission completed: {mission.id}  {mission.title}")
 
 
 def run_fail(args: Namespace) -> int:
@@ -184,7 +184,7 @@ def run_fail(args: Namespace) -> int:
     with Fleet() as client:
         chosen = mission_id(client, args.mission_id)
         mission = client.call(MissionFail(mission_id=chosen, reason=args.reason))
-    return render.result(args, mission, f"Mission failed: {mission.id}  {mission.title}")
+    return console.result(args, mission, f"Mission failed: {mission.id}  {mission.title}")
 
 
 def run_cancel(args: Namespace) -> int:
@@ -192,7 +192,7 @@ def run_cancel(args: Namespace) -> int:
     with Fleet() as client:
         chosen = mission_id(client, args.mission_id)
         mission = client.call(MissionCancel(mission_id=chosen, reason=args.reason))
-    return render.result(args, mission, f"Mission cancelled: {mission.id}  {mission.title}")
+    return console.result(args, mission, f"Mission cancelled: {mission.id}  {mission.title}")
 
 
 def run_show(args: Namespace) -> int:
@@ -202,7 +202,7 @@ def run_show(args: Namespace) -> int:
         sorties = client.call(SortieList(mission_id=mission.id)).sorties
         directory = _directory(client, mission)
     if args.json:
-        render.print_json(mission)
+        console.print_json(mission)
         return 0
     show_mission(mission, directory, sorties)
     return 0
@@ -211,8 +211,8 @@ def run_show(args: Namespace) -> int:
 def _directory(client: Fleet, mission: Mission) -> str | None:
     """Return a mission's directory, with its machine where several share the store."""
     if not mission.project_dir or not mission.machine:
-        return mission.project_dir and render.path(mission.project_dir)
-    return f"{render.path(mission.project_dir)} on {named(names(client), mission.machine)}"
+        return mission.project_dir and console.path(mission.project_dir)
+    return f"{console.path(mission.project_dir)} on {named(names(client), mission.machine)}"
 
 
 def run_list(args: Namespace) -> int:
@@ -225,7 +225,7 @@ def run_list(args: Namespace) -> int:
         )
         page = client.call(request)
     rows = [
-        (each.id, state(each), render.bar(each.progress_percent), each.priority, titled(each))
+        (each.id, state(each), console.bar(each.progress_percent), each.priority, titled(each))
         for each in page.missions
     ]
     return lists.show(args, page.missions, COLUMNS, rows, "No missions found.")
@@ -244,7 +244,7 @@ def run_update(args: Namespace) -> int:
     )
     with Fleet() as client:
         mission = client.call(request)
-    return render.result(args, mission, f"Mission updated: {mission.id}  {mission.title}")
+    return console.result(args, mission, f"Mission updated: {mission.id}  {mission.title}")
 
 
 def run_current(args: Namespace) -> int:
@@ -253,7 +253,7 @@ def run_current(args: Namespace) -> int:
         mission = selected(client, "work").mission
         directory = _directory(client, mission)
     if args.json:
-        render.print_json(mission)
+        console.print_json(mission)
     else:
         show_mission(mission, directory)
     return 0
@@ -263,9 +263,9 @@ def run_delete(args: Namespace) -> int:
     """Delete a mission, after asking."""
     with Fleet() as client:
         mission = client.call(MissionGet(mission_id=args.mission_id))
-        question = f"Delete {mission.id} ({render.clean(mission.title)}) with its checkpoints?"
+        question = f"Delete {mission.id} ({console.clean(mission.title)}) with its checkpoints?"
         if not args.yes and not confirm(question):
             raise Cancelled("Deletion cancelled.")
         with bar(args, "Deleting") as progress:
             deleted = client.call(MissionDelete(mission_id=mission.id), progress=progress)
-    return render.result(args, deleted, f"Mission deleted: {mission.id}  {mission.title}")
+    return console.result(args, deleted, f"Mission deleted: {mission.id}  {mission.title}")

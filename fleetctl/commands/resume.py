@@ -7,8 +7,8 @@ from fleetd.protocol.patterns import Scope
 
 from ..client import Fleet
 from ..client.models import RecoveryRestore
-from ..display import render
 from ..options import Parser, Subparsers, UsageError, command, mission_option, yes_option
+from ..output import console
 from ..prompts import Cancelled, confirm, interactive
 from ._recovery import (
     QUESTION,
@@ -88,11 +88,11 @@ def run(args: Namespace) -> int:
             outcome = client.call(_request(args, target))
     if not args.json and outcome.checkpoint_id != target.checkpoint_id:
         # The newest one was damaged in both copies, or expired; the warnings say which.
-        render.line(f"Used checkpoint: {outcome.checkpoint_id}")
+        console.line(f"Used checkpoint: {outcome.checkpoint_id}")
     status = show_outcome(args, outcome)
     if args.dry_run and not args.json and target.others:
         print()
-        render.lines(choices(target))
+        console.lines(choices(target))
     return status
 
 
@@ -110,7 +110,7 @@ def _announce(args: Namespace, target: Target) -> None:
     if not args.json or ask:
         stream = sys.stderr if args.json else sys.stdout
         for text in (*announcement(target), ""):
-            print(render.clean(text), file=stream)
+            print(console.clean(text), file=stream)
     if ask:
         if not confirm(QUESTION):
             raise Cancelled("Recovery cancelled.")

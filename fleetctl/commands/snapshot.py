@@ -18,12 +18,12 @@ from ..client.models import (
     SystemConfig,
 )
 from ..client.retry import new_key
-from ..display import lists, render
-from ..display.bar import bar
-from ..display.findings import show
-from ..display.snapshot_page import joined, show_snapshot, step_told
-from ..display.tables import Column
 from ..options import Parser, Subparsers, command, group, limit_option
+from ..output import console, lists
+from ..output.progress import bar
+from ..output.tables import Column
+from ..output.views.findings import show
+from ..output.views.snapshot import joined, show_snapshot, step_told
 from . import _snapshot_options
 from ._prune import Pruning, options
 
@@ -45,7 +45,7 @@ COLUMNS = (
     Column("ID"),
     Column("TIME", matters=8, times="ago"),
     Column("SOURCE", matters=5),
-    Column("STATUS", matters=7, styles=render.STATES),
+    Column("STATUS", matters=7, styles=console.STATES),
     Column("STEP", matters=4, cut="end", least=10),
     Column("PRESSURE", matters=3, styles={"high": "yellow", "critical": "red"}),
     Column("COMMANDS", matters=1),
@@ -129,8 +129,8 @@ def run_record(args: Namespace) -> int:
         snapshot = _record(client, request)
         folder = "" if args.json else _folder(client, snapshot)
     for warning in snapshot.warnings:
-        render.warn(warning)
-    return render.result(args, snapshot, *_recorded(snapshot, folder))
+        console.warn(warning)
+    return console.result(args, snapshot, *_recorded(snapshot, folder))
 
 
 def _record(client: Fleet, request: SnapshotRecord | dict[str, object]) -> Snapshot:
@@ -166,7 +166,7 @@ def run_list(args: Namespace) -> int:
     with Fleet() as client:
         page = client.call(SnapshotList(run_id=args.run_id, limit=args.limit))
     if args.json:
-        render.print_json(page.snapshots)
+        console.print_json(page.snapshots)
     elif page.snapshots:
         _print_list(page, of_all=args.run_id is None)
     else:
@@ -177,7 +177,7 @@ def run_list(args: Namespace) -> int:
 def _print_list(page: SnapshotPage, *, of_all: bool) -> None:
     columns = [*COLUMNS, *([RUN] if of_all else [])]
     lists.table(columns, [_row(each)[: len(columns)] for each in page.snapshots])
-    print(f"\nTotal: {render.plural(page.total, 'snapshot')}")
+    print(f"\nTotal: {console.plural(page.total, 'snapshot')}")
     if page.total > len(page.snapshots):
         print(f"Showing the newest {len(page.snapshots)}; --limit N shows more.")
 
@@ -191,7 +191,7 @@ def _row(each: SnapshotSummary) -> tuple[str, ...]:
         step_told(each.step_ordinal, each.step_status),
         each.window_pressure,
         str(each.outcome_count),
-        render.size(each.size_bytes),
+        console.size(each.size_bytes),
         "gz" if each.compressed_at else "",
         each.run_id,
     )
@@ -204,9 +204,9 @@ def run_show(args: Namespace) -> int:
         snapshot = client.call(request)
         folder = "" if args.json else _folder(client, snapshot)
     for warning in snapshot.warnings:
-        render.warn(warning)
+        console.warn(warning)
     if args.json:
-        render.print_json(snapshot)
+        console.print_json(snapshot)
     else:
         show_snapshot(snapshot, folder)
     return 0
@@ -239,5 +239,5 @@ def run_prune(args: Namespace) -> int:
 
 
 def _pruned_line(each: PrunedSnapshot) -> str:
-    size = render.size(each.size_bytes)
-    return f"{each.id}  {each.run_id}  {render.ago(each.timestamp)}  {each.source}  {size}"
+    size = console.size(each.size_bytes)
+    return f"{each.id}  {each.run_id}  {console.ago(each.timestamp)}  {each.source}  {size}"

@@ -20,8 +20,6 @@ from ..client.models import (
     SortieStart,
     SortieUnblock,
 )
-from ..display import lists, render
-from ..display.tables import Column
 from ..options import (
     Parser,
     Run,
@@ -32,6 +30,8 @@ from ..options import (
     mission_option,
     whole,
 )
+from ..output import console, lists
+from ..output.tables import Column
 from ..target import mission_id, this_agent
 
 EXAMPLES = """\
@@ -43,7 +43,7 @@ EXAMPLES = """\
 
 COLUMNS = (
     Column("ID"),
-    Column("STATUS", matters=3, styles=render.STATES),
+    Column("STATUS", matters=3, styles=console.STATES),
     Column("PROGRESS", matters=1),
     Column("AGENT", matters=2, cut="middle", least=10),
     Column("TITLE", cut="end", least=18),
@@ -131,7 +131,7 @@ def _register_reports(actions: Subparsers) -> None:
 
 def _done(args: Namespace, sortie: Sortie, verb: str) -> int:
     who = f" by {sortie.assigned_to}" if sortie.assigned_to else ""
-    return render.result(args, sortie, f"Sortie {verb}: {sortie.id}  {sortie.title}{who}")
+    return console.result(args, sortie, f"Sortie {verb}: {sortie.id}  {sortie.title}{who}")
 
 
 def run_create(args: Namespace) -> int:
@@ -147,14 +147,14 @@ def run_create(args: Namespace) -> int:
             agent_id=this_agent(),
         )
         sortie = client.call(request)
-    return render.result(args, sortie, f"Sortie created: {sortie.id}", f"Title: {sortie.title}")
+    return console.result(args, sortie, f"Sortie created: {sortie.id}", f"Title: {sortie.title}")
 
 
 def run_assign(args: Namespace) -> int:
     """Give a sortie to an agent."""
     with Fleet() as client:
         sortie = client.call(SortieAssign(sortie_id=args.sortie_id, agent_id=args.agent))
-    return render.result(args, sortie, f"Sortie assigned: {sortie.id} to {sortie.assigned_to}")
+    return console.result(args, sortie, f"Sortie assigned: {sortie.id} to {sortie.assigned_to}")
 
 
 def run_start(args: Namespace) -> int:
@@ -185,7 +185,7 @@ def run_progress(args: Namespace) -> int:
     )
     with Fleet() as client:
         sortie = client.call(request)
-    return render.result(args, sortie, f"Sortie progress: {sortie.id}  {sortie.progress}%")
+    return console.result(args, sortie, f"Sortie progress: {sortie.id}  {sortie.progress}%")
 
 
 def run_block(args: Namespace) -> int:
@@ -220,7 +220,7 @@ def run_remove(args: Namespace) -> int:
     """Take a sortie out."""
     with Fleet() as client:
         deleted = client.call(SortieRemove(sortie_id=args.sortie_id))
-    return render.result(args, deleted, f"Sortie removed: {args.sortie_id}")
+    return console.result(args, deleted, f"Sortie removed: {args.sortie_id}")
 
 
 def run_show(args: Namespace) -> int:
@@ -228,9 +228,9 @@ def run_show(args: Namespace) -> int:
     with Fleet() as client:
         sortie = client.call(SortieGet(sortie_id=args.sortie_id))
     if args.json:
-        render.print_json(sortie)
+        console.print_json(sortie)
         return 0
-    render.fields(
+    console.fields(
         (
             ("Sortie", sortie.id),
             ("Mission", sortie.mission_id),
@@ -243,9 +243,9 @@ def run_show(args: Namespace) -> int:
             ("Notes", sortie.progress_notes),
             ("Blocked", sortie.blocked_reason),
             ("Result", sortie.result),
-            ("Files", render.paths(sortie.files)),
-            ("Started", render.ago(sortie.started_at)),
-            ("Ended", render.ago(sortie.completed_at)),
+            ("Files", console.paths(sortie.files)),
+            ("Started", console.ago(sortie.started_at)),
+            ("Ended", console.ago(sortie.completed_at)),
         )
     )
     return 0
@@ -259,7 +259,7 @@ def run_list(args: Namespace) -> int:
             SortieList(mission_id=chosen, status=args.status, assigned_to=args.assigned_to)
         )
     rows = [
-        (each.id, each.status, render.bar(each.progress), each.assigned_to or "", each.title)
+        (each.id, each.status, console.bar(each.progress), each.assigned_to or "", each.title)
         for each in page.sorties
     ]
     return lists.show(args, page.sorties, COLUMNS, rows, "No sorties found.")

@@ -12,10 +12,10 @@ from ..client.models import (
     SystemStatus,
     Timing,
 )
-from ..display import lists, render, screen
-from ..display.recoveries import lost, resume_command
-from ..display.tables import Column
 from ..options import Subparsers, command
+from ..output import console, lists, screen
+from ..output.recoveries import lost, resume_command
+from ..output.tables import Column
 
 # What a recovery that is not over waits for.
 STATES = {
@@ -37,13 +37,13 @@ MISSIONS = (
 RECOVERIES = (
     Column(""),
     Column("", matters=3),
-    Column("", matters=2, styles=render.STATES),
+    Column("", matters=2, styles=console.STATES),
     Column("", matters=1, cut="middle", least=10),
     Column("", cut="end", least=16),
 )
 MACHINES = (
     Column("", cut="middle", least=12),
-    Column("", matters=3, styles=render.STATES),
+    Column("", matters=3, styles=console.STATES),
     Column("", matters=1),
     Column("", matters=2, times="ago"),
     Column("", matters=1),
@@ -75,7 +75,7 @@ def run(args: Namespace) -> int:
     with Fleet() as client:
         status = client.call(SystemStatus())
     if args.json:
-        render.print_json(status)
+        console.print_json(status)
     else:
         _show(status)
         if args.verbose:
@@ -86,11 +86,11 @@ def run(args: Namespace) -> int:
 def _show(status: Status) -> None:
     if status.store and status.store.away:
         _show_away(status, status.store.away)
-    render.line(
-        f"fleetd {status.version} (pid {status.pid}), running for {render.span(status.uptime_ms)}"
+    console.line(
+        f"fleetd {status.version} (pid {status.pid}), running for {console.span(status.uptime_ms)}"
     )
     if status.store and status.store.lost:
-        render.flow("Commits lost: ", status.store.lost, style="red")
+        console.flow("Commits lost: ", status.store.lost, style="red")
     if status.counts is None:
         return
     _show_fleet(status, status.counts)
@@ -99,20 +99,20 @@ def _show(status: Status) -> None:
 
 def _show_away(status: Status, away: AwayStatus) -> None:
     """Print since when nothing can be read or stored, why, and what becomes of hooks meanwhile."""
-    since = f"{render.span(away.for_ms)} (since {away.since_at})"
-    render.flow("Store away: ", f"for {since}: {away.message}", style="red")
-    waiting = render.plural(status.spool_files, "payload")
-    render.flow("  ", f"{SPOOLED} {waiting} of hooks in the spool.")
+    since = f"{console.span(away.for_ms)} (since {away.since_at})"
+    console.flow("Store away: ", f"for {since}: {away.message}", style="red")
+    waiting = console.plural(status.spool_files, "payload")
+    console.flow("  ", f"{SPOOLED} {waiting} of hooks in the spool.")
 
 
 def _show_fleet(status: Status, counts: Counts) -> None:
-    render.heading("Missions in progress")
+    console.heading("Missions in progress")
     if status.missions:
         lists.table(MISSIONS, map(_mission_row, status.missions), indent="  ")
     else:
-        render.line("  none")
+        console.line("  none")
         if screen.humane():
-            render.lines(NEXT if counts.missions else FIRST)
+            console.lines(NEXT if counts.missions else FIRST)
     _show_candidates(status)
     _show_recoveries(status.recoveries)
     _show_machines(status)
@@ -121,18 +121,18 @@ def _show_fleet(status: Status, counts: Counts) -> None:
 def _mission_row(mission: MissionLine) -> tuple[str, ...]:
     return (
         mission.mission_id,
-        render.bar(mission.progress_percent),
+        console.bar(mission.progress_percent),
         f"({mission.completed_sorties}/{mission.total_sorties})",
-        render.silence(mission.silence_ms),
+        console.silence(mission.silence_ms),
         _agents(mission),
-        render.plural(mission.locks, "lock"),
-        render.titled(mission.title, automatic=mission.automatic),
+        console.plural(mission.locks, "lock"),
+        console.titled(mission.title, automatic=mission.automatic),
     )
 
 
 def _agents(mission: MissionLine) -> str:
     """Return how many agents a mission has, and how many of them wait for a permission."""
-    told = render.plural(mission.agents, "agent")
+    told = console.plural(mission.agents, "agent")
     waiting = mission.needs_permission
     needs = "needs" if waiting == 1 else "need"
     return f"{told}, {waiting} {needs} permission" if waiting else told
@@ -141,22 +141,22 @@ def _agents(mission: MissionLine) -> str:
 def _show_candidates(status: Status) -> None:
     if not status.candidates:
         return
-    render.heading("Waiting for recovery")
+    console.heading("Waiting for recovery")
     for each in status.candidates:
         checkpoint = each.checkpoint_id or "no checkpoint"
-        silent = render.silence(each.inactivity_duration_ms)
+        silent = console.silence(each.inactivity_duration_ms)
         head = f"  {each.mission_id}  {silent}  {checkpoint}  "
-        render.headed(head, each.mission_title)
+        console.headed(head, each.mission_title)
         if each.lost_agents:
-            render.line(f"    {lost(each)}")
+            console.line(f"    {lost(each)}")
         if each.checkpoint_id:
-            render.line(f"    {resume_command(each)}")
+            console.line(f"    {resume_command(each)}")
 
 
 def _show_recoveries(recoveries: list[Recovery]) -> None:
     if not recoveries:
         return
-    render.heading("Recoveries under way")
+    console.heading("Recoveries under way")
     rows = [
         (each.id, each.mission_id, each.state, each.agent_id or "", STATES.get(each.state, ""))
         for each in recoveries
@@ -168,12 +168,12 @@ def _show_machines(status: Status) -> None:
     """Print who shares the store, if it is one that several machines share."""
     if not status.machines:
         return
-    render.heading("Machines")
+    console.heading("Machines")
     rows = [
         (
             each.name,
             each.status,
-            render.plural(each.agents, "agent"),
+            console.plural(each.agents, "agent"),
             each.heard_at,
             "this one" if each.machine_id == status.machine else "",
         )
@@ -183,7 +183,7 @@ def _show_machines(status: Status) -> None:
 
 
 def _show_store(status: Status, counts: Counts) -> None:
-    render.heading("Store")
+    console.heading("Store")
     named = (
         (counts.missions, "mission"),
         (counts.sorties, "sortie"),
@@ -194,35 +194,35 @@ def _show_store(status: Status, counts: Counts) -> None:
         (counts.checkpoints, "checkpoint"),
         (counts.snapshots, "snapshot"),
     )
-    render.flow("  ", ", ".join(render.plural(count, noun) for count, noun in named))
+    console.flow("  ", ", ".join(console.plural(count, noun) for count, noun in named))
     recovered = "recovery" if counts.recoveries == 1 else "recoveries"
-    render.line(f"  {counts.recoveries} {recovered} so far")
-    render.line(f"  files still to write: {status.backup_backlog}")
+    console.line(f"  {counts.recoveries} {recovered} so far")
+    console.line(f"  files still to write: {status.backup_backlog}")
     if status.machine and status.store:
-        render.flow("  ", f"{status.store.version}: {status.store.where}")
+        console.flow("  ", f"{status.store.version}: {status.store.where}")
         return
-    database, wal = render.size(status.database_bytes), render.size(status.wal_bytes)
-    render.line(f"  database {database}, write-ahead log {wal}")
+    database, wal = console.size(status.database_bytes), console.size(status.wal_bytes)
+    console.line(f"  database {database}, write-ahead log {wal}")
 
 
 def _show_work(status: Status) -> None:
     """Print what only helps who looks for a bottleneck."""
     writer, clients = status.writer, status.connections
-    render.heading("Work since the start")
-    render.flow(
+    console.heading("Work since the start")
+    console.flow(
         "  ",
         f"connections: {clients.open} of {clients.limit}, {clients.open_max} at most;"
         f" {clients.accepted} accepted, {clients.refused} refused, {clients.cut_off} cut off",
     )
-    render.flow("  ", f"writer: {writer.queue} requests wait, {writer.queue_max} at most")
-    render.flow(
+    console.flow("  ", f"writer: {writer.queue} requests wait, {writer.queue_max} at most")
+    console.flow(
         "  ",
-        f"group commit: {render.plural(writer.batches, 'transaction')} of"
+        f"group commit: {console.plural(writer.batches, 'transaction')} of"
         f" {writer.batch_mean:g} requests, p95 {writer.batch_p95}, at most {writer.batch_max}",
     )
     if status.errors:
         kinds = ", ".join(f"{kind} {count}" for kind, count in status.errors.items())
-        render.flow("  ", f"errors answered: {kinds}")
+        console.flow("  ", f"errors answered: {kinds}")
     print()
     rows = [_timing_row("COMMIT to disk", writer.commit)]
     rows += [_timing_row(each.method, each) for each in status.latencies]

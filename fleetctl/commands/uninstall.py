@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fleetd.protocol.errors import FleetError, InvalidState
 
 from ..completing import shells
-from ..display import render
 from ..editing import files
 from ..hooking import changes as hooks
 from ..hooking.changes import Change
@@ -20,6 +19,7 @@ from ..mcp_settings import changes as servers
 from ..mcp_settings.extra import PACKAGE, installer
 from ..mcp_settings.places import PLACES
 from ..options import Subparsers, command, yes_option
+from ..output import console
 from ..prompts import Cancelled, confirm, interactive
 from ..service import systemd
 from ..service.choice import service
@@ -180,7 +180,7 @@ def _ask(args: Namespace, plan: Plan, settings: "Loaded") -> None:
     if plan.parts:
         print("This goes:", file=stream)
         for part in plan.parts:
-            print(render.clean(f"  {part.what}: {part.where}"), file=stream)
+            print(console.clean(f"  {part.what}: {part.where}"), file=stream)
     if args.dry_run:
         return
     if plan.parts and not args.yes and not confirm("Take all of this out?"):
@@ -189,7 +189,7 @@ def _ask(args: Namespace, plan: Plan, settings: "Loaded") -> None:
         return
     if found := _data(settings):
         for part in found:
-            print(render.clean(f"  {part.what}: {part.where}"), file=sys.stderr)
+            print(console.clean(f"  {part.what}: {part.where}"), file=sys.stderr)
         if confirm(_DATA):
             plan.parts += found
 
@@ -197,7 +197,7 @@ def _ask(args: Namespace, plan: Plan, settings: "Loaded") -> None:
 def _told(args: Namespace, plan: Plan, settings: "Loaded") -> int:
     left = list(_left(settings, data=not (args.dry_run and args.delete_data)))
     if args.json:
-        render.print_json(_document(args, plan, left))
+        console.print_json(_document(args, plan, left))
     else:
         _show(args, plan, left)
     return 1 if plan.errors else 0
@@ -217,19 +217,19 @@ def _document(args: Namespace, plan: Plan, left: list[Left]) -> dict[str, Any]:
 
 
 def _show(args: Namespace, plan: Plan, left: list[Left]) -> None:
-    render.lines(plan.said)
+    console.lines(plan.said)
     if not plan.parts and not plan.errors:
-        render.line("Nothing of fleetd is installed here.")
+        console.line("Nothing of fleetd is installed here.")
     if args.dry_run:
-        render.line("[DRY RUN] Nothing was changed.")
+        console.line("[DRY RUN] Nothing was changed.")
     sys.stdout.flush()
     for what, error in plan.errors:
-        render.complain("Error:", f"{what}: {error.message}", "red")
+        console.complain("Error:", f"{what}: {error.message}", "red")
         if error.hint:
-            render.complain("Hint:", error.hint)
+            console.complain("Hint:", error.hint)
     if plan.errors:
-        render.complain("Hint:", "When that is mended, run fleetctl uninstall again.")
-    render.bullets("Left", [_sentence(each) for each in left])
+        console.complain("Hint:", "When that is mended, run fleetctl uninstall again.")
+    console.bullets("Left", [_sentence(each) for each in left])
 
 
 def _sentence(each: Left) -> str:

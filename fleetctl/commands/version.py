@@ -4,8 +4,8 @@ from argparse import Namespace
 
 from fleetd import __version__
 
-from ..display import render
 from ..options import Subparsers, command
+from ..output import console
 
 
 def register(subparsers: Subparsers) -> None:
@@ -15,4 +15,4 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: Namespace) -> int:
     """Print the version."""
-    return render.result(args, {"version": __version__}, f"fleetctl {__version__}")
+    return console.result(args, {"version": __version__}, f"fleetctl {__version__}")

@@ -9,7 +9,7 @@ from fleetd.host import paths
 from fleetd.protocol.errors import FleetError
 
 from ..client import Fleet
-from ..display import screen
+from ..output import screen
 from .candidates import KINDS, candidates, line
 
 # A person has pressed a key and waits: what takes longer than this is not worth it.

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from fleetd.protocol import endings
 
-from ..display import moments, render, screen
-from ..display.widths import cut
+from ..output import console, screen, times
+from ..output.text import cut
 from ..target import cwd, this_agent
 
 # Calls a method that changes nothing and returns its result.
@@ -114,7 +114,7 @@ def _of_runs(snapshots: Iterable[Any]) -> Iterator[Candidate]:
 
 def _locks(ask: Ask) -> Iterator[Candidate]:
     for each in ask("lock.list").locks:
-        yield Candidate(each.id, f"{each.held_by}  {render.path(each.file)}", each.status)
+        yield Candidate(each.id, f"{each.held_by}  {console.path(each.file)}", each.status)
 
 
 def _messages(ask: Ask) -> Iterator[Candidate]:
@@ -135,7 +135,7 @@ def _agents(ask: Ask) -> Iterator[Candidate]:
     late = ("lost", "gone")
     found = ask("agent.list").agents
     for each in sorted(found, key=lambda agent: (agent.status in late, agent.status == "gone")):
-        told = f"{each.status} {each.role}  {each.harness or ''} {render.path(each.cwd or '')}"
+        told = f"{each.status} {each.role}  {each.harness or ''} {console.path(each.cwd or '')}"
         yield Candidate(each.id, told, each.status)
 
 
@@ -143,13 +143,13 @@ def _sessions(ask: Ask) -> Iterator[Candidate]:
     for each in ask("agent.list").agents:
         if each.session_id:
             yield Candidate(
-                each.session_id, f"{each.harness or ''} {each.id} {render.path(each.cwd or '')}"
+                each.session_id, f"{each.harness or ''} {each.id} {console.path(each.cwd or '')}"
             )
     yield from _runs(ask)
 
 
 def _when(timestamp: str) -> str:
-    return moments.ago(timestamp, screen.now_ms())
+    return times.ago(timestamp, screen.now_ms())
 
 
 NOUNS: dict[str, Callable[[Ask], Iterator[Candidate]]] = {
@@ -172,7 +172,7 @@ def line(candidate: Candidate, columns: int | None = None) -> str:
 
     They count characters. Where ``columns`` are told, the line they make of it takes fewer.
     """
-    text = render.clean(candidate.text).strip()
+    text = console.clean(candidate.text).strip()
     if columns is not None:
         text = cut(text, columns - len(candidate.id) - len("  ") - 1)
     return f"{candidate.id}\t{text}"

@@ -5,8 +5,8 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from ..display import render
 from ..editing import copies, files
+from ..output import console
 from ..prompts import Cancelled, confirm
 
 SHELLS = ("bash", "zsh")
@@ -56,7 +56,7 @@ def install(args: Namespace, shell: str) -> int:
     pending = {path: text for path, text in wanted.items() if found[path].data != text.encode()}
     for path in pending:
         files.check_writable(found[path])
-    remarks = [render.clean(each) for path in pending for each in found[path].remarks]
+    remarks = [console.clean(each) for path in pending for each in found[path].remarks]
     if pending and not args.json:
         _show(pending)
     said = [*remarks, "[DRY RUN] Nothing was written."]
@@ -69,7 +69,7 @@ def install(args: Namespace, shell: str) -> int:
         said += remarks
     changed = bool(pending) and not args.dry_run
     told = {"shell": shell, "files": [str(path) for path in wanted], "changed": changed}
-    return render.result(args, told, *said, *_needs(shell))
+    return console.result(args, told, *said, *_needs(shell))
 
 
 def installed(shell: str) -> list[files.SettingsFile]:
@@ -100,8 +100,8 @@ def _written(file: files.SettingsFile, text: str) -> list[str]:
 
 def _show(pending: dict[Path, str]) -> None:
     for path, text in pending.items():
-        render.line(f"{path}:")
-        render.lines(f"  {line}" for line in text.splitlines())
+        console.line(f"{path}:")
+        console.lines(f"  {line}" for line in text.splitlines())
     sys.stdout.flush()
 
 

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from fleetd.protocol.records import Event
 
-from ..display import render
+from ..output import console
 from .checks import Verdict
 
 WIDEST = 96
@@ -64,7 +64,7 @@ class Narrator:
         self._print()
         self._print(INDENT + self._styled(f"$ {_as_typed(command)}", "green"))
         for line in output.rstrip("\n").splitlines():
-            self._print(self._folded(render.clean(line)))
+            self._print(self._folded(console.clean(line)))
 
     def _folded(self, line: str) -> str:
         """Fold a line that is too long for the terminal, its rest further in."""
@@ -85,7 +85,7 @@ class Narrator:
         # A checkpoint carries the name of the agent whose work gave cause for it.
         by_itself = event.type == "fleet_checkpointed"
         who = "fleetd" if by_itself else event.agent_id or "the mission"
-        text = render.clean(f"{who:<13} {told(event.data)}")
+        text = console.clean(f"{who:<13} {told(event.data)}")
         style = "yellow" if event.type == "fleet_checkpointed" else "dim"
         room = self._width - len(INDENT)
         fitting = text if len(text) <= room else text[: room - 1] + "…"
@@ -99,19 +99,19 @@ class Narrator:
             word = ("ok    ", "green") if verdict.ok else ("FAILED", "red")
             self._print(f"{INDENT}{self._styled(*word)}  {verdict.check}")
             if not verdict.ok:
-                self._print(self._folded(f"        {render.clean(verdict.detail)}"))
+                self._print(self._folded(f"        {console.clean(verdict.detail)}"))
 
     def log(self, lines: Sequence[str]) -> None:
         """Show the last lines of the daemon's log."""
         for line in lines:
-            self._print(self._folded(render.clean(line)))
+            self._print(self._folded(console.clean(line)))
 
     def blank(self) -> None:
         """Leave a line free."""
         self._print()
 
     def _styled(self, text: str, style: str) -> str:
-        return render.styled(text, style, self._stream)
+        return console.styled(text, style, self._stream)
 
     def _print(self, text: str = "") -> None:
         print(text, file=self._stream, flush=True)

@@ -8,7 +8,7 @@ import msgspec
 
 from fleetd.protocol.errors import FleetError
 
-from ..display import render
+from ..output import console
 from .checks import Verdict
 from .narrator import Narrator
 from .stage import Stage, StageFailed, open_stage
@@ -54,5 +54,5 @@ def _conclude(args: Namespace, narrator: Narrator, verdicts: list[Verdict], seco
     )
     if args.json:
         checks = msgspec.to_builtins(verdicts)
-        render.print_json({"ok": not failed, "seconds": round(seconds, 1), "checks": checks})
+        console.print_json({"ok": not failed, "seconds": round(seconds, 1), "checks": checks})
     return 1 if failed else 0

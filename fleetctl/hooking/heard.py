@@ -7,8 +7,8 @@ from fleetd.protocol.errors import MethodNotFound, Unavailable
 
 from ..client import Fleet, TooSlow
 from ..client.models import Finding, HarnessStatus, HookStatusGet, SpoolStatus
-from ..display import render
-from ..display.tables import Column
+from ..output import console
+from ..output.tables import Column
 
 COLUMNS = (
     Column("LAST EVENT", matters=4),
@@ -47,11 +47,11 @@ class Heard(NamedTuple):
         """Print what there is to say besides the table."""
         if self.complaint:
             complaint = self.complaint.removesuffix(".")
-            render.warn(f"{complaint}. What hooks tell meanwhile waits in the spool.")
+            console.warn(f"{complaint}. What hooks tell meanwhile waits in the spool.")
         elif self.spool is not None and self.spool.files:
-            waiting = render.plural(self.spool.files, "file")
-            told = f"{waiting} ({render.size(self.spool.size_bytes)})"
-            render.line(f"\nIn the spool {self.spool.directory}: {told}")
+            waiting = console.plural(self.spool.files, "file")
+            told = f"{waiting} ({console.size(self.spool.size_bytes)})"
+            console.line(f"\nIn the spool {self.spool.directory}: {told}")
 
     def finding(self) -> Finding:
         """Return the daemon's presence as the result of a check."""

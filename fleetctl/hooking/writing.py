@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, TextIO
 
 from fleetd.protocol.errors import FleetError
 
-from ..display import render
 from ..editing import files
+from ..output import console
 from ..prompts import Cancelled, confirm
 from .changes import Change
 from .harnesses import Harness
@@ -57,12 +57,12 @@ def carry_out(args: Namespace, harnesses: Sequence[Harness], deed: Deed) -> int:
         for outcome in outcomes:
             _make(outcome, deed)
     if args.json:
-        render.print_json([_as_json(each, dry_run=args.dry_run) for each in outcomes])
+        console.print_json([_as_json(each, dry_run=args.dry_run) for each in outcomes])
     else:
         for outcome in outcomes:
             _tell(outcome, deed, dry_run=args.dry_run)
         if args.dry_run:
-            render.line("[DRY RUN] Nothing was written.")
+            console.line("[DRY RUN] Nothing was written.")
     return 1 if any(each.error for each in outcomes) else 0
 
 
@@ -78,7 +78,7 @@ def _ask(args: Namespace, pending: Sequence[Change]) -> None:
         return
     if args.json:
         _show(pending, sys.stderr)
-    remarks = [render.clean(each) for change in pending for each in change.remarks]
+    remarks = [console.clean(each) for change in pending for each in change.remarks]
     if not confirm(files.question("Write this?", remarks)):
         raise Cancelled("Nothing was changed.")
 
@@ -93,9 +93,9 @@ def _make(outcome: Outcome, deed: Deed) -> None:
 
 def _show(changes: Sequence[Change], stream: TextIO) -> None:
     for change in changes:
-        for line in map(render.clean, change.diff()):
+        for line in map(console.clean, change.diff()):
             style = _STYLES.get(line[:1])
-            print(render.styled(line, style, stream) if style else line, file=stream)
+            print(console.styled(line, style, stream) if style else line, file=stream)
         print(file=stream)
 
 
@@ -103,16 +103,16 @@ def _tell(outcome: Outcome, deed: Deed, *, dry_run: bool) -> None:
     name, change = outcome.harness.name, outcome.change
     if outcome.error:
         sys.stdout.flush()
-        print(f"{name}: {render.clean(outcome.error.message)}", file=sys.stderr)
+        print(f"{name}: {console.clean(outcome.error.message)}", file=sys.stderr)
         if outcome.error.hint:
-            print("Hint:", render.clean(outcome.error.hint), file=sys.stderr)
+            print("Hint:", console.clean(outcome.error.hint), file=sys.stderr)
     elif change and not change.changes:
-        render.line(f"{name}: {deed.nothing} ({change.file.path})")
+        console.line(f"{name}: {deed.nothing} ({change.file.path})")
     elif change:
         if not dry_run:
             as_it_was = f"; as it was: {outcome.copy}" if outcome.copy else ""
-            render.line(f"{name}: {deed.done} {change.file.path}{as_it_was}")
-        render.lines(f"  {note}" for note in (*change.remarks, *change.notes))
+            console.line(f"{name}: {deed.done} {change.file.path}{as_it_was}")
+        console.lines(f"  {note}" for note in (*change.remarks, *change.notes))
 
 
 def _as_json(outcome: Outcome, *, dry_run: bool) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 from fleetd.host import paths
 from fleetd.protocol.errors import FleetError, InvalidState
 
-from ..display import render
+from ..output import console
 from ..prompts import Cancelled, confirm, interactive
 from . import background, running, starting
 from .choice import Service
@@ -210,7 +210,7 @@ def uninstall(args: Namespace, manager: Service | None) -> Report:
     stream = _stream(args)
     print(f"This stops fleetd{goes}:", file=stream)
     for each in removal.shown():
-        print(render.clean(f"  {each}"), file=stream)
+        print(console.clean(f"  {each}"), file=stream)
     if args.dry_run:
         report.said.append("[DRY RUN] Nothing was removed.")
         return report
@@ -228,12 +228,12 @@ def _show(pending: Sequence[UnitFile], manager: Service, *, whole: bool, stream:
     """Show new files by what concerns this installation, changed ones by their differences."""
     for each in pending:
         if each.file.data is None and not whole:
-            print(render.clean(f"new: {each.path}"), file=stream)
+            print(console.clean(f"new: {each.path}"), file=stream)
             shown = [f"  {line}" for line in manager.summary([each])]
         else:
             shown = list(each.diff())
         for line in shown:
-            print(render.clean(line), file=stream)
+            print(console.clean(line), file=stream)
     print(file=stream)
 
 

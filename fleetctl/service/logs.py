@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fleetd.protocol.errors import NotFound
 
-from ..display import render
+from ..output import console
 from . import background, programs
 from .choice import Service
 
@@ -46,7 +46,7 @@ def show(manager: Service | None, count: int, *, follow: bool) -> int:
             f"There is no log at {file}: no fleetd was started in the background by fleetctl.",
             hint="One that was started by hand logs to its terminal.",
         )
-    render.lines(lines)
+    console.lines(lines)
     if follow:
         _follow(file)
     return 0
@@ -71,7 +71,7 @@ def _follow(file: Path) -> None:
                 # A line that is not whole yet is kept for the next look, however long it is.
                 rest += data
                 *whole, rest = rest.split(b"\n") if b"\n" in data else [rest]
-                render.lines(line.decode(errors="replace") for line in whole)
+                console.lines(line.decode(errors="replace") for line in whole)
         sys.stdout.flush()
 
 

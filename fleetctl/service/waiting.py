@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 
 from fleetd.protocol.errors import FleetError
 
-from ..display import bar, render
+from ..output import console, progress
 from . import logs
 from .starting import managed
 
@@ -18,7 +18,7 @@ _TOLD = "Starting: "
 @contextmanager
 def shown(args: Namespace) -> Iterator[None]:
     """Show on a terminal what the log says of a start that takes longer than a second."""
-    if not bar.drawable(args):
+    if not progress.drawable(args):
         yield
         return
     # Imported here: most that load this module need it never.
@@ -44,6 +44,6 @@ def _look(over: Callable[[float], bool]) -> None:
             _, told, what = last.partition(_TOLD)
             if told and what != drawn:
                 drawn = what
-                bar.draw(render.clean(f"fleetd is starting: {what}"))
+                progress.draw(console.clean(f"fleetd is starting: {what}"))
     if drawn:
-        bar.draw("")
+        progress.draw("")

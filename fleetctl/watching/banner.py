@@ -1,8 +1,8 @@
 """What stands above and below the panes: the daemon, what waits, the keys; pure."""
 
 from ..client.models import RecoveryCandidate
-from ..display import moments
-from ..display.render import plural
+from ..output import times
+from ..output.console import plural
 from . import fleet, spoken
 from .cells import Line, fitted, plain, shown, width
 from .fleet import View
@@ -38,7 +38,7 @@ Keys = tuple[tuple[str, str, int], ...]
 
 def header(picture: Picture, view: View, columns: int, waiting: int = 0) -> Line:
     """Return the first line: who is there, and how much of everything."""
-    end: Line = [(f" {moments.clock(view.now_ms)} ", "dim")]
+    end: Line = [(f" {times.clock(view.now_ms)} ", "dim")]
     if view.paused:
         end.insert(0, (f" PAUSED, {waiting} events since ", "alert"))
     if view.only:
@@ -84,7 +84,7 @@ def alerts(picture: Picture, view: View, columns: int, most: int) -> list[Line]:
     """Return what a person should not overlook: the daemon away, missions that wait."""
     found: list[Line] = []
     if picture.link == "away":
-        at = moments.clock(view.now_ms - (view.tick_ms - picture.link_since), seconds=True)
+        at = times.clock(view.now_ms - (view.tick_ms - picture.link_since), seconds=True)
         found.append([(f" fleetd went away at {at}. What you see is what it told last. ", "alarm")])
     if picture.trouble:
         found.append([(f" {shown(picture.trouble)} ", "alarm")])

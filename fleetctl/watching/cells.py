@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from rich.cells import cell_len
 
-from ..display import render
+from ..output import console
 
 # A text and the name of its style; a line is what stands side by side.
 Span = tuple[str, str]
@@ -24,7 +24,7 @@ _SIMPLER |= dict.fromkeys(range(0x1F3FB, 0x1F400))
 
 def shown(text: object) -> str:
     """Return text fit for one line: nothing in it moves a cursor or has a width in dispute."""
-    simple = render.clean(str(text)).translate(_SIMPLER)
+    simple = console.clean(str(text)).translate(_SIMPLER)
     if simple.isascii():
         return simple
     return "".join(char for char in simple if unicodedata.category(char) not in ("Cf", "Cs", "Co"))

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..display.moments import ms_of
+from ..output.times import ms_of
 
 # The newest events that are kept, and asked for when a connection begins.
 TAIL = 300

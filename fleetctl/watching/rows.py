@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
-from ..display import moments, render, sentences
+from ..output import console, events, times
 from . import fleet, spoken
 from .cells import Line, cut_front, fitted, pad, shown, width
 from .fleet import MissionSeen, View
@@ -150,7 +150,7 @@ def _lock(lock: Any, view: View, columns: int) -> Line:
     end = _GAP + _text(lock.held_by, who)
     end += _number(spoken.left(ms), 7, "warn" if ms < 60_000 else "dim")
     room = columns - sum(width(text) for text, _ in end)
-    return fitted([(pad(cut_front(shown(render.path(lock.file)), room), room), ""), *end], columns)
+    return fitted([(pad(cut_front(shown(console.path(lock.file)), room), room), ""), *end], columns)
 
 
 def letter_rows(picture: Picture, view: View, columns: int) -> list[Row]:
@@ -194,10 +194,10 @@ def event_rows(picture: Picture, view: View, columns: int) -> list[Row]:
 
 
 def _event(picture: Picture, event: Any, columns: int) -> Line:
-    at = moments.clock(moment(event.timestamp), seconds=columns >= 70)
-    tone = _TONES.get(sentences.tone(event.type) or "", "")
+    at = times.clock(moment(event.timestamp), seconds=columns >= 70)
+    tone = _TONES.get(events.tone(event.type) or "", "")
     inside = fleet.directory_of(picture, event.mission_id)
-    told: Line = [(f"{at}  ", "dim"), (shown(sentences.sentence(event, inside=inside)), tone)]
+    told: Line = [(f"{at}  ", "dim"), (shown(events.sentence(event, inside=inside)), tone)]
     if columns < ROOMY or not event.mission_id:
         return fitted(told, columns)
     where = shown(fleet.title_of(picture, event.mission_id))

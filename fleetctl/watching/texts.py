@@ -12,9 +12,9 @@ from typing import Any
 
 from fleetd.protocol import endings
 
-from ..display import moments, recoveries, render, screen, sentences
-from ..display.checkpoint_page import show_checkpoint
-from ..display.difference_page import show_difference
+from ..output import console, events, recoveries, screen, times
+from ..output.views.checkpoint import show_checkpoint
+from ..output.views.checkpoint_diff import show_difference
 from . import fleet, spoken
 from .fleet import MissionSeen, View
 from .picture import Picture
@@ -45,13 +45,13 @@ _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 def _humane(text: str) -> str:
     """Return text with its times as people say them."""
     now_ms = screen.now_ms()
-    return _TIMESTAMP.sub(lambda found: moments.ago(found[0], now_ms), text)
+    return _TIMESTAMP.sub(lambda found: times.ago(found[0], now_ms), text)
 
 
 def prompt(briefing: Any) -> str:
     """Return a recovery prompt as an agent gets it."""
     warnings = "".join(f"Warning: {told}\n" for told in briefing.warnings)
-    return warnings + render.clean_block(briefing.prompt)
+    return warnings + console.clean_block(briefing.prompt)
 
 
 def _fields(pairs: list[tuple[str, Any]]) -> Iterator[str]:
@@ -59,7 +59,7 @@ def _fields(pairs: list[tuple[str, Any]]) -> Iterator[str]:
     wide = max((len(name) for name, _ in told), default=0) + 2
     for name, value in told:
         text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-        yield f"{name + ':':<{wide}}{render.clean(text)}"
+        yield f"{name + ':':<{wide}}{console.clean(text)}"
 
 
 def _section(title: str, text: str | None) -> Iterator[str]:
@@ -102,7 +102,7 @@ _MOMENTS = ("created", "started", "completed")
 def _when(timestamp: str | None, view: View) -> str | None:
     if not timestamp:
         return None
-    return f"{moments.ago(timestamp, view.now_ms)}  ({timestamp})"
+    return f"{times.ago(timestamp, view.now_ms)}  ({timestamp})"
 
 
 def sortie(record: Any, view: View) -> str:
@@ -117,7 +117,7 @@ def sortie(record: Any, view: View) -> str:
                 ("Agent", record.assigned_to),
                 ("Progress", f"{record.progress}%"),
                 ("Priority", record.priority),
-                ("Files", [render.path(each) for each in record.files or ()]),
+                ("Files", [console.path(each) for each in record.files or ()]),
                 ("Started", _when(record.started_at, view)),
                 ("Completed", _when(record.completed_at, view)),
             ]
@@ -138,12 +138,12 @@ def agent(record: Any, picture: Picture, view: View) -> str:
                 ("Agent", record.id),
                 ("Role", record.role),
                 ("Harness", record.harness),
-                ("Status", render.agent_state(record.status, record.needs)),
+                ("Status", console.agent_state(record.status, record.needs)),
                 ("Waits since", _when(record.needs_since, view)),
                 ("Mission", fleet.title_of(picture, record.mission_id)),
                 ("Session", record.session_id),
                 ("Process", record.pid),
-                ("Directory", render.path(record.cwd or "")),
+                ("Directory", console.path(record.cwd or "")),
                 ("Came", _when(record.registered_at, view)),
                 ("Last seen", _when(record.last_seen_at, view)),
             ]
@@ -153,7 +153,7 @@ def agent(record: Any, picture: Picture, view: View) -> str:
         told += _section("Last action", note.last_action)
         told += _section("Next steps", "\n".join(f"- {each}" for each in note.next_steps))
         told += _section("Blockers", "\n".join(f"- {each}" for each in note.blockers))
-    held = [render.path(lock.file) for lock in picture.locks if lock.held_by == record.id]
+    held = [console.path(lock.file) for lock in picture.locks if lock.held_by == record.id]
     told += _section("Holds", "\n".join(held))
     return "\n".join(told)
 
@@ -163,8 +163,8 @@ def lock(record: Any, picture: Picture, view: View) -> str:
     return "\n".join(
         _fields(
             [
-                ("File", render.path(record.file or "")),
-                ("Path", render.path(record.normalized_path or "")),
+                ("File", console.path(record.file or "")),
+                ("Path", console.path(record.normalized_path or "")),
                 ("Held by", record.held_by),
                 ("Purpose", record.purpose),
                 ("Mission", fleet.title_of(picture, record.mission_id)),
@@ -203,8 +203,8 @@ def event(record: Any, picture: Picture, view: View) -> str:
         ("Agent", record.agent_id),
         ("Mission", fleet.title_of(picture, record.mission_id)),
     ]
-    data = render.to_json(record.data)
-    return "\n".join([sentences.sentence(record), "", *_fields(fields), *_section("Data", data)])
+    data = console.to_json(record.data)
+    return "\n".join([events.sentence(record), "", *_fields(fields), *_section("Data", data)])
 
 
 _STATES = {

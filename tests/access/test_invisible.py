@@ -13,7 +13,7 @@ import pytest
 
 from fleetctl import cli
 from fleetctl.client import Fleet as Client
-from fleetctl.display import render
+from fleetctl.output import console
 from fleetctl.watching import cells
 from fleetd.domain.core.wording import path, quote, short, verbatim
 from fleetd.engine.hooks.lock_guard import _sentence
@@ -57,7 +57,7 @@ def test_the_set_is_unicodes_own() -> None:
 
 @pytest.mark.parametrize(
     "shown",
-    [clean, clean_block, short, quote, verbatim, render.clean, render.clean_block, cells.shown],
+    [clean, clean_block, short, quote, verbatim, console.clean, console.clean_block, cells.shown],
     ids=lambda each: f"{each.__module__}.{each.__name__}",
 )
 def test_every_invisible_character_is_dropped_from_a_text(shown: Callable[[str], str]) -> None:
@@ -65,7 +65,9 @@ def test_every_invisible_character_is_dropped_from_a_text(shown: Callable[[str],
     assert shown(WORDS) == shown("invisible")
 
 
-@pytest.mark.parametrize("shown", [path, render.path, escaped], ids=["briefing", "terminal", "all"])
+@pytest.mark.parametrize(
+    "shown", [path, console.path, escaped], ids=["briefing", "terminal", "all"]
+)
 def test_every_invisible_character_of_a_path_is_escaped(shown: Callable[[str], str]) -> None:
     for char in (*INVISIBLE, "\x1b", "\n", "\x9b", "\u2028", "\ud800"):
         told = shown(f"a{char}b")
@@ -76,7 +78,7 @@ def test_every_invisible_character_of_a_path_is_escaped(shown: Callable[[str], s
 
 def test_json_says_the_same_and_shows_what_nobody_sees() -> None:
     every = "".join(INVISIBLE)
-    told = render.to_json({"text": every})
+    told = console.to_json({"text": every})
     assert unseen(told) == set()
     assert json.loads(told) == {"text": every}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fleetctl.client import AsyncFleet, Fleet, Progress
-from fleetctl.display.bar import bar, line
+from fleetctl.output.progress import bar, line
 from fleetd.protocol.requests.checkpoint import CheckpointVerify
 from fleetd.protocol.requests.system import SystemBackup
 from tests.processes import Daemon, with_checkpoints

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fleetctl.client.records import decode
-from fleetctl.display import difference_page
+from fleetctl.output.views import checkpoint_diff
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def test_nothing_stored_steers_the_terminal(capsys):
         "warnings": [],
     }
 
-    difference_page.show_difference(decode(json.dumps(found).encode()))
+    checkpoint_diff.show_difference(decode(json.dumps(found).encode()))
 
     printed = capsys.readouterr().out
     assert not set(printed) & {"\x1b", "\x07", "\u202e"}

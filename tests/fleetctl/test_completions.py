@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from fleetctl.completing import shells
-from fleetctl.display.widths import cut, width
 from fleetctl.editing import copies, files
+from fleetctl.output.text import cut, width
 from tests.processes import Daemon, Result, fleetctl
 from tests.terminal import Terminal, terminal
 

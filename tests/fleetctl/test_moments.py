@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetctl.display import moments
+from fleetctl.output import times
 from fleetd.protocol.timestamps import iso, to_ms
 
 NOON = to_ms("2026-01-05T12:00:00.000Z")  # a Monday
@@ -47,7 +47,7 @@ def berlin(monkeypatch):
     ],
 )
 def test_when_something_was(passed, told):
-    assert moments.ago(iso(NOON - passed), NOON) == told
+    assert times.ago(iso(NOON - passed), NOON) == told
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_when_something_was(passed, told):
     ],
 )
 def test_how_long_a_lease_still_holds(left, told):
-    assert moments.lease(iso(NOON + left), NOON) == told
+    assert times.lease(iso(NOON + left), NOON) == told
 
 
 @pytest.mark.parametrize(
@@ -80,26 +80,26 @@ def test_how_long_a_lease_still_holds(left, told):
     ],
 )
 def test_how_long_something_took(ms, told):
-    assert moments.span(ms) == told
+    assert times.span(ms) == told
 
 
 def test_the_local_time_is_told_with_summer_and_winter():
     winter, summer = NOON, to_ms("2026-07-05T12:00:00.000Z")
 
-    assert [moments.clock(at) for at in (winter, summer)] == ["13:00", "14:00"]
-    assert [moments.zone(at) for at in (winter, summer)] == ["CET", "CEST"]
-    assert moments.clock(winter + 7 * S, seconds=True) == "13:00:07"
-    assert moments.day(to_ms("2026-01-05T23:30:00.000Z")) == "Tue 6 Jan 2026"
+    assert [times.clock(at) for at in (winter, summer)] == ["13:00", "14:00"]
+    assert [times.zone(at) for at in (winter, summer)] == ["CET", "CEST"]
+    assert times.clock(winter + 7 * S, seconds=True) == "13:00:07"
+    assert times.day(to_ms("2026-01-05T23:30:00.000Z")) == "Tue 6 Jan 2026"
 
 
 @pytest.mark.parametrize(
     "text", ["", "soon", "2026-01-05", "2026-13-05T12:00:00.000Z", "2026-01-05T12:00:00.00xZ"]
 )
 def test_what_is_no_time_is_left_as_it_is(text):
-    assert moments.ago(text, NOON) == text
-    assert moments.lease(text, NOON) == text
+    assert times.ago(text, NOON) == text
+    assert times.lease(text, NOON) == text
 
 
 @given(st.integers(min_value=-62_135_596_800_000, max_value=253_402_300_799_999))
 def test_times_of_the_wire_are_read_as_the_daemon_reads_them(ms):
-    assert moments.ms_of(iso(ms)) == ms
+    assert times.ms_of(iso(ms)) == ms

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from fleetctl import cli
-from fleetctl.display import render
+from fleetctl.output import console
 
 EVIL = "red\x1b[31m bell\x07 csi\x9b0m del\x7f flip\u202e tab\there\nnext\r\x00"
 
@@ -25,15 +25,15 @@ def controls(text: str) -> set[str]:
 
 
 def test_one_line_stays_one_line():
-    assert render.clean(EVIL) == "red[31m bell csi0m del flip tab here next"
+    assert console.clean(EVIL) == "red[31m bell csi0m del flip tab here next"
 
 
 def test_a_block_keeps_its_lines_and_tabs():
-    assert render.clean_block(EVIL) == "red[31m bell csi0m del flip tab\there\nnext"
+    assert console.clean_block(EVIL) == "red[31m bell csi0m del flip tab\there\nnext"
 
 
 def test_json_keeps_every_character_as_an_escape():
-    text = render.to_json({"evil": EVIL})
+    text = console.to_json({"evil": EVIL})
 
     assert not controls(text)
     assert json.loads(text) == {"evil": EVIL}
@@ -53,7 +53,7 @@ def test_colour_is_for_terminals_that_want_it(stream, variables, coloured, monke
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
 
-    assert ("\x1b[" in render.styled("text", "bold", stream)) is coloured
+    assert ("\x1b[" in console.styled("text", "bold", stream)) is coloured
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_colour_is_for_terminals_that_want_it(stream, variables, coloured, monke
     [(812, "812 B"), (1_400, "1.4 kB"), (1_400_000, "1.4 MB"), (2_000_000_000, "2.0 GB")],
 )
 def test_sizes_read_as_people_say_them(count, text):
-    assert render.size(count) == text
+    assert console.size(count) == text
 
 
 def test_a_terminal_that_lacks_a_character_gets_it_escaped(done, daemon, monkeypatch):
@@ -83,8 +83,8 @@ def test_a_terminal_that_lacks_a_character_gets_it_escaped(done, daemon, monkeyp
     ],
 )
 def test_a_title_that_has_no_room_behind_its_ids_stands_below(columns, shown, monkeypatch, capsys):
-    monkeypatch.setattr(render.screen, "columns", lambda: columns)
+    monkeypatch.setattr(console.screen, "columns", lambda: columns)
 
-    render.headed("msn-1  silent 20 min  ", "A long title of a mission")
+    console.headed("msn-1  silent 20 min  ", "A long title of a mission")
 
     assert capsys.readouterr().out == f"{shown}\n"

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from fleetctl.display import render
-from fleetctl.display.sentences import TONES, sentence, tone
+from fleetctl.output import console
+from fleetctl.output.events import TONES, sentence, tone
 from fleetd.protocol.events import PAYLOADS, REPORTED_ACTIVITY, payload_data
 from fleetd.protocol.records import Event
 
@@ -144,7 +144,7 @@ def test_long_words_are_shortened_and_braces_are_nothing_special():
 
     assert told.startswith("spec-1 said: {who} xxx")
     assert len(told) < 330
-    assert render.clean(told) == told
+    assert console.clean(told) == told
 
 
 def test_tones_are_of_types_that_there_are():

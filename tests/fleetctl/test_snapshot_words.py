@@ -10,8 +10,8 @@ import pytest
 
 from fleetctl.commands import _snapshot_options
 from fleetctl.commands import snapshot as command
-from fleetctl.display.findings import show
-from fleetctl.display.snapshot_page import show_snapshot, took
+from fleetctl.output.views.findings import show
+from fleetctl.output.views.snapshot import show_snapshot, took
 from fleetd.protocol.errors import (
     AtomicWriteFailed,
     Corrupt,

@@ -16,9 +16,9 @@ from fleetctl.commands import (
     sortie,
     status,
 )
-from fleetctl.display import mission_page
-from fleetctl.display.tables import GAP, Column, fit, shortened
-from fleetctl.display.widths import cut, cut_middle, padded, width
+from fleetctl.output.tables import GAP, Column, fit, shortened
+from fleetctl.output.text import cut, cut_middle, padded, width
+from fleetctl.output.views import mission as mission_page
 
 TEXT = st.text(
     st.one_of(

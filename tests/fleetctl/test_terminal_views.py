@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetctl.display.widths import width
+from fleetctl.output.text import width
 from tests.processes import environment
 from tests.terminal import terminal
 

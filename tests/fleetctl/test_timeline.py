@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from fleetctl.client import Fleet
 from fleetctl.commands import _timeline
-from fleetctl.display import screen, timeline_page
-from fleetctl.display.widths import width, wrapped
-from fleetctl.timeline import NOBODYS, story
+from fleetctl.output import screen
+from fleetctl.output.text import width, wrapped
+from fleetctl.output.timeline import NOBODYS, story
+from fleetctl.output.views import timeline_page
 from fleetd.protocol.events import PAYLOADS
 from fleetd.protocol.records import Event
 from fleetd.protocol.timestamps import iso, to_ms

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleetctl.display import moments
+from fleetctl.output import times
 from fleetctl.watching import banner, fleet, manual, rows, spoken, texts
 from fleetctl.watching.cells import Line, cut, cut_front, fitted, pad, plain, shown, width, wrapped
 from fleetctl.watching.picture import Picture
@@ -252,7 +252,7 @@ def test_the_daemon_is_connected_away_since_and_back() -> None:
     picture.away("gone", 1_000)
     view = shown_at(NOON, 13_000)
     assert "away for 12 s" in plain(banner.header(picture, view, 80))
-    at = moments.clock(NOON - 12_000, seconds=True)
+    at = times.clock(NOON - 12_000, seconds=True)
     assert f"went away at {at}" in plain(banner.alerts(picture, view, 80, 2)[0])
     picture.connected("epoch-1", 13_000)
     assert "back after 12 s" in plain(banner.header(picture, shown_at(NOON, 14_000), 80))

@@ -8,8 +8,8 @@ from argparse import Namespace
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from . import moments, screen
-from .render import clean, line, lines, print_json, styled
+from . import screen, times
+from .console import clean, line, lines, print_json, styled
 from .tables import Column, Fitted, fit, shortened
 
 # What to do about an empty list.
@@ -76,7 +76,7 @@ def _told(column: Column, cell: str) -> str:
     """Return a cell as it is told where people look on, else as it is."""
     if not column.times or not screen.humane():
         return cell
-    return (moments.lease if column.times == "lease" else moments.ago)(cell, screen.now_ms())
+    return (times.lease if column.times == "lease" else times.ago)(cell, screen.now_ms())
 
 
 def _row(

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 from fleetd.protocol import endings
 from fleetd.protocol.patterns import CLOSED_SORTIE
 
-from . import lists, render
-from .tables import Column
+from .. import console, lists
+from ..tables import Column
 
 if TYPE_CHECKING:
-    from ..client.models import Mission, Sortie
+    from ...client.models import Mission, Sortie
 
 SORTIES = (
     Column(""),
-    Column("", matters=3, styles=render.STATES),
+    Column("", matters=3, styles=console.STATES),
     Column("", matters=1),
     Column("", matters=2, cut="middle"),
     Column("", cut="end", least=16),
@@ -23,7 +23,7 @@ SORTIES = (
 
 def titled(mission: "Mission") -> str:
     """Return a mission's title, and that it was made for a session when it was."""
-    return render.titled(mission.title, automatic=mission.origin == "session")
+    return console.titled(mission.title, automatic=mission.origin == "session")
 
 
 def state(mission: "Mission") -> str:
@@ -42,7 +42,7 @@ def show_mission(
     standing = endings.standing(
         mission.status, mission.closed_reason, mission.total_sorties, left, mission.merged_into
     )
-    render.fields(
+    console.fields(
         (
             ("Mission", mission.id),
             ("Title", titled(mission)),
@@ -51,14 +51,14 @@ def show_mission(
             ("Priority", mission.priority),
             ("Progress", f"{mission.progress_percent}% {done}"),
             ("Directory", directory),
-            ("Created", render.ago(mission.created_at)),
-            ("Started", render.ago(mission.started_at)),
-            ("Ended", render.ago(mission.completed_at)),
-            ("Last activity", render.ago(mission.last_activity_at)),
+            ("Created", console.ago(mission.created_at)),
+            ("Started", console.ago(mission.started_at)),
+            ("Ended", console.ago(mission.completed_at)),
+            ("Last activity", console.ago(mission.last_activity_at)),
         )
     )
     if sorties:
-        render.heading(f"Sorties ({len(sorties)})")
+        console.heading(f"Sorties ({len(sorties)})")
         rows = [
             (each.id, each.status, f"{each.progress}%", each.assigned_to or "", each.title)
             for each in sorties

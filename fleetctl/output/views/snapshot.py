@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from fleetd.protocol.durations import duration
 
-from ..client.models import (
+from ...client.models import (
     Artifact,
     CommandOutcome,
     ContextDigest,
@@ -12,17 +12,17 @@ from ..client.models import (
     SourceDetail,
     StepState,
 )
-from . import render, screen
+from .. import console, screen
 
 
 def show_snapshot(snapshot: Snapshot, folder: str) -> None:
     """Print everything a person wants to know about a snapshot; ``folder`` is its run's."""
-    render.lines(_head(snapshot))
-    render.lines(_step(snapshot.step_state))
-    render.lines(_resume(snapshot.step_state))
-    render.lines(_context(snapshot))
-    render.lines(_commands(snapshot.command_outcomes))
-    render.lines(_files(snapshot, folder))
+    console.lines(_head(snapshot))
+    console.lines(_step(snapshot.step_state))
+    console.lines(_resume(snapshot.step_state))
+    console.lines(_context(snapshot))
+    console.lines(_commands(snapshot.command_outcomes))
+    console.lines(_files(snapshot, folder))
 
 
 def _head(snapshot: Snapshot) -> Iterator[str]:
@@ -32,7 +32,7 @@ def _head(snapshot: Snapshot) -> Iterator[str]:
         yield f"Agent: {snapshot.agent_id}"
     if snapshot.note:
         yield f"Note: {snapshot.note}"
-    yield f"Created: {render.ago(snapshot.created_at)}"
+    yield f"Created: {console.ago(snapshot.created_at)}"
     yield f"Source: {snapshot.source}"
     for each in snapshot.source_details:
         yield f"Joined by: {joined(each)}"
@@ -42,9 +42,9 @@ def _head(snapshot: Snapshot) -> Iterator[str]:
 def joined(detail: SourceDetail) -> str:
     """Return who joined a snapshot, how often, and when last: ``timer, 2 times, last at …``."""
     who = f" of {detail.agent_id}" if detail.agent_id else ""
-    times = render.plural(detail.count, "time")
+    times = console.plural(detail.count, "time")
     at = "" if screen.humane() else "at "
-    return f"{detail.source}{who}, {times}, last {at}{render.ago(detail.last_at)}"
+    return f"{detail.source}{who}, {times}, last {at}{console.ago(detail.last_at)}"
 
 
 def step_told(ordinal: int | None, status: str | None) -> str:
@@ -56,10 +56,10 @@ def _step(step: StepState) -> Iterator[str]:
     kept = step.todo_compliance
     yield ""
     yield "Step:"
-    yield f"  Plan: {render.path(step.plan_path or 'None')}"
+    yield f"  Plan: {console.path(step.plan_path or 'None')}"
     told = step_told(step.step_ordinal, step.step_status)
     yield f"  Step: {'  '.join(filter(None, (told, step.step_id))) or 'None'}"
-    yield f"  Plan kept: {kept.result} (checked {render.ago(kept.checked_at)})"
+    yield f"  Plan kept: {kept.result} (checked {console.ago(kept.checked_at)})"
     for violation in kept.violations:
         yield f"    - {violation}"
 
@@ -121,7 +121,7 @@ def _files(snapshot: Snapshot, folder: str) -> Iterator[str]:
     yield f"Integrity: {integrity.algorithm} {integrity.digest} (format {integrity.format_version})"
     yield f"Stored In: {', '.join(snapshot.storage_locations) or 'None'}"
     # The path is that of this machine; another has its own.
-    place = f"on {snapshot.file_on}" if snapshot.file_on else f"in {render.path(folder)}"
+    place = f"on {snapshot.file_on}" if snapshot.file_on else f"in {console.path(folder)}"
     yield f"Files ({len(snapshot.artifacts)}) {place}:"
     for artifact in snapshot.artifacts:
         yield f"  {_form(artifact, snapshot.compressed_at)}"
@@ -131,5 +131,5 @@ def _files(snapshot: Snapshot, folder: str) -> Iterator[str]:
 def _form(artifact: Artifact, compressed_at: str | None) -> str:
     # Of a file that was compressed, the checksum of its first form is kept.
     absent = "compressed since" if compressed_at else "not written yet"
-    told = f"{render.path(artifact.path)}  {render.size(artifact.size_bytes)}"
+    told = f"{console.path(artifact.path)}  {console.size(artifact.size_bytes)}"
     return told if artifact.present else f"{told}  ({absent})"

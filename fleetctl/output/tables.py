@@ -7,7 +7,7 @@ widest first. Ids are never shortened.
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from .widths import cut, cut_middle, padded, width
+from .text import cut, cut_middle, padded, width
 
 GAP = 2
 _CUTS: dict[str, Callable[[str, int], str]] = {"end": cut, "middle": cut_middle}

@@ -14,8 +14,8 @@ from typing import Any, TextIO, TypeVar
 from fleetd.protocol.durations import duration
 from fleetd.protocol.invisible import dropped, escaped, escaped_in_json
 
-from . import moments, screen
-from .widths import cut, width, wrapped
+from . import screen, times
+from .text import cut, width, wrapped
 
 Text = TypeVar("Text", str, str | None)
 _BIDI_AND_BREAKS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029)
@@ -206,12 +206,12 @@ def silence(ms: int) -> str:
 
 def span(ms: int) -> str:
     """Return a length of time: ``2 h 5 min`` on a terminal, else ``2h 5m``."""
-    return moments.span(ms) if screen.humane() else duration(ms)
+    return times.span(ms) if screen.humane() else duration(ms)
 
 
 def ago(text: Text) -> Text:
     """Return a time as it is, on a terminal as people say it: ``3 min ago``; None stays None."""
-    return moments.ago(text, screen.now_ms()) if text and screen.humane() else text
+    return times.ago(text, screen.now_ms()) if text and screen.humane() else text
 
 
 def bar(percent: int) -> str:

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import render, screen
+from .. import console, screen
 
 if TYPE_CHECKING:
-    from ..client.models import ChangedSortie, CheckpointDifference, Compared, FieldChange
+    from ...client.models import ChangedSortie, CheckpointDifference, Compared, FieldChange
 
 # A mark, and what stands behind it.
 Line = tuple[str, str]
@@ -25,18 +25,18 @@ NAMES = {
 
 def show_difference(found: "CheckpointDifference") -> None:
     """Print what a person wants to know: what was done in between, then what is different."""
-    print(render.styled(render.clean(f"{found.mission_title} ({found.mission_id})"), "bold"))
-    render.flow("  from ", _side(found.before))
-    render.flow("  to   ", _side(found.after))
+    print(console.styled(console.clean(f"{found.mission_title} ({found.mission_id})"), "bold"))
+    console.flow("  from ", _side(found.before))
+    console.flow("  to   ", _side(found.after))
     if found.after.seq < found.before.seq:
-        render.line("The second one is the older: this is what going back to it would change.")
+        console.line("The second one is the older: this is what going back to it would change.")
     print()
     if found.equal:
-        render.line("No differences.")
+        console.line("No differences.")
         return
-    render.line(_progress(found))
+    console.line(_progress(found))
     if told := summary(found):
-        render.flow("In between: ", f"{told}.")
+        console.flow("In between: ", f"{told}.")
     for title, lines in _sections(found):
         _section(title, list(lines))
 
@@ -45,7 +45,7 @@ def _side(side: "Compared") -> str:
     if side.checkpoint_id is None:
         return "now" if screen.humane() else f"{'now':<12}  {side.timestamp}"
     details = f" ({side.trigger_details})" if side.trigger_details else ""
-    return f"{side.checkpoint_id:<12}  {render.ago(side.timestamp)}  {side.trigger}{details}"
+    return f"{side.checkpoint_id:<12}  {console.ago(side.timestamp)}  {side.trigger}{details}"
 
 
 def _progress(found: "CheckpointDifference") -> str:
@@ -71,7 +71,7 @@ def summary(found: "CheckpointDifference") -> str:
         (len(found.messages.new), "message", "sent"),
         (len(found.messages.gone), "message", "received"),
     ]
-    return ", ".join(f"{render.plural(n, noun)} {word}" for n, noun, word in counted if n)
+    return ", ".join(f"{console.plural(n, noun)} {word}" for n, noun, word in counted if n)
 
 
 _ENDS = {
@@ -107,9 +107,9 @@ def _sections(found: "CheckpointDifference") -> Iterator[tuple[str, Iterable[Lin
 def _section(title: str, lines: Sequence[Line]) -> None:
     if not lines:
         return
-    render.heading(f"{title}:")
+    console.heading(f"{title}:")
     for mark, text in lines:
-        render.flow(f"  {mark} " if mark else "      ", text, style=STYLES.get(mark, ""))
+        console.flow(f"  {mark} " if mark else "      ", text, style=STYLES.get(mark, ""))
 
 
 def _sorties(found: "CheckpointDifference") -> Iterator[Line]:
@@ -130,11 +130,11 @@ def _with_agent(status: str, agent: str | None) -> str:
 
 def _locks(found: "CheckpointDifference") -> Iterator[Line]:
     for lock in found.locks.released:
-        yield "-", f"{render.path(lock.file)}  {lock.held_by}"
+        yield "-", f"{console.path(lock.file)}  {lock.held_by}"
     for lock in found.locks.gained:
-        yield "+", f"{render.path(lock.file)}  {lock.held_by}"
+        yield "+", f"{console.path(lock.file)}  {lock.held_by}"
     for changed in found.locks.changed:
-        yield "~", f"{render.path(changed.file)}  {changed.before} -> {changed.after}"
+        yield "~", f"{console.path(changed.file)}  {changed.before} -> {changed.after}"
 
 
 def _messages(found: "CheckpointDifference") -> Iterator[Line]:

@@ -2,8 +2,8 @@
 
 from argparse import Namespace
 
-from ..client.models import Findings
-from . import render
+from ...client.models import Findings
+from .. import console
 
 STYLES = {"ok": "green", "fixed": "yellow", "WRONG": "red"}
 
@@ -14,12 +14,12 @@ def show(args: Namespace, found: Findings) -> int:
     A line is a verdict, the check, its subject, what was seen, and its reason code if it has one.
     """
     if args.json:
-        render.print_json(found)
+        console.print_json(found)
         return 0 if found.ok else 1
     for finding in found.findings:
         verdict = "fixed" if finding.fixed else "ok" if finding.ok else "WRONG"
         code = f"[{finding.reason_code}]" if finding.reason_code else None
         told = "  ".join(filter(None, (finding.check, finding.subject, finding.detail, code)))
-        render.flow(f"{verdict:<6} ", told, style=STYLES[verdict])
-    render.line("Everything is in order." if found.ok else "Something is wrong.")
+        console.flow(f"{verdict:<6} ", told, style=STYLES[verdict])
+    console.line("Everything is in order." if found.ok else "Something is wrong.")
     return 0 if found.ok else 1

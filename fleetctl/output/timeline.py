@@ -7,17 +7,17 @@ stand where they were.
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from .display import moments
-from .display.event_runs import RUNS, Run
-from .display.sentences import sentence, tone
+from . import times
+from .event_groups import RUNS, Run
+from .events import sentence, tone
 
 if TYPE_CHECKING:
     from fleetd.protocol.records import Event
 
 # As long as it takes the daemon to call a mission silent, unless told otherwise.
-SILENT_MS = 5 * moments.MINUTE
+SILENT_MS = 5 * times.MINUTE
 # A run ends when its agent did nothing of the kind for so long.
-RUN_MS = 30 * moments.MINUTE
+RUN_MS = 30 * times.MINUTE
 # What the daemon says by itself: it breaks no silence.
 _NOBODYS_NAMES = (
     "agent_lost agent_returned backup_failed checkpoint_created checkpoint_deleted "
@@ -88,12 +88,12 @@ def story(
 def _at(event: "Event") -> int:
     """Return when an event happened; one from the spool was recorded later."""
     happened = event.data.get("happened_at") if isinstance(event.data, dict) else None
-    at = moments.ms_of(happened) if isinstance(happened, str) else None
-    return at if at is not None else moments.ms_of(event.timestamp) or 0
+    at = times.ms_of(happened) if isinstance(happened, str) else None
+    return at if at is not None else times.ms_of(event.timestamp) or 0
 
 
 def _silence(begun: int, ended: int, *, still: bool = False) -> Entry:
-    text = f"silent for {moments.span(ended - begun)}" + (", and still is" if still else "")
+    text = f"silent for {times.span(ended - begun)}" + (", and still is" if still else "")
     return Entry("silence", begun, ended, text, "dim", [], None)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from fleetd.protocol import endings
 from fleetd.protocol.durations import duration
 
-from .render import path, plural
+from .console import path, plural
 
 if TYPE_CHECKING:
     from fleetd.protocol.records import Event

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 from fleetd.protocol.timestamps import iso
 
+from .. import console, screen, times
+from ..text import cut, padded, width, wrapped
 from ..timeline import Entry
-from . import moments, render, screen
-from .widths import cut, padded, width, wrapped
 
 if TYPE_CHECKING:
-    from ..client.models import Mission, Sortie
+    from ...client.models import Mission, Sortie
 
 # Narrower terminals show no bars, and no relative times.
 ROOMY = 60
@@ -26,11 +26,11 @@ def show_story(
     if not screen.humane():
         for entry in entries:
             until = f" (until {iso(entry.ended)})" if entry.ended > entry.begun else ""
-            render.line(f"{iso(entry.begun)}  {entry.text}{until}")
+            console.line(f"{iso(entry.begun)}  {entry.text}{until}")
         return
     room, now = screen.width(), screen.now_ms()
-    title = cut(render.clean(mission.title), max(room - 30, 10))
-    print(render.styled(title, "bold"), f"({mission.id})  {render.bar(mission.progress_percent)}")
+    title = cut(console.clean(mission.title), max(room - 30, 10))
+    print(console.styled(title, "bold"), f"({mission.id})  {console.bar(mission.progress_percent)}")
     if room >= ROOMY:
         _bars(sorties, room, now)
     _days(entries, room, now, most=None if whole else MOST_LINES)
@@ -40,23 +40,23 @@ def _days(entries: Sequence[Entry], room: int, now: int, most: int | None) -> No
     """Print the entries below their days; what is as long ago as the line above is not repeated."""
     clocks = [_clock(entry) for entry in entries]
     # Of runs the beginning, as they are in order of it: else times would go back and forth.
-    agos = [moments.since(entry.begun, now) if room >= ROOMY else "" for entry in entries]
+    agos = [times.since(entry.begun, now) if room >= ROOMY else "" for entry in entries]
     widest = max(map(len, agos), default=0)
     gap = "  " if widest else ""
     today = above = None
     for entry, clock, ago in zip(entries, clocks, agos, strict=True):
-        if (day := moments.day(entry.begun)) != today:
+        if (day := times.day(entry.begun)) != today:
             today, above = day, None
             print()
-            print(render.styled(_rule(f"{day}, {moments.zone(entry.begun)}", room), "bold"))
+            print(console.styled(_rule(f"{day}, {times.zone(entry.begun)}", room), "bold"))
         told = "" if ago == above else ago
         above = ago
         _line(entry, f"{clock:<{max(map(len, clocks))}}  {told:<{widest}}{gap}", room, most)
 
 
 def _clock(entry: Entry) -> str:
-    begun, ended = moments.clock(entry.begun), moments.clock(entry.ended)
-    one_day = moments.day(entry.begun) == moments.day(entry.ended)
+    begun, ended = times.clock(entry.begun), times.clock(entry.ended)
+    one_day = times.day(entry.begun) == times.day(entry.ended)
     return f"{begun}-{ended}" if one_day and begun != ended else begun
 
 
@@ -66,11 +66,11 @@ def _rule(text: str, room: int) -> str:
 
 
 def _line(entry: Entry, start: str, room: int, most: int | None) -> None:
-    text = render.clean(entry.text)
+    text = console.clean(entry.text)
     first, *more = wrapped(text, max(room - len(start), 10), most)
-    print(render.styled(start, "dim") + render.styled(first, entry.tone or ""))
+    print(console.styled(start, "dim") + console.styled(first, entry.tone or ""))
     for each in more:
-        print(" " * len(start) + render.styled(each, entry.tone or ""))
+        print(" " * len(start) + console.styled(each, entry.tone or ""))
 
 
 def _bars(sorties: "Sequence[Sortie]", room: int, now: int) -> None:
@@ -88,15 +88,15 @@ def _bars(sorties: "Sequence[Sortie]", room: int, now: int) -> None:
         left = (_ms(each.started_at, now) - start) * (length - 1) // max(end - start, 1)
         right = (_end(each, now) - start) * (length - 1) // max(end - start, 1)
         bar = padded(" " * left + "━" * (right - left + 1), length)
-        spent = moments.span(_end(each, now) - _ms(each.started_at, now))
-        name = padded(cut(render.clean(each.title), names), names)
-        print(f"{name}  {render.styled(bar, render.STATES.get(each.status, ''))}  {spent:>9}")
+        spent = times.span(_end(each, now) - _ms(each.started_at, now))
+        name = padded(cut(console.clean(each.title), names), names)
+        print(f"{name}  {console.styled(bar, render.STATES.get(each.status, ''))}  {spent:>9}")
     if (more := len(begun) - MOST_BARS) > 0:
-        print(f"and {render.plural(more, 'sortie')} more: fleetctl sortie list")
+        print(f"and {console.plural(more, 'sortie')} more: fleetctl sortie list")
 
 
 def _ms(text: str | None, now: int) -> int:
-    at = moments.ms_of(text) if text else None
+    at = times.ms_of(text) if text else None
     return now if at is None else at
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from .sentences import OPERATOR, sentence
+from .events import OPERATOR, sentence
 
 if TYPE_CHECKING:
     from fleetd.protocol.records import Event
