@@ -285,10 +285,10 @@ def test_only_the_server_of_tools_knows_the_package_of_its_protocol() -> None:
 
 def test_only_the_screens_know_the_library_that_draws_them() -> None:
     screens = {
-        f"fleetctl.watching.{name}" for name in ("app", "board", "checkpoints", "page", "painted")
+        f"fleetctl.tui.{name}" for name in ("app", "board", "checkpoints", "page", "painted")
     }
     assert importers(ROOT, "textual") == screens
-    assert importers(ROOT, "rich") == {"fleetctl.watching.cells", "fleetctl.watching.painted"}
+    assert importers(ROOT, "rich") == {"fleetctl.tui.cells", "fleetctl.tui.widgets"}
 
 
 def test_only_the_store_knows_the_database_library() -> None:

@@ -38,7 +38,7 @@ def run(args: Namespace) -> int:
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)
     # Imports that take longer than all of another command, which wants none of them.
-    from ..watching.app import Watch
+    from ..tui.app import Watch
 
     app = Watch()
     app.run(mouse=False)

@@ -14,7 +14,7 @@ import pytest
 from fleetctl import cli
 from fleetctl.client import Fleet as Client
 from fleetctl.output import console
-from fleetctl.watching import cells
+from fleetctl.tui import cells
 from fleetd.domain.core.wording import path, quote, short, verbatim
 from fleetd.engine.hooks.lock_guard import _sentence
 from fleetd.host.logs import LineFormatter

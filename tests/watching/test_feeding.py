@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from fleetctl.client import TooSlow
-from fleetctl.watching import feeding
-from fleetctl.watching.feeding import Feed
-from fleetctl.watching.picture import EVERYTHING, Picture
-from fleetctl.watching.tray import Tray
+from fleetctl.tui import poller
+from fleetctl.tui.poller import Feed
+from fleetctl.tui.queue import Tray
+from fleetctl.tui.state import EVERYTHING, Picture
 from fleetd.protocol.errors import FleetError, Unavailable
 
 
@@ -52,9 +52,9 @@ class Stage:
             def events(self, *, away_s: float) -> FakeLog:
                 return stage.log
 
-        monkeypatch.setattr(feeding, "Fleet", FakeFleet)
-        monkeypatch.setattr(feeding, "read", self._read)
-        monkeypatch.setattr(feeding, "PAUSE_S", 0.05)
+        monkeypatch.setattr(poller, "Fleet", FakeFleet)
+        monkeypatch.setattr(poller, "read", self._read)
+        monkeypatch.setattr(poller, "PAUSE_S", 0.05)
         self.feed = Feed(self._tray, self.failed.append)
 
     def _read(self, client: Any, part: Any, mission_id: str | None) -> Any:
@@ -140,7 +140,7 @@ def test_a_defect_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ZeroDivisionError
 
     stage = Stage(monkeypatch)
-    monkeypatch.setattr(feeding, "read", defective)
+    monkeypatch.setattr(poller, "read", defective)
     stage.feed.start()
     stage.until(lambda: bool(stage.failed))
     stage.feed.stop()

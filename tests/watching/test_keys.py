@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from fleetctl.watching.app import Watch
-from fleetctl.watching.board import Board
-from fleetctl.watching.checkpoints import Checkpoints
-from fleetctl.watching.feeding import Feed
-from fleetctl.watching.page import Page
+from fleetctl.tui.app import Watch
+from fleetctl.tui.board_screen import Board
+from fleetctl.tui.checkpoints_screen import Checkpoints
+from fleetctl.tui.poller import Feed
+from fleetctl.tui.text_screen import Page
 from tests.watching.test_lines import checkpoint, sortie
 from tests.watching.told import agent, event, letter, line, lock, mission, status
 

@@ -1,0 +1,1 @@
+"""Pages of one record or one result."""

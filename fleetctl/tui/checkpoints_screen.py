@@ -6,12 +6,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from . import banner, fleet, rows
+from . import header, mission_list, rows
 from .cells import shown
-from .fleet import View
-from .painted import Painted, Pane
-from .picture import Picture
-from .places import Place
+from .layout import Place
+from .mission_list import View
+from .state import Picture
+from .widgets import Painted, Pane
 
 
 class Checkpoints(Screen[None]):
@@ -53,12 +53,12 @@ class Checkpoints(Screen[None]):
         for name, y, height in (("checkpoints", 0, lines - 1), ("footer", lines - 1, 1)):
             styles = self.query_one(f"#{name}").styles
             styles.offset, styles.width, styles.height = (0, y), columns, max(1, height)
-        title = shown(fleet.title_of(self.picture, self.view.mission_id))
+        title = shown(mission_list.title_of(self.picture, self.view.mission_id))
         found = rows.checkpoint_rows(self.picture, self.view, columns - 1)
         empty = "No checkpoints yet. fleetctl checkpoint takes one."
         titles = (f"Checkpoints {len(found)}", f"of {title}")
         self.here.fill(Place(0, 0, columns, max(1, lines - 1)), titles, found, empty)
-        self.query_one("#footer", Painted).paint([banner.footer(banner.LIST_KEYS, columns)])
+        self.query_one("#footer", Painted).paint([header.footer(header.LIST_KEYS, columns)])
 
     def action_back(self) -> None:
         """Go back to the panes."""

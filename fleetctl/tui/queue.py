@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from .picture import TAIL, Part, Picture
+from .state import TAIL, Part, Picture
 
 
 class Tray:

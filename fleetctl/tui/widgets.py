@@ -14,7 +14,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from .cells import Line, cut, fitted, width
-from .places import Place
+from .layout import Place
 from .rows import Row, position_of
 
 STYLES = {

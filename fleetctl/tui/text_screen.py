@@ -6,9 +6,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from . import banner
+from . import header
 from .cells import Line, fitted, shown, width, wrapped
-from .painted import Painted
+from .widgets import Painted
 
 # How the lines of pages begin that tell what differs.
 _STYLES = {"  + ": "good", "  - ": "bad", "  ~ ": "warn", "## ": "title", "### ": "title"}
@@ -72,7 +72,7 @@ class Page(Screen[None]):
         start = [(text.replace("━…", "━━"), style) for text, style in start]
         self.query_one("#title", Painted).paint([[*start, (more, "rule")]])
         self.query_one("#text", Painted).paint(body[self._top : self._top + room])
-        self.query_one("#footer", Painted).paint([banner.footer(banner.PAGE_KEYS, columns)])
+        self.query_one("#footer", Painted).paint([header.footer(header.PAGE_KEYS, columns)])
 
     def _body(self, columns: int) -> list[Line]:
         return [

@@ -7,9 +7,9 @@ from fleetd.protocol.errors import FleetError
 
 from ..client import Fleet
 from ..client.models import CheckpointCompare, CheckpointGet, RecoveryContextGet
-from . import texts
-from .fleet import View
-from .picture import Picture
+from . import details
+from .mission_list import View
+from .state import Picture
 
 Ask = Callable[[Fleet], Any]
 Tell = Callable[[Any], str]
@@ -21,7 +21,7 @@ def a_checkpoint(checkpoint_id: str) -> tuple[str, Ask, Tell]:
     def ask(client: Fleet) -> Any:
         return client.call(CheckpointGet(checkpoint_id=checkpoint_id))
 
-    return f"Checkpoint {checkpoint_id}", ask, texts.checkpoint
+    return f"Checkpoint {checkpoint_id}", ask, details.checkpoint
 
 
 def a_prompt(title: str, **named: str | None) -> tuple[str, Ask, Tell]:
@@ -30,7 +30,7 @@ def a_prompt(title: str, **named: str | None) -> tuple[str, Ask, Tell]:
     def ask(client: Fleet) -> Any:
         return client.call(RecoveryContextGet(**named))  # type: ignore[arg-type]
 
-    return f"Prompt of {title}", ask, texts.prompt
+    return f"Prompt of {title}", ask, details.prompt
 
 
 def a_difference(before: str, after: str | None) -> tuple[str, Ask, Tell]:
@@ -39,18 +39,18 @@ def a_difference(before: str, after: str | None) -> tuple[str, Ask, Tell]:
     def ask(client: Fleet) -> Any:
         return client.call(CheckpointCompare(before=before, after=after))
 
-    return f"From {before} to {after or 'now'}", ask, texts.difference
+    return f"From {before} to {after or 'now'}", ask, details.difference
 
 
 def known(name: str, record: Any, picture: Picture, view: View) -> tuple[str, str]:
     """Return title and text of a page for which nobody has to be asked."""
     told: dict[str, Callable[[], str]] = {
-        "missions": lambda: texts.mission(record, view),
-        "sorties": lambda: texts.sortie(record, view),
-        "agents": lambda: texts.agent(record, picture, view),
-        "locks": lambda: texts.lock(record, picture, view),
-        "mail": lambda: texts.letter(record, view),
-        "events": lambda: texts.event(record, picture, view),
+        "missions": lambda: details.mission(record, view),
+        "sorties": lambda: details.sortie(record, view),
+        "agents": lambda: details.agent(record, picture, view),
+        "locks": lambda: details.lock(record, picture, view),
+        "mail": lambda: details.letter(record, view),
+        "events": lambda: details.event(record, picture, view),
     }
     return _TITLES[name], told[name]()
 

@@ -22,7 +22,7 @@ from ..client.models import (
 from ..client.overview import overview, position_of
 from ..client.records import Record
 from ..target import cwd_or_root
-from .picture import TAIL, Part
+from .state import TAIL, Part
 
 LISTED = 50
 LETTERS = 200

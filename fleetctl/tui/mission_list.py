@@ -10,7 +10,7 @@ from fleetd.protocol import endings
 from fleetd.protocol.patterns import CLOSED_SORTIE
 
 from ..client.models import RecoveryCandidate
-from .picture import LOST_MS, Picture, moment
+from .state import LOST_MS, Picture, moment
 
 # Events that say again what the one before them said.
 ECHOES = ("checkpoint_created", "snapshot_recorded")

@@ -3,10 +3,10 @@
 from ..client.models import RecoveryCandidate
 from ..output import times
 from ..output.console import plural
-from . import fleet, spoken
+from . import durations, mission_list
 from .cells import Line, fitted, plain, shown, width
-from .fleet import View
-from .picture import Picture
+from .mission_list import View
+from .state import Picture
 
 BACK_MS = 8_000
 NARROW, ROOMY = 72, 100
@@ -52,13 +52,13 @@ def _link(picture: Picture, view: View) -> Line:
     since = view.tick_ms - picture.link_since
     if picture.link == "connected":
         back = picture.was_away_ms > 0 and since < BACK_MS
-        was = f" back after {spoken.seconds(picture.was_away_ms)}" if back else " connected"
+        was = f" back after {durations.seconds(picture.was_away_ms)}" if back else " connected"
         return [("●", "good"), (was, "good" if back else "")]
     if picture.link == "away":
-        return [(f" away for {spoken.seconds(since)} ", "alarm")]
+        return [(f" away for {durations.seconds(since)} ", "alarm")]
     if picture.link == "waiting":
         why = "cannot be reached" if picture.trouble else "not running"
-        return [("○", "warn"), (f" {why}; waiting for it ({spoken.seconds(since)})", "warn")]
+        return [("○", "warn"), (f" {why}; waiting for it ({durations.seconds(since)})", "warn")]
     return [("○", "dim"), (" connecting", "dim")]
 
 
@@ -88,7 +88,7 @@ def alerts(picture: Picture, view: View, columns: int, most: int) -> list[Line]:
         found.append([(f" fleetd went away at {at}. What you see is what it told last. ", "alarm")])
     if picture.trouble:
         found.append([(f" {shown(picture.trouble)} ", "alarm")])
-    waiting = fleet.candidates(picture)
+    waiting = mission_list.candidates(picture)
     passed = max(0, view.tick_ms - picture.status_at)
     if len(waiting) <= max(1, most - len(found)):
         found += [_waits(each, passed, columns) for each in waiting]
@@ -103,7 +103,7 @@ def alerts(picture: Picture, view: View, columns: int, most: int) -> list[Line]:
 
 
 def _waits(each: RecoveryCandidate, passed: int, columns: int) -> Line:
-    silent = spoken.silence(each.inactivity_duration_ms + passed)
+    silent = durations.silence(each.inactivity_duration_ms + passed)
     why = "agent_lost" if each.lost_agents else silent
     title = shown(each.mission_title)
     point = f"{each.checkpoint_id or 'no checkpoint'}  " if columns >= ROOMY else ""

@@ -15,9 +15,9 @@ from fleetd.protocol import endings
 from ..output import console, events, recoveries, screen, times
 from ..output.views.checkpoint import show_checkpoint
 from ..output.views.checkpoint_diff import show_difference
-from . import fleet, spoken
-from .fleet import MissionSeen, View
-from .picture import Picture
+from . import durations, mission_list
+from .mission_list import MissionSeen, View
+from .state import Picture
 
 
 def printed(show: Callable[[Any], None], record: Any) -> str:
@@ -74,7 +74,7 @@ def mission(seen: MissionSeen, view: View) -> str:
         ("Mission", seen.id),
         ("Status", _standing(seen)),
         ("Progress", f"{seen.percent}% ({seen.done} of {seen.total} sorties)"),
-        ("Silence", None if seen.silence_ms is None else spoken.silence(seen.silence_ms)),
+        ("Silence", None if seen.silence_ms is None else durations.silence(seen.silence_ms)),
         ("Agents", seen.agents or None),
         ("Locks", seen.locks or None),
         ("Priority", record.get("priority")),
@@ -140,7 +140,7 @@ def agent(record: Any, picture: Picture, view: View) -> str:
                 ("Harness", record.harness),
                 ("Status", console.agent_state(record.status, record.needs)),
                 ("Waits since", _when(record.needs_since, view)),
-                ("Mission", fleet.title_of(picture, record.mission_id)),
+                ("Mission", mission_list.title_of(picture, record.mission_id)),
                 ("Session", record.session_id),
                 ("Process", record.pid),
                 ("Directory", console.path(record.cwd or "")),
@@ -167,9 +167,9 @@ def lock(record: Any, picture: Picture, view: View) -> str:
                 ("Path", console.path(record.normalized_path or "")),
                 ("Held by", record.held_by),
                 ("Purpose", record.purpose),
-                ("Mission", fleet.title_of(picture, record.mission_id)),
+                ("Mission", mission_list.title_of(picture, record.mission_id)),
                 ("Taken", _when(record.acquired_at, view)),
-                ("Runs for", spoken.left(fleet.lease_left(record, view))),
+                ("Runs for", durations.left(mission_list.lease_left(record, view))),
                 ("Token", record.fencing_token),
                 ("Lock", record.id),
             ]
@@ -201,7 +201,7 @@ def event(record: Any, picture: Picture, view: View) -> str:
         ("Type", record.type),
         ("When", _when(record.timestamp, view)),
         ("Agent", record.agent_id),
-        ("Mission", fleet.title_of(picture, record.mission_id)),
+        ("Mission", mission_list.title_of(picture, record.mission_id)),
     ]
     data = console.to_json(record.data)
     return "\n".join([events.sentence(record), "", *_fields(fields), *_section("Data", data)])
@@ -218,8 +218,8 @@ def waiting(picture: Picture, view: View) -> str:
     """Return what waits for recovery, and how a person goes on."""
     passed = max(0, view.tick_ms - picture.status_at)
     told = []
-    for each in fleet.candidates(picture):
-        silent = spoken.silence(each.inactivity_duration_ms + passed)
+    for each in mission_list.candidates(picture):
+        silent = durations.silence(each.inactivity_duration_ms + passed)
         point = (
             f"{each.checkpoint_id} ({each.checkpoint_progress}%)" if each.checkpoint_id else None
         )
@@ -231,8 +231,8 @@ def waiting(picture: Picture, view: View) -> str:
             command = recoveries.resume_command(each)
             told += [f"  see what it would do:  {command} --dry-run"]
             told += [f"  bring it back:         {command}"]
-    for each in fleet.under_way(picture):
-        title = fleet.title_of(picture, each.mission_id)
+    for each in mission_list.under_way(picture):
+        title = mission_list.title_of(picture, each.mission_id)
         who = f", {each.agent_id}" if each.agent_id else ""
         told += ["", f"{title}:", f"  {each.id}{who}: {_STATES.get(each.state, each.state)}"]
     return "\n".join(told[1:]) or "Nothing waits for recovery."

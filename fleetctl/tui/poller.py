@@ -12,9 +12,9 @@ from fleetd.protocol.errors import FleetError, Unavailable
 
 from ..client import ConnectionLost, Fleet
 from ..client.dial import NOT_RUNNING
-from .picture import EVERYTHING, SILENT_CHANGES, Part, concerns
-from .reading import read
-from .tray import Tray
+from .queries import read
+from .queue import Tray
+from .state import EVERYTHING, SILENT_CHANGES, Part, concerns
 
 RECONNECT_S = 0.5
 # At least so long between readings, and longer for a daemon that takes long to answer.

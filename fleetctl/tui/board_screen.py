@@ -8,13 +8,13 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.screen import Screen
 
-from . import banner, fleet, rows
+from . import header, mission_list, rows
 from .cells import Line, shown
-from .fleet import View
-from .painted import Painted, Pane
-from .picture import Picture
-from .places import PANES, Place, places
+from .layout import PANES, Place, places
+from .mission_list import View
 from .rows import Row
+from .state import Picture
+from .widgets import Painted, Pane
 
 _ROWS: dict[str, Callable[[Picture, View, int], list[Row]]] = {
     "missions": rows.mission_rows,
@@ -26,13 +26,13 @@ _ROWS: dict[str, Callable[[Picture, View, int], list[Row]]] = {
     "events": rows.event_rows,
 }
 _SHOWN: dict[str, Callable[[Picture, View], Sequence[Any]]] = {
-    "missions": fleet.missions,
-    "sorties": fleet.sorties,
-    "agents": fleet.agents,
-    "locks": fleet.locks,
-    "mail": fleet.letters,
-    "checkpoints": fleet.checkpoints,
-    "events": fleet.events,
+    "missions": mission_list.missions,
+    "sorties": mission_list.sorties,
+    "agents": mission_list.agents,
+    "locks": mission_list.locks,
+    "mail": mission_list.letters,
+    "checkpoints": mission_list.checkpoints,
+    "events": mission_list.events,
 }
 _EMPTY = {
     "missions": "No missions yet: fleetctl mission create",
@@ -126,7 +126,7 @@ class Board(Screen[None]):
 
     def _told(self) -> list[Line]:
         columns, lines = self.size
-        return banner.alerts(self.picture, self.view, columns, max(1, lines // 12))
+        return header.alerts(self.picture, self.view, columns, max(1, lines // 12))
 
     def show(self) -> None:
         """Show what the picture holds by now."""
@@ -137,10 +137,10 @@ class Board(Screen[None]):
             for name in ("header", "alerts", *PANES, "footer"):
                 self._put(name, arranged.get(name))
         columns = self.size.width
-        line = banner.header(self.picture, self.view, columns, self.waiting)
+        line = header.header(self.picture, self.view, columns, self.waiting)
         self.query_one("#header", Painted).paint([line])
         self.query_one("#alerts", Painted).paint(alerts)
-        self.query_one("#footer", Painted).paint([banner.footer(banner.KEYS, columns)])
+        self.query_one("#footer", Painted).paint([header.footer(header.KEYS, columns)])
         for name in PANES:
             if name in arranged:
                 self._fill(name, arranged[name])
@@ -151,13 +151,13 @@ class Board(Screen[None]):
         self.pane(name).fill(place, titles, found, self._empty(name))
 
     def _titled(self, name: str, found: list[Row], columns: int) -> tuple[str, str]:
-        chosen = fleet.selected(self.picture, self.view)
+        chosen = mission_list.selected(self.picture, self.view)
         aside = ""
         if name in ("sorties", "checkpoints") and chosen:
             first = f", the first {len(found)}" if len(found) == rows.MOST else ""
             aside = f"of {shown(chosen.title)}{first}"
         elif name == "mail":
-            aside = rows.deliveries_told(fleet.letters(self.picture, self.view), columns)
+            aside = rows.deliveries_told(mission_list.letters(self.picture, self.view), columns)
         total = len(_SHOWN[name](self.picture, self.view))
         count = f" {total}" if total and name not in ("events", "mail") else ""
         return f"{name.capitalize()}{count}", aside
