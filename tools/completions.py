@@ -13,7 +13,7 @@ import shtab
 
 from fleetctl.cli import COMMANDS, whole_parser
 from fleetctl.client import models
-from fleetctl.hooking.harnesses import HARNESSES
+from fleetctl.integrations.registry import HARNESSES
 from fleetd.__main__ import parser as fleetd_parser
 from fleetd.protocol import events
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from fleetd.host import paths
 from fleetd.protocol.errors import InvalidState, Storage
 
-from ..editing import copies
+from ..integrations import settings_backups
 
 if TYPE_CHECKING:
     from fleetd.config import Config
@@ -50,7 +50,7 @@ def stored(config: "Config") -> list[Stored]:
         ("checkpoints", [config.checkpoints]),
         ("replaced", [*here.glob(_REPLACED), *config.checkpoints.parent.glob(_REPLACED)]),
         ("spool", [paths.spool_path()]),
-        ("copies of settings", [copies.directory()]),
+        ("copies of settings", [settings_backups.directory()]),
         ("log", [state / "fleetd.log", state / "fleetd.log.1"]),
     )
     every = ((what, tuple(filter(os.path.lexists, places))) for what, places in found)

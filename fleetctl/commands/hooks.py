@@ -5,13 +5,13 @@ from argparse import BooleanOptionalAction, Namespace
 from fleetd.protocol.errors import NotFound
 
 from ..client.models import Finding, Findings
-from ..hooking import checks, heard
-from ..hooking.changes import Change, installing, uninstalling
-from ..hooking.choosing import changing, chosen, looking, project
-from ..hooking.harnesses import HARNESSES
-from ..hooking.hook_command import this_installation
-from ..hooking.state import State, state
-from ..hooking.writing import Deed, carry_out
+from ..integrations import deliveries, doctor
+from ..integrations.apply import Deed, carry_out
+from ..integrations.hook_command import this_installation
+from ..integrations.hook_plan import Change, installing, uninstalling
+from ..integrations.registry import HARNESSES
+from ..integrations.selection import changing, chosen, looking, project
+from ..integrations.status import State, state
 from ..options import Subparsers, group
 from ..output import console, lists, screen
 from ..output.tables import Column
@@ -87,7 +87,7 @@ def run_uninstall(args: Namespace) -> int:
 def run_status(args: Namespace) -> int:
     """Print how every harness stands, and what the daemon heard of it."""
     states = _states(args)
-    heard_of = heard.ask()
+    heard_of = deliveries.ask()
     if args.json:
         console.print_json(
             {
@@ -104,7 +104,7 @@ def run_status(args: Namespace) -> int:
         Column("HARNESS"),
         Column("HERE", matters=8, styles={"no": "dim"}),
         Column("HOOKS", styles={"yes": "green", "no": "dim", "?": "red"}),
-        *heard.COLUMNS,
+        *deliveries.COLUMNS,
     )
     lists.table(headers, rows)
     for seen in states:
@@ -149,7 +149,7 @@ def _details(seen: State) -> None:
 def run_doctor(args: Namespace) -> int:
     """Examine the hooks that are installed, or those of the harnesses named."""
     states = _states(args)
-    heard_of = heard.ask()
+    heard_of = deliveries.ask()
     examined = [seen for seen in states if seen.installed != "no" or seen.harness in args.harness]
     found = [heard_of.finding()]
     if not examined:
@@ -158,7 +158,7 @@ def run_doctor(args: Namespace) -> int:
     for seen in examined:
         harness = HARNESSES[seen.harness]
         heard_of_it = heard_of.of(seen.harness)
-        found += checks.findings(
+        found += doctor.findings(
             harness, seen, heard_of_it, daemon=heard_of.answered, project=project(args)
         )
     return show(args, Findings(ok=all(each.ok for each in found), findings=found))

@@ -8,13 +8,13 @@ from argparse import Namespace
 from fleetd.protocol.errors import InvalidState, NotFound
 from fleetd.protocol.patterns import AGENT_ID
 
-from ..hooking.changes import Change
-from ..hooking.choosing import changing, chosen, looking, project
-from ..hooking.harnesses import HARNESSES
-from ..hooking.writing import Deed, carry_out
-from ..mcp_settings import extra
-from ..mcp_settings.changes import State, installing, look, uninstalling
-from ..mcp_settings.places import PLACES, this_command
+from ..integrations import mcp_extra
+from ..integrations.apply import Deed, carry_out
+from ..integrations.hook_plan import Change
+from ..integrations.mcp_locations import PLACES, this_command
+from ..integrations.mcp_plan import State, installing, look, uninstalling
+from ..integrations.registry import HARNESSES
+from ..integrations.selection import changing, chosen, looking, project
 from ..options import Parser, Subparsers, UsageError
 from ..output import console, lists
 from ..output.tables import Column
@@ -64,8 +64,8 @@ def run(args: Namespace) -> int:
             "This is a server that agent CLIs start; nobody types here. To tell them to: "
             "fleetctl mcp install --all"
         )
-    if not extra.is_installed():
-        raise InvalidState(MISSING, hint=extra.hint())
+    if not mcp_extra.is_installed():
+        raise InvalidState(MISSING, hint=mcp_extra.hint())
     # Imported here: it takes half a second, and no other command needs it.
     from ..mcp_server.serving import serve
 
@@ -85,8 +85,8 @@ def _agent(given: str | None) -> str | None:
 def run_install(args: Namespace) -> int:
     """Show what would be added, ask, and add it."""
     # An agent CLI would complain of a server that cannot start, each time that it starts itself.
-    if not extra.is_installed() and not args.dry_run:
-        raise InvalidState(f"{MISSING} Nothing was changed.", hint=extra.hint())
+    if not mcp_extra.is_installed() and not args.dry_run:
+        raise InvalidState(f"{MISSING} Nothing was changed.", hint=mcp_extra.hint())
     command, place = this_command(), project(args)
     harnesses = [each for each in chosen(args) if each.is_here() or not args.all]
     if not harnesses:
@@ -122,7 +122,10 @@ def run_status(args: Namespace) -> int:
     command, place = this_command(), project(args)
     states = [look(PLACES[each.name], place, command) for each in chosen(args)]
     if args.json:
-        document = {"package": extra.is_installed(), "harnesses": [vars(each) for each in states]}
+        document = {
+            "package": mcp_extra.is_installed(),
+            "harnesses": [vars(each) for each in states],
+        }
         console.print_json(document)
         return 0
     columns = (
@@ -140,8 +143,8 @@ def run_status(args: Namespace) -> int:
 
 
 def _warn_of_missing() -> None:
-    if not extra.is_installed():
-        console.warn(f"{MISSING} {extra.hint()}")
+    if not mcp_extra.is_installed():
+        console.warn(f"{MISSING} {mcp_extra.hint()}")
 
 
 def _row(seen: State) -> tuple[str, ...]:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fleetd.protocol.errors import FleetError, InvalidState
 
 from ..completing import shells
-from ..editing import files
-from ..hooking import changes as hooks
-from ..hooking.changes import Change
-from ..hooking.harnesses import HARNESSES
-from ..mcp_settings import changes as servers
-from ..mcp_settings.extra import PACKAGE, installer
-from ..mcp_settings.places import PLACES
+from ..integrations import config_file
+from ..integrations import hook_plan as hooks
+from ..integrations import mcp_plan as servers
+from ..integrations.hook_plan import Change
+from ..integrations.mcp_extra import PACKAGE, installer
+from ..integrations.mcp_locations import PLACES
+from ..integrations.registry import HARNESSES
 from ..options import Subparsers, command, yes_option
 from ..output import console
 from ..prompts import Cancelled, confirm, interactive
@@ -137,7 +137,7 @@ def _setting(what: str, planned: Callable[[], Change]) -> Iterator[Part]:
         # Looked at anew: hooks and the server may stand in one file.
         now = planned()
         if now.file.target != change.file.target:
-            raise files.changed(change.file)
+            raise config_file.changed(change.file)
         now.uninstall()
         return [f"Took the {what} out of {now.file.path}"]
 

@@ -5,7 +5,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from ..editing import copies, files
+from ..integrations import config_file, settings_backups
 from ..output import console
 from ..prompts import Cancelled, confirm
 
@@ -52,10 +52,10 @@ def install(args: Namespace, shell: str) -> int:
     Raises Cancelled and InvalidParams from the question, InvalidState and Storage.
     """
     wanted = {directory(shell) / name: text for name, text in _LOADERS[shell].items()}
-    found = {path: files.read(path) for path in wanted}
+    found = {path: config_file.read(path) for path in wanted}
     pending = {path: text for path, text in wanted.items() if found[path].data != text.encode()}
     for path in pending:
-        files.check_writable(found[path])
+        config_file.check_writable(found[path])
     remarks = [console.clean(each) for path in pending for each in found[path].remarks]
     if pending and not args.json:
         _show(pending)
@@ -63,7 +63,7 @@ def install(args: Namespace, shell: str) -> int:
     if not pending:
         said = [f"The completions for {shell} are installed already."]
     elif not args.dry_run:
-        if not args.yes and not confirm(files.question("Write these files?", remarks)):
+        if not args.yes and not confirm(config_file.question("Write these files?", remarks)):
             raise Cancelled("Nothing was written.")
         said = [line for path, text in pending.items() for line in _written(found[path], text)]
         said += remarks
@@ -72,29 +72,29 @@ def install(args: Namespace, shell: str) -> int:
     return console.result(args, told, *said, *_needs(shell))
 
 
-def installed(shell: str) -> list[files.SettingsFile]:
+def installed(shell: str) -> list[config_file.SettingsFile]:
     """Return the files that were written for a shell and are ours still."""
-    found = (files.read(directory(shell) / name) for name in _LOADERS[shell])
+    found = (config_file.read(directory(shell) / name) for name in _LOADERS[shell])
     return [each for each in found if each.data is not None and _MARK.encode() in each.data]
 
 
-def remove(file: files.SettingsFile) -> list[str]:
+def remove(file: config_file.SettingsFile) -> list[str]:
     """Remove a file, or put back what was there before, and say so.
 
     Raises Storage and InvalidState.
     """
-    before = copies.data(file)
-    files.write(file, before)
-    copies.remove(file)
+    before = settings_backups.data(file)
+    config_file.write(file, before)
+    settings_backups.remove(file)
     return [f"Removed {file.path}" if before is None else f"Put {file.path} back as it was"]
 
 
-def _written(file: files.SettingsFile, text: str) -> list[str]:
+def _written(file: config_file.SettingsFile, text: str) -> list[str]:
     """Write a file, and say so; what somebody else had put there is kept."""
     if file.data is None or _MARK.encode() in file.data:
-        files.write(file, text.encode())
+        config_file.write(file, text.encode())
         return [f"Wrote {file.path}"]
-    kept = copies.replace(file, text.encode())
+    kept = settings_backups.replace(file, text.encode())
     return [f"Wrote {file.path}", f"What was there before: {kept}"]
 
 

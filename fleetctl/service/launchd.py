@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fleetd.protocol.errors import InvalidState
 
-from ..editing import files
+from ..integrations import config_file
 from . import background, programs
 from .running import END_S, PAUSE_S
 from .setup import Setup
@@ -89,7 +89,7 @@ def program() -> str:
     import plistlib
 
     try:
-        return str(plistlib.loads(files.read(file()).data or b"")["ProgramArguments"][0])
+        return str(plistlib.loads(config_file.read(file()).data or b"")["ProgramArguments"][0])
     except (InvalidState, ValueError, LookupError, TypeError):
         return ""
 

@@ -15,7 +15,7 @@ from fleetd.protocol.errors import FleetError, InvalidState, LimitExceeded, Unav
 from ..client import Fleet, TooSlow
 from ..client.dial import dial
 from ..client.models import Hello, SystemHello
-from ..editing import files
+from ..integrations import config_file
 
 LOOK_S = 5.0
 # The daemon promises to be gone within ten seconds.
@@ -83,7 +83,7 @@ def _silent_pid(path: Path) -> int | None:
     """Return the daemon's pid where it made the socket itself: another's must not be killed."""
     listener = _listener(path)
     with suppress(FleetError):
-        written = files.read(paths.lock_of_socket(path)).data or b""
+        written = config_file.read(paths.lock_of_socket(path)).data or b""
         return listener if written.strip() == str(listener).encode() else None
     return None
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from fleetd.host import paths
 from fleetd.protocol.errors import InvalidState
 
-from ..hooking.hook_command import steady_interpreter
+from ..integrations.hook_command import steady_interpreter
 
 if TYPE_CHECKING:
     from fleetd.config import Config

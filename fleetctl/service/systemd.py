@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fleetd.protocol.errors import InvalidState, Storage
 
-from ..editing import files
+from ..integrations import config_file
 from . import programs
 from .rendering import SERVICE, SOCKET, SYNCED, drop_in, rendered, shown
 from .setup import Setup
@@ -51,7 +51,7 @@ def waiting() -> str:
 def program() -> str:
     """Return the program that the installed unit starts; empty where that is not clear."""
     try:
-        unit = files.read(directory() / SERVICE).data or b""
+        unit = config_file.read(directory() / SERVICE).data or b""
         lines = unit.decode(errors="replace").splitlines()
         line = next(each for each in lines if each.startswith("ExecStart="))
         return shlex.split(line.partition("=")[2].replace("%%", "%"))[0]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from fleetd.protocol.errors import InvalidState
 
-from ..editing import files
+from ..integrations import config_file
 
 EDITED = ".edited"
 _MARK = "Written by fleetctl daemon install; its own text has the digest"
@@ -21,7 +21,7 @@ _MARKED = re.compile(rf"{_MARK} ([0-9a-f]{{16}})")
 class UnitFile(NamedTuple):
     """A file as it is, and what is to become of it; ``after`` is None when it is to go."""
 
-    file: files.SettingsFile
+    file: config_file.SettingsFile
     after: bytes | None
 
     @property
@@ -56,8 +56,8 @@ class UnitFile(NamedTuple):
         """
         kept = self.path.with_name(self.path.name + EDITED) if self.edited else None
         if kept:
-            files.write(files.read(kept), self.file.data)
-        files.write(self.file, self.after)
+            config_file.write(config_file.read(kept), self.file.data)
+        config_file.write(self.file, self.after)
         return kept
 
 
@@ -68,9 +68,9 @@ def planned(path: Path, text: str | None) -> UnitFile:
             f"{path} is a link, perhaps from whoever packaged fleetd or masked the unit.",
             hint=f"Look where it leads: ls -l {path}. Remove the link, then try again.",
         )
-    change = UnitFile(files.read(path), None if text is None else text.encode())
+    change = UnitFile(config_file.read(path), None if text is None else text.encode())
     if change.changes:
-        files.check_writable(change.file)
+        config_file.check_writable(change.file)
     return change
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from fleetctl.completing import shells
-from fleetctl.editing import copies, files
-from fleetctl.hooking.harnesses import HARNESSES
-from fleetctl.mcp_settings.places import PLACES
+from fleetctl.integrations import config_file, settings_backups
+from fleetctl.integrations.mcp_locations import PLACES
+from fleetctl.integrations.registry import HARNESSES
 from fleetd.protocol.errors import InvalidState
 from tests.processes import Result
 
@@ -251,8 +251,8 @@ def test_a_link_in_the_place_of_a_backup_of_an_earlier_version_is_not_followed(
     done("hooks", "install", "claude", "--project", "--yes")
     link = file.with_name(file.name + ".before-fleet")
     link.symlink_to(home / ".docker" / "config.json")
-    found = files.read(file, project=project)
-    assert copies.text(found) is None
+    found = config_file.read(file, project=project)
+    assert settings_backups.text(found) is None
     done("hooks", "uninstall", "claude", "--project", "--yes")
     assert not file.exists()
     assert (home / ".docker" / "config.json").read_text() == SECRET
@@ -317,7 +317,7 @@ def test_no_change_between_the_look_and_the_write_goes_unnoticed(
         after.append(everything(home / "home"))
         return True
 
-    monkeypatch.setattr("fleetctl.hooking.writing.confirm", slow_answer)
+    monkeypatch.setattr("fleetctl.integrations.apply.confirm", slow_answer)
     refused = run("hooks", "install", "claude")
     assert refused.status == 1
     assert "was changed by somebody else just now; nothing was written" in refused.err
@@ -330,7 +330,7 @@ def test_no_change_while_the_new_file_is_written_goes_unnoticed(
     settings: Path, home: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], None]
 ) -> None:
     """Right before it takes the old one's place, not only before it is written."""
-    file = files.read(settings)
+    file = config_file.read(settings)
     after: list[dict[str, str]] = []
 
     def slow_disk(descriptor: int) -> None:
@@ -338,9 +338,9 @@ def test_no_change_while_the_new_file_is_written_goes_unnoticed(
             change(settings)
             after.append(everything(home / "home"))
 
-    monkeypatch.setattr(files.os, "fsync", slow_disk)
+    monkeypatch.setattr(config_file.os, "fsync", slow_disk)
     with pytest.raises(InvalidState, match="was changed by somebody else just now"):
-        files.write(file, b"{}")
+        config_file.write(file, b"{}")
     left = everything(home / "home")
     assert {name: left[name] for name in left if not name.endswith(".new")} == {
         name: text for name, text in after[0].items() if not name.endswith(".new")
@@ -358,7 +358,7 @@ def test_a_file_that_somebody_makes_meanwhile_is_not_overwritten(
         place.write_text("{}")
         return True
 
-    monkeypatch.setattr("fleetctl.hooking.writing.confirm", slow_answer)
+    monkeypatch.setattr("fleetctl.integrations.apply.confirm", slow_answer)
     assert "just now; nothing was written" in run("hooks", "install", "claude").err
     assert place.read_text() == "{}"
 
@@ -374,7 +374,7 @@ def test_a_directory_of_the_project_that_becomes_a_link_meanwhile_is_not_followe
         (project / ".claude").symlink_to(home / ".docker")
         return True
 
-    monkeypatch.setattr("fleetctl.hooking.writing.confirm", slow_answer)
+    monkeypatch.setattr("fleetctl.integrations.apply.confirm", slow_answer)
     refused = run("hooks", "install", "claude", "--project")
     assert (refused.status, "out of the project" in refused.err) == (1, True)
     assert os.listdir(home / ".docker") == ["config.json"]

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from fleetctl.completing import shells
-from fleetctl.editing import copies, files
+from fleetctl.integrations import config_file as files
+from fleetctl.integrations import settings_backups
 from fleetctl.output.text import cut, width
 from tests.processes import Daemon, Result, fleetctl
 from tests.terminal import Terminal, terminal
@@ -335,7 +336,7 @@ class TestInstall:
         theirs.parent.mkdir(parents=True)
         theirs.write_text("complete -W start fleetd\n")
         told = done("completions", "bash", "--install", "--yes").out
-        kept = copies.place(files.read(theirs))
+        kept = settings_backups.place(files.read(theirs))
         assert f"What was there before: {kept}" in told
         assert kept.read_text() == "complete -W start fleetd\n"
         assert "fleetctl completions bash" in theirs.read_text()

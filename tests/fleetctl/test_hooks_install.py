@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from fleetctl.editing import copies, files
-from fleetctl.hooking import plugin
-from fleetctl.hooking.harnesses import HARNESSES
+from fleetctl.integrations import config_file, opencode, settings_backups
+from fleetctl.integrations.registry import HARNESSES
 from fleetd.protocol.errors import InvalidState
 from tests.processes import Result
 
@@ -73,7 +72,7 @@ def test_the_change_is_shown_asked_for_made_and_can_be_taken_back(
     answer("y")
     done = run("hooks", "install", "claude")
     assert done.status == 0
-    copy = copies.place(files.read(settings))
+    copy = settings_backups.place(config_file.read(settings))
     assert done.out.splitlines()[-2] == f"claude: installed in {settings}; as it was: {copy}"
     assert copy.read_text() == SETTINGS
     shown = [line for line in refused.out.splitlines() if line.startswith("+ ")]
@@ -115,7 +114,7 @@ def test_every_harness_on_the_machine_gets_its_file(
         executable(name)
     (machine / ".codex").mkdir()
     (machine / ".copilot").mkdir()
-    monkeypatch.setattr(plugin, "shipped", lambda: b"// fleetd\n")
+    monkeypatch.setattr(opencode, "shipped", lambda: b"// fleetd\n")
     monkeypatch.delenv("XDG_CONFIG_HOME")
     (machine / ".config" / "opencode").mkdir(parents=True)
     done("hooks", "install", "--all", "--yes")
@@ -278,7 +277,7 @@ def test_a_link_stays_a_link_and_its_target_keeps_its_mode(
     assert settings.is_symlink()
     assert "fleetctl/hook.py" in target.read_text()
     assert target.stat().st_mode & 0o777 == 0o640
-    copy = copies.place(files.read(settings))
+    copy = settings_backups.place(config_file.read(settings))
     assert copy.stat().st_mode & 0o777 == 0o600
     assert os.listdir(settings.parent) == ["settings.json"]
     assert os.listdir(target.parent) == ["claude.json"]
@@ -342,7 +341,7 @@ def test_pipes_and_devices_are_neither_waited_for_nor_replaced(
     settings: Path, run: Callable[..., Result]
 ) -> None:
     with pytest.raises(InvalidState, match="no regular file"):
-        files.read(Path(os.devnull))
+        config_file.read(Path(os.devnull))
     settings.unlink()
     os.mkfifo(settings)
     for verb in ("install", "uninstall"):
@@ -360,7 +359,7 @@ def test_a_change_that_somebody_makes_meanwhile_is_not_lost(
         settings.write_text('{"model": "sonnet"}')
         return True
 
-    monkeypatch.setattr("fleetctl.hooking.writing.confirm", slow_answer)
+    monkeypatch.setattr("fleetctl.integrations.apply.confirm", slow_answer)
     refused = run("hooks", "install", "claude")
     assert refused.status == 1
     assert "was changed by somebody else just now; nothing was written" in refused.err
@@ -373,7 +372,7 @@ def test_a_write_that_fails_leaves_the_file_and_no_leftovers(
     def full(_descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files.os, "fsync", full)
+    monkeypatch.setattr(config_file.os, "fsync", full)
     refused = run("hooks", "install", "claude", "--yes")
     assert refused.status == 1
     assert "No space left on device" in refused.err
@@ -397,7 +396,7 @@ def test_a_project_has_files_of_its_own(
     (project / ".git").mkdir()
     (project / "deep").mkdir()
     monkeypatch.chdir(project / "deep")
-    monkeypatch.setattr(plugin, "shipped", lambda: b"// fleetd\n")
+    monkeypatch.setattr(opencode, "shipped", lambda: b"// fleetd\n")
     said = done("hooks", "install", *HARNESSES, "--project", "--yes").out
     for harness in HARNESSES.values():
         assert (project / harness.project_file).is_file()
@@ -416,7 +415,7 @@ def test_a_plugin_of_somebody_else_is_left_alone_and_ours_is_renewed(
     file = machine / ".config/opencode/plugins/fleet.js"
     file.parent.mkdir(parents=True)
     file.write_text("export const Mine = 1\n")
-    monkeypatch.setattr(plugin, "shipped", lambda: b"// of fleetd, new\nconst ARGS = []\n")
+    monkeypatch.setattr(opencode, "shipped", lambda: b"// of fleetd, new\nconst ARGS = []\n")
     refused = run("hooks", "install", "opencode", "--yes")
     assert (refused.status, "is not fleetd's" in refused.err) == (1, True)
     assert run("hooks", "uninstall", "opencode", "--yes").out.startswith("opencode: not installed")
@@ -432,8 +431,8 @@ def test_a_plugin_of_somebody_else_is_left_alone_and_ours_is_renewed(
 
 def test_a_plugin_is_shown_as_one_line(machine: Path, done: Callable[..., Result]) -> None:
     shown = done("hooks", "install", "opencode", "--yes").out.splitlines()
-    count = len(plugin.shipped().splitlines())
-    line = f"the plugin, {count} lines, as in {plugin.place()}"
+    count = len(opencode.shipped().splitlines())
+    line = f"the plugin, {count} lines, as in {opencode.place()}"
     assert shown[0] == "--- /dev/null"
     assert shown[2] == f"+ {line}"
     assert len(shown) < 10

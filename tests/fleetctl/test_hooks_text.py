@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetctl.editing import jsonc
-from fleetctl.editing.surgery import append, remove
-from fleetctl.hooking.harnesses import CLAUDE, CODEX, COPILOT, CURSOR, GEMINI, Harness
-from fleetctl.hooking.hook_command import Installation
-from fleetctl.hooking.settings import Unusable, found, put_in, take_out
+from fleetctl.integrations import jsonc
+from fleetctl.integrations.hook_command import Installation
+from fleetctl.integrations.hooks import Unusable, found, put_in, take_out
+from fleetctl.integrations.jsonc_edit import append, remove
+from fleetctl.integrations.registry import CLAUDE, CODEX, COPILOT, CURSOR, GEMINI, Harness
 
 HERE = Installation("/opt/fleet/bin/python3", "/opt/fleet/lib/fleetctl/hook.py")
 OTHERS = {"matcher": "Bash", "hooks": [{"type": "command", "command": "guard"}]}

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from fleetctl import cli
-from fleetctl.mcp_settings import extra, in_json, in_toml
-from fleetctl.mcp_settings.places import NAME, PLACES, Command, is_ours, this_command
+from fleetctl.integrations import mcp_extra, mcp_json, mcp_toml
+from fleetctl.integrations.mcp_locations import NAME, PLACES, Command, is_ours, this_command
 from tests.processes import fleetctl
 
 COMMAND = Command("/opt/fleet/bin/python3", ("-I", "/opt/fleet/lib/fleetctl/mcp_main.py"))
@@ -39,7 +39,7 @@ TOML = [
 
 
 def values(text: str) -> object:
-    return in_json.parse(text).value() if text.strip() else {}
+    return mcp_json.parse(text).value() if text.strip() else {}
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -48,13 +48,13 @@ def test_a_server_goes_into_a_json_text_and_out_again_without_a_trace(harness, t
     place = PLACES[harness]
     text = text.replace("SECTION", place.section)
     entry = place.entry(COMMAND)
-    after = in_json.put_in(text, place.section, NAME, entry)
-    assert in_json.found(after, place.section, NAME) == entry
+    after = mcp_json.put_in(text, place.section, NAME, entry)
+    assert mcp_json.found(after, place.section, NAME) == entry
     assert is_ours(entry)
-    assert in_json.put_in(after, place.section, NAME, entry) == after
-    assert in_json.take_out(after, place.section, NAME, text) == text
+    assert mcp_json.put_in(after, place.section, NAME, entry) == after
+    assert mcp_json.take_out(after, place.section, NAME, text) == text
     # Without the copy, or when something else changed since, the values are as before.
-    left = in_json.take_out(after, place.section, NAME, None)
+    left = mcp_json.take_out(after, place.section, NAME, None)
     assert (values(left) if left else {}) in (
         values(text),
         {key: value for key, value in dict(values(text)).items() if value != {}},
@@ -64,15 +64,15 @@ def test_a_server_goes_into_a_json_text_and_out_again_without_a_trace(harness, t
 @pytest.mark.parametrize("text", TOML)
 def test_a_server_goes_into_a_toml_text_and_out_again_without_a_trace(text) -> None:
     entry = PLACES["codex"].entry(COMMAND)
-    after = in_toml.put_in(text, "mcp_servers", NAME, entry)
-    assert in_toml.found(after, "mcp_servers", NAME) == entry
+    after = mcp_toml.put_in(text, "mcp_servers", NAME, entry)
+    assert mcp_toml.found(after, "mcp_servers", NAME) == entry
     assert after.startswith(text)
-    assert in_toml.put_in(after, "mcp_servers", NAME, entry) == after
-    assert tomllib.loads(in_toml.take_out(after, "mcp_servers", NAME, text) or "") == (
+    assert mcp_toml.put_in(after, "mcp_servers", NAME, entry) == after
+    assert tomllib.loads(mcp_toml.take_out(after, "mcp_servers", NAME, text) or "") == (
         tomllib.loads(text)
     )
     behind = after + '\n[zeta]\na = "1"\n'
-    left = in_toml.take_out(behind, "mcp_servers", NAME, text)
+    left = mcp_toml.take_out(behind, "mcp_servers", NAME, text)
     assert left is not None
     assert left.startswith(text.rstrip("\n"))
     assert tomllib.loads(left) == tomllib.loads(text) | {"zeta": {"a": "1"}}
@@ -82,19 +82,19 @@ def test_what_a_person_set_on_the_entry_stays() -> None:
     old = Command("/old/python3", ("-I", "/old/fleetctl/mcp_main.py"))
     place = PLACES["gemini"]
     text = json.dumps({"mcpServers": {NAME: place.entry(old) | {"trust": True, "timeout": 9}}})
-    after = in_json.put_in(text, place.section, NAME, place.entry(COMMAND))
+    after = mcp_json.put_in(text, place.section, NAME, place.entry(COMMAND))
     assert json.loads(after)["mcpServers"][NAME] == place.entry(COMMAND) | {
         "trust": True,
         "timeout": 9,
     }
-    toml = in_toml.put_in('a = "1"\n', "mcp_servers", NAME, PLACES["codex"].entry(old))
+    toml = mcp_toml.put_in('a = "1"\n', "mcp_servers", NAME, PLACES["codex"].entry(old))
     toml += 'tool_timeout_sec = 90\n\n[mcp_servers.fleet.tools.lock]\nmode = "auto"\n\n[b]\nc = 1\n'
-    after = in_toml.put_in(toml, "mcp_servers", NAME, PLACES["codex"].entry(COMMAND))
+    after = mcp_toml.put_in(toml, "mcp_servers", NAME, PLACES["codex"].entry(COMMAND))
     assert tomllib.loads(after)["mcp_servers"][NAME] == PLACES["codex"].entry(COMMAND) | {
         "tool_timeout_sec": 90,
         "tools": {"lock": {"mode": "auto"}},
     }
-    assert in_toml.take_out(after, "mcp_servers", NAME, None) == 'a = "1"\n\n[b]\nc = 1\n'
+    assert mcp_toml.take_out(after, "mcp_servers", NAME, None) == 'a = "1"\n\n[b]\nc = 1\n'
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,8 @@ def test_what_a_person_set_on_the_entry_stays() -> None:
     ],
 )
 def test_toml_that_cannot_be_changed_without_rewriting_is_refused(text) -> None:
-    with pytest.raises(in_toml.Unusable, match="written in a way"):
-        in_toml.put_in(text, "mcp_servers", NAME, PLACES["codex"].entry(COMMAND))
+    with pytest.raises(mcp_toml.Unusable, match="written in a way"):
+        mcp_toml.put_in(text, "mcp_servers", NAME, PLACES["codex"].entry(COMMAND))
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def test_without_the_package_nothing_is_installed_and_it_is_said_each_time(
     written: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A server that cannot start would be a complaint of the agent CLI at each of its starts."""
-    monkeypatch.setattr(extra, "is_installed", lambda: False)
+    monkeypatch.setattr(mcp_extra, "is_installed", lambda: False)
     settings = written / ".claude.json"
     for there in (False, True):
         if there:  # from before the package went
@@ -159,7 +159,7 @@ def test_without_the_package_nothing_is_installed_and_it_is_said_each_time(
         said = capsys.readouterr()
         assert said.out == ""
         assert "needs the package mcp, which is not installed. Nothing was changed." in said.err
-        assert extra.install_command() in " ".join(said.err.split())
+        assert mcp_extra.install_command() in " ".join(said.err.split())
         assert settings.exists() is there
         assert cli.main(["mcp", "install", "claude", "--dry-run"]) == 0
         said = capsys.readouterr()
@@ -267,14 +267,14 @@ def test_the_command_names_this_installation_and_the_socket_that_is_not_the_usua
 def test_how_to_get_the_package_depends_on_how_fleetctl_came(tmp_path, files, begins) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    told = extra.install_command(tmp_path)
+    told = mcp_extra.install_command(tmp_path)
     assert told.startswith(begins), told
 
 
 def test_a_uv_tool_is_installed_from_where_it_came(tmp_path) -> None:
     receipt = '[tool]\nrequirements = [{ name = "fleetd", directory = "/src/my fleetd" }]\n'
     (tmp_path / "uv-receipt.toml").write_text(receipt)
-    assert extra.install_command(tmp_path).endswith(" '/src/my fleetd'")
+    assert mcp_extra.install_command(tmp_path).endswith(" '/src/my fleetd'")
 
 
 @pytest.mark.parametrize(
@@ -288,10 +288,10 @@ def test_a_uv_tool_whose_receipt_does_not_say_so_is_installed_from_where_the_pac
     told.mkdir()
     (told / "direct_url.json").write_text('{"url": "file:///src/fleetd", "dir_info": {}}')
     installed = PathDistribution(told)
-    monkeypatch.setattr(extra.metadata, "distribution", lambda _name: installed)
-    assert extra.install_command(tmp_path).endswith(" file:///src/fleetd")
+    monkeypatch.setattr(mcp_extra.metadata, "distribution", lambda _name: installed)
+    assert mcp_extra.install_command(tmp_path).endswith(" file:///src/fleetd")
     (told / "direct_url.json").unlink()
-    assert extra.install_command(tmp_path).endswith(" fleetd")
+    assert mcp_extra.install_command(tmp_path).endswith(" fleetd")
 
 
 def test_toml_of_any_values_is_read_as_it_was_written() -> None:
@@ -300,5 +300,5 @@ def test_toml_of_any_values_is_read_as_it_was_written() -> None:
     for _ in range(200):
         word = "".join(choose.choices(letters, k=12))
         entry = {"command": word, "args": [word, word], "env": {"A": word}}
-        after = in_toml.put_in("", "mcp_servers", NAME, entry)
-        assert in_toml.found(after, "mcp_servers", NAME) == entry
+        after = mcp_toml.put_in("", "mcp_servers", NAME, entry)
+        assert mcp_toml.found(after, "mcp_servers", NAME) == entry

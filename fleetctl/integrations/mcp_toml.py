@@ -9,7 +9,7 @@ import re
 import tomllib
 from typing import Any
 
-from ..hooking.settings import Unusable
+from .hooks import Unusable
 
 _HEADER = re.compile(r"^[ \t]*\[", re.MULTILINE)
 

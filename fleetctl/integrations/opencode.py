@@ -4,7 +4,7 @@ from pathlib import Path
 
 from fleetd.protocol.errors import InvalidState
 
-from ..editing.files import SettingsFile
+from .config_file import SettingsFile
 
 _MARK = b"fleetd"
 _ARGS = b"const ARGS = []"

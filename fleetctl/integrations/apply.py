@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, TextIO
 
 from fleetd.protocol.errors import FleetError
 
-from ..editing import files
 from ..output import console
 from ..prompts import Cancelled, confirm
-from .changes import Change
-from .harnesses import Harness
+from . import config_file
+from .hook_plan import Change
+from .registry import Harness
 
 _STYLES = {"+": "green", "-": "red"}
 
@@ -79,7 +79,7 @@ def _ask(args: Namespace, pending: Sequence[Change]) -> None:
     if args.json:
         _show(pending, sys.stderr)
     remarks = [console.clean(each) for change in pending for each in change.remarks]
-    if not confirm(files.question("Write this?", remarks)):
+    if not confirm(config_file.question("Write this?", remarks)):
         raise Cancelled("Nothing was changed.")
 
 

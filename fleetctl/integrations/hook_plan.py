@@ -7,12 +7,11 @@ from typing import NamedTuple
 
 from fleetd.protocol.errors import InvalidState
 
-from ..editing import copies, files
-from ..editing.jsonc import is_plain
-from . import plugin
-from .harnesses import OPENCODE, Harness
+from . import config_file, opencode, settings_backups
 from .hook_command import Installation, enforces
-from .settings import Unusable, found, put_in, take_out
+from .hooks import Unusable, found, put_in, take_out
+from .jsonc import is_plain
+from .registry import OPENCODE, Harness
 from .versions import installable
 
 
@@ -20,7 +19,7 @@ class Change(NamedTuple):
     """A file, and what is to become of it; ``after`` is None when it is to be removed."""
 
     harness: Harness
-    file: files.SettingsFile
+    file: config_file.SettingsFile
     after: bytes | None
     events: Sequence[str] = ()
     notes: Sequence[str] = ()
@@ -57,14 +56,14 @@ class Change(NamedTuple):
     def install(self) -> Path | None:
         """Write the file and return where its copy is; None when there was nothing to copy."""
         if self.ours_before:
-            files.write(self.file, self.after)
+            config_file.write(self.file, self.after)
             return None
-        return copies.replace(self.file, self.after)
+        return settings_backups.replace(self.file, self.after)
 
     def uninstall(self) -> None:
         """Write or remove the file, and remove its copy: nothing of ours is left."""
-        files.write(self.file, self.after)
-        copies.remove(self.file)
+        config_file.write(self.file, self.after)
+        settings_backups.remove(self.file)
 
 
 def _lines(data: bytes | None) -> list[str]:
@@ -78,10 +77,10 @@ def installing(
 
     ``enforce`` None leaves lock enforcement as it is.
     """
-    file = files.read(harness.settings_file(project), project=project)
+    file = config_file.read(harness.settings_file(project), project=project)
     notes = _notes(harness, project, enforce=enforce)
     if harness is OPENCODE:
-        after, whole = plugin.content(file, enforce=enforce), str(plugin.place())
+        after, whole = opencode.content(file, enforce=enforce), str(opencode.place())
         if installation.assignments:
             notes.append("OpenCode's own environment must say it: " + installation.assignments)
         return checked(Change(harness, file, after, notes=notes, ours_before=True, whole=whole))
@@ -104,15 +103,15 @@ def installing(
 
 def uninstalling(harness: Harness, project: Path | None) -> Change:
     """Return what uninstalling would change; raises InvalidState for a file it cannot read."""
-    file = files.read(harness.settings_file(project), project=project)
+    file = config_file.read(harness.settings_file(project), project=project)
     if harness is OPENCODE:
-        after = None if plugin.is_ours(file) else file.data
-        return checked(Change(harness, file, after, whole=str(plugin.place())))
+        after = None if opencode.is_ours(file) else file.data
+        return checked(Change(harness, file, after, whole=str(opencode.place())))
     with complaints(file):
         ours = found(file.text or "", harness)
         if not ours:
             return Change(harness, file, file.data)
-        left = take_out(file.text or "", harness, copies.text(file))
+        left = take_out(file.text or "", harness, settings_backups.text(file))
     after = None if left is None else left.encode()
     return checked(Change(harness, file, after, list(dict.fromkeys(e.event for e in ours))))
 
@@ -121,12 +120,12 @@ def checked(change: Change) -> Change:
     """Return a change with what has to be said of its file; raises InvalidState for read-only."""
     if not change.changes:
         return change
-    files.check_writable(change.file)
+    config_file.check_writable(change.file)
     return change._replace(remarks=change.file.remarks)
 
 
 @contextmanager
-def complaints(file: files.SettingsFile) -> Iterator[None]:
+def complaints(file: config_file.SettingsFile) -> Iterator[None]:
     """Turn what is wrong with a text into an error that names the file."""
     try:
         yield

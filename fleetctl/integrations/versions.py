@@ -7,7 +7,7 @@ know, so what they surely know is all that they get.
 import re
 from collections.abc import Set
 
-from .harnesses import Event, Harness
+from .registry import Event, Harness
 
 ANSWER_S = 10
 

@@ -5,9 +5,9 @@ Everything else in the text stays byte for byte, and so does what a person added
 
 from typing import Any
 
-from ..editing.jsonc import Node, is_blank, parse
-from ..editing.surgery import append, layout, remove
-from ..hooking.settings import Unusable
+from .hooks import Unusable
+from .jsonc import Node, is_blank, parse
+from .jsonc_edit import append, layout, remove
 
 
 def found(text: str, section: str, name: str) -> Any:

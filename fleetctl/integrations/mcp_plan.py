@@ -5,11 +5,10 @@ from types import ModuleType
 
 from fleetd.protocol.errors import InvalidState
 
-from ..editing import copies, files
-from ..editing.jsonc import is_plain
-from ..hooking.changes import Change, checked, complaints
-from . import in_json, in_toml
-from .places import NAME, Command, Place, is_ours
+from . import config_file, mcp_json, mcp_toml, settings_backups
+from .hook_plan import Change, checked, complaints
+from .jsonc import is_plain
+from .mcp_locations import NAME, Command, Place, is_ours
 
 BACKUP = ".before-fleet-mcp"
 
@@ -30,7 +29,7 @@ class State:
 
 def installing(place: Place, project: Path | None, command: Command) -> Change:
     """Return what installing would change; raises InvalidState for a file that must stay."""
-    file = files.read(place.settings_file(project), BACKUP, project)
+    file = config_file.read(place.settings_file(project), BACKUP, project)
     text, form = _text(file), _form(place)
     with complaints(file):
         known = form.found(text, place.section, NAME)
@@ -48,12 +47,12 @@ def installing(place: Place, project: Path | None, command: Command) -> Change:
 
 def uninstalling(place: Place, project: Path | None) -> Change:
     """Return what uninstalling would change; raises InvalidState for a file it cannot read."""
-    file = files.read(place.settings_file(project), BACKUP, project)
+    file = config_file.read(place.settings_file(project), BACKUP, project)
     text, form = _text(file), _form(place)
     with complaints(file):
         if not is_ours(form.found(text, place.section, NAME)):
             return Change(place.harness, file, file.data)
-        left = form.take_out(text, place.section, NAME, copies.text(file))
+        left = form.take_out(text, place.section, NAME, settings_backups.text(file))
     return checked(Change(place.harness, file, None if left is None else left.encode()))
 
 
@@ -62,7 +61,7 @@ def look(place: Place, project: Path | None, command: Command) -> State:
     path = place.settings_file(project)
     seen, form = State(place, path), _form(place)
     try:
-        file = files.read(path, BACKUP, project)
+        file = config_file.read(path, BACKUP, project)
         with complaints(file):
             entry = form.found(_text(file), place.section, NAME)
     except InvalidState as error:
@@ -81,14 +80,14 @@ def look(place: Place, project: Path | None, command: Command) -> State:
 
 
 def _form(place: Place) -> ModuleType:
-    return in_toml if place.toml else in_json
+    return mcp_toml if place.toml else mcp_json
 
 
-def _text(file: files.SettingsFile) -> str:
+def _text(file: config_file.SettingsFile) -> str:
     return file.text or ""
 
 
-def _refuse_others(file: files.SettingsFile, entry: object) -> None:
+def _refuse_others(file: config_file.SettingsFile, entry: object) -> None:
     if entry is not None and not is_ours(entry):
         raise InvalidState(
             f"{file.path} has a server named {NAME} already, and it is not fleetd's.",

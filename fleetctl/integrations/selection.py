@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ..options import Parser, Run, Subparsers, UsageError, command, yes_option
 from ..target import project_dir
-from .harnesses import HARNESSES, Harness
+from .registry import HARNESSES, Harness
 
 
 def changing(actions: Subparsers, name: str, run: Run, summary: str, examples: str) -> Parser:

@@ -4,11 +4,10 @@ from pathlib import Path
 
 from fleetd.protocol.errors import InvalidState
 
-from ..editing import files
-from . import plugin, settings
-from .changes import complaints
-from .harnesses import OPENCODE, Harness
+from . import config_file, hooks, opencode
 from .hook_command import Installation, enforces
+from .hook_plan import complaints
+from .registry import OPENCODE, Harness
 from .versions import installable
 
 
@@ -42,7 +41,7 @@ def state(harness: Harness, project: Path | None, installation: Installation) ->
         file=str(file),
     )
     try:
-        found = files.read(file, project=project)
+        found = config_file.read(file, project=project)
         if harness is OPENCODE:
             _look_at_plugin(seen, found)
         else:
@@ -52,18 +51,18 @@ def state(harness: Harness, project: Path | None, installation: Installation) ->
     return seen
 
 
-def _look_at_plugin(seen: State, file: files.SettingsFile) -> None:
-    if plugin.is_ours(file):
+def _look_at_plugin(seen: State, file: config_file.SettingsFile) -> None:
+    if opencode.is_ours(file):
         seen.installed = "yes"
-        seen.current = file.data == plugin.content(file, enforce=None)
-        seen.enforce_locks = plugin.enforces(file)
+        seen.current = file.data == opencode.content(file, enforce=None)
+        seen.enforce_locks = opencode.enforces(file)
 
 
 def _look_at_settings(
-    seen: State, harness: Harness, file: files.SettingsFile, installation: Installation
+    seen: State, harness: Harness, file: config_file.SettingsFile, installation: Installation
 ) -> None:
     with complaints(file):
-        ours = settings.found(file.text or "", harness)
+        ours = hooks.found(file.text or "", harness)
     if not ours:
         return
     seen.events = list(dict.fromkeys(each.event for each in ours))

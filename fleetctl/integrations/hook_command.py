@@ -13,7 +13,7 @@ from typing import NamedTuple
 from fleetd.host import paths
 from fleetd.protocol.errors import InvalidState
 
-from .harnesses import Event, Harness
+from .registry import Event, Harness
 
 ENFORCE = "enforce-locks"
 DOCTOR = "doctor"

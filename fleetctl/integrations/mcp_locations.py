@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from fleetd.host import paths
 from fleetd.protocol.errors import InvalidState
 
-from ..hooking import harnesses
-from ..hooking.harnesses import Env, Harness
-from ..hooking.hook_command import steady_interpreter
+from . import registry
+from .hook_command import steady_interpreter
+from .registry import Env, Harness
 
 NAME = "fleet"
 LAUNCHER = "mcp_main.py"
@@ -141,7 +141,7 @@ PLACES = {
     each.harness.name: each
     for each in (
         Place(
-            harnesses.CLAUDE,
+            registry.CLAUDE,
             _claude_file,
             ".mcp.json",
             "mcpServers",
@@ -149,38 +149,38 @@ PLACES = {
             note="Claude Code asks before each tool; to allow all: mcp__fleet in /permissions.",
         ),
         Place(
-            harnesses.CODEX,
-            _in(harnesses.CODEX, "config.toml"),
+            registry.CODEX,
+            _in(registry.CODEX, "config.toml"),
             ".codex/config.toml",
             "mcp_servers",
             _in_toml,
             toml=True,
         ),
         Place(
-            harnesses.GEMINI,
-            _in(harnesses.GEMINI, "settings.json"),
+            registry.GEMINI,
+            _in(registry.GEMINI, "settings.json"),
             ".gemini/settings.json",
             "mcpServers",
             _plain,
             note="Gemini CLI starts no servers in a folder that it does not trust: /permissions.",
         ),
         Place(
-            harnesses.OPENCODE,
-            _in(harnesses.OPENCODE, "opencode.jsonc", "opencode.json"),
+            registry.OPENCODE,
+            _in(registry.OPENCODE, "opencode.jsonc", "opencode.json"),
             "opencode.json",
             "mcp",
             _listed,
         ),
         Place(
-            harnesses.CURSOR,
-            _in(harnesses.CURSOR, "mcp.json"),
+            registry.CURSOR,
+            _in(registry.CURSOR, "mcp.json"),
             ".cursor/mcp.json",
             "mcpServers",
             _plain,
         ),
         Place(
-            harnesses.COPILOT,
-            _in(harnesses.COPILOT, "mcp-config.json"),
+            registry.COPILOT,
+            _in(registry.COPILOT, "mcp-config.json"),
             ".mcp.json",
             "mcpServers",
             _with_tools,

@@ -12,9 +12,9 @@ from pathlib import Path
 from fleetd.host import paths
 from fleetd.protocol.errors import FleetError, InvalidState, Storage
 
-from . import files
-from .files import SettingsFile
-from .places import opened
+from . import config_file
+from .config_file import SettingsFile
+from .real_path import opened
 
 _NAME = "settings-backups"
 
@@ -39,7 +39,7 @@ def replace(file: SettingsFile, new: bytes | None) -> Path | None:
     """
     copy = None if file.data is None else _keep(place(file), file.data)
     try:
-        files.write(file, new)
+        config_file.write(file, new)
     except FleetError:
         if copy:
             with suppress(OSError):
@@ -53,7 +53,7 @@ def replace(file: SettingsFile, new: bytes | None) -> Path | None:
 def _keep(copy: Path, old: bytes) -> Path:
     try:
         with opened(Path(os.path.realpath(copy.parent)), make=0o700) as above:
-            files.put(above, copy.name, old, 0o600)
+            config_file.put(above, copy.name, old, 0o600)
     except OSError as error:
         raise Storage(
             f"{copy} cannot be written: {error.strerror}.",
@@ -102,7 +102,7 @@ def _found(file: SettingsFile) -> list[SettingsFile]:
     looked = []
     for path, project in ((place(file), None), (beside, file.project)):
         with suppress(InvalidState):
-            looked.append(files.read(path, project=project))
+            looked.append(config_file.read(path, project=project))
     # None of them was ever a link.
     return [
         each

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from fleetd.host import permissions
 from fleetd.protocol.errors import FleetError, InvalidState, Storage
 
-from .places import leads_elsewhere, opened, target_of
+from .real_path import leads_elsewhere, opened, target_of
 
 LARGEST = 10_000_000
 BACKUP = ".before-fleet"

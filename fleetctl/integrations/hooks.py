@@ -8,10 +8,10 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ..editing.jsonc import Node, is_blank, parse
-from ..editing.surgery import append, layout, remove, replace
-from .harnesses import Event, Harness
 from .hook_command import is_ours
+from .jsonc import Node, is_blank, parse
+from .jsonc_edit import append, layout, remove, replace
+from .registry import Event, Harness
 
 Wanted = Sequence[tuple[Event, str]]
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..client.models import Finding, HarnessStatus
-from ..editing import files
-from ..editing.jsonc import is_blank, is_plain, parse
-from .harnesses import CLAUDE, CODEX, GEMINI, Harness
+from . import config_file
 from .hook_command import for_doctor, program_of
-from .settings import found
-from .state import State
+from .hooks import found
+from .jsonc import is_blank, is_plain, parse
+from .registry import CLAUDE, CODEX, GEMINI, Harness
+from .status import State
 
 if TYPE_CHECKING:
     import subprocess
@@ -47,7 +47,7 @@ def findings(
     complaint = absent or ("" if seen.current else "it is not what this installation would write")
     told = f"{complaint}; {install}" if complaint else "it is the one of this installation"
     yield _finding(harness, "command", told, ok=not complaint)
-    file = files.read(Path(seen.file), project=project)
+    file = config_file.read(Path(seen.file), project=project)
     if file.exposed:
         told = f"{file.exposed} Make it yours alone: chown, or chmod go-w"
         yield _finding(harness, "permissions", told, ok=False)
