@@ -2,7 +2,7 @@
 
 from argparse import SUPPRESS, Namespace
 
-from ..completing.shells import SHELLS, install, script
+from ..completion.shells import SHELLS, install, script
 from ..options import Subparsers, UsageError, command, yes_option
 from ..output import console
 
@@ -36,7 +36,7 @@ def register(subparsers: Subparsers) -> None:
 def run(args: Namespace) -> int:
     """Print the script of a shell, install it, or print ids."""
     if args.ids is not None:
-        from ..completing.asking import print_candidates
+        from ..completion.daemon_query import print_candidates
 
         print_candidates(*args.ids)
         return 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fleetd.protocol.errors import FleetError, InvalidState
 
-from ..completing import shells
+from ..completion import shells
 from ..integrations import config_file
 from ..integrations import hook_plan as hooks
 from ..integrations import mcp_plan as servers

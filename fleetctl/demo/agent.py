@@ -27,7 +27,7 @@ from fleetd.protocol.requests.sortie import (
     SortieUnblock,
 )
 
-from . import briefing, task
+from . import briefing, project
 from .cast import DISPATCH, FIRST, GO_AHEAD, ORDERS, QUESTION, RULING, SECOND, WAITING
 from .following import Follower
 from .worker import Worker
@@ -39,14 +39,14 @@ def dispatch(client: Follower, agent_id: str) -> None:
     """Plan the mission, hand its sorties out, answer questions, close it when all is done."""
     mission = client.call(
         MissionCreate(
-            title=task.TITLE,
+            title=project.TITLE,
             project_dir=str(Path.cwd()),
-            sorties=[NewSortie(title=each.title, files=[each.file]) for each in task.PIECES],
+            sorties=[NewSortie(title=each.title, files=[each.file]) for each in project.PIECES],
         )
     )
     me = Worker(client, agent_id, "dispatch", mission.id)
     for sortie in client.call(SortieList(mission_id=mission.id)).sorties:
-        agent = task.piece_of(sortie.files[0]).agent
+        agent = project.piece_of(sortie.files[0]).agent
         client.call(SortieAssign(sortie_id=sortie.id, agent_id=agent))
     for agent in (FIRST, SECOND):
         me.write(agent, ORDERS)
@@ -71,12 +71,12 @@ def specialist(client: Follower, agent_id: str, mission_id: str) -> None:
     me = Worker(client, agent_id, "specialist", mission_id)
     me.await_letter(lambda letter: letter.subject == ORDERS, "for orders")
     for sortie in me.sorties():
-        name = task.piece_of(sortie.files[0]).name
-        if name == task.HALF_DONE:
+        name = project.piece_of(sortie.files[0]).name
+        if name == project.HALF_DONE:
             _begin_and_think(me, sortie)
-        if name == task.NEEDS_WORDS:
+        if name == project.NEEDS_WORDS:
             me.await_letter(lambda letter: letter.subject == GO_AHEAD, "for words.py")
-        if name == task.NEEDS_ALL:
+        if name == project.NEEDS_ALL:
             _wait_for_readability(me, sortie)
         me.do(sortie)
     me.leave()
@@ -86,7 +86,7 @@ def _begin_and_think(me: Worker, sortie: Sortie) -> None:
     """Get half way, ask how to go on, and think: here the demo kills this process."""
     piece = me.start(sortie)
     me.lock(piece.file)
-    me.edit(piece.file, task.half(piece))
+    me.edit(piece.file, project.half(piece))
     me.test(piece)
     notes = "The vowel groups are counted, the silent e is open"
     me.client.call(SortieProgress(sortie_id=sortie.id, percent=50, notes=notes, agent_id=me.id))
@@ -136,7 +136,7 @@ def successor(client: Follower, agent_id: str) -> None:
 
 def _finish_half(me: Worker, sortie: Sortie, facts: briefing.Facts) -> None:
     """Write what is missing behind a half-written file, under the lock that came with the work."""
-    piece = task.piece_of(sortie.files[0])
+    piece = project.piece_of(sortie.files[0])
     path = me.project / piece.file
     token = facts.tokens[piece.file]
     if not me.client.call(LockCheck(file=str(path), fencing_token=token)).valid:
@@ -144,7 +144,7 @@ def _finish_half(me: Worker, sortie: Sortie, facts: briefing.Facts) -> None:
     written = path.read_text()
     me.start(sortie)
     lock = me.client.call(LockList(held_by=me.id, file=str(path))).locks[0]
-    me.finish(sortie, lock, written + task.rest(piece, written, facts.mail))
+    me.finish(sortie, lock, written + project.rest(piece, written, facts.mail))
 
 
 PROGRAMS = {"dispatch": dispatch, "specialist": specialist, "successor": successor}

@@ -11,7 +11,7 @@ from fleetd.protocol.errors import FleetError
 from ..output import console
 from .checks import Verdict
 from .narrator import Narrator
-from .stage import Stage, StageFailed, open_stage
+from .sandbox import Stage, StageFailed, open_stage
 from .tour import Tour
 
 

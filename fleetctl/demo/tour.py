@@ -7,13 +7,13 @@ from subprocess import CompletedProcess
 from fleetd.protocol.records import Event
 from fleetd.protocol.requests.lock import LockList
 
-from . import task
+from . import project
 from .cast import DISPATCH, FIRST, SECOND, SUCCESSOR, WAITING
 from .checks import Verdict, examine
 from .ending import Seen, read
 from .following import PATIENCE_S, Follower
 from .narrator import FOLLOWED, Narrator
-from .stage import Stage, StageFailed
+from .sandbox import Stage, StageFailed
 
 HEIR = ("--agent", SUCCESSOR, "--take-over-from", SECOND, "--scope", "agent")
 PROMPT_BEGINS = "--- Recovery Context ---\n"
@@ -57,8 +57,8 @@ class Tour:
         )
         self._scene("The task")
         self._tell(
-            f"A scratch git repository holds a small library, {task.PACKAGE}: "
-            f"{len(task.PIECES)} modules whose functions are missing, with unit tests that fail."
+            f"A scratch git repository holds a small library, {project.PACKAGE}: "
+            f"{len(project.PIECES)} modules whose functions are missing, with unit tests that fail."
         )
         self._stage.lay_out()
         self._seen.tests_failed_before = not self._test()
@@ -146,7 +146,7 @@ class Tour:
         )
         self._narrator.blank()
         self._until(client, _keeps_the_state, f"for {SECOND} to be missed")
-        file = f"{task.PACKAGE}/{task.HALF_DONE}.py"
+        file = f"{project.PACKAGE}/{project.HALF_DONE}.py"
         self._git("status", "--short")
         tail = (self._stage.project / file).read_text().splitlines()[-2:]
         self._narrator.typed("tail", "-n", "2", file, output="\n".join(tail))

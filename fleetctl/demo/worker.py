@@ -15,7 +15,7 @@ from fleetd.protocol.requests.sortie import SortieComplete, SortieList, SortieSt
 from fleetd.protocol.types import Role
 
 from .following import PATIENCE_S, Follower
-from .task import Piece, piece_of
+from .project import Piece, piece_of
 
 INDEX = ".git/index"
 

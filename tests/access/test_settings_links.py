@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetctl.completing import shells
+from fleetctl.completion import shells
 from fleetctl.integrations import config_file, settings_backups
 from fleetctl.integrations.mcp_locations import PLACES
 from fleetctl.integrations.registry import HARNESSES
@@ -390,7 +390,7 @@ def test_a_change_before_completions_are_written_is_noticed(
         directory.symlink_to(home / ".docker")
         return True
 
-    monkeypatch.setattr("fleetctl.completing.shells.confirm", slow_answer)
+    monkeypatch.setattr("fleetctl.completion.shells.confirm", slow_answer)
     refused = run("completions", "zsh", "--install")
     assert (refused.status, "just now; nothing was written" in refused.err) == (1, True)
     assert os.listdir(home / ".docker") == ["config.json"]

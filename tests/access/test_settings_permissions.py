@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetctl.completing import shells
+from fleetctl.completion import shells
 from fleetd.host import permissions
 from tests.access.conftest import STRANGER
 from tests.processes import Result

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fleetctl.completing import shells
+from fleetctl.completion import shells
 from fleetctl.integrations import config_file as files
 from fleetctl.integrations import settings_backups
 from fleetctl.output.text import cut, width

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from fleetctl import cli
-from fleetctl.demo import briefing, cast, checks, ending, performance, stage, task
+from fleetctl.demo import briefing, cast, checks, ending, performance, project, sandbox
 from fleetctl.demo.checks import Verdict
 from fleetctl.demo.ending import Ending
 
@@ -145,12 +145,12 @@ def test_a_demo_that_is_interrupted_leaves_nothing(place: Place, number: signal.
 def test_an_agent_that_fails_ends_the_demo_with_its_words_and_leaves_nothing(
     place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    start = stage.Stage.start_agent
+    start = sandbox.Stage.start_agent
 
-    def with_a_wrong_option(self: stage.Stage, program: str, name: str, *arguments: str) -> int:
+    def with_a_wrong_option(self: sandbox.Stage, program: str, name: str, *arguments: str) -> int:
         return start(self, program, name, *arguments, "planted")
 
-    monkeypatch.setattr(stage.Stage, "start_agent", with_a_wrong_option)
+    monkeypatch.setattr(sandbox.Stage, "start_agent", with_a_wrong_option)
     monkeypatch.setattr("tempfile.tempdir", str(place.temp))
 
     assert performance.run(Namespace(keep=False, json=False)) == 1
@@ -324,11 +324,11 @@ def test_a_prompt_without_a_mission_is_no_briefing() -> None:
 
 
 def test_the_half_written_file_cannot_be_finished_without_the_ruling() -> None:
-    piece = task.piece_of(f"{task.PACKAGE}/{task.HALF_DONE}.py")
-    begun = task.half(piece)
+    piece = project.piece_of(f"{project.PACKAGE}/{project.HALF_DONE}.py")
+    begun = project.half(piece)
 
-    with pytest.raises(task.NoRuling):
-        task.rest(piece, begun, letters="")
+    with pytest.raises(project.NoRuling):
+        project.rest(piece, begun, letters="")
     with pytest.raises(ValueError, match="does not go on"):
-        task.rest(piece, "something else", letters=cast.RULING)
-    assert begun + task.rest(piece, begun, letters=cast.RULING) == piece.code
+        project.rest(piece, "something else", letters=cast.RULING)
+    assert begun + project.rest(piece, begun, letters=cast.RULING) == piece.code

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fleetctl.cli import whole_parser
-from fleetctl.completing import candidates
+from fleetctl.completion import candidates
 from fleetd.__main__ import parser as fleetd_parser
 from tools import completions, generate
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from . import task
+from . import project
 from .surroundings import environment, interruptible, temporary_directory
 
 READY_S = 20.0
@@ -38,7 +38,7 @@ class Stage:
     def lay_out(self) -> None:
         """Make the repository with the task in it."""
         self.project.mkdir()
-        task.lay_out(self.project)
+        project.lay_out(self.project)
         for arguments in (
             ("init", "--quiet", "--initial-branch=main"),
             ("add", "."),
