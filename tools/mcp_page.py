@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fleetctl.mcp_server.serving import INSTRUCTIONS, listing
+from fleetctl.mcp_server.server import INSTRUCTIONS, listing
 
 PAGE = "docs/mcp.md"
 BEGIN = "<!-- Written by make generate from the code; do not edit. -->\n"

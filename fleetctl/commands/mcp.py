@@ -67,7 +67,7 @@ def run(args: Namespace) -> int:
     if not mcp_extra.is_installed():
         raise InvalidState(MISSING, hint=mcp_extra.hint())
     # Imported here: it takes half a second, and no other command needs it.
-    from ..mcp_server.serving import serve
+    from ..mcp_server.server import serve
 
     return serve(agent_id)
 

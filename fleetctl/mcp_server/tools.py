@@ -3,9 +3,9 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from . import sharing, work
-from .arguments import Arguments, taken
-from .desk import Desk
+from . import lock_and_mail_tools, mission_tools
+from .schema import Arguments, taken
+from .session import Desk
 
 Act = Callable[[Desk, Any], Awaitable[str]]
 
@@ -37,82 +37,92 @@ _ALL = (
     Tool(
         "mission",
         "Your mission: goal, progress, sorties (its pieces of work) with ids and states.",
-        work.WhichMission,
-        work.mission,
+        mission_tools.WhichMission,
+        mission_tools.mission,
         reads=True,
     ),
     Tool(
         "plan",
         "Add sorties to your mission. With goal: begin a mission where you have none.",
-        work.Plan,
-        work.plan,
+        mission_tools.Plan,
+        mission_tools.plan,
     ),
     Tool(
         "sortie",
         "Say how a sortie stands. To start one makes it yours.",
-        work.Standing,
-        work.sortie,
+        mission_tools.Standing,
+        mission_tools.sortie,
         repeats=True,
     ),
     Tool(
         "finish",
         "End your mission for everybody. complete is refused while a sortie is open.",
-        work.Ending,
-        work.finish,
+        mission_tools.Ending,
+        mission_tools.finish,
         destroys=True,
     ),
     Tool(
         "note",
         "Leave yourself a note for when your context is lost. A field replaces the one before.",
-        work.Noting,
-        work.note,
+        mission_tools.Noting,
+        mission_tools.note,
         repeats=True,
     ),
     Tool(
         "checkpoint",
         "Save how your mission stands now.",
-        work.Saving,
-        work.checkpoint,
+        mission_tools.Saving,
+        mission_tools.checkpoint,
     ),
     Tool(
         "briefing",
         "Read where you were, what is next, your locks and mail. Use it when you lost context.",
         Nothing,
-        work.briefing,
+        mission_tools.briefing,
         reads=True,
     ),
     Tool(
         "lock",
         "Hold a file before you edit it, so that other agents keep away. Again: renews.",
-        sharing.Locking,
-        sharing.lock,
+        lock_and_mail_tools.Locking,
+        lock_and_mail_tools.lock,
         repeats=True,
     ),
     Tool(
         "unlock",
         "Give back your lock on a file; without file, all of yours.",
-        sharing.Unlocking,
-        sharing.unlock,
+        lock_and_mail_tools.Unlocking,
+        lock_and_mail_tools.unlock,
         repeats=True,
     ),
     Tool(
         "locks",
         "Who holds a file; without file, all locks of this repository.",
-        sharing.WhichLocks,
-        sharing.locks,
+        lock_and_mail_tools.WhichLocks,
+        lock_and_mail_tools.locks,
         reads=True,
     ),
-    Tool("send", "Write to other agents.", sharing.Letter, sharing.send),
+    Tool("send", "Write to other agents.", lock_and_mail_tools.Letter, lock_and_mail_tools.send),
     Tool(
         "inbox",
         "Read your mail that is not acked yet.",
         Nothing,
-        sharing.inbox,
+        lock_and_mail_tools.inbox,
         repeats=True,
     ),
-    Tool("ack", "Say that letters are dealt with.", sharing.Acking, sharing.ack, repeats=True),
     Tool(
-        "agents", "Who works on this machine now, and at what.", Nothing, sharing.agents, reads=True
+        "ack",
+        "Say that letters are dealt with.",
+        lock_and_mail_tools.Acking,
+        lock_and_mail_tools.ack,
+        repeats=True,
+    ),
+    Tool(
+        "agents",
+        "Who works on this machine now, and at what.",
+        Nothing,
+        lock_and_mail_tools.agents,
+        reads=True,
     ),
 )
 TOOLS = {tool.name: tool for tool in _ALL}

@@ -20,9 +20,9 @@ import trio
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from fleetctl.mcp_server.desk import Desk
-from fleetctl.mcp_server.notices import Notices
-from fleetctl.mcp_server.serving import Fleet as Server
+from fleetctl.mcp_server.notifications import Notices
+from fleetctl.mcp_server.server import Fleet as Server
+from fleetctl.mcp_server.session import Desk
 from fleetd.protocol.errors import FleetError
 from fleetd.protocol.request import Request
 from tests import fleet as engines

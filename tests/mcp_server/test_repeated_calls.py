@@ -11,9 +11,9 @@ import pytest
 import trio
 
 from fleetctl.client.retry import LOSSES
-from fleetctl.mcp_server import sharing, work
-from fleetctl.mcp_server.desk import Desk
-from fleetctl.mcp_server.link import KEPT_S, Link
+from fleetctl.mcp_server import lock_and_mail_tools, mission_tools
+from fleetctl.mcp_server.daemon_client import KEPT_S, Link
+from fleetctl.mcp_server.session import Desk
 from fleetd.protocol.errors import Unavailable
 from fleetd.protocol.requests.checkpoint import CheckpointList
 from fleetd.protocol.requests.event import EventList
@@ -93,12 +93,12 @@ async def test_mcp_calls_that_are_tried_again_keep_their_idempotency_key(
     lossy: Lossy, connect: Any
 ) -> None:
     desk = Desk(Link(), "alice")
-    letter = sharing.Letter(to=["bob"], subject="Ready?")
+    letter = lock_and_mail_tools.Letter(to=["bob"], subject="Ready?")
     async with lossy(*["message.send"] * ONE_TOO_MANY) as heard:
         with pytest.raises(Unavailable, match="closed the connection"):
-            await sharing.send(desk, letter)
+            await lock_and_mail_tools.send(desk, letter)
         # It was told to call again.
-        told = await sharing.send(desk, letter)
+        told = await lock_and_mail_tools.send(desk, letter)
 
     assert len(keys(heard, "message.send")) == ONE_TOO_MANY + 1
     assert len(set(keys(heard, "message.send"))) == 1
@@ -110,8 +110,10 @@ async def test_a_plan_and_a_checkpoint_whose_answers_are_lost_are_there_once(
     lossy: Lossy, connect: Any
 ) -> None:
     desk = Desk(Link(), "alice")
-    begun = work.Plan(goal="Add login", sorties=[work.Piece(title="Form")])
-    more = work.Plan(sorties=[work.Piece(title="Tests"), work.Piece(title="Docs")])
+    begun = mission_tools.Plan(goal="Add login", sorties=[mission_tools.Piece(title="Form")])
+    more = mission_tools.Plan(
+        sorties=[mission_tools.Piece(title="Tests"), mission_tools.Piece(title="Docs")]
+    )
     lost = [
         *["mission.create"] * ONE_TOO_MANY,
         *["mission.update"] * ONE_TOO_MANY,
@@ -119,9 +121,9 @@ async def test_a_plan_and_a_checkpoint_whose_answers_are_lost_are_there_once(
     ]
     async with lossy(*lost):
         for tool, asked in (
-            (work.plan, begun),
-            (work.plan, more),
-            (work.checkpoint, work.Saving(reason="Now")),
+            (mission_tools.plan, begun),
+            (mission_tools.plan, more),
+            (mission_tools.checkpoint, mission_tools.Saving(reason="Now")),
         ):
             with pytest.raises(Unavailable):
                 await tool(desk, asked)  # type: ignore[operator]
@@ -139,7 +141,9 @@ async def test_what_is_asked_a_second_time_on_purpose_is_done_a_second_time(
     desk = Desk(Link(), "alice")
     async with lossy() as heard:
         for _ in range(2):
-            await sharing.send(desk, sharing.Letter(to=["bob"], subject="Ready?"))
+            await lock_and_mail_tools.send(
+                desk, lock_and_mail_tools.Letter(to=["bob"], subject="Ready?")
+            )
 
     assert len(set(keys(heard, "message.send"))) == 2
     assert len(connect().call(MessageList()).messages) == 2
@@ -149,10 +153,12 @@ async def test_mcp_plan_is_atomic_an_error_in_the_middle_leaves_nothing(
     lossy: Lossy, connect: Any
 ) -> None:
     desk = Desk(Link(), "alice")
-    pieces = [work.Piece(title="Form"), work.Piece(title="Tests")]
+    pieces = [mission_tools.Piece(title="Form"), mission_tools.Piece(title="Tests")]
     async with lossy() as heard:
-        await work.plan(desk, work.Plan(goal="Add login", sorties=pieces))
-        await work.plan(desk, work.Plan(sorties=[work.Piece(title="Docs")]))
+        await mission_tools.plan(desk, mission_tools.Plan(goal="Add login", sorties=pieces))
+        await mission_tools.plan(
+            desk, mission_tools.Plan(sorties=[mission_tools.Piece(title="Docs")])
+        )
 
     changing = [each["method"] for each in heard if "idempotency_key" in each["params"]]
     assert [each for each in changing if each != "agent.current"] == [
@@ -172,8 +178,8 @@ async def test_a_call_that_was_cancelled_is_no_call_whose_outcome_is_unknown(
     lossy: Lossy, connect: Any
 ) -> None:
     desk = Desk(Link(), "alice")
-    await work.plan(desk, work.Plan(goal="Add login"))
-    asked = work.Saving(reason="Now")
+    await mission_tools.plan(desk, mission_tools.Plan(goal="Add login"))
+    asked = mission_tools.Saving(reason="Now")
     window = trio.CancelScope()
 
     def heed(method: str) -> None:
@@ -182,9 +188,9 @@ async def test_a_call_that_was_cancelled_is_no_call_whose_outcome_is_unknown(
 
     async with lossy(heed=heed) as heard:
         with window:
-            await work.checkpoint(desk, asked)
+            await mission_tools.checkpoint(desk, asked)
         assert window.cancelled_caught
-        await work.checkpoint(desk, asked)
+        await mission_tools.checkpoint(desk, asked)
 
     assert len(set(keys(heard, "checkpoint.create"))) == 2
 
@@ -194,12 +200,12 @@ async def test_the_key_of_a_lost_call_is_kept_for_a_short_time_only(
 ) -> None:
     now = [0.0]
     desk = Desk(Link(lambda: now[0]), "alice")
-    letter = sharing.Letter(to=["bob"], subject="Ready?")
+    letter = lock_and_mail_tools.Letter(to=["bob"], subject="Ready?")
     async with lossy(*["message.send"] * ONE_TOO_MANY) as heard:
         with pytest.raises(Unavailable, match="closed the connection"):
-            await sharing.send(desk, letter)
+            await lock_and_mail_tools.send(desk, letter)
         now[0] += KEPT_S
-        await sharing.send(desk, letter)
+        await lock_and_mail_tools.send(desk, letter)
 
     assert len(set(keys(heard, "message.send"))) == 2
     assert len(connect().call(MessageList()).messages) == 2

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from fleetctl.mcp_server.serving import INSTRUCTIONS, listing
+from fleetctl.mcp_server.server import INSTRUCTIONS, listing
 from fleetctl.mcp_server.tools import TOOLS
 from fleetd.engine.projects import Projects
 from fleetd.protocol.requests.agent import AgentGet, AgentList

@@ -29,9 +29,9 @@ from fleetd.protocol.requests.sortie import (
 )
 from fleetd.protocol.types import AgentId, Files, MissionId, Percent, SortieId, Text, Title
 
-from . import wording
-from .arguments import Arguments
-from .desk import Desk, is_automatic
+from . import formatting
+from .schema import Arguments
+from .session import Desk, is_automatic
 
 # What a harness takes whole, in characters.
 BRIEFING_CHARS = 9_500
@@ -52,7 +52,7 @@ async def mission(desk: Desk, asked: WhichMission) -> str:
         found = await desk.my_mission(agent)
     me = agent.id if agent else None
     you = f"You are {agent.id} ({agent.role}).\n" if agent else ""
-    return you + wording.mission_text(found, await desk.sorties(found), me)
+    return you + formatting.mission_text(found, await desk.sorties(found), me)
 
 
 class Piece(Arguments, frozen=True, kw_only=True):
@@ -125,8 +125,8 @@ async def _planned(desk: Desk, agent: Agent, mission: Mission) -> str:
     try:
         sorties = await desk.sorties(mission)
     except FleetError:
-        return f"{wording.mission_head(mission, agent.id)}\nPlanned; mission shows its sorties."
-    return wording.mission_text(mission, sorties, agent.id)
+        return f"{formatting.mission_head(mission, agent.id)}\nPlanned; mission shows its sorties."
+    return formatting.mission_text(mission, sorties, agent.id)
 
 
 class Standing(Arguments, frozen=True, kw_only=True):
@@ -145,7 +145,7 @@ async def sortie(desk: Desk, asked: Standing) -> str:
     agent = await desk.me()
     changed = await _changed(desk, agent.id, asked)
     mission = await desk.ask(MissionGet(changed.mission_id))
-    line = wording.sortie_line(changed, agent.id)
+    line = formatting.sortie_line(changed, agent.id)
     after = f"Mission {mission.progress_percent}% ({mission.completed_sorties}"
     after += f"/{mission.total_sorties} sorties)."
     if asked.state in ("complete", "fail"):
@@ -182,7 +182,7 @@ def _next(sorties: list[Sortie], me: str) -> str:
     for state, whose in (("in_progress", mine), ("assigned", mine), ("pending", sorties)):
         for each in whose:
             if each.status == state:
-                return f"\nNext: {wording.sortie_line(each, me)}"
+                return f"\nNext: {formatting.sortie_line(each, me)}"
     if all(each.status in ("completed", "failed") for each in sorties):
         return "\nNo sortie is open: plan more, or finish the mission."
     return ""
@@ -208,11 +208,11 @@ async def finish(desk: Desk, asked: Ending) -> str:
         ended = await desk.ask(MissionFail(mission.id, asked.reason or ""))
     else:
         ended = await desk.ask(MissionCancel(mission.id, asked.reason or ""))
-    return wording.mission_head(ended, agent.id)
+    return formatting.mission_head(ended, agent.id)
 
 
 def _goal(mission: Mission, agent: Agent) -> str:
-    return wording.words(mission.title, mission.author, agent.id)
+    return formatting.words(mission.title, mission.author, agent.id)
 
 
 async def _refuse_others(desk: Desk, agent: Agent, mission: Mission) -> None:
@@ -246,10 +246,10 @@ async def note(desk: Desk, asked: Noting) -> str:
     kept = (await desk.ask(AgentNote(agent.id, *given))).note
     lines = [f"Noted for {agent.id}."]
     if kept is not None:
-        lines += [f"Last action: {wording.cut(kept.last_action)}"] * bool(kept.last_action)
-        lines += [f"Next: {wording.cut(each)}" for each in kept.next_steps]
-        lines += [f"Blocker: {wording.cut(each)}" for each in kept.blockers]
-    return wording.listed(lines)
+        lines += [f"Last action: {formatting.cut(kept.last_action)}"] * bool(kept.last_action)
+        lines += [f"Next: {formatting.cut(each)}" for each in kept.next_steps]
+        lines += [f"Blocker: {formatting.cut(each)}" for each in kept.blockers]
+    return formatting.listed(lines)
 
 
 class Saving(Arguments, frozen=True, kw_only=True):

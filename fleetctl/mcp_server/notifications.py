@@ -12,9 +12,9 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Res
 
 from fleetd.protocol.errors import FleetError
 
-from . import reading
-from .desk import Desk
-from .link import Link
+from . import resources
+from .daemon_client import Link
+from .session import Desk
 
 log = logging.getLogger("fleetctl.mcp")
 # What happens together is told once.
@@ -84,12 +84,12 @@ class Notices:
 
     async def _changed(self, missions: set[str]) -> list[str]:
         """Return the URIs behind which something else is to be read now."""
-        changed = [f"{reading.MISSION}/{each}" for each in sorted(missions)]
+        changed = [f"{resources.MISSION}/{each}" for each in sorted(missions)]
         try:
             own = await self._desk.mission(await self._desk.known())
         except FleetError:
             own = None
         # One that has just ended is nobody's any more: what was read is out of date all the same.
         if own is None or own.id in missions:
-            changed += [reading.MISSION, reading.CHECKPOINTS, reading.BRIEFING]
+            changed += [resources.MISSION, resources.CHECKPOINTS, resources.BRIEFING]
         return changed

@@ -19,7 +19,7 @@ from fleetd.protocol.requests.system import SystemStatus
 from fleetd.protocol.types import OPEN_MISSION
 
 from ..target import KEYS
-from .link import Link
+from .daemon_client import Link
 
 R = TypeVar("R")
 # How clients name themselves, and what their harness is called here.

@@ -9,8 +9,8 @@ from fleetd.protocol.patterns import RECORD_ID
 from fleetd.protocol.requests.checkpoint import CheckpointGet, CheckpointList
 from fleetd.protocol.requests.mission import MissionGet
 
-from . import wording, work
-from .desk import Desk
+from . import formatting, mission_tools
+from .session import Desk
 
 MISSION, CHECKPOINTS, BRIEFING = "fleet://mission", "fleet://checkpoints", "fleet://briefing"
 TEMPLATES = {
@@ -50,7 +50,7 @@ async def readables(desk: Desk) -> list[Readable]:
     return [
         *_ALWAYS,
         *(
-            Readable(f"fleet://checkpoint/{each.id}", each.id, wording.checkpoint_line(each))
+            Readable(f"fleet://checkpoint/{each.id}", each.id, formatting.checkpoint_line(each))
             for each in page.checkpoints
         ),
     ]
@@ -59,14 +59,14 @@ async def readables(desk: Desk) -> list[Readable]:
 async def read(desk: Desk, uri: str) -> str:
     """Return the text behind a URI; raises NotFound for one that names nothing."""
     if uri == BRIEFING:
-        return await work.briefed(desk)
+        return await mission_tools.briefed(desk)
     agent = await desk.known()
     me = agent.id if agent else None
     if uri == CHECKPOINTS:
         mission = await desk.my_mission(agent)
         page = await desk.ask(CheckpointList(mission_id=mission.id, limit=100))
-        lines = map(wording.checkpoint_line, page.checkpoints)
-        return wording.listed(lines) or "No checkpoint yet."
+        lines = map(formatting.checkpoint_line, page.checkpoints)
+        return formatting.listed(lines) or "No checkpoint yet."
     one = _ONE.fullmatch(uri)
     if one is not None and not re.match(RECORD_ID, one[2]):
         one = None
@@ -75,29 +75,32 @@ async def read(desk: Desk, uri: str) -> str:
     if one is None and uri != MISSION:
         raise NotFound(f"Nothing is at {uri[:200]}.", hint=KNOWN)
     mission = await desk.ask(MissionGet(one[2])) if one else await desk.my_mission(agent)
-    return wording.mission_text(mission, await desk.sorties(mission), me)
+    return formatting.mission_text(mission, await desk.sorties(mission), me)
 
 
 async def _checkpoint(desk: Desk, checkpoint_id: str) -> str:
     """Return what a checkpoint holds, as lines."""
     kept = await desk.ask(CheckpointGet(checkpoint_id))
     context = kept.recovery_context
-    why = wording.reason(kept)
+    why = formatting.reason(kept)
     lines = [
         f"{kept.id} of {kept.mission_id}, {kept.timestamp}, {kept.progress_percent}%: {why}",
         f"Last action: {quote(context.last_action)}",
         *(f"Next: {quote(each)}" for each in context.next_steps),
         *(f"Blocker: {quote(each)}" for each in context.blockers),
-        *(f"Changed: {wording.path(each)}" for each in context.files_modified),
+        *(f"Changed: {formatting.path(each)}" for each in context.files_modified),
         *(
             f"Sortie {each.id} {each.status} {each.progress}%: {quote(each.title)}"
             f"{f' ({each.assigned_to})' if each.assigned_to else ''}"
             for each in kept.sorties
         ),
-        *(f"Lock: {wording.path(each.file)} held by {each.held_by}" for each in kept.active_locks),
+        *(
+            f"Lock: {formatting.path(each.file)} held by {each.held_by}"
+            for each in kept.active_locks
+        ),
         *(
             f"Letter {each.id} from {each.sender}: {quote(each.subject)}"
             for each in kept.pending_messages
         ),
     ]
-    return wording.listed(lines)
+    return formatting.listed(lines)

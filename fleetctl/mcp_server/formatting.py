@@ -19,7 +19,7 @@ from fleetd.protocol.records import (
 )
 from fleetd.protocol.types import CLOSED_SORTIE
 
-from .refusals import until
+from .error_messages import until
 
 # Some CLIs cut an answer that is too long, others refuse it.
 MOST_CHARS = 12_000

@@ -17,10 +17,10 @@ from fleetd.protocol.requests.message import (
 from fleetd.protocol.types import LONGEST_LEASE_MS, MessageId, Path, Text, Title
 
 from ..target import repository_root
-from . import wording
-from .arguments import Arguments
-from .desk import Desk, absolute
-from .refusals import until
+from . import formatting
+from .error_messages import until
+from .schema import Arguments
+from .session import Desk, absolute
 
 # Agent CLIs give up on a tool after a minute.
 LONGEST_WAIT_S = 50
@@ -56,7 +56,7 @@ async def lock(desk: Desk, asked: Locking) -> str:
         )
     )
     return (
-        f"You hold {wording.path(asked.file)} {until(held.expires_at)},"
+        f"You hold {formatting.path(asked.file)} {until(held.expires_at)},"
         f" fencing token {held.fencing_token}."
         " What you do renews it. unlock it when you are done."
     )
@@ -82,8 +82,8 @@ async def unlock(desk: Desk, asked: Unlocking) -> str:
         await desk.ask(LockRelease(each.id, agent.id))
     if not mine:
         return f"You held no lock{f' on {asked.file}' if asked.file else ''}."
-    names = ", ".join(wording.path(page.paths[each.id]) for each in mine)
-    return f"Released: {wording.cut(names, 2_000)}."
+    names = ", ".join(formatting.path(page.paths[each.id]) for each in mine)
+    return f"Released: {formatting.cut(names, 2_000)}."
 
 
 class WhichLocks(Arguments, frozen=True, kw_only=True):
@@ -101,9 +101,9 @@ async def locks(desk: Desk, asked: WhichLocks) -> str:
     if not page.locks:
         return f"Nobody holds {asked.file}." if asked.file else "Nobody holds a lock here."
     root = repository_root(desk.real_cwd)
-    below = [] if root == desk.real_cwd else [f"Paths are from {wording.cut(root)}."]
-    lines = (wording.lock_line(each, page.paths[each.id], me) for each in page.locks)
-    return wording.listed([*below, *lines])
+    below = [] if root == desk.real_cwd else [f"Paths are from {formatting.cut(root)}."]
+    lines = (formatting.lock_line(each, page.paths[each.id], me) for each in page.locks)
+    return formatting.listed([*below, *lines])
 
 
 class Letter(Arguments, frozen=True, kw_only=True):
@@ -143,8 +143,8 @@ async def inbox(desk: Desk, _asked: Arguments) -> str:
     found = (await desk.ask(MessageInbox(agent.id, limit=LETTERS))).messages
     if not found:
         return "No mail."
-    letters = [f"{wording.letter(each, agent.id)}\n" for each in found]
-    return f"{wording.listed(letters)}\nack what you dealt with, by its id."
+    letters = [f"{formatting.letter(each, agent.id)}\n" for each in found]
+    return f"{formatting.listed(letters)}\nack what you dealt with, by its id."
 
 
 class Acking(Arguments, frozen=True, kw_only=True):
@@ -166,7 +166,7 @@ async def ack(desk: Desk, asked: Acking) -> str:
     if not done:
         raise refused[0]
     lines = [f"Acknowledged: {', '.join(done)}."] + [each.message for each in refused]
-    return wording.listed(lines)
+    return formatting.listed(lines)
 
 
 async def agents(desk: Desk, _asked: Arguments) -> str:
@@ -175,4 +175,6 @@ async def agents(desk: Desk, _asked: Arguments) -> str:
     found = (await desk.ask(AgentList())).agents
     here = [each for each in found if each.status != "gone"]
     me = agent.id if agent else None
-    return wording.listed(wording.agent_line(each, me) for each in here) or "Nobody works here."
+    return (
+        formatting.listed(formatting.agent_line(each, me) for each in here) or "Nobody works here."
+    )

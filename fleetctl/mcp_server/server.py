@@ -20,13 +20,13 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 from fleetd import __version__
 from fleetd.protocol.errors import FleetError
 
-from . import reading, refusals
-from .arguments import schema
-from .desk import Desk
-from .link import Link
-from .notices import Notices
+from . import error_messages, resources
+from .daemon_client import Link
+from .formatting import fit
+from .notifications import Notices
+from .schema import schema
+from .session import Desk
 from .tools import TOOLS, Tool
-from .wording import fit
 
 log = logging.getLogger("fleetctl.mcp")
 NAME = "fleet"
@@ -114,7 +114,7 @@ class Fleet:
         try:
             return _says(await tool.call(self._desk, params.arguments))
         except FleetError as error:
-            return _says(refusals.told(error), wrong=True)
+            return _says(error_messages.told(error), wrong=True)
         except Exception:
             log.exception("%s failed", tool.name)
             return _says(
@@ -123,7 +123,7 @@ class Fleet:
 
     async def _list_resources(self, ctx: Any, _params: Any) -> types.ListResourcesResult:
         await self._meet(ctx)
-        found = await reading.readables(self._desk)
+        found = await resources.readables(self._desk)
         return types.ListResourcesResult(
             resources=[
                 types.Resource(
@@ -139,7 +139,7 @@ class Fleet:
                 types.ResourceTemplate(
                     uri_template=uri, name=name, description=description, mime_type=_TEXT
                 )
-                for name, (uri, description) in reading.TEMPLATES.items()
+                for name, (uri, description) in resources.TEMPLATES.items()
             ]
         )
 
@@ -148,7 +148,7 @@ class Fleet:
     ) -> types.ReadResourceResult:
         await self._meet(ctx)
         try:
-            text = await reading.read(self._desk, params.uri)
+            text = await resources.read(self._desk, params.uri)
         except FleetError as error:
             raise _refused(error) from error
         contents = types.TextResourceContents(uri=params.uri, mime_type=_TEXT, text=fit(text))
@@ -157,17 +157,17 @@ class Fleet:
     async def _list_prompts(self, _ctx: Any, _params: Any) -> types.ListPromptsResult:
         about = "Read the briefing of your mission and go on where you were"
         return types.ListPromptsResult(
-            prompts=[types.Prompt(name=reading.RECOVER, description=about)]
+            prompts=[types.Prompt(name=resources.RECOVER, description=about)]
         )
 
     async def _get_prompt(
         self, ctx: Any, params: types.GetPromptRequestParams
     ) -> types.GetPromptResult:
-        if params.name != reading.RECOVER:
+        if params.name != resources.RECOVER:
             raise MCPError(INVALID_PARAMS, f"There is no prompt {params.name[:80]}.")
         await self._meet(ctx)
         try:
-            text = await reading.read(self._desk, reading.BRIEFING)
+            text = await resources.read(self._desk, resources.BRIEFING)
         except FleetError as error:
             raise _refused(error) from error
         message = types.PromptMessage(role="user", content=types.TextContent(text=fit(text)))
@@ -205,7 +205,7 @@ def _says(text: str, *, wrong: bool = False) -> types.CallToolResult:
 
 def _refused(error: FleetError) -> MCPError:
     code = INVALID_PARAMS if error.kind == "not_found" else INTERNAL_ERROR
-    return MCPError(code, refusals.told(error), {"kind": error.kind})
+    return MCPError(code, error_messages.told(error), {"kind": error.kind})
 
 
 def listing() -> bytes:
