@@ -20,7 +20,7 @@ from fleetd.protocol.errors import (
     SchemaInvalid,
 )
 
-from .options import Parser, UsageError, english
+from .args import Parser, UsageError, english
 from .output import console, screen
 from .prompts import Cancelled
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from fleetd.protocol.errors import InvalidParams, InvalidState
 
+from ..args import threshold_ms
 from ..client import Fleet
 from ..client.models import (
     AgentRegister,
@@ -13,11 +14,10 @@ from ..client.models import (
     RecoveryRestore,
     RestoreResult,
 )
-from ..options import threshold_ms
+from ..context import cwd, selected
 from ..output import console
 from ..output.recoveries import resume_command
 from ..prompts import confirm, interactive
-from ..target import cwd, selected
 from ._recovery import QUESTION, announcement, candidate_target, failing_as, show
 
 

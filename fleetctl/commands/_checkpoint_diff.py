@@ -4,11 +4,11 @@ from argparse import Namespace
 
 from fleetd.protocol.errors import InvalidState
 
+from ..args import Parser, UsageError, mission_option
 from ..client import Fleet
 from ..client.models import CheckpointCompare, CheckpointList, CheckpointSummary
-from ..options import Parser, UsageError, mission_option
+from ..context import mission_id
 from ..output import console
-from ..target import mission_id
 
 SUMMARY = "Show what differs between two checkpoints, or a checkpoint and now."
 EXAMPLES = """\

@@ -5,9 +5,9 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from ..args import Parser, yes_option
 from ..client import Fleet
 from ..client.models import Mutation
-from ..options import Parser, yes_option
 from ..output import console
 from ..output.progress import bar
 from ..prompts import Cancelled, confirm

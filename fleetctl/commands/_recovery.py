@@ -16,6 +16,7 @@ from fleetd.protocol.errors import (
 )
 from fleetd.protocol.patterns import CandidateReason
 
+from ..args import threshold_ms
 from ..client import Fleet
 from ..client.models import (
     CheckpointGet,
@@ -27,10 +28,9 @@ from ..client.models import (
     RecoveryDetect,
     RestoreResult,
 )
-from ..options import threshold_ms
+from ..context import selected
 from ..output import console
 from ..output.recoveries import lost
-from ..target import selected
 
 QUESTION = "Proceed with recovery?"
 FOUND: dict[CandidateReason | None, str] = {

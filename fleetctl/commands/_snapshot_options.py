@@ -15,6 +15,7 @@ from fleetd.protocol.patterns import (
     WindowPressure,
 )
 
+from ..args import Parser, UsageError, whole
 from ..client.models import (
     DeclaredCompliance,
     DeclaredDigest,
@@ -23,8 +24,7 @@ from ..client.models import (
     DeclaredStep,
     SnapshotRecord,
 )
-from ..options import Parser, UsageError, whole
-from ..target import absolute, cwd, this_agent
+from ..context import absolute, cwd, this_agent
 
 # No line that the daemon takes is longer.
 MOST_BYTES = 1024 * 1024

@@ -6,12 +6,12 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from ..args import Parser, age, whole
 from ..client import Fleet
 from ..client.models import Event, MissionGet, SortieList
 from ..client.newest_events import newest
-from ..options import Parser, age, whole
+from ..context import mission_id
 from ..output import console, screen
-from ..target import mission_id
 
 if TYPE_CHECKING:
     from ..output.timeline import Entry

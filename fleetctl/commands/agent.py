@@ -5,6 +5,7 @@ from typing import Any, get_args
 
 from fleetd.protocol.patterns import AgentStatus, Role
 
+from ..args import Parser, Run, Subparsers, UsageError, command, group, whole
 from ..client import Fleet
 from ..client.models import (
     Agent,
@@ -16,7 +17,6 @@ from ..client.models import (
 )
 from ..client.pagination import every
 from ..machines import named, names
-from ..options import Parser, Run, Subparsers, UsageError, command, group, whole
 from ..output import console, lists
 from ..output.tables import Column
 from . import _agent_start

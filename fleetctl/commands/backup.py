@@ -8,9 +8,9 @@ from pathlib import Path
 
 from fleetd.protocol.errors import InvalidParams, Storage
 
+from ..args import Subparsers, UsageError, command
 from ..client import Fleet
 from ..client.models import BackupResult, SystemBackup, SystemHello
-from ..options import Subparsers, UsageError, command
 from ..output import console
 from ..output.progress import bar
 

@@ -5,10 +5,10 @@ import sys
 from argparse import Namespace
 from typing import Any
 
+from ..args import Subparsers, UsageError, command, whole
 from ..client import Fleet
 from ..client.models import LONG, METHODS
 from ..client.retry import new_key, usual
-from ..options import Subparsers, UsageError, command, whole
 from ..output import console
 
 EXAMPLES = """\

@@ -2,11 +2,11 @@
 
 from argparse import Namespace
 
+from ..args import Subparsers, command, mission_option
 from ..client import Fleet
 from ..client.models import Checkpoint, CheckpointCreate
-from ..options import Subparsers, command, mission_option
+from ..context import mission_id
 from ..output import console
-from ..target import mission_id
 from ._recovery import failing_as
 
 EXAMPLES = '  fleetctl checkpoint --note "Before the API refactoring"\n  fleetctl checkpoint --json'

@@ -4,6 +4,16 @@ from argparse import Namespace
 
 from fleetd.protocol.errors import InvalidState
 
+from ..args import (
+    HERE,
+    Subparsers,
+    command,
+    group,
+    limit_option,
+    marked,
+    mission_option,
+    whole,
+)
 from ..client import Fleet
 from ..client.models import (
     CheckpointDelete,
@@ -17,22 +27,12 @@ from ..client.models import (
     PrunedCheckpoint,
     PulledCheckpoints,
 )
-from ..options import (
-    HERE,
-    Subparsers,
-    command,
-    group,
-    limit_option,
-    marked,
-    mission_option,
-    whole,
-)
+from ..context import mission_id
 from ..output import console, lists, screen
 from ..output.progress import bar
 from ..output.tables import Column
 from ..output.views.checkpoint import show_checkpoint
 from ..output.views.findings import show
-from ..target import mission_id
 from . import _checkpoint_diff
 from ._prune import Pruning, options
 

@@ -2,8 +2,8 @@
 
 from argparse import SUPPRESS, Namespace
 
+from ..args import Subparsers, UsageError, command, yes_option
 from ..completion.shells import SHELLS, install, script
-from ..options import Subparsers, UsageError, command, yes_option
 from ..output import console
 
 EXAMPLES = """\

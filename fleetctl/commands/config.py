@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 from fleetd.protocol.errors import InvalidState, Unavailable
 
+from ..args import Subparsers, command
 from ..client import Fleet
 from ..client.models import Setting, SystemConfig
-from ..options import Subparsers, command
 from ..output import console, lists
 from ..output.tables import Column
 

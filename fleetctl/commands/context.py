@@ -2,11 +2,11 @@
 
 from argparse import Namespace
 
+from ..args import Subparsers, command, mission_option, whole
 from ..client import Fleet
 from ..client.models import RecoveryContextGet
-from ..options import Subparsers, command, mission_option, whole
+from ..context import cwd, selected
 from ..output import console
-from ..target import cwd, selected
 
 EXAMPLES = "  fleetctl context\n  fleetctl context --agent specialist-2 --max-chars 4000"
 

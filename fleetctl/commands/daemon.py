@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 from fleetd.protocol.errors import FleetError, InvalidState
 
-from ..options import Parser, Subparsers, UsageError, command, group, whole, yes_option
+from ..args import Parser, Subparsers, UsageError, command, group, whole, yes_option
 from ..output import console, screen, times
-from ..service import installing, logs, starting, status, waiting
-from ..service.choice import Service, service
+from ..service import install, logs, start, status, waiting
+from ..service.manager import Service, service
 from ..service.running import Running
 from ..service.setup import this_setup
 from ..service.state import State
@@ -79,13 +79,13 @@ def _changing(parser: Parser) -> None:
 def run_install(args: Namespace) -> int:
     """Install the service, or say what there is instead."""
     with _log_shown(args):
-        report = installing.install(args, _manager(), this_setup())
+        report = install.install(args, _manager(), this_setup())
     return _told(args, report)
 
 
 def run_uninstall(args: Namespace) -> int:
     """Remove the service, or end the daemon that runs without one."""
-    return _told(args, installing.uninstall(args, service()))
+    return _told(args, install.uninstall(args, service()))
 
 
 def _manager() -> Service:
@@ -97,21 +97,21 @@ def _manager() -> Service:
     return found
 
 
-def _told(args: Namespace, report: installing.Report) -> int:
+def _told(args: Namespace, report: install.Report) -> int:
     return console.result(args, {**report.told, "notes": report.said}, *report.said)
 
 
 def run_start(args: Namespace) -> int:
     """Start the daemon, and return once it answers."""
     with _log_shown(args), waiting.shown(args):
-        found, how = starting.start()
+        found, how = start.start()
     return _running(args, found, how)
 
 
 def run_restart(args: Namespace) -> int:
     """Stop and start the daemon."""
     with _log_shown(args), waiting.shown(args):
-        found, how = starting.restart()
+        found, how = start.restart()
     return _running(args, found, how)
 
 
@@ -134,7 +134,7 @@ def _log_shown(args: Namespace) -> Iterator[None]:
 
 def run_stop(args: Namespace) -> int:
     """Stop the daemon and wait for its end."""
-    done = starting.stop()
+    done = start.stop()
     return console.result(args, {"done": done}, f"fleetd: {done}")
 
 
@@ -185,7 +185,7 @@ def _service(told: State) -> str:
 
 def run_logs(args: Namespace) -> int:
     """Print the log."""
-    manager = starting.managed()
+    manager = start.managed()
     if not args.json:
         return logs.show(manager, args.lines, follow=args.follow)
     if args.follow:

@@ -3,7 +3,7 @@
 import importlib
 from argparse import Namespace
 
-from ..options import Subparsers, command
+from ..args import Subparsers, command
 
 
 def register(subparsers: Subparsers) -> None:

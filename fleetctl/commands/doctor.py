@@ -5,9 +5,9 @@ from argparse import Namespace
 from fleetd import __version__
 from fleetd.protocol.errors import Denied, InvalidParams, Unavailable
 
+from ..args import Subparsers, command
 from ..client import Fleet, TooSlow
 from ..client.models import Finding, Findings, Hello, SystemDoctor, SystemHello
-from ..options import Subparsers, command
 from ..output import console
 from ..output.progress import bar
 from ..output.views.findings import show

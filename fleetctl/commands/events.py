@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from ..args import Subparsers, age, command, mission_option, whole
 from ..client import Fleet
 from ..client.models import Event, EventList
 from ..client.newest_events import newest
-from ..options import Subparsers, age, command, mission_option, whole
 from ..output import console, lists, screen, times
 from ..output.events import sentence, tone
 

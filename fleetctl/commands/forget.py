@@ -5,13 +5,13 @@ from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
 
+from ..args import Parser, Run, Subparsers, command, group, yes_option
 from ..client import Fleet
 from ..client.models import Forgotten, SystemForget
-from ..options import Parser, Run, Subparsers, command, group, yes_option
+from ..context import absolute, project_dir
 from ..output import console
 from ..output.progress import bar
 from ..prompts import Cancelled, confirm
-from ..target import absolute, project_dir
 
 EXAMPLES = """\
   fleetctl forget project --dry-run

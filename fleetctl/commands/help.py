@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from ..options import Subparsers, command
+from ..args import Subparsers, command
 from ..output import console
 
 

@@ -6,7 +6,7 @@
 from argparse import REMAINDER, Namespace
 
 from .. import hook_client
-from ..options import Subparsers, command
+from ..args import Subparsers, command
 
 
 def register(subparsers: Subparsers) -> None:

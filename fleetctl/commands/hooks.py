@@ -4,6 +4,7 @@ from argparse import BooleanOptionalAction, Namespace
 
 from fleetd.protocol.errors import NotFound
 
+from ..args import Subparsers, group
 from ..client.models import Finding, Findings
 from ..integrations import deliveries, doctor
 from ..integrations.apply import Deed, carry_out
@@ -12,7 +13,6 @@ from ..integrations.hook_plan import Change, installing, uninstalling
 from ..integrations.registry import HARNESSES
 from ..integrations.selection import changing, chosen, looking, project
 from ..integrations.status import State, state
-from ..options import Subparsers, group
 from ..output import console, lists, screen
 from ..output.tables import Column
 from ..output.views.findings import show

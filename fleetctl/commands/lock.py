@@ -3,6 +3,7 @@
 from argparse import Namespace
 from typing import Any
 
+from ..args import Parser, Run, Subparsers, command, group, whole
 from ..client import Fleet
 from ..client.models import (
     Lock,
@@ -14,10 +15,9 @@ from ..client.models import (
     LockRenew,
 )
 from ..client.pagination import every
-from ..options import Parser, Run, Subparsers, command, group, whole
+from ..context import KEYS, absolute, cwd, cwd_or_root
 from ..output import console, lists, screen
 from ..output.tables import Column
-from ..target import KEYS, absolute, cwd, cwd_or_root
 
 WEEK_MS = 7 * 86_400_000
 EXAMPLES = """\

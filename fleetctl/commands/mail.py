@@ -5,6 +5,7 @@ from typing import Any, get_args
 
 from fleetd.protocol.patterns import Priority
 
+from ..args import Subparsers, command, group, limit_option
 from ..client import Fleet
 from ..client.models import (
     Message,
@@ -15,7 +16,6 @@ from ..client.models import (
     MessageSend,
 )
 from ..client.pagination import every
-from ..options import Subparsers, command, group, limit_option
 from ..output import console, lists
 from ..output.tables import Column
 

@@ -8,6 +8,7 @@ from argparse import Namespace
 from fleetd.protocol.errors import InvalidState, NotFound
 from fleetd.protocol.patterns import AGENT_ID
 
+from ..args import Parser, Subparsers, UsageError
 from ..integrations import mcp_extra
 from ..integrations.apply import Deed, carry_out
 from ..integrations.hook_plan import Change
@@ -15,7 +16,6 @@ from ..integrations.mcp_locations import PLACES, this_command
 from ..integrations.mcp_plan import State, installing, look, uninstalling
 from ..integrations.registry import HARNESSES
 from ..integrations.selection import changing, chosen, looking, project
-from ..options import Parser, Subparsers, UsageError
 from ..output import console, lists
 from ..output.tables import Column
 

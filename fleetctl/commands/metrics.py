@@ -7,9 +7,9 @@ from pathlib import Path
 
 from fleetd.protocol.errors import Storage
 
+from ..args import Subparsers, command
 from ..client import Fleet
 from ..client.models import SystemMetrics
-from ..options import Subparsers, command
 from ..output import console
 
 EXAMPLES = """\

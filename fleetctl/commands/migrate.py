@@ -12,7 +12,7 @@ import msgspec
 from fleetd import config
 from fleetd.protocol.migration import Errand, Migration
 
-from ..options import Subparsers, UsageError, command, yes_option
+from ..args import Subparsers, UsageError, command, yes_option
 from ..output import console, lists
 from ..output.progress import bar
 from ..prompts import Cancelled, confirm

@@ -7,6 +7,7 @@ from fleetd.protocol import endings
 from fleetd.protocol.errors import InvalidState
 from fleetd.protocol.patterns import Priority
 
+from ..args import Parser, Subparsers, UsageError, command, group, limit_option, yes_option
 from ..client import Fleet
 from ..client.models import (
     Mission,
@@ -22,14 +23,13 @@ from ..client.models import (
     NewSortie,
     SortieList,
 )
+from ..context import absolute, mission_id, project_dir, selected, this_agent
 from ..machines import named, names
-from ..options import Parser, Subparsers, UsageError, command, group, limit_option, yes_option
 from ..output import console, lists
 from ..output.progress import bar
 from ..output.tables import Column
 from ..output.views.mission import show_mission, state, titled
 from ..prompts import Cancelled, confirm
-from ..target import absolute, mission_id, project_dir, selected, this_agent
 from . import _timeline
 
 CREATE_EXAMPLES = """\

@@ -9,7 +9,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TextIO
 
-from ..options import Subparsers, UsageError, command, yes_option
+from ..args import Subparsers, UsageError, command, yes_option
 from ..prompts import Cancelled, confirm, interactive
 
 QUESTION = "Restore it?"

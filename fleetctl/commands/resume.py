@@ -5,9 +5,9 @@ from argparse import Namespace
 
 from fleetd.protocol.patterns import Scope
 
+from ..args import Parser, Subparsers, UsageError, command, mission_option, yes_option
 from ..client import Fleet
 from ..client.models import RecoveryRestore
-from ..options import Parser, Subparsers, UsageError, command, mission_option, yes_option
 from ..output import console
 from ..prompts import Cancelled, confirm, interactive
 from ._recovery import (

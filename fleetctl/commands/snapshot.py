@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 
+from ..args import Parser, Subparsers, command, group, limit_option
 from ..client import Fleet
 from ..client.models import (
     PrunedSnapshot,
@@ -18,7 +19,6 @@ from ..client.models import (
     SystemConfig,
 )
 from ..client.retry import new_key
-from ..options import Parser, Subparsers, command, group, limit_option
 from ..output import console, lists
 from ..output.progress import bar
 from ..output.tables import Column

@@ -5,6 +5,7 @@ from typing import get_args
 
 from fleetd.protocol.patterns import Priority, SortieStatus
 
+from ..args import Parser, Run, Subparsers, UsageError, command, group, mission_option, whole
 from ..client import Fleet
 from ..client.models import (
     Sortie,
@@ -20,19 +21,9 @@ from ..client.models import (
     SortieStart,
     SortieUnblock,
 )
-from ..options import (
-    Parser,
-    Run,
-    Subparsers,
-    UsageError,
-    command,
-    group,
-    mission_option,
-    whole,
-)
+from ..context import mission_id, this_agent
 from ..output import console, lists
 from ..output.tables import Column
-from ..target import mission_id, this_agent
 
 EXAMPLES = """\
   fleetctl sortie create "Write the form" --file src/form.ts --assign-to alice

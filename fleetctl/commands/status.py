@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 
+from ..args import Subparsers, command
 from ..client import Fleet
 from ..client.models import (
     AwayStatus,
@@ -12,7 +13,6 @@ from ..client.models import (
     SystemStatus,
     Timing,
 )
-from ..options import Subparsers, command
 from ..output import console, lists, screen
 from ..output.recoveries import lost, resume_command
 from ..output.tables import Column

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fleetd.protocol.errors import FleetError, InvalidState
 
+from ..args import Subparsers, command, yes_option
 from ..completion import shells
 from ..integrations import config_file
 from ..integrations import hook_plan as hooks
@@ -18,14 +19,13 @@ from ..integrations.hook_plan import Change
 from ..integrations.mcp_extra import PACKAGE, installer
 from ..integrations.mcp_locations import PLACES
 from ..integrations.registry import HARNESSES
-from ..options import Subparsers, command, yes_option
 from ..output import console
 from ..prompts import Cancelled, confirm, interactive
 from ..service import systemd
-from ..service.choice import service
-from ..service.installing import Removal
-from ..service.rendering import SERVICE
+from ..service.install import Removal
+from ..service.manager import service
 from ..service.running import STOP_UNITS
+from ..service.systemd_units import SERVICE
 from . import _stored_data
 
 if TYPE_CHECKING:

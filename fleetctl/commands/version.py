@@ -4,7 +4,7 @@ from argparse import Namespace
 
 from fleetd import __version__
 
-from ..options import Subparsers, command
+from ..args import Subparsers, command
 from ..output import console
 
 

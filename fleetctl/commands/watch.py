@@ -6,7 +6,7 @@ from argparse import Namespace
 
 from fleetd.protocol.errors import InvalidParams, InvalidState
 
-from ..options import Subparsers, command
+from ..args import Subparsers, command
 
 HINT = "Without one: fleetctl status, or fleetctl events --follow."
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from fleetd.protocol import endings
 
+from ..context import cwd, this_agent
 from ..output import console, screen, times
 from ..output.text import cut
-from ..target import cwd, this_agent
 
 # Calls a method that changes nothing and returns its result.
 Ask = Callable[..., Any]

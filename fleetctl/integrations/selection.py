@@ -3,8 +3,8 @@
 from argparse import Namespace
 from pathlib import Path
 
-from ..options import Parser, Run, Subparsers, UsageError, command, yes_option
-from ..target import project_dir
+from ..args import Parser, Run, Subparsers, UsageError, command, yes_option
+from ..context import project_dir
 from .registry import HARNESSES, Harness
 
 

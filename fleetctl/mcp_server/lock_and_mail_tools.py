@@ -16,7 +16,7 @@ from fleetd.protocol.requests.message import (
 )
 from fleetd.protocol.types import LONGEST_LEASE_MS, MessageId, Path, Text, Title
 
-from ..target import repository_root
+from ..context import repository_root
 from . import formatting
 from .error_messages import until
 from .schema import Arguments

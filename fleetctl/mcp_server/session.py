@@ -18,7 +18,7 @@ from fleetd.protocol.requests.sortie import SortieList
 from fleetd.protocol.requests.system import SystemStatus
 from fleetd.protocol.types import OPEN_MISSION
 
-from ..target import KEYS
+from ..context import KEYS
 from .daemon_client import Link
 
 R = TypeVar("R")

@@ -8,7 +8,7 @@ from fleetd.protocol.errors import NotFound
 
 from ..output import console
 from . import background, programs
-from .choice import Service
+from .manager import Service
 
 _PAUSE_S = 0.3
 _CHUNK = 65_536

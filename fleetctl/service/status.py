@@ -12,7 +12,7 @@ from fleetd.protocol.errors import FleetError, InvalidState
 from ..client import Fleet
 from ..client.models import Finding, SystemStatus
 from . import background, running, unit_files
-from .choice import Service, service
+from .manager import Service, service
 from .setup import this_setup
 from .state import State
 from .unit_files import UnitFile

@@ -14,9 +14,9 @@ from fleetd.protocol.errors import InvalidState, Storage
 
 from ..integrations import config_file
 from . import programs
-from .rendering import SERVICE, SOCKET, SYNCED, drop_in, rendered, shown
 from .setup import Setup
 from .state import State
+from .systemd_units import SERVICE, SOCKET, SYNCED, drop_in, rendered, shown
 from .unit_files import UnitFile, planned
 
 KIND = "systemd"

@@ -8,7 +8,7 @@ from fleetd.protocol.errors import FleetError
 
 from ..output import console, progress
 from . import logs
-from .starting import managed
+from .start import managed
 
 PAUSE_S = 1.0
 # How fleetd begins the lines of its log that tell how far its start is.

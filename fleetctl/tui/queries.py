@@ -21,7 +21,7 @@ from ..client.models import (
 )
 from ..client.overview import overview, position_of
 from ..client.records import Record
-from ..target import cwd_or_root
+from ..context import cwd_or_root
 from .state import TAIL, Part
 
 LISTED = 50

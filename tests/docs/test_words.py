@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from fleetctl.args import UsageError
 from fleetctl.cli import COMMANDS, build_parser
-from fleetctl.options import UsageError
 from fleetd.protocol.methods import METHODS
 
 from .pages import PAGES, ROOT, anchors, blocks, links, name, spans

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fleetctl import cli, options
-from fleetctl.options import Parser, UsageError
+from fleetctl import args as options
+from fleetctl import cli
+from fleetctl.args import Parser, UsageError
 from fleetd.domain.core.ids import missing
 from fleetd.protocol.types import ID_PREFIXES
 
@@ -71,7 +72,7 @@ def told() -> list[tuple[str, list[str]]]:
 MADE = {
     "fleetd/domain/core/ids.py",
     "fleetctl/cli.py",
-    "fleetctl/options.py",
+    "fleetctl/args.py",
     "fleetctl/commands/daemon.py",
     "fleetctl/commands/version.py",
     "fleetctl/demo/tour.py",

@@ -37,7 +37,7 @@ KNOWN = {*candidates.KINDS, *completions.WORDS, *completions.PATHS, "nothing"}
 
 @pytest.mark.parametrize("parser", [whole_parser, fleetd_parser], ids=["fleetctl", "fleetd"])
 def test_every_value_is_completed_or_is_free_text(parser: Callable[[], ArgumentParser]) -> None:
-    """Add ``completes=`` to the argument that is named; see fleetctl.options.marked."""
+    """Add ``completes=`` to the argument that is named; see fleetctl.args.marked."""
     for action in completions.arguments(parser()):
         if action.nargs == 0 or action.choices or action.help == SUPPRESS:
             continue

@@ -9,7 +9,7 @@ from fleetd.host import paths
 from fleetd.protocol.errors import FleetError, InvalidState
 
 from . import background, logs, running
-from .choice import Service, service
+from .manager import Service, service
 from .running import Running
 
 PAUSE_S = 0.05

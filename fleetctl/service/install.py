@@ -13,8 +13,8 @@ from fleetd.protocol.errors import FleetError, InvalidState
 
 from ..output import console
 from ..prompts import Cancelled, confirm, interactive
-from . import background, running, starting
-from .choice import Service
+from . import background, running, start
+from .manager import Service
 from .setup import Setup
 from .unit_files import UnitFile
 
@@ -98,7 +98,7 @@ def _begin(args: Namespace, manager: Service, report: Report) -> None:
     """See that the service answers, or say when it will."""
     path = paths.socket_path()
     if manager.runs():
-        found = starting.answering(path, manager)
+        found = start.answering(path, manager)
         report.said.append(
             f"fleetd {found.hello.version} answers (pid {found.pid}); {manager.KIND} starts it "
             "with the first client from now on."
