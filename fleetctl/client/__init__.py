@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from .sync_subscription import Events as Events
 
 _ELSEWHERE = {
-    "AsyncFleet": "async_client",
-    "AsyncEvents": "async_events",
-    "Events": "blocking_events",
-    "EventsMissed": "wanted",
-    "Link": "wanted",
-    "StoreReplaced": "wanted",
+    "AsyncFleet": "aio",
+    "AsyncEvents": "async_subscription",
+    "Events": "sync_subscription",
+    "EventsMissed": "subscription_options",
+    "Link": "subscription_options",
+    "StoreReplaced": "subscription_options",
 }
 
 

@@ -15,7 +15,7 @@ from fleetd.protocol.migration import Errand, Said
 
 from ..client import Progress
 
-_ROOT = Path(__file__).resolve().parents[1]
+_ROOT = Path(__file__).resolve().parents[2]
 
 
 def carry(errand: Errand, draw: Callable[[Progress], None] | None = None) -> Said:

@@ -1,1 +1,1 @@
-"""Putting fleetd's hooks into the settings of agent CLIs, taking them out, and looking at them."""
+"""fleetd in the settings of agent CLIs: hooks and servers of tools, in, out, and looked at."""

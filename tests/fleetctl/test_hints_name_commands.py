@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fleetctl import args as options
 from fleetctl import cli
-from fleetctl.args import Parser, UsageError
+from fleetctl.args import IDS, Parser, UsageError
 from fleetd.domain.core.ids import missing
 from fleetd.protocol.types import ID_PREFIXES
 
@@ -130,7 +129,7 @@ def test_hints_that_are_made_of_parts_name_commands_that_exist() -> None:
     parser = cli.whole_parser()
     made = [missing(noun, f"{noun}-1").hint for noun in (*ID_PREFIXES, "snapshot", "agent")]
     made += [f"fleetctl {noun} list shows" for noun in cli.LISTS.values()]
-    made += options.IDS.values()
+    made += IDS.values()
     found = [words for text in made for words in commands(text)]
     assert len(found) == len(made)
     assert [why for words in found if (why := trouble(parser, words))] == []

@@ -92,7 +92,7 @@ def test_no_command_but_its_own_loads_the_server_of_tools(home):
 def test_importing_fleetctl_leaves_argparse_as_it_was(home):
     code = (
         "import argparse; before = argparse._\n"
-        "from fleetctl import cli, args as options; import fleetctl.commands.status\n"
+        "from fleetctl import args, cli; import fleetctl.commands.status\n"
         "cli.main(['--version'])\n"
         "assert argparse._ is before"
     )

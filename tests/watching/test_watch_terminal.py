@@ -185,8 +185,8 @@ def test_who_ends_the_process_gets_the_terminal_back(home: Path, number: int) ->
 
 def test_a_defect_gives_the_terminal_back_and_says_so(home: Path) -> None:
     planted = (
-        "import sys; from fleetctl.tui import poller as feeding;"
-        "feeding.Fleet = lambda: 1 / 0;"
+        "import sys; from fleetctl.tui import poller;"
+        "poller.Fleet = lambda: 1 / 0;"
         "from fleetctl.cli import main; sys.exit(main(['watch']))"
     )
     env = {name: value for name, value in os.environ.items() if name != "TERM"}

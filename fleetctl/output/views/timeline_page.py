@@ -90,7 +90,7 @@ def _bars(sorties: "Sequence[Sortie]", room: int, now: int) -> None:
         bar = padded(" " * left + "━" * (right - left + 1), length)
         spent = times.span(_end(each, now) - _ms(each.started_at, now))
         name = padded(cut(console.clean(each.title), names), names)
-        print(f"{name}  {console.styled(bar, render.STATES.get(each.status, ''))}  {spent:>9}")
+        print(f"{name}  {console.styled(bar, console.STATES.get(each.status, ''))}  {spent:>9}")
     if (more := len(begun) - MOST_BARS) > 0:
         print(f"and {console.plural(more, 'sortie')} more: fleetctl sortie list")
 

@@ -1,1 +1,0 @@
-"""Putting fleetd's server into the settings of agent CLIs; loads neither the server nor ``mcp``."""
