@@ -79,7 +79,7 @@ def _scan(connection: apsw.Connection) -> Operation:
 
     def scan() -> None:
         for _ in range(AT_ONCE):
-            if due(tx, look, ctx).missions:
+            if due(tx, ctx, look).missions:
                 raise AssertionError("none of these missions is silent")
 
     return scan

@@ -187,7 +187,7 @@ class Engine:
         request, facts = self.store.held((request, facts or Facts()))
         context = partial(self._context, caller, facts, time.monotonic_ns())
         if not handler.writes:
-            return await self.store.read(lambda tx: handler.rule(tx, request, context()))
+            return await self.store.read(lambda tx: handler.rule(tx, context(), request))
         try:
             return await self._write(
                 request, lambda tx: _answer(tx, request, context(), handler.rule)
@@ -287,13 +287,13 @@ class Engine:
         carry_out(effects, self.outbox, self.watcher, self.bell)
 
 
-def _answer(tx: Tx, request: Any, ctx: Context, rule: Callable[[Tx, Any, Context], Any]) -> Any:
+def _answer(tx: Tx, request: Any, ctx: Context, rule: Callable[[Tx, Context, Any], Any]) -> Any:
     """Run a writing rule, or return what it answered the first time."""
     if request.idempotency_key is None:
-        return rule(tx, request, ctx)
+        return rule(tx, ctx, request)
     known = recall(tx, ctx, request)
     if known is not None:
         return known
-    result = rule(tx, request, ctx)
+    result = rule(tx, ctx, request)
     remember(tx, ctx, request, result)
     return result

@@ -31,7 +31,7 @@ _note = msgspec.json.Decoder(Note).decode
 
 
 @handler
-def register(tx: Tx, request: AgentRegister, ctx: Context) -> Registration:
+def register(tx: Tx, ctx: Context, request: AgentRegister) -> Registration:
     """Start an agent or bring it back; detection comes first, for registering is activity."""
     before = tx.one("SELECT * FROM agents WHERE id = :id", id=request.agent_id)
     recovery = detect_for(tx, ctx, before, request.threshold_ms)
@@ -101,7 +101,7 @@ def _mission(tx: Tx, ctx: Context, request: AgentRegister, before: Row | None) -
 
 
 @handler
-def heartbeat(tx: Tx, request: AgentHeartbeat, ctx: Context) -> Agent:
+def heartbeat(tx: Tx, ctx: Context, request: AgentHeartbeat) -> Agent:
     """Note that an agent lives; a heartbeat is no activity and leaves no event.
 
     One that was only not heard of for too long is not lost any more.
@@ -121,7 +121,7 @@ def heartbeat(tx: Tx, request: AgentHeartbeat, ctx: Context) -> Agent:
 
 
 @handler
-def note(tx: Tx, request: AgentNote, ctx: Context) -> Agent:
+def note(tx: Tx, ctx: Context, request: AgentNote) -> Agent:
     """Keep what an agent declares; each field that is given replaces the one before."""
     row = find(tx, "agent", request.agent_id)
     before = _note(row["note_json"]) if row["note_json"] else Note()
@@ -152,13 +152,13 @@ def _get(tx: Tx, agent_id: str) -> Agent:
 
 
 @handler
-def get(tx: Tx, request: AgentGet, ctx: Context) -> Agent:
+def get(tx: Tx, ctx: Context, request: AgentGet) -> Agent:
     """Return one agent."""
     return _get(tx, request.agent_id)
 
 
 @handler
-def list_agents(tx: Tx, request: AgentList, ctx: Context) -> AgentPage:
+def list_agents(tx: Tx, ctx: Context, request: AgentList) -> AgentPage:
     """Return agents by id."""
     where, params = ["id > :after"], {"after": request.after or ""}
     if request.mission_id:
@@ -178,7 +178,7 @@ def list_agents(tx: Tx, request: AgentList, ctx: Context) -> AgentPage:
 
 
 @handler
-def deregister(tx: Tx, request: AgentDeregister, ctx: Context) -> Agent:
+def deregister(tx: Tx, ctx: Context, request: AgentDeregister) -> Agent:
     """Let an agent leave: its locks are released, and its process is watched no longer."""
     row = find(tx, "agent", request.agent_id)
     let_go(tx, ctx, row, request.reason)

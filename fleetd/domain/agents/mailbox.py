@@ -26,7 +26,7 @@ from ..core.tx import Row, Tx
 
 
 @handler
-def send(tx: Tx, request: MessageSend, ctx: Context) -> Message:
+def send(tx: Tx, ctx: Context, request: MessageSend) -> Message:
     """Post a letter; an agent that is not there yet finds it later, one that left does not."""
     mission_id = _mission(tx, request)
     recipients = list(dict.fromkeys(reader(tx, agent_id) for agent_id in request.to))
@@ -116,7 +116,7 @@ def _get(tx: Tx, message_id: str) -> Message:
 
 
 @handler
-def inbox(tx: Tx, request: MessageInbox, ctx: Context) -> MessagePage:
+def inbox(tx: Tx, ctx: Context, request: MessageInbox) -> MessagePage:
     """Return an agent's mail, oldest first, and note that it has been delivered."""
     states = ["queued", "delivered", *(["acked"] if request.include_acked else [])]
     # Of each state the oldest: together they would all be read, and there may be years of mail.
@@ -152,7 +152,7 @@ def _deliver(tx: Tx, ctx: Context, row: Row, agent_id: str) -> None:
 
 
 @handler
-def ack(tx: Tx, request: MessageAck, ctx: Context) -> Message:
+def ack(tx: Tx, ctx: Context, request: MessageAck) -> Message:
     """Note that a recipient dealt with a letter; of two that try, the second learns who did."""
     row = find(tx, "message", request.message_id)
     delivery = tx.one(
@@ -189,7 +189,7 @@ def ack(tx: Tx, request: MessageAck, ctx: Context) -> Message:
 
 
 @handler
-def list_messages(tx: Tx, request: MessageList, ctx: Context) -> MessagePage:
+def list_messages(tx: Tx, ctx: Context, request: MessageList) -> MessagePage:
     """Return messages in the order of sending, or backwards."""
     beyond, order = ("<", "DESC") if request.newest else (">", "ASC")
     where, params = ["1 = 1"], cast("dict[str, Any]", {})
@@ -213,7 +213,7 @@ def list_messages(tx: Tx, request: MessageList, ctx: Context) -> MessagePage:
 
 
 @handler
-def requeue(tx: Tx, request: MessageRequeue, ctx: Context) -> Message:
+def requeue(tx: Tx, ctx: Context, request: MessageRequeue) -> Message:
     """Queue a letter again for those who have not acknowledged it."""
     row = find(tx, "message", request.message_id)
     deliveries = tx.all(

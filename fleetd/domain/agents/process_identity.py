@@ -37,14 +37,14 @@ class AgentJoin(Mutation[CurrentAgent], frozen=True):
 
 
 @handler
-def find(tx: Tx, request: AgentFind, ctx: Context) -> CurrentAgent:
+def find(tx: Tx, ctx: Context, request: AgentFind) -> CurrentAgent:
     """Return the living agent that a process belongs to."""
     row = _present(tx, ctx, request.agent_id)
     return CurrentAgent(agent=agent_of(row) if row else None)
 
 
 @handler
-def join(tx: Tx, request: AgentJoin, ctx: Context) -> CurrentAgent:
+def join(tx: Tx, ctx: Context, request: AgentJoin) -> CurrentAgent:
     """Return the agent that a process belongs to, registered just now if need be."""
     row = _present(tx, ctx, request.agent_id)
     if row is not None:
@@ -56,6 +56,7 @@ def join(tx: Tx, request: AgentJoin, ctx: Context) -> CurrentAgent:
     first: Role = "specialist" if joined else "dispatch"
     registered = agents.register(
         tx,
+        ctx,
         AgentRegister(
             request.agent_id or ctx.new_id(_named(request.harness)),
             known["role"] if known else first,
@@ -64,7 +65,6 @@ def join(tx: Tx, request: AgentJoin, ctx: Context) -> CurrentAgent:
             mission_id=joined["id"] if joined else None,
             cwd=request.cwd,
         ),
-        ctx,
     )
     return CurrentAgent(agent=registered.agent)
 

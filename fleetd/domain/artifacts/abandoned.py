@@ -24,7 +24,7 @@ class AbandonedPurge(Mutation[Purged], frozen=True):
 
 
 @handler
-def purge(tx: Tx, request: AbandonedPurge, ctx: Context) -> Purged:
+def purge(tx: Tx, ctx: Context, request: AbandonedPurge) -> Purged:
     """Remove rows, and note how far in the log their machine's files may be without one."""
     rows = [
         row

@@ -20,7 +20,7 @@ class BacklogGet(Query[Backlog], frozen=True):
 
 
 @handler
-def backlog(tx: Tx, request: BacklogGet, ctx: Context) -> Backlog:
+def backlog(tx: Tx, ctx: Context, request: BacklogGet) -> Backlog:
     """Count, from an index of what is not written yet."""
     return Backlog(files=unwritten(tx, ctx))
 

@@ -49,7 +49,7 @@ class ImportFiles(Mutation[Imported], frozen=True):
 
 
 @handler
-def import_files(tx: Tx, request: ImportFiles, ctx: Context) -> Imported:
+def import_files(tx: Tx, ctx: Context, request: ImportFiles) -> Imported:
     """Write the rows; a record that has one, also a deleted one, is left as it is."""
     end, gone_until = _end_of_log(tx, ctx), purged_until(tx, ctx)
     taken, gone = [], []

@@ -93,7 +93,7 @@ class NewestFiled(Query[Latest], frozen=True):
 
 
 @handler
-def owners(tx: Tx, request: OwnersGet, ctx: Context) -> Owners:
+def owners(tx: Tx, ctx: Context, request: OwnersGet) -> Owners:
     """Return whose records there are."""
     policy = POLICIES[request.noun]
     rows = tx.all(f"SELECT DISTINCT {policy.owner} AS id FROM {policy.table}")
@@ -102,13 +102,13 @@ def owners(tx: Tx, request: OwnersGet, ctx: Context) -> Owners:
 
 
 @handler
-def whole_id(tx: Tx, request: WholeIdGet, ctx: Context) -> WholeId:
+def whole_id(tx: Tx, ctx: Context, request: WholeIdGet) -> WholeId:
     """Return the id of the one record that is meant."""
     return WholeId(id=find(tx, request.noun, request.record_id)["id"])
 
 
 @handler
-def names(tx: Tx, request: NamesGet, ctx: Context) -> Names:
+def names(tx: Tx, ctx: Context, request: NamesGet) -> Names:
     """Return the names of some owners' records."""
     policy = POLICIES[request.noun]
     unsettled = _unsettled(tx, policy)
@@ -173,7 +173,7 @@ def _newest(tx: Tx, policy: Policy, owner_id: str, elsewhere: frozenset[str]) ->
 
 
 @handler
-def newest_filed(tx: Tx, request: NewestFiled, ctx: Context) -> Latest:
+def newest_filed(tx: Tx, ctx: Context, request: NewestFiled) -> Latest:
     """Return the newest record that undoes nothing and has a file, of those that are kept here."""
     policy = POLICIES[request.noun]
     ours = tx.all(
@@ -192,7 +192,7 @@ def newest_filed(tx: Tx, request: NewestFiled, ctx: Context) -> Latest:
 
 
 @handler
-def strangers(tx: Tx, request: StrangersGet, ctx: Context) -> Strangers:
+def strangers(tx: Tx, ctx: Context, request: StrangersGet) -> Strangers:
     """Count the missions that have no row."""
     named = {f"id_{n}": each for n, each in enumerate(request.mission_ids)}
     marks = ", ".join(f":{name}" for name in named)

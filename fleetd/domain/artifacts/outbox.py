@@ -66,7 +66,7 @@ class BackupNotWritten(Mutation[Done], frozen=True):
 
 
 @handler
-def outbox(tx: Tx, request: OutboxGet, ctx: Context) -> Outbox:
+def outbox(tx: Tx, ctx: Context, request: OutboxGet) -> Outbox:
     """Return the work that a crash or a full disk left behind, oldest first."""
     rows = [
         (noun, row["id"], row["deleted_at"])
@@ -83,7 +83,7 @@ def outbox(tx: Tx, request: OutboxGet, ctx: Context) -> Outbox:
 
 
 @handler
-def backup(tx: Tx, request: BackupGet, ctx: Context) -> Backup:
+def backup(tx: Tx, ctx: Context, request: BackupGet) -> Backup:
     """Return what the file of a record must hold; raises NotFound when the row is gone."""
     policy = POLICIES[request.noun]
     row = find(tx, request.noun, request.record_id)
@@ -97,7 +97,7 @@ def backup(tx: Tx, request: BackupGet, ctx: Context) -> Backup:
 
 
 @handler
-def backup_written(tx: Tx, request: BackupWritten, ctx: Context) -> Done:
+def backup_written(tx: Tx, ctx: Context, request: BackupWritten) -> Done:
     """Note where a record now lies; of a checkpoint it is said, once."""
     policy = POLICIES[request.noun]
     if policy.compressible:  # what was compressed lies there in its plain form again
@@ -121,7 +121,7 @@ def backup_written(tx: Tx, request: BackupWritten, ctx: Context) -> Done:
 
 
 @handler
-def backup_not_written(tx: Tx, request: BackupNotWritten, ctx: Context) -> Done:
+def backup_not_written(tx: Tx, ctx: Context, request: BackupNotWritten) -> Done:
     """Note that a record lies in the database only, for now."""
     policy = POLICIES[request.noun]
     row = tx.one(f"SELECT * FROM {policy.table} WHERE id = :id", id=request.record_id)

@@ -27,7 +27,7 @@ class KeeperGet(Query[Keeper], frozen=True):
 
 
 @handler
-def keeper(tx: Tx, request: KeeperGet, ctx: Context) -> Keeper:
+def keeper(tx: Tx, ctx: Context, request: KeeperGet) -> Keeper:
     """Return the other machine on which a record's file lies."""
     row = tx.one(
         "SELECT r.machine AS id, m.name AS name"
@@ -57,7 +57,7 @@ class Adopt(Mutation[Adopted], frozen=True):
 
 
 @handler
-def adopt(tx: Tx, request: Adopt, ctx: Context) -> Adopted:
+def adopt(tx: Tx, ctx: Context, request: Adopt) -> Adopted:
     """Take over what nobody here keeps; what is marked deleted among it goes by itself."""
     table = POLICIES[request.noun].table
     rows = tx.all(

@@ -52,7 +52,7 @@ class ContentGet(Query[Content], frozen=True):
 
 
 @handler
-def look(tx: Tx, request: PullLook, ctx: Context) -> ToPull:
+def look(tx: Tx, ctx: Context, request: PullLook) -> ToPull:
     """Return some names, without touching the content."""
     rows = tx.all(
         f"SELECT id, seq, undo FROM checkpoints WHERE mission_id = :mission AND {LIVE}"
@@ -71,7 +71,7 @@ def look(tx: Tx, request: PullLook, ctx: Context) -> ToPull:
 
 
 @handler
-def content(tx: Tx, request: ContentGet, ctx: Context) -> Content:
+def content(tx: Tx, ctx: Context, request: ContentGet) -> Content:
     """Return the bytes that the daemon which keeps the file writes; its checksum was compared."""
     row = tx.one(f"SELECT * FROM checkpoints WHERE id = :id AND {LIVE}", id=request.checkpoint_id)
     return Content(data=POLICIES["checkpoint"].file_of(row) if row else None)

@@ -64,7 +64,7 @@ class Purge(Mutation[Purged], frozen=True):
 
 
 @handler
-def removals(tx: Tx, request: RemovalsGet, ctx: Context) -> Removals:
+def removals(tx: Tx, ctx: Context, request: RemovalsGet) -> Removals:
     """Return the files to remove, grouped so that each directory is opened and synced once."""
     policy = POLICIES[request.noun]
     ids: dict[str, list[str]] = {}
@@ -126,7 +126,7 @@ def newest_with_file(
 
 
 @handler
-def purge(tx: Tx, request: Purge, ctx: Context) -> Purged:
+def purge(tx: Tx, ctx: Context, request: Purge) -> Purged:
     """Remove marked rows; one that is not marked, or is another machine's, stays."""
     policy = POLICIES[request.noun]
     gone = [

@@ -28,7 +28,7 @@ class Heal(Mutation[Done], frozen=True):
 
 
 @handler
-def heal(tx: Tx, request: Heal, ctx: Context) -> Done:
+def heal(tx: Tx, ctx: Context, request: Heal) -> Done:
     """Bring a row back; one that was deleted does not come back. Raises InvalidState."""
     record = request.record
     noun, record_id = noun_of(record), id_of(record)

@@ -46,7 +46,7 @@ class FilesVerified(Mutation[Done], frozen=True):
 
 
 @handler
-def unverified(tx: Tx, request: UnverifiedGet, ctx: Context) -> Unverified:
+def unverified(tx: Tx, ctx: Context, request: UnverifiedGet) -> Unverified:
     """Return the oldest of them, from the index of just these."""
     rows = _filed(tx, ctx, request.noun, "verified_at < :limit", request.before, request.most)
     if len(rows) < request.most:  # noted by a clock that was ahead: nobody knows when that was
@@ -67,7 +67,7 @@ def _filed(tx: Tx, ctx: Context, noun: Noun, when: str, limit: str, most: int) -
 
 
 @handler
-def files_verified(tx: Tx, request: FilesVerified, ctx: Context) -> Done:
+def files_verified(tx: Tx, ctx: Context, request: FilesVerified) -> Done:
     """Put records at the end of the line."""
     tx.run(
         f"UPDATE {POLICIES[request.noun].table} SET verified_at = :now"

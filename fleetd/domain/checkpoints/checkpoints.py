@@ -162,7 +162,7 @@ def none_for(mission_id: str) -> InvalidState:
 
 
 @handler
-def create(tx: Tx, request: CheckpointCreate, ctx: Context) -> Checkpoint:
+def create(tx: Tx, ctx: Context, request: CheckpointCreate) -> Checkpoint:
     """Take the checkpoint that somebody asked for."""
     mission_id = request.mission_id or ctx.facts.mission_id
     if mission_id is None:
@@ -183,13 +183,13 @@ def create(tx: Tx, request: CheckpointCreate, ctx: Context) -> Checkpoint:
 
 
 @handler
-def get(tx: Tx, request: CheckpointGet, ctx: Context) -> Checkpoint:
+def get(tx: Tx, ctx: Context, request: CheckpointGet) -> Checkpoint:
     """Return a checkpoint from its row."""
     return load(tx, request.checkpoint_id)
 
 
 @handler
-def latest(tx: Tx, request: CheckpointLatest, ctx: Context) -> Checkpoint:
+def latest(tx: Tx, ctx: Context, request: CheckpointLatest) -> Checkpoint:
     """Return the newest checkpoint of a mission that is no undo checkpoint."""
     mission = find(tx, "mission", request.mission_id)
     row = latest_row(tx, mission["id"])
@@ -206,7 +206,7 @@ _SUMMARY = (
 
 
 @handler
-def list_checkpoints(tx: Tx, request: CheckpointList, ctx: Context) -> CheckpointPage:
+def list_checkpoints(tx: Tx, ctx: Context, request: CheckpointList) -> CheckpointPage:
     """Return summaries, newest first, without touching the JSON."""
     where, params = [LIVE], {}
     if request.mission_id:

@@ -68,7 +68,7 @@ class Side(msgspec.Struct, frozen=True):
 
 
 @handler
-def compare(tx: Tx, request: Compare, ctx: Context) -> CheckpointDifference:
+def compare(tx: Tx, ctx: Context, request: Compare) -> CheckpointDifference:
     """Return what is different; raises InvalidParams for checkpoints of different missions."""
     before, after = request.before, request.after
     if after is not None:

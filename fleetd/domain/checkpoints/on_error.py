@@ -28,13 +28,13 @@ class DeliveryFailed(Mutation[ErrorCheckpoint], frozen=True):
 
 
 @handler
-def report(tx: Tx, request: ErrorReport, ctx: Context) -> ErrorCheckpoint:
+def report(tx: Tx, ctx: Context, request: ErrorReport) -> ErrorCheckpoint:
     """Note an error of an agent: its run is snapshot first, then all that ``note`` does."""
     triggers.error_met(tx, ctx, request.agent_id, f"{request.name}: {request.message}")
-    return note(tx, request, ctx)
+    return note(tx, ctx, request)
 
 
-def note(tx: Tx, request: ErrorReport, ctx: Context) -> ErrorCheckpoint:
+def note(tx: Tx, ctx: Context, request: ErrorReport) -> ErrorCheckpoint:
     """Note an error; one of a mission takes a checkpoint before anybody handles the error."""
     mission = _mission(tx, request)
     emit(
@@ -70,7 +70,7 @@ def keep_error(tx: Tx, ctx: Context, mission: Row, error: ErrorReport, *, create
 
 
 @handler
-def delivery_failed(tx: Tx, request: DeliveryFailed, ctx: Context) -> ErrorCheckpoint:
+def delivery_failed(tx: Tx, ctx: Context, request: DeliveryFailed) -> ErrorCheckpoint:
     """Note a letter that could not be delivered, and the state of its mission."""
     who = ", ".join(request.to)
     emit(
@@ -88,7 +88,7 @@ def delivery_failed(tx: Tx, request: DeliveryFailed, ctx: Context) -> ErrorCheck
         mission_id=request.mission_id,
     )
     # Whoever wrote the letter met no error: what it does goes on.
-    return note(tx, error, ctx)
+    return note(tx, ctx, error)
 
 
 def _mission(tx: Tx, request: ErrorReport) -> Row | None:

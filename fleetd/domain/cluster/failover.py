@@ -51,7 +51,7 @@ class FoundDead(Mutation[Done], frozen=True):
 
 
 @handler
-def cut_off(tx: Tx, request: AgentCutOff, ctx: Context) -> Done:
+def cut_off(tx: Tx, ctx: Context, request: AgentCutOff) -> Done:
     """Lose an agent with its machine, and all others of its mission that were there with it.
 
     The state of the mission is kept once if one was at work: who waits for its user has lost
@@ -83,7 +83,7 @@ def _orphan_locks(tx: Tx, ctx: Context, row: Row) -> None:
 
 
 @handler
-def cut_off_here(tx: Tx, request: CutOffGet, ctx: Context) -> CutOff:
+def cut_off_here(tx: Tx, ctx: Context, request: CutOffGet) -> CutOff:
     """Return lost agents of this machine; one without a process comes back by its own word."""
     rows = tx.all(
         "SELECT id, pid, pid_started FROM agents WHERE machine = :machine AND pid IS NOT NULL"
@@ -98,7 +98,7 @@ def cut_off_here(tx: Tx, request: CutOffGet, ctx: Context) -> CutOff:
 
 
 @handler
-def back(tx: Tx, request: AgentBack, ctx: Context) -> Done:
+def back(tx: Tx, ctx: Context, request: AgentBack) -> Done:
     """Count an agent as living again, with the locks that are still its own, and watch it."""
     row = tx.one(
         "SELECT * FROM agents WHERE id = :id AND pid = :pid AND machine = :machine"
@@ -130,7 +130,7 @@ def back(tx: Tx, request: AgentBack, ctx: Context) -> Done:
 
 
 @handler
-def found_dead(tx: Tx, request: FoundDead, ctx: Context) -> Done:
+def found_dead(tx: Tx, ctx: Context, request: FoundDead) -> Done:
     """Let what such agents left locked go after the grace of a dead process: now it is known."""
     tx.many(
         "UPDATE locks SET expires_at = :until WHERE held_by = :agent AND status = 'active'"

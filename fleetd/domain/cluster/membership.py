@@ -77,7 +77,7 @@ class MachineLose(Mutation[Done], frozen=True):
 
 
 @handler
-def beat(tx: Tx, request: MachineBeat, ctx: Context) -> Beaten:
+def beat(tx: Tx, ctx: Context, request: MachineBeat) -> Beaten:
     """Note that this machine is here, whatever it counted as before."""
     before = tx.one("SELECT * FROM machines WHERE id = :id", id=ctx.machine)
     if before is not None and _overtaken(ctx, request, before):
@@ -126,7 +126,7 @@ def _since(ctx: Context, before: Row | None) -> int:
 
 
 @handler
-def holder(tx: Tx, request: HolderGet, ctx: Context) -> Holder:
+def holder(tx: Tx, ctx: Context, request: HolderGet) -> Holder:
     """Look who was heard of just now under this id."""
     row = tx.one("SELECT * FROM machines WHERE id = :id", id=ctx.machine)
     if row is None or not _beats(ctx, row):
@@ -140,7 +140,7 @@ def holder(tx: Tx, request: HolderGet, ctx: Context) -> Holder:
 
 
 @handler
-def leave(tx: Tx, request: MachineLeave, ctx: Context) -> Done:
+def leave(tx: Tx, ctx: Context, request: MachineLeave) -> Done:
     """Note that this machine's daemon ends; nobody waits for locks any more whom it would tell."""
     tx.run("DELETE FROM lock_waits WHERE machine = :id", id=ctx.machine)
     gone = tx.one(
@@ -154,7 +154,7 @@ def leave(tx: Tx, request: MachineLeave, ctx: Context) -> Done:
 
 
 @handler
-def missing(tx: Tx, request: MissingGet, ctx: Context) -> Missing:
+def missing(tx: Tx, ctx: Context, request: MissingGet) -> Missing:
     """Return machines to be counted as lost, and agents of lost ones that are not lost yet."""
     if not _judges(tx, ctx):
         return Missing(machines=[], agents=[])
@@ -186,7 +186,7 @@ def _overdue(tx: Tx, ctx: Context, machine: str | None = None) -> list[Row]:
 
 
 @handler
-def lose(tx: Tx, request: MachineLose, ctx: Context) -> Done:
+def lose(tx: Tx, ctx: Context, request: MachineLose) -> Done:
     """Count a machine as lost, once, whoever misses it first; its agents follow one by one."""
     rows = _overdue(tx, ctx, request.machine) if _judges(tx, ctx) else []
     for row in rows:

@@ -20,7 +20,7 @@ class AgentNameGet(Query[AgentNamed], frozen=True):
 
 
 @handler
-def agent_name(tx: Tx, request: AgentNameGet, ctx: Context) -> AgentNamed:
+def agent_name(tx: Tx, ctx: Context, request: AgentNameGet) -> AgentNamed:
     """Return an agent's id, and behind it its machine where that is another one."""
     return AgentNamed(name=agent_on(tx, ctx, request.agent_id))
 

@@ -17,7 +17,7 @@ class Handler(msgspec.Struct, frozen=True):
     """A rule and the request it answers."""
 
     request: type[Request[Any]]
-    rule: Callable[[Tx, Any, Context], Any]
+    rule: Callable[[Tx, Context, Any], Any]
 
     @property
     def writes(self) -> bool:
@@ -29,15 +29,15 @@ HANDLERS: dict[type[Request[Any]], Handler] = {}
 
 
 def handler(rule: F) -> F:
-    """Register ``rule(tx: Tx, request: SomeRequest, ctx: Context) -> ItsResult``.
+    """Register ``rule(tx: Tx, ctx: Context, request: SomeRequest) -> ItsResult``.
 
     The annotations are checked here, so that a rule which answers with the wrong type fails at
     import and not in somebody's session. Raises TypeError.
     """
     hints = get_type_hints(rule)
     names = list(inspect.signature(rule).parameters)
-    if names != ["tx", "request", "ctx"] or hints["tx"] is not Tx or hints["ctx"] is not Context:
-        raise TypeError(f"{rule.__qualname__} must take (tx: Tx, request: ..., ctx: Context)")
+    if names != ["tx", "ctx", "request"] or hints["tx"] is not Tx or hints["ctx"] is not Context:
+        raise TypeError(f"{rule.__qualname__} must take (tx: Tx, ctx: Context, request: ...)")
     request = hints["request"]
     if hints["return"] != result_type(request):
         raise TypeError(f"{rule.__qualname__} must return {result_type(request)}")

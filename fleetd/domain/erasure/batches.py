@@ -105,7 +105,7 @@ def _within(strand: Strand, place: Place) -> str:
 
 
 @handler
-def look(tx: Tx, request: PieceLook, ctx: Context) -> Piece:
+def look(tx: Tx, ctx: Context, request: PieceLook) -> Piece:
     """Return how far the next piece reaches, and how much of it goes."""
     ways = strands(request.scope, request.before)
     number, since = request.place.strand, request.place.since
@@ -128,7 +128,7 @@ def look(tx: Tx, request: PieceLook, ctx: Context) -> Piece:
 
 
 @handler
-def drop(tx: Tx, request: PieceDrop, ctx: Context) -> Dropped:
+def drop(tx: Tx, ctx: Context, request: PieceDrop) -> Dropped:
     """Delete the rows of a piece that go, with the notes and waits that hang on them."""
     strand = strands(request.scope, request.before)[request.place.strand]
     where = _within(strand, request.place)

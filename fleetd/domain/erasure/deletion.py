@@ -17,7 +17,7 @@ from .erase import free_locks
 
 
 @handler
-def delete_checkpoint(tx: Tx, request: CheckpointDelete, ctx: Context) -> Deleted:
+def delete_checkpoint(tx: Tx, ctx: Context, request: CheckpointDelete) -> Deleted:
     """Mark a checkpoint deleted; its file and then its row go after COMMIT."""
     row = soft_delete.find_live(tx, "checkpoint", request.checkpoint_id)
     soft_delete.mark_deleted(tx, ctx, "checkpoint", row["id"])

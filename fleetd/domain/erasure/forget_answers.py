@@ -52,7 +52,7 @@ def promise(tx: Tx, ctx: Context, asked: Mutation[Any], scope: Scope) -> None:
 
 
 @handler
-def disown_answer(tx: Tx, request: ForgetDisown, ctx: Context) -> Done:
+def disown_answer(tx: Tx, ctx: Context, request: ForgetDisown) -> Done:
     """Keep no answer under the key of a request that failed."""
     disown(tx, request.asked)
     return Done(done=True)

@@ -70,14 +70,14 @@ def drop_target(tx: Tx, target: Target) -> None:
 
 
 @handler
-def withdraw(tx: Tx, request: ForgetWithdraw, ctx: Context) -> Done:
+def withdraw(tx: Tx, ctx: Context, request: ForgetWithdraw) -> Done:
     """Take a target off the list; its marked checkpoints are on their way out all the same."""
     drop_target(tx, request.target)
     return Done(done=True)
 
 
 @handler
-def owed(tx: Tx, request: OwedGet, ctx: Context) -> Owed:
+def owed(tx: Tx, ctx: Context, request: OwedGet) -> Owed:
     """Return what is left to forget, without what another machine is at that is heard of."""
     rows = tx.all(
         "SELECT kind, name FROM forgetting f WHERE f.machine = :machine OR NOT EXISTS"
@@ -97,7 +97,7 @@ def _target(row: Row) -> Target:
 
 
 @handler
-def bytes_scrubbed(tx: Tx, request: BytesScrubbed, ctx: Context) -> Done:
+def bytes_scrubbed(tx: Tx, ctx: Context, request: BytesScrubbed) -> Done:
     """Take the scrubbing off the list."""
     tx.run("DELETE FROM forgetting WHERE kind = 'bytes'")
     return Done(done=True)

@@ -65,7 +65,7 @@ def mark(tx: Tx, ctx: Context, scope: Scope, missions: list[str]) -> dict[str, i
 
 
 @handler
-def keepers(tx: Tx, request: KeepersGet, ctx: Context) -> Keepers:
+def keepers(tx: Tx, ctx: Context, request: KeepersGet) -> Keepers:
     """Return the machines whose daemons have files to remove."""
     clauses = request.scope.clauses()
     kept = " UNION ".join(
@@ -114,7 +114,7 @@ def lying(tx: Tx, scope: Scope) -> list[str]:
 
 
 @handler
-def parts(tx: Tx, request: PartsGet, ctx: Context) -> Removals:
+def parts(tx: Tx, ctx: Context, request: PartsGet) -> Removals:
     """Return single snapshots run by run, with what latest.json must be afterwards."""
     ids: dict[str, list[str]] = {}
     for row in _parts(tx, request.scope):

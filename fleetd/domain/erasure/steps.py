@@ -90,7 +90,7 @@ class ForgetStep(Mutation[Step], frozen=True):
 
 
 @handler
-def preview(tx: Tx, request: ForgetPreview, ctx: Context) -> Forgotten:
+def preview(tx: Tx, ctx: Context, request: ForgetPreview) -> Forgotten:
     """Count what would go, and name the missions and the agents that are at work on them."""
     rest = dict.fromkeys(("events", "messages"), f"seq >= {request.before:d}")
     only = {**_COUNTED, **rest, "locks": "status = 'active'"}
@@ -99,13 +99,13 @@ def preview(tx: Tx, request: ForgetPreview, ctx: Context) -> Forgotten:
 
 
 @handler
-def find(tx: Tx, request: ForgetFind, ctx: Context) -> Found:
+def find(tx: Tx, ctx: Context, request: ForgetFind) -> Found:
     """Return what goes as things stand, and where the log ends."""
     return Found(scope=scope_of(tx, request.target), before=position(tx))
 
 
 @handler
-def begin(tx: Tx, request: ForgetBegin, ctx: Context) -> Found:
+def begin(tx: Tx, ctx: Context, request: ForgetBegin) -> Found:
     """Write the intention down; what was begun before a crash is taken up again."""
     if request.target.kind == "deletion":
         deletion.find_finished(tx, request.target.name)
@@ -194,7 +194,7 @@ def _living(tx: Tx, scope: Scope) -> list[str]:
 
 
 @handler
-def step(tx: Tx, request: ForgetStep, ctx: Context) -> Step:
+def step(tx: Tx, ctx: Context, request: ForgetStep) -> Step:
     """Mark the records whose files lie there still, or delete everything.
 
     The scope is found anew each time: agents go on working between the steps.

@@ -74,14 +74,14 @@ def was_forgotten(tx: Tx, whose: str, owner_id: str, seq: int) -> bool:
 
 
 @handler
-def count(tx: Tx, request: ForgottenCountGet, ctx: Context) -> ForgottenCount:
+def count(tx: Tx, ctx: Context, request: ForgottenCountGet) -> ForgottenCount:
     """Return how often something was forgotten, which is cheap to ask again and again."""
     value = tx.value("SELECT value FROM counters WHERE name = :name", name=_COUNTER)
     return ForgottenCount(count=value or 0)
 
 
 @handler
-def owners(tx: Tx, request: ForgottenOwnersGet, ctx: Context) -> ForgottenOwners:
+def owners(tx: Tx, ctx: Context, request: ForgottenOwnersGet) -> ForgottenOwners:
     """Return those that were forgotten."""
     named = {_digest(owner_id): owner_id for owner_id in request.owner_ids}
     digests = list(named)

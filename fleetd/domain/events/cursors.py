@@ -74,7 +74,7 @@ def unused_since(ctx: Context) -> str:
 
 
 @handler
-def look(tx: Tx, request: CursorLook, ctx: Context) -> Looked:
+def look(tx: Tx, ctx: Context, request: CursorLook) -> Looked:
     """Return a consumer's position, 0 when it never read the stream."""
     row = _row(tx, request.consumer, request.stream)
     if row is None:
@@ -88,7 +88,7 @@ def look(tx: Tx, request: CursorLook, ctx: Context) -> Looked:
 
 
 @handler
-def cursor_used(tx: Tx, request: CursorUsed, ctx: Context) -> Done:
+def cursor_used(tx: Tx, ctx: Context, request: CursorUsed) -> Done:
     """Note that a cursor is in use now."""
     tx.run(
         "UPDATE cursors SET updated_at = :now WHERE consumer = :consumer AND stream = :stream",
@@ -128,7 +128,7 @@ def _of(stream: str) -> str:
 
 
 @handler
-def cursor_advance(tx: Tx, request: CursorAdvance, ctx: Context) -> CursorPosition:
+def cursor_advance(tx: Tx, ctx: Context, request: CursorAdvance) -> CursorPosition:
     """Move a cursor forward; never backwards, never past the end of the log.
 
     Where it stood stays what it is: a gap is told until the cursor moves on, the last time here.
@@ -188,7 +188,7 @@ def note_missed(tx: Tx, ctx: Context, dropped: list[Row]) -> None:
 
 
 @handler
-def cursors(tx: Tx, request: CursorsGet, ctx: Context) -> Cursors:
+def cursors(tx: Tx, ctx: Context, request: CursorsGet) -> Cursors:
     """Return the cursors that were not used for longest."""
     rows = tx.all(
         "SELECT * FROM cursors ORDER BY updated_at, consumer, stream LIMIT :most",

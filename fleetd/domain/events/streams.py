@@ -72,7 +72,7 @@ class Wanted(NamedTuple):
 
 
 @handler
-def append(tx: Tx, request: EventAppend, ctx: Context) -> Event:
+def append(tx: Tx, ctx: Context, request: EventAppend) -> Event:
     """Append an event of a client; the daemon's own types are refused."""
     if request.type in PAYLOADS and request.type not in REPORTED_ACTIVITY:
         raise InvalidParams(
@@ -96,7 +96,7 @@ def append(tx: Tx, request: EventAppend, ctx: Context) -> Event:
 
 
 @handler
-def list_events(tx: Tx, request: EventList, ctx: Context) -> EventPage:
+def list_events(tx: Tx, ctx: Context, request: EventList) -> EventPage:
     """Return the events after a position, oldest first, or those before one, newest first."""
     if request.type is not None and request.types is not None:
         raise InvalidParams(
@@ -152,7 +152,7 @@ def _before_time(tx: Tx, time: str, end: int) -> int:
 
 
 @handler
-def tail(tx: Tx, request: EventTail, ctx: Context) -> EventPage:
+def tail(tx: Tx, ctx: Context, request: EventTail) -> EventPage:
     """Return the next events that a subscriber wants; a mission deleted since has none."""
     mission_id = request.mission_id
     with suppress(NotFound):
@@ -253,7 +253,7 @@ def _rows(tx: Tx, wanted: Wanted) -> tuple[list[dict[str, Any]], bool]:
 
 
 @handler
-def subscribe(tx: Tx, request: EventSubscribe, ctx: Context) -> Subscription:
+def subscribe(tx: Tx, ctx: Context, request: EventSubscribe) -> Subscription:
     """Check where a subscription wants to start; the connection then follows the log."""
     current = event_log.epoch(tx)
     if request.epoch is not None and request.epoch != current:

@@ -44,7 +44,7 @@ class AgentUnheard(Mutation[Done], frozen=True):
 
 
 @handler
-def ended(tx: Tx, request: AgentEnded, ctx: Context) -> Done:
+def ended(tx: Tx, ctx: Context, request: AgentEnded) -> Done:
     """Lose an agent whose process is gone, unless it left or came back as another process.
 
     Where it came back on another machine, the same pid is another process. A session that was
@@ -71,7 +71,7 @@ def ended(tx: Tx, request: AgentEnded, ctx: Context) -> Done:
 
 
 @handler
-def unheard(tx: Tx, request: AgentUnheard, ctx: Context) -> Done:
+def unheard(tx: Tx, ctx: Context, request: AgentUnheard) -> Done:
     """Lose an agent that nobody can watch and that has not said for long that it lives."""
     row = next(iter(unheard_rows(tx, ctx, request.agent_id)), None)
     if row is None:

@@ -56,7 +56,7 @@ _OLDEST = (
 
 
 @handler
-def due(tx: Tx, request: DueGet, ctx: Context) -> Due:
+def due(tx: Tx, ctx: Context, request: DueGet) -> Due:
     """Return missions fallen silent, briefed agents, heartbeats that did not come, runs' own."""
     limit = ctx.config.detection.threshold_ms
     oldest = _oldest(tx, ctx, LONG_AGO, LONG_AGO)

@@ -25,7 +25,7 @@ class EpisodeBegin(Mutation[Done], frozen=True):
 
 
 @handler
-def begin(tx: Tx, request: EpisodeBegin, ctx: Context) -> Done:
+def begin(tx: Tx, ctx: Context, request: EpisodeBegin) -> Done:
     """Say once that a mission fell silent, keep its state, and let it wait for recovery."""
     limit = ctx.config.detection.threshold_ms
     rows = silent_rows(tx, ctx, limit, " AND m.silent = 0 AND m.id = :id", id=request.mission_id)

@@ -186,7 +186,7 @@ def candidate_of(
 
 
 @handler
-def recovery_detect(tx: Tx, request: RecoveryDetect, ctx: Context) -> Detection:
+def recovery_detect(tx: Tx, ctx: Context, request: RecoveryDetect) -> Detection:
     """Answer which missions wait for recovery."""
     mission_id = find(tx, "mission", request.mission_id)["id"] if request.mission_id else None
     asked = request.threshold_ms

@@ -45,7 +45,7 @@ class LockGround(Query[Ground], frozen=True):
 
 
 @handler
-def ground(tx: Tx, request: LockGround, ctx: Context) -> Ground:
+def ground(tx: Tx, ctx: Context, request: LockGround) -> Ground:
     """Return what the key of a lock depends on: one question, since each costs a thread's turn."""
     mission_id = leases.mission_of(tx, ctx, request.request)
     if mission_id is None:
@@ -59,7 +59,7 @@ def ground(tx: Tx, request: LockGround, ctx: Context) -> Ground:
 
 
 @handler
-def acquire(tx: Tx, request: LockAcquire, ctx: Context) -> Lock:
+def acquire(tx: Tx, ctx: Context, request: LockAcquire) -> Lock:
     """Take a lease on a file now, or learn who holds it."""
     claim = leases.claim_of(tx, ctx, request)
     served = leases.expire(tx, ctx, claim.path)
@@ -94,7 +94,7 @@ def _own(tx: Tx, ctx: Context, lock_id: str, agent_id: str) -> Row:
 
 
 @handler
-def renew(tx: Tx, request: LockRenew, ctx: Context) -> Lock:
+def renew(tx: Tx, ctx: Context, request: LockRenew) -> Lock:
     """Prolong one's own lease, with its old length or a new one."""
     row = _own(tx, ctx, request.lock_id, request.agent_id)
     length = request.timeout_ms or row["timeout_ms"]
@@ -110,7 +110,7 @@ def renew(tx: Tx, request: LockRenew, ctx: Context) -> Lock:
 
 
 @handler
-def release(tx: Tx, request: LockRelease, ctx: Context) -> Lock:
+def release(tx: Tx, ctx: Context, request: LockRelease) -> Lock:
     """Give one's own lock back; whoever waited longest gets it in the same transaction."""
     row = _own(tx, ctx, request.lock_id, request.agent_id)
     leases.end_held(tx, ctx, row)
@@ -118,7 +118,7 @@ def release(tx: Tx, request: LockRelease, ctx: Context) -> Lock:
 
 
 @handler
-def force_release(tx: Tx, request: LockForceRelease, ctx: Context) -> Lock:
+def force_release(tx: Tx, ctx: Context, request: LockForceRelease) -> Lock:
     """Take a lock away from its holder, whose token is refused from then on."""
     row = find(tx, "lock", request.lock_id)
     if row["status"] != "active":
@@ -133,7 +133,7 @@ def force_release(tx: Tx, request: LockForceRelease, ctx: Context) -> Lock:
 
 
 @handler
-def check(tx: Tx, request: LockCheck, ctx: Context) -> Validity:
+def check(tx: Tx, ctx: Context, request: LockCheck) -> Validity:
     """Say whether a token is the one in force: the guard before a write."""
     row = leases.holder(tx, ctx.facts.lock_key or request.file)
     valid = (
@@ -152,7 +152,7 @@ def _as_of(ctx: Context, lock: Lock) -> Lock:
 
 
 @handler
-def list_locks(tx: Tx, request: LockList, ctx: Context) -> LockPage:
+def list_locks(tx: Tx, ctx: Context, request: LockList) -> LockPage:
     """Return locks, oldest first; a lease that ran out counts as ended."""
     where, params = ["1 = 1"], cast("dict[str, Any]", {})
     if request.active:

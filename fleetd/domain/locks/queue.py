@@ -78,7 +78,7 @@ class LockLeaveQueue(Mutation[Waiting], frozen=True):
 
 
 @handler
-def enqueue(tx: Tx, request: LockEnqueue, ctx: Context) -> Waiting:
+def enqueue(tx: Tx, ctx: Context, request: LockEnqueue) -> Waiting:
     """Take a lease on a file, or line up for it."""
     claim = leases.claim_of(tx, ctx, request.request)
     leases.expire(tx, ctx, claim.path)
@@ -119,7 +119,7 @@ def _mine(ctx: Context, stand: Stand) -> Row:
 
 
 @handler
-def look(tx: Tx, request: LockLook, ctx: Context) -> Look:
+def look(tx: Tx, ctx: Context, request: LockLook) -> Look:
     """Look at the wait and at the lock; only what can succeed is worth a transaction."""
     wait = _found(tx, ctx, request.stand)
     if wait is None or wait["lock_id"] is not None:
@@ -130,7 +130,7 @@ def look(tx: Tx, request: LockLook, ctx: Context) -> Look:
 
 
 @handler
-def poll(tx: Tx, request: LockPoll, ctx: Context) -> Waiting:
+def poll(tx: Tx, ctx: Context, request: LockPoll) -> Waiting:
     """Look whether the wait is over, after seeing to a lease that ran out.
 
     Raises NotFound when the waiter itself was forgotten.
@@ -169,13 +169,13 @@ def _gotten(tx: Tx, ctx: Context, wait: Row) -> Row | None:
 
 
 @handler
-def serve(tx: Tx, request: LockServe, ctx: Context) -> Done:
+def serve(tx: Tx, ctx: Context, request: LockServe) -> Done:
     """Do what a newcomer noticed who was refused; done when somebody was served."""
     return Done(done=leases.expire(tx, ctx, request.path))
 
 
 @handler
-def leave_queue(tx: Tx, request: LockLeaveQueue, ctx: Context) -> Waiting:
+def leave_queue(tx: Tx, ctx: Context, request: LockLeaveQueue) -> Waiting:
     """Take a waiter out of its line; one that was just served keeps the lock or gives it back."""
     if request.keep:
         waiting = _waiting(tx, ctx, request.stand)

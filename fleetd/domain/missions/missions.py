@@ -47,7 +47,7 @@ def _get(tx: Tx, mission_id: str) -> Mission:
 
 
 @handler
-def create(tx: Tx, request: MissionCreate, ctx: Context) -> Mission:
+def create(tx: Tx, ctx: Context, request: MissionCreate) -> Mission:
     """Create a mission and its first sorties; with ``start`` begin it for the agent that asks."""
     by = who_asks(tx, ctx, request.agent_id)
     mission_id = make(tx, ctx, request, by, project=next(iter(ctx.facts.places), None))
@@ -105,7 +105,7 @@ def make(
 
 
 @handler
-def start(tx: Tx, request: MissionStart, ctx: Context) -> Mission:
+def start(tx: Tx, ctx: Context, request: MissionStart) -> Mission:
     """Start a pending mission."""
     row = find(tx, "mission", request.mission_id)
     if row["status"] != "pending":
@@ -119,7 +119,7 @@ def start(tx: Tx, request: MissionStart, ctx: Context) -> Mission:
 
 
 @handler
-def update(tx: Tx, request: MissionUpdate, ctx: Context) -> Mission:
+def update(tx: Tx, ctx: Context, request: MissionUpdate) -> Mission:
     """Change the fields that the request names, and add its sorties.
 
     Whoever says what a session's own mission is about makes it theirs.
@@ -163,7 +163,7 @@ def _change(tx: Tx, ctx: Context, mission_id: str, changes: Row, by: str | None)
 
 
 @handler
-def complete(tx: Tx, request: MissionComplete, ctx: Context) -> Mission:
+def complete(tx: Tx, ctx: Context, request: MissionComplete) -> Mission:
     """Complete a mission and take its final checkpoint, the one that stays longest."""
     row = _open(tx, request.mission_id)
     waiting = tx.all(
@@ -203,13 +203,13 @@ def close(
 
 
 @handler
-def fail(tx: Tx, request: MissionFail, ctx: Context) -> Mission:
+def fail(tx: Tx, ctx: Context, request: MissionFail) -> Mission:
     """Give a mission up as failed."""
     return _give_up(tx, ctx, request.mission_id, "failed", MissionFailed(reason=request.reason))
 
 
 @handler
-def cancel(tx: Tx, request: MissionCancel, ctx: Context) -> Mission:
+def cancel(tx: Tx, ctx: Context, request: MissionCancel) -> Mission:
     """Call a mission off."""
     payload = MissionCancelled(reason=request.reason)
     return _give_up(tx, ctx, request.mission_id, "cancelled", payload)
@@ -274,13 +274,13 @@ def _end(tx: Tx, ctx: Context, mission_id: str, status: str, why: ClosedReason) 
 
 
 @handler
-def get(tx: Tx, request: MissionGet, ctx: Context) -> Mission:
+def get(tx: Tx, ctx: Context, request: MissionGet) -> Mission:
     """Return one mission."""
     return _get(tx, request.mission_id)
 
 
 @handler
-def list_missions(tx: Tx, request: MissionList, ctx: Context) -> MissionPage:
+def list_missions(tx: Tx, ctx: Context, request: MissionList) -> MissionPage:
     """Return missions, newest first."""
     where, params = ["1 = 1"], cast("dict[str, Any]", {})
     if request.status:

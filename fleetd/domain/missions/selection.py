@@ -60,7 +60,7 @@ class Selection(NamedTuple):
 
 
 @handler
-def select(tx: Tx, request: MissionSelect, ctx: Context) -> SelectedMission:
+def select(tx: Tx, ctx: Context, request: MissionSelect) -> SelectedMission:
     """Return the mission that a request without a name would be about."""
     wanted = Wanted(
         request.purpose,
@@ -76,7 +76,7 @@ def select(tx: Tx, request: MissionSelect, ctx: Context) -> SelectedMission:
 
 
 @handler
-def current(tx: Tx, request: MissionCurrent, ctx: Context) -> CurrentMission:
+def current(tx: Tx, ctx: Context, request: MissionCurrent) -> CurrentMission:
     """Return the mission at work in a directory, or None."""
     row = current_row(tx, ctx, request.cwd, request.agent_id)
     if row is None:

@@ -24,37 +24,37 @@ from . import sortie_work
 
 
 @handler
-def start(tx: Tx, request: SortieStart, ctx: Context) -> Sortie:
+def start(tx: Tx, ctx: Context, request: SortieStart) -> Sortie:
     """Begin a sortie, or go on with one's own."""
     return _follow(tx, ctx, request, sortie_work.start)
 
 
 @handler
-def progress(tx: Tx, request: SortieProgress, ctx: Context) -> Sortie:
+def progress(tx: Tx, ctx: Context, request: SortieProgress) -> Sortie:
     """Report progress; the first report begins a sortie."""
     return _follow(tx, ctx, request, sortie_work.progress)
 
 
 @handler
-def block(tx: Tx, request: SortieBlock, ctx: Context) -> Sortie:
+def block(tx: Tx, ctx: Context, request: SortieBlock) -> Sortie:
     """Note that a sortie cannot go on."""
     return _follow(tx, ctx, request, sortie_work.block)
 
 
 @handler
-def unblock(tx: Tx, request: SortieUnblock, ctx: Context) -> Sortie:
+def unblock(tx: Tx, ctx: Context, request: SortieUnblock) -> Sortie:
     """Let a blocked sortie go on from where it was."""
     return _follow(tx, ctx, request, sortie_work.unblock)
 
 
 @handler
-def complete(tx: Tx, request: SortieComplete, ctx: Context) -> Sortie:
+def complete(tx: Tx, ctx: Context, request: SortieComplete) -> Sortie:
     """Complete a sortie."""
     return _follow(tx, ctx, request, sortie_work.complete)
 
 
 @handler
-def fail(tx: Tx, request: SortieFail, ctx: Context) -> Sortie:
+def fail(tx: Tx, ctx: Context, request: SortieFail) -> Sortie:
     """Give a sortie up."""
     return _follow(tx, ctx, request, sortie_work.fail)
 
@@ -63,13 +63,13 @@ def _follow(
     tx: Tx,
     ctx: Context,
     request: sortie_work.Work,
-    rule: Callable[[Tx, Any, Context], Sortie],
+    rule: Callable[[Tx, Context, Any], Sortie],
 ) -> Sortie:
     """Do what is reported, and snapshot the run of whoever the sortie is with."""
     row = find(tx, "sortie", request.sortie_id)
     agent_id = request.agent_id or row["assigned_to"]
     before = triggers.standing(tx, agent_id, [row["id"]]) if agent_id else {}
-    sortie = rule(tx, request, ctx)
+    sortie = rule(tx, ctx, request)
     if agent_id:
         triggers.steps_moved(tx, ctx, agent_id, before)
     return sortie

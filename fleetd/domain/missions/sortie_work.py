@@ -100,7 +100,7 @@ def _change(
     return sortie_of(tx, find(tx, "sortie", row["id"]))
 
 
-def start(tx: Tx, request: SortieStart, ctx: Context) -> Sortie:
+def start(tx: Tx, ctx: Context, request: SortieStart) -> Sortie:
     """Begin a sortie, or go on with one's own."""
     row = _to_work_on(tx, ctx, request, "started")
     # Whoever works on a mission belongs to it: its locks and notes must be in the checkpoints.
@@ -122,7 +122,7 @@ def start(tx: Tx, request: SortieStart, ctx: Context) -> Sortie:
     )
 
 
-def progress(tx: Tx, request: SortieProgress, ctx: Context) -> Sortie:
+def progress(tx: Tx, ctx: Context, request: SortieProgress) -> Sortie:
     """Report progress; it ends what a recovery left as the sortie's briefing."""
     row = _to_work_on(tx, ctx, request, "changed")
     reached = row["progress"] if request.percent is None else request.percent
@@ -143,7 +143,7 @@ def progress(tx: Tx, request: SortieProgress, ctx: Context) -> Sortie:
     return _change(tx, ctx, row, payload, request.agent_id, **changes)
 
 
-def block(tx: Tx, request: SortieBlock, ctx: Context) -> Sortie:
+def block(tx: Tx, ctx: Context, request: SortieBlock) -> Sortie:
     """Note that a sortie cannot go on."""
     row = _own_row(tx, request, "blocked")
     payload = SortieBlocked(sortie_id=row["id"], title=row["title"], reason=request.reason)
@@ -151,7 +151,7 @@ def block(tx: Tx, request: SortieBlock, ctx: Context) -> Sortie:
     return _change(tx, ctx, row, payload, request.agent_id, **changes)
 
 
-def unblock(tx: Tx, request: SortieUnblock, ctx: Context) -> Sortie:
+def unblock(tx: Tx, ctx: Context, request: SortieUnblock) -> Sortie:
     """Let a blocked sortie go on from where it was."""
     row = _own_row(tx, request, "unblocked")
     if row["status"] != "blocked":
@@ -168,7 +168,7 @@ def unblock(tx: Tx, request: SortieUnblock, ctx: Context) -> Sortie:
     return _change(tx, ctx, row, payload, request.agent_id, **changes)
 
 
-def complete(tx: Tx, request: SortieComplete, ctx: Context) -> Sortie:
+def complete(tx: Tx, ctx: Context, request: SortieComplete) -> Sortie:
     """Complete a sortie; of two that try, the second learns who did."""
     row = _to_work_on(tx, ctx, request, "completed")
     return _change(
@@ -188,7 +188,7 @@ def complete(tx: Tx, request: SortieComplete, ctx: Context) -> Sortie:
     )
 
 
-def fail(tx: Tx, request: SortieFail, ctx: Context) -> Sortie:
+def fail(tx: Tx, ctx: Context, request: SortieFail) -> Sortie:
     """Give a sortie up; it blocks its mission's completion no longer."""
     row = _own_row(tx, request, "failed")
     return _change(

@@ -72,7 +72,7 @@ def _put(
 
 
 @handler
-def create(tx: Tx, request: SortieCreate, ctx: Context) -> Sortie:
+def create(tx: Tx, ctx: Context, request: SortieCreate) -> Sortie:
     """Add a sortie; it may lower the progress, but no milestone fires twice."""
     mission = find(tx, "mission", request.mission_id)
     refuse_over(mission)
@@ -90,7 +90,7 @@ def refuse_over(mission: Row) -> None:
 
 
 @handler
-def assign(tx: Tx, request: SortieAssign, ctx: Context) -> Sortie:
+def assign(tx: Tx, ctx: Context, request: SortieAssign) -> Sortie:
     """Give a sortie to an agent; one that is in progress goes on under its new agent."""
     row = open_row(tx, request.sortie_id, "assigned")
     status = "assigned" if row["status"] == "pending" else row["status"]
@@ -109,13 +109,13 @@ def assign(tx: Tx, request: SortieAssign, ctx: Context) -> Sortie:
 
 
 @handler
-def get(tx: Tx, request: SortieGet, ctx: Context) -> Sortie:
+def get(tx: Tx, ctx: Context, request: SortieGet) -> Sortie:
     """Return one sortie."""
     return sortie_of(tx, find(tx, "sortie", request.sortie_id))
 
 
 @handler
-def list_sorties(tx: Tx, request: SortieList, ctx: Context) -> SortiePage:
+def list_sorties(tx: Tx, ctx: Context, request: SortieList) -> SortiePage:
     """Return the sorties of a mission in order."""
     mission = find(tx, "mission", request.mission_id)
     return SortiePage(
@@ -129,7 +129,7 @@ def list_sorties(tx: Tx, request: SortieList, ctx: Context) -> SortiePage:
 
 
 @handler
-def remove(tx: Tx, request: SortieRemove, ctx: Context) -> Deleted:
+def remove(tx: Tx, ctx: Context, request: SortieRemove) -> Deleted:
     """Take out a sortie that nobody has begun."""
     row = open_row(tx, request.sortie_id, "removed")
     if row["status"] not in ("pending", "assigned"):

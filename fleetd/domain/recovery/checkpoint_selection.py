@@ -27,7 +27,7 @@ class TargetGet(Query[Target], frozen=True):
 
 
 @handler
-def target(tx: Tx, request: TargetGet, ctx: Context) -> Target:
+def target(tx: Tx, ctx: Context, request: TargetGet) -> Target:
     """Return the mission that a request without a checkpoint means, also one that has no row."""
     wanted = request.request
     try:

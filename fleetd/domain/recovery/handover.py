@@ -54,7 +54,7 @@ class WindowProcess(Query[Surroundings], frozen=True):
 
 
 @handler
-def surroundings(tx: Tx, request: SurroundingsGet, ctx: Context) -> Surroundings:
+def surroundings(tx: Tx, ctx: Context, request: SurroundingsGet) -> Surroundings:
     """Return the project a request is about, and the processes that should be alive."""
     rows = tx.all(
         "SELECT id, pid, pid_started FROM agents WHERE machine = :machine AND pid IS NOT NULL"
@@ -71,7 +71,7 @@ def surroundings(tx: Tx, request: SurroundingsGet, ctx: Context) -> Surroundings
 
 
 @handler
-def of_window(tx: Tx, request: WindowProcess, ctx: Context) -> Surroundings:
+def of_window(tx: Tx, ctx: Context, request: WindowProcess) -> Surroundings:
     """Return the processes of a session's agents, its own before those of its subagents."""
     rows = tx.all(
         "SELECT a.id, a.pid, a.pid_started FROM sessions s JOIN agents a ON a.id = s.agent_id"

@@ -45,15 +45,15 @@ from .undo import become_newest, done_before, keep_undo, reopen
 
 
 @handler
-def restore(tx: Tx, request: RecoveryRestore, ctx: Context) -> RestoreResult:
+def restore(tx: Tx, ctx: Context, request: RecoveryRestore) -> RestoreResult:
     """Bring a mission, or one agent's part of it, back from a checkpoint."""
     if request.dry_run:
         with tx.rehearsal():
-            return _restore(tx, request, ctx)
-    return _restore(tx, request, ctx)
+            return _restore(tx, ctx, request)
+    return _restore(tx, ctx, request)
 
 
-def _restore(tx: Tx, request: RecoveryRestore, ctx: Context) -> RestoreResult:
+def _restore(tx: Tx, ctx: Context, request: RecoveryRestore) -> RestoreResult:
     check(request)
     ledger = Ledger()
     checkpoint = choose(tx, ctx, request, ledger)
@@ -175,7 +175,7 @@ def _brief_sorties(case: Case, mission: Row, sorties: Sequence[SortieState]) -> 
 
 
 @handler
-def context(tx: Tx, request: RecoveryContextGet, ctx: Context) -> Briefing:
+def context(tx: Tx, ctx: Context, request: RecoveryContextGet) -> Briefing:
     """Brief without restoring anything."""
     checkpoint = None
     if request.checkpoint_id:
@@ -219,7 +219,7 @@ def _before(tx: Tx, ctx: Context, mission: Row, cwd: str | None) -> list[str]:
 
 
 @handler
-def list_recoveries(tx: Tx, request: RecoveryList, ctx: Context) -> RecoveryPage:
+def list_recoveries(tx: Tx, ctx: Context, request: RecoveryList) -> RecoveryPage:
     """Return recoveries, newest first."""
     where, params = ["1 = 1"], cast("dict[str, Any]", {})
     if request.mission_id:

@@ -55,7 +55,7 @@ class CatchUp(Mutation[Done], frozen=True):
 
 
 @handler
-def import_end(tx: Tx, request: ImportEnd, ctx: Context) -> Behind:
+def import_end(tx: Tx, ctx: Context, request: ImportEnd) -> Behind:
     """Give a store that lies behind its files a new epoch, and counters above all in them."""
     end = end_import(tx, ctx)
     drop_marks_of_nothing(tx, ctx)
@@ -87,7 +87,7 @@ def _raise(tx: Tx, ctx: Context, end: int, top: int, reached: int) -> None:
     # Tokens that were granted after the newest file was written stand in no file.
     highest = tx.value("SELECT value FROM counters WHERE name = 'fencing'") or 0
     raise_floors(
-        tx, RaiseFloors(seq=max(top, reached), token=highest + TOKENS_UNSEEN, source="files"), ctx
+        tx, ctx, RaiseFloors(seq=max(top, reached), token=highest + TOKENS_UNSEEN, source="files")
     )
     what = "was rolled back or replaced by an older copy" if end else "was lost"
     text = (
@@ -98,7 +98,7 @@ def _raise(tx: Tx, ctx: Context, end: int, top: int, reached: int) -> None:
 
 
 @handler
-def catch_up(tx: Tx, request: CatchUp, ctx: Context) -> Done:
+def catch_up(tx: Tx, ctx: Context, request: CatchUp) -> Done:
     """Restore the newest checkpoint; finished work, and a mission that has ended, stay so."""
     if not unmark(tx, ctx, request.mission_id) or not _is_there(tx, request.mission_id):
         return Done(done=False)

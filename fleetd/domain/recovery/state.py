@@ -110,7 +110,7 @@ def go_on_elsewhere(tx: Tx, ctx: Context, mission_id: str, agents: Sequence[str]
 
 
 @handler
-def doubt(tx: Tx, request: RecoveryDoubt, ctx: Context) -> Done:
+def doubt(tx: Tx, ctx: Context, request: RecoveryDoubt) -> Done:
     """Give up waiting for the first activity after a briefing; it may still come."""
     row = tx.one(
         "UPDATE recoveries SET state = 'unconfirmed' WHERE id = :id AND state = 'briefed'"

@@ -71,7 +71,7 @@ _UNNEEDED = (
 
 
 @handler
-def find_old(tx: Tx, request: OldEventsFind, ctx: Context) -> OldEvents:
+def find_old(tx: Tx, ctx: Context, request: OldEventsFind) -> OldEvents:
     """Return how far the next piece is old, and how much of it nobody needs."""
     old = unused_since(ctx)
     rows = tx.all(
@@ -95,7 +95,7 @@ def find_old(tx: Tx, request: OldEventsFind, ctx: Context) -> OldEvents:
 
 
 @handler
-def drop_old(tx: Tx, request: OldEventsDrop, ctx: Context) -> Dropped:
+def drop_old(tx: Tx, ctx: Context, request: OldEventsDrop) -> Dropped:
     """Remove the events of a piece that nobody needs now."""
     rows = tx.all(
         "DELETE FROM events WHERE seq IN"
@@ -109,7 +109,7 @@ def drop_old(tx: Tx, request: OldEventsDrop, ctx: Context) -> Dropped:
 
 
 @handler
-def drop_old_locks(tx: Tx, request: OldLocksDrop, ctx: Context) -> Dropped:
+def drop_old_locks(tx: Tx, ctx: Context, request: OldLocksDrop) -> Dropped:
     """Remove locks that ended before the oldest events that are kept, the oldest first."""
     rows = tx.all(
         "DELETE FROM locks WHERE id IN (SELECT id FROM locks WHERE status <> 'active'"

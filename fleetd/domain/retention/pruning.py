@@ -98,7 +98,7 @@ class PruneDone(Mutation[Done], frozen=True, kw_only=True):
 
 
 @handler
-def terms(tx: Tx, request: PruneTerms, ctx: Context) -> Terms:
+def terms(tx: Tx, ctx: Context, request: PruneTerms) -> Terms:
     """Return the settings in force, unless others are wished."""
     policy = POLICIES[request.noun]
     days, keep = policy.retention(ctx.config.retention)
@@ -123,7 +123,7 @@ def _owner(tx: Tx, policy: Policy, given: str) -> str:
 
 
 @handler
-def look(tx: Tx, request: PruneLook, ctx: Context) -> Found:
+def look(tx: Tx, ctx: Context, request: PruneLook) -> Found:
     """Return what is past its time among the next records."""
     policy, terms = POLICIES[request.noun], request.terms
     place, found, looked_at = request.place, list[Candidate](), 0
@@ -170,7 +170,7 @@ def _candidate(row: Row) -> Candidate:
 
 
 @handler
-def mark(tx: Tx, request: PruneMark, ctx: Context) -> Marked:
+def mark(tx: Tx, ctx: Context, request: PruneMark) -> Marked:
     """Mark candidates deleted; what was used, deleted or needed since they were found stays."""
     noun, marked = request.noun, list[Candidate]()
     for _, candidates in groupby(request.candidates, key=lambda candidate: candidate.owner_id):
@@ -189,7 +189,7 @@ def _live(tx: Tx, noun: Noun, record_id: str) -> Row | None:
 
 
 @handler
-def done(tx: Tx, request: PruneDone, ctx: Context) -> Done:
+def done(tx: Tx, ctx: Context, request: PruneDone) -> Done:
     """Say once, for all its pieces, what a pruning deleted."""
     pruned = POLICIES[request.noun].pruned
     emit(tx, ctx, pruned(deleted=request.deleted, freed_bytes=request.freed_bytes))

@@ -52,7 +52,7 @@ class OldSessionsDrop(Mutation[OldSessions], frozen=True):
 
 
 @handler
-def close_left_behind(tx: Tx, request: LeftBehindClose, ctx: Context) -> Done:
+def close_left_behind(tx: Tx, ctx: Context, request: LeftBehindClose) -> Done:
     """Close missions in which nothing was done for ``retention.days`` and nobody lives.
 
     An agent without a process to watch counts as living as long as it was seen in that time.
@@ -73,7 +73,7 @@ def close_left_behind(tx: Tx, request: LeftBehindClose, ctx: Context) -> Done:
 
 
 @handler
-def find_spent(tx: Tx, request: SpentFind, ctx: Context) -> Spent:
+def find_spent(tx: Tx, ctx: Context, request: SpentFind) -> Spent:
     """Return automatic missions that ended ``retention.completed_days`` ago and more.
 
     Those that have a checkpoint stay until it is pruned.
@@ -99,7 +99,7 @@ def find_spent(tx: Tx, request: SpentFind, ctx: Context) -> Spent:
 
 
 @handler
-def drop_old_sessions(tx: Tx, request: OldSessionsDrop, ctx: Context) -> OldSessions:
+def drop_old_sessions(tx: Tx, ctx: Context, request: OldSessionsDrop) -> OldSessions:
     """Forget sessions without a mission that were silent for ``retention.completed_days``.
 
     Their agents go too, unless they declared something or go by their name elsewhere. One that is

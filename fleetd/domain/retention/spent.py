@@ -24,7 +24,7 @@ class SpentRunsDrop(Mutation[SpentRuns], frozen=True):
 
 
 @handler
-def drop_spent(tx: Tx, request: SpentRunsDrop, ctx: Context) -> SpentRuns:
+def drop_spent(tx: Tx, ctx: Context, request: SpentRunsDrop) -> SpentRuns:
     """Drop runs without snapshots, unless their agent lives: its run may be recorded again."""
     rows = tx.all(
         "DELETE FROM runs WHERE id IN (SELECT r.id FROM runs r"

@@ -101,7 +101,7 @@ def keep(
 
 
 @handler
-def unfit(tx: Tx, request: DeliveryUnfit, ctx: Context) -> Done:
+def unfit(tx: Tx, ctx: Context, request: DeliveryUnfit) -> Done:
     """Count a payload that says nothing we know."""
     if known(tx, request.delivery_id):
         return Done(done=False)
@@ -133,7 +133,7 @@ def _count(
 
 
 @handler
-def drop_old(tx: Tx, request: OldDeliveriesDrop, ctx: Context) -> Done:
+def drop_old(tx: Tx, ctx: Context, request: OldDeliveriesDrop) -> Done:
     """Forget deliveries of more than a day ago, some at a time."""
     dropped = tx.all(
         "DELETE FROM hook_deliveries WHERE id IN (SELECT id FROM hook_deliveries"

@@ -61,7 +61,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
         told = data | {"happened_at": self.happened_at}
         said = {name: value for name, value in told.items() if value not in (None, (), "")}
         request = EventAppend(kind, agent_id=self.agent_id, data=said)
-        streams.append(self.tx, request, self.ctx)
+        streams.append(self.tx, self.ctx, request)
 
     def note(self, payload: Payload) -> None:
         """Append an event that is no activity of the agent's."""
@@ -181,7 +181,7 @@ def _paused(scene: Scene, told: Paused) -> None:
         scene.tell("agent_answered", message=told.last_message)
     scene.tell("agent_paused")
     for subagent in membership.subagents_of(scene.tx, scene.report):
-        streams.append(scene.tx, EventAppend("agent_paused", agent_id=subagent), scene.ctx)
+        streams.append(scene.tx, scene.ctx, EventAppend("agent_paused", agent_id=subagent))
 
 
 def _subagent_ended(scene: Scene, told: SubagentEnded) -> None:
@@ -195,7 +195,7 @@ def _failed(scene: Scene, told: Failed) -> None:
     error = ErrorReport(
         agent_id=scene.agent_id, kind="api_error", name="TurnFailed", message=told.message
     )
-    on_error.note(scene.tx, error, scene.ctx)
+    on_error.note(scene.tx, scene.ctx, error)
     # The turn is over, though nobody answered.
     scene.tell("agent_paused")
 

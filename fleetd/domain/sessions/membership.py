@@ -46,7 +46,7 @@ def attend(
         mission_id=joined,
         cwd=cwd,
     )
-    return agents.register(tx, request, ctx)
+    return agents.register(tx, ctx, request)
 
 
 def _agent(tx: Tx, agent_id: str) -> Row | None:

@@ -20,7 +20,7 @@ class HookCountsGet(Query[HookCounts], frozen=True):
 
 
 @handler
-def counted(tx: Tx, request: HookCountsGet, ctx: Context) -> HookCounts:
+def counted(tx: Tx, ctx: Context, request: HookCountsGet) -> HookCounts:
     """Return the counts of every harness that was heard of."""
     return HookCounts(
         rows=tx.all("SELECT * FROM hook_counts ORDER BY harness"),

@@ -187,7 +187,7 @@ class _Plan:
         if undone or taken_up or put_back:
             sortie_work.reopen(self._tx, self._ctx, row, self._agent_id)
         elif row["status"] == "pending" and wanted == "pending":
-            sorties.assign(self._tx, SortieAssign(row["id"], self._agent_id), self._ctx)
+            sorties.assign(self._tx, self._ctx, SortieAssign(row["id"], self._agent_id))
 
     def _drop(self, told: Told) -> None:
         """Take away what the plan made and nobody began; give up what was begun and is open."""
@@ -197,7 +197,7 @@ class _Plan:
                 sorties.take_out(self._tx, self._ctx, row, self._agent_id)
             else:
                 request = SortieFail(row["id"], DROPPED, self._agent_id)
-                sortie_work.fail(self._tx, request, self._ctx)
+                sortie_work.fail(self._tx, self._ctx, request)
         gone = msgspec.structs.replace(told, told="dropped")
         plan_rows.keep(self._tx, self._mission_id, self._agent_id, gone)
 
@@ -220,14 +220,14 @@ class _Plan:
         if row is None or row["status"] in CLOSED_SORTIE:
             return
         if row["status"] in ("pending", "assigned"):
-            sortie_work.start(self._tx, SortieStart(row["id"], self._agent_id), self._ctx)
+            sortie_work.start(self._tx, self._ctx, SortieStart(row["id"], self._agent_id))
         request = SortieComplete(row["id"], agent_id=self._agent_id)
-        sortie_work.complete(self._tx, request, self._ctx)
+        sortie_work.complete(self._tx, self._ctx, request)
 
     def _start(self, now: Told) -> None:
         row = self._in_hand(now.sortie_id) if now.told == "in_progress" else None
         if row and row["status"] in ("pending", "assigned", "blocked"):
-            sortie_work.start(self._tx, SortieStart(row["id"], self._agent_id), self._ctx)
+            sortie_work.start(self._tx, self._ctx, SortieStart(row["id"], self._agent_id))
 
 
 def _next(told: Told, item: PlanItem, position: int) -> Told:

@@ -82,7 +82,7 @@ class HookBriefed(Mutation[Done], frozen=True, kw_only=True):
 
 
 @handler
-def record(tx: Tx, request: HookRecord, ctx: Context) -> Recorded:
+def record(tx: Tx, ctx: Context, request: HookRecord) -> Recorded:
     """Record a report once, and say what its agent is due."""
     report = request.report
     if deliveries.known(tx, request.delivery_id):
@@ -196,7 +196,7 @@ def _due(
 
 
 @handler
-def briefed(tx: Tx, request: HookBriefed, ctx: Context) -> Done:
+def briefed(tx: Tx, ctx: Context, request: HookBriefed) -> Done:
     """Note which delivery carried the briefing."""
     context_window.set_briefed(tx, key_of(request.report), request.delivery_id)
     return Done(done=True)

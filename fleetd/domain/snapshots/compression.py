@@ -37,7 +37,7 @@ class Compressed(Mutation[Done], frozen=True, kw_only=True):
 
 
 @handler
-def find_plain(tx: Tx, request: PlainFind, ctx: Context) -> Plain:
+def find_plain(tx: Tx, ctx: Context, request: PlainFind) -> Plain:
     """Return the next snapshots to compress; nothing when the settings turn that off."""
     hours = ctx.config.retention.snapshot_gzip_hours
     if not hours:
@@ -58,7 +58,7 @@ def find_plain(tx: Tx, request: PlainFind, ctx: Context) -> Plain:
 
 
 @handler
-def compressed(tx: Tx, request: Compressed, ctx: Context) -> Done:
+def compressed(tx: Tx, ctx: Context, request: Compressed) -> Done:
     """Keep the checksum of the compressed form beside that of the plain one."""
     row = tx.one(
         "UPDATE snapshots SET compressed_at = :now, gzip_digest = :digest, gzip_bytes = :size"

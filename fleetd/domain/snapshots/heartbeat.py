@@ -31,7 +31,7 @@ class SnapshotBeat(Mutation[Done], frozen=True):
 
 
 @handler
-def beat(tx: Tx, request: SnapshotBeat, ctx: Context) -> Done:
+def beat(tx: Tx, ctx: Context, request: SnapshotBeat) -> Done:
     """Record where a run stands because nothing else did for so long."""
     due = due_rows(tx, ctx, request.run_id)
     for row in due:

@@ -49,26 +49,26 @@ class RunAgentGet(Query[RunAgent], frozen=True):
 
 
 @handler
-def agent_of_run(tx: Tx, request: RunAgentGet, ctx: Context) -> RunAgent:
+def agent_of_run(tx: Tx, ctx: Context, request: RunAgentGet) -> RunAgent:
     """Return the agent of a run: its session's, else the one that was recorded last."""
     found = session_of_run(tx, request.run_id) or run_row(tx, request.run_id)
     return RunAgent(agent_id=found["agent_id"] if found else None)
 
 
 @handler
-def find_run(tx: Tx, request: RunFind, ctx: Context) -> RunMeant:
+def find_run(tx: Tx, ctx: Context, request: RunFind) -> RunMeant:
     """Return the run that is meant, whether it has snapshots or not."""
     return RunMeant(run_id=run_meant(tx, ctx, request.wanted).run_id)
 
 
 @handler
-def get(tx: Tx, request: SnapshotGet, ctx: Context) -> Snapshot:
+def get(tx: Tx, ctx: Context, request: SnapshotGet) -> Snapshot:
     """Return a snapshot from its row; raises NotFound, or Corrupt by its reason code."""
     return from_row(find_live(tx, "snapshot", request.snapshot_id))
 
 
 @handler
-def latest(tx: Tx, request: SnapshotLatest, ctx: Context) -> Snapshot:
+def latest(tx: Tx, ctx: Context, request: SnapshotLatest) -> Snapshot:
     """Return the newest snapshot of a run from its row."""
     run_id = run_meant(tx, ctx, request).run_id
     row = newest_row(tx, run_id)
@@ -78,7 +78,7 @@ def latest(tx: Tx, request: SnapshotLatest, ctx: Context) -> Snapshot:
 
 
 @handler
-def list_snapshots(tx: Tx, request: SnapshotList, ctx: Context) -> SnapshotPage:
+def list_snapshots(tx: Tx, ctx: Context, request: SnapshotList) -> SnapshotPage:
     """Return summaries, newest first, without touching the documents."""
     where, params = [LIVE], {}
     if request.run_id is not None:

@@ -25,7 +25,7 @@ __all__ = ["Trigger", "take"]
 
 
 @handler
-def record(tx: Tx, request: SnapshotRecord, ctx: Context) -> Snapshot:
+def record(tx: Tx, ctx: Context, request: SnapshotRecord) -> Snapshot:
     """Record where a run stands, as somebody asked."""
     meant = run_meant(tx, ctx, request)
     trigger = Trigger(

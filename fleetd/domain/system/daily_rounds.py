@@ -50,7 +50,7 @@ class RoundDone(Mutation[Done], frozen=True):
 
 
 @handler
-def rounds(tx: Tx, request: RoundsGet, ctx: Context) -> Rounds:
+def rounds(tx: Tx, ctx: Context, request: RoundsGet) -> Rounds:
     """Return this machine's last rounds."""
     return Rounds(
         housekeeping=_round(tx, ctx, "housekeeping"), verification=_round(tx, ctx, "verification")
@@ -67,7 +67,7 @@ def _key(ctx: Context, what: What) -> str:
 
 
 @handler
-def round_done(tx: Tx, request: RoundDone, ctx: Context) -> Done:
+def round_done(tx: Tx, ctx: Context, request: RoundDone) -> Done:
     """Put a round in the place of the one before."""
     tx.run(
         "INSERT INTO store_meta (key, value) VALUES (:key, :value)"

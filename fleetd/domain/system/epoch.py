@@ -111,7 +111,7 @@ def _known(tx: Tx, policy: Policy) -> list[KnownRecord]:
 
 
 @handler
-def raise_floors(tx: Tx, request: RaiseFloors, ctx: Context) -> Done:
+def raise_floors(tx: Tx, ctx: Context, request: RaiseFloors) -> Done:
     """Give the store a new epoch, and every counter a start that nobody has seen."""
     tx.run(
         "INSERT INTO store_meta (key, value) VALUES ('epoch', :epoch)"
@@ -142,13 +142,13 @@ def raise_floors(tx: Tx, request: RaiseFloors, ctx: Context) -> Done:
 
 
 @handler
-def go_on_without(tx: Tx, request: GoOnWithout, ctx: Context) -> Done:
+def go_on_without(tx: Tx, ctx: Context, request: GoOnWithout) -> Done:
     """Count on from where nothing that was lost can have come to."""
     begun = "SELECT seq FROM events WHERE seq > :reached AND type = :type"
     if tx.one(begun, reached=max(request.end, request.reached), type=StoreRestored.type):
         return Done(done=False)
     token = (tx.value("SELECT value FROM counters WHERE name = 'fencing'") or 0) + TOKENS_UNSEEN
-    return raise_floors(tx, RaiseFloors(seq=request.reached, token=token, source="damage"), ctx)
+    return raise_floors(tx, ctx, RaiseFloors(seq=request.reached, token=token, source="damage"))
 
 
 def _renumber_locks(tx: Tx) -> None:
@@ -165,7 +165,7 @@ def _renumber_locks(tx: Tx) -> None:
 
 
 @handler
-def write_again(tx: Tx, request: WriteAgain, ctx: Context) -> Done:
+def write_again(tx: Tx, ctx: Context, request: WriteAgain) -> Done:
     """Put records back on the list of work: the row is the outbox."""
     for record_id in request.record_ids:
         tx.run(

@@ -36,7 +36,7 @@ _encode_lines = msgspec.json.Encoder().encode_lines
 
 
 @handler
-def import_legacy(tx: Tx, request: LegacyImport, ctx: Context) -> Imported:
+def import_legacy(tx: Tx, ctx: Context, request: LegacyImport) -> Imported:
     """Import mailboxes, events, cursors and active locks, once per file, counted afterwards.
 
     Raises InvalidState when what was stored is not what was given: then nothing is.
@@ -50,10 +50,10 @@ def import_legacy(tx: Tx, request: LegacyImport, ctx: Context) -> Imported:
         emit(tx, ctx, LegacyImported(events=total))
     end = position(tx)
     imported = Imported(
-        mailboxes=_agents(tx, request, ctx),
-        events=_events(tx, request, ctx, end),
-        cursors=_cursors(tx, request, ctx, end),
-        locks=(locks := _locks(tx, request, ctx)),
+        mailboxes=_agents(tx, ctx, request),
+        events=_events(tx, ctx, request, end),
+        cursors=_cursors(tx, ctx, request, end),
+        locks=(locks := _locks(tx, ctx, request)),
         left_out=request.released + len(request.locks) - locks,
     )
     tx.insert("store_meta", {"key": key, "value": ctx.now})
@@ -79,7 +79,7 @@ def _compare(what: str, stored: int, given: int) -> int:
     return stored
 
 
-def _agents(tx: Tx, request: LegacyImport, ctx: Context) -> int:
+def _agents(tx: Tx, ctx: Context, request: LegacyImport) -> int:
     """Make an agent of every mailbox, also of one that is known from its events only.
 
     It is idle: nobody knows of a process, so none is watched. An agent that is here stays as it is.
@@ -102,7 +102,7 @@ def _agents(tx: Tx, request: LegacyImport, ctx: Context) -> int:
     return _compare("mailboxes", stored, len(boxes))
 
 
-def _events(tx: Tx, request: LegacyImport, ctx: Context, end: int) -> int:
+def _events(tx: Tx, ctx: Context, request: LegacyImport, end: int) -> int:
     """Append the events of all mailboxes in the order of their times, ties as in the file."""
     found = sorted(_timed(request, ctx), key=itemgetter(0))
     tx.many(
@@ -147,7 +147,7 @@ def _data(event: OldEvent) -> dict[str, Any]:
     return {**data, "legacy": rest} if rest else data
 
 
-def _cursors(tx: Tx, request: LegacyImport, ctx: Context, end: int) -> int:
+def _cursors(tx: Tx, ctx: Context, request: LegacyImport, end: int) -> int:
     """Point a cursor at the last event of its mailbox that was read.
 
     Of several on one mailbox the one that is behind counts: nothing may be skipped.
@@ -197,7 +197,7 @@ def _point(tx: Tx, ctx: Context, agent: str, count: int, end: int) -> int:
     return reached
 
 
-def _locks(tx: Tx, request: LegacyImport, ctx: Context) -> int:
+def _locks(tx: Tx, ctx: Context, request: LegacyImport) -> int:
     """Grant the locks whose lease still runs, under new tokens, until their old end."""
     expired, taken, relative = [], [], []
     granted: set[str] = set()

@@ -49,7 +49,7 @@ _WAITING = "SELECT count(DISTINCT message_id) FROM deliveries WHERE status = 'qu
 
 
 @handler
-def overview(tx: Tx, request: OverviewGet, ctx: Context) -> Overview:
+def overview(tx: Tx, ctx: Context, request: OverviewGet) -> Overview:
     """Count, and show the missions in progress, the most recently active first."""
     rows = tx.all(
         "SELECT m.*, (SELECT count(*) FROM agents a WHERE a.mission_id = m.id"
@@ -110,6 +110,6 @@ def _line(ctx: Context, row: Row) -> MissionLine:
 
 
 @handler
-def sharing(tx: Tx, request: MachinesGet, ctx: Context) -> Machines:
+def sharing(tx: Tx, ctx: Context, request: MachinesGet) -> Machines:
     """Name the machines that share the store."""
     return Machines(machines=machines.shown(tx, ctx))

@@ -114,7 +114,7 @@ def note_staying(tx: Tx) -> None:
 
 
 @handler
-def arrive(tx: Tx, request: Arrive, ctx: Context) -> Arrival:
+def arrive(tx: Tx, ctx: Context, request: Arrive) -> Arrival:
     """Change nothing of a store that was moved away; settle one that has just come."""
     known = standing(tx)
     if known.moved_to or known.moving_to or known.arrived is None:
@@ -137,7 +137,7 @@ def _unnamed(tx: Tx, ctx: Context) -> dict[str, str]:
 
 
 @handler
-def name_project(tx: Tx, request: ProjectName, ctx: Context) -> Done:
+def name_project(tx: Tx, ctx: Context, request: ProjectName) -> Done:
     """Note what a mission's directory is called, so that other machines find it by theirs."""
     tx.run(
         "UPDATE missions SET project = :project WHERE id = :id",
@@ -170,10 +170,10 @@ def _lose_strangers(tx: Tx, ctx: Context) -> None:
 
 
 @handler
-def reopen(tx: Tx, request: Reopen, ctx: Context) -> Done:
+def reopen(tx: Tx, ctx: Context, request: Reopen) -> Done:
     """Go on where the store was left: what the other one has seen since has numbers of its own."""
     gone = tx.all("DELETE FROM store_meta WHERE key IN ('moved_to', 'moving_to') RETURNING key")
     if not gone:
         return Done(done=False)
     token = (tx.value("SELECT value FROM counters WHERE name = 'fencing'") or 0) + TOKENS_UNSEEN
-    return raise_floors(tx, RaiseFloors(seq=position(tx), token=token, source="copy"), ctx)
+    return raise_floors(tx, ctx, RaiseFloors(seq=position(tx), token=token, source="copy"))

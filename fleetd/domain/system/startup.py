@@ -30,7 +30,7 @@ class DropOldKeys(Mutation[Done], frozen=True):
 
 
 @handler
-def start_up(tx: Tx, request: StartUp, ctx: Context) -> Done:
+def start_up(tx: Tx, ctx: Context, request: StartUp) -> Done:
     """Give the store its epoch, follow the machine's boot, forget this machine's waiters.
 
     Their clients went with the daemon that knew them, or while the store was away.
@@ -51,7 +51,7 @@ def start_up(tx: Tx, request: StartUp, ctx: Context) -> Done:
 
 
 @handler
-def drop_old_keys(tx: Tx, request: DropOldKeys, ctx: Context) -> Done:
+def drop_old_keys(tx: Tx, ctx: Context, request: DropOldKeys) -> Done:
     """Forget the results of requests that nobody will repeat any more, a few at a time."""
     forgotten = tx.all(
         "DELETE FROM idempotency_keys WHERE (method, key) IN (SELECT method, key"

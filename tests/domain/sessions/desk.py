@@ -47,8 +47,8 @@ class Desk:
         self.now_ms = NOON
         self.config = config or Config()
         new = MissionCreate("Mission", sorties=[NewSortie(title) for title in persons], **mission)
-        self.mission = missions.create(self.tx, new, self.ctx).id
-        missions.start(self.tx, MissionStart(self.mission), self.ctx)
+        self.mission = missions.create(self.tx, self.ctx, new).id
+        missions.start(self.tx, self.ctx, MissionStart(self.mission))
         self.agent(AGENT)
 
     @property

@@ -107,10 +107,10 @@ class AnyPlan(RuleBasedStateMachine):
     def others_work(self, number: int, done: bool) -> None:
         sortie = self.others[number]
         if sortie["status"] in OPEN:
-            sortie_work.start(self.desk.tx, SortieStart(sortie["id"], "other"), self.desk.ctx)
+            sortie_work.start(self.desk.tx, self.desk.ctx, SortieStart(sortie["id"], "other"))
             if done:
                 request = SortieComplete(sortie["id"], agent_id="other")
-                sortie_work.complete(self.desk.tx, request, self.desk.ctx)
+                sortie_work.complete(self.desk.tx, self.desk.ctx, request)
         self.others = self.of_others()
 
     @invariant()

@@ -131,7 +131,7 @@ def test_what_was_given_up_is_not_open() -> None:
     desk = Desk()
     begun(desk)
     desk.plan("> Read", "x Write")
-    sortie_work.fail(desk.tx, SortieFail(desk.sortie("Read")["id"], "no"), desk.ctx)
+    sortie_work.fail(desk.tx, desk.ctx, SortieFail(desk.sortie("Read")["id"], "no"))
     end(desk)
     assert mission(desk)["status"] == "completed"
 
@@ -249,10 +249,10 @@ def test_an_open_mission_needs_no_opening() -> None:
 
 def test_what_a_person_ended_stays_ended() -> None:
     desk = Desk()
-    missions.cancel(desk.tx, MissionCancel(desk.mission, "enough"), desk.ctx)
+    missions.cancel(desk.tx, desk.ctx, MissionCancel(desk.mission, "enough"))
     assert not resume(desk)
     begun(desk)
-    missions.complete(desk.tx, MissionComplete(desk.mission), desk.ctx)
+    missions.complete(desk.tx, desk.ctx, MissionComplete(desk.mission))
     assert not resume(desk)
     assert mission(desk)["status"] == "completed"
     desk.mission = "msn-gone"
@@ -268,7 +268,7 @@ def test_what_a_person_ended_after_it_had_opened_again_stays_ended() -> None:
         "UPDATE missions SET status = 'in_progress', closed_reason = NULL, completed_at = NULL"
     )
     desk.now_ms += 60_000
-    missions.cancel(desk.tx, MissionCancel(desk.mission, "enough"), desk.ctx)
+    missions.cancel(desk.tx, desk.ctx, MissionCancel(desk.mission, "enough"))
     assert not resume(desk)
 
 
@@ -276,7 +276,7 @@ def test_who_gives_it_a_title_makes_it_their_own() -> None:
     desk = Desk()
     begun(desk)
     before = desk.end()
-    made = missions.update(desk.tx, MissionUpdate(desk.mission, title="Login"), desk.ctx)
+    made = missions.update(desk.tx, desk.ctx, MissionUpdate(desk.mission, title="Login"))
     assert (made.title, made.origin) == ("Login", "person")
     told = desk.tx.one("SELECT data_json FROM events WHERE seq > :seq", seq=before)
     assert told is not None
@@ -290,7 +290,7 @@ def test_one_that_gets_its_title_after_its_end_still_resumes_with_its_session() 
     begun(desk)
     desk.plan("> Read")
     end(desk)
-    missions.update(desk.tx, MissionUpdate(desk.mission, title="Login"), desk.ctx)
+    missions.update(desk.tx, desk.ctx, MissionUpdate(desk.mission, title="Login"))
     assert resume(desk)
     assert mission(desk)["status"] == "in_progress"
 
@@ -301,19 +301,19 @@ def test_a_clients_metadata_automatic_makes_no_mission_one_that_the_daemon_made(
     assert row["origin"] == "person"
     assert json.loads(row["metadata_json"]) == {"automatic": True, "ended_with_session": "now"}
     assert end(desk) == []
-    missions.cancel(desk.tx, MissionCancel(desk.mission, "enough"), desk.ctx)
+    missions.cancel(desk.tx, desk.ctx, MissionCancel(desk.mission, "enough"))
     assert not resume(desk)
 
 
 def test_no_metadata_of_an_update_drops_what_the_daemon_needs_of_its_origin() -> None:
     desk = Desk()
     begun(desk)
-    missions.update(desk.tx, MissionUpdate(desk.mission, metadata={"team": "a"}), desk.ctx)
+    missions.update(desk.tx, desk.ctx, MissionUpdate(desk.mission, metadata={"team": "a"}))
     assert mission(desk)["origin"] == "session"
     desk.plan("> Read")
     assert end(desk) == ["mission_cancelled", "fleet_checkpointed"]
     update = MissionUpdate(desk.mission, metadata={"team": "b"}, priority="high")
-    assert missions.update(desk.tx, update, desk.ctx).closed_reason == "session"
+    assert missions.update(desk.tx, desk.ctx, update).closed_reason == "session"
     assert resume(desk)
     assert json.loads(mission(desk)["metadata_json"]) == {"team": "b"}
 
@@ -321,14 +321,14 @@ def test_no_metadata_of_an_update_drops_what_the_daemon_needs_of_its_origin() ->
 def test_every_end_says_its_closed_reason_and_every_opening_clears_it() -> None:
     desk = Desk()
     assert mission(desk)["closed_reason"] is None
-    ended = missions.cancel(desk.tx, MissionCancel(desk.mission, "enough"), desk.ctx)
+    ended = missions.cancel(desk.tx, desk.ctx, MissionCancel(desk.mission, "enough"))
     assert ended.closed_reason == "person"
     begun(desk)
-    assert missions.fail(desk.tx, MissionFail(desk.mission, "no"), desk.ctx).closed_reason == (
+    assert missions.fail(desk.tx, desk.ctx, MissionFail(desk.mission, "no")).closed_reason == (
         "person"
     )
     begun(desk)
-    ended = missions.complete(desk.tx, MissionComplete(desk.mission), desk.ctx)
+    ended = missions.complete(desk.tx, desk.ctx, MissionComplete(desk.mission))
     assert ended.closed_reason == "person"
     begun(desk)
     end(desk)
@@ -358,9 +358,9 @@ def test_what_was_merged_into_another_mission_opens_no_more() -> None:
 
 
 def created(desk: Desk, title: str, project_dir: str = PROJECT, *, start: bool = True) -> str:
-    made = missions.create(desk.tx, MissionCreate(title, project_dir=project_dir), desk.ctx)
+    made = missions.create(desk.tx, desk.ctx, MissionCreate(title, project_dir=project_dir))
     if start:
-        missions.start(desk.tx, MissionStart(made.id), desk.ctx)
+        missions.start(desk.tx, desk.ctx, MissionStart(made.id))
     return made.id
 
 
@@ -385,7 +385,7 @@ def test_a_session_joins_what_somebody_created_for_its_directory() -> None:
     assert row is not None
     assert row["id"] == under_way
     assert of_directory(desk.tx, desk.ctx, PROJECT) == under_way
-    missions.cancel(desk.tx, MissionCancel(under_way, "enough"), desk.ctx)
+    missions.cancel(desk.tx, desk.ctx, MissionCancel(under_way, "enough"))
     row = to_join(desk.tx, desk.ctx, PROJECT)
     assert row is not None
     assert row["id"] == pending

@@ -366,7 +366,7 @@ def test_a_person_s_sortie_is_not_dropped_nor_reworded_nor_moved() -> None:
 
 def test_a_sortie_that_was_begun_by_hand_does_not_go_back() -> None:
     desk = Desk("Read")
-    sortie_work.start(desk.tx, SortieStart(desk.rows()[0]["id"], AGENT), desk.ctx)
+    sortie_work.start(desk.tx, desk.ctx, SortieStart(desk.rows()[0]["id"], AGENT))
     assert desk.plan("Read") == []
     assert desk.sorties() == ["> Read"]
     assert desk.plan("x Read") == ["completed Read", "fleet_checkpointed 100"]
@@ -377,7 +377,7 @@ def test_what_somebody_else_closed_stays_closed() -> None:
     desk.plan("Read", "> Write")
     for title in ("Read", "Write"):
         request = SortieComplete(desk.sortie(title)["id"])
-        sortie_work.complete(desk.tx, request, desk.ctx)
+        sortie_work.complete(desk.tx, desk.ctx, request)
     assert desk.plan("Read", "> Write") == []
     assert desk.plan("> Read", "Write") == []
     assert desk.sorties() == ["x Read", "x Write"]
@@ -387,7 +387,7 @@ def test_what_blocks_an_agent_is_not_undone_by_a_list_that_is_sent_again() -> No
     desk = Desk()
     desk.plan("> Read", "Write")
     request = SortieBlock(desk.sortie("Read")["id"], "no key", AGENT)
-    sortie_work.block(desk.tx, request, desk.ctx)
+    sortie_work.block(desk.tx, desk.ctx, request)
     desk.plan("> Read", "Write", "Test")
     assert desk.sorties() == ["| Read", "Write", "Test"]
     desk.plan("Read", "> Write", "Test")
@@ -400,7 +400,7 @@ def test_a_sortie_that_went_to_another_agent_is_that_agent_s() -> None:
     desk = Desk()
     desk.plan("Read", "> Write")
     for title in ("Read", "Write"):
-        sorties.assign(desk.tx, SortieAssign(desk.sortie(title)["id"], "other"), desk.ctx)
+        sorties.assign(desk.tx, desk.ctx, SortieAssign(desk.sortie(title)["id"], "other"))
     assert desk.plan("> Read", "x Write") == []
     assert desk.plan("> #1 Read it", "x Write it") == []
     assert desk.plan() == []
@@ -411,7 +411,7 @@ def test_a_successor_takes_over_the_plan_with_the_sorties() -> None:
     desk = Desk()
     desk.plan("x Read", "> Write", "Test")
     for title in ("Write", "Test"):
-        sorties.assign(desk.tx, SortieAssign(desk.sortie(title)["id"], "heir"), desk.ctx)
+        sorties.assign(desk.tx, desk.ctx, SortieAssign(desk.sortie(title)["id"], "heir"))
     assert desk.plan("> Write", "Test", agent="heir") == []
     assert desk.plan("x Write", agent="heir") == [
         "removed Test",
@@ -442,7 +442,7 @@ def test_a_sortie_that_somebody_removed_comes_back_only_when_it_is_worked_on() -
 def test_a_mission_that_is_over_hears_no_plan() -> None:
     desk = Desk()
     desk.plan("Read")
-    missions.cancel(desk.tx, MissionCancel(desk.mission, "enough"), desk.ctx)
+    missions.cancel(desk.tx, desk.ctx, MissionCancel(desk.mission, "enough"))
     assert desk.plan("> Read", "Write") == []
     desk.mission = "msn-gone"
     assert desk.plan("> Read") == []
@@ -473,7 +473,7 @@ def test_a_sortie_that_was_dropped_says_why_and_blocks_no_completion() -> None:
     desk.plan("> Read", "x Write")
     desk.plan("x Write")
     assert desk.sortie("Read")["blocked_reason"] == DROPPED
-    assert missions.complete(desk.tx, MissionComplete(desk.mission), desk.ctx).status == "completed"
+    assert missions.complete(desk.tx, desk.ctx, MissionComplete(desk.mission)).status == "completed"
 
 
 def test_what_is_opened_again_bears_no_mark_of_its_end() -> None:
