@@ -253,7 +253,7 @@ def _health_check(engine: Engine) -> Callable[[], Awaitable[bool]]:
 
     async def healthy() -> bool:
         try:
-            health = await engine.perform(SystemHealth(), DAEMON)
+            health = await engine.handle(SystemHealth(), DAEMON)
         except FleetError as error:
             log.warning("The health check failed: %s", error)
             return False

@@ -44,7 +44,7 @@ class Window:
             agent_pid=pid,
             pid_started=started,
         )
-        return await self.fleet.engine.perform(asked, SOMEBODY, facts)
+        return await self.fleet.engine.handle(asked, SOMEBODY, facts)
 
     async def briefed(self, recorded: Recorded) -> str:
         """Do what the operation does when a briefing is due."""

@@ -6,22 +6,10 @@ from typing import Any
 import trio
 
 from ..domain.core.context import Caller
+from ..domain.core.registry import REGISTERED
 from ..protocol.request import Request
-from ..protocol.requests.hook import DOCTOR, HookDeliver
-from ..protocol.requests.system import (
-    SystemConfig,
-    SystemDoctor,
-    SystemHealth,
-    SystemHello,
-    SystemMetrics,
-    SystemStatus,
-)
 from ..store.availability import Reach, StoreAway
 
-# They tell of the daemon itself, and each says in its answer that the store is away.
-WITHOUT_STORE = frozenset(
-    {SystemHello, SystemConfig, SystemStatus, SystemHealth, SystemMetrics, SystemDoctor}
-)
 LOOK_S = 10.0
 
 
@@ -56,7 +44,7 @@ class Gate:
         """Let a request through; raises StoreAway for one that has to come again later."""
         if self._is_open:
             return
-        if caller.kind != "client" or _needs_nothing(request):
+        if caller.kind != "client" or REGISTERED[type(request)].without_store(request):
             return
         if self._reach.away is not None:
             raise self._reach.away.refusal(self._now_ms())
@@ -74,10 +62,3 @@ class Gate:
                 self._opened = trio.Event()
             with trio.move_on_after(LOOK_S):
                 await self._opened.wait()
-
-
-def _needs_nothing(request: Request[Any]) -> bool:
-    """Whether a request is answered without a store; so is what tries the way of a hook."""
-    if isinstance(request, HookDeliver):
-        return DOCTOR in request.args
-    return type(request) in WITHOUT_STORE

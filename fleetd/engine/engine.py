@@ -1,7 +1,8 @@
-"""The only way in: executes a request in one transaction, for clients and timers alike.
+"""The one way into a transaction, for clients and timers alike.
 
-``execute`` is one transaction. Methods that need more (files, waiting, Git) are operations; they
-are built from ``execute`` and registered with ``operation``. ``perform`` finds the right one.
+``handle`` answers a request of the wire. Most are rules, which ``run`` runs in one transaction;
+services need more (files, waiting, Git) and are built from ``run``, ``read`` and ``write``. The
+latter two run any rule, ``rule(tx, ctx, ...)``, for the daemon itself.
 """
 
 import logging
@@ -10,13 +11,14 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
 import trio
 
 from ..config import Config, Loaded
 from ..domain.core.context import Caller, Context, Facts
 from ..domain.core.idempotency import recall, remember
+from ..domain.core.registry import REGISTERED, frees_space, may_use_reserve
 from ..domain.core.tx import Effect, Tx
 from ..domain.redaction.requests import without_prompt, without_secrets
 from ..domain.rules import HANDLERS
@@ -48,6 +50,7 @@ from .room import makes_room
 
 R = TypeVar("R")
 T = TypeVar("T")
+P = ParamSpec("P")
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 log = logging.getLogger("fleetd")
 
@@ -114,6 +117,7 @@ class Engine:
         self._new_id = new_id
         self._trouble_told_ms = 0
         self._under_way: dict[tuple[str, str], trio.Event] = {}
+        self._itself = OnBehalf(self, DAEMON, Facts())
 
     def stop_waiting(self) -> None:
         """Let everybody who waits for something know that the daemon ends."""
@@ -138,7 +142,7 @@ class Engine:
         """Return the settings in force."""
         return self.loaded.config
 
-    async def perform(
+    async def handle(
         self,
         request: Request[R],
         caller: Caller,
@@ -167,36 +171,73 @@ class Engine:
                 await refuse_ignored(
                     request, self.config.project_ignore, self.machine, self.execute, self.files
                 )
-            perform = OPERATIONS.get(type(request))
-            if perform is None:
+            service = OPERATIONS.get(type(request))
+            found = REGISTERED.get(type(request))
+            if found is not None and found.is_rule:
+                return await self.run(found.answer, request, caller, facts)
+            if found is not None:
+                service = found.answer
+            if service is None:
                 return await self.execute(request, caller, facts)
-            result: R = await perform(self, request, caller)
+            result: R = await service(self, request, caller)
             return result
+
+    async def run(
+        self,
+        rule: Callable[[Tx, Context, Any], R],
+        request: Request[R],
+        caller: Caller = DAEMON,
+        facts: Facts | None = None,
+    ) -> R:
+        """Answer a request by a rule, in one transaction; a repeated one as it was the first time.
+
+        Times are in the order of turns, on whichever machine, however long somebody waits. What a
+        refusal wants recorded is written after the rollback and before the error goes on.
+        """
+        return await self.on_behalf_of(caller, facts).run(rule, request)
+
+    async def read(
+        self, rule: Callable[Concatenate[Tx, Context, P], T], *args: P.args, **named: P.kwargs
+    ) -> T:
+        """Run a rule of the daemon's own on a consistent snapshot, without a way to change it."""
+        return await self._itself.read(rule, *args, **named)
+
+    async def write(
+        self, rule: Callable[Concatenate[Tx, Context, P], T], *args: P.args, **named: P.kwargs
+    ) -> T:
+        """Run a rule of the daemon's own in a transaction; returns after COMMIT."""
+        return await self._itself.write(rule, *args, **named)
+
+    def on_behalf_of(self, caller: Caller, facts: Facts | None = None) -> "OnBehalf":
+        """Return what runs rules that know who asks, and what was learned outside of the store."""
+        return OnBehalf(self, caller, facts or Facts())
+
+    async def read_when_available(
+        self, rule: Callable[Concatenate[Tx, Context, P], T], *args: P.args, **named: P.kwargs
+    ) -> T:
+        """Read; while the store is away, wait until it is back."""
+        while True:
+            ticket = self.bell.ticket()
+            try:
+                return await self.read(rule, *args, **named)
+            except StoreAway:
+                if self.closing:
+                    raise
+                await ticket.wait()
 
     async def execute(
         self, request: Request[R], caller: Caller = DAEMON, facts: Facts | None = None
     ) -> R:
-        """Answer a request by its rule, in one transaction, at the time when its turn comes.
-
-        So times are in the order of turns, on whichever machine, however long somebody waits.
-        What a refusal wants recorded is executed after the rollback and before the error goes on.
-        """
+        """Answer a request by its rule, in one transaction."""
+        found = REGISTERED.get(type(request))
+        if found is not None and found.is_rule:
+            return await self.run(found.answer, request, caller, facts)
         handler = HANDLERS.get(type(request))
         if handler is None:
             raise MethodNotFound("Method not found", method=request.method)
-        request, facts = self.store.held((request, facts or Facts()))
-        context = partial(self._context, caller, facts, time.monotonic_ns())
-        if not handler.writes:
-            return await self.store.read(lambda tx: handler.rule(tx, context(), request))
-        try:
-            return await self._write(
-                request, lambda tx: _answer(tx, request, context(), handler.rule)
-            )
-        except FleetError as refusal:
-            self._note_trouble(refusal)
-            for record in refusal.record:
-                await self._record(record, caller)
-            raise
+        if makes_room(request):
+            frees_space(handler.rule)
+        return await self.run(handler.rule, request, caller, facts)
 
     async def look(self, request: Query[R]) -> R:
         """Execute what only looks; while the store is away, wait until it is back."""
@@ -225,10 +266,9 @@ class Engine:
             if known is not None:
                 return known
             result = await work()
-            ctx = self._context(DAEMON, Facts())
             # It is done: a client that has gone meanwhile asks again, and must be told so.
             with trio.CancelScope(shield=True):
-                await self._write(request, lambda tx: remember(tx, ctx, request, result))
+                await self.write(remember, request, result)
             return result
         finally:
             del self._under_way[name]
@@ -242,17 +282,16 @@ class Engine:
         """
         if request.idempotency_key is None:
             return None
-        ctx = self._context(DAEMON, Facts())
-        known: R | None = await self.store.read(lambda tx: recall(tx, ctx, request))
+        known: R | None = await self.read(recall, request)
         return known
 
-    async def _write(self, request: Request[Any], rule: Callable[[Tx], T]) -> T:
-        """Write; what makes room may use the room that is kept for that when the disk is full."""
+    async def commit(self, rule: Callable[[Tx], T], *, frees_space: bool) -> T:
+        """Write; what frees space may use the reserve when the disk is full."""
         while True:
             try:
                 return await self.store.write(rule)
             except DiskFull:
-                if not makes_room(request) or not self.ballast.give():
+                if not frees_space or not self.ballast.give():
                     raise
                 self.store.make_way()
 
@@ -262,14 +301,20 @@ class Engine:
             self._trouble_told_ms = self.clock()
             log.warning("%s", refusal.message)
 
-    async def _record(self, record: Request[Any], caller: Caller) -> None:
-        try:
-            await self.execute(record, caller)
-        except FleetError as error:
-            log.warning("A refusal could not be recorded: %s", error.message)
+    async def record_refusal(self, refusal: FleetError, caller: Caller) -> None:
+        """Write what a refusal wants recorded, after its transaction was rolled back."""
+        self._note_trouble(refusal)
+        for record in refusal.record:
+            try:
+                if isinstance(record, Request):
+                    await self.execute(record, caller)
+                else:
+                    await self.on_behalf_of(caller).write(record)
+            except FleetError as error:
+                log.warning("A refusal could not be recorded: %s", error.message)
 
-    def _context(self, caller: Caller, facts: Facts, begun: int | None = None) -> Context:
-        begun = time.monotonic_ns() if begun is None else begun
+    def context(self, caller: Caller, facts: Facts, begun: int) -> Context:
+        """Return what a rule is given whose turn is now; ``begun`` is when it was asked for."""
         up = self.uptime()
         return Context(
             now_ms=self.clock(),
@@ -287,7 +332,48 @@ class Engine:
         carry_out(effects, self.outbox, self.watcher, self.bell)
 
 
-def _answer(tx: Tx, request: Any, ctx: Context, rule: Callable[[Tx, Context, Any], Any]) -> Any:
+class OnBehalf:
+    """Runs rules for somebody, each in a transaction of its own when its turn comes."""
+
+    def __init__(self, engine: Engine, caller: Caller, facts: Facts) -> None:
+        self._engine = engine
+        self._caller = caller
+        self._facts = facts
+
+    async def run(self, rule: Callable[[Tx, Context, Any], R], request: Request[R]) -> R:
+        """Answer a request by a rule; see ``Engine.run``."""
+        if isinstance(request, Mutation):
+            return await self._commit(self._prepared(_once, (rule, request), {}), rule)
+        return await self.read(rule, request)
+
+    async def read(
+        self, rule: Callable[Concatenate[Tx, Context, P], T], *args: P.args, **named: P.kwargs
+    ) -> T:
+        """Run a rule on a consistent snapshot, without a way to change it."""
+        return await self._engine.store.read(self._prepared(rule, args, named))
+
+    async def write(
+        self, rule: Callable[Concatenate[Tx, Context, P], T], *args: P.args, **named: P.kwargs
+    ) -> T:
+        """Run a rule in a transaction; returns after COMMIT, raises after the rollback."""
+        return await self._commit(self._prepared(rule, args, named), rule)
+
+    async def _commit(self, work: Callable[[Tx], T], rule: Callable[..., Any]) -> T:
+        try:
+            return await self._engine.commit(work, frees_space=may_use_reserve(rule))
+        except FleetError as refusal:
+            await self._engine.record_refusal(refusal, self._caller)
+            raise
+
+    def _prepared(
+        self, rule: Callable[..., T], args: tuple[Any, ...], named: dict[str, Any]
+    ) -> Callable[[Tx], T]:
+        engine, begun = self._engine, time.monotonic_ns()
+        args, named, facts = engine.store.held((args, named, self._facts))
+        return lambda tx: rule(tx, engine.context(self._caller, facts, begun), *args, **named)
+
+
+def _once(tx: Tx, ctx: Context, rule: Callable[[Tx, Context, Any], Any], request: Any) -> Any:
     """Run a writing rule, or return what it answered the first time."""
     if request.idempotency_key is None:
         return rule(tx, ctx, request)

@@ -45,8 +45,8 @@ class Call:
     async def _perform(self, request: Request[Any]) -> Any:
         if isinstance(request, Query):
             async with self._connection.reading():
-                return await self._connection.engine.perform(request, self._connection.caller)
-        return await self._connection.engine.perform(
+                return await self._connection.engine.handle(request, self._connection.caller)
+        return await self._connection.engine.handle(
             request, self._connection.caller, size=self._size, behind=self._connection.cleaning
         )
 

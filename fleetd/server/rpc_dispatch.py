@@ -16,13 +16,13 @@ from typing import Any
 
 import msgspec
 
+from ..domain.core import registry
 from ..engine.metrics.counters import Traffic
 from ..host import trace
 from ..host.trace import Origin
 from ..protocol.display import shown
 from ..protocol.errors import FleetError, Internal, InvalidParams, MethodNotFound, from_wire
 from ..protocol.methods import METHODS
-from ..protocol.progress import LongMutation
 from ..protocol.request import Request
 from . import rpc_params
 from .rpc_envelope import Element, Id, Message, Refused
@@ -42,14 +42,6 @@ Method = Callable[..., Awaitable[Result]]
 Perform = Callable[[Request[Any], Any], Awaitable[Any]]
 
 SLOW_MICROS = 1_000_000
-# These take as long as what they wait for or look through: that is no sign of trouble.
-UNHURRIED = frozenset(
-    {
-        "lock.acquire",
-        *(name for name, request in METHODS.items() if issubclass(request, LongMutation)),
-    }
-)
-
 _encode = msgspec.json.Encoder().encode
 
 
@@ -125,6 +117,7 @@ class Dispatcher:
         traffic: Traffic,
         clock_ns: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
+        self._slow = {each.request.method for each in registry.REGISTERED.values() if each.slow}
         self._methods = dict(methods)
         self._traffic = traffic
         self._clock_ns = clock_ns
@@ -177,7 +170,7 @@ class Dispatcher:
             self._traffic.answered(method, micros)
         if error is not None:
             self._traffic.failed(error)
-        if micros >= SLOW_MICROS and method not in UNHURRIED:
+        if micros >= SLOW_MICROS and method not in self._slow:
             log.warning("Slow: %d ms, %s", micros // 1_000, error or "ok")
         elif log.isEnabledFor(logging.DEBUG):
             log.debug("Answered in %.3f ms: %s", micros / 1_000, error or "ok")

@@ -131,7 +131,7 @@ async def test_no_file_owes_its_permissions_to_the_umask(tmp_path: Path) -> None
             await fleet.do(SnapshotRecord(run_id="build-42", step_state=step))
         await fleet.settle()
         clock.pass_by(25 * HOUR)
-        await fleet.engine.perform(SnapshotsCompress(), DAEMON)
+        await fleet.engine.handle(SnapshotsCompress(), DAEMON)
         await fleet.do(SystemBackup(str(root / "copy.db")))
         await fleet.settle()
     (root / "project").chmod(0o700)

@@ -54,7 +54,7 @@ class TrafficRules(Machine):
     def notice(self) -> None:
         """The daemon looks for silences, as its timers would have it do."""
         silent, maybe = self.model.fall_silent(self.clock.awake_ms, self.opened)
-        self.fleet.call(lambda fleet: fleet.engine.perform(ActivityScan(), DAEMON))
+        self.fleet.call(lambda fleet: fleet.engine.handle(ActivityScan(), DAEMON))
         self.check(Step(silent=silent, maybe_silent=maybe))
         assert all(self.model.newest(mission) for mission in silent)
 

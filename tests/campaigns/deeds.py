@@ -67,7 +67,7 @@ class Deeds:
         """
         try:
             with trio.fail_after(PATIENCE_S):
-                result = await engine.perform(request, DAEMON)
+                result = await engine.handle(request, DAEMON)
         except FleetError as error:
             if error.kind == done:
                 return self._note(request, None)
@@ -117,7 +117,7 @@ class Deeds:
         damage = await engine.store.check()
         if damage:
             raise Red(f"the database is damaged: {damage}")
-        page = await engine.perform(MissionList(limit=1_000), DAEMON)
+        page = await engine.handle(MissionList(limit=1_000), DAEMON)
         titles = Counter(mission.title for mission in page.missions)
         for title in self.missions.values():
             if titles[title] != 1:
@@ -129,13 +129,13 @@ class Deeds:
         for record in self.records:
             await self._check_record(engine, record)
         for verify in (CheckpointVerify(), SnapshotVerify()):
-            bad = [f for f in (await engine.perform(verify, DAEMON)).findings if not f.ok]
+            bad = [f for f in (await engine.handle(verify, DAEMON)).findings if not f.ok]
             if bad:
                 raise Red(f"the copies differ: {bad[:3]}")
 
     async def _check_record(self, engine: Engine, record: str) -> None:
         get = CheckpointGet(record) if record.startswith("chk-") else SnapshotGet(record)
         try:
-            await engine.perform(get, DAEMON)
+            await engine.handle(get, DAEMON)
         except NotFound as gone:
             raise Red(f"{record} was acknowledged and is gone") from gone

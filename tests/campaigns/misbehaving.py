@@ -11,9 +11,13 @@ from typing import Any
 import msgspec
 import trio
 
-from fleetd import __main__, domain
-from fleetd.engine import engine, service
+from fleetd import __main__
+from fleetd.domain.core import idempotency
+from fleetd.domain.core.registry import REGISTERED
+from fleetd.domain.recovery import restore as recovery
+from fleetd.engine import engine
 from fleetd.engine.files import outbox
+from fleetd.engine.services import recovery as service
 from fleetd.protocol.requests.recovery import RecoveryRestore
 from fleetd.store import worker_thread
 from fleetd.store.sqlite import group_commit, store
@@ -27,6 +31,12 @@ def serve(defect: str) -> None:
     """Plant a defect and run the daemon."""
     DEFECTS[defect]()
     sys.exit(__main__.main([]))
+
+
+def answer(restore: Any) -> None:
+    """Have recoveries answered by another function."""
+    known = REGISTERED[RecoveryRestore]
+    REGISTERED[RecoveryRestore] = msgspec.structs.replace(known, answer=restore)
 
 
 def reply_before_commit() -> None:
@@ -71,18 +81,17 @@ def reply_before_commit() -> None:
 
 def key_apart() -> None:
     """Remember what a request was answered in a transaction after its own."""
-    execute, remember = engine.Engine.execute, domain.idempotency.remember
+    run, remember = engine.Engine.run, idempotency.remember
 
-    async def apart(self: engine.Engine, request: Any, *more: Any, **named: Any) -> Any:
-        result = await execute(self, request, *more, **named)
+    async def apart(self: engine.Engine, rule: Any, request: Any, *more: Any, **named: Any) -> Any:
+        result = await run(self, rule, request, *more, **named)
         if getattr(request, "idempotency_key", None) is not None:
             await trio.sleep(5 * WINDOW_S)
-            ctx = self._context(engine.DAEMON, engine.Facts())
-            await self.store.write(lambda tx: remember(tx, ctx, request, result))
+            await self.write(remember, request, result)
         return result
 
     engine.remember = lambda *_: None  # type: ignore[attr-defined,assignment]
-    engine.Engine.execute = apart  # type: ignore[method-assign,assignment]
+    engine.Engine.run = apart  # type: ignore[method-assign,assignment]
 
 
 def no_catching_up() -> None:
@@ -96,29 +105,29 @@ def no_catching_up() -> None:
 
 def no_key() -> None:
     """Recover anew, whatever key a recovery has."""
-    restore = service.operations.recovery.restore
+    restore = service.restore
 
     async def anew(self: engine.Engine, request: Any, caller: Any) -> Any:
         bare = msgspec.structs.replace(request, idempotency_key=None)
         return await restore(self, bare, caller)
 
-    engine.OPERATIONS[RecoveryRestore] = anew
+    answer(anew)
 
 
 def told_twice() -> None:
     """Tell of every recovery twice."""
-    announce = domain.recovery._announce
+    announce = recovery._announce
 
     def twice(*given: Any) -> None:
         announce(*given)
         announce(*given)
 
-    domain.recovery._announce = twice
+    recovery._announce = twice
 
 
 def told_apart() -> None:
     """Tell of a recovery in a transaction after its own."""
-    announce, restore = domain.recovery._announce, service.operations.recovery.restore
+    announce, restore = recovery._announce, service.restore
     untold: list[tuple[Any, ...]] = []
 
     async def apart(self: engine.Engine, request: Any, caller: Any) -> Any:
@@ -137,8 +146,8 @@ def told_apart() -> None:
         if not case.request.dry_run:
             untold.append((case, *more))
 
-    domain.recovery._announce = later
-    engine.OPERATIONS[RecoveryRestore] = apart
+    recovery._announce = later
+    answer(apart)
 
 
 DEFECTS = {

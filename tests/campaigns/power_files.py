@@ -53,7 +53,7 @@ class Slow(Worker):
     async def forget(self) -> None:
         """Let some time pass first, so that there is something to prune and to compress."""
         self.fleet.clock.pass_by(2 * DAY)
-        await self.fleet.engine.perform(SnapshotsCompress(), DAEMON)
+        await self.fleet.engine.handle(SnapshotsCompress(), DAEMON)
         await self.fleet.do(SnapshotPrune())
         await super().forget()
         self.say(Fact("rest", None))

@@ -89,11 +89,11 @@ async def test_a_database_that_somebody_else_keeps_locked_is_no_reason_to_be_res
     other = apsw.Connection(str(engine.config.database))
     try:
         other.execute("BEGIN IMMEDIATE")
-        health = await engine.perform(SystemHealth(), DAEMON)
+        health = await engine.handle(SystemHealth(), DAEMON)
         assert (health.ok, health.restart_mends) == (False, False)
         assert await healthy()
         other.execute("ROLLBACK")
-        assert (await engine.perform(SystemHealth(), DAEMON)).ok
+        assert (await engine.handle(SystemHealth(), DAEMON)).ok
     finally:
         other.close()
 
@@ -129,7 +129,7 @@ async def test_a_check_that_cannot_be_made_is_told(
     async def fail(*_: Any) -> None:
         raise Unavailable("fleetd is shutting down.")
 
-    monkeypatch.setattr(engine, "perform", fail)
+    monkeypatch.setattr(engine, "handle", fail)
     assert not await healthy()
     assert "The health check failed: fleetd is shutting down." in caplog.text
 

@@ -82,7 +82,7 @@ async def test_a_long_request_is_cleaned_of_secrets_beside_the_loop(
 
     monkeypatch.setattr(engine.aside, "run", noted)
     request = EventAppend(type="file_read", data={"text": "password=hunter2 " * 10_000})
-    event = await engine.perform(request, DAEMON, size=200_000)
+    event = await engine.handle(request, DAEMON, size=200_000)
     assert sizes == [200_000]
     assert "hunter2" not in str(fleet.sql("SELECT data_json FROM events"))
     assert requests.without_secrets(request) != request

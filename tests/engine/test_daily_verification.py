@@ -37,7 +37,7 @@ def rot(path: Path) -> bytes:
 
 async def round_of(fleet: Fleet) -> tuple[int, int, int]:
     """Return how many files a round looked at, healed, and found beyond healing."""
-    done = await fleet.engine.perform(DailyVerification(), DAEMON)
+    done = await fleet.engine.handle(DailyVerification(), DAEMON)
     await fleet.settle()
     return done.files, done.healed, done.damaged
 

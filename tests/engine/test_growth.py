@@ -230,7 +230,7 @@ async def _completing_a_mission(store: Store) -> None:
 
 @asked
 async def _looking_for_silence(store: Store) -> None:
-    await store.fleet.engine.perform(ActivityScan(), DAEMON)
+    await store.fleet.engine.handle(ActivityScan(), DAEMON)
 
 
 @pytest.fixture

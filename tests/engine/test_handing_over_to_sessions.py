@@ -63,7 +63,7 @@ async def codex(fleet: Fleet, *plan: str, **window: Any) -> tuple[Window, str]:
 
 
 async def dies(fleet: Fleet) -> None:
-    await fleet.engine.perform(ProcessEnded(LOST, 4_711, "then"), SOMEBODY)
+    await fleet.engine.handle(ProcessEnded(LOST, 4_711, "then"), SOMEBODY)
 
 
 async def hand_over(fleet: Fleet, mission_id: str, **more: Any) -> RestoreResult:
@@ -461,7 +461,7 @@ async def test_hand_over_that_was_taken_up_by_another_since_is_not_undone_for_it
     await dies(fleet)
     result = await hand_over(fleet, theirs)
     await session.tell(PromptSubmitted("Go on"))
-    await fleet.engine.perform(ProcessEnded(HEIR, 4_712, "then"), SOMEBODY)
+    await fleet.engine.handle(ProcessEnded(HEIR, 4_712, "then"), SOMEBODY)
     await hand_over(fleet, theirs, agent_id="third", take_over_from=HEIR)
 
     await undo(fleet, result)

@@ -210,7 +210,7 @@ async def test_a_silence_timer_that_hangs_is_a_reason_to_restart(
 
     async with trio.open_nursery() as nursery:
         with monkeypatch.context() as broken:
-            broken.setattr(fleet.engine, "perform", hang)
+            broken.setattr(fleet.engine, "handle", hang)
             nursery.start_soon(timers.notice_silence, fleet.engine)
             await trio.sleep(timers.ROUND_S - 1)
         assert (await look(fleet))[0].ok
@@ -243,14 +243,14 @@ async def test_health_looks_at_the_timer_files_as_at_every_other(
 async def test_a_timer_whose_work_is_refused_is_alive(
     fleet: Fleet, monkeypatch: Patch, autojump_clock: trio.testing.MockClock
 ) -> None:
-    perform = fleet.engine.perform
+    perform = fleet.engine.handle
 
     async def refuse(request: Any, *rest: Any) -> Any:
         if isinstance(request, SystemHealth):
             return await perform(request, *rest)
         raise Storage("The disk is full; nothing was stored.")
 
-    monkeypatch.setattr(fleet.engine, "perform", refuse)
+    monkeypatch.setattr(fleet.engine, "handle", refuse)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(timers.notice_silence, fleet.engine)
         await trio.sleep(5 * timers.ROUND_S)

@@ -200,11 +200,11 @@ async def test_a_request_looks_at_a_path_once(
         return lstat(path, **more)
 
     monkeypatch.setattr(os, "lstat", counting)
-    await engine.perform(LockAcquire("a.py", "one", cwd=here), CLIENT)
+    await engine.handle(LockAcquire("a.py", "one", cwd=here), CLIENT)
     assert (asked.count(here), asked.count(f"{here}/a.py")) == (2, 1)
     asked.clear()
-    await engine.perform(EventAppend("step_taken", agent_id="one"), CLIENT)
-    await engine.perform(AgentList(), CLIENT)
+    await engine.handle(EventAppend("step_taken", agent_id="one"), CLIENT)
+    await engine.handle(AgentList(), CLIENT)
     assert not [path for path in asked if path.startswith(here)], "no path, no thread"
 
 
@@ -237,7 +237,7 @@ async def test_a_request_that_needs_a_path_which_hangs_gets_a_typed_error_with_a
         requests.pop()  # which asks in another way
     for request in requests:
         with trio.fail_after(5 * SECONDS), pytest.raises(Unavailable) as refusal:
-            await engine.perform(request, CLIENT)
+            await engine.handle(request, CLIENT)
         assert "does not answer" in refusal.value.message
         assert str(stuck) in refusal.value.hint
         assert refusal.value.values["path"].startswith(str(stuck))
@@ -255,7 +255,7 @@ async def test_a_hook_whose_directory_hangs_is_recorded_with_the_path_that_it_na
     }
     for event, more in told.items():
         with trio.fail_after(0.9):  # the hook client waits no longer
-            await engine.perform(hook(event, tmp_path / "link" / "project", **more), CLIENT)
+            await engine.handle(hook(event, tmp_path / "link" / "project", **more), CLIENT)
     agent = (await engine.execute(AgentList())).agents[0]
     assert (await engine.execute(AgentGet(agent.id))).cwd == f"{stuck}/project"
     mission = await engine.execute(MissionGet(agent.mission_id or ""))
@@ -270,7 +270,7 @@ async def test_a_hook_whose_transcript_hangs_is_recorded_without_it(
     there = str(hung / "transcript.jsonl")
     compaction = hook("PreCompact", tmp_path, transcript_path=there, trigger="auto")
     with trio.fail_after(5):
-        await engine.perform(compaction, CLIENT)
+        await engine.handle(compaction, CLIENT)
     assert (await engine.execute(AgentList())).agents
 
 
@@ -280,7 +280,7 @@ async def test_a_briefing_of_a_mission_whose_directory_hangs_does_without_git(
     """Git hangs there beyond a kill."""
     mission = await engine.execute(MissionCreate("m", project_dir=str(hung / "project")))
     with trio.fail_after(5):
-        briefing = await engine.perform(RecoveryContextGet(mission.id), CLIENT)
+        briefing = await engine.handle(RecoveryContextGet(mission.id), CLIENT)
     assert "m" in briefing.prompt
 
 
@@ -303,14 +303,14 @@ async def test_others_do_not_wait_while_the_directory_of_one_agent_hangs(
 
     async def afflicted(number: int) -> None:
         while not over.is_set():
-            await engine.perform(hook("PostToolUse", stuck / str(number), f"s{number}"), CLIENT)
+            await engine.handle(hook("PostToolUse", stuck / str(number), f"s{number}"), CLIENT)
             with suppress(Unavailable):
-                await engine.perform(LockList(file=f"{stuck}/{number}/a.py"), CLIENT)
+                await engine.handle(LockList(file=f"{stuck}/{number}/a.py"), CLIENT)
             await trio.sleep(0.1)
 
     async def timed(request: Any) -> float:
         since = trio.current_time()
-        await engine.perform(request, CLIENT)
+        await engine.handle(request, CLIENT)
         return (trio.current_time() - since) * 1_000
 
     async def p99() -> float:
@@ -321,7 +321,7 @@ async def test_others_do_not_wait_while_the_directory_of_one_agent_hangs(
             times.append(await timed(requests[number % 3]))
         return sorted(times)[197]
 
-    await engine.perform(LockAcquire(f"{here}/a.py", "other"), CLIENT)
+    await engine.handle(LockAcquire(f"{here}/a.py", "other"), CLIENT)
     async with trio.open_nursery() as nursery:
         for number in range(8):
             nursery.start_soon(afflicted, number)

@@ -165,7 +165,7 @@ async def test_the_same_key_at_the_same_moment_does_it_once(tmp_path: Path, kind
     async with open_engine(settings(tmp_path)) as engine:
 
         async def one() -> None:
-            results.append(await engine.perform(request(), DAEMON))
+            results.append(await engine.handle(request(), DAEMON))
 
         async with trio.open_nursery() as nursery:
             for _ in range(8):

@@ -157,21 +157,21 @@ async def test_any_client_gives_a_name(fleet: Fleet, harness: str, begins: str) 
 async def test_the_process_above_the_caller_is_the_agents(fleet: Fleet) -> None:
     caller = Caller(kind="client", uid=os.getuid(), pid=os.getpid())
     ask = AgentCurrent(register=True, harness="codex", cwd=PROJECT)
-    agent = (await fleet.engine.perform(ask, caller)).agent
+    agent = (await fleet.engine.handle(ask, caller)).agent
     assert agent is not None
     above = processes.agent_behind(os.getpid())
     assert agent.pid == (above[0] if above else None)
-    assert (await fleet.engine.perform(AgentCurrent(), caller)).agent == agent
+    assert (await fleet.engine.handle(AgentCurrent(), caller)).agent == agent
 
 
 async def test_a_caller_whose_process_nobody_knows_is_found_by_name_only(fleet: Fleet) -> None:
     ask = AgentCurrent(register=True, harness="codex")
-    agent = (await fleet.engine.perform(ask, SOMEBODY)).agent
+    agent = (await fleet.engine.handle(ask, SOMEBODY)).agent
     assert agent is not None
     assert agent.pid is None
-    assert (await fleet.engine.perform(AgentCurrent(), SOMEBODY)).agent is None
+    assert (await fleet.engine.handle(AgentCurrent(), SOMEBODY)).agent is None
     named = AgentCurrent(agent_id=agent.id)
-    assert (await fleet.engine.perform(named, SOMEBODY)).agent == agent
+    assert (await fleet.engine.handle(named, SOMEBODY)).agent == agent
 
 
 @pytest.mark.sqlite_only("SQLite tells how it asks")

@@ -291,7 +291,7 @@ async def compressed(fleet: Fleet, run_id: str) -> Snapshot:
     taken = await fleet.do(SnapshotRecord(run_id))
     await fleet.settle()
     fleet.clock.pass_by(25 * HOUR)
-    await fleet.engine.perform(SnapshotsCompress(), DAEMON)
+    await fleet.engine.handle(SnapshotsCompress(), DAEMON)
     return taken
 
 

@@ -456,9 +456,9 @@ async def test_a_name_that_is_used_again_after_a_crash_goes_on_where_it_was(flee
     first.env = second.env = elsewhere.env = {"wanted_agent_id": "alice"}
     first.process, second.process = (4_711, "then"), (4_712, "then")
     begun = await first.tell(PromptSubmitted("Write the shop"))
-    await fleet.engine.perform(ProcessEnded("alice", 4_711, "then"), SOMEBODY)
+    await fleet.engine.handle(ProcessEnded("alice", 4_711, "then"), SOMEBODY)
     assert (await second.tell(PromptSubmitted("Go on"))).mission_id == begun.mission_id
-    await fleet.engine.perform(ProcessEnded("alice", 4_712, "then"), SOMEBODY)
+    await fleet.engine.handle(ProcessEnded("alice", 4_712, "then"), SOMEBODY)
     assert (await elsewhere.tell(PromptSubmitted("Go"))).mission_id != begun.mission_id
 
 
@@ -523,7 +523,7 @@ async def test_the_silence_after_a_loss_is_noticed_though_a_session_opens_beside
 
 
 async def _end_process(fleet: Fleet) -> None:
-    await fleet.engine.perform(ProcessEnded("claude-12f459b8", 4_711, "then"), SOMEBODY)
+    await fleet.engine.handle(ProcessEnded("claude-12f459b8", 4_711, "then"), SOMEBODY)
 
 
 async def test_closing_the_terminal_of_a_session_that_waits_ends_it_in_good_order(

@@ -135,14 +135,14 @@ async def test_a_mission_that_another_machine_deletes_keeps_no_other_from_going(
         await north.do(MissionCancel(made.id, "enough"))
         ids.append(made.id)
     north.clock.pass_by(40 * DAY)
-    perform = north.engine.perform
+    perform = north.engine.handle
 
     async def late(request, *rest, **more):
         if getattr(request, "mission_id", None) == sorted(ids)[0]:
             south.sql("DELETE FROM missions WHERE id = :id", id=request.mission_id)
         return await perform(request, *rest, **more)
 
-    monkeypatch.setattr(north.engine, "perform", late)
+    monkeypatch.setattr(north.engine, "handle", late)
     await daily.tidy(north.engine)
 
     assert "has to wait" not in caplog.text

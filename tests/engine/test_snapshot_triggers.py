@@ -312,10 +312,10 @@ async def test_immediately_before_a_forced_stop_due_to_unrecoverable_error(
 async def test_a_process_that_ended_without_a_word_failed(fleet: Fleet, window: Window) -> None:
     window.process = (4_711, "then")
     await window.tell(plan("ipp"))
-    await fleet.engine.perform(ProcessEnded(AGENT, 4_711, "then"), SOMEBODY)
+    await fleet.engine.handle(ProcessEnded(AGENT, 4_711, "then"), SOMEBODY)
     assert lines(fleet)[1:] == ["error_boundary failed | 1 in_progress | low"]
     assert notes(fleet)[1:] == ["process 4711 is gone"]
-    await fleet.engine.perform(ProcessEnded(AGENT, 4_711, "then"), SOMEBODY)
+    await fleet.engine.handle(ProcessEnded(AGENT, 4_711, "then"), SOMEBODY)
     assert len(lines(fleet)) == 2
 
 
@@ -450,14 +450,14 @@ async def test_the_timer_looks_neither_late_nor_all_the_time(
     watched: Fleet, window: Window, autojump_clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = 0
-    perform = watched.engine.perform
+    perform = watched.engine.handle
 
     async def counted(request: Any, *rest: Any) -> Any:
         nonlocal looks
         looks += isinstance(request, ActivityScan)
         return await perform(request, *rest)
 
-    monkeypatch.setattr(watched.engine, "perform", counted)
+    monkeypatch.setattr(watched.engine, "handle", counted)
     window.process = (4_711, "then")
     await window.tell(SessionStarted("resume"), PromptSubmitted("Go on"))
     start = watched.clock()
@@ -479,20 +479,20 @@ async def test_a_heartbeat_that_fell_due_meanwhile_comes_first_thing(
         await window.tell(PromptSubmitted("Add login"))
         await window.tell(plan("ipp"))
         clock.pass_by(BEAT - SECOND)
-        assert (await fleet.engine.perform(ActivityScan(), DAEMON)).look_again_ms == SECOND
+        assert (await fleet.engine.handle(ActivityScan(), DAEMON)).look_again_ms == SECOND
         assert len(lines(fleet)) == 1
         if off == "suspend":
             clock.suspend(HOUR)
-            assert (await fleet.engine.perform(ActivityScan(), DAEMON)).look_again_ms == SECOND
+            assert (await fleet.engine.handle(ActivityScan(), DAEMON)).look_again_ms == SECOND
             assert len(lines(fleet)) == 1
     if off == "reboot":
         clock.reboot(MINUTE)
     else:
         clock.pass_by(SECOND)
     async with opened(tmp_path, clock=clock) as fleet:
-        assert (await fleet.engine.perform(ActivityScan(), DAEMON)).look_again_ms == BEAT
+        assert (await fleet.engine.handle(ActivityScan(), DAEMON)).look_again_ms == BEAT
         assert lines(fleet)[1:] == ["timer in_progress | 1 in_progress | low"]
-        await fleet.engine.perform(ActivityScan(), DAEMON)
+        await fleet.engine.handle(ActivityScan(), DAEMON)
         assert len(lines(fleet)) == 2
 
 
@@ -505,7 +505,7 @@ async def test_after_a_restart_of_the_machine_the_heartbeat_is_counted_on(tmp_pa
     clock.reboot(5 * SECOND)
     clock.pass_by(10 * SECOND)
     async with opened(tmp_path, clock=clock) as fleet:
-        looked = await fleet.engine.perform(ActivityScan(), DAEMON)
+        looked = await fleet.engine.handle(ActivityScan(), DAEMON)
         assert looked.look_again_ms == BEAT - 15 * SECOND
         assert len(lines(fleet)) == 1
 
@@ -593,7 +593,7 @@ async def test_snapshots_are_no_activity_and_take_no_checkpoint(
     before = fleet.dump(*written)
     progress = (mission.progress_percent, mission.completed_sorties)
     fleet.clock.pass_by(BEAT)
-    await fleet.engine.perform(ActivityScan(), DAEMON)
+    await fleet.engine.handle(ActivityScan(), DAEMON)
     assert len(lines(fleet)) == 2
     assert fleet.dump(*written) == before
     again = await fleet.again(mission)
@@ -605,10 +605,10 @@ async def test_heartbeats_hide_no_silence(fleet: Fleet, window: Window) -> None:
     await window.tell(plan("ipp"))
     for _ in range(5):
         fleet.clock.pass_by(MINUTE)
-        await fleet.engine.perform(ActivityScan(), DAEMON)
+        await fleet.engine.handle(ActivityScan(), DAEMON)
     assert len(lines(fleet)) == 3
     fleet.clock.pass_by(1)
-    await fleet.engine.perform(ActivityScan(), DAEMON)
+    await fleet.engine.handle(ActivityScan(), DAEMON)
     assert len(await fleet.events(kind="context_compacted")) == 1
 
 
@@ -646,5 +646,5 @@ async def test_a_project_that_is_ignored_from_now_on_has_no_heartbeat(tmp_path: 
         await window.tell(plan("ipp"))
     clock.pass_by(BEAT)
     async with opened(tmp_path, clock=clock, project_ignore=[place]) as fleet:
-        assert (await fleet.engine.perform(ActivityScan(), DAEMON)).look_again_ms == BEAT
+        assert (await fleet.engine.handle(ActivityScan(), DAEMON)).look_again_ms == BEAT
         assert len(lines(fleet)) == 1

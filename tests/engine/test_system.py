@@ -37,7 +37,7 @@ async def test_a_copy_made_while_others_write_is_one_moment_of_the_store(tmp_pat
         async def keep_writing() -> None:
             while True:
                 sorties = [NewSortie(f"s{n}", description="x" * 3_000) for n in range(3)]
-                made = await engine.perform(MissionCreate("m", sorties=sorties), DAEMON)
+                made = await engine.handle(MissionCreate("m", sorties=sorties), DAEMON)
                 created.append(made.id)
 
         async with trio.open_nursery() as nursery:
@@ -45,7 +45,7 @@ async def test_a_copy_made_while_others_write_is_one_moment_of_the_store(tmp_pat
                 nursery.start_soon(keep_writing)
             for number in range(COPIES):
                 known.append(set(created))
-                copied = await engine.perform(SystemBackup(str(tmp_path / f"{number}.db")), DAEMON)
+                copied = await engine.handle(SystemBackup(str(tmp_path / f"{number}.db")), DAEMON)
                 assert copied.size_bytes == (tmp_path / f"{number}.db").stat().st_size
             nursery.cancel_scope.cancel()
     assert len(created) > COPIES
@@ -137,13 +137,13 @@ async def test_a_copy_that_is_given_up_leaves_nothing(
     async with open_engine(settings(tmp_path)) as engine:
         for _ in range(20):
             sorties = [NewSortie(f"s{n}", description="x" * 3_000) for n in range(50)]
-            await engine.perform(MissionCreate("m", sorties=sorties), DAEMON)
+            await engine.handle(MissionCreate("m", sorties=sorties), DAEMON)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(engine.perform, SystemBackup(str(tmp_path / "copy.db")), DAEMON)
+            nursery.start_soon(engine.handle, SystemBackup(str(tmp_path / "copy.db")), DAEMON)
             await begun.wait()
             nursery.cancel_scope.cancel()
         assert sorted(os.listdir(tmp_path)) == ["data"]
-        assert (await engine.perform(SystemHealth(), DAEMON)).ok
+        assert (await engine.handle(SystemHealth(), DAEMON)).ok
 
 
 @pytest.mark.sqlite_only("it damages the file")

@@ -202,7 +202,7 @@ async def test_however_many_fall_silent_at_once_all_are_noticed_at_once(fleet):
     )
     fleet.clock.pass_by(THRESHOLD + 1)
 
-    await fleet.engine.perform(ActivityScan(), DAEMON)
+    await fleet.engine.handle(ActivityScan(), DAEMON)
 
     noticed = {event.mission_id for event in await compacted(fleet)}
     assert len(noticed) == 1201

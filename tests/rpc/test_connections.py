@@ -429,13 +429,13 @@ async def test_nothing_more_is_read_for_a_client_that_takes_nothing(
 ) -> None:
     for _ in range(3):
         await client.call("event.append", {"type": "large_one", "data": {"text": "x" * 300_000}})
-    perform, performed = running.engine.perform, []
+    perform, performed = running.engine.handle, []
 
     async def counted(request: Any, caller: Any) -> Any:
         performed.append(request.method)
         return await perform(request, caller)
 
-    monkeypatch.setattr(running.engine, "perform", counted)
+    monkeypatch.setattr(running.engine, "handle", counted)
     lazy = await running.connect()
     for number in range(20):
         params = {"type": "large_one"}

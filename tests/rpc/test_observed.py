@@ -11,12 +11,13 @@ import trio
 import trio.testing
 from jsonrpcserver.result import Result, Success
 
+from fleetd.domain.core.registry import REGISTERED
 from fleetd.engine.metrics.counters import Traffic
 from fleetd.host import logs
 from fleetd.protocol.errors import NotFound
 from fleetd.protocol.methods import METHODS
 from fleetd.server import rpc_envelope
-from fleetd.server.rpc_dispatch import UNHURRIED, Dispatcher, guarded
+from fleetd.server.rpc_dispatch import Dispatcher, guarded
 
 MS = 1_000_000
 
@@ -136,8 +137,9 @@ async def test_a_slow_request_is_told_and_a_wait_for_a_lock_is_none(
     assert texts(out) == ["[WARNING] Slow: 1000 ms, ok (request 1 take)"]
 
 
-def test_what_may_take_its_time_are_methods_of_the_protocol() -> None:
-    assert METHODS.keys() >= UNHURRIED
+def test_what_may_take_its_time_waits_or_looks_through_much() -> None:
+    slow = {each.request.method for each in REGISTERED.values() if each.slow}
+    assert slow == {"lock.acquire"} | {name for name, each in METHODS.items() if each.long}
 
 
 async def test_a_bug_tells_incident_and_request_in_the_same_line(

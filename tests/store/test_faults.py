@@ -187,10 +187,10 @@ async def test_an_engine_whose_disk_fails_ends_with_that_error(loaded: Any, faul
 
     async def serve() -> None:
         async with open_engine(loaded, vfs=faults.name) as engine:
-            await engine.perform(MissionCreate("before"), DAEMON)
+            await engine.handle(MissionCreate("before"), DAEMON)
             faults.fail("sync", "wal", BROKEN)
             try:
-                await engine.perform(MissionCreate("lost"), DAEMON)
+                await engine.handle(MissionCreate("lost"), DAEMON)
             except FleetError as error:
                 refusals.append(error)
             await trio.sleep_forever()
@@ -199,7 +199,7 @@ async def test_an_engine_whose_disk_fails_ends_with_that_error(loaded: Any, faul
         await serve()
     assert [error.kind for error in refusals] == ["storage"]  # type: ignore[attr-defined]
     async with open_engine(loaded) as engine:
-        titles = [m.title for m in (await engine.perform(MissionList(), DAEMON)).missions]
+        titles = [m.title for m in (await engine.handle(MissionList(), DAEMON)).missions]
     assert "before" in titles
 
 
@@ -218,7 +218,7 @@ async def test_a_really_full_disk_is_answered_and_reading_goes_on(small_disk: Pa
         async def create_for_ever() -> None:
             nonlocal created
             while True:
-                await engine.perform(MissionCreate("m", description="x" * 50_000), DAEMON)
+                await engine.handle(MissionCreate("m", description="x" * 50_000), DAEMON)
                 created += 1
 
         with pytest.raises(Storage, match="disk is full") as refusal:
@@ -227,12 +227,12 @@ async def test_a_really_full_disk_is_answered_and_reading_goes_on(small_disk: Pa
         filler = small_disk / "filler"
         fill(filler)
         with pytest.raises(Storage):
-            await engine.perform(MissionCreate("more", description="x" * 50_000), DAEMON)
-        assert (await engine.perform(MissionList(limit=1), DAEMON)).total == created
+            await engine.handle(MissionCreate("more", description="x" * 50_000), DAEMON)
+        assert (await engine.handle(MissionList(limit=1), DAEMON)).total == created
         grow(small_disk)
-        assert (await engine.perform(SystemHealth(), DAEMON)).ok
-        await engine.perform(MissionCreate("fits", description="x" * 50_000), DAEMON)
-        assert (await engine.perform(MissionList(limit=1), DAEMON)).total == created + 1
+        assert (await engine.handle(SystemHealth(), DAEMON)).ok
+        await engine.handle(MissionCreate("fits", description="x" * 50_000), DAEMON)
+        assert (await engine.handle(MissionList(limit=1), DAEMON)).total == created + 1
     assert created > 5
     assert apsw.Connection(str(loaded.config.database)).pragma("integrity_check") == "ok"
 

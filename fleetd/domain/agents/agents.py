@@ -19,7 +19,7 @@ from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find
 from ..core.mappers import agent_of
-from ..core.registry import handler
+from ..core.registry import handler, method
 from ..core.tx import LogLine, Row, Tx, WatchProcess
 from ..liveness.comeback import detect_for
 from ..liveness.open_calls import end_turn
@@ -100,7 +100,7 @@ def _mission(tx: Tx, ctx: Context, request: AgentRegister, before: Row | None) -
     return str(heir["id"]) if heir else of_directory(tx, ctx, request.cwd)
 
 
-@handler
+@method(AgentHeartbeat)
 def heartbeat(tx: Tx, ctx: Context, request: AgentHeartbeat) -> Agent:
     """Note that an agent lives; a heartbeat is no activity and leaves no event.
 
@@ -120,7 +120,7 @@ def heartbeat(tx: Tx, ctx: Context, request: AgentHeartbeat) -> Agent:
     return _get(tx, row["id"])
 
 
-@handler
+@method(AgentNote)
 def note(tx: Tx, ctx: Context, request: AgentNote) -> Agent:
     """Keep what an agent declares; each field that is given replaces the one before."""
     row = find(tx, "agent", request.agent_id)
@@ -151,13 +151,13 @@ def _get(tx: Tx, agent_id: str) -> Agent:
     return agent_of(find(tx, "agent", agent_id))
 
 
-@handler
+@method(AgentGet)
 def get(tx: Tx, ctx: Context, request: AgentGet) -> Agent:
     """Return one agent."""
     return _get(tx, request.agent_id)
 
 
-@handler
+@method(AgentList)
 def list_agents(tx: Tx, ctx: Context, request: AgentList) -> AgentPage:
     """Return agents by id."""
     where, params = ["id > :after"], {"after": request.after or ""}
@@ -177,7 +177,7 @@ def list_agents(tx: Tx, ctx: Context, request: AgentList) -> AgentPage:
     return AgentPage(agents=[agent_of(row) for row in rows])
 
 
-@handler
+@method(AgentDeregister)
 def deregister(tx: Tx, ctx: Context, request: AgentDeregister) -> Agent:
     """Let an agent leave: its locks are released, and its process is watched no longer."""
     row = find(tx, "agent", request.agent_id)

@@ -21,11 +21,11 @@ from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find, fresh_id
 from ..core.mappers import message_of
-from ..core.registry import handler
+from ..core.registry import method
 from ..core.tx import Row, Tx
 
 
-@handler
+@method(MessageSend)
 def send(tx: Tx, ctx: Context, request: MessageSend) -> Message:
     """Post a letter; an agent that is not there yet finds it later, one that left does not."""
     mission_id = _mission(tx, request)
@@ -115,7 +115,7 @@ def _get(tx: Tx, message_id: str) -> Message:
     return message_of(tx, find(tx, "message", message_id))
 
 
-@handler
+@method(MessageInbox)
 def inbox(tx: Tx, ctx: Context, request: MessageInbox) -> MessagePage:
     """Return an agent's mail, oldest first, and note that it has been delivered."""
     states = ["queued", "delivered", *(["acked"] if request.include_acked else [])]
@@ -151,7 +151,7 @@ def _deliver(tx: Tx, ctx: Context, row: Row, agent_id: str) -> None:
     emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=agent_id)
 
 
-@handler
+@method(MessageAck)
 def ack(tx: Tx, ctx: Context, request: MessageAck) -> Message:
     """Note that a recipient dealt with a letter; of two that try, the second learns who did."""
     row = find(tx, "message", request.message_id)
@@ -188,7 +188,7 @@ def ack(tx: Tx, ctx: Context, request: MessageAck) -> Message:
     return _get(tx, row["id"])
 
 
-@handler
+@method(MessageList)
 def list_messages(tx: Tx, ctx: Context, request: MessageList) -> MessagePage:
     """Return messages in the order of sending, or backwards."""
     beyond, order = ("<", "DESC") if request.newest else (">", "ASC")
@@ -212,7 +212,7 @@ def list_messages(tx: Tx, ctx: Context, request: MessageList) -> MessagePage:
     return MessagePage(messages=[message_of(tx, row) for row in rows])
 
 
-@handler
+@method(MessageRequeue)
 def requeue(tx: Tx, ctx: Context, request: MessageRequeue) -> Message:
     """Queue a letter again for those who have not acknowledged it."""
     row = find(tx, "message", request.message_id)

@@ -25,7 +25,7 @@ from ..core.counters import tally
 from ..core.event_log import emit, position
 from ..core.ids import find, fresh_id
 from ..core.mappers import summary_of
-from ..core.registry import handler
+from ..core.registry import handler, method
 from ..core.tx import LogLine, Row, Tx, WriteBackup
 from ..missions.progress import percent
 from .codec import as_taken, from_row, to_columns
@@ -205,7 +205,7 @@ _SUMMARY = (
 )
 
 
-@handler
+@method(CheckpointList)
 def list_checkpoints(tx: Tx, ctx: Context, request: CheckpointList) -> CheckpointPage:
     """Return summaries, newest first, without touching the JSON."""
     where, params = [LIVE], {}

@@ -11,7 +11,7 @@ from ..core.coalescing import COALESCE_MS, details_of, merged, since_last
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find
-from ..core.registry import handler
+from ..core.registry import handler, method
 from ..core.tx import LogLine, Row, Tx
 from ..snapshots import triggers
 from .checkpoints import Reason, take
@@ -27,7 +27,7 @@ class DeliveryFailed(Mutation[ErrorCheckpoint], frozen=True):
     mission_id: str | None
 
 
-@handler
+@method(ErrorReport)
 def report(tx: Tx, ctx: Context, request: ErrorReport) -> ErrorCheckpoint:
     """Note an error of an agent: its run is snapshot first, then all that ``note`` does."""
     triggers.error_met(tx, ctx, request.agent_id, f"{request.name}: {request.message}")

@@ -1,4 +1,4 @@
-"""The table of rules: which function answers which request; must not know any of them."""
+"""The table of methods: which function answers which request, and what is special about it."""
 
 import inspect
 from collections.abc import Callable
@@ -11,6 +11,87 @@ from .context import Context
 from .tx import Tx
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Method(msgspec.Struct, frozen=True):
+    """A request of the wire and the function that answers it.
+
+    ``answer`` is a rule, ``(tx, ctx, request)`` in one transaction, or a service,
+    ``async (engine, request, caller)``, which takes as many as it needs.
+    """
+
+    request: type[Request[Any]]
+    answer: Callable[..., Any]
+    is_rule: bool
+    frees_space: bool
+    """Whether it may use the reserve of a full disk."""
+    without_store: Callable[[Any], bool]
+    """Whether a request is answered while the store is away."""
+    slow: bool
+    """Whether it may take long without anything being wrong."""
+
+
+REGISTERED: dict[type[Request[Any]], Method] = {}
+# Rules of the daemon's own that may use the reserve of a full disk.
+_FREES_SPACE: set[Callable[..., Any]] = set()
+
+
+def method(
+    request: type[Request[Any]],
+    *,
+    frees_space: bool = False,
+    without_store: bool | Callable[[Any], bool] = False,
+    slow: bool = False,
+) -> Callable[[F], F]:
+    """Register the function that answers a request; see ``Method`` for the flags.
+
+    The annotations are checked here, so that a function which answers with the wrong type fails at
+    import and not in somebody's session. Raises TypeError.
+    """
+
+    def register(answer: F) -> F:
+        is_rule = not inspect.iscoroutinefunction(answer)
+        _check(answer, request, is_rule=is_rule)
+        if request in REGISTERED:
+            raise TypeError(f"{request.__name__} is answered twice")
+        REGISTERED[request] = Method(
+            request=request,
+            answer=answer,
+            is_rule=is_rule,
+            frees_space=frees_space,
+            without_store=without_store if callable(without_store) else lambda _: without_store,
+            slow=slow or request.long,
+        )
+        if frees_space and is_rule:
+            _FREES_SPACE.add(answer)
+        return answer
+
+    return register
+
+
+def _check(answer: Callable[..., Any], request: type[Request[Any]], *, is_rule: bool) -> None:
+    hints = get_type_hints(answer)
+    wanted = ["tx", "ctx", "request"] if is_rule else ["engine", "request", "caller"]
+    if list(inspect.signature(answer).parameters) != wanted:
+        raise TypeError(f"{answer.__qualname__} must take ({', '.join(wanted)})")
+    if is_rule and (hints["tx"] is not Tx or hints["ctx"] is not Context):
+        raise TypeError(f"{answer.__qualname__} must take tx: Tx, ctx: Context")
+    if hints["request"] is not request or hints["return"] != result_type(request):
+        raise TypeError(
+            f"{answer.__qualname__} must take request: {request.__name__} and return"
+            f" {result_type(request)}"
+        )
+
+
+def frees_space(rule: F) -> F:
+    """Let a rule of the daemon's own use the reserve of a full disk."""
+    _FREES_SPACE.add(rule)
+    return rule
+
+
+def may_use_reserve(rule: Callable[..., Any]) -> bool:
+    """Return whether a rule frees space, so that it is given the reserve of a full disk."""
+    return rule in _FREES_SPACE
 
 
 class Handler(msgspec.Struct, frozen=True):
@@ -35,12 +116,8 @@ def handler(rule: F) -> F:
     import and not in somebody's session. Raises TypeError.
     """
     hints = get_type_hints(rule)
-    names = list(inspect.signature(rule).parameters)
-    if names != ["tx", "ctx", "request"] or hints["tx"] is not Tx or hints["ctx"] is not Context:
-        raise TypeError(f"{rule.__qualname__} must take (tx: Tx, ctx: Context, request: ...)")
     request = hints["request"]
-    if hints["return"] != result_type(request):
-        raise TypeError(f"{rule.__qualname__} must return {result_type(request)}")
+    _check(rule, request, is_rule=True)
     if request in HANDLERS:
         raise TypeError(f"{request.__name__} has two handlers")
     HANDLERS[request] = Handler(request, rule)

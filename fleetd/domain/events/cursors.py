@@ -11,7 +11,7 @@ from ...protocol.request import Mutation, Query
 from ...protocol.requests.event import CursorAdvance, CursorGap, CursorPosition
 from ..core.context import Context
 from ..core.event_log import epoch, position
-from ..core.registry import handler
+from ..core.registry import handler, method
 from ..core.tx import LogLine, Row, Tx
 from ..retention.terms import DAY_MS
 from ..system.startup import Done
@@ -127,7 +127,7 @@ def _of(stream: str) -> str:
     return f" AND {mine} = :whose AND stream = :stream"
 
 
-@handler
+@method(CursorAdvance)
 def cursor_advance(tx: Tx, ctx: Context, request: CursorAdvance) -> CursorPosition:
     """Move a cursor forward; never backwards, never past the end of the log.
 

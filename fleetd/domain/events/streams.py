@@ -17,7 +17,7 @@ from ...protocol.requests.event import (
 from ..core import event_log
 from ..core.context import Context
 from ..core.ids import find
-from ..core.registry import handler
+from ..core.registry import handler, method
 from ..core.tx import Tx
 from ..liveness.open_calls import BEGINS_WORK, follow_turn
 from ..snapshots.heartbeat import go_on
@@ -71,7 +71,7 @@ class Wanted(NamedTuple):
         }
 
 
-@handler
+@method(EventAppend)
 def append(tx: Tx, ctx: Context, request: EventAppend) -> Event:
     """Append an event of a client; the daemon's own types are refused."""
     if request.type in PAYLOADS and request.type not in REPORTED_ACTIVITY:
@@ -95,7 +95,7 @@ def append(tx: Tx, ctx: Context, request: EventAppend) -> Event:
     return event
 
 
-@handler
+@method(EventList)
 def list_events(tx: Tx, ctx: Context, request: EventList) -> EventPage:
     """Return the events after a position, oldest first, or those before one, newest first."""
     if request.type is not None and request.types is not None:
@@ -252,7 +252,7 @@ def _rows(tx: Tx, wanted: Wanted) -> tuple[list[dict[str, Any]], bool]:
     return rows, True
 
 
-@handler
+@method(EventSubscribe)
 def subscribe(tx: Tx, ctx: Context, request: EventSubscribe) -> Subscription:
     """Check where a subscription wants to start; the connection then follows the log."""
     current = event_log.epoch(tx)

@@ -15,7 +15,7 @@ from ..checkpoints.checkpoints import HEAD, latest_row
 from ..cluster.heartbeat import not_in_touch, touch_of
 from ..core.context import Context
 from ..core.ids import find
-from ..core.registry import handler
+from ..core.registry import method
 from ..core.tx import Row, Tx
 from .open_calls import LONGEST_CALL_MS
 
@@ -185,7 +185,7 @@ def candidate_of(
     )
 
 
-@handler
+@method(RecoveryDetect)
 def recovery_detect(tx: Tx, ctx: Context, request: RecoveryDetect) -> Detection:
     """Answer which missions wait for recovery."""
     mission_id = find(tx, "mission", request.mission_id)["id"] if request.mission_id else None

@@ -21,7 +21,7 @@ from ..cluster.names import agent_on
 from ..core.context import Context
 from ..core.ids import find
 from ..core.mappers import lock_of
-from ..core.registry import handler
+from ..core.registry import handler, method
 from ..core.tx import Row, Tx
 from ..erasure.clauses import starts
 from . import leases
@@ -93,7 +93,7 @@ def _own(tx: Tx, ctx: Context, lock_id: str, agent_id: str) -> Row:
     return row
 
 
-@handler
+@method(LockRenew)
 def renew(tx: Tx, ctx: Context, request: LockRenew) -> Lock:
     """Prolong one's own lease, with its old length or a new one."""
     row = _own(tx, ctx, request.lock_id, request.agent_id)
@@ -109,7 +109,7 @@ def renew(tx: Tx, ctx: Context, request: LockRenew) -> Lock:
     return lock_of(find(tx, "lock", row["id"]))
 
 
-@handler
+@method(LockRelease)
 def release(tx: Tx, ctx: Context, request: LockRelease) -> Lock:
     """Give one's own lock back; whoever waited longest gets it in the same transaction."""
     row = _own(tx, ctx, request.lock_id, request.agent_id)
@@ -117,7 +117,7 @@ def release(tx: Tx, ctx: Context, request: LockRelease) -> Lock:
     return lock_of(find(tx, "lock", row["id"]))
 
 
-@handler
+@method(LockForceRelease)
 def force_release(tx: Tx, ctx: Context, request: LockForceRelease) -> Lock:
     """Take a lock away from its holder, whose token is refused from then on."""
     row = find(tx, "lock", request.lock_id)

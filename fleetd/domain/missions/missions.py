@@ -36,7 +36,7 @@ from ..core.counters import tally
 from ..core.event_log import emit
 from ..core.ids import find, fresh_id
 from ..core.mappers import ended_as, mission_of
-from ..core.registry import handler
+from ..core.registry import handler, method
 from ..core.tx import Row, Tx
 from . import sorties
 from .milestones import begin_mission
@@ -104,7 +104,7 @@ def make(
     return mission_id
 
 
-@handler
+@method(MissionStart)
 def start(tx: Tx, ctx: Context, request: MissionStart) -> Mission:
     """Start a pending mission."""
     row = find(tx, "mission", request.mission_id)
@@ -162,7 +162,7 @@ def _change(tx: Tx, ctx: Context, mission_id: str, changes: Row, by: str | None)
     emit(tx, ctx, MissionUpdated(fields=names), mission_id=mission_id, agent_id=by)
 
 
-@handler
+@method(MissionComplete)
 def complete(tx: Tx, ctx: Context, request: MissionComplete) -> Mission:
     """Complete a mission and take its final checkpoint, the one that stays longest."""
     row = _open(tx, request.mission_id)
@@ -202,13 +202,13 @@ def close(
     emit(tx, ctx, payload, mission_id=mission_id, activity=why == "person")
 
 
-@handler
+@method(MissionFail)
 def fail(tx: Tx, ctx: Context, request: MissionFail) -> Mission:
     """Give a mission up as failed."""
     return _give_up(tx, ctx, request.mission_id, "failed", MissionFailed(reason=request.reason))
 
 
-@handler
+@method(MissionCancel)
 def cancel(tx: Tx, ctx: Context, request: MissionCancel) -> Mission:
     """Call a mission off."""
     payload = MissionCancelled(reason=request.reason)
@@ -273,13 +273,13 @@ def _end(tx: Tx, ctx: Context, mission_id: str, status: str, why: ClosedReason) 
     )
 
 
-@handler
+@method(MissionGet)
 def get(tx: Tx, ctx: Context, request: MissionGet) -> Mission:
     """Return one mission."""
     return _get(tx, request.mission_id)
 
 
-@handler
+@method(MissionList)
 def list_missions(tx: Tx, ctx: Context, request: MissionList) -> MissionPage:
     """Return missions, newest first."""
     where, params = ["1 = 1"], cast("dict[str, Any]", {})

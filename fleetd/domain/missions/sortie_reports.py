@@ -17,43 +17,43 @@ from ...protocol.requests.sortie import (
 )
 from ..core.context import Context
 from ..core.ids import find
-from ..core.registry import handler
+from ..core.registry import method
 from ..core.tx import Tx
 from ..snapshots import triggers
 from . import sortie_work
 
 
-@handler
+@method(SortieStart)
 def start(tx: Tx, ctx: Context, request: SortieStart) -> Sortie:
     """Begin a sortie, or go on with one's own."""
     return _follow(tx, ctx, request, sortie_work.start)
 
 
-@handler
+@method(SortieProgress)
 def progress(tx: Tx, ctx: Context, request: SortieProgress) -> Sortie:
     """Report progress; the first report begins a sortie."""
     return _follow(tx, ctx, request, sortie_work.progress)
 
 
-@handler
+@method(SortieBlock)
 def block(tx: Tx, ctx: Context, request: SortieBlock) -> Sortie:
     """Note that a sortie cannot go on."""
     return _follow(tx, ctx, request, sortie_work.block)
 
 
-@handler
+@method(SortieUnblock)
 def unblock(tx: Tx, ctx: Context, request: SortieUnblock) -> Sortie:
     """Let a blocked sortie go on from where it was."""
     return _follow(tx, ctx, request, sortie_work.unblock)
 
 
-@handler
+@method(SortieComplete)
 def complete(tx: Tx, ctx: Context, request: SortieComplete) -> Sortie:
     """Complete a sortie."""
     return _follow(tx, ctx, request, sortie_work.complete)
 
 
-@handler
+@method(SortieFail)
 def fail(tx: Tx, ctx: Context, request: SortieFail) -> Sortie:
     """Give a sortie up."""
     return _follow(tx, ctx, request, sortie_work.fail)

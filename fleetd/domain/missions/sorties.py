@@ -20,7 +20,7 @@ from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find, fresh_id
 from ..core.mappers import ended_as, sortie_of, sorties_of
-from ..core.registry import handler
+from ..core.registry import handler, method
 from ..core.tx import Row, Tx
 from .milestones import reach_milestones
 from .progress import recount
@@ -89,7 +89,7 @@ def refuse_over(mission: Row) -> None:
         )
 
 
-@handler
+@method(SortieAssign)
 def assign(tx: Tx, ctx: Context, request: SortieAssign) -> Sortie:
     """Give a sortie to an agent; one that is in progress goes on under its new agent."""
     row = open_row(tx, request.sortie_id, "assigned")
@@ -108,13 +108,13 @@ def assign(tx: Tx, ctx: Context, request: SortieAssign) -> Sortie:
     return sortie_of(tx, find(tx, "sortie", row["id"]))
 
 
-@handler
+@method(SortieGet)
 def get(tx: Tx, ctx: Context, request: SortieGet) -> Sortie:
     """Return one sortie."""
     return sortie_of(tx, find(tx, "sortie", request.sortie_id))
 
 
-@handler
+@method(SortieList)
 def list_sorties(tx: Tx, ctx: Context, request: SortieList) -> SortiePage:
     """Return the sorties of a mission in order."""
     mission = find(tx, "mission", request.mission_id)
@@ -128,7 +128,7 @@ def list_sorties(tx: Tx, ctx: Context, request: SortieList) -> SortiePage:
     )
 
 
-@handler
+@method(SortieRemove)
 def remove(tx: Tx, ctx: Context, request: SortieRemove) -> Deleted:
     """Take out a sortie that nobody has begun."""
     row = open_row(tx, request.sortie_id, "removed")

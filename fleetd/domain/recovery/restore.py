@@ -26,7 +26,7 @@ from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find
 from ..core.mappers import recovery_of, states_of
-from ..core.registry import handler
+from ..core.registry import handler, method
 from ..core.tx import Row, Tx
 from ..core.wording import quote
 from ..missions.current import is_automatic, session_before
@@ -218,7 +218,7 @@ def _before(tx: Tx, ctx: Context, mission: Row, cwd: str | None) -> list[str]:
     return [f"the session before this one worked on {what}: {how}"]
 
 
-@handler
+@method(RecoveryList)
 def list_recoveries(tx: Tx, ctx: Context, request: RecoveryList) -> RecoveryPage:
     """Return recoveries, newest first."""
     where, params = ["1 = 1"], cast("dict[str, Any]", {})

@@ -12,7 +12,7 @@ from ...protocol.snapshots import Snapshot, SnapshotSummary
 from ..artifacts.soft_delete import LIVE, find_live
 from ..core.context import Context
 from ..core.counters import tally
-from ..core.registry import handler
+from ..core.registry import handler, method
 from ..core.tx import Row, Tx
 from .builder import newest_row
 from .codec import from_row
@@ -77,7 +77,7 @@ def latest(tx: Tx, ctx: Context, request: SnapshotLatest) -> Snapshot:
     return from_row(row)
 
 
-@handler
+@method(SnapshotList)
 def list_snapshots(tx: Tx, ctx: Context, request: SnapshotList) -> SnapshotPage:
     """Return summaries, newest first, without touching the documents."""
     where, params = [LIVE], {}

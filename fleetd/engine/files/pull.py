@@ -11,15 +11,16 @@ import trio
 
 from ...domain.artifacts.pull import ContentGet, PullLook, PullPlace, ToPull
 from ...domain.core.context import Caller
+from ...domain.core.registry import method
 from ...host import progress
 from ...protocol.errors import Corrupt, FleetError, Incompatible, Storage, Unavailable
 from ...protocol.requests.checkpoint import CheckpointPull, PulledCheckpoints
 from ...protocol.requests.mission import MissionGet
 from ...store.files.record_files import Backups
-from ..engine import Engine, operation
+from ..engine import Engine
 
 
-@operation
+@method(CheckpointPull)
 async def pull(engine: Engine, request: CheckpointPull, caller: Caller) -> PulledCheckpoints:
     """Write the files of a mission's checkpoints, and remove those of checkpoints that are gone.
 

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from ...domain.core.context import Caller, Facts
+from ...domain.core.registry import method
 from ...domain.redaction.redact import redact
 from ...domain.sessions.deliveries import DeliveryUnfit
 from ...domain.sessions.identity import key_of
@@ -35,7 +36,7 @@ from ...protocol.requests.hook import (
 )
 from ...protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
 from ...store.availability import StoreAway
-from ..engine import DAEMON, Engine, operation
+from ..engine import DAEMON, Engine
 from ..jobs.liveness import ActivityScan
 from .facts import Ground, look_around, look_at_paths
 from .lock_guard import ENFORCE, denial
@@ -184,10 +185,10 @@ async def _recorded(
 ) -> Recorded:
     """Record what a hook tells, and what the silence before a new session means."""
     if opens := any(isinstance(each, SessionStarted) for each in record.report.happenings):
-        await engine.perform(ActivityScan(), DAEMON)  # detection comes before registering
-    recorded = await engine.perform(record, caller, facts, size=size)
+        await engine.handle(ActivityScan(), DAEMON)  # detection comes before registering
+    recorded = await engine.handle(record, caller, facts, size=size)
     if opens:
-        await engine.perform(ActivityScan(), DAEMON)
+        await engine.handle(ActivityScan(), DAEMON)
     return recorded
 
 
@@ -219,14 +220,14 @@ async def _briefing(engine: Engine, recorded: Recorded, caller: Caller, room: in
         max_chars=room,
     )
     try:
-        return (await engine.perform(restore, caller)).prompt
+        return (await engine.handle(restore, caller)).prompt
     except StoreAway:
         raise
     except FleetError as refusal:
         log.warning("%s is briefed without recovery: %s", agent_id, refusal.message)
     told = RecoveryContextGet(mission_id=mission_id, agent_id=agent_id, max_chars=room)
     try:
-        return (await engine.perform(told, caller)).prompt
+        return (await engine.handle(told, caller)).prompt
     except StoreAway:
         raise
     except FleetError as refusal:
@@ -234,7 +235,7 @@ async def _briefing(engine: Engine, recorded: Recorded, caller: Caller, room: in
         return None
 
 
-@operation
+@method(HookStatusGet)
 async def status(engine: Engine, request: HookStatusGet, caller: Caller) -> HookStatus:
     """Tell what came from hooks, and what waits in the spool."""
     counted = await engine.execute(HookCountsGet())

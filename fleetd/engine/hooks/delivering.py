@@ -4,8 +4,9 @@ import time
 from functools import partial
 
 from ...domain.core.context import Caller
+from ...domain.core.registry import method
 from ...protocol.requests.hook import DOCTOR, HookDeliver, HookReply
-from ..engine import Engine, operation
+from ..engine import Engine
 from .deliver import take
 from .spool import first
 
@@ -13,10 +14,15 @@ from .spool import first
 SPOOL_PATIENCE_S = 0.4
 
 
-@operation
+def _is_doctor(request: HookDeliver) -> bool:
+    """Return whether only the way of a hook is tried: nothing of it is kept."""
+    return DOCTOR in request.args
+
+
+@method(HookDeliver, without_store=_is_doctor)
 async def deliver(engine: Engine, request: HookDeliver, caller: Caller) -> HookReply:
     """Record what a hook was told, and answer it."""
-    if DOCTOR in request.args:  # nothing of it is kept, so nothing has to come before it
+    if _is_doctor(request):  # nothing has to come before it
         return await take(engine, request, caller)
     reply = await take(engine, request, caller, before=partial(first, engine, SPOOL_PATIENCE_S))
     if request.begun_us is not None:

@@ -49,7 +49,7 @@ async def _others_lock(engine: Engine, file: str, agent_id: str, caller: Caller)
     None where nobody can say which file it is: what Git does not tell is no reason to refuse.
     """
     try:
-        held = await engine.perform(LockList(file=file), caller)
+        held = await engine.handle(LockList(file=file), caller)
     except Unavailable as error:
         log.warning("An edit of %s is let through: %s", file, error.message)
         return None
@@ -82,4 +82,4 @@ async def _close(
     data = {"name": call.tool, "error": reason, "call_id": call.call_id}
     once = fingerprint(report) if call.call_id else None
     failed = EventAppend("tool_failed", agent_id=agent_id, data=data, idempotency_key=once)
-    await engine.perform(failed, caller)
+    await engine.handle(failed, caller)

@@ -60,7 +60,7 @@ async def keep_in_touch(engine: Engine, request: KeepInTouch, caller: Caller) ->
     if missing.agents:
         await act(engine, map(AgentCutOff, missing.agents))
         # A mission may have been excused by an agent that is lost now.
-        await engine.perform(ActivityScan(), caller)
+        await engine.handle(ActivityScan(), caller)
     return Done(done=bool(missing.agents))
 
 

@@ -95,22 +95,22 @@ async def _while_there(engine: Engine, clean: Callable[[Engine], Awaitable[None]
 
 
 async def _prune_checkpoints(engine: Engine) -> None:
-    await engine.perform(CheckpointPrune(), DAEMON)
+    await engine.handle(CheckpointPrune(), DAEMON)
 
 
 async def _prune_snapshots(engine: Engine) -> None:
-    await engine.perform(SnapshotPrune(), DAEMON)
+    await engine.handle(SnapshotPrune(), DAEMON)
 
 
 async def _compress_snapshots(engine: Engine) -> None:
-    await engine.perform(SnapshotsCompress(), DAEMON)
+    await engine.handle(SnapshotsCompress(), DAEMON)
 
 
 async def _verify_files(engine: Engine) -> None:
     """Verify the files of a day, unless a daemon before this one did: it takes its time."""
     last = (await engine.execute(RoundsGet())).verification
     if _is_due(engine.clock(), last.at_ms if last else None, DAY_S / 2):
-        await engine.perform(DailyVerification(), DAEMON)
+        await engine.handle(DailyVerification(), DAEMON)
 
 
 async def _drop_events(engine: Engine) -> None:
@@ -151,7 +151,7 @@ async def _drop_missions(engine: Engine) -> None:
         for mission_id in found.missions:
             # Another machine that shares the store may be cleaning up as well.
             with suppress(NotFound, InvalidState):
-                await engine.perform(MissionDelete(mission_id), DAEMON)
+                await engine.handle(MissionDelete(mission_id), DAEMON)
         since = found.until
 
 
@@ -175,7 +175,7 @@ async def _purge_abandoned(engine: Engine) -> None:
 
 
 async def _drop_runs(engine: Engine) -> None:
-    while (await engine.perform(SpentRunsClear(), DAEMON)).done:
+    while (await engine.handle(SpentRunsClear(), DAEMON)).done:
         continue
 
 

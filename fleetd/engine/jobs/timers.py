@@ -119,7 +119,7 @@ async def keep_in_touch(engine: Engine) -> None:
 async def _touch(engine: Engine, *, anew: bool) -> bool:
     """Return whether it worked; that the store is away is told by the store itself."""
     try:
-        await engine.perform(KeepInTouch(anew), DAEMON)
+        await engine.handle(KeepInTouch(anew), DAEMON)
     except Unavailable:
         return False
     except StoreRefused:  # another daemon has this machine's id: this one ends
@@ -141,7 +141,7 @@ async def _insist(engine: Engine, request: Request[R], timer: str | None = None)
     while True:
         await _admitted(engine, timer)
         try:
-            return await engine.perform(request, DAEMON)
+            return await engine.handle(request, DAEMON)
         except StoreAway:  # which the store itself tells
             continue
         except FleetError as error:

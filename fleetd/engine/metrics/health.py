@@ -4,13 +4,14 @@ from collections.abc import Awaitable, Callable
 
 from ...domain.artifacts.backlog import BacklogGet
 from ...domain.core.context import Caller
+from ...domain.core.registry import method
 from ...domain.core.tx import Tx
 from ...domain.system.daily_rounds import Round, RoundsGet
 from ...protocol.durations import duration
 from ...protocol.errors import FleetError
 from ...protocol.requests.system import Check, Health, SystemHealth
 from ...store import disk_audit
-from ..engine import Engine, operation
+from ..engine import Engine
 from ..services.doctor import LOW_BYTES
 
 # A commit needs room in the WAL; with less than this the next one may find none.
@@ -22,7 +23,7 @@ STUCK_S = 60.0
 VITAL = frozenset({"silence", "machines"})
 
 
-@operation
+@method(SystemHealth, without_store=True)
 async def health(engine: Engine, request: SystemHealth, caller: Caller) -> Health:
     """Look at everything that the daemon's work depends on."""
     checks = [

@@ -2,10 +2,11 @@
 
 from ... import __version__
 from ...domain.core.context import Caller
+from ...domain.core.registry import method
 from ...domain.system.daily_rounds import Rounds, RoundsGet
 from ...domain.system.overview import Overview
 from ...protocol.requests.system import Health, Metrics, SystemHealth, SystemMetrics
-from ..engine import Engine, operation
+from ..engine import Engine
 from ..services.system import seen_now
 from .prometheus import Distribution, Family, Sample, text
 
@@ -14,11 +15,11 @@ DURATIONS = [2**power for power in range(8, 25, 2)]
 BATCHES = [2**power for power in range(1, 9)]
 
 
-@operation
+@method(SystemMetrics, without_store=True)
 async def metrics(engine: Engine, request: SystemMetrics, caller: Caller) -> Metrics:
     """Return every figure in the text format that Prometheus reads."""
     seen = await seen_now(engine)
-    health = await engine.perform(SystemHealth(), caller)
+    health = await engine.handle(SystemHealth(), caller)
     families = [
         *_daemon(engine, health),
         *(_fleet(seen) if seen else []),

@@ -4,27 +4,28 @@ import msgspec
 
 from ...domain.agents.process_identity import AgentFind, AgentJoin
 from ...domain.core.context import Caller, Facts
+from ...domain.core.registry import method
 from ...host import processes
 from ...protocol.errors import InvalidParams
 from ...protocol.requests.agent import AgentCurrent, AgentRegister, CurrentAgent, Registration
-from ..engine import Engine, operation
+from ..engine import Engine
 from ..jobs.liveness import ActivityScan
 from .caller_facts import facts_of
 
 
-@operation
+@method(AgentRegister)
 async def register(engine: Engine, request: AgentRegister, caller: Caller) -> Registration:
     """Register an agent; a pid that no process has is refused."""
     known = await engine.recalled(request)
     if known is not None:
         return known
     started = None if request.pid is None else _started(request.pid)
-    await engine.perform(ActivityScan(), caller)
+    await engine.handle(ActivityScan(), caller)
     places = await engine.projects.places(request.cwd)
     facts = Facts(pid_started=started, places=places)
     registration = await engine.execute(request, caller, facts)
     # The mission that it had before may have been excused by it, and is not any more.
-    await engine.perform(ActivityScan(), caller)
+    await engine.handle(ActivityScan(), caller)
     return registration
 
 
@@ -40,7 +41,7 @@ def _started(pid: int) -> str:
     return started
 
 
-@operation
+@method(AgentCurrent)
 async def current(engine: Engine, request: AgentCurrent, caller: Caller) -> CurrentAgent:
     """Tell which agent the caller's process belongs to, as the kernel says it.
 
@@ -50,10 +51,10 @@ async def current(engine: Engine, request: AgentCurrent, caller: Caller) -> Curr
     found = await engine.execute(AgentFind(request.agent_id), caller, facts)
     if found.agent is not None or not request.register:
         return found
-    await engine.perform(ActivityScan(), caller)
+    await engine.handle(ActivityScan(), caller)
     places = await engine.projects.places(request.cwd)
     facts = msgspec.structs.replace(facts, places=places)
     join = AgentJoin(request.agent_id, harness=request.harness, cwd=request.cwd)
     joined = await engine.execute(join, caller, facts)
-    await engine.perform(ActivityScan(), caller)
+    await engine.handle(ActivityScan(), caller)
     return joined

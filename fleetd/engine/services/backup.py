@@ -5,14 +5,15 @@ from functools import partial
 from pathlib import Path
 
 from ...domain.core.context import Caller
+from ...domain.core.registry import method
 from ...host.path_walk import Walk
 from ...protocol.errors import Corrupt, InvalidParams, InvalidState, Storage
 from ...protocol.requests.system import BackupResult, SystemBackup
 from ...store.api import CopyDamaged, CopyFailed, CopyRefused
-from ..engine import Engine, operation
+from ..engine import Engine
 
 
-@operation
+@method(SystemBackup)
 async def backup(engine: Engine, request: SystemBackup, caller: Caller) -> BackupResult:
     """Write a consistent copy of the database while it is in use."""
     return await engine.remembered(request, lambda: _backup(engine, Path(request.path)))

@@ -7,6 +7,7 @@ import trio
 from ...domain.artifacts.inventory import WholeIdGet
 from ...domain.checkpoints.diff import Compare
 from ...domain.core.context import Caller, Facts
+from ...domain.core.registry import method
 from ...protocol.checkpoint_diff import CheckpointDifference
 from ...protocol.errors import InvalidParams, NotFound
 from ...protocol.records import Checkpoint
@@ -18,7 +19,7 @@ from ...protocol.requests.checkpoint import (
     CheckpointLatest,
 )
 from ...protocol.requests.mission import Deleted, MissionGet, MissionSelect
-from ..engine import Engine, operation
+from ..engine import Engine
 from ..files.read_repair import read, read_latest
 from .missions import select
 from .written import BACKUP_WAIT_S, as_written
@@ -26,7 +27,7 @@ from .written import BACKUP_WAIT_S, as_written
 log = logging.getLogger("fleetd")
 
 
-@operation
+@method(CheckpointCreate)
 async def create(engine: Engine, request: CheckpointCreate, caller: Caller) -> Checkpoint:
     """Take a checkpoint and, if wanted, wait until its file is written, for a second at most."""
     checkpoint = await engine.recalled(request)
@@ -45,20 +46,20 @@ async def _facts(engine: Engine, request: CheckpointCreate, caller: Caller) -> F
     return Facts(mission_id=found.mission.id)
 
 
-@operation
+@method(CheckpointGet)
 async def get(engine: Engine, request: CheckpointGet, caller: Caller) -> Checkpoint:
     """Return a checkpoint from its row, else from its file, with a warning."""
     return await read(engine, "checkpoint", request, caller)
 
 
-@operation
+@method(CheckpointLatest)
 async def latest(engine: Engine, request: CheckpointLatest, caller: Caller) -> Checkpoint:
     """Return a mission's newest checkpoint, from either copy; also one that lost its row."""
     mission_id = await _mission_id(engine, request.mission_id)
     return await read_latest(engine, "checkpoint", mission_id, request, caller)
 
 
-@operation
+@method(CheckpointCompare)
 async def compare(
     engine: Engine, request: CheckpointCompare, caller: Caller
 ) -> CheckpointDifference:
@@ -78,7 +79,7 @@ async def _mission_id(engine: Engine, given: str) -> str:
         return given
 
 
-@operation
+@method(CheckpointDelete, frees_space=True)
 async def delete(engine: Engine, request: CheckpointDelete, caller: Caller) -> Deleted:
     """Delete a checkpoint; returns when its file is gone too, or a second later."""
     try:

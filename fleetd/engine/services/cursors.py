@@ -3,15 +3,16 @@
 import logging
 
 from ...domain.core.context import Caller
+from ...domain.core.registry import method
 from ...domain.events.cursors import CursorLook, CursorUsed
 from ...protocol.errors import FleetError
 from ...protocol.requests.event import CursorGet, CursorPosition
-from ..engine import Engine, operation
+from ..engine import Engine
 
 log = logging.getLogger("fleetd")
 
 
-@operation
+@method(CursorGet)
 async def get(engine: Engine, request: CursorGet, caller: Caller) -> CursorPosition:
     """Return a consumer's position, and note that somebody asked for it."""
     looked = await engine.execute(CursorLook(request.consumer, request.stream), caller)

@@ -7,13 +7,14 @@ from pathlib import Path
 
 from ...domain.artifacts.kinds import POLICIES
 from ...domain.core.context import Caller
+from ...domain.core.registry import method
 from ...host import progress
 from ...protocol.errors import Corrupt, Unavailable
 from ...protocol.records import Finding
 from ...protocol.requests.system import Findings, SystemDoctor
 from ...protocol.types import Noun
 from ...store import disk_audit
-from ..engine import Engine, operation
+from ..engine import Engine
 from . import examining
 from .verify import What, checked
 
@@ -22,7 +23,7 @@ SHOWN = 50
 SPOOL_MS = 120_000
 
 
-@operation
+@method(SystemDoctor, without_store=True)
 async def doctor(engine: Engine, request: SystemDoctor, caller: Caller) -> Findings:
     """Look for damage and loose permissions; with ``fix`` mend what can be mended."""
     if not request.fix:  # then nothing is written: what it tells of may be a disk that is full

@@ -13,6 +13,7 @@ import msgspec
 import trio
 
 from ...domain.core.context import Caller
+from ...domain.core.registry import method
 from ...domain.erasure.batches import PieceDrop, PieceLook, Place
 from ...domain.erasure.forget_answers import ForgetDisown
 from ...domain.erasure.journal import BytesScrubbed, ForgetWithdraw, OwedGet
@@ -24,7 +25,7 @@ from ...protocol.request import Mutation
 from ...protocol.requests.mission import MissionGet
 from ...protocol.requests.system import Forgotten, SystemForget
 from ...store.disk_audit import replaced
-from ..engine import Engine, operation
+from ..engine import Engine
 from ..files.erase import Lying, clear, elsewhere, size_of, weigh, with_files
 from ..hooks.spool import leave_nothing
 from ..jobs.legacy_import import NAME
@@ -32,7 +33,7 @@ from ..jobs.legacy_import import NAME
 log = logging.getLogger("fleetd")
 
 
-@operation
+@method(SystemForget, frees_space=True)
 async def forget(engine: Engine, request: SystemForget, caller: Caller) -> Forgotten:
     """Forget a mission, a session or a project, or only say what would go."""
     if request.dry_run:

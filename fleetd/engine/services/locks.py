@@ -4,6 +4,7 @@ import msgspec
 import trio
 
 from ...domain.core.context import Caller, Facts, Here
+from ...domain.core.registry import method
 from ...domain.locks.keys import is_key, may_be_asked_for
 from ...domain.locks.locks import LockGround
 from ...domain.locks.queue import LockEnqueue, LockLeaveQueue, LockLook, LockPoll, Waiting
@@ -13,7 +14,7 @@ from ...protocol.requests.checkpoint import ErrorReport
 from ...protocol.requests.lock import LockAcquire, LockCheck, LockList, LockPage, Validity
 from ...protocol.timestamps import to_ms
 from ...store.availability import StoreAway
-from ..engine import Engine, operation
+from ..engine import Engine
 from ..projects import Scope
 from .reader_place import standing_in
 
@@ -23,7 +24,7 @@ LONGEST_NAP_S = 60.0
 _AGAIN = 3
 
 
-@operation
+@method(LockAcquire, slow=True)
 async def acquire(engine: Engine, request: LockAcquire, caller: Caller) -> Lock:
     """Take a lock now, or wait for it up to ``wait_ms``."""
     if not request.wait_ms:
@@ -170,7 +171,7 @@ async def _report_empty_wait(
     await engine.execute(error, caller)
 
 
-@operation
+@method(LockCheck)
 async def check(engine: Engine, request: LockCheck, caller: Caller) -> Validity:
     """Check a token for a file, whatever name the file goes by; also by the key of its lock."""
     path = await engine.files.real_path(request.file, None)
@@ -194,7 +195,7 @@ async def _facts(engine: Engine, path: str, scope: Scope) -> Facts:
     return Facts(lock_key=await engine.projects.key(path, scope))
 
 
-@operation
+@method(LockList)
 async def list_locks(engine: Engine, request: LockList, caller: Caller) -> LockPage:
     """List locks; ``file`` is found by its keys, the usual one first."""
     if request.here and request.cwd is None:

@@ -3,6 +3,7 @@
 import trio
 
 from ...domain.core.context import Caller, Facts
+from ...domain.core.registry import method
 from ...domain.erasure.scope import Target
 from ...protocol.records import Mission
 from ...protocol.requests.mission import (
@@ -16,39 +17,39 @@ from ...protocol.requests.mission import (
     MissionUpdate,
     SelectedMission,
 )
-from ..engine import Engine, operation
+from ..engine import Engine
 from .caller_facts import facts_of
 from .erasure import erase
 
 
-@operation
+@method(MissionCreate)
 async def create(engine: Engine, request: MissionCreate, caller: Caller) -> Mission:
     """Create a mission; other machines know its directory by the name of the project."""
     places = await engine.projects.places(request.project_dir)
     return await engine.execute(request, caller, facts_of(caller, places))
 
 
-@operation
+@method(MissionUpdate)
 async def update(engine: Engine, request: MissionUpdate, caller: Caller) -> Mission:
     """Change fields of a mission; whose words its title is from then on depends on who asks."""
     return await engine.execute(request, caller, facts_of(caller))
 
 
-@operation
+@method(MissionCurrent)
 async def current(engine: Engine, request: MissionCurrent, caller: Caller) -> CurrentMission:
     """Return the mission that a directory belongs to, by its path or by its project."""
     places = await engine.projects.places(request.cwd)
     return await engine.execute(request, caller, Facts(places=places))
 
 
-@operation
+@method(MissionSelect)
 async def select(engine: Engine, request: MissionSelect, caller: Caller) -> SelectedMission:
     """Return the mission that is meant where none is named; other machines know it by project."""
     places = await engine.projects.places(request.cwd)
     return await engine.execute(request, caller, Facts(places=places))
 
 
-@operation
+@method(MissionDelete, frees_space=True)
 async def delete(engine: Engine, request: MissionDelete, caller: Caller) -> Deleted:
     """Delete a finished mission as a forgetting that keeps its agents: its files go first."""
     return await engine.remembered(request, lambda: _delete(engine, request))

@@ -13,6 +13,7 @@ import trio
 from ...domain.artifacts.inventory import NamesGet, OwnersGet
 from ...domain.artifacts.kinds import POLICIES
 from ...domain.core.context import Caller
+from ...domain.core.registry import method
 from ...domain.core.tx import RemoveBackup
 from ...domain.retention.pruning import (
     Candidate,
@@ -27,7 +28,7 @@ from ...host import progress
 from ...protocol.errors import FleetError, RetentionPruneFailed, Unavailable
 from ...protocol.requests.checkpoint import CheckpointPrune, Pruned, PrunedCheckpoint
 from ...protocol.requests.snapshot import PrunedSnapshot, PrunedSnapshots, SnapshotPrune
-from ..engine import Engine, operation
+from ..engine import Engine
 
 log = logging.getLogger("fleetd")
 # Large records take longer to free than small ones: then a transaction marks fewer.
@@ -40,7 +41,7 @@ DETAILS_MAX = 1_000
 NAMED = 20
 
 
-@operation
+@method(CheckpointPrune, frees_space=True)
 async def prune(engine: Engine, request: CheckpointPrune, caller: Caller) -> Pruned:
     """Delete what is past its retention, or only say what would be.
 
@@ -71,7 +72,7 @@ async def prune(engine: Engine, request: CheckpointPrune, caller: Caller) -> Pru
     return await engine.remembered(request, work)
 
 
-@operation
+@method(SnapshotPrune, frees_space=True)
 async def prune_snapshots(
     engine: Engine, request: SnapshotPrune, caller: Caller
 ) -> PrunedSnapshots:

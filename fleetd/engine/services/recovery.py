@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ...domain.core.context import Caller, Facts
+from ...domain.core.registry import method
 from ...domain.core.tx import WriteBackup
 from ...domain.recovery.checkpoint_selection import TargetGet
 from ...domain.recovery.handover import SurroundingsGet
@@ -18,7 +19,7 @@ from ...protocol.request import Request
 from ...protocol.requests.checkpoint import CheckpointGet
 from ...protocol.requests.recovery import Briefing, RecoveryContextGet, RecoveryRestore
 from .. import places
-from ..engine import Engine, operation
+from ..engine import Engine
 from ..files.read_repair import heal, kept_on, noticed
 from ..files.reconcile import TakenIn, take_in
 from .reader_place import standing_in
@@ -27,7 +28,7 @@ log = logging.getLogger("fleetd")
 R = TypeVar("R")
 
 
-@operation
+@method(RecoveryRestore)
 async def restore(engine: Engine, request: RecoveryRestore, caller: Caller) -> RestoreResult:
     """Restore from a checkpoint; a damaged row is healed from its file first.
 
@@ -43,7 +44,7 @@ async def restore(engine: Engine, request: RecoveryRestore, caller: Caller) -> R
     return msgspec.structs.replace(result, warnings=[*warnings, *result.warnings])
 
 
-@operation
+@method(RecoveryContextGet)
 async def context(engine: Engine, request: RecoveryContextGet, caller: Caller) -> Briefing:
     """Brief without restoring, with what Git says about the project."""
     briefing, _, warnings = await _from_good_copies(engine, request, caller)

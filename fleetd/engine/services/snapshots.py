@@ -1,16 +1,17 @@
 """Run snapshots with their files: recording them, and reading them from both copies."""
 
 from ...domain.core.context import Caller
+from ...domain.core.registry import method
 from ...domain.snapshots.queries import RunFind
 from ...protocol.errors import AtomicWriteFailed
 from ...protocol.requests.snapshot import SnapshotGet, SnapshotLatest, SnapshotRecord
 from ...protocol.snapshots import Snapshot
-from ..engine import Engine, operation
+from ..engine import Engine
 from ..files.read_repair import placed, read, read_latest
 from .written import as_written
 
 
-@operation
+@method(SnapshotRecord)
 async def record(engine: Engine, request: SnapshotRecord, caller: Caller) -> Snapshot:
     """Record where a run stands and wait until its file is written, for a second at most.
 
@@ -39,13 +40,13 @@ def _not_written(engine: Engine, snapshot: Snapshot, why: str) -> AtomicWriteFai
     )
 
 
-@operation
+@method(SnapshotGet)
 async def get(engine: Engine, request: SnapshotGet, caller: Caller) -> Snapshot:
     """Return a snapshot from its row, else from its file, with a warning."""
     return await read(engine, "snapshot", request, caller)
 
 
-@operation
+@method(SnapshotLatest)
 async def latest(engine: Engine, request: SnapshotLatest, caller: Caller) -> Snapshot:
     """Return a run's newest snapshot, from either copy; also one that lost its row."""
     run_id = (await engine.execute(RunFind(request), caller)).run_id

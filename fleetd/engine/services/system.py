@@ -6,6 +6,7 @@ import trio
 
 from ... import __version__
 from ...domain.core.context import Caller
+from ...domain.core.registry import method
 from ...domain.system.overview import Overview, OverviewGet
 from ...protocol.errors import Incompatible
 from ...protocol.request import PROTOCOL
@@ -20,11 +21,11 @@ from ...protocol.requests.system import (
 from ...protocol.status import AwayStatus, Status, StoreStatus
 from ...protocol.timestamps import iso
 from ...store.availability import StoreAway
-from ..engine import Engine, operation
+from ..engine import Engine
 from ..metrics import figures
 
 
-@operation
+@method(SystemHello, without_store=True)
 async def hello(engine: Engine, request: SystemHello, caller: Caller) -> Hello:
     """Say who answers; a client that speaks another protocol is told."""
     if request.protocol not in (None, PROTOCOL):
@@ -50,7 +51,7 @@ async def hello(engine: Engine, request: SystemHello, caller: Caller) -> Hello:
     )
 
 
-@operation
+@method(SystemStatus, without_store=True)
 async def status(engine: Engine, request: SystemStatus, caller: Caller) -> Status:
     """Show the state of the fleet."""
     seen = await seen_now(engine)
@@ -113,7 +114,7 @@ def _store(engine: Engine) -> StoreStatus:
     )
 
 
-@operation
+@method(SystemConfig, without_store=True)
 async def config(engine: Engine, request: SystemConfig, caller: Caller) -> Settings:
     """Return the settings in force."""
     return Settings(settings=engine.loaded.settings())

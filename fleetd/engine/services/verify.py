@@ -12,6 +12,7 @@ import msgspec
 from ...domain.artifacts.inventory import NamesGet, OwnersGet, RowNames
 from ...domain.artifacts.kinds import POLICIES, id_of
 from ...domain.core.context import Caller
+from ...domain.core.registry import method
 from ...host import progress
 from ...protocol.errors import Corrupt, Incompatible, IntegrityMismatch, NotFound
 from ...protocol.records import Finding
@@ -21,7 +22,7 @@ from ...protocol.requests.snapshot import SnapshotVerify
 from ...protocol.requests.system import Findings
 from ...protocol.types import Noun
 from ...store.files.record_files import LATEST, Listing
-from ..engine import Engine, operation
+from ..engine import Engine
 from ..files.latest import copy_trouble, held_by_latest, mend_latest, named_in, wanted_latest
 from ..files.read_repair import get
 from ..files.repair import check
@@ -40,7 +41,7 @@ class What(msgspec.Struct, frozen=True, kw_only=True):
     repair: bool = False
 
 
-@operation
+@method(CheckpointVerify)
 async def verify(engine: Engine, request: CheckpointVerify, caller: Caller) -> Findings:
     """Check checkpoints in both stores; with ``repair`` mend what one good copy can mend."""
 
@@ -59,7 +60,7 @@ async def verify(engine: Engine, request: CheckpointVerify, caller: Caller) -> F
     return await engine.remembered(request, work)
 
 
-@operation
+@method(SnapshotVerify)
 async def verify_snapshots(engine: Engine, request: SnapshotVerify, caller: Caller) -> Findings:
     """Check snapshots in both stores; with ``repair`` mend what one good copy can mend."""
     what = What(
