@@ -13,10 +13,10 @@ from ..core.context import Context
 from ..core.mappers import agent_of
 from ..core.registry import handler
 from ..core.tx import Row, Tx
+from ..liveness.process_identity import of_process
 from ..liveness.silence import LIVING
 from ..missions.current import inherited, to_join
 from . import agents
-from .inhabitants import of_process
 
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._-]+")
 LONGEST_NAME = 40

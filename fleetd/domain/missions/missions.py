@@ -28,7 +28,6 @@ from ...protocol.requests.mission import (
     MissionUpdate,
 )
 from ...protocol.types import OPEN_MISSION, ClosedReason, MissionOrigin
-from ..agents.inhabitants import who_asks
 from ..checkpoints import checkpoints
 from ..checkpoints.limits import COMPLETED
 from ..core.context import Context
@@ -38,6 +37,7 @@ from ..core.ids import find, fresh_id
 from ..core.mappers import ended_as, mission_of
 from ..core.registry import handler, method
 from ..core.tx import Row, Tx
+from ..liveness.process_identity import who_asks
 from . import sorties
 from .milestones import begin_mission
 

@@ -15,13 +15,13 @@ from ...protocol.requests.sortie import (
     SortieRemove,
 )
 from ...protocol.types import OPEN_MISSION
-from ..agents.inhabitants import who_asks
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find, fresh_id
 from ..core.mappers import ended_as, sortie_of, sorties_of
 from ..core.registry import handler, method
 from ..core.tx import Row, Tx
+from ..liveness.process_identity import who_asks
 from .milestones import reach_milestones
 from .progress import recount
 from .sortie_work import open_row

@@ -9,9 +9,9 @@ import msgspec
 
 from ...harness.report import Report
 from ...protocol.types import AGENT_ID
-from ..agents.inhabitants import without_session
 from ..core.context import Context
 from ..core.tx import LogLine, Row, Tx
+from ..liveness.process_identity import without_session
 from ..liveness.silence import LIVING
 
 _AGENT_ID = re.compile(AGENT_ID)

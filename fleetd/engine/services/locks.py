@@ -16,7 +16,7 @@ from ...protocol.timestamps import to_ms
 from ...store.availability import StoreAway
 from ..engine import Engine
 from ..projects import Scope
-from .reader_place import standing_in
+from .callers import standing_in
 
 # A lease may be renewed while somebody waits for its end; then the wait is simply looked at again.
 LONGEST_NAP_S = 60.0

@@ -22,7 +22,7 @@ from .. import places
 from ..engine import Engine
 from ..files.read_repair import heal, kept_on, noticed
 from ..files.reconcile import TakenIn, take_in
-from .reader_place import standing_in
+from .callers import standing_in
 
 log = logging.getLogger("fleetd")
 R = TypeVar("R")

@@ -2,7 +2,7 @@
 
 from ..core.context import Context
 from ..core.tx import Row, Tx
-from ..liveness.silence import LIVING
+from .silence import LIVING
 
 
 def of_process(tx: Tx, ctx: Context) -> list[Row]:
