@@ -1,6 +1,6 @@
 """Imports every module that registers rules, so that the registry is complete; holds none."""
 
-from .agents import agents, mailbox, process_identity
+from .agents import agents, mailbox
 from .artifacts import backlog, ingest, inventory, outbox, repair, verification
 from .checkpoints import checkpoints, diff, on_error
 from .cluster import failover, membership, names

@@ -1,4 +1,6 @@
-"""Agents: registering, declaring, leaving; must not know recovery or how processes are watched."""
+"""Agents: register, find by process, declare, leave."""
+
+import re
 
 import msgspec
 
@@ -6,6 +8,7 @@ from ...protocol.events import AgentDeregistered, AgentLost, AgentNoted, AgentRe
 from ...protocol.records import Agent
 from ...protocol.records import AgentNote as Note
 from ...protocol.requests.agent import (
+    AgentCurrent,
     AgentDeregister,
     AgentGet,
     AgentHeartbeat,
@@ -13,24 +16,29 @@ from ...protocol.requests.agent import (
     AgentNote,
     AgentPage,
     AgentRegister,
+    CurrentAgent,
     Registration,
 )
+from ...protocol.types import Role
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find
 from ..core.mappers import agent_of
-from ..core.registry import handler, method
+from ..core.registry import method
 from ..core.tx import LogLine, Row, Tx, WatchProcess
 from ..liveness.comeback import detect_for
 from ..liveness.open_calls import end_turn
+from ..liveness.process_identity import of_process
+from ..liveness.silence import LIVING
 from ..locks.leases import release_all
-from ..missions.current import inherited, of_directory
+from ..missions.current import inherited, of_directory, to_join
 from ..snapshots import triggers
 
 _note = msgspec.json.Decoder(Note).decode
+_NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._-]+")
+LONGEST_NAME = 40
 
 
-@handler
 def register(tx: Tx, ctx: Context, request: AgentRegister) -> Registration:
     """Start an agent or bring it back; detection comes first, for registering is activity."""
     before = tx.one("SELECT * FROM agents WHERE id = :id", id=request.agent_id)
@@ -98,6 +106,60 @@ def _mission(tx: Tx, ctx: Context, request: AgentRegister, before: Row | None) -
         return None
     heir = inherited(tx, request.agent_id)
     return str(heir["id"]) if heir else of_directory(tx, ctx, request.cwd)
+
+
+def find_current(tx: Tx, ctx: Context, agent_id: str | None) -> CurrentAgent:
+    """Return the living agent that the process in the facts belongs to.
+
+    An agent CLI has a hook client and a server of its own tools below it. Both are the agent of the
+    session that is at work in that process, whichever comes first.
+    """
+    row = _of_process(tx, ctx, agent_id)
+    return CurrentAgent(agent=agent_of(row) if row else None)
+
+
+def _of_process(tx: Tx, ctx: Context, agent_id: str | None) -> Row | None:
+    """Return the living agent by a name, else that of the process.
+
+    Of the sessions in the process that go by the name: a second one is ``<name>.2``.
+    """
+    here = of_process(tx, ctx)
+    if agent_id is None:
+        return here[0] if here else None
+    for row in here:
+        if row["id"] == agent_id or re.fullmatch(rf"{re.escape(agent_id)}\.\d+", row["id"]):
+            return row
+    return tx.one(f"SELECT * FROM agents WHERE id = :id AND status IN {LIVING}", id=agent_id)
+
+
+def join(tx: Tx, ctx: Context, request: AgentCurrent) -> CurrentAgent:
+    """Return the agent that a process belongs to, registered just now if need be."""
+    row = _of_process(tx, ctx, request.agent_id)
+    if row is not None:
+        return CurrentAgent(agent=agent_of(row))
+    known = request.agent_id and tx.one("SELECT * FROM agents WHERE id = :id", id=request.agent_id)
+    joined = None
+    if not (known and known["mission_id"]):
+        joined = inherited(tx, request.agent_id) or to_join(tx, ctx, request.cwd)
+    first: Role = "specialist" if joined else "dispatch"
+    registered = register(
+        tx,
+        ctx,
+        AgentRegister(
+            request.agent_id or ctx.new_id(_named(request.harness)),
+            known["role"] if known else first,
+            harness=request.harness,
+            pid=ctx.facts.agent_pid,
+            mission_id=joined["id"] if joined else None,
+            cwd=request.cwd,
+        ),
+    )
+    return CurrentAgent(agent=registered.agent)
+
+
+def _named(harness: str | None) -> str:
+    name = _NOT_IN_IDS.sub("-", harness or "").strip("-._")[:LONGEST_NAME]
+    return name or "agent"
 
 
 @method(AgentHeartbeat)

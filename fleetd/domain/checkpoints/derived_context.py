@@ -16,7 +16,7 @@ from ..core.context import Context
 from ..core.event_log import data_of, event_of
 from ..core.tx import Row, Tx
 from ..core.wording import quote
-from ..locks.names import file_from_here
+from ..locks.keys import file_from_here
 from ..missions.authors import Titles, shares
 from .narrative import obstacle, sentence, step
 

@@ -1,10 +1,8 @@
-"""Leases on files: who holds one, granting, expiry, ending; the statements behind every lock.
+"""Lease table: holder, grant, renew, expire, end; the statements behind every lock.
 
 Expiry is decided by comparing with ``now`` in the same transaction; no sweep is needed for it.
 Paths come in as facts: rules do not look at the file system.
 """
-
-from typing import Any
 
 from ...protocol.errors import InvalidParams, LockConflict
 from ...protocol.events import (
@@ -230,8 +228,12 @@ def _is_lost(tx: Tx, agent_id: str) -> bool:
     return bool(status == "lost")
 
 
-def conflict(tx: Tx, ctx: Context, claim: Claim, record: tuple[Any, ...] = ()) -> LockConflict:
-    """Return the error that says who holds a file; ``record`` is what it wants recorded."""
+def conflict(tx: Tx, ctx: Context, claim: Claim, *, again: bool = False) -> LockConflict:
+    """Return the error that says who holds a file.
+
+    The refusal takes back what this transaction granted to the first in line: with ``again`` that
+    is done once more after the rollback.
+    """
     row = holder(tx, claim.path)
     existing = lock_of(row) if row else None
     who, hint = "another agent", _LOCKED
@@ -242,7 +244,7 @@ def conflict(tx: Tx, ctx: Context, claim: Claim, record: tuple[Any, ...] = ()) -
     return LockConflict(
         f"{claim.file} is locked by {who}.",
         hint=hint,
-        record=record,
+        record=(lambda tx, ctx: expire(tx, ctx, claim.path),) if again else (),
         existing_lock=existing,
         file=claim.file,
     )

@@ -1,4 +1,4 @@
-"""Locks as agents ask for them: acquiring, renewing, releasing, checking, listing."""
+"""Locks as agents ask for them: acquire, renew, release, check, list."""
 
 from typing import Any, cast
 
@@ -6,7 +6,6 @@ import msgspec
 
 from ...protocol.errors import InvalidState
 from ...protocol.records import Lock, Record
-from ...protocol.request import Query
 from ...protocol.requests.lock import (
     LockAcquire,
     LockCheck,
@@ -21,13 +20,11 @@ from ..cluster.names import agent_on
 from ..core.context import Context
 from ..core.ids import find
 from ..core.mappers import lock_of
-from ..core.registry import handler, method
+from ..core.registry import method
+from ..core.sql import starts
 from ..core.tx import Row, Tx
-from ..erasure.clauses import starts
 from . import leases
-from .keys import by_project, of_machine
-from .names import file_from_here
-from .queue import LockServe
+from .keys import by_project, file_from_here, of_machine
 
 
 class Ground(Record, frozen=True, kw_only=True):
@@ -38,16 +35,12 @@ class Ground(Record, frozen=True, kw_only=True):
     by_project: bool
 
 
-class LockGround(Query[Ground], frozen=True):
-    """Look up the mission of a request for a lock, by default its agent's; not on the wire."""
+def ground(tx: Tx, ctx: Context, request: LockAcquire) -> Ground:
+    """Return what the key of a lock depends on: its mission, by default its agent's.
 
-    request: LockAcquire
-
-
-@handler
-def ground(tx: Tx, ctx: Context, request: LockGround) -> Ground:
-    """Return what the key of a lock depends on: one question, since each costs a thread's turn."""
-    mission_id = leases.mission_of(tx, ctx, request.request)
+    One question, since each costs a thread's turn.
+    """
+    mission_id = leases.mission_of(tx, ctx, request)
     if mission_id is None:
         return Ground(by_project=ctx.shared)
     row = find(tx, "mission", mission_id)
@@ -58,15 +51,13 @@ def ground(tx: Tx, ctx: Context, request: LockGround) -> Ground:
     )
 
 
-@handler
 def acquire(tx: Tx, ctx: Context, request: LockAcquire) -> Lock:
     """Take a lease on a file now, or learn who holds it."""
     claim = leases.claim_of(tx, ctx, request)
     served = leases.expire(tx, ctx, claim.path)
     row = leases.grant(tx, ctx, claim)
     if row is None:
-        # The refusal takes back what was granted to the first in line a moment ago.
-        raise leases.conflict(tx, ctx, claim, (LockServe(claim.path),) if served else ())
+        raise leases.conflict(tx, ctx, claim, again=served)
     return lock_of(row)
 
 
@@ -132,7 +123,6 @@ def force_release(tx: Tx, ctx: Context, request: LockForceRelease) -> Lock:
     return lock_of(find(tx, "lock", row["id"]))
 
 
-@handler
 def check(tx: Tx, ctx: Context, request: LockCheck) -> Validity:
     """Say whether a token is the one in force: the guard before a write."""
     row = leases.holder(tx, ctx.facts.lock_key or request.file)
@@ -151,7 +141,6 @@ def _as_of(ctx: Context, lock: Lock) -> Lock:
     return lock
 
 
-@handler
 def list_locks(tx: Tx, ctx: Context, request: LockList) -> LockPage:
     """Return locks, oldest first; a lease that ran out counts as ended."""
     where, params = ["1 = 1"], cast("dict[str, Any]", {})

@@ -35,7 +35,7 @@ from ..core.counters import tally
 from ..core.event_log import emit
 from ..core.ids import find, fresh_id
 from ..core.mappers import ended_as, mission_of
-from ..core.registry import handler, method
+from ..core.registry import method
 from ..core.tx import Row, Tx
 from ..liveness.process_identity import who_asks
 from . import sorties
@@ -46,7 +46,6 @@ def _get(tx: Tx, mission_id: str) -> Mission:
     return mission_of(tx, find(tx, "mission", mission_id))
 
 
-@handler
 def create(tx: Tx, ctx: Context, request: MissionCreate) -> Mission:
     """Create a mission and its first sorties; with ``start`` begin it for the agent that asks."""
     by = who_asks(tx, ctx, request.agent_id)
@@ -118,7 +117,6 @@ def start(tx: Tx, ctx: Context, request: MissionStart) -> Mission:
     return _get(tx, row["id"])
 
 
-@handler
 def update(tx: Tx, ctx: Context, request: MissionUpdate) -> Mission:
     """Change the fields that the request names, and add its sorties.
 

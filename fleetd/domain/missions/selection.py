@@ -23,7 +23,6 @@ from ...protocol.types import OPEN_MISSION, SelectionPurpose, SelectionReason
 from ..cluster.names import on_another
 from ..core.context import Context
 from ..core.mappers import mission_of
-from ..core.registry import handler
 from ..core.tx import Row, Tx
 from ..liveness.silence import LIVING, waiting
 from .current import (
@@ -59,7 +58,6 @@ class Selection(NamedTuple):
     candidates: tuple[RecoveryCandidate, ...] = ()
 
 
-@handler
 def select(tx: Tx, ctx: Context, request: MissionSelect) -> SelectedMission:
     """Return the mission that a request without a name would be about."""
     wanted = Wanted(
@@ -75,7 +73,6 @@ def select(tx: Tx, ctx: Context, request: MissionSelect) -> SelectedMission:
     )
 
 
-@handler
 def current(tx: Tx, ctx: Context, request: MissionCurrent) -> CurrentMission:
     """Return the mission at work in a directory, or None."""
     row = current_row(tx, ctx, request.cwd, request.agent_id)

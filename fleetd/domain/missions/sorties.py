@@ -19,7 +19,7 @@ from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find, fresh_id
 from ..core.mappers import ended_as, sortie_of, sorties_of
-from ..core.registry import handler, method
+from ..core.registry import method
 from ..core.tx import Row, Tx
 from ..liveness.process_identity import who_asks
 from .milestones import reach_milestones
@@ -71,7 +71,6 @@ def _put(
     return sortie_id
 
 
-@handler
 def create(tx: Tx, ctx: Context, request: SortieCreate) -> Sortie:
     """Add a sortie; it may lower the progress, but no milestone fires twice."""
     mission = find(tx, "mission", request.mission_id)

@@ -15,8 +15,7 @@ from ..core.mappers import states_of
 from ..core.registry import handler
 from ..core.tx import Row, Tx
 from ..locks import leases
-from ..locks.keys import of_lock
-from ..locks.names import file_from_here
+from ..locks.keys import file_from_here, of_lock
 from .restore_context import Case, refuse_stranger
 
 

@@ -11,7 +11,7 @@ from ..core.context import Context
 from ..core.event_log import data_of
 from ..core.tx import Row, Tx
 from ..core.wording import path, quote, short, verbatim
-from ..locks.names import file_from_here
+from ..locks.keys import file_from_here
 from ..missions.authors import Titles, shares, titles_for
 from ..missions.progress import percent
 from ..snapshots import recovery_context

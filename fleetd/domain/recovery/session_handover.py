@@ -9,8 +9,7 @@ from ...protocol.types import CLOSED_SORTIE
 from ..checkpoints.state import State
 from ..core.tx import Row, Tx
 from ..locks import leases
-from ..locks.keys import of_lock
-from ..locks.names import file_from_here
+from ..locks.keys import file_from_here, of_lock
 from ..sessions import merge, notices
 from . import state
 from .restore_context import Case

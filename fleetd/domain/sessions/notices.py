@@ -12,7 +12,7 @@ from ..cluster.names import agent_on
 from ..core.context import Context
 from ..core.tx import Tx
 from ..core.wording import quote
-from ..locks.names import file_from_here
+from ..locks.keys import file_from_here
 from ..missions.authors import goal_for
 
 _KEY = "handed_over:"
