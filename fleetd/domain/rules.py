@@ -9,7 +9,7 @@ from .erasure import batches, deletion, journal, steps
 from .events import cursors, streams
 from .liveness import agent_loss, due, episodes, silence
 from .locks import locks, queue
-from .missions import missions, selection, sortie_reports, sorties
+from .missions import missions, selection, sortie_work, sorties
 from .recovery import checkpoint_selection, handover, restore, roll_forward, state
 from .retention import pruning, sessions, spent
 from .sessions import deliveries, record

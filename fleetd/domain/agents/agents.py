@@ -24,6 +24,7 @@ from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find
 from ..core.mappers import agent_of
+from ..core.observers import store_arrived
 from ..core.registry import method
 from ..core.tx import LogLine, Row, Tx, WatchProcess
 from ..liveness.comeback import detect_for
@@ -274,3 +275,17 @@ def mark_lost(tx: Tx, ctx: Context, row: Row, reason: str) -> None:
     end_turn(tx, row["id"])
     emit(tx, ctx, AgentLost(reason=reason), mission_id=row["mission_id"], agent_id=row["id"])
     tx.after_commit(LogLine("WARNING", f"Agent {row['id']} is lost: {reason}"))
+
+
+@store_arrived.subscribe
+def lose_strangers(tx: Tx, ctx: Context) -> None:
+    """Lose the agents of machines that have no part in a store which this one has to itself."""
+    if ctx.machine:
+        return
+    rows = tx.all(
+        f"SELECT * FROM agents WHERE status <> 'gone' AND status IN {LIVING} AND machine <> :own"
+        " ORDER BY id",
+        own=ctx.machine,
+    )
+    for row in rows:
+        mark_lost(tx, ctx, row, "its machine has no part in this store any more")

@@ -1,6 +1,11 @@
-"""Work on a sortie: starting, reporting, blocking, completing, failing; must not know runs."""
+"""Work on a sortie: start, report, block, complete, fail.
 
-from typing import Any
+What agents report one by one is observed; a plan, which says more at once, calls the rules itself.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -30,10 +35,31 @@ from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find
 from ..core.mappers import ended_as, sortie_of
+from ..core.observers import sortie_moved
+from ..core.registry import method
 from ..core.tx import Row, Tx
 from .milestones import begin_mission, reach_milestones
 
 Work = SortieStart | SortieProgress | SortieBlock | SortieUnblock | SortieComplete | SortieFail
+F = TypeVar("F", bound=Callable[[Tx, Context, Any], Sortie])
+
+
+def _reported(request: type[Work]) -> Callable[[F], F]:
+    """Register a rule for what an agent reports, of which the sortie's observers hear."""
+
+    def register(rule: F) -> F:
+        @method(request)
+        @wraps(rule)
+        def report(tx: Tx, ctx: Context, request: Any) -> Sortie:
+            before = find(tx, "sortie", request.sortie_id)
+            sortie = rule(tx, ctx, request)
+            if agent_id := request.agent_id or before["assigned_to"]:
+                sortie_moved(tx, ctx, agent_id, before)
+            return sortie
+
+        return rule
+
+    return register
 
 
 def open_row(tx: Tx, sortie_id: str, verb: str) -> Row:
@@ -100,6 +126,7 @@ def _change(
     return sortie_of(tx, find(tx, "sortie", row["id"]))
 
 
+@_reported(SortieStart)
 def start(tx: Tx, ctx: Context, request: SortieStart) -> Sortie:
     """Begin a sortie, or go on with one's own."""
     row = _to_work_on(tx, ctx, request, "started")
@@ -122,6 +149,7 @@ def start(tx: Tx, ctx: Context, request: SortieStart) -> Sortie:
     )
 
 
+@_reported(SortieProgress)
 def progress(tx: Tx, ctx: Context, request: SortieProgress) -> Sortie:
     """Report progress; it ends what a recovery left as the sortie's briefing."""
     row = _to_work_on(tx, ctx, request, "changed")
@@ -143,6 +171,7 @@ def progress(tx: Tx, ctx: Context, request: SortieProgress) -> Sortie:
     return _change(tx, ctx, row, payload, request.agent_id, **changes)
 
 
+@_reported(SortieBlock)
 def block(tx: Tx, ctx: Context, request: SortieBlock) -> Sortie:
     """Note that a sortie cannot go on."""
     row = _own_row(tx, request, "blocked")
@@ -151,6 +180,7 @@ def block(tx: Tx, ctx: Context, request: SortieBlock) -> Sortie:
     return _change(tx, ctx, row, payload, request.agent_id, **changes)
 
 
+@_reported(SortieUnblock)
 def unblock(tx: Tx, ctx: Context, request: SortieUnblock) -> Sortie:
     """Let a blocked sortie go on from where it was."""
     row = _own_row(tx, request, "unblocked")
@@ -168,6 +198,7 @@ def unblock(tx: Tx, ctx: Context, request: SortieUnblock) -> Sortie:
     return _change(tx, ctx, row, payload, request.agent_id, **changes)
 
 
+@_reported(SortieComplete)
 def complete(tx: Tx, ctx: Context, request: SortieComplete) -> Sortie:
     """Complete a sortie; of two that try, the second learns who did."""
     row = _to_work_on(tx, ctx, request, "completed")
@@ -188,6 +219,7 @@ def complete(tx: Tx, ctx: Context, request: SortieComplete) -> Sortie:
     )
 
 
+@_reported(SortieFail)
 def fail(tx: Tx, ctx: Context, request: SortieFail) -> Sortie:
     """Give a sortie up; it blocks its mission's completion no longer."""
     row = _own_row(tx, request, "failed")
