@@ -638,7 +638,7 @@ async def test_a_number_that_is_another_ones_by_now_serves_nobody_else(machines)
     await north.agents(mission, "spec-1", "spec-2", "spec-3")
     await north.lock(mission, "/srv/a.py", "spec-1")
     there = await wait_for(south, "/srv/a.py", "spec-3")
-    lost = queue.Ticket(wait_id=there.wait_id, agent_id="spec-2", path=there.path)
+    lost = queue.LockTicket(wait_id=there.wait_id, agent_id="spec-2", path=there.path)
     north.sql("UPDATE locks SET expires_at = acquired_at")
 
     assert (await north.engine.read(queue.look, lost)).due

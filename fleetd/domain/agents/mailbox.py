@@ -1,4 +1,4 @@
-"""Mail between agents: sending, reading, acknowledging; delivered is not done."""
+"""Mailbox: messages between agents are sent, delivered, acknowledged, queued again."""
 
 from operator import itemgetter
 from typing import Any, cast
@@ -27,7 +27,7 @@ from ..core.tx import Row, Tx
 
 @method(MessageSend)
 def send(tx: Tx, ctx: Context, request: MessageSend) -> Message:
-    """Post a letter; an agent that is not there yet finds it later, one that left does not."""
+    """Post a message; an agent that is not there yet finds it later, one that left does not."""
     mission_id = _mission(tx, request)
     recipients = list(dict.fromkeys(reader(tx, agent_id) for agent_id in request.to))
     _refuse_gone(tx, request, recipients, mission_id)
@@ -60,7 +60,7 @@ def send(tx: Tx, ctx: Context, request: MessageSend) -> Message:
 
 
 def _mission(tx: Tx, request: MessageSend) -> str | None:
-    """Return the mission a letter belongs to: the one it names, else its sender's."""
+    """Return the mission a message belongs to: the one it names, else its sender's."""
     if request.mission_id:
         return str(find(tx, "mission", request.mission_id)["id"])
     row = tx.one("SELECT mission_id FROM agents WHERE id = :id", id=request.sender)
@@ -100,7 +100,7 @@ def _refuse_gone(
 
 
 def queue(tx: Tx, message_id: str, agent_id: str, seq: int) -> None:
-    """Put a letter into a recipient's queue, again if it was there before."""
+    """Put a message into a recipient's queue, again if it was there before."""
     tx.run(
         "INSERT INTO deliveries (message_id, agent_id, seq, status) VALUES (:id, :agent, :seq,"
         " 'queued') ON CONFLICT (message_id, agent_id) DO UPDATE SET status = 'queued',"
@@ -153,7 +153,7 @@ def _deliver(tx: Tx, ctx: Context, row: Row, agent_id: str) -> None:
 
 @method(MessageAck)
 def ack(tx: Tx, ctx: Context, request: MessageAck) -> Message:
-    """Note that a recipient dealt with a letter; of two that try, the second learns who did."""
+    """Note that a recipient dealt with a message; of two that try, the second learns who did."""
     row = find(tx, "message", request.message_id)
     delivery = tx.one(
         "SELECT * FROM deliveries WHERE message_id = :id AND agent_id = :agent",
@@ -214,7 +214,7 @@ def list_messages(tx: Tx, ctx: Context, request: MessageList) -> MessagePage:
 
 @method(MessageRequeue)
 def requeue(tx: Tx, ctx: Context, request: MessageRequeue) -> Message:
-    """Queue a letter again for those who have not acknowledged it."""
+    """Queue a message again for those who have not acknowledged it."""
     row = find(tx, "message", request.message_id)
     deliveries = tx.all(
         "SELECT * FROM deliveries WHERE message_id = :id ORDER BY agent_id", id=row["id"]

@@ -27,7 +27,7 @@ from . import leases
 from .keys import by_project, file_from_here, of_machine
 
 
-class Ground(Record, frozen=True, kw_only=True):
+class KeyScope(Record, frozen=True, kw_only=True):
     """What a mission says about the keys of its locks."""
 
     project_dir: str | None = None
@@ -35,17 +35,17 @@ class Ground(Record, frozen=True, kw_only=True):
     by_project: bool
 
 
-def ground(tx: Tx, ctx: Context, request: LockAcquire) -> Ground:
+def key_scope(tx: Tx, ctx: Context, request: LockAcquire) -> KeyScope:
     """Return what the key of a lock depends on: its mission, by default its agent's.
 
     One question, since each costs a thread's turn.
     """
     mission_id = leases.mission_of(tx, ctx, request)
     if mission_id is None:
-        return Ground(by_project=ctx.shared)
+        return KeyScope(by_project=ctx.shared)
     row = find(tx, "mission", mission_id)
     here = row["machine"] == ctx.machine
-    return Ground(
+    return KeyScope(
         project_dir=row["project_dir"] if here else None,
         by_project=by_project(ctx, row),
     )

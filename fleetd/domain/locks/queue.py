@@ -14,7 +14,7 @@ UNSEEN = 1_000_000
 _MINE = "id = :id AND machine = :machine AND agent_id = :agent AND normalized_path = :path"
 
 
-class Ticket(Record, frozen=True, kw_only=True):
+class LockTicket(Record, frozen=True, kw_only=True):
     """A place in a line, and whose it is.
 
     A store that came back from a copy may have given the number to another wait meanwhile.
@@ -25,14 +25,14 @@ class Ticket(Record, frozen=True, kw_only=True):
     path: str
 
 
-class Turn(Record, frozen=True, kw_only=True):
+class LockTurn(Record, frozen=True, kw_only=True):
     """Whether a waiter should claim its lock now, else when its turn may come by itself."""
 
     due: bool
     look_again_at: str | None
 
 
-def enqueue(tx: Tx, ctx: Context, request: LockAcquire) -> Lock | Ticket:
+def enqueue(tx: Tx, ctx: Context, request: LockAcquire) -> Lock | LockTicket:
     """Take a lease on a file, or line up for it."""
     claim = leases.claim_of(tx, ctx, request)
     leases.expire(tx, ctx, claim.path)
@@ -51,16 +51,16 @@ def enqueue(tx: Tx, ctx: Context, request: LockAcquire) -> Lock | Ticket:
         length=claim.timeout_ms,
         machine=ctx.machine,
     )
-    ticket = Ticket(wait_id=wait_id, agent_id=claim.agent_id, path=claim.path)
+    ticket = LockTicket(wait_id=wait_id, agent_id=claim.agent_id, path=claim.path)
     return _claimed(tx, ctx, ticket) or ticket
 
 
-def _found(tx: Tx, ctx: Context, ticket: Ticket) -> Row | None:
+def _found(tx: Tx, ctx: Context, ticket: LockTicket) -> Row | None:
     """Return a wait; None when it is gone, also when its number is another one's by now."""
     return tx.one(f"SELECT * FROM lock_waits WHERE {_MINE}", **_mine(ctx, ticket))
 
 
-def _mine(ctx: Context, ticket: Ticket) -> Row:
+def _mine(ctx: Context, ticket: LockTicket) -> Row:
     return {
         "id": ticket.wait_id,
         "machine": ctx.machine,
@@ -69,17 +69,17 @@ def _mine(ctx: Context, ticket: Ticket) -> Row:
     }
 
 
-def look(tx: Tx, ctx: Context, ticket: Ticket) -> Turn:
+def look(tx: Tx, ctx: Context, ticket: LockTicket) -> LockTurn:
     """Look at the wait and at the lock; only what can succeed is worth a writing transaction."""
     wait = _found(tx, ctx, ticket)
     if wait is None or wait["lock_id"] is not None:
-        return Turn(due=True, look_again_at=None)
+        return LockTurn(due=True, look_again_at=None)
     held = leases.holder(tx, wait["normalized_path"])
     due = held is None or held["expires_at"] <= ctx.now or held["held_by"] == wait["agent_id"]
-    return Turn(due=due, look_again_at=held["expires_at"] if held else None)
+    return LockTurn(due=due, look_again_at=held["expires_at"] if held else None)
 
 
-def poll(tx: Tx, ctx: Context, ticket: Ticket) -> Lock | None:
+def poll(tx: Tx, ctx: Context, ticket: LockTicket) -> Lock | None:
     """Claim the lock of a waiter whose turn has come, after seeing to a lease that ran out.
 
     Raises NotFound when the waiter itself was forgotten.
@@ -93,7 +93,7 @@ def poll(tx: Tx, ctx: Context, ticket: Ticket) -> Lock | None:
     return _claimed(tx, ctx, ticket)
 
 
-def _claimed(tx: Tx, ctx: Context, ticket: Ticket) -> Lock | None:
+def _claimed(tx: Tx, ctx: Context, ticket: LockTicket) -> Lock | None:
     """Return the lock of a wait whose turn has come, or whose agent holds the file by now.
 
     An agent may wait twice for one file, in two calls: both get the same lease.
@@ -114,10 +114,10 @@ def _granted(tx: Tx, ctx: Context, wait: Row) -> Row | None:
     held = leases.holder(tx, wait["normalized_path"])
     if held is None or held["held_by"] != wait["agent_id"]:
         return None
-    return leases.grant(tx, ctx, leases.claim_of_wait(wait))
+    return leases.grant(tx, ctx, leases.claim_of_row(wait, wait["agent_id"]))
 
 
-def leave(tx: Tx, ctx: Context, ticket: Ticket, *, keep: bool) -> Lock | None:
+def leave(tx: Tx, ctx: Context, ticket: LockTicket, *, keep: bool) -> Lock | None:
     """Take a waiter out of its line.
 
     With ``keep`` a lock that its agent holds by now is returned; else what this wait was granted a
@@ -130,7 +130,7 @@ def leave(tx: Tx, ctx: Context, ticket: Ticket, *, keep: bool) -> Lock | None:
     return lock
 
 
-def _give_back(tx: Tx, ctx: Context, ticket: Ticket) -> None:
+def _give_back(tx: Tx, ctx: Context, ticket: LockTicket) -> None:
     """Release what a wait was granted, unless its agent has heard of the lock by another call."""
     wait = _found(tx, ctx, ticket)
     if wait is None or wait["lock_id"] is None:

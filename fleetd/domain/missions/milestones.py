@@ -1,4 +1,4 @@
-"""When a mission begins and which milestones it passes, in the transaction that changes it."""
+"""Milestones: a mission begins, or passes one, in the transaction that changes a sortie."""
 
 from ...protocol.events import MissionStarted
 from ..checkpoints import checkpoints

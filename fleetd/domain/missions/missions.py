@@ -1,4 +1,4 @@
-"""Missions: creating, starting, ending, finding; must not know sorties' rules or recovery."""
+"""Missions: create, start, change, end, reopen, list."""
 
 import os.path
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""How far a mission is, and which milestones that passes; must not import other rules."""
+"""Progress of a mission: its sorties counted, in percent, and the milestones that passes."""
 
 from ..core.tx import Row, Tx
 

@@ -1,4 +1,4 @@
-"""Sorties of a mission: adding, assigning, removing, listing; the work itself is elsewhere."""
+"""Sorties of a mission: add, assign, list, remove."""
 
 import msgspec
 

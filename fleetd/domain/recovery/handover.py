@@ -246,14 +246,7 @@ def _hand_over_locks(case: Case, lost: str, successor: str) -> None:
         if row["normalized_path"] in restored:
             continue
         leases.supersede(case.tx, case.ctx, row)
-        claim = leases.Claim(
-            path=row["normalized_path"],
-            file=row["file"],
-            agent_id=successor,
-            mission_id=row["mission_id"],
-            purpose=row["purpose"],
-            timeout_ms=row["timeout_ms"],
-        )
+        claim = leases.claim_of_row(row, successor)
         leases.grant(case.tx, case.ctx, claim, activity=False)
         name = file_from_here(case.tx, case.ctx, row)
         case.ledger.changed("lock", name, f"held by {lost}", f"held by {successor}")

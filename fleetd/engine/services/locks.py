@@ -8,7 +8,7 @@ from ...domain.core.context import Caller, Facts, Here
 from ...domain.core.registry import method
 from ...domain.locks import locks, queue
 from ...domain.locks.keys import is_key, may_be_asked_for
-from ...domain.locks.queue import Ticket
+from ...domain.locks.queue import LockTicket
 from ...protocol.errors import InvalidParams, LockConflict, Unavailable
 from ...protocol.records import Lock
 from ...protocol.requests.checkpoint import ErrorReport
@@ -85,8 +85,8 @@ async def _key(
     if is_key(request.file):
         key = _given(engine, request.file)
         return key, await engine.projects.paths(key, request.cwd)
-    ground = await engine.on_behalf_of(caller, facts).read(locks.ground, request)
-    base = request.cwd or ground.project_dir
+    keyed = await engine.on_behalf_of(caller, facts).read(locks.key_scope, request)
+    base = request.cwd or keyed.project_dir
     path = await engine.files.real_path(request.file, base)
     if path is None:
         raise InvalidParams(
@@ -94,7 +94,7 @@ async def _key(
             hint="Give an absolute path, or cwd, or a mission with a project directory.",
             field="file",
         )
-    scope: Scope = "project" if ground.by_project else "machine"
+    scope: Scope = "project" if keyed.by_project else "machine"
     return await engine.projects.key(path, scope), (path,)
 
 
@@ -128,7 +128,7 @@ async def _wait(engine: Engine, request: LockAcquire, caller: Caller, facts: Fac
     return lock or await of_caller.write(queue.leave, place, keep=True)
 
 
-async def _until_served(engine: Engine, place: Ticket) -> Lock:
+async def _until_served(engine: Engine, place: LockTicket) -> Lock:
     while True:
         ticket = engine.bell.ticket()
         if engine.closing:
