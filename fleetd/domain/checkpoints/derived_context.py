@@ -17,7 +17,7 @@ from ..core.event_log import data_of, event_of
 from ..core.tx import Row, Tx
 from ..core.wording import quote
 from ..locks.names import file_from_here
-from ..missions.authors import Titles, shares
+from .titles import Titles, shares
 from .narrative import obstacle, sentence, step
 
 _RANK = {"in_progress": 0, "blocked": 1, "assigned": 2, "pending": 3}

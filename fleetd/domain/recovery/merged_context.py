@@ -9,7 +9,7 @@ from ..checkpoints.derived_context import derive, is_noted_by, last_action, own_
 from ..checkpoints.narrative import obstacle, step
 from ..core.context import Context
 from ..core.tx import Row, Tx
-from ..missions.authors import titles_for
+from ..checkpoints.titles import titles_for
 from ..snapshots.newest import reader_of
 from ..snapshots.recovery_context import sharpened
 from . import prompt_data

@@ -12,7 +12,7 @@ from ..core.event_log import data_of
 from ..core.tx import Row, Tx
 from ..core.wording import path, quote, short, verbatim
 from ..locks.names import file_from_here
-from ..missions.authors import Titles, shares, titles_for
+from ..checkpoints.titles import Titles, shares, titles_for
 from ..missions.progress import percent
 from ..snapshots import recovery_context
 from ..snapshots.newest import Reader, reader_of

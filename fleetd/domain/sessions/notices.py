@@ -13,7 +13,7 @@ from ..core.context import Context
 from ..core.tx import Tx
 from ..core.wording import quote
 from ..locks.names import file_from_here
-from ..missions.authors import goal_for
+from ..checkpoints.titles import goal_for
 
 _KEY = "handed_over:"
 NAMED = 10

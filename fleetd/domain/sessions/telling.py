@@ -9,7 +9,7 @@ from ...protocol.requests.agent import Registration
 from ..core.context import Context, TranscriptMark
 from ..core.tx import Tx
 from ..core.wording import quote
-from ..missions.authors import goal_for
+from ..checkpoints.titles import goal_for
 from ..missions.current import belongs
 from .identity import WHERE_KEY, Key
 

@@ -16,7 +16,7 @@ from ..checkpoints.narrative import step
 from ..core.event_log import data_of
 from ..core.tx import Tx
 from ..core.wording import LINE_CHARS, quote, short
-from ..missions.authors import Titles
+from ..checkpoints.titles import Titles
 from .codec import seq_of
 from .newest import Reader, declared_outcomes, newest_of_agent, snapshots_of_agent
 from .resume_hints import FAILED_FIRST, NO_PLAN
