@@ -9,16 +9,16 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from ...protocol.display import quote
 from ...protocol.records import AgentNote, Event, RecoveryContext, SortieState
 from ...protocol.requests.checkpoint import DeclaredContext
 from ...protocol.timestamps import to_ms
 from ..core.context import Context
 from ..core.event_log import data_of, event_of
 from ..core.tx import Row, Tx
-from ..core.wording import quote
 from ..locks.names import file_from_here
-from .titles import Titles, shares
 from .narrative import obstacle, sentence, step
+from .titles import Titles, shares
 
 _RANK = {"in_progress": 0, "blocked": 1, "assigned": 2, "pending": 3}
 _NOTHING = DeclaredContext()

@@ -7,9 +7,9 @@ import msgspec
 from ...protocol.records import Checkpoint, RecoveryContext, SortieState
 from ..checkpoints.derived_context import derive, is_noted_by, last_action, own_note
 from ..checkpoints.narrative import obstacle, step
+from ..checkpoints.titles import titles_for
 from ..core.context import Context
 from ..core.tx import Row, Tx
-from ..checkpoints.titles import titles_for
 from ..snapshots.newest import reader_of
 from ..snapshots.recovery_context import sharpened
 from . import prompt_data

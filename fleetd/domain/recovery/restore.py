@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
+from ...protocol.display import quote
 from ...protocol.events import FleetRecovered, RecoveryBriefed
 from ...protocol.records import Restored, RestoreResult, SortieState
 from ...protocol.requests.recovery import (
@@ -28,7 +29,6 @@ from ..core.ids import find
 from ..core.mappers import recovery_of, states_of
 from ..core.registry import handler, method
 from ..core.tx import Row, Tx
-from ..core.wording import quote
 from ..missions.current import is_automatic, session_before
 from ..missions.progress import percent, rearm
 from . import handover, prompt_data, session_handover

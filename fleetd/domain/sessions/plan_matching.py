@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 import msgspec
 
 from ...harness.report import PlanItem
-from ..core.wording import short
+from ...protocol.display import short
 
 # More than any plan that somebody follows; what comes after them is passed over.
 MOST_ITEMS = 1_000

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from ...protocol.display import short
 from ...protocol.errors import InvalidParams
 from ...protocol.requests.snapshot import DeclaredCompliance, DeclaredStep
 from ...protocol.snapshots import SUMMARY_CHARS, ResumeHints, StepState, TodoCompliance
@@ -14,7 +15,6 @@ from ...protocol.timestamps import iso, to_ms
 from ...protocol.types import StepStatus
 from ..core.context import Context
 from ..core.tx import Row, Tx
-from ..core.wording import short
 from ..sessions.plan_matching import DROPPED
 
 MOST_VIOLATIONS = 20

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 
 import msgspec
 
+from ...protocol.display import LINE_CHARS, quote, short
 from ...protocol.records import RecoveryContext, SortieState
 from ...protocol.snapshots import CommandOutcome, ResumeHints, Snapshot
 from ...protocol.types import CLOSED_SORTIE
 from ..checkpoints.narrative import step
+from ..checkpoints.titles import Titles
 from ..core.event_log import data_of
 from ..core.tx import Tx
-from ..core.wording import LINE_CHARS, quote, short
-from ..checkpoints.titles import Titles
 from .codec import seq_of
 from .newest import Reader, declared_outcomes, newest_of_agent, snapshots_of_agent
 from .resume_hints import FAILED_FIRST, NO_PLAN

@@ -8,11 +8,11 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
+from ...protocol.display import short
 from ...protocol.requests.snapshot import DeclaredDigest, DeclaredStep
 from ...protocol.types import RunStatus, StepStatus
 from ..core.context import Context
 from ..core.tx import Tx
-from ..core.wording import short
 from .plan_steps import plan_of, step_status
 from .record import Trigger, take
 from .runs import run_of_agent
