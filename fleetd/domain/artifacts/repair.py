@@ -16,7 +16,7 @@ from ..core.registry import handler
 from ..core.tx import Row, Tx, WriteBackup
 from ..erasure.tombstones import was_forgotten
 from ..locks.leases import raise_tokens
-from ..snapshots.returning import insert_snapshot
+from ..snapshots.codec import insert_snapshot
 from ..system.startup import Done
 from .kinds import POLICIES, Kept, id_of, noun_of, owner_of, seq_of
 

@@ -10,8 +10,7 @@ from ..checkpoints.narrative import obstacle, step
 from ..checkpoints.titles import titles_for
 from ..core.context import Context
 from ..core.tx import Row, Tx
-from ..snapshots.newest import reader_of
-from ..snapshots.recovery_context import sharpened
+from ..snapshots.recovery_context import reader_of, sharpened
 from . import prompt_data
 from .restore_context import Case
 

@@ -15,7 +15,7 @@ from ..core.tx import Row, Tx
 from ..locks.names import file_from_here
 from ..missions.progress import percent
 from ..snapshots import recovery_context
-from ..snapshots.newest import Reader, reader_of
+from ..snapshots.recovery_context import Reader, reader_of
 from .prompt import Brief
 
 COMMANDS = 10

@@ -12,7 +12,8 @@ from ..core.tx import Row, Tx
 from ..liveness.silence import LIVING
 from ..missions.current import lies_in
 from ..system.startup import Done
-from .record import Trigger, take
+from .builder import Trigger
+from .record import take
 from .runs import run_of_agent
 
 BEAT_MS = 120_000

@@ -13,8 +13,9 @@ from ...protocol.requests.snapshot import DeclaredDigest, DeclaredStep
 from ...protocol.types import RunStatus, StepStatus
 from ..core.context import Context
 from ..core.tx import Tx
+from .builder import Trigger
 from .plan_steps import plan_of, step_status
-from .record import Trigger, take
+from .record import take
 from .runs import run_of_agent
 
 NOTE_CHARS = 500
