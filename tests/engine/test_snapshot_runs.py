@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fleetd.domain.sessions.identity import Key
+from fleetd.domain.core.session_key import Key
 from fleetd.domain.snapshots.runs import run_of
 from fleetd.harness.report import PromptSubmitted, SessionEnded, SessionStarted
 from fleetd.protocol.errors import IntegrityMismatch, InvalidParams, InvalidState, NotFound

@@ -9,7 +9,7 @@ import msgspec
 
 from ...protocol.errors import InvalidParams, InvalidState, NotFound
 from ...protocol.events import FleetCheckpointed
-from ...protocol.records import Checkpoint, CheckpointContent
+from ...protocol.records import Checkpoint, CheckpointContent, percent
 from ...protocol.requests.checkpoint import (
     CheckpointCreate,
     CheckpointGet,
@@ -27,7 +27,6 @@ from ..core.ids import find, fresh_id
 from ..core.mappers import summary_of
 from ..core.registry import handler, method
 from ..core.tx import LogLine, Row, Tx, WriteBackup
-from ..missions.progress import percent
 from .codec import as_taken, from_row, to_columns
 from .derived_context import derive
 from .limits import bounded, make_room

@@ -27,6 +27,7 @@ from ...protocol.records import (
     PendingMessage,
     RecoveryContext,
     SortieState,
+    percent,
 )
 from ...protocol.request import Query
 from ..core.context import Context
@@ -34,7 +35,6 @@ from ..core.event_log import position
 from ..core.ids import find
 from ..core.registry import handler
 from ..core.tx import Tx
-from ..missions.progress import percent
 from .derived_context import derive
 from .state import capture
 

@@ -11,9 +11,9 @@ from ..core.coalescing import COALESCE_MS, details_of, merged, since_last
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find
+from ..core.observers import error_met
 from ..core.registry import handler, method
 from ..core.tx import LogLine, Row, Tx
-from ..snapshots import triggers
 from .checkpoints import Reason, take
 from .state import State, capture
 
@@ -30,7 +30,7 @@ class DeliveryFailed(Mutation[ErrorCheckpoint], frozen=True):
 @method(ErrorReport)
 def report(tx: Tx, ctx: Context, request: ErrorReport) -> ErrorCheckpoint:
     """Note an error of an agent: its run is snapshot first, then all that ``note`` does."""
-    triggers.error_met(tx, ctx, request.agent_id, f"{request.name}: {request.message}")
+    error_met(tx, ctx, request.agent_id, f"{request.name}: {request.message}")
     return note(tx, ctx, request)
 
 

@@ -1,6 +1,7 @@
 """Joins what a checkpoint remembers with what the store knows now; must not write."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
@@ -10,6 +11,7 @@ from ..checkpoints.narrative import obstacle, step
 from ..checkpoints.titles import titles_for
 from ..core.context import Context
 from ..core.tx import Row, Tx
+from ..locks.names import event_from_here
 from ..snapshots.recovery_context import reader_of, sharpened
 from . import prompt_data
 from .restore_context import Case
@@ -89,7 +91,14 @@ def _live(
     """
     titles = titles_for(tx, mission, agent_id)
     live = derive(
-        tx, ctx, mission, sorties, agent_id=narrow, reader=agent_id, titles=titles, here=True
+        tx,
+        ctx,
+        mission,
+        sorties,
+        agent_id=narrow,
+        reader=agent_id,
+        titles=titles,
+        retold=partial(event_from_here, tx, ctx),
     )
     if agent_id is None:
         return live

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...protocol.display import path, quote, short, verbatim
-from ...protocol.records import RecoveryContext, SortieState
+from ...protocol.records import RecoveryContext, SortieState, percent
 from ..checkpoints.derived_context import OF_ONE, newest
 from ..checkpoints.titles import Titles, shares, titles_for
 from ..cluster.names import on_another
@@ -13,7 +13,6 @@ from ..core.context import Context
 from ..core.event_log import data_of
 from ..core.tx import Row, Tx
 from ..locks.names import file_from_here
-from ..missions.progress import percent
 from ..snapshots import recovery_context
 from ..snapshots.recovery_context import Reader, reader_of
 from .prompt import Brief

@@ -24,8 +24,6 @@ _WINDOW = 3
 # heard again. One that is back had been dropped before.
 BACK = "back"
 UNHEARD = ("", BACK)
-# Why a sortie failed that its plan does not name any more.
-DROPPED = "dropped from the plan"
 
 
 class Told(msgspec.Struct, kw_only=True):

@@ -9,9 +9,9 @@ from ...protocol.display import quote
 from ...protocol.requests.agent import Registration
 from ..checkpoints.titles import goal_for
 from ..core.context import Context, TranscriptMark
+from ..core.session_key import WHERE_KEY, Key
 from ..core.tx import Tx
 from ..missions.current import belongs
-from .identity import WHERE_KEY, Key
 
 TITLE_CHARS = 80
 

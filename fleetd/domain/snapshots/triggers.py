@@ -11,6 +11,7 @@ import msgspec
 from ...protocol.display import short
 from ...protocol.requests.snapshot import DeclaredDigest, DeclaredStep
 from ...protocol.types import RunStatus, StepStatus
+from ..core import observers
 from ..core.context import Context
 from ..core.tx import Tx
 from .builder import Trigger
@@ -76,6 +77,9 @@ def steps_moved(tx: Tx, ctx: Context, agent_id: str, before: Mapping[str, Standi
 def error_met(tx: Tx, ctx: Context, agent_id: str, note: str | None = None) -> None:
     """Snapshot the run of an agent that met an error after which it goes on."""
     _at_error(tx, ctx, agent_id, note, None)
+
+
+observers.error_met.subscribe(error_met)
 
 
 def broke_off(tx: Tx, ctx: Context, agent_id: str, note: str) -> None:
