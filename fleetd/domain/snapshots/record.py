@@ -17,7 +17,6 @@ from ..artifacts.soft_delete import find_live
 from ..core.coalescing import COALESCE_MS, merged, since_last
 from ..core.context import Context
 from ..core.event_log import emit, position, position_before
-from ..core.registry import handler
 from ..core.tx import LogLine, Tx, WriteBackup
 from ..liveness.open_calls import BEGINS_A_CALL, ENDS_A_CALL, in_sql
 from ..retention.keeping import make_room
@@ -30,7 +29,6 @@ from .runs import run_meant
 _CALLS = in_sql(BEGINS_A_CALL + ENDS_A_CALL)
 
 
-@handler
 def record(tx: Tx, ctx: Context, request: SnapshotRecord) -> Snapshot:
     """Record where a run stands, as somebody asked."""
     meant = run_meant(tx, ctx, request)
