@@ -34,3 +34,6 @@ sortie_moved: Observed[[Tx, Context, str, Row]] = Observed()
 
 store_arrived: Observed[[Tx, Context]] = Observed()
 """A store that was moved is started for the first time in its new place."""
+
+error_met: Observed[[Tx, Context, str, str | None]] = Observed()
+"""An agent met an error after which it goes on: which agent, and what it says about the error."""

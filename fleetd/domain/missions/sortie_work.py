@@ -34,11 +34,12 @@ from ...protocol.types import CLOSED_SORTIE, OPEN_MISSION
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find
-from ..core.mappers import ended_as, sortie_of
+from ..core.mappers import ended_as
 from ..core.observers import sortie_moved
 from ..core.registry import method
 from ..core.tx import Row, Tx
 from .milestones import begin_mission, reach_milestones
+from .sortie_records import sortie_of
 
 Work = SortieStart | SortieProgress | SortieBlock | SortieUnblock | SortieComplete | SortieFail
 F = TypeVar("F", bound=Callable[[Tx, Context, Any], Sortie])
