@@ -7,8 +7,8 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
+from fleetd.domain.agents.agent_loss import UNHEARD_MS, AgentUnheard
 from fleetd.domain.core.context import Facts
-from fleetd.domain.liveness.agent_loss import UNHEARD_MS, AgentUnheard
 from fleetd.domain.locks import leases
 from fleetd.engine.engine import DAEMON
 from fleetd.protocol.errors import LockConflict

@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from fleetd.domain.liveness.agent_loss import AgentEnded
+from fleetd.domain.agents.agent_loss import AgentEnded
 from fleetd.engine import places
 from fleetd.engine.jobs import timers
 from fleetd.protocol.errors import LockConflict, Storage

@@ -6,12 +6,12 @@ happens after a look can come due sooner.
 
 from ...protocol.records import Record
 from ...protocol.request import Query
+from ..agents.agent_loss import UNHEARD_MS, unheard_rows
 from ..cluster.heartbeat import UNBROKEN_MS, touch_of
 from ..core.context import Context
 from ..core.registry import handler
 from ..core.tx import Row, Tx
 from ..snapshots.heartbeat import BEAT_MS, due_rows
-from .agent_loss import UNHEARD_MS, unheard_rows
 from .open_calls import LONGEST_CALL_MS
 from .silence import silent_rows
 

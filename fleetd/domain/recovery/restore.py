@@ -33,7 +33,7 @@ from ..missions.current import is_automatic, session_before
 from ..missions.progress import percent, rearm
 from . import handover, prompt_data, session_handover
 from .checkpoint_selection import choose, mission_to_brief
-from .merged_context import part_of, remember
+from .context_builder import part_of, remember
 from .prompt import render
 from .restore_context import Case, Ledger, check, refuse_stranger
 from .restore_locks import restore_locks

@@ -5,7 +5,7 @@ import os
 
 import trio
 
-from ...domain.cluster.failover import AgentBack, AgentCutOff, CutOffGet, FoundDead
+from ...domain.agents.failover import AgentBack, AgentCutOff, CutOffGet, FoundDead
 from ...domain.cluster.heartbeat import UNBROKEN_MS
 from ...domain.cluster.membership import (
     Holder,

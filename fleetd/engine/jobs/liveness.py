@@ -4,8 +4,8 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
+from ...domain.agents.agent_loss import AgentEnded, AgentUnheard
 from ...domain.core.context import Caller
-from ...domain.liveness.agent_loss import AgentEnded, AgentUnheard
 from ...domain.liveness.due import DueGet
 from ...domain.liveness.episodes import EpisodeBegin
 from ...domain.recovery.state import RecoveryDoubt

@@ -11,16 +11,16 @@ from ...protocol.durations import duration
 from ...protocol.request import Mutation
 from ...protocol.requests.checkpoint import ErrorReport
 from ...protocol.types import OPEN_MISSION
-from ..agents.agents import mark_lost
 from ..checkpoints.on_error import keep_error
 from ..cluster.heartbeat import not_in_touch, touch_of
 from ..core.context import Context
 from ..core.registry import handler
 from ..core.tx import Row, Tx
+from ..liveness.open_calls import LONGEST_CALL_MS
+from ..liveness.silence import LIVING
 from ..sessions import membership
 from ..system.startup import Done
-from .open_calls import LONGEST_CALL_MS
-from .silence import LIVING
+from .agents import mark_lost
 
 GRACE_MS = 60_000
 # Heartbeats are expected every minute; five may be missing.

@@ -8,16 +8,16 @@ of a dead process. Nothing here is on the wire.
 from ...protocol.events import AgentReturned
 from ...protocol.records import Record
 from ...protocol.request import Mutation, Query
-from ..agents.agents import adopt_orphans, mark_lost
+from ..cluster.membership import stranded, unheard_for
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.registry import handler
 from ..core.tx import LogLine, Row, Tx, WatchProcess
-from ..liveness.agent_loss import GRACE_MS, keep_state
 from ..recovery.handover import Process
 from ..snapshots.heartbeat import go_on
 from ..system.startup import Done
-from .membership import stranded, unheard_for
+from .agent_loss import GRACE_MS, keep_state
+from .agents import adopt_orphans, mark_lost
 
 
 class AgentCutOff(Mutation[Done], frozen=True):
