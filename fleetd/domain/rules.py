@@ -1,16 +1,15 @@
 """Imports every module that registers rules, so that the registry is complete; holds none."""
 
-from .agents import agent_loss, agents, failover, mailbox, process_identity
+from .agents import agents, mailbox, process_identity
 from .artifacts import backlog, ingest, inventory, outbox, repair, verification
 from .checkpoints import checkpoints, diff, on_error
-from .cluster import membership, names
 from .core.registry import HANDLERS
 from .erasure import batches, deletion, journal, steps
 from .events import cursors, streams
-from .liveness import due, episodes, silence
+from .liveness import silence
 from .locks import locks, queue
 from .missions import missions, selection, sortie_reports, sorties
-from .recovery import checkpoint_selection, handover, restore, roll_forward, state
+from .recovery import restore
 from .retention import pruning, sessions, spent
 from .sessions import deliveries, record
 from .sessions import overview as hook_overview

@@ -21,8 +21,8 @@ from ..core.ids import find
 from ..core.mappers import agent_of
 from ..core.registry import handler, method
 from ..core.tx import LogLine, Row, Tx, WatchProcess
-from ..liveness.comeback import detect_for
 from ..liveness.open_calls import end_turn
+from ..liveness.silence import detect_for
 from ..locks.leases import release_all
 from ..missions.current import inherited, of_directory
 from ..snapshots import triggers

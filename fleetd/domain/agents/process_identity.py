@@ -12,8 +12,8 @@ from ...protocol.types import AgentId, Name, Path, Role
 from ..core.context import Context
 from ..core.mappers import agent_of
 from ..core.registry import handler
+from ..core.sql import LIVING
 from ..core.tx import Row, Tx
-from ..liveness.silence import LIVING
 from ..missions.current import inherited, to_join
 from . import agents
 from .inhabitants import of_process

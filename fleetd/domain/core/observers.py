@@ -6,6 +6,9 @@ The noun that acts does not import the one that observes: it calls, the other on
 from collections.abc import Callable
 from typing import Generic, ParamSpec
 
+from .context import Context
+from .tx import Tx
+
 P = ParamSpec("P")
 
 
@@ -24,3 +27,8 @@ class Observed(Generic[P]):
         """Tell every observer; what one raises rolls the whole transaction back."""
         for observer in self._observers:
             observer(*args, **named)
+
+
+agent_process_ended: Observed[[Tx, Context, str, str]] = Observed()
+"""The process of an agent that was not at work is gone: which one, and why. One that an observer
+lets go has left; the others are lost."""

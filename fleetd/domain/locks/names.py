@@ -6,7 +6,7 @@ reads it. Its key is the same for everybody, and what is told here can be handed
 
 import re
 
-from ..cluster.names import on_another
+from ..cluster.membership import on_another
 from ..core.context import Context
 from ..core.tx import Row, Tx
 from ..missions.current import within

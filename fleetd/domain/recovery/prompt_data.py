@@ -6,7 +6,7 @@ from typing import Any
 
 from ...protocol.records import RecoveryContext, SortieState
 from ..checkpoints.derived_context import OF_ONE, newest
-from ..cluster.names import on_another
+from ..cluster.membership import on_another
 from ..core.context import Context
 from ..core.event_log import data_of
 from ..core.tx import Row, Tx

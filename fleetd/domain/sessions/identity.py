@@ -11,8 +11,8 @@ from ...harness.report import Report
 from ...protocol.types import AGENT_ID
 from ..agents.inhabitants import without_session
 from ..core.context import Context
+from ..core.sql import LIVING
 from ..core.tx import LogLine, Row, Tx
-from ..liveness.silence import LIVING
 
 _AGENT_ID = re.compile(AGENT_ID)
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._-]+")

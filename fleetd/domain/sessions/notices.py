@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from ..cluster.names import agent_on
+from ..cluster.membership import agent_on
 from ..core.context import Context
 from ..core.tx import Tx
 from ..core.wording import quote

@@ -8,8 +8,8 @@ from ...protocol.request import Mutation
 from ..artifacts.soft_delete import LIVE
 from ..core.context import Context
 from ..core.registry import handler
+from ..core.sql import LIVING
 from ..core.tx import Row, Tx
-from ..liveness.silence import LIVING
 from ..missions.current import lies_in
 from ..system.startup import Done
 from .record import Trigger, take

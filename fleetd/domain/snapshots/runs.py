@@ -14,8 +14,8 @@ from ...protocol.requests.snapshot import SnapshotLatest, SnapshotRecord
 from ...protocol.types import RUN_ID
 from ..core.context import Context
 from ..core.ids import missing
+from ..core.sql import LIVING
 from ..core.tx import Row, Tx
-from ..liveness.silence import LIVING
 from ..missions.current import lies_in
 from ..sessions.identity import Key
 

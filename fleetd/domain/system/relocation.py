@@ -13,8 +13,9 @@ from ..agents.agents import mark_lost
 from ..core.context import Context
 from ..core.event_log import position
 from ..core.registry import handler
+from ..core.sql import LIVING
 from ..core.tx import LogLine, Tx
-from ..liveness.silence import LIVING, follow_boot
+from ..liveness.silence import follow_boot
 from ..locks.leases import end_by_force
 from .epoch import TOKENS_UNSEEN, RaiseFloors, raise_floors
 from .startup import Done
