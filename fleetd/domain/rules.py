@@ -3,14 +3,13 @@
 from .agents import agents, mailbox
 from .artifacts import backlog, ingest, inventory, outbox, repair, verification
 from .checkpoints import checkpoints, diff, on_error
-from .cluster import failover, membership, names
 from .core.registry import HANDLERS
 from .erasure import batches, deletion, journal, steps
 from .events import cursors, streams
-from .liveness import agent_loss, due, episodes, silence
+from .liveness import silence
 from .locks import locks, queue
 from .missions import missions, selection, sortie_work, sorties
-from .recovery import checkpoint_selection, handover, restore, roll_forward, state
+from .recovery import restore
 from .retention import pruning, sessions, spent
 from .sessions import deliveries, record
 from .sessions import overview as hook_overview

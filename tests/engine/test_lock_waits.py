@@ -7,7 +7,8 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from fleetd.domain.liveness.agent_loss import UNHEARD_MS, AgentUnheard
+from fleetd.domain.agents import agent_loss
+from fleetd.domain.liveness.silence import UNHEARD_MS
 from fleetd.domain.locks import leases, locks
 from fleetd.protocol.errors import LockConflict
 from fleetd.protocol.records import Lock
@@ -235,7 +236,7 @@ async def test_who_meets_the_lock_of_a_lost_agent_is_told_what_to_do(
     await virtual.agents(mission, "one")
     held = await virtual.lock(mission, "a.py", "one", timeout_ms=HOUR)
     virtual.clock.pass_by(UNHEARD_MS + 1)
-    await virtual.engine.execute(AgentUnheard("one"))
+    await virtual.engine.write(agent_loss.unheard, "one")
     with pytest.raises(LockConflict) as refused:
         await virtual.lock(mission, "a.py", "two")
     assert refused.value.message.endswith("; that agent is lost.")

@@ -26,11 +26,11 @@ from ..core.ids import find
 from ..core.mappers import agent_of
 from ..core.observers import store_arrived
 from ..core.registry import method
+from ..core.sql import LIVING
 from ..core.tx import LogLine, Row, Tx, WatchProcess
-from ..liveness.comeback import detect_for
 from ..liveness.open_calls import end_turn
 from ..liveness.process_identity import of_process
-from ..liveness.silence import LIVING
+from ..liveness.silence import detect_for
 from ..locks.leases import release_all
 from ..missions.current import inherited, of_directory, to_join
 from ..snapshots import triggers

@@ -37,3 +37,7 @@ store_arrived: Observed[[Tx, Context]] = Observed()
 
 error_met: Observed[[Tx, Context, str, str | None]] = Observed()
 """An agent met an error after which it goes on: which agent, and what it says about the error."""
+
+agent_process_ended: Observed[[Tx, Context, str, str]] = Observed()
+"""The process of an agent that was not at work is gone: which one, and why. One that an observer
+lets go has left; the others are lost."""

@@ -4,6 +4,9 @@ from collections.abc import Iterable, Sequence
 
 from .tx import Row
 
+# The states of agents that count as living.
+LIVING = "('active', 'waiting', 'idle')"
+
 
 def named_params(prefix: str, values: Sequence[str]) -> Row:
     """Return parameters for values: the prefix, counted."""

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ...protocol.records import Event, Lock
-from ..cluster.names import on_another
+from ..cluster.membership import on_another
 from ..core.context import Context
 from ..core.tx import Row, Tx
 from ..missions.current import within

@@ -18,7 +18,7 @@ from ...protocol.events import (
 )
 from ...protocol.records import Record
 from ...protocol.requests.lock import LockAcquire
-from ..cluster.names import agent_on
+from ..cluster.membership import agent_on
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find, fresh_id

@@ -16,7 +16,7 @@ from ...protocol.requests.lock import (
     LockRenew,
     Validity,
 )
-from ..cluster.names import agent_on
+from ..cluster.membership import agent_on
 from ..core.context import Context
 from ..core.ids import find
 from ..core.mappers import lock_of

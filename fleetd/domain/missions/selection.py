@@ -20,11 +20,12 @@ from ...protocol.requests.mission import (
     SelectedMission,
 )
 from ...protocol.types import OPEN_MISSION, SelectionPurpose, SelectionReason
-from ..cluster.names import on_another
+from ..cluster.membership import on_another
 from ..core.context import Context
 from ..core.mappers import mission_of
+from ..core.sql import LIVING
 from ..core.tx import Row, Tx
-from ..liveness.silence import LIVING, waiting
+from ..liveness.silence import waiting
 from .current import (
     around,
     belongs,

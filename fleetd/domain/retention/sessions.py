@@ -9,8 +9,8 @@ from ...protocol.request import Mutation, Query
 from ...protocol.types import OPEN_MISSION
 from ..core.context import Context
 from ..core.registry import handler
+from ..core.sql import LIVING
 from ..core.tx import Tx
-from ..liveness.silence import LIVING
 from ..missions.current import is_automatic
 from ..sessions import auto_mission
 from ..system.startup import Done

@@ -7,8 +7,8 @@ from ...protocol.records import Record
 from ...protocol.request import Mutation
 from ..core.context import Context
 from ..core.registry import handler
+from ..core.sql import LIVING
 from ..core.tx import Tx
-from ..liveness.silence import LIVING
 
 AT_ONCE = 250
 

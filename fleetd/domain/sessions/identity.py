@@ -9,9 +9,9 @@ from ...harness.report import Report
 from ...protocol.types import AGENT_ID
 from ..core.context import Context
 from ..core.session_key import WHERE_KEY, Key
+from ..core.sql import LIVING
 from ..core.tx import LogLine, Row, Tx
 from ..liveness.process_identity import without_session
-from ..liveness.silence import LIVING
 
 _AGENT_ID = re.compile(AGENT_ID)
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._-]+")

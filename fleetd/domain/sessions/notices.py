@@ -10,7 +10,7 @@ import msgspec
 
 from ...protocol.display import quote
 from ..checkpoints.titles import goal_for
-from ..cluster.names import agent_on
+from ..cluster.membership import agent_on
 from ..core.context import Context
 from ..core.tx import Tx
 from ..locks.keys import file_from_here

@@ -9,7 +9,7 @@ from ...host import processes
 from ...protocol.errors import InvalidParams
 from ...protocol.requests.agent import AgentCurrent, AgentRegister, CurrentAgent, Registration
 from ..engine import Engine
-from ..jobs.liveness import ActivityScan
+from ..jobs.liveness import scan
 from .callers import facts_of
 
 
@@ -20,12 +20,12 @@ async def register(engine: Engine, request: AgentRegister, caller: Caller) -> Re
     if known is not None:
         return known
     started = None if request.pid is None else _started(request.pid)
-    await engine.handle(ActivityScan(), caller)
+    await scan(engine)
     places = await engine.projects.places(request.cwd)
     facts = Facts(pid_started=started, places=places)
     registration = await engine.run(agents.register, request, caller, facts)
     # The mission that it had before may have been excused by it, and is not any more.
-    await engine.handle(ActivityScan(), caller)
+    await scan(engine)
     return registration
 
 
@@ -51,9 +51,9 @@ async def current(engine: Engine, request: AgentCurrent, caller: Caller) -> Curr
     found = await engine.on_behalf_of(caller, facts).read(agents.find_current, request.agent_id)
     if found.agent is not None or not request.register:
         return found
-    await engine.handle(ActivityScan(), caller)
+    await scan(engine)
     places = await engine.projects.places(request.cwd)
     facts = msgspec.structs.replace(facts, places=places)
     joined = await engine.on_behalf_of(caller, facts).write(agents.join, request)
-    await engine.handle(ActivityScan(), caller)
+    await scan(engine)
     return joined
