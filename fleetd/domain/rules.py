@@ -8,7 +8,7 @@ from .erasure import batches, deletion, journal, steps
 from .events import cursors, streams
 from .liveness import silence
 from .locks import locks, queue
-from .missions import missions, selection, sortie_work, sorties
+from .missions import missions, selection, sorties
 from .recovery import restore
 from .retention import pruning, sessions, spent
 from .sessions import deliveries, record

@@ -69,7 +69,7 @@ REVIEWED = {
     "domain/missions/current": {"named(places)", "named(which)"},
     "domain/missions/missions": {JOINED, "assignments", "clause"},
     "domain/missions/selection": {"named(places)"},
-    "domain/missions/sortie_work": {"assignments"},
+    "domain/missions/sorties": {"assignments"},
     "domain/recovery/checkpoint_selection": {"where"},
     "domain/recovery/prompt_data": {"where"},
     "domain/recovery/restore": {JOINED},

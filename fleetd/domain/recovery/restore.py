@@ -30,7 +30,7 @@ from ..core.mappers import recovery_of, states_of
 from ..core.registry import method
 from ..core.tx import Row, Tx
 from ..missions.current import is_automatic, session_before
-from ..missions.progress import rearm
+from ..missions.milestones import rearm
 from . import handover, prompt_data
 from .checkpoint_selection import choose, mission_to_brief
 from .context_builder import part_of, remember
