@@ -26,7 +26,7 @@ from ..core.ids import find
 from ..core.mappers import agent_of
 from ..core.observers import store_arrived
 from ..core.registry import method
-from ..core.sql import LIVING
+from ..core.sql import LIVING, Where
 from ..core.tx import LogLine, Row, Tx, WatchProcess
 from ..liveness.open_calls import end_turn
 from ..liveness.process_identity import of_process
@@ -223,18 +223,17 @@ def get(tx: Tx, ctx: Context, request: AgentGet) -> Agent:
 @method(AgentList)
 def list_agents(tx: Tx, ctx: Context, request: AgentList) -> AgentPage:
     """Return agents by id."""
-    where, params = ["id > :after"], {"after": request.after or ""}
+    where = Where()
+    where.add("id > :after", after=request.after or "")
     if request.mission_id:
-        where.append("mission_id = :mission")
-        params["mission"] = find(tx, "mission", request.mission_id)["id"]
+        where.equal(mission_id=find(tx, "mission", request.mission_id)["id"])
     if request.status:
-        where.append(
-            "status = :status" + (" AND status <> 'gone'" if request.status != "gone" else "")
-        )
-        params["status"] = request.status
+        where.equal(status=request.status)
+        if request.status != "gone":  # names the index
+            where.add("status <> 'gone'")
     rows = tx.all(
-        f"SELECT * FROM agents WHERE {' AND '.join(where)} ORDER BY id LIMIT :limit",
-        **params,
+        f"SELECT * FROM agents WHERE {where} ORDER BY id LIMIT :limit",
+        **where.params,
         limit=request.limit,
     )
     return AgentPage(agents=[agent_of(row) for row in rows])

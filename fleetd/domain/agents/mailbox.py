@@ -2,7 +2,6 @@
 
 from functools import partial
 from operator import itemgetter
-from typing import Any, cast
 
 import msgspec
 
@@ -23,6 +22,7 @@ from ..core.event_log import emit
 from ..core.ids import find, fresh_id
 from ..core.mappers import message_of
 from ..core.registry import method
+from ..core.sql import Where
 from ..core.tx import Row, Tx
 
 
@@ -199,21 +199,19 @@ def ack(tx: Tx, ctx: Context, request: MessageAck) -> Message:
 def list_messages(tx: Tx, ctx: Context, request: MessageList) -> MessagePage:
     """Return messages in the order of sending, or backwards."""
     beyond, order = ("<", "DESC") if request.newest else (">", "ASC")
-    where, params = ["1 = 1"], cast("dict[str, Any]", {})
+    where = Where()
     if request.mission_id:
-        where.append("mission_id = :mission")
-        params["mission"] = find(tx, "mission", request.mission_id)["id"]
+        where.equal(mission_id=find(tx, "mission", request.mission_id)["id"])
     if request.pending is not None:
         queued = "IN (SELECT d.message_id FROM deliveries d WHERE d.status = 'queued')"
-        where.append(f"id {queued}" if request.pending else f"id NOT {queued}")
+        where.add(f"id {queued}" if request.pending else f"id NOT {queued}")
     if request.after:
         last = find(tx, "message", request.after)
-        where.append(f"seq {beyond}= :seq AND (seq {beyond} :seq OR id {beyond} :after)")
-        params |= {"seq": last["seq"], "after": last["id"]}
+        behind = f"seq {beyond}= :seq AND (seq {beyond} :seq OR id {beyond} :after)"
+        where.add(behind, seq=last["seq"], after=last["id"])
     rows = tx.all(
-        f"SELECT * FROM messages WHERE {' AND '.join(where)} ORDER BY seq {order}, id {order}"
-        " LIMIT :limit",
-        **params,
+        f"SELECT * FROM messages WHERE {where} ORDER BY seq {order}, id {order} LIMIT :limit",
+        **where.params,
         limit=request.limit,
     )
     return MessagePage(messages=[message_of(tx, row) for row in rows])

@@ -1,7 +1,5 @@
 """Locks as agents ask for them: acquire, renew, release, check, list."""
 
-from typing import Any, cast
-
 import msgspec
 
 from ...protocol.errors import InvalidState
@@ -21,7 +19,7 @@ from ..core.context import Context
 from ..core.ids import find
 from ..core.mappers import lock_of
 from ..core.registry import method
-from ..core.sql import starts
+from ..core.sql import Where, named_params, starts
 from ..core.tx import Row, Tx
 from . import leases
 from .keys import by_project, file_from_here, of_machine
@@ -143,28 +141,23 @@ def _as_of(ctx: Context, lock: Lock) -> Lock:
 
 def list_locks(tx: Tx, ctx: Context, request: LockList) -> LockPage:
     """Return locks, oldest first; a lease that ran out counts as ended."""
-    where, params = ["1 = 1"], cast("dict[str, Any]", {})
+    where = Where()
     if request.active:
-        where.append("status = 'active' AND expires_at > :now")
-        params["now"] = ctx.now
+        where.add("status = 'active' AND expires_at > :now", now=ctx.now)
     if request.mission_id:
-        where.append("mission_id = :mission")
-        params["mission"] = find(tx, "mission", request.mission_id)["id"]
-    if request.held_by:
-        where.append("held_by = :holder")
-        params["holder"] = request.held_by
+        where.equal(mission_id=find(tx, "mission", request.mission_id)["id"])
+    where.equal(held_by=request.held_by)
     if path := ctx.facts.lock_key or request.file:
-        where.append("(normalized_path = :path OR file = :path)")
-        params["path"] = path
+        where.add("(normalized_path = :path OR file = :path)", path=path)
     if request.here:
-        _narrow(ctx, where, params)
+        _narrow(ctx, where)
     if request.after:
         last = find(tx, "lock", request.after)
-        where.append("acquired_at >= :at AND (acquired_at > :at OR id > :after)")
-        params |= {"at": last["acquired_at"], "after": last["id"]}
+        behind = "acquired_at >= :at AND (acquired_at > :at OR id > :after)"
+        where.add(behind, at=last["acquired_at"], after=last["id"])
     rows = tx.all(
-        f"SELECT * FROM locks WHERE {' AND '.join(where)} ORDER BY acquired_at, id LIMIT :limit",
-        **params,
+        f"SELECT * FROM locks WHERE {where} ORDER BY acquired_at, id LIMIT :limit",
+        **where.params,
         limit=request.limit,
     )
     return LockPage(
@@ -173,11 +166,11 @@ def list_locks(tx: Tx, ctx: Context, request: LockList) -> LockPage:
     )
 
 
-def _narrow(ctx: Context, where: list[str], params: dict[str, Any]) -> None:
+def _narrow(ctx: Context, where: Where) -> None:
     """Leave the locks on files below the directory, and on those of its project there."""
     here = ctx.facts.here
     begins = [of_machine(ctx.machine, f"{here.place.rstrip('/')}/")]
     begins += [here.project] if here.project else []
-    named = {f"begin{number}": begin for number, begin in enumerate(begins)}
-    params |= named
-    where.append(f"({' OR '.join(starts('normalized_path', name) for name in named)})")
+    named = named_params("begin", begins)
+    below = " OR ".join(starts("normalized_path", name) for name in named)
+    where.add(f"({below})", **named)
