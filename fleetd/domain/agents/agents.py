@@ -3,6 +3,7 @@
 import re
 
 import msgspec
+from msgspec.structs import asdict, replace
 
 from ...protocol.events import AgentDeregistered, AgentLost, AgentNoted, AgentRegistered
 from ...protocol.records import Agent
@@ -76,13 +77,8 @@ def register(tx: Tx, ctx: Context, request: AgentRegister) -> Registration:
     row = find(tx, "agent", request.agent_id)
     if request.pid is not None:
         tx.after_commit(WatchProcess(row["id"], request.pid, ctx.facts.pid_started))
-    emit(
-        tx,
-        ctx,
-        AgentRegistered(role=request.role, harness=request.harness, pid=request.pid),
-        mission_id=row["mission_id"],
-        agent_id=row["id"],
-    )
+    payload = AgentRegistered(role=request.role, harness=request.harness, pid=request.pid)
+    emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=row["id"])
     return Registration(agent=agent_of(row), recovery=recovery)
 
 
@@ -188,25 +184,16 @@ def note(tx: Tx, ctx: Context, request: AgentNote) -> Agent:
     """Keep what an agent declares; each field that is given replaces the one before."""
     row = find(tx, "agent", request.agent_id)
     before = _note(row["note_json"]) if row["note_json"] else Note()
-    after = Note(
-        last_action=before.last_action if request.last_action is None else request.last_action,
-        next_steps=before.next_steps if request.next_steps is None else request.next_steps,
-        blockers=before.blockers if request.blockers is None else request.blockers,
-    )
+    declared = {name: getattr(request, name) for name in Note.__struct_fields__}
+    given = {name: value for name, value in declared.items() if value is not None}
+    after = replace(before, **given)
     tx.run(
         "UPDATE agents SET note_json = :note WHERE id = :id",
         note=msgspec.json.encode(after).decode(),
         id=row["id"],
     )
-    emit(
-        tx,
-        ctx,
-        AgentNoted(
-            last_action=after.last_action, next_steps=after.next_steps, blockers=after.blockers
-        ),
-        mission_id=row["mission_id"],
-        agent_id=row["id"],
-    )
+    payload = AgentNoted(**asdict(after))
+    emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=row["id"])
     return _get(tx, row["id"])
 
 

@@ -33,13 +33,8 @@ def send(tx: Tx, ctx: Context, request: MessageSend) -> Message:
     recipients = list(dict.fromkeys(reader(tx, agent_id) for agent_id in request.to))
     _refuse_gone(tx, request, recipients, mission_id)
     message_id = fresh_id(tx, ctx, "message")
-    event = emit(
-        tx,
-        ctx,
-        MessageSent(message_id=message_id, to=recipients, subject=request.subject),
-        mission_id=mission_id,
-        agent_id=request.sender,
-    )
+    payload = MessageSent(message_id=message_id, to=recipients, subject=request.subject)
+    event = emit(tx, ctx, payload, mission_id=mission_id, agent_id=request.sender)
     tx.run(
         "INSERT INTO messages (id, seq, mission_id, thread_id, sender, to_json, subject, body,"
         " priority, sent_at) VALUES (:id, :seq, :mission, :thread, :sender, :to, :subject, :body,"
