@@ -23,7 +23,7 @@ from ...protocol.types import OPEN_MISSION, SelectionPurpose, SelectionReason
 from ..cluster.membership import on_another
 from ..core.context import Context
 from ..core.mappers import mission_of
-from ..core.sql import LIVING
+from ..core.sql import LIVING, inside_of, named_params
 from ..core.tx import Row, Tx
 from ..liveness.silence import waiting
 from .current import (
@@ -31,7 +31,6 @@ from .current import (
     belongs,
     created,
     is_automatic,
-    named,
     of_project,
     places_around,
     session_before,
@@ -158,10 +157,10 @@ def _lived_in(tx: Tx, ctx: Context, cwd: str | None) -> list[Row]:
     places = places_around(cwd)
     return tx.all(
         "SELECT * FROM missions WHERE status = 'in_progress' AND id IN (SELECT mission_id"
-        f" FROM agents WHERE machine = :machine AND cwd IN ({named(places)})"
+        f" FROM agents WHERE machine = :machine AND cwd IN ({inside_of('place', places)})"
         f" AND status <> 'gone' AND status IN {LIVING})",  # the first of the two names the index
         machine=ctx.machine,
-        **places,
+        **named_params("place", places),
     )
 
 
