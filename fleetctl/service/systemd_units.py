@@ -9,7 +9,7 @@ from pathlib import Path
 from .setup import Setup
 from .unit_files import marked
 
-SERVICE, SOCKET = "fleetd.engine.service", "fleetd.socket"
+SERVICE, SOCKET = "fleetd.service", "fleetd.socket"
 SYNCED = "fleetd-synced.conf"
 _UNITS = Path(__file__).with_name("units")
 _DEFAULT_SOCKET = "%t/fleet/fleetd.sock"

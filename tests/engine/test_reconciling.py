@@ -560,7 +560,7 @@ async def test_a_full_disk_at_the_start_stops_nothing(
         raise Storage("The disk is full; nothing was stored.")
 
     with monkeypatch.context() as patched:
-        patched.setattr("fleetd.domain.artifacts.ingest.healing.insert", full)
+        patched.setattr("fleetd.domain.artifacts.ingest.repair.insert", full)
         async with opened(tmp_path) as fleet:
             assert (await fleet.do(MissionGet(mission.id))).id == mission.id
     assert "Rows and files could not be compared: The disk is full" in caplog.text
