@@ -336,7 +336,7 @@ async def test_a_grant_that_is_no_activity_renews_a_lock_that_the_agent_has_with
         purpose=held.purpose,
         timeout_ms=held.timeout_ms,
     )
-    ctx = fleet.engine._context(DAEMON, Facts())
+    ctx = fleet.engine.context(DAEMON, Facts(), 0)
 
     row = await fleet.engine.store.write(lambda tx: leases.grant(tx, ctx, claim, activity=False))
 
