@@ -1,21 +1,40 @@
-"""The recovery prompt: a recovery context as text for an agent; pure, must not read the store.
+"""The recovery prompt: a recovery context, and what goes with it, as text for an agent.
 
 It states facts and gives no orders beyond its closing sentence. Text that came from other agents
 is quoted, so that it cannot pass for instructions, and control characters are removed. Headings
 and their order are those of context-survival, Phase 3.
 """
 
+import heapq
+from collections.abc import Sequence
+from typing import Any
+
 import msgspec
 
 from ...protocol.durations import duration
-from ...protocol.records import RecoveryContext
-from ..core.wording import LINE_CHARS, path, short
+from ...protocol.records import RecoveryContext, SortieState
+from ..checkpoints.derived_context import OF_ONE, newest
+from ..cluster.membership import on_another
+from ..core.context import Context
+from ..core.event_log import data_of
+from ..core.tx import Row, Tx
+from ..core.wording import LINE_CHARS, path, quote, short, verbatim
+from ..locks.names import file_from_here
+from ..missions.authors import Titles, shares, titles_for
+from ..missions.progress import percent
+from ..snapshots import recovery_context
+from ..snapshots.newest import Reader, reader_of
+from .context_builder import speaks_for_all
 
 OPENING = "## Recovery Context\n\nYou are resuming a mission after context compaction."
 SAID = "What Your User Said"
 # Into how many parts a prompt is divided of which no section may have more than one.
 SHARE = 4
 LEAST_SAID = 80
+COMMANDS = 10
+PROMPTS = 5
+# Of one sender, and of all: mail that is not dealt with, the oldest first.
+MESSAGES_OF_ONE, MESSAGES = 5, 20
 CLOSING = "Please review the current state and continue the mission."
 
 
@@ -71,7 +90,7 @@ class Section(msgspec.Struct):
         self.left_out += 1
 
 
-class Brief(msgspec.Struct, frozen=True, kw_only=True):
+class PromptData(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a prompt may say."""
 
     context: RecoveryContext
@@ -93,31 +112,207 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
     warnings: list[str] = []
 
 
-def render(brief: Brief, max_chars: int) -> str:
+def collect(
+    tx: Tx,
+    ctx: Context,
+    mission: Row,
+    sorties: Sequence[SortieState],
+    context: RecoveryContext,
+    *,
+    agent_id: str | None,
+    progress_note: str = "",
+    taken_over_from: str | None = None,
+    back_to: int | None = None,
+    errors: Sequence[str] = (),
+    warnings: Sequence[str] = (),
+) -> PromptData:
+    """Collect the parts of a prompt for an agent, or for whoever looks after the mission.
+
+    ``back_to`` is the position in the log that a rewind goes back to.
+    """
+    done, total = mission["completed_sorties"], mission["total_sorties"]
+    progress = f"{percent(done, total)}% ({done}/{total} sorties complete)"
+    narrow = None if speaks_for_all(tx, agent_id, sorties) else agent_id
+    reader = reader_of(tx, mission, agent_id, back_to) if agent_id else None
+    messages, unread = _messages(tx, mission["id"], agent_id)
+    titles = titles_for(tx, mission, agent_id)
+    own, more = shares(_given_to(sorties, agent_id), titles, OF_ONE)
+    return PromptData(
+        context=context,
+        progress=progress + progress_note,
+        mission_id=mission["id"],
+        taken_over_from=taken_over_from,
+        run=recovery_context.line(tx, reader, sorties) if reader else "",
+        own_sorties=_own(own, titles),
+        own_left_out=sum(more.values()),
+        fleet=_fleet(sorties, narrow) if narrow else "",
+        place=_place(tx, ctx, mission) if agent_id else "",
+        locks=_locks(tx, ctx, mission["id"], agent_id),
+        messages=messages,
+        messages_left_out=unread - len(messages),
+        commands=_commands(tx, mission["id"], narrow, reader),
+        prompts=_prompts(tx, mission["id"], narrow, agent_id),
+        repository=list(ctx.facts.repository),
+        errors=list(errors),
+        warnings=list(warnings),
+    )
+
+
+def _given_to(sorties: Sequence[SortieState], agent_id: str | None) -> list[SortieState]:
+    return [s for s in sorties if agent_id is not None and s.assigned_to == agent_id]
+
+
+def _own(sorties: Sequence[SortieState], titles: Titles) -> list[str]:
+    items = []
+    for sortie in sorties:
+        files = f" [{', '.join(map(path, sortie.files))}]" if sortie.files else ""
+        told = f"{sortie.id} {short(titles.of(sortie), 200)}: {sortie.status}, {sortie.progress}%"
+        note = f" — {quote(sortie.progress_notes)}" if sortie.progress_notes else ""
+        items.append(f"- {told}{short(files, 200) and ' ' + short(files, 200)}{note}")
+    return items
+
+
+def _place(tx: Tx, ctx: Context, mission: Row) -> str:
+    place = ""
+    if mission["project_dir"]:
+        where = on_another(tx, ctx, mission["machine"])
+        place = f" in {path(mission['project_dir'], 200)}{where}"
+    return f"Mission {mission['id']}{place}"
+
+
+def _fleet(sorties: Sequence[SortieState], agent_id: str) -> str:
+    others = [s for s in sorties if s.assigned_to != agent_id]
+    if not others:
+        return ""
+    agents = sorted({s.assigned_to for s in others if s.assigned_to})
+    done = sum(s.status == "completed" for s in others)
+    who = f" with {', '.join(agents[:5])}" if agents else ""
+    return f"The rest of the fleet: {done}/{len(others)} other sorties complete{who}"
+
+
+def _locks(tx: Tx, ctx: Context, mission_id: str, agent_id: str | None) -> list[str]:
+    if agent_id is None:
+        where, params = "mission_id = :mission", {"mission": mission_id}
+    else:
+        where, params = "held_by = :agent", {"agent": agent_id}
+    rows = tx.all(
+        f"SELECT * FROM locks WHERE {where} AND status = 'active' AND expires_at > :now"
+        " ORDER BY acquired_at, id",
+        **params,
+        now=ctx.now,
+    )
+    return [
+        f"- {path(file_from_here(tx, ctx, row), 200)} ({row['id']}, {short(row['purpose'], 200)}, "
+        + ("" if agent_id else f"{row['held_by']}, ")
+        + f"token {row['fencing_token']}, until {row['expires_at']})"
+        for row in rows
+    ]
+
+
+def _messages(tx: Tx, mission_id: str, agent_id: str | None) -> tuple[list[str], int]:
+    """Tell queued mail, and mail that was read but not acknowledged: reading is forgotten.
+
+    Everybody's oldest message first, then everybody's second: nobody's mail pushes another's out.
+    Also returns how much there is in all.
+    """
+    if agent_id is None:
+        where, params = "m.mission_id = :mission", {"mission": mission_id}
+    else:
+        where, params = "d.agent_id = :agent", {"agent": agent_id}
+    rows = tx.all(
+        "SELECT m.*, owed.recipient, owed.place, owed.total FROM"
+        " (SELECT d.message_id, d.agent_id AS recipient, d.seq AS place,"
+        " row_number() OVER (PARTITION BY m.sender ORDER BY d.seq) AS nth,"
+        " count(*) OVER () AS total"
+        f" FROM deliveries d JOIN messages m ON m.id = d.message_id WHERE {where}"
+        " AND d.status IN ('queued', 'delivered')) owed"
+        " JOIN messages m ON m.id = owed.message_id WHERE owed.nth <= :of_one"
+        " ORDER BY owed.nth, owed.place LIMIT :most",
+        **params,
+        of_one=MESSAGES_OF_ONE,
+        most=MESSAGES,
+    )
+    items = []
+    for row in rows:
+        to = "" if agent_id else f" to {row['recipient']}"
+        item = f"- {row['id']} from {row['sender']}{to}: {quote(row['subject'], 200)}"
+        body = verbatim(row["body"], 600) if row["body"] else ""
+        items.append(f"{item}\n{body}" if body else item)
+    return items, int(rows[0]["total"]) if rows else 0
+
+
+def _newest(
+    tx: Tx, mission_id: str, kind: str, agent_id: str | None, limit: int
+) -> list[tuple[dict[str, Any], str]]:
+    rows = newest(tx, mission_id, kind, agent_id, limit)
+    found = ((data_of(row), row["timestamp"]) for row in rows)
+    # What a hook told while no daemon ran has happened before it was recorded.
+    return [(data, str(data.get("happened_at") or at)) for data, at in found]
+
+
+def _commands(tx: Tx, mission_id: str, agent_id: str | None, reader: Reader | None) -> list[str]:
+    """Tell how commands ended, newest first: by the log, and what only a client declared."""
+    # Some harnesses tell how a command ended in a second event; the newer one knows more.
+    found = _newest(tx, mission_id, "command_finished", agent_id, 2 * COMMANDS)
+    once: dict[Any, tuple[dict[str, Any], str]] = {}
+    for number, (data, at) in enumerate(found):
+        once.setdefault(data.get("call_id") or number, (data, at))
+    told = [(at, _command(data, at)) for data, at in list(once.values())[:COMMANDS]]
+    declared = recovery_context.outcomes(tx, reader, COMMANDS) if reader else []
+    both = heapq.merge(told, declared, key=lambda each: each[0], reverse=True)
+    return [line for _, line in both][:COMMANDS]
+
+
+def _command(data: dict[str, Any], at: str) -> str:
+    name = short(str(data.get("command") or data.get("name") or "command"), 120)
+    error = f" — {quote(str(data['error']), 120)}" if data.get("error") else ""
+    return f"- {name}: {short(str(data.get('result', 'finished')), 20)}, {at}{error}"
+
+
+def _prompts(tx: Tx, mission_id: str, narrow: str | None, agent_id: str | None) -> list[str]:
+    """Tell what users said last: the reader's own first, also where others were told more since.
+
+    What another agent was told says to whom.
+    """
+    found = newest(tx, mission_id, "prompt_submitted", narrow, PROMPTS)
+    mine = newest(tx, mission_id, "prompt_submitted", agent_id, 1) if agent_id else []
+    rows = [*mine, *(row for row in found if row["seq"] not in {each["seq"] for each in mine})]
+    whose = {None, agent_id, *(row["agent_id"] for row in mine)}
+    items = []
+    for row in rows[:PROMPTS]:
+        data = data_of(row)
+        to = "" if narrow or not agent_id or row["agent_id"] in whose else f", to {row['agent_id']}"
+        if data.get("prompt"):
+            at = data.get("happened_at") or row["timestamp"]
+            items.append(f"- {at}{to}:\n{verbatim(str(data['prompt']))}")
+    return items
+
+
+def render(data: PromptData, max_chars: int) -> str:
     """Return the prompt, never longer than ``max_chars`` characters.
 
     What is needed most stays, and what the user said last; the rest is shortened from the bottom,
     item by item, and each cut says how many items were left out and which command shows them. No
     section keeps more than its share while others are cut: nobody fills a prompt by talking much.
     """
-    sections = _sections(brief, max_chars)
-    excess = len(_join(brief, sections)) - max_chars
+    sections = _sections(data, max_chars)
+    excess = len(_join(data, sections)) - max_chars
     while excess > 0 and (section := _next_to_cut(sections, max_chars // SHARE)):
         excess -= section.length
         section.drop_last()
         excess += section.length
-    text = _join(brief, sections)
-    return text if len(text) <= max_chars else _bare(brief, sections, max_chars)
+    text = _join(data, sections)
+    return text if len(text) <= max_chars else _bare(data, sections, max_chars)
 
 
-def _bare(brief: Brief, sections: list[Section], max_chars: int) -> str:
+def _bare(data: PromptData, sections: list[Section], max_chars: int) -> str:
     """Return the head and where the rest is: below some 700 characters headings have no room."""
     left_out = sum(section.left_out for section in sections)
-    rest = f"- ({left_out} items left out: fleetctl context --mission {brief.mission_id})"
+    rest = f"- ({left_out} items left out: fleetctl context --mission {data.mission_id})"
     newest = next((s.items[0] for s in sections if s.heading == SAID and s.items), "")
     text = ""
     for said, limit in ((newest, 100), (newest, 60), (newest, 30), ("", 100), ("", 30), ("", 10)):
-        head = [OPENING, _head(brief, limit)]
+        head = [OPENING, _head(data, limit)]
         text = "\n\n".join([*head, rest, CLOSING])
         room = max_chars - len(text) - len(f"\n\n### {SAID}\n")
         if said and room >= min(len(said), LEAST_SAID):
@@ -141,34 +336,34 @@ def _next_to_cut(sections: list[Section], share: int) -> Section | None:
     return lowest or longest
 
 
-def _join(brief: Brief, sections: list[Section]) -> str:
-    parts = [OPENING, _head(brief, LINE_CHARS), *(text for s in sections if (text := s.text()))]
+def _join(data: PromptData, sections: list[Section]) -> str:
+    parts = [OPENING, _head(data, LINE_CHARS), *(text for s in sections if (text := s.text()))]
     return "\n\n".join([*parts, CLOSING])
 
 
-def _head(brief: Brief, limit: int) -> str:
-    context = brief.context
+def _head(data: PromptData, limit: int) -> str:
+    context = data.context
     lines = [
         f"**Mission**: {short(context.mission_summary, limit)}",
-        f"**Progress**: {brief.progress}",
+        f"**Progress**: {data.progress}",
         f"**Last Action**: {short(context.last_action, limit) or 'Unknown'}",
     ]
-    if brief.taken_over_from:
-        lines.append(f"**Work Taken Over From**: {brief.taken_over_from}")
+    if data.taken_over_from:
+        lines.append(f"**Work Taken Over From**: {data.taken_over_from}")
     return "\n".join(lines)
 
 
-def _sections(brief: Brief, max_chars: int) -> list[Section]:
-    context, mission = brief.context, brief.mission_id
+def _sections(data: PromptData, max_chars: int) -> list[Section]:
+    context, mission = data.context, data.mission_id
     show = f"fleetctl mission show {mission}"
     sorties = f"fleetctl sortie list --mission {mission}"
     time = [
         f"- Elapsed: {duration(context.elapsed_time_ms)}",
         f"- Last activity: {context.last_activity_at or 'unknown'}",
     ]
-    own = [f"- {brief.run}"] if brief.run else []
-    own += brief.own_sorties
-    own += [f"- {line}" for line in (brief.fleet, brief.place) if line]
+    own = [f"- {data.run}"] if data.run else []
+    own += data.own_sorties
+    own += [f"- {line}" for line in (data.fleet, data.place) if line]
     return [
         Section("Next Steps", _items(context.next_steps), sorties, always=True, needed=True),
         Section("Current Blockers", _items(context.blockers), show, always=True, needed=True),
@@ -179,24 +374,24 @@ def _sections(brief: Brief, max_chars: int) -> list[Section]:
             always=True,
         ),
         Section("Time Context", time, show, needed=True, always=True),
-        Section("Your Sorties", own, sorties, needed=True, left_out=brief.own_left_out),
-        Section("Locks You Hold", brief.locks, f"fleetctl lock list --mission {mission}"),
+        Section("Your Sorties", own, sorties, needed=True, left_out=data.own_left_out),
+        Section("Locks You Hold", data.locks, f"fleetctl lock list --mission {mission}"),
         Section(
             "Messages Awaiting You",
-            brief.messages,
+            data.messages,
             "fleetctl mail inbox <agent>",
-            left_out=brief.messages_left_out,
+            left_out=data.messages_left_out,
         ),
-        Section("Recent Commands", brief.commands, f"fleetctl events --mission {mission}"),
+        Section("Recent Commands", data.commands, f"fleetctl events --mission {mission}"),
         Section(
             SAID,
-            [_cut(text, max(max_chars // SHARE, LEAST_SAID)) for text in brief.prompts],
+            [_cut(text, max(max_chars // SHARE, LEAST_SAID)) for text in data.prompts],
             f"fleetctl events --mission {mission}",
             least=1,
         ),
-        Section("Repository", _items(brief.repository), "git status"),
-        Section("Recovery Errors", _items(brief.errors), f"fleetctl lock list --mission {mission}"),
-        Section("Recovery Warnings", _items(brief.warnings), show),
+        Section("Repository", _items(data.repository), "git status"),
+        Section("Recovery Errors", _items(data.errors), f"fleetctl lock list --mission {mission}"),
+        Section("Recovery Warnings", _items(data.warnings), show),
     ]
 
 
