@@ -17,7 +17,7 @@ from .arriving import arrive
 from .engine import Engine
 from .files.reconcile import reconcile
 from .hooks.spool import tidy
-from .jobs.cluster import catch_up, refuse_twin
+from .jobs.cluster import check_processes, refuse_duplicate_id
 from .jobs.legacy_import import import_legacy
 from .services.erasure import finish, finish_these
 
@@ -87,7 +87,7 @@ class _Readiness:
         lost = engine.store.lost if engine.store.lost != self._lost else None
         engine.awake_since_ms = engine.uptime().awake_ms
         if engine.machine:
-            await refuse_twin(engine)
+            await refuse_duplicate_id(engine)
         await arrive(engine)
         await engine.execute(StartUp(in_line=tuple(engine.in_line)))
         self._owing += await finish(engine, self._owing)
@@ -102,7 +102,7 @@ class _Readiness:
             await import_legacy(engine)
         await engine.outbox.catch_up()
         if engine.machine:  # before what their hooks left would have them registered anew
-            await catch_up(engine)
+            await check_processes(engine)
         with trio.move_on_after(SPOOL_S):  # the rest, before anything newer, while it serves
             await tidy(engine)
         self.complete = True

@@ -11,7 +11,7 @@ from ..store.api import StoreFailed, StoreFull
 from ..store.sqlite.disk_reserve import Ballast
 from . import methods  # noqa: F401 - registers the operations
 from .engine import Engine, random_id
-from .jobs.cluster import say_goodbye
+from .jobs.cluster import leave_cluster
 from .lifecycle import keep_ready
 
 LAST_WORDS_S = 0.5
@@ -62,7 +62,7 @@ async def open_engine(
         except BaseExceptionGroup as group:
             raise _only(group) from None
         with trio.CancelScope(shield=True):
-            await say_goodbye(engine)
+            await leave_cluster(engine)
             await engine.outbox.drain()
             await engine.store.last_look()
     finally:
