@@ -6,13 +6,16 @@ and their order are those of context-survival, Phase 3.
 """
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import msgspec
 
 from ...protocol.durations import duration
-from ...protocol.records import RecoveryContext, SortieState
+from ...protocol.records import Checkpoint, RecoveryContext, SortieState
+from ...protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
 from ..checkpoints.derived_context import OF_ONE, newest
 from ..cluster.membership import on_another
 from ..core.context import Context
@@ -24,8 +27,11 @@ from ..missions.authors import Titles, shares, titles_for
 from ..missions.progress import percent
 from ..snapshots import recovery_context
 from ..snapshots.newest import Reader, reader_of
-from .context_builder import speaks_for_all
+from .context_builder import build, speaks_for_all
+from .restore_context import RestoreContext
 
+Head = Callable[[int], str]
+"""Returns the head of a prompt, its lines cut to so many characters."""
 OPENING = "## Recovery Context\n\nYou are resuming a mission after context compaction."
 SAID = "What Your User Said"
 # Into how many parts a prompt is divided of which no section may have more than one.
@@ -90,76 +96,159 @@ class Section(msgspec.Struct):
         self.left_out += 1
 
 
-class PromptData(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a prompt may say."""
+def brief(
+    tx: Tx,
+    ctx: Context,
+    mission: Row,
+    sorties: Sequence[SortieState],
+    checkpoint: Checkpoint | None,
+    request: RecoveryRestore | RecoveryContextGet,
+    restore: RestoreContext | None = None,
+    progress_note: str = "",
+) -> tuple[RecoveryContext, str]:
+    """Return the recovery context that a request asks for, and the prompt that says it.
 
-    context: RecoveryContext
-    progress: str
-    mission_id: str
-    taken_over_from: str | None = None
-    run: str = ""
-    own_sorties: list[str] = []
-    own_left_out: int = 0
-    fleet: str = ""
-    place: str = ""
-    locks: list[str] = []
-    messages: list[str] = []
-    messages_left_out: int = 0
-    commands: list[str] = []
-    prompts: list[str] = []
-    repository: list[str] = []
-    errors: list[str] = []
-    warnings: list[str] = []
+    ``restore`` is the recovery that just took place, if one did, and ``progress_note`` what it did.
+    """
+    context = build(tx, ctx, mission, sorties, checkpoint, request.agent_id, restore)
+    max_chars = request.max_chars or ctx.config.prompt.max_chars
+    sections = _sections(tx, ctx, mission, sorties, context, request.agent_id, max_chars, restore)
+    taken_over_from = restore.request.take_over_from if restore else None
+    head = partial(_head, mission, context, progress_note, taken_over_from)
+    return context, render(head, sections, max_chars, mission["id"])
 
 
-def collect(
+def render(head: Head, sections: list[Section], max_chars: int, mission_id: str) -> str:
+    """Return the prompt, never longer than ``max_chars`` characters.
+
+    What is needed most stays, and what the user said last; the rest is shortened from the bottom,
+    item by item, and each cut says how many items were left out and which command shows them. No
+    section keeps more than its share while others are cut: nobody fills a prompt by talking much.
+    """
+    excess = len(_join(head, sections)) - max_chars
+    while excess > 0 and (section := _next_to_cut(sections, max_chars // SHARE)):
+        excess -= section.length
+        section.drop_last()
+        excess += section.length
+    text = _join(head, sections)
+    return text if len(text) <= max_chars else _bare(head, sections, max_chars, mission_id)
+
+
+def _bare(head: Head, sections: list[Section], max_chars: int, mission_id: str) -> str:
+    """Return the head and where the rest is: below some 700 characters headings have no room."""
+    left_out = sum(section.left_out for section in sections)
+    rest = f"- ({left_out} items left out: fleetctl context --mission {mission_id})"
+    newest = next((s.items[0] for s in sections if s.heading == SAID and s.items), "")
+    text = ""
+    for said, limit in ((newest, 100), (newest, 60), (newest, 30), ("", 100), ("", 30), ("", 10)):
+        top = [OPENING, head(limit)]
+        text = "\n\n".join([*top, rest, CLOSING])
+        room = max_chars - len(text) - len(f"\n\n### {SAID}\n")
+        if said and room >= min(len(said), LEAST_SAID):
+            return "\n\n".join([*top, f"### {SAID}\n{_cut(said, room)}", rest, CLOSING])
+        if not said and len(text) <= max_chars:
+            break
+    return text
+
+
+def _next_to_cut(sections: list[Section], share: int) -> Section | None:
+    """Return what loses its last item next: what has more than its share, the longest first.
+
+    Then the lowest that can go, else the longest needed one. So a long list of steps never pushes a
+    blocker out.
+    """
+    spare = [s for s in sections if s.spare]
+    longest = max(spare, key=lambda s: s.chars, default=None)
+    if longest is not None and longest.chars > share:
+        return longest
+    lowest = next((s for s in spare[::-1] if not s.needed), None)
+    return lowest or longest
+
+
+def _join(head: Head, sections: list[Section]) -> str:
+    parts = [OPENING, head(LINE_CHARS), *(text for s in sections if (text := s.text()))]
+    return "\n\n".join([*parts, CLOSING])
+
+
+def _head(
+    mission: Row, context: RecoveryContext, note: str, taken_over_from: str | None, limit: int
+) -> str:
+    done, total = mission["completed_sorties"], mission["total_sorties"]
+    lines = [
+        f"**Mission**: {short(context.mission_summary, limit)}",
+        f"**Progress**: {percent(done, total)}% ({done}/{total} sorties complete){note}",
+        f"**Last Action**: {short(context.last_action, limit) or 'Unknown'}",
+    ]
+    if taken_over_from:
+        lines.append(f"**Work Taken Over From**: {taken_over_from}")
+    return "\n".join(lines)
+
+
+def _sections(
     tx: Tx,
     ctx: Context,
     mission: Row,
     sorties: Sequence[SortieState],
     context: RecoveryContext,
-    *,
     agent_id: str | None,
-    progress_note: str = "",
-    taken_over_from: str | None = None,
-    back_to: int | None = None,
-    errors: Sequence[str] = (),
-    warnings: Sequence[str] = (),
-) -> PromptData:
-    """Collect the parts of a prompt for an agent, or for whoever looks after the mission.
-
-    ``back_to`` is the position in the log that a rewind goes back to.
-    """
-    done, total = mission["completed_sorties"], mission["total_sorties"]
-    progress = f"{percent(done, total)}% ({done}/{total} sorties complete)"
+    max_chars: int,
+    restore: RestoreContext | None,
+) -> list[Section]:
+    """Return the parts of a prompt for an agent, or for whoever looks after the mission."""
+    mission_id = mission["id"]
+    show = f"fleetctl mission show {mission_id}"
+    list_sorties = f"fleetctl sortie list --mission {mission_id}"
+    list_locks = f"fleetctl lock list --mission {mission_id}"
+    list_events = f"fleetctl events --mission {mission_id}"
     narrow = None if speaks_for_all(tx, agent_id, sorties) else agent_id
+    back_to = restore.back_to if restore else None
     reader = reader_of(tx, mission, agent_id, back_to) if agent_id else None
-    messages, unread = _messages(tx, mission["id"], agent_id)
     titles = titles_for(tx, mission, agent_id)
-    own, more = shares(_given_to(sorties, agent_id), titles, OF_ONE)
-    return PromptData(
-        context=context,
-        progress=progress + progress_note,
-        mission_id=mission["id"],
-        taken_over_from=taken_over_from,
-        run=recovery_context.line(tx, reader, sorties) if reader else "",
-        own_sorties=_own(own, titles),
-        own_left_out=sum(more.values()),
-        fleet=_fleet(sorties, narrow) if narrow else "",
-        place=_place(tx, ctx, mission) if agent_id else "",
-        locks=_locks(tx, ctx, mission["id"], agent_id),
-        messages=messages,
-        messages_left_out=unread - len(messages),
-        commands=_commands(tx, mission["id"], narrow, reader),
-        prompts=_prompts(tx, mission["id"], narrow, agent_id),
-        repository=list(ctx.facts.repository),
-        errors=list(errors),
-        warnings=list(warnings),
-    )
-
-
-def _given_to(sorties: Sequence[SortieState], agent_id: str | None) -> list[SortieState]:
-    return [s for s in sorties if agent_id is not None and s.assigned_to == agent_id]
+    given = [s for s in sorties if agent_id is not None and s.assigned_to == agent_id]
+    own, more = shares(given, titles, OF_ONE)
+    messages, unread = _messages(tx, mission_id, agent_id)
+    time = [
+        f"- Elapsed: {duration(context.elapsed_time_ms)}",
+        f"- Last activity: {context.last_activity_at or 'unknown'}",
+    ]
+    about = [
+        recovery_context.line(tx, reader, sorties) if reader else "",
+        _fleet(sorties, narrow) if narrow else "",
+        _place(tx, ctx, mission) if agent_id else "",
+    ]
+    run, *others = [[f"- {line}"] if line else [] for line in about]
+    files = [f"- {path(each)}" for each in context.files_modified]
+    said = _prompts(tx, mission_id, narrow, agent_id)
+    return [
+        Section("Next Steps", _items(context.next_steps), list_sorties, always=True, needed=True),
+        Section("Current Blockers", _items(context.blockers), show, always=True, needed=True),
+        Section("Files Modified", files, show, always=True),
+        Section("Time Context", time, show, needed=True, always=True),
+        Section(
+            "Your Sorties",
+            [*run, *_own(own, titles), *chain(*others)],
+            list_sorties,
+            needed=True,
+            left_out=sum(more.values()),
+        ),
+        Section("Locks You Hold", _locks(tx, ctx, mission_id, agent_id), list_locks),
+        Section(
+            "Messages Awaiting You",
+            messages,
+            "fleetctl mail inbox <agent>",
+            left_out=unread - len(messages),
+        ),
+        Section("Recent Commands", _commands(tx, mission_id, narrow, reader), list_events),
+        Section(
+            SAID,
+            [_cut(text, max(max_chars // SHARE, LEAST_SAID)) for text in said],
+            list_events,
+            least=1,
+        ),
+        Section("Repository", _items(ctx.facts.repository), "git status"),
+        Section("Recovery Errors", _items(restore.report.errors if restore else ()), list_locks),
+        Section("Recovery Warnings", _items(restore.report.warnings if restore else ()), show),
+    ]
 
 
 def _own(sorties: Sequence[SortieState], titles: Titles) -> list[str]:
@@ -288,116 +377,9 @@ def _prompts(tx: Tx, mission_id: str, narrow: str | None, agent_id: str | None) 
     return items
 
 
-def render(data: PromptData, max_chars: int) -> str:
-    """Return the prompt, never longer than ``max_chars`` characters.
-
-    What is needed most stays, and what the user said last; the rest is shortened from the bottom,
-    item by item, and each cut says how many items were left out and which command shows them. No
-    section keeps more than its share while others are cut: nobody fills a prompt by talking much.
-    """
-    sections = _sections(data, max_chars)
-    excess = len(_join(data, sections)) - max_chars
-    while excess > 0 and (section := _next_to_cut(sections, max_chars // SHARE)):
-        excess -= section.length
-        section.drop_last()
-        excess += section.length
-    text = _join(data, sections)
-    return text if len(text) <= max_chars else _bare(data, sections, max_chars)
-
-
-def _bare(data: PromptData, sections: list[Section], max_chars: int) -> str:
-    """Return the head and where the rest is: below some 700 characters headings have no room."""
-    left_out = sum(section.left_out for section in sections)
-    rest = f"- ({left_out} items left out: fleetctl context --mission {data.mission_id})"
-    newest = next((s.items[0] for s in sections if s.heading == SAID and s.items), "")
-    text = ""
-    for said, limit in ((newest, 100), (newest, 60), (newest, 30), ("", 100), ("", 30), ("", 10)):
-        head = [OPENING, _head(data, limit)]
-        text = "\n\n".join([*head, rest, CLOSING])
-        room = max_chars - len(text) - len(f"\n\n### {SAID}\n")
-        if said and room >= min(len(said), LEAST_SAID):
-            return "\n\n".join([*head, f"### {SAID}\n{_cut(said, room)}", rest, CLOSING])
-        if not said and len(text) <= max_chars:
-            break
-    return text
-
-
-def _next_to_cut(sections: list[Section], share: int) -> Section | None:
-    """Return what loses its last item next: what has more than its share, the longest first.
-
-    Then the lowest that can go, else the longest needed one. So a long list of steps never pushes a
-    blocker out.
-    """
-    spare = [s for s in sections if s.spare]
-    longest = max(spare, key=lambda s: s.chars, default=None)
-    if longest is not None and longest.chars > share:
-        return longest
-    lowest = next((s for s in spare[::-1] if not s.needed), None)
-    return lowest or longest
-
-
-def _join(data: PromptData, sections: list[Section]) -> str:
-    parts = [OPENING, _head(data, LINE_CHARS), *(text for s in sections if (text := s.text()))]
-    return "\n\n".join([*parts, CLOSING])
-
-
-def _head(data: PromptData, limit: int) -> str:
-    context = data.context
-    lines = [
-        f"**Mission**: {short(context.mission_summary, limit)}",
-        f"**Progress**: {data.progress}",
-        f"**Last Action**: {short(context.last_action, limit) or 'Unknown'}",
-    ]
-    if data.taken_over_from:
-        lines.append(f"**Work Taken Over From**: {data.taken_over_from}")
-    return "\n".join(lines)
-
-
-def _sections(data: PromptData, max_chars: int) -> list[Section]:
-    context, mission = data.context, data.mission_id
-    show = f"fleetctl mission show {mission}"
-    sorties = f"fleetctl sortie list --mission {mission}"
-    time = [
-        f"- Elapsed: {duration(context.elapsed_time_ms)}",
-        f"- Last activity: {context.last_activity_at or 'unknown'}",
-    ]
-    own = [f"- {data.run}"] if data.run else []
-    own += data.own_sorties
-    own += [f"- {line}" for line in (data.fleet, data.place) if line]
-    return [
-        Section("Next Steps", _items(context.next_steps), sorties, always=True, needed=True),
-        Section("Current Blockers", _items(context.blockers), show, always=True, needed=True),
-        Section(
-            "Files Modified",
-            [f"- {path(each)}" for each in context.files_modified],
-            show,
-            always=True,
-        ),
-        Section("Time Context", time, show, needed=True, always=True),
-        Section("Your Sorties", own, sorties, needed=True, left_out=data.own_left_out),
-        Section("Locks You Hold", data.locks, f"fleetctl lock list --mission {mission}"),
-        Section(
-            "Messages Awaiting You",
-            data.messages,
-            "fleetctl mail inbox <agent>",
-            left_out=data.messages_left_out,
-        ),
-        Section("Recent Commands", data.commands, f"fleetctl events --mission {mission}"),
-        Section(
-            SAID,
-            [_cut(text, max(max_chars // SHARE, LEAST_SAID)) for text in data.prompts],
-            f"fleetctl events --mission {mission}",
-            least=1,
-        ),
-        Section("Repository", _items(data.repository), "git status"),
-        Section("Recovery Errors", _items(data.errors), f"fleetctl lock list --mission {mission}"),
-        Section("Recovery Warnings", _items(data.warnings), show),
-    ]
-
-
 def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
-def _items(texts: list[str]) -> list[str]:
+def _items(texts: Sequence[str]) -> list[str]:
     return [f"- {line}" for text in texts if (line := short(text))]

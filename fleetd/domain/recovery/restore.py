@@ -33,7 +33,7 @@ from ..missions.current import is_automatic, session_before
 from ..missions.progress import percent, rearm
 from . import handover, prompt
 from .checkpoint_selection import choose, mission_to_brief
-from .context_builder import build, build_part, drop_old, is_unknown, leave
+from .context_builder import build_part, drop_old, is_unknown, leave
 from .restore_context import RestoreContext, RestoreReport, check, refuse_stranger
 from .restore_locks import restore_locks
 from .restore_mail import restore_mail
@@ -124,21 +124,11 @@ def _result(
 ) -> RestoreResult:
     tx, ctx, request, report = restore.tx, restore.ctx, restore.request, restore.report
     mission = find(tx, "mission", restore.mission_id)
-    context = build(tx, ctx, mission, sorties, restore.checkpoint, request.agent_id, restore)
-    _brief_sorties(restore, mission, sorties)
-    data = prompt.collect(
-        tx,
-        ctx,
-        mission,
-        sorties,
-        context,
-        agent_id=request.agent_id,
-        progress_note=f", {restored.sorties} sorties restored",
-        taken_over_from=request.take_over_from,
-        back_to=restore.back_to,
-        errors=report.errors,
-        warnings=report.warnings,
+    note = f", {restored.sorties} sorties restored"
+    context, text = prompt.brief(
+        tx, ctx, mission, sorties, restore.checkpoint, request, restore, note
     )
+    _brief_sorties(restore, mission, sorties)
     return RestoreResult(
         success=True,
         dry_run=request.dry_run,
@@ -152,7 +142,7 @@ def _result(
         released_locks=report.released,
         errors=report.errors,
         warnings=report.warnings,
-        prompt=prompt.render(data, request.max_chars or ctx.config.prompt.max_chars),
+        prompt=text,
         would_restore=report.changes if request.dry_run else None,
         changed=[] if request.dry_run else report.changes,
         mission_title=mission["title"],
@@ -187,11 +177,10 @@ def context(tx: Tx, ctx: Context, request: RecoveryContextGet) -> Briefing:
         row = checkpoints.latest_row(tx, mission["id"], but=ctx.facts.unreadable)
         checkpoint = from_row(row) if row else None
     sorties = states_of(tx, mission["id"])
-    told = build(tx, ctx, mission, sorties, checkpoint, request.agent_id)
-    data = prompt.collect(tx, ctx, mission, sorties, told, agent_id=request.agent_id)
+    told, text = prompt.brief(tx, ctx, mission, sorties, checkpoint, request)
     return Briefing(
         recovery_context=told,
-        prompt=prompt.render(data, request.max_chars or ctx.config.prompt.max_chars),
+        prompt=text,
         checkpoint_id=checkpoint.id if checkpoint else None,
         warnings=[
             *_stranger(tx, mission, sorties, request.agent_id),
