@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ...protocol.records import Checkpoint, RecoveryContext, SortieState
+from ...protocol.types import CLOSED_SORTIE
 from ..checkpoints.derived_context import derive, is_noted_by, last_action, own_note
 from ..checkpoints.narrative import obstacle, step
 from ..core.context import Context
@@ -91,37 +92,37 @@ def build(
     )
 
 
-def build_part(
+def leave_parts(restore: RestoreContext, mission: Row, sorties: Sequence[SortieState]) -> None:
+    """Leave each open sortie its agent's part of the context, until its next progress."""
+    at_work = (s.assigned_to for s in sorties if s.status not in CLOSED_SORTIE)
+    for agent_id in dict.fromkeys(filter(None, at_work)):
+        if restore.narrow in (None, agent_id):
+            _leave_part(restore, mission, sorties, agent_id)
+    # What no sortie carries any more.
+    restore.tx.run(
+        "DELETE FROM briefings WHERE mission_id = :mission AND id NOT IN (SELECT briefing_id"
+        " FROM sorties WHERE mission_id = :mission AND briefing_id IS NOT NULL)",
+        mission=restore.mission_id,
+    )
+
+
+def _leave_part(
     restore: RestoreContext, mission: Row, sorties: Sequence[SortieState], agent_id: str
-) -> RecoveryContext:
-    """Return one agent's own part after a recovery, whatever its role."""
+) -> None:
     live = _live(restore.tx, restore.ctx, mission, sorties, agent_id, agent_id, restore)
     blockers = _joined(_blockers_met(restore, agent_id), live.blockers)
-    return msgspec.structs.replace(live, blockers=blockers)
-
-
-def leave(tx: Tx, mission_id: str, agent_id: str, part: RecoveryContext) -> None:
-    """Let an agent's open sorties carry its part of the context, until their next progress."""
-    briefing_id = tx.value(
+    part = msgspec.structs.replace(live, blockers=blockers)
+    briefing_id = restore.tx.value(
         "INSERT INTO briefings (mission_id, context_json) VALUES (:mission, :context) RETURNING id",
-        mission=mission_id,
+        mission=restore.mission_id,
         context=_encode(part).decode(),
     )
-    tx.run(
+    restore.tx.run(
         "UPDATE sorties SET briefing_id = :briefing WHERE mission_id = :mission"
         " AND assigned_to = :agent AND status NOT IN ('completed', 'failed')",
         briefing=briefing_id,
-        mission=mission_id,
+        mission=restore.mission_id,
         agent=agent_id,
-    )
-
-
-def drop_old(tx: Tx, mission_id: str) -> None:
-    """Remove what no sortie of a mission carries any more."""
-    tx.run(
-        "DELETE FROM briefings WHERE mission_id = :mission AND id NOT IN (SELECT briefing_id"
-        " FROM sorties WHERE mission_id = :mission AND briefing_id IS NOT NULL)",
-        mission=mission_id,
     )
 
 

@@ -18,7 +18,6 @@ from ...protocol.requests.recovery import (
     RecoveryPage,
     RecoveryRestore,
 )
-from ...protocol.types import CLOSED_SORTIE
 from ..checkpoints import checkpoints
 from ..checkpoints.codec import from_row
 from ..checkpoints.state import capture
@@ -33,7 +32,7 @@ from ..missions.current import is_automatic, session_before
 from ..missions.progress import percent, rearm
 from . import handover, prompt
 from .checkpoint_selection import choose, mission_to_brief
-from .context_builder import build_part, drop_old, is_unknown, leave
+from .context_builder import is_unknown, leave_parts
 from .restore_context import RestoreContext, RestoreReport, check, refuse_stranger
 from .restore_locks import restore_locks
 from .restore_mail import restore_mail
@@ -128,7 +127,7 @@ def _result(
     context, text = prompt.brief(
         tx, ctx, mission, sorties, restore.checkpoint, request, restore, note
     )
-    _brief_sorties(restore, mission, sorties)
+    leave_parts(restore, mission, sorties)
     return RestoreResult(
         success=True,
         dry_run=request.dry_run,
@@ -150,20 +149,6 @@ def _result(
         agent_id=request.agent_id,
         take_over_from=request.take_over_from,
     )
-
-
-def _brief_sorties(restore: RestoreContext, mission: Row, sorties: Sequence[SortieState]) -> None:
-    """Leave each open sortie its agent's part of the context, until its next progress."""
-    at_work = (s.assigned_to for s in sorties if s.status not in CLOSED_SORTIE)
-    for agent_id in dict.fromkeys(filter(None, at_work)):
-        if restore.narrow in (None, agent_id):
-            leave(
-                restore.tx,
-                restore.mission_id,
-                agent_id,
-                build_part(restore, mission, sorties, agent_id),
-            )
-    drop_old(restore.tx, restore.mission_id)
 
 
 def context(tx: Tx, ctx: Context, request: RecoveryContextGet) -> Briefing:
