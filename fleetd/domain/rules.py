@@ -1,6 +1,6 @@
 """Imports every module that registers rules, so that the registry is complete; holds none."""
 
-from .agents import agents, mailbox, process_identity
+from .agents import agents, mailbox
 from .artifacts import backlog, ingest, inventory, outbox, repair, verification
 from .checkpoints import checkpoints, diff, on_error
 from .core.registry import HANDLERS
@@ -8,12 +8,12 @@ from .erasure import batches, deletion, journal, steps
 from .events import cursors, streams
 from .liveness import silence
 from .locks import locks, queue
-from .missions import missions, selection, sortie_reports, sorties
+from .missions import missions, selection, sorties
 from .recovery import restore
 from .retention import pruning, sessions, spent
 from .sessions import deliveries, record
 from .sessions import overview as hook_overview
-from .snapshots import compression, queries
+from .snapshots import compression, queries, triggers
 from .snapshots import record as snapshot_record
 from .system import daily_rounds, epoch, legacy_import, overview, relocation, startup
 

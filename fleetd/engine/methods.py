@@ -16,7 +16,6 @@ from .services import (
     pruning,
     recovery,
     snapshots,
-    sorties,
     system,
     verify,
 )

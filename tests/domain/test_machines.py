@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 import msgspec
 import pytest
 
-from fleetd.domain.agents import agent_loss, failover
+from fleetd.domain.agents import agent_loss, agents, failover
 from fleetd.domain.agents.agent_loss import GRACE_MS
 from fleetd.domain.cluster import membership
 from fleetd.domain.cluster.membership import (
@@ -17,16 +17,10 @@ from fleetd.domain.cluster.membership import (
 from fleetd.domain.core.context import Facts
 from fleetd.domain.core.tx import WatchProcess
 from fleetd.domain.liveness.due import due
-from fleetd.domain.locks.queue import (
-    UNSEEN,
-    LockEnqueue,
-    LockLeaveQueue,
-    LockLook,
-    LockPoll,
-    Stand,
-)
+from fleetd.domain.locks import queue
 from fleetd.domain.system.epoch import GoOnWithout
 from fleetd.domain.system.startup import StartUp
+from fleetd.engine.engine import DAEMON
 from fleetd.engine.jobs import liveness
 from fleetd.engine.jobs.cluster import heartbeat
 from fleetd.harness.report import PromptSubmitted
@@ -540,9 +534,8 @@ async def test_a_session_that_is_resumed_on_another_machine_moves_there(machines
 
 async def test_a_new_session_does_not_take_the_agent_of_a_process_elsewhere(machines):
     north, south = machines
-    await north.engine.execute(
-        AgentRegister("spec-1", "specialist", pid=101), facts=Facts(pid_started="5")
-    )
+    request = AgentRegister("spec-1", "specialist", pid=101)
+    await north.engine.run(agents.register, request, facts=Facts(pid_started="5"))
     there, here = Window(south), Window(north, "another")
     for window in (there, here):
         window.process = (101, "5")
@@ -628,8 +621,8 @@ async def test_whose_work_was_taken_over_is_told_once_when_it_comes_back(machine
 async def wait_for(fleet, file, agent):
     """Line up for a file that is locked, as another machine names it, too."""
     (held,) = await fleet.locks()
-    request, facts = LockEnqueue(LockAcquire(file, agent)), Facts(lock_key=held.normalized_path)
-    return (await fleet.engine.execute(request, facts=facts)).stand
+    waiter = fleet.engine.on_behalf_of(DAEMON, Facts(lock_key=held.normalized_path))
+    return await waiter.write(queue.enqueue, LockAcquire(file, agent))
 
 
 async def test_a_start_forgets_the_waits_of_its_own_machine_only(machines):
@@ -643,8 +636,8 @@ async def test_a_start_forgets_the_waits_of_its_own_machine_only(machines):
     await north.engine.execute(StartUp())
 
     with pytest.raises(NotFound, match="or its machine was not heard of"):
-        await north.do(LockPoll(here))
-    assert (await south.do(LockPoll(there))).lock is None
+        await north.engine.write(queue.poll, here)
+    assert await south.engine.write(queue.poll, there) is None
 
 
 async def test_a_number_that_is_another_ones_by_now_serves_nobody_else(machines):
@@ -653,16 +646,16 @@ async def test_a_number_that_is_another_ones_by_now_serves_nobody_else(machines)
     await north.agents(mission, "spec-1", "spec-2", "spec-3")
     await north.lock(mission, "/srv/a.py", "spec-1")
     there = await wait_for(south, "/srv/a.py", "spec-3")
-    lost = Stand(wait_id=there.wait_id, agent_id="spec-2", path=there.path)
+    lost = queue.LockTicket(wait_id=there.wait_id, agent_id="spec-2", path=there.path)
     north.sql("UPDATE locks SET expires_at = acquired_at")
 
-    assert (await north.engine.look(LockLook(lost))).due
+    assert (await north.engine.read(queue.look, lost)).due
     with pytest.raises(NotFound, match="The wait for the lock has ended"):
-        await north.do(LockPoll(lost))
+        await north.engine.write(queue.poll, lost)
     for keep in (True, False):
-        assert (await north.do(LockLeaveQueue(lost, keep))).lock is None
+        assert await north.engine.write(queue.leave, lost, keep=keep) is None
 
-    assert (await south.do(LockPoll(there))).lock.held_by == "spec-3"
+    assert (await south.engine.write(queue.poll, there)).held_by == "spec-3"
 
 
 async def test_a_store_that_came_back_gives_the_number_of_no_lost_wait_again(machines):
@@ -675,7 +668,7 @@ async def test_a_store_that_came_back_gives_the_number_of_no_lost_wait_again(mac
     await north.do(GoOnWithout(end=1, reached=5))
 
     after = await wait_for(north, "/srv/a.py", "spec-3")
-    assert after.wait_id > before.wait_id + UNSEEN
+    assert after.wait_id > before.wait_id + queue.UNSEEN
     waits = north.sql("SELECT id FROM lock_waits ORDER BY id")
     assert [row["id"] for row in waits] == [before.wait_id, after.wait_id]
 
@@ -710,4 +703,4 @@ async def test_who_waits_on_a_machine_that_is_gone_is_not_served(machines, how):
 
     north.clock.pass_by(10 * MINUTE + SECOND)
 
-    assert (await north.do(LockPoll(mine))).lock.held_by == "spec-3"
+    assert (await north.engine.write(queue.poll, mine)).held_by == "spec-3"

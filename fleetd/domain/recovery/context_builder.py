@@ -5,6 +5,7 @@ one part, so it stands once: with each of a thousand sorties stood the steps of 
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
@@ -12,11 +13,11 @@ from ...protocol.records import Checkpoint, RecoveryContext, SortieState
 from ...protocol.types import CLOSED_SORTIE
 from ..checkpoints.derived_context import derive, is_noted_by, last_action, own_note
 from ..checkpoints.narrative import obstacle, step
+from ..checkpoints.titles import titles_for
 from ..core.context import Context
 from ..core.tx import Row, Tx
-from ..missions.authors import titles_for
-from ..snapshots.newest import reader_of
-from ..snapshots.recovery_context import sharpened
+from ..locks.keys import event_from_here
+from ..snapshots.recovery_context import reader_of, sharpened
 from .restore_context import RestoreContext
 
 _encode = msgspec.json.Encoder().encode
@@ -142,7 +143,14 @@ def _live(
     """
     titles = titles_for(tx, mission, agent_id)
     live = derive(
-        tx, ctx, mission, sorties, agent_id=narrow, reader=agent_id, titles=titles, here=True
+        tx,
+        ctx,
+        mission,
+        sorties,
+        agent_id=narrow,
+        reader=agent_id,
+        titles=titles,
+        retold=partial(event_from_here, tx, ctx),
     )
     if agent_id is None:
         return live

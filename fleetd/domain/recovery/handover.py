@@ -18,8 +18,7 @@ from ..core.context import Context
 from ..core.mappers import states_of
 from ..core.tx import Row, Tx
 from ..locks import leases
-from ..locks.keys import of_lock
-from ..locks.names import file_from_here
+from ..locks.keys import file_from_here, of_lock
 from ..sessions import merge, notices
 from . import state
 from .restore_context import RestoreContext, refuse_stranger
@@ -150,14 +149,7 @@ def _hand_over_locks(restore: RestoreContext, lost: str, successor: str) -> None
         if row["normalized_path"] in restored:
             continue
         leases.supersede(restore.tx, restore.ctx, row)
-        claim = leases.Claim(
-            path=row["normalized_path"],
-            file=row["file"],
-            agent_id=successor,
-            mission_id=row["mission_id"],
-            purpose=row["purpose"],
-            timeout_ms=row["timeout_ms"],
-        )
+        claim = leases.claim_of_row(row, successor)
         leases.grant(restore.tx, restore.ctx, claim, activity=False)
         name = file_from_here(restore.tx, restore.ctx, row)
         restore.report.changed("lock", name, f"held by {lost}", f"held by {successor}")

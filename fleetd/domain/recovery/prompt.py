@@ -13,20 +13,19 @@ from typing import Any
 
 import msgspec
 
+from ...protocol.display import LINE_CHARS, path, quote, short, verbatim
 from ...protocol.durations import duration
-from ...protocol.records import Checkpoint, RecoveryContext, SortieState
+from ...protocol.records import Checkpoint, RecoveryContext, SortieState, percent
 from ...protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
 from ..checkpoints.derived_context import OF_ONE, newest
+from ..checkpoints.titles import Titles, shares, titles_for
 from ..cluster.membership import on_another
 from ..core.context import Context
 from ..core.event_log import data_of
 from ..core.tx import Row, Tx
-from ..core.wording import LINE_CHARS, path, quote, short, verbatim
-from ..locks.names import file_from_here
-from ..missions.authors import Titles, shares, titles_for
-from ..missions.progress import percent
+from ..locks.keys import file_from_here
 from ..snapshots import recovery_context
-from ..snapshots.newest import Reader, reader_of
+from ..snapshots.recovery_context import Reader, reader_of
 from .context_builder import build, speaks_for_all
 from .restore_context import RestoreContext
 

@@ -19,7 +19,7 @@ from ..core.tx import LogLine, Row, Tx
 from ..liveness.silence import awake_at
 from ..locks import leases
 from ..locks.keys import of_lock
-from ..missions.progress import rearm
+from ..missions.milestones import rearm
 from ..system.epoch import TOKENS_UNSEEN, RaiseFloors, raise_floors
 from .restore_context import RestoreContext
 from .restore_locks import restore_locks

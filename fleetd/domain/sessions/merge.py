@@ -15,7 +15,7 @@ from ..core.sql import LIVING
 from ..core.tx import Row, Tx
 from ..missions import missions
 from ..missions.current import is_automatic
-from ..missions.progress import recount
+from ..missions.milestones import recount
 
 _OPEN = "status NOT IN ('completed', 'failed')"
 

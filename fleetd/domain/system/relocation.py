@@ -9,11 +9,10 @@ import msgspec
 
 from ...protocol.records import Record
 from ...protocol.request import Mutation
-from ..agents.agents import mark_lost
 from ..core.context import Context
 from ..core.event_log import position
+from ..core.observers import store_arrived
 from ..core.registry import handler
-from ..core.sql import LIVING
 from ..core.tx import LogLine, Tx
 from ..liveness.silence import follow_boot
 from ..locks.leases import end_by_force
@@ -122,7 +121,7 @@ def arrive(tx: Tx, ctx: Context, request: Arrive) -> Arrival:
         return Arrival(moved_to=known.moved_to, unnamed={}, moving_to=known.moving_to)
     follow_boot(tx, ctx)
     _end_locks(tx, ctx)
-    _lose_strangers(tx, ctx)
+    store_arrived(tx, ctx)
     tx.run("DELETE FROM store_meta WHERE key = 'arrived'")
     tx.after_commit(LogLine("INFO", f"The store has come from {known.arrived.where}"))
     return Arrival(moved_to=None, unnamed=_unnamed(tx, ctx))
@@ -155,19 +154,6 @@ def _end_locks(tx: Tx, ctx: Context) -> None:
     """
     for row in tx.all("SELECT * FROM locks WHERE status = 'active' ORDER BY fencing_token"):
         end_by_force(tx, ctx, row, None, REASON)
-
-
-def _lose_strangers(tx: Tx, ctx: Context) -> None:
-    """Lose the agents of machines that have no part in a store which this one has to itself."""
-    if ctx.machine:
-        return
-    rows = tx.all(
-        f"SELECT * FROM agents WHERE status <> 'gone' AND status IN {LIVING} AND machine <> :own"
-        " ORDER BY id",
-        own=ctx.machine,
-    )
-    for row in rows:
-        mark_lost(tx, ctx, row, "its machine has no part in this store any more")
 
 
 @handler

@@ -9,7 +9,7 @@ from ...domain.core.context import Context
 from ...domain.core.tx import Tx, WatchProcess
 from ...domain.liveness.due import due
 from ...domain.recovery import state
-from ...domain.snapshots.heartbeat import SnapshotBeat, beat
+from ...domain.snapshots.heartbeat import beat
 from ...protocol.errors import FleetError
 from ..engine import Engine
 
@@ -30,7 +30,7 @@ async def scan(engine: Engine) -> int:
         found = await engine.read(due, engine.awake_since_ms)
     await act(engine, state.begin_episode, found.missions)
     await act(engine, state.doubt, found.recoveries)
-    await act(engine, beat, map(SnapshotBeat, found.runs))
+    await act(engine, beat, found.runs)
     return found.look_again_ms
 
 

@@ -1,4 +1,4 @@
-"""The agents of one process; must not register or change any."""
+"""Process identity: which agents a process has, and which of them asks."""
 
 from ..core.context import Context
 from ..core.sql import LIVING
