@@ -12,8 +12,8 @@ from ...protocol.request import Mutation
 from ..core.context import Context
 from ..core.event_log import position
 from ..core.registry import handler
+from ..core.tombstones import was_forgotten
 from ..core.tx import LogLine, Tx
-from ..erasure.tombstones import was_forgotten
 from . import repair
 from .abandoned import purged_until
 from .kinds import POLICIES, Kept, id_of, noun_of, owner_of, seq_of

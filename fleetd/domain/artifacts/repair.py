@@ -13,8 +13,8 @@ from ..checkpoints.state import State, origin_of
 from ..core.context import Context
 from ..core.ids import find
 from ..core.registry import handler
+from ..core.tombstones import was_forgotten
 from ..core.tx import Row, Tx, WriteBackup
-from ..erasure.tombstones import was_forgotten
 from ..locks.leases import raise_tokens
 from ..snapshots.returning import insert_snapshot
 from ..system.startup import Done

@@ -8,8 +8,8 @@ from ...protocol.request import Mutation, Query
 from ...protocol.types import Noun
 from ..core.context import Context
 from ..core.registry import handler
+from ..core.sql import inside_of, named_params
 from ..core.tx import Row, Tx
-from ..erasure.clauses import inside_of, named_params
 from ..system.startup import Done
 from .kinds import POLICIES
 from .soft_delete import LIVE

@@ -3,10 +3,11 @@
 Counting and deleting both read these.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
+from ..core.sql import inside_of, named_params, says, starts
 from ..core.tx import Row
 from ..locks.keys import of_machine
 
@@ -173,27 +174,11 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         return " OR ".join(found) or "1 = 0"
 
 
-def says(column: str, names: Iterable[str]) -> str:
-    """Return the condition that a text says one of several parameters."""
-    # Case counts, so not LIKE: a text that has something taken out is another text.
-    return " OR ".join(f"replace({column}, :{name}, '') <> {column}" for name in names)
-
-
 def _spoken(runs: Sequence[str]) -> Row:
     """Return how events name runs: as a value, and within the path of a file."""
     return named_params("v", [f'"run_id":"{run}"' for run in runs]) | named_params(
         "p", [f"/{run}/" for run in runs]
     )
-
-
-def named_params(prefix: str, values: Sequence[str]) -> Row:
-    """Return parameters for values: the prefix, counted."""
-    return {f"{prefix}{number}": value for number, value in enumerate(values)}
-
-
-def inside_of(prefix: str, values: Sequence[str]) -> str:
-    """Return the inside of ``IN (...)``; an empty list matches nothing."""
-    return ", ".join(f":{name}" for name in named_params(prefix, values)) or "NULL"
 
 
 def place_params(directory: str | None, machine: str = "") -> Row:
@@ -217,8 +202,3 @@ def place_params(directory: str | None, machine: str = "") -> Row:
 def below(column: str, name: str = "directory") -> str:
     """Return the condition that a path is the directory, or lies in it; ``key``: that a key is."""
     return f"{column} = :{name} OR {starts(column, 'below_key' if name == 'key' else 'below')}"
-
-
-def starts(column: str, name: str) -> str:
-    """Return the condition that a text begins with a parameter."""
-    return f"substr({column}, 1, length(:{name})) = :{name}"

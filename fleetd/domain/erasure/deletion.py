@@ -6,13 +6,13 @@ from ...protocol.requests.checkpoint import CheckpointDelete
 from ...protocol.requests.mission import Deleted
 from ...protocol.types import OPEN_MISSION
 from ..artifacts import soft_delete
+from ..core import tombstones
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find
 from ..core.registry import handler
 from ..core.tx import Row, Tx
 from ..locks import leases
-from . import tombstones
 from .erase import free_locks
 
 

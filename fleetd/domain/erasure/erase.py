@@ -3,12 +3,13 @@
 import re
 from collections.abc import Sequence, Set
 
+from ..core import tombstones
 from ..core.context import Context
 from ..core.event_log import position
+from ..core.sql import named_params, says
 from ..core.tx import Row, Tx
 from ..locks import leases
-from . import tombstones
-from .clauses import Scope, named_params, says
+from .clauses import Scope
 
 # How many answers are in hand at a time, and for how many words the store looks by itself.
 AT_ONCE = 500

@@ -14,8 +14,9 @@ from ..artifacts.ownership import called
 from ..artifacts.removal import Removals, removals_of
 from ..core.context import Context
 from ..core.registry import handler
+from ..core.sql import inside_of
 from ..core.tx import Row, Tx
-from .clauses import Scope, inside_of
+from .clauses import Scope
 from .erase import drop_answers
 
 _NOTHING = re.compile(r"(?!)")

@@ -6,8 +6,9 @@ from typing import Literal
 from ...protocol.errors import NotFound
 from ...protocol.records import Record
 from ..core.ids import find
+from ..core.sql import inside_of, named_params
 from ..core.tx import Row, Tx
-from .clauses import Scope, below, inside_of, named_params, place_params
+from .clauses import Scope, below, place_params
 from .forget_runs import called_so, runs_of
 
 

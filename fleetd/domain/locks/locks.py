@@ -22,8 +22,8 @@ from ..core.context import Context
 from ..core.ids import find
 from ..core.mappers import lock_of
 from ..core.registry import handler, method
+from ..core.sql import starts
 from ..core.tx import Row, Tx
-from ..erasure.clauses import starts
 from . import leases
 from .keys import by_project, of_machine
 from .names import file_from_here

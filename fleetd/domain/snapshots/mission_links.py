@@ -8,8 +8,9 @@ from collections.abc import Iterable
 
 from ...protocol.snapshots import Snapshot, StepState
 from ..core.event_log import position_before
+from ..core.sql import in_sql
 from ..core.tx import Tx
-from ..liveness.open_calls import BEGINS_A_CALL, ENDS_A_CALL, in_sql
+from ..liveness.open_calls import BEGINS_A_CALL, ENDS_A_CALL
 from .builder import Known, Trigger, span_of
 from .outcomes import LAST_EVENTS, MOST_EVENTS
 from .resume_hints import FAILED_FIRST

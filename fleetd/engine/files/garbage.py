@@ -11,7 +11,8 @@ from contextlib import asynccontextmanager
 import trio
 
 from ...domain.artifacts.inventory import NamesGet, NewestFiled
-from ...domain.erasure.tombstones import ForgottenCountGet, ForgottenOwnersGet
+from ...domain.artifacts.kinds import POLICIES
+from ...domain.core import tombstones
 from ...domain.snapshots.codec import seq_of
 from ...store.files.record_files import Backups
 from ..engine import Engine
@@ -28,7 +29,7 @@ async def heed(engine: Engine, since: int | None = None) -> int | None:
     Returns how often something was forgotten by then, None if a file stays: with ``since`` that
     figure, nothing is looked at until there is more. Raises FleetError when the store refuses.
     """
-    count = (await engine.execute(ForgottenCountGet())).count
+    count = await engine.read(tombstones.count)
     if count == since:
         return count
     removed, stuck = 0, False
@@ -48,8 +49,9 @@ async def _heed(engine: Engine, backups: Backups) -> int:
     removed = 0
     for start in range(0, len(owners), OWNERS):
         page = owners[start : start + OWNERS]
-        found = await engine.execute(ForgottenOwnersGet(backups.layout.noun, page))
-        for owner_id, until in found.until.items():
+        whose = POLICIES[backups.layout.noun].whose
+        found = await engine.read(tombstones.forgotten_of, whose, page)
+        for owner_id, until in found.items():
             removed += await _clear(engine, backups, owner_id, until)
     return removed
 

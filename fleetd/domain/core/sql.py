@@ -1,0 +1,31 @@
+"""Parts of SQL statements: lists of parameters and constants, and conditions on texts."""
+
+from collections.abc import Iterable, Sequence
+
+from .tx import Row
+
+
+def named_params(prefix: str, values: Sequence[str]) -> Row:
+    """Return parameters for values: the prefix, counted."""
+    return {f"{prefix}{number}": value for number, value in enumerate(values)}
+
+
+def inside_of(prefix: str, values: Sequence[str]) -> str:
+    """Return the inside of ``IN (...)``; an empty list matches nothing."""
+    return ", ".join(f":{name}" for name in named_params(prefix, values)) or "NULL"
+
+
+def in_sql(constants: Iterable[str]) -> str:
+    """Return constants of this program, such as types of events, as a list in SQL."""
+    return "(" + ", ".join(f"'{each}'" for each in constants) + ")"
+
+
+def starts(column: str, name: str) -> str:
+    """Return the condition that a text begins with a parameter."""
+    return f"substr({column}, 1, length(:{name})) = :{name}"
+
+
+def says(column: str, names: Iterable[str]) -> str:
+    """Return the condition that a text says one of several parameters."""
+    # Case counts, so not LIKE: a text that has something taken out is another text.
+    return " OR ".join(f"replace({column}, :{name}, '') <> {column}" for name in names)
