@@ -11,8 +11,8 @@ from ..core.context import Context
 from ..core.registry import handler
 from ..core.tx import Tx
 from ..liveness.silence import LIVING
+from ..missions import auto_mission
 from ..missions.current import is_automatic
-from ..sessions import auto_mission
 from ..system.startup import Done
 from .terms import DAY_MS
 

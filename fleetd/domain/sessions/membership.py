@@ -12,9 +12,10 @@ from ..core.context import Context
 from ..core.ids import find
 from ..core.tx import LogLine, Row, Tx
 from ..liveness.silence import LIVING
+from ..missions import auto_mission
 from ..missions.current import belongs, inherited, is_automatic, to_join
 from ..missions.milestones import begin_mission
-from . import auto_mission, notices
+from . import notices
 from .identity import WHERE_KEY, Key, key_of
 
 
