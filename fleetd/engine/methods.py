@@ -2,7 +2,7 @@
 
 from .files import compress, pull
 from .hooks import deliver, delivering
-from .jobs import cluster, liveness, spent_runs, verification
+from .jobs import cluster, liveness, verification
 from .metrics import health, report
 from .services import (
     agents,

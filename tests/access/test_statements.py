@@ -62,7 +62,7 @@ REVIEWED = {
         "where",
     },
     "domain/erasure/steps": {"scope.clauses()['snapshots']"},
-    "domain/events/cursors": {"_of(stream)", "behind"},
+    "domain/events/cursors": {"_of(stream)"},
     "domain/events/streams": {"each", "mine", "n", "order", "where"},
     "domain/liveness/agent_loss": {"not_in_touch('a')"},
     "domain/liveness/silence": {"beside", "column", "most", "not_in_touch('a')", "table", "where"},
@@ -87,6 +87,7 @@ REVIEWED = {
         "not_in_touch('briefed')",
     },
     "domain/retention/checkpoints": {"also"},
+    "domain/retention/events_and_locks": {"behind"},
     "domain/retention/sessions": {"over", "up_to if until else ''"},
     "domain/sessions/identity": {"live if unless_ended else ''"},
     "domain/sessions/membership": {"where"},
@@ -96,7 +97,7 @@ REVIEWED = {
     "domain/snapshots/outcomes": {"kinds"},
     "domain/snapshots/queries": {"clause"},
     "domain/snapshots/runs": {"marks"},
-    "domain/system/epoch": {"POLICIES[request.noun].table"},
+    "domain/system/epoch": {"POLICIES[noun].table"},
     "domain/system/legacy_import": {"events", "what"},
     "domain/system/startup": {"f\" AND id NOT IN ({', '.join((f':{name}'"},
     "store/postgres/checks": {"function", "name"},
@@ -113,7 +114,7 @@ REVIEWED = {
     },
 }
 # Constants, fields of the tables of nouns and strands, and lists of this program's own words.
-PLAIN = re.compile(r"(\w+\.)*_?[A-Z][A-Z_]+|(policy|strand)\.\w+|in_sql\(\w+\)")
+PLAIN = re.compile(r"(\w+\.)*_?[A-Z][A-Z_]+|(policy|kind|strand)\.\w+|in_sql\(\w+\)")
 
 
 def pieces(tree: ast.AST) -> Iterator[str]:

@@ -10,7 +10,6 @@ from ..core.context import Context
 from ..core.event_log import position
 from ..core.registry import handler
 from ..core.tx import Tx
-from ..retention.terms import DAY_MS
 from .kinds import POLICIES
 from .removal import Purged
 from .soft_delete import UNSETTLED
@@ -35,7 +34,7 @@ def purge(tx: Tx, ctx: Context, request: AbandonedPurge) -> Purged:
             " AND NOT EXISTS (SELECT 1 FROM machines m WHERE m.id = r.machine"
             " AND (m.status = 'here' OR m.heard_at >= :old)) LIMIT :most) RETURNING machine",
             machine=ctx.machine,
-            old=ctx.at(-ctx.config.retention.days * DAY_MS),
+            old=ctx.days_ago(ctx.config.retention.days),
             most=AT_ONCE,
         )
     ]

@@ -15,7 +15,7 @@ from ..core.context import Context
 from ..core.event_log import emit, position
 from ..core.registry import handler
 from ..core.tx import LogLine, Tx, WriteBackup
-from ..retention.keeping import make_room
+from ..retention.snapshots import drop_surplus
 from .builder import Gathered, Known, Trigger, gather, known_of
 from .codec import from_row, to_columns
 from .mission_links import missions_of, tie
@@ -64,7 +64,7 @@ def take(tx: Tx, ctx: Context, run_id: str, trigger: Trigger) -> str:
         LogLine("INFO", f"Snapshot recorded: {snapshot_id} ({trigger.source}) of {run_id}")
     )
     tx.after_commit(WriteBackup(noun="snapshot", record_id=snapshot_id))
-    make_room(tx, ctx, run_id)
+    drop_surplus(tx, ctx, run_id)
     return snapshot_id
 
 

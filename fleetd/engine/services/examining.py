@@ -1,8 +1,8 @@
 """The store as the doctor sees it: damage, versions, who shares it; must not look at any file."""
 
 from ...domain.artifacts.inventory import StrangersGet
+from ...domain.cluster import membership
 from ...domain.events.cursors import CursorLine, CursorsGet
-from ...domain.system.overview import MachinesGet
 from ...host.clock import wall_clock
 from ...protocol.durations import duration
 from ...protocol.errors import Unavailable
@@ -80,7 +80,7 @@ async def _shared(engine: Engine) -> list[Finding]:
     """Say with whom the store is shared, and what of this machine's own stands beside it."""
     store = engine.store
     server = Finding(check="server", ok=True, subject=store.where, detail=store.engine_version)
-    machines = (await engine.execute(MachinesGet())).machines
+    machines = await engine.read(membership.shown)
     return [server, _clock(engine), _machines(machines), *await _left_behind(engine)]
 
 
