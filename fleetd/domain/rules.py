@@ -5,7 +5,6 @@ from .artifacts import backlog, ingest, inventory, outbox, repair, verification
 from .checkpoints import checkpoints, diff, on_error
 from .cluster import failover, membership, names
 from .core.registry import HANDLERS
-from .erasure import batches, deletion, journal, steps
 from .events import cursors, streams
 from .liveness import agent_loss, due, episodes, silence
 from .locks import locks, queue

@@ -11,8 +11,8 @@ from trio.testing import MockClock
 
 from fleetd.domain.artifacts.removal import Purge
 from fleetd.domain.artifacts.repair import Heal
+from fleetd.domain.erasure import steps
 from fleetd.domain.erasure.scope import Target
-from fleetd.domain.erasure.steps import ForgetStep
 from fleetd.engine.lifecycle import OWED_S
 from fleetd.protocol.errors import InvalidParams, InvalidState, NotFound, Storage
 from fleetd.protocol.requests.agent import AgentGet, AgentHeartbeat, AgentNote, AgentRegister
@@ -374,7 +374,7 @@ async def test_who_waits_for_a_lock_gets_it_and_a_waiter_that_is_forgotten_is_to
 
 async def step(fleet: Fleet, mission_id: str, *, cleared: bool) -> None:
     target = Target(kind="mission", name=mission_id)
-    await fleet.engine.execute(ForgetStep(target, [mission_id] if cleared else []))
+    await fleet.engine.write(steps.step, target, [mission_id] if cleared else [])
 
 
 async def marked(fleet: Fleet, mission_id: str) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from fleetd.domain.artifacts.ingest import ImportFiles
 from fleetd.domain.artifacts.repair import Heal
+from fleetd.domain.erasure import steps
 from fleetd.domain.erasure.scope import Target
-from fleetd.domain.erasure.steps import ForgetStep
 from fleetd.domain.snapshots.codec import to_file
 from fleetd.harness.report import PlanItem, Planned, SubagentStarted, ToolFinished, ToolStarted
 from fleetd.protocol.errors import InvalidState, NotFound, Storage
@@ -397,7 +397,7 @@ async def test_a_file_that_cannot_be_removed_is_named_and_a_later_attempt_goes_o
 
 
 async def step(fleet: Fleet, target: Target, *cleared: str) -> None:
-    await fleet.engine.execute(ForgetStep(target, list(cleared)))
+    await fleet.engine.write(steps.step, target, cleared)
 
 
 async def marked(fleet: Fleet, target: Target) -> None:

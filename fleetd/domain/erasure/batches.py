@@ -1,25 +1,25 @@
-"""Looking through large tables for what goes, and deleting it, piece by piece.
+"""Batches: large tables are looked through for what goes, which is deleted batch by batch.
 
 Only rows that nobody misses meanwhile go this way, so that the transaction that removes missions
 and agents finds few left. Events from ``before`` on stay for it, the newest among them: the log's
-end must not go back. Must not decide what goes; nothing here is on the wire.
+end must not go back.
 """
 
 import msgspec
 
 from ...protocol.records import Record
-from ...protocol.request import Mutation, Query
+from ..core.batches import Batch
 from ..core.context import Context
-from ..core.registry import handler
+from ..core.registry import frees_space
 from ..core.tx import Row, Tx
-from .clauses import NAMING_RUNS, Scope
 from .erase import clear_notes, free_locks
+from .scope import NAMING_RUNS, Scope
 
 # How many rows one piece of work looks at.
 AT_ONCE = 250
 
 
-class Place(Record, frozen=True, kw_only=True):
+class TableCursor(Record, frozen=True, kw_only=True):
     """Where looking has come to: the number of a strand, and the last key that was looked at."""
 
     strand: int = 0
@@ -27,35 +27,12 @@ class Place(Record, frozen=True, kw_only=True):
 
 
 class Piece(Record, frozen=True, kw_only=True):
-    """A piece of a table: ``found`` rows of it go; ``following`` is None behind the last piece."""
+    """A piece of a table from a cursor up to the key ``until``: so many rows of it go."""
 
     table: str
-    found: int
+    rows: int
+    cursor: TableCursor
     until: int | str | None
-    following: Place | None
-
-
-class PieceLook(Query[Piece], frozen=True):
-    """Look at the next piece, changing nothing."""
-
-    scope: Scope
-    before: int
-    place: Place
-
-
-class Dropped(Record, frozen=True, kw_only=True):
-    """How many rows went."""
-
-    dropped: int
-
-
-class PieceDrop(Mutation[Dropped], frozen=True):
-    """Delete what goes of a piece that was looked at, as it is now."""
-
-    scope: Scope
-    before: int
-    place: Place
-    until: int | str
 
 
 class Strand(msgspec.Struct, frozen=True):
@@ -99,16 +76,17 @@ def strands(scope: Scope, before: int) -> list[Strand]:
     return found
 
 
-def _within(strand: Strand, place: Place) -> str:
-    started = "1 = 1" if place.since is None else f"{strand.key} > :since"
+def _within(strand: Strand, cursor: TableCursor) -> str:
+    started = "1 = 1" if cursor.since is None else f"{strand.key} > :since"
     return f"{started} AND {strand.key} <= :until AND {strand.along} AND ({strand.where})"
 
 
-@handler
-def look(tx: Tx, ctx: Context, request: PieceLook) -> Piece:
+def look(
+    tx: Tx, ctx: Context, scope: Scope, before: int, cursor: TableCursor
+) -> Batch[Piece, TableCursor]:
     """Return how far the next piece reaches, and how much of it goes."""
-    ways = strands(request.scope, request.before)
-    number, since = request.place.strand, request.place.since
+    ways = strands(scope, before)
+    number, since = cursor.strand, cursor.since
     strand = ways[number]
     params = strand.params if since is None else {**strand.params, "since": since}
     started = "1 = 1" if since is None else f"{strand.key} > :since"
@@ -119,27 +97,30 @@ def look(tx: Tx, ctx: Context, request: PieceLook) -> Piece:
         limit=AT_ONCE,
     )
     until = rows[-1]["key"] if rows else None
-    count = f"SELECT count(*) FROM {strand.table} WHERE {_within(strand, request.place)}"
-    found = tx.value(count, **params, until=until) if rows else 0
-    following = None if number + 1 == len(ways) else Place(strand=number + 1)
+    count = f"SELECT count(*) FROM {strand.table} WHERE {_within(strand, cursor)}"
+    going = tx.value(count, **params, until=until) if rows else 0
+    following = None if number + 1 == len(ways) else TableCursor(strand=number + 1)
     if len(rows) == AT_ONCE:
-        following = Place(strand=number, since=until)
-    return Piece(table=strand.table, found=found, until=until, following=following)
+        following = TableCursor(strand=number, since=until)
+    return Batch(Piece(table=strand.table, rows=going, cursor=cursor, until=until), following)
 
 
-@handler
-def drop(tx: Tx, ctx: Context, request: PieceDrop) -> Dropped:
-    """Delete the rows of a piece that go, with the notes and waits that hang on them."""
-    strand = strands(request.scope, request.before)[request.place.strand]
-    where = _within(strand, request.place)
-    params = {**strand.params, "until": request.until}
-    if request.place.since is not None:
-        params["since"] = request.place.since
-    number = tx.value(f"SELECT count(*) FROM {strand.table} WHERE {where}", **params)
-    if strand.table == "events" and not request.scope.keeps_agents:
-        clear_notes(tx, request.scope, where, params)
+@frees_space
+def drop(tx: Tx, ctx: Context, scope: Scope, before: int, piece: Piece) -> int:
+    """Delete the rows of a piece that go, as it is now, with the notes and waits that hang on them.
+
+    Returns how many.
+    """
+    strand = strands(scope, before)[piece.cursor.strand]
+    where = _within(strand, piece.cursor)
+    params = {**strand.params, "until": piece.until}
+    if piece.cursor.since is not None:
+        params["since"] = piece.cursor.since
+    number: int = tx.value(f"SELECT count(*) FROM {strand.table} WHERE {where}", **params)
+    if strand.table == "events" and not scope.keeps_agents:
+        clear_notes(tx, scope, where, params)
     if strand.table == "locks":
         free_locks(tx, where, params)
     else:
         tx.run(f"DELETE FROM {strand.table} WHERE {where}", **params)
-    return Dropped(dropped=number)
+    return number

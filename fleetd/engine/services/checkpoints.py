@@ -8,6 +8,7 @@ from ...domain.artifacts.inventory import WholeIdGet
 from ...domain.checkpoints.diff import Compare
 from ...domain.core.context import Caller, Facts
 from ...domain.core.registry import method
+from ...domain.erasure.erase import delete_checkpoint
 from ...protocol.checkpoint_diff import CheckpointDifference
 from ...protocol.errors import InvalidParams, NotFound
 from ...protocol.records import Checkpoint
@@ -86,7 +87,7 @@ async def delete(engine: Engine, request: CheckpointDelete, caller: Caller) -> D
         whole = (await engine.execute(WholeIdGet("checkpoint", request.checkpoint_id))).id
     except (NotFound, InvalidParams):  # so is the request, unless it was sent before
         whole = request.checkpoint_id
-    deleted = await engine.execute(request, caller)
+    deleted = await engine.run(delete_checkpoint, request, caller)
     with trio.move_on_after(BACKUP_WAIT_S):
         await engine.outbox.attempted(whole)
     return deleted

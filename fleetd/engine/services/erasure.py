@@ -1,6 +1,6 @@
-"""Forgetting: files, then rows, then bytes; what a crash interrupts is finished at the next start.
+"""Erasure: files, then rows, then bytes; what a crash interrupts is finished at the next start.
 
-Whatever else keeps something outside the database joins ``forgotten_files``.
+Whatever else keeps something outside the database joins ``files.erase``.
 """
 
 import contextlib
@@ -13,12 +13,10 @@ import msgspec
 import trio
 
 from ...domain.core.context import Caller
+from ...domain.core.idempotency import disown
 from ...domain.core.registry import method
-from ...domain.erasure.batches import PieceDrop, PieceLook, Place
-from ...domain.erasure.forget_answers import ForgetDisown
-from ...domain.erasure.journal import BytesScrubbed, ForgetWithdraw, OwedGet
+from ...domain.erasure import batches, journal, steps
 from ...domain.erasure.scope import Target
-from ...domain.erasure.steps import ForgetBegin, ForgetFind, ForgetPreview, ForgetStep, Found
 from ...host import progress
 from ...protocol.errors import FleetError, InvalidParams, InvalidState, NotFound, Unavailable
 from ...protocol.request import Mutation
@@ -70,10 +68,10 @@ async def _target(engine: Engine, request: SystemForget) -> Target:
 
 
 async def _preview(engine: Engine, target: Target) -> Forgotten:
-    found = await engine.execute(ForgetFind(target))
+    found = await engine.read(steps.find, target)
     counted: dict[str, int] = {}
-    await _through(engine, found, counted, drop=False)
-    seen = await engine.execute(ForgetPreview(target, found.scope, found.before, counted))
+    await _in_batches(engine, found, counted, drop=False)
+    seen = await engine.read(steps.preview, target, found.scope, found.before, counted)
     missions = [each.mission_id for each in seen.details]
     lying = await weigh(engine, found.scope, missions)
     seen = with_files(seen, [lying])
@@ -107,7 +105,7 @@ async def _forget(engine: Engine, request: SystemForget) -> Forgotten:
 
 
 async def erase(engine: Engine, target: Target, asked: Mutation[Any] | None = None) -> Forgotten:
-    """Remove files, then what is large piece by piece, then the rows of a target.
+    """Remove files, then what is large batch by batch, then the rows of a target.
 
     ``asked`` is the client's request: repeated after a crash, it is not told that nothing is there.
     A failure leaves it owed once the files have gone: half of a mission is nothing to go on with.
@@ -119,40 +117,43 @@ async def erase(engine: Engine, target: Target, asked: Mutation[Any] | None = No
         # What the end of the daemon interrupts is finished by the next start.
         if asked is not None and asked.idempotency_key is not None and not engine.closing:
             with contextlib.suppress(FleetError):
-                await engine.execute(ForgetDisown(asked))
+                await engine.write(disown, asked)
         raise
 
 
 async def _erase(engine: Engine, target: Target, asked: Mutation[Any] | None) -> Forgotten:
-    found = await engine.execute(ForgetFind(target))
+    found = await engine.read(steps.find, target)
     async with engine.outbox.at_work:
-        begun = await engine.execute(ForgetBegin(target, found.scope, asked))
+        begun = await engine.write(steps.begin, target, found.scope, asked)
         scope = begun.scope
         others = await elsewhere(engine, scope)
         try:
             files = [await clear(engine, scope, scope.missions, scope.runs)]
         except FleetError:  # somebody is told so, and may go on working
-            if not begun.owed:
-                await engine.execute(ForgetWithdraw(target))
+            if not begun.resumed:
+                await engine.write(journal.withdraw, target)
             raise
     dropped = dict(begun.marked)
     try:
-        await _through(engine, begun, dropped, drop=True)
+        await _in_batches(engine, begun, dropped, drop=True)
         forgotten = await _last_step(engine, target, begun.before, dropped, files)
     except (NotFound, InvalidState):  # there was nothing of it, or somebody else was faster
-        await engine.execute(ForgetWithdraw(target))
+        await engine.write(journal.withdraw, target)
         raise
     warnings = [*forgotten.warnings, *others]
     return msgspec.structs.replace(forgotten, warnings=warnings)
 
 
-async def _through(engine: Engine, found: Found, rows: dict[str, int], *, drop: bool) -> None:
-    """Go through the large tables piece by piece, and add to ``rows`` what goes of each.
+async def _in_batches(
+    engine: Engine, begun: steps.Begun, rows: dict[str, int], *, drop: bool
+) -> None:
+    """Go through the large tables batch by batch, and add to ``rows`` what goes of each.
 
-    Others are served between the pieces, those who read and those who write.
+    Others are served between the batches, those who read and those who write.
     """
-    scope, before, place = found.scope, found.before, Place()
-    while True:
+    scope, before = begun.scope, begun.before
+    cursor: batches.TableCursor | None = batches.TableCursor()
+    while cursor is not None:
         if engine.closing:
             raise Unavailable(
                 "fleetd is shutting down; what it has begun to forget goes at its next start.",
@@ -160,14 +161,13 @@ async def _through(engine: Engine, found: Found, rows: dict[str, int], *, drop: 
                 retry=True,
             )
         progress.at("rows", sum(rows.values()))
-        piece = await engine.execute(PieceLook(scope, before, place))
-        number = piece.found
-        if drop and piece.found and piece.until is not None:
-            number = (await engine.execute(PieceDrop(scope, before, place, piece.until))).dropped
+        batch = await engine.read(batches.look, scope, before, cursor)
+        piece = batch.found
+        number = piece.rows
+        if drop and number:
+            number = await engine.write(batches.drop, scope, before, piece)
         rows[piece.table] = rows.get(piece.table, 0) + number
-        if piece.following is None:
-            return
-        place = piece.following
+        cursor = batch.following
 
 
 async def _last_step(
@@ -177,7 +177,7 @@ async def _last_step(
     cleared: set[str] = set()
     async with engine.outbox.at_work:
         while True:
-            step = await engine.execute(ForgetStep(target, sorted(cleared), before, dropped))
+            step = await engine.write(steps.step, target, cleared, before, dropped)
             if step.forgotten is not None:
                 return with_files(step.forgotten, files)
             for table, number in step.marked.items():
@@ -205,7 +205,7 @@ async def _scrub(engine: Engine) -> list[str]:
     progress.at("database")
     try:
         await engine.store.scrub()
-        await engine.execute(BytesScrubbed())
+        await engine.write(journal.bytes_scrubbed)
     except FleetError as error:
         text = (
             f"Everything is forgotten, but its bytes still stand in free pages of the database: "
@@ -222,9 +222,9 @@ async def finish(engine: Engine, later: Collection[Target] = ()) -> list[Target]
 
     A failure is logged and stays owed: nobody is kept waiting for it.
     """
-    owed = await engine.execute(OwedGet())
-    now = [each for each in owed.targets if each not in later]
-    return await finish_these(engine, now, scrub=owed.bytes)
+    left = await engine.read(journal.unfinished)
+    now = [each for each in left.targets if each not in later]
+    return await finish_these(engine, now, scrub=left.bytes)
 
 
 async def finish_these(
@@ -237,7 +237,7 @@ async def finish_these(
             await erase(engine, target)
             log.info("Finished forgetting a %s that a crash had interrupted", target.kind)
         except (NotFound, InvalidState):  # it was deleted otherwise: nothing is left of it
-            await engine.execute(ForgetWithdraw(target))
+            await engine.write(journal.withdraw, target)
         except FleetError as error:
             failed.append(target)
             log.warning(
