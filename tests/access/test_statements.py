@@ -47,8 +47,15 @@ REVIEWED = {
     "domain/core/ids": {"_TABLES[noun]", "table"},
     "domain/core/tombstones": {"inside_of('d', digests)"},
     "domain/core/tx": {"names", "table", "values"},
-    "domain/erasure/batches": {"_within(strand, cursor)", "started", "where"},
-    "domain/erasure/erase": {"agents", "events", "m", "table", "where"},
+    "domain/erasure/erase": {
+        "_within(strand, cursor)",
+        "agents",
+        "events",
+        "m",
+        "started",
+        "table",
+        "where",
+    },
     "domain/erasure/marks": {"clauses[table]", "going", "kept", "table", "which"},
     "domain/erasure/scope": {
         "a",

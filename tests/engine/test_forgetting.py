@@ -460,7 +460,7 @@ async def test_what_cannot_be_finished_keeps_nobody_out_and_is_tried_again(
 async def test_answers_are_searched_piece_by_piece(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fleetd.domain.erasure.erase.AT_ONCE", 2)
+    monkeypatch.setattr("fleetd.domain.erasure.erase.ANSWERS_AT_ONCE", 2)
     goes, stays = await fleet.mission(1), await fleet.mission(1)
     for number in range(7):
         about = stays if number % 3 == 2 else goes

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fleetd.domain.erasure.batches import AT_ONCE, drop, look
+from fleetd.domain.erasure.erase import AT_ONCE, drop_batch, find_batch
 from fleetd.protocol.errors import InvalidState, NotFound, Unavailable
 from fleetd.protocol.records import Mission
 from fleetd.protocol.request import Request
@@ -58,7 +58,7 @@ def after_each_piece(
     fleet: Fleet,
     monkeypatch: pytest.MonkeyPatch,
     then: Callable[[], Awaitable[None]],
-    kind: Any = drop,
+    kind: Any = drop_batch,
 ) -> None:
     """Have something done between two pieces of work, as another client would do it."""
 
@@ -159,7 +159,7 @@ async def test_a_dry_run_counts_in_pieces_what_goes_and_changes_nothing(
 
     request = WAYS[way](fleet, mission)
     with monkeypatch.context() as patched:
-        after_each_piece(fleet, patched, read, look)
+        after_each_piece(fleet, patched, read, find_batch)
         foreseen = await fleet.do(SystemForget(mission.id, dry_run=True))
     assert len(seen) > PIECES
     assert fleet.dump() == before

@@ -14,13 +14,14 @@ import trio
 
 from ...domain.core.context import Caller
 from ...domain.core.idempotency import disown
+from ...domain.core.ids import whole_id
 from ...domain.core.registry import method
-from ...domain.erasure import batches, journal, steps
+from ...domain.erasure import journal, steps
+from ...domain.erasure.erase import TableCursor, drop_batch, find_batch
 from ...domain.erasure.scope import Target
 from ...host import progress
 from ...protocol.errors import FleetError, InvalidParams, InvalidState, NotFound, Unavailable
 from ...protocol.request import Mutation
-from ...protocol.requests.mission import MissionGet
 from ...protocol.requests.system import Forgotten, SystemForget
 from ...store.disk_audit import replaced
 from ..engine import Engine
@@ -52,9 +53,8 @@ async def _target(engine: Engine, request: SystemForget) -> Target:
             hint="Forget one thing after the other.",
         )
     if request.mission_id is not None:  # it may be the beginning of an id
-        return Target(
-            kind="mission", name=(await engine.execute(MissionGet(request.mission_id))).id
-        )
+        whole = await engine.read(whole_id, "mission", request.mission_id)
+        return Target(kind="mission", name=whole)
     if request.session_id is not None:
         return Target(kind="session", name=request.session_id)
     directory = str(request.project_dir)
@@ -152,7 +152,7 @@ async def _in_batches(
     Others are served between the batches, those who read and those who write.
     """
     scope, before = begun.scope, begun.before
-    cursor: batches.TableCursor | None = batches.TableCursor()
+    cursor: TableCursor | None = TableCursor()
     while cursor is not None:
         if engine.closing:
             raise Unavailable(
@@ -161,12 +161,12 @@ async def _in_batches(
                 retry=True,
             )
         progress.at("rows", sum(rows.values()))
-        batch = await engine.read(batches.look, scope, before, cursor)
-        piece = batch.found
-        number = piece.rows
+        batch = await engine.read(find_batch, scope, before, cursor)
+        number = batch.found.rows
         if drop and number:
-            number = await engine.write(batches.drop, scope, before, piece)
-        rows[piece.table] = rows.get(piece.table, 0) + number
+            number = await engine.write(drop_batch, scope, before, batch.found)
+        table = batch.found.table
+        rows[table] = rows.get(table, 0) + number
         cursor = batch.following
 
 

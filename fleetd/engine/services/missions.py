@@ -3,6 +3,7 @@
 import trio
 
 from ...domain.core.context import Caller, Facts
+from ...domain.core.ids import whole_id
 from ...domain.core.registry import method
 from ...domain.erasure.scope import Target
 from ...protocol.records import Mission
@@ -12,7 +13,6 @@ from ...protocol.requests.mission import (
     MissionCreate,
     MissionCurrent,
     MissionDelete,
-    MissionGet,
     MissionSelect,
     MissionUpdate,
     SelectedMission,
@@ -56,7 +56,7 @@ async def delete(engine: Engine, request: MissionDelete, caller: Caller) -> Dele
 
 
 async def _delete(engine: Engine, request: MissionDelete) -> Deleted:
-    mission = await engine.execute(MissionGet(request.mission_id))
+    mission_id = await engine.read(whole_id, "mission", request.mission_id)
     with trio.CancelScope(shield=True):
-        await erase(engine, Target(kind="deletion", name=mission.id), request)
+        await erase(engine, Target(kind="deletion", name=mission_id), request)
     return Deleted(deleted=True)
