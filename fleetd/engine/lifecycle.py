@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from ..config import Loaded
-from ..domain.erasure.scope import Target
+from ..domain.erasure.scope import ErasureTarget
 from ..domain.system import relocation
 from ..domain.system.epoch import go_on_without
 from ..domain.system.startup import start_up
@@ -163,7 +163,7 @@ class _Readiness:
         """Whether what only a start has to do is done."""
         self._engine = engine
         self._lost: Lost | None = None
-        self._unfinished: list[Target] = []
+        self._unfinished: list[ErasureTarget] = []
         """What failed to be forgotten: nobody is kept out for it twice."""
 
     async def restore(self) -> None:

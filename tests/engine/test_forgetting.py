@@ -12,7 +12,7 @@ from trio.testing import MockClock
 from fleetd.domain.artifacts.removal import Purge
 from fleetd.domain.artifacts.repair import Heal
 from fleetd.domain.erasure import steps
-from fleetd.domain.erasure.scope import Target
+from fleetd.domain.erasure.scope import ErasureTarget
 from fleetd.engine.lifecycle import OWED_S
 from fleetd.protocol.errors import InvalidParams, InvalidState, NotFound, Storage
 from fleetd.protocol.requests.agent import AgentGet, AgentHeartbeat, AgentNote, AgentRegister
@@ -373,7 +373,7 @@ async def test_who_waits_for_a_lock_gets_it_and_a_waiter_that_is_forgotten_is_to
 
 
 async def step(fleet: Fleet, mission_id: str, *, cleared: bool) -> None:
-    target = Target(kind="mission", name=mission_id)
+    target = ErasureTarget(kind="mission", name=mission_id)
     await fleet.engine.write(steps.step, target, [mission_id] if cleared else [])
 
 

@@ -8,7 +8,7 @@ import trio
 from fleetd.domain.artifacts.ingest import ImportFiles
 from fleetd.domain.cluster.membership import MachineLeave
 from fleetd.domain.erasure.journal import unfinished
-from fleetd.domain.erasure.scope import Target
+from fleetd.domain.erasure.scope import ErasureTarget
 from fleetd.domain.erasure.steps import step
 from fleetd.domain.recovery.roll_forward import ImportEnd
 from fleetd.engine.jobs import daily
@@ -154,7 +154,7 @@ async def test_what_another_machine_is_forgetting_is_finished_by_that_machine(ma
     mission = await north.mission()
     await south.checkpoint(mission)
     await south.settle()
-    await south.engine.write(step, Target(kind="mission", name=mission.id), [])
+    await south.engine.write(step, ErasureTarget(kind="mission", name=mission.id), [])
 
     assert (await north.engine.read(unfinished)).targets == []
     assert len((await south.engine.read(unfinished)).targets) == 1

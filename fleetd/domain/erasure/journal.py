@@ -17,17 +17,17 @@ from ..core.idempotency import remember
 from ..core.registry import frees_space
 from ..core.tx import Row, Tx
 from ..locks.keys import of_machine, whose
-from .scope import Scope, Target
+from .scope import ErasureTarget, Scope
 
 
-class Unfinished(Record, frozen=True, kw_only=True):
+class UnfinishedErasures(Record, frozen=True, kw_only=True):
     """What a crash left to do: targets, and whether deleted bytes still stand in the files."""
 
-    targets: list[Target]
+    targets: list[ErasureTarget]
     bytes: bool
 
 
-def note(tx: Tx, ctx: Context, target: Target, scope: Scope) -> None:
+def note(tx: Tx, ctx: Context, target: ErasureTarget, scope: Scope) -> None:
     """Write down what was found to go of a target, or anew, as what this machine is at."""
     scope_json = msgspec.json.encode(scope).decode()
     _note(tx, ctx, target.kind, of_machine(target.machine, target.name), scope_json)
@@ -50,7 +50,7 @@ def _note(tx: Tx, ctx: Context, kind: str, name: str, scope_json: str) -> None:
     )
 
 
-def recorded(tx: Tx, target: Target) -> Scope | None:
+def recorded(tx: Tx, target: ErasureTarget) -> Scope | None:
     """Return what was found to go of a target that is owed."""
     row = tx.one(
         "SELECT scope_json FROM forgetting WHERE kind = :kind AND name = :name",
@@ -61,7 +61,7 @@ def recorded(tx: Tx, target: Target) -> Scope | None:
 
 
 @frees_space
-def withdraw(tx: Tx, ctx: Context, target: Target) -> None:
+def withdraw(tx: Tx, ctx: Context, target: ErasureTarget) -> None:
     """Take a target off the list; records that are marked are on their way out all the same."""
     tx.run(
         "DELETE FROM forgetting WHERE kind = :kind AND name = :name",
@@ -70,7 +70,7 @@ def withdraw(tx: Tx, ctx: Context, target: Target) -> None:
     )
 
 
-def unfinished(tx: Tx, ctx: Context) -> Unfinished:
+def unfinished(tx: Tx, ctx: Context) -> UnfinishedErasures:
     """Return what is left to forget, without what another machine is at that is heard of."""
     rows = tx.all(
         "SELECT kind, name FROM forgetting f WHERE f.machine = :machine OR NOT EXISTS"
@@ -78,15 +78,15 @@ def unfinished(tx: Tx, ctx: Context) -> Unfinished:
         " ORDER BY kind, name",
         machine=ctx.machine,
     )
-    return Unfinished(
+    return UnfinishedErasures(
         targets=[_target(row) for row in rows if row["kind"] != "bytes"],
         bytes=any(row["kind"] == "bytes" for row in rows),
     )
 
 
-def _target(row: Row) -> Target:
+def _target(row: Row) -> ErasureTarget:
     machine, name = whose(row["name"]) if row["kind"] == "project" else ("", row["name"])
-    return Target(kind=row["kind"], name=name, machine=machine)
+    return ErasureTarget(kind=row["kind"], name=name, machine=machine)
 
 
 @frees_space

@@ -30,7 +30,7 @@ _SPEAKS = (
 )
 
 
-class Target(Record, frozen=True, kw_only=True):
+class ErasureTarget(Record, frozen=True, kw_only=True):
     """What somebody wants forgotten: a mission or session by id, a project by its directory.
 
     ``machine`` is where that is a directory, in a store that several share. A deletion takes a
@@ -193,7 +193,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         return " OR ".join(found) or "1 = 0"
 
 
-def scope_of(tx: Tx, target: Target) -> Scope:
+def scope_of(tx: Tx, target: ErasureTarget) -> Scope:
     """Find out what goes; raises NotFound for a mission or a session that nobody knows."""
     if target.kind == "deletion":
         return Scope(missions=[target.name], agents=[], keeps_agents=True)

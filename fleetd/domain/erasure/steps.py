@@ -21,12 +21,12 @@ from ..core.registry import frees_space
 from ..core.tx import LogLine, Tx
 from . import journal, marks
 from .erase import delete_mission, erase, find_finished
-from .scope import Scope, Target, counts, scope_of
+from .scope import ErasureTarget, Scope, counts, scope_of
 
 _COUNTED = dict.fromkeys(("checkpoints", "snapshots"), soft_delete.LIVE)
 
 
-class Begun(Record, frozen=True, kw_only=True):
+class Erasure(Record, frozen=True, kw_only=True):
     """What goes, and the event ``before`` which large tables are looked through in batches.
 
     ``marked`` counts the records that were marked only now: marked rows go by themselves.
@@ -39,7 +39,7 @@ class Begun(Record, frozen=True, kw_only=True):
     resumed: bool = False
 
 
-class Step(Record, frozen=True, kw_only=True):
+class ErasureStep(Record, frozen=True, kw_only=True):
     """Whose files must go next, runs whole or in part; when nobody's, what was forgotten."""
 
     scope: Scope
@@ -49,13 +49,13 @@ class Step(Record, frozen=True, kw_only=True):
     forgotten: Forgotten | None = None
 
 
-def find(tx: Tx, ctx: Context, target: Target) -> Begun:
+def find(tx: Tx, ctx: Context, target: ErasureTarget) -> Erasure:
     """Return what goes as things stand, and where the log ends."""
-    return Begun(scope=scope_of(tx, target), before=position(tx))
+    return Erasure(scope=scope_of(tx, target), before=position(tx))
 
 
 def preview(
-    tx: Tx, ctx: Context, target: Target, scope: Scope, before: int, counted: dict[str, int]
+    tx: Tx, ctx: Context, target: ErasureTarget, scope: Scope, before: int, counted: dict[str, int]
 ) -> Forgotten:
     """Count what would go, and name the missions and the agents that are at work on them.
 
@@ -69,8 +69,8 @@ def preview(
 
 @frees_space
 def begin(
-    tx: Tx, ctx: Context, target: Target, found: Scope, asked: Mutation[Any] | None = None
-) -> Begun:
+    tx: Tx, ctx: Context, target: ErasureTarget, found: Scope, asked: Mutation[Any] | None = None
+) -> Erasure:
     """Write the intention down, and mark the records of what was ``found``.
 
     What was begun before a crash is taken up again. ``asked`` is the client's request. It is
@@ -84,7 +84,7 @@ def begin(
     if asked is not None:
         journal.promise(tx, ctx, asked, scope)
     marked = marks.mark(tx, ctx, scope, scope.missions)
-    return Begun(scope=scope, before=position(tx), marked=marked, resumed=earlier is not None)
+    return Erasure(scope=scope, before=position(tx), marked=marked, resumed=earlier is not None)
 
 
 def _sum(one: dict[str, int], other: Mapping[str, int]) -> dict[str, int]:
@@ -92,7 +92,7 @@ def _sum(one: dict[str, int], other: Mapping[str, int]) -> dict[str, int]:
 
 
 def _result(
-    tx: Tx, target: Target, scope: Scope, found: dict[str, int], *, dry_run: bool
+    tx: Tx, target: ErasureTarget, scope: Scope, found: dict[str, int], *, dry_run: bool
 ) -> Forgotten:
     if not any(found.values()):
         raise InvalidState(
@@ -161,11 +161,11 @@ def _living(tx: Tx, scope: Scope) -> list[str]:
 def step(
     tx: Tx,
     ctx: Context,
-    target: Target,
+    target: ErasureTarget,
     cleared: Collection[str],
     before: int = 0,
     dropped: Mapping[str, int] | None = None,
-) -> Step:
+) -> ErasureStep:
     """Mark the records whose files lie there still; once all are ``cleared``, delete everything.
 
     The scope is found anew each time: agents go on working between the steps. ``dropped`` says how
@@ -180,7 +180,7 @@ def step(
     if missions or runs:
         journal.note(tx, ctx, target, recorded or scope)
         marked = marks.mark(tx, ctx, scope, missions)
-        return Step(scope=scope, missions=missions, runs=runs, marked=marked)
+        return ErasureStep(scope=scope, missions=missions, runs=runs, marked=marked)
     # Whoever came into the scope since then was not looked for in batches.
     since = before if scope == recorded else 0
     found = _sum(counts(tx, scope, since, _COUNTED), dropped or {})
@@ -196,4 +196,4 @@ def step(
         emit(tx, ctx, RecordsForgotten(missions=result.missions, agents=result.agents))
         told = f"Forgot {result.missions} missions and {result.agents} agents"
         tx.after_commit(LogLine("INFO", told))
-    return Step(scope=scope, forgotten=result)
+    return ErasureStep(scope=scope, forgotten=result)

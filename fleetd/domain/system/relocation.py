@@ -22,21 +22,21 @@ _SET = (
 )
 
 
-class Moved(Record, frozen=True, kw_only=True):
+class Relocation(Record, frozen=True, kw_only=True):
     """To where a store was moved, or from where it came, and when."""
 
     where: str
     at: str
 
 
-class Standing(Record, frozen=True, kw_only=True):
+class StoreIdentity(Record, frozen=True, kw_only=True):
     """What a store says of itself: which it is, how long its log is, and of its moves."""
 
     epoch: str | None
     end: int
-    moved_to: Moved | None
-    arrived: Moved | None
-    moving_to: Moved | None
+    moved_to: Relocation | None
+    arrived: Relocation | None
+    moving_to: Relocation | None
 
 
 class Arrival(Record, frozen=True, kw_only=True):
@@ -48,15 +48,15 @@ class Arrival(Record, frozen=True, kw_only=True):
     share: what other machines call them, only whoever looks at them can tell.
     """
 
-    moved_to: Moved | None
+    moved_to: Relocation | None
     unnamed: dict[str, str]
-    moving_to: Moved | None = None
+    moving_to: Relocation | None = None
 
 
-def standing(tx: Tx) -> Standing:
+def identity(tx: Tx) -> StoreIdentity:
     """Return what a store says of itself."""
     known = {row["key"]: row["value"] for row in tx.all("SELECT key, value FROM store_meta")}
-    return Standing(
+    return StoreIdentity(
         epoch=known.get("epoch"),
         end=position(tx),
         moved_to=_read(known.get("moved_to")),
@@ -65,8 +65,8 @@ def standing(tx: Tx) -> Standing:
     )
 
 
-def _read(text: str | None) -> Moved | None:
-    return None if text is None else msgspec.json.decode(text, type=Moved)
+def _read(text: str | None) -> Relocation | None:
+    return None if text is None else msgspec.json.decode(text, type=Relocation)
 
 
 def note_moved(tx: Tx, where: str, at: str) -> None:
@@ -86,7 +86,7 @@ def note_arrived(tx: Tx, where: str, at: str) -> None:
 
 
 def _note(tx: Tx, key: str, where: str, at: str) -> None:
-    tx.run(_SET, key=key, value=msgspec.json.encode(Moved(where=where, at=at)).decode())
+    tx.run(_SET, key=key, value=msgspec.json.encode(Relocation(where=where, at=at)).decode())
 
 
 def note_staying(tx: Tx) -> None:
@@ -99,7 +99,7 @@ def arrive(tx: Tx, ctx: Context) -> Arrival:
 
     Before anything else of a start.
     """
-    known = standing(tx)
+    known = identity(tx)
     if known.moved_to or known.moving_to or known.arrived is None:
         return Arrival(moved_to=known.moved_to, unnamed={}, moving_to=known.moving_to)
     follow_boot(tx, ctx)

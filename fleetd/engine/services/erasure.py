@@ -18,7 +18,7 @@ from ...domain.core.ids import whole_id
 from ...domain.core.registry import method
 from ...domain.erasure import journal, steps
 from ...domain.erasure.erase import TableCursor, drop_batch, find_batch
-from ...domain.erasure.scope import Target
+from ...domain.erasure.scope import ErasureTarget
 from ...host import progress
 from ...protocol.errors import FleetError, InvalidParams, InvalidState, NotFound, Unavailable
 from ...protocol.request import Mutation
@@ -40,7 +40,7 @@ async def forget(engine: Engine, request: SystemForget, caller: Caller) -> Forgo
     return await engine.remembered(request, lambda: _forget(engine, request))
 
 
-async def _target(engine: Engine, request: SystemForget) -> Target:
+async def _target(engine: Engine, request: SystemForget) -> ErasureTarget:
     given = {
         name: value
         for name in ("mission_id", "session_id", "project_dir")
@@ -54,9 +54,9 @@ async def _target(engine: Engine, request: SystemForget) -> Target:
         )
     if request.mission_id is not None:  # it may be the beginning of an id
         whole = await engine.read(whole_id, "mission", request.mission_id)
-        return Target(kind="mission", name=whole)
+        return ErasureTarget(kind="mission", name=whole)
     if request.session_id is not None:
-        return Target(kind="session", name=request.session_id)
+        return ErasureTarget(kind="session", name=request.session_id)
     directory = str(request.project_dir)
     if not Path(directory).is_absolute():
         raise InvalidParams(
@@ -64,10 +64,10 @@ async def _target(engine: Engine, request: SystemForget) -> Target:
             hint="Give the whole path of the project's directory.",
             field="project_dir",
         )
-    return Target(kind="project", name=directory, machine=engine.machine)
+    return ErasureTarget(kind="project", name=directory, machine=engine.machine)
 
 
-async def _preview(engine: Engine, target: Target) -> Forgotten:
+async def _preview(engine: Engine, target: ErasureTarget) -> Forgotten:
     found = await engine.read(steps.find, target)
     counted: dict[str, int] = {}
     await _in_batches(engine, found, counted, drop=False)
@@ -104,7 +104,9 @@ async def _forget(engine: Engine, request: SystemForget) -> Forgotten:
     return msgspec.structs.replace(forgotten, warnings=warnings)
 
 
-async def erase(engine: Engine, target: Target, asked: Mutation[Any] | None = None) -> Forgotten:
+async def erase(
+    engine: Engine, target: ErasureTarget, asked: Mutation[Any] | None = None
+) -> Forgotten:
     """Remove files, then what is large batch by batch, then the rows of a target.
 
     ``asked`` is the client's request: repeated after a crash, it is not told that nothing is there.
@@ -121,7 +123,7 @@ async def erase(engine: Engine, target: Target, asked: Mutation[Any] | None = No
         raise
 
 
-async def _erase(engine: Engine, target: Target, asked: Mutation[Any] | None) -> Forgotten:
+async def _erase(engine: Engine, target: ErasureTarget, asked: Mutation[Any] | None) -> Forgotten:
     found = await engine.read(steps.find, target)
     async with engine.outbox.at_work:
         begun = await engine.write(steps.begin, target, found.scope, asked)
@@ -145,7 +147,7 @@ async def _erase(engine: Engine, target: Target, asked: Mutation[Any] | None) ->
 
 
 async def _in_batches(
-    engine: Engine, begun: steps.Begun, rows: dict[str, int], *, drop: bool
+    engine: Engine, begun: steps.Erasure, rows: dict[str, int], *, drop: bool
 ) -> None:
     """Go through the large tables batch by batch, and add to ``rows`` what goes of each.
 
@@ -171,7 +173,7 @@ async def _in_batches(
 
 
 async def _last_step(
-    engine: Engine, target: Target, before: int, dropped: dict[str, int], files: list[Lying]
+    engine: Engine, target: ErasureTarget, before: int, dropped: dict[str, int], files: list[Lying]
 ) -> Forgotten:
     """Delete the rest while nobody else touches a checkpoint file, and what came meanwhile."""
     cleared: set[str] = set()
@@ -217,7 +219,7 @@ async def _scrub(engine: Engine) -> list[str]:
     return []
 
 
-async def finish(engine: Engine, later: Collection[Target] = ()) -> list[Target]:
+async def finish(engine: Engine, later: Collection[ErasureTarget] = ()) -> list[ErasureTarget]:
     """Finish what a crash has interrupted, but for what comes ``later``; return what failed.
 
     A failure is logged and stays owed: nobody is kept waiting for it.
@@ -228,8 +230,8 @@ async def finish(engine: Engine, later: Collection[Target] = ()) -> list[Target]
 
 
 async def finish_these(
-    engine: Engine, targets: Collection[Target], *, scrub: bool = False
-) -> list[Target]:
+    engine: Engine, targets: Collection[ErasureTarget], *, scrub: bool = False
+) -> list[ErasureTarget]:
     """Finish forgetting what is owed, and return what failed."""
     failed = []
     for target in targets:

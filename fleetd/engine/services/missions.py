@@ -5,7 +5,7 @@ import trio
 from ...domain.core.context import Caller, Facts
 from ...domain.core.ids import whole_id
 from ...domain.core.registry import method
-from ...domain.erasure.scope import Target
+from ...domain.erasure.scope import ErasureTarget
 from ...protocol.records import Mission
 from ...protocol.requests.mission import (
     CurrentMission,
@@ -58,5 +58,5 @@ async def delete(engine: Engine, request: MissionDelete, caller: Caller) -> Dele
 async def _delete(engine: Engine, request: MissionDelete) -> Deleted:
     mission_id = await engine.read(whole_id, "mission", request.mission_id)
     with trio.CancelScope(shield=True):
-        await erase(engine, Target(kind="deletion", name=mission_id), request)
+        await erase(engine, ErasureTarget(kind="deletion", name=mission_id), request)
     return Deleted(deleted=True)
