@@ -13,7 +13,7 @@ from ..core.tx import Tx
 from ..retention.terms import DAY_MS
 from .kinds import POLICIES
 from .removal import Purged
-from .soft_delete import UNSETTLED
+from ..core.soft_delete import UNSETTLED
 
 AT_ONCE = 250
 _PURGED = "purged:"

@@ -6,7 +6,7 @@ from ..core.context import Context
 from ..core.registry import handler
 from ..core.tx import Tx
 from .kinds import POLICIES
-from .soft_delete import LIVE, OWED
+from ..core.soft_delete import LIVE, OWED
 
 
 class Backlog(Record, frozen=True, kw_only=True):

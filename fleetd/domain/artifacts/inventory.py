@@ -13,7 +13,7 @@ from ..core.registry import handler
 from ..core.tx import Tx
 from .kinds import POLICIES, Policy
 from .removal import Latest, latest_of
-from .soft_delete import LIVE, UNSETTLED
+from ..core.soft_delete import LIVE, UNSETTLED
 
 
 class Owners(Record, frozen=True, kw_only=True):

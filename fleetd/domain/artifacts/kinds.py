@@ -32,7 +32,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     ``table`` has their rows, ``owner`` is the column that says whose they are, ``whose`` what
     kind that is. ``nameable`` is the condition, in SQL, on those that ``latest.json`` may be;
     ``copies`` says that it holds a copy and no link, ``compressible`` that old files are
-    compressed. ``emptied`` are the columns that a deletion mark empties. ``file_of`` makes what a
+    compressed. ``file_of`` makes what a
     row's file must hold. ``to_rewrite`` says that the file of a record is not what it should be:
     of an older version, or another copy stood in.
     ``retention`` picks from the settings for how many days records stay, and how many of each
@@ -51,7 +51,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     nameable: str
     copies: bool
     compressible: bool
-    emptied: tuple[str, ...]
     from_row: Callable[[Row], Any]
     from_file: Callable[[bytes, str], Any]
     to_file: Callable[[Any], bytes]
@@ -80,7 +79,6 @@ POLICIES: dict[Noun, Policy] = {
         nameable="undo = 0",
         copies=False,
         compressible=False,
-        emptied=("sorties_json", "locks_json", "messages_json", "recovery_context_json"),
         from_row=codec.from_row,
         from_file=codec.from_file,
         to_file=codec.to_file,
@@ -106,7 +104,6 @@ POLICIES: dict[Noun, Policy] = {
         nameable="1 = 1",
         copies=True,
         compressible=True,
-        emptied=("document_json",),
         from_row=document.from_row,
         from_file=document.from_file,
         to_file=document.to_file,

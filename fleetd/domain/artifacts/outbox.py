@@ -15,7 +15,7 @@ from ..core.tx import Effect, RemoveBackup, Row, Tx, WriteBackup
 from ..system.startup import Done
 from .kinds import POLICIES
 from .removal import Latest, latest_of, newest_with_file
-from .soft_delete import OWED
+from ..core.soft_delete import OWED
 
 
 class Outbox(Record, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from ..core.context import Context
 from ..core.registry import handler
 from ..core.tx import Tx
 from .kinds import POLICIES
-from .soft_delete import LIVE
+from ..core.soft_delete import LIVE
 
 AT_ONCE = 100
 

@@ -13,7 +13,7 @@ from ..core.context import Context
 from ..core.registry import handler
 from ..core.tx import Tx
 from .kinds import POLICIES, Policy
-from .soft_delete import LIVE
+from ..core.soft_delete import LIVE
 
 
 class Latest(Record, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from ..core.sql import inside_of, named_params
 from ..core.tx import Row, Tx
 from ..system.startup import Done
 from .kinds import POLICIES
-from .soft_delete import LIVE
+from ..core.soft_delete import LIVE
 
 AHEAD_MS = 3_600_000
 

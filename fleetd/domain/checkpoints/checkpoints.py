@@ -19,7 +19,7 @@ from ...protocol.requests.checkpoint import (
     DeclaredContext,
 )
 from ...protocol.types import Trigger
-from ..artifacts.soft_delete import LIVE, find_live
+from ..core.soft_delete import LIVE, find_live
 from ..core.context import Context
 from ..core.counters import tally
 from ..core.event_log import emit, position

@@ -6,7 +6,7 @@ from ...protocol.events import ErrorReported, MessageFailed
 from ...protocol.request import Mutation
 from ...protocol.requests.checkpoint import ErrorCheckpoint, ErrorReport
 from ...protocol.types import OPEN_MISSION
-from ..artifacts.soft_delete import LIVE
+from ..core.soft_delete import LIVE
 from ..core.coalescing import COALESCE_MS, details_of, merged, since_last
 from ..core.context import Context
 from ..core.event_log import emit

@@ -8,7 +8,7 @@ import re
 
 from ...protocol.records import Record
 from ...protocol.request import Query
-from ..artifacts import soft_delete
+from ..core import soft_delete
 from ..artifacts.kinds import POLICIES
 from ..artifacts.ownership import called
 from ..artifacts.removal import Removals, removals_of

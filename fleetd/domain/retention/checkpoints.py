@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from ...protocol.types import OPEN_MISSION
 from ..artifacts.kinds import POLICIES
 from ..artifacts.removal import newest_with_file
-from ..artifacts.soft_delete import LIVE
+from ..core.soft_delete import LIVE
 from ..checkpoints.limits import COMPLETED
 from ..core.context import Context
 from ..core.tx import Row, Tx

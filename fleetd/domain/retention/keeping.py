@@ -5,7 +5,7 @@ beside those that are kept for being the latest.
 """
 
 from ...protocol.events import SnapshotsPruned
-from ..artifacts.soft_delete import mark_deleted
+from ..core.soft_delete import mark_deleted
 from ..checkpoints.limits import DROPPED_AT_ONCE
 from ..core.context import Context
 from ..core.event_log import emit

@@ -13,7 +13,7 @@ from ...protocol.records import Record
 from ...protocol.request import Mutation, Query
 from ...protocol.types import Noun
 from ..artifacts.kinds import POLICIES, Policy
-from ..artifacts.soft_delete import LIVE, mark_deleted
+from ..core.soft_delete import LIVE, mark_deleted
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find

@@ -18,7 +18,7 @@ from ...protocol.snapshots import (
     TodoCompliance,
 )
 from ...protocol.types import RunStatus, SnapshotSource
-from ..artifacts.soft_delete import LIVE
+from ..core.soft_delete import LIVE
 from ..core.context import Context
 from ..core.event_log import data_of, position
 from ..core.tx import Row, Tx

@@ -5,7 +5,7 @@ Source: snapshot-lifecycle, Compression policy. Nothing here is on the wire.
 
 from ...protocol.records import Record
 from ...protocol.request import Mutation, Query
-from ..artifacts.soft_delete import LIVE
+from ..core.soft_delete import LIVE
 from ..core.context import Context
 from ..core.registry import handler
 from ..core.tx import Tx

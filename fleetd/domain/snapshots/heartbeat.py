@@ -5,7 +5,7 @@ that the machine was awake. Must not decide what stands in a snapshot.
 """
 
 from ...protocol.request import Mutation
-from ..artifacts.soft_delete import LIVE
+from ..core.soft_delete import LIVE
 from ..core.context import Context
 from ..core.registry import handler
 from ..core.tx import Row, Tx

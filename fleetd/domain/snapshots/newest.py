@@ -10,7 +10,7 @@ import msgspec
 
 from ...protocol.errors import Corrupt
 from ...protocol.snapshots import CommandOutcome, Snapshot
-from ..artifacts.soft_delete import LIVE
+from ..core.soft_delete import LIVE
 from ..core.event_log import position
 from ..core.tx import Row, Tx
 from .codec import from_row

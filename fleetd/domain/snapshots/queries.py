@@ -9,7 +9,7 @@ from ...protocol.requests.snapshot import (
     SnapshotPage,
 )
 from ...protocol.snapshots import Snapshot, SnapshotSummary
-from ..artifacts.soft_delete import LIVE, find_live
+from ..core.soft_delete import LIVE, find_live
 from ..core.context import Context
 from ..core.counters import tally
 from ..core.registry import handler, method

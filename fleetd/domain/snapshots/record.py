@@ -9,7 +9,7 @@ import msgspec
 from ...protocol.events import SnapshotRecorded
 from ...protocol.requests.snapshot import SnapshotRecord
 from ...protocol.snapshots import CommandOutcome, Snapshot, SnapshotContent, StepState
-from ..artifacts.soft_delete import find_live
+from ..core.soft_delete import find_live
 from ..core.coalescing import COALESCE_MS, merged, since_last
 from ..core.context import Context
 from ..core.event_log import emit, position

@@ -15,7 +15,7 @@ from ...protocol.records import Record
 from ...protocol.request import Mutation
 from ...protocol.types import Noun
 from ..artifacts.kinds import POLICIES, Policy
-from ..artifacts.soft_delete import LIVE
+from ..core.soft_delete import LIVE
 from ..core.context import Context
 from ..core.counters import skip_events
 from ..core.event_log import position
