@@ -1,7 +1,7 @@
 """Imports every module that registers rules, so that the registry is complete; holds none."""
 
 from .agents import agents, mailbox, process_identity
-from .artifacts import backlog, ingest, inventory, outbox, repair, verification
+from .artifacts.kinds import POLICIES
 from .checkpoints import checkpoints, diff, on_error
 from .cluster import failover, membership, names
 from .core.registry import HANDLERS
@@ -14,8 +14,8 @@ from .recovery import checkpoint_selection, handover, restore, roll_forward, sta
 from .retention import pruning, sessions, spent
 from .sessions import deliveries, record
 from .sessions import overview as hook_overview
-from .snapshots import compression, queries
+from .snapshots import compression, kind, queries
 from .snapshots import record as snapshot_record
-from .system import daily_rounds, epoch, legacy_import, overview, relocation, startup
+from .system import epoch, legacy_import, overview, relocation, startup
 
-__all__ = ["HANDLERS"]
+__all__ = ["HANDLERS", "POLICIES"]

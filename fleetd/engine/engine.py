@@ -96,7 +96,7 @@ class Engine:
         self.store = open_store(loaded, self._committed, self.bell.ring, inline=inline, vfs=vfs)
         self.feed = Feed(self.look, self.bell)
         self.gate = Gate(self.store.reach, lambda: self.clock())
-        self.outbox = Outbox(self.execute, self.backups, inline=inline)
+        self.outbox = Outbox(self.read, self.write, self.backups, inline=inline)
         self.ballast = Ballast(loaded.config.database, self.store.reserve)
         self.watcher = Watcher()
         self.reception = Reception()

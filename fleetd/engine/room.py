@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from ..domain.artifacts.removal import Purge
 from ..domain.erasure.batches import PieceDrop
 from ..domain.erasure.journal import BytesScrubbed, ForgetWithdraw
 from ..domain.erasure.steps import ForgetBegin, ForgetStep
@@ -22,7 +21,7 @@ from ..protocol.requests.system import SystemForget
 # nobody could prune.
 MAKES_ROOM = frozenset(
     {
-        *(CheckpointPrune, SnapshotPrune, PruneMark, PruneDone, Purge),
+        *(CheckpointPrune, SnapshotPrune, PruneMark, PruneDone),
         *(CheckpointDelete, MissionDelete),
         *(SystemForget, ForgetBegin, PieceDrop, ForgetStep, ForgetWithdraw, BytesScrubbed),
         *(OldEventsDrop, OldLocksDrop, DropOldKeys, OldDeliveriesDrop, OldSessionsDrop),

@@ -6,12 +6,12 @@ from ...protocol.events import ErrorReported, MessageFailed
 from ...protocol.request import Mutation
 from ...protocol.requests.checkpoint import ErrorCheckpoint, ErrorReport
 from ...protocol.types import OPEN_MISSION
-from ..core.soft_delete import LIVE
 from ..core.coalescing import COALESCE_MS, details_of, merged, since_last
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find
 from ..core.registry import handler, method
+from ..core.soft_delete import LIVE
 from ..core.tx import LogLine, Row, Tx
 from ..snapshots import triggers
 from .checkpoints import Reason, take

@@ -5,8 +5,7 @@ from ...protocol.events import CheckpointDeleted, MissionDeleted
 from ...protocol.requests.checkpoint import CheckpointDelete
 from ...protocol.requests.mission import Deleted
 from ...protocol.types import OPEN_MISSION
-from ..core import soft_delete
-from ..core import tombstones
+from ..core import soft_delete, tombstones
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find

@@ -8,10 +8,10 @@ import re
 
 from ...protocol.records import Record
 from ...protocol.request import Query
-from ..core import soft_delete
 from ..artifacts.kinds import POLICIES
 from ..artifacts.ownership import called
 from ..artifacts.removal import Removals, removals_of
+from ..core import soft_delete
 from ..core.context import Context
 from ..core.registry import handler
 from ..core.sql import inside_of

@@ -11,9 +11,9 @@ future does not end it: a clock that was wrong wrote that one. It stays until it
 
 from ...protocol.records import Record
 from ...protocol.request import Mutation, Query
-from ..core.soft_delete import LIVE
 from ..core.context import Context
 from ..core.registry import handler
+from ..core.soft_delete import LIVE
 from ..core.tx import Tx
 from ..events.cursors import note_missed, unused_since
 

@@ -5,10 +5,10 @@ beside those that are kept for being the latest.
 """
 
 from ...protocol.events import SnapshotsPruned
-from ..core.soft_delete import mark_deleted
 from ..checkpoints.limits import DROPPED_AT_ONCE
 from ..core.context import Context
 from ..core.event_log import emit
+from ..core.soft_delete import mark_deleted
 from ..core.tx import Tx
 from .snapshots import newest_first, preserved
 

@@ -13,11 +13,11 @@ from ...protocol.records import Record
 from ...protocol.request import Mutation, Query
 from ...protocol.types import Noun
 from ..artifacts.kinds import POLICIES, Policy
-from ..core.soft_delete import LIVE, mark_deleted
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find
 from ..core.registry import handler
+from ..core.soft_delete import LIVE, mark_deleted
 from ..core.tx import Row, Tx
 from ..system.startup import Done
 from . import checkpoints

@@ -4,8 +4,8 @@ Source: snapshot-lifecycle, Retention. The latest ``failed`` and the latest ``co
 of a run always stay; of the others the latest 50, for 14 days.
 """
 
-from ..core.soft_delete import LIVE
 from ..core.context import Context
+from ..core.soft_delete import LIVE
 from ..core.tx import Row, Tx
 from .terms import Terms, is_older
 

@@ -18,9 +18,9 @@ from ...protocol.snapshots import (
     TodoCompliance,
 )
 from ...protocol.types import RunStatus, SnapshotSource
-from ..core.soft_delete import LIVE
 from ..core.context import Context
 from ..core.event_log import data_of, position
+from ..core.soft_delete import LIVE
 from ..core.tx import Row, Tx
 from . import context_digest as digests
 from . import outcomes, plan_steps, resume_hints, runs

@@ -5,9 +5,9 @@ Source: snapshot-lifecycle, Compression policy. Nothing here is on the wire.
 
 from ...protocol.records import Record
 from ...protocol.request import Mutation, Query
-from ..core.soft_delete import LIVE
 from ..core.context import Context
 from ..core.registry import handler
+from ..core.soft_delete import LIVE
 from ..core.tx import Tx
 from ..system.startup import Done
 

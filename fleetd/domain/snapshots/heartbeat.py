@@ -5,9 +5,9 @@ that the machine was awake. Must not decide what stands in a snapshot.
 """
 
 from ...protocol.request import Mutation
-from ..core.soft_delete import LIVE
 from ..core.context import Context
 from ..core.registry import handler
+from ..core.soft_delete import LIVE
 from ..core.tx import Row, Tx
 from ..liveness.silence import LIVING
 from ..missions.current import lies_in

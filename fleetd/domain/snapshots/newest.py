@@ -10,8 +10,8 @@ import msgspec
 
 from ...protocol.errors import Corrupt
 from ...protocol.snapshots import CommandOutcome, Snapshot
-from ..core.soft_delete import LIVE
 from ..core.event_log import position
+from ..core.soft_delete import LIVE
 from ..core.tx import Row, Tx
 from .codec import from_row
 

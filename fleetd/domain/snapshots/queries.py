@@ -9,10 +9,10 @@ from ...protocol.requests.snapshot import (
     SnapshotPage,
 )
 from ...protocol.snapshots import Snapshot, SnapshotSummary
-from ..core.soft_delete import LIVE, find_live
 from ..core.context import Context
 from ..core.counters import tally
 from ..core.registry import handler, method
+from ..core.soft_delete import LIVE, find_live
 from ..core.tx import Row, Tx
 from .builder import newest_row
 from .codec import from_row

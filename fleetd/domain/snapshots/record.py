@@ -9,11 +9,11 @@ import msgspec
 from ...protocol.events import SnapshotRecorded
 from ...protocol.requests.snapshot import SnapshotRecord
 from ...protocol.snapshots import CommandOutcome, Snapshot, SnapshotContent, StepState
-from ..core.soft_delete import find_live
 from ..core.coalescing import COALESCE_MS, merged, since_last
 from ..core.context import Context
 from ..core.event_log import emit, position
 from ..core.registry import handler
+from ..core.soft_delete import find_live
 from ..core.tx import LogLine, Tx, WriteBackup
 from ..retention.keeping import make_room
 from .builder import Gathered, Known, Trigger, gather, known_of

@@ -3,7 +3,7 @@
 from ...protocol.records import Record, Recovery, RecoveryCandidate
 from ...protocol.request import Query
 from ...protocol.status import Counts, MachineLine, MissionLine
-from ..artifacts.backlog import unwritten
+from ..artifacts.outbox import unwritten
 from ..cluster import membership as machines
 from ..core.context import Context
 from ..core.counters import tally, tally_of_events

@@ -4,7 +4,7 @@ import logging
 
 import trio
 
-from ...domain.artifacts.inventory import WholeIdGet
+from ...domain.artifacts import inventory
 from ...domain.checkpoints.diff import Compare
 from ...domain.core.context import Caller, Facts
 from ...domain.core.registry import method
@@ -83,7 +83,7 @@ async def _mission_id(engine: Engine, given: str) -> str:
 async def delete(engine: Engine, request: CheckpointDelete, caller: Caller) -> Deleted:
     """Delete a checkpoint; returns when its file is gone too, or a second later."""
     try:
-        whole = (await engine.execute(WholeIdGet("checkpoint", request.checkpoint_id))).id
+        whole = await engine.read(inventory.whole_id, "checkpoint", request.checkpoint_id)
     except (NotFound, InvalidParams):  # so is the request, unless it was sent before
         whole = request.checkpoint_id
     deleted = await engine.execute(request, caller)
