@@ -14,7 +14,7 @@ from .recovery import checkpoint_selection, handover, restore, roll_forward, sta
 from .retention import pruning, sessions, spent
 from .sessions import deliveries, record
 from .sessions import overview as hook_overview
-from .snapshots import compression, kind, queries
+from .snapshots import compression, kind, queries, triggers
 from .snapshots import record as snapshot_record
 from .system import epoch, legacy_import, overview, relocation, startup
 

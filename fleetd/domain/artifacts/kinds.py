@@ -13,8 +13,6 @@ import msgspec
 from ...config import Retention
 from ...protocol.events import CheckpointsPruned, SnapshotsPruned
 from ...protocol.records import CHECKPOINT_VERSION, Checkpoint
-from ...protocol.request import Request
-from ...protocol.requests.checkpoint import CheckpointGet
 from ...protocol.snapshots import Snapshot
 from ...protocol.types import Noun
 from ..checkpoints import codec
@@ -38,8 +36,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     ``retention`` picks from the settings for how many days records stay, and how many of each
     owner; ``judged`` are the columns that decide it, ``pruned`` is the event that tells of it.
     ``announced`` says that a record is told of when its file was tried and not when it was taken.
-    ``get`` makes the request that reads one, ``list`` is the command that shows the others,
-    ``verify`` the one that checks all of them.
+    ``list`` is the command that shows the others, ``verify`` the one that checks all of them.
     ``write_failed`` and ``prune_failed`` are the reason codes that a document gives.
     """
 
@@ -63,7 +60,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     judged: str
     pruned: type[CheckpointsPruned] | type[SnapshotsPruned]
     announced: bool
-    get: Callable[[str], Request[Any]]
     list: str
     verify: str
     way_out: Callable[[str], str]
@@ -102,7 +98,6 @@ register_kind(
         " size_bytes",
         pruned=CheckpointsPruned,
         announced=True,
-        get=CheckpointGet,
         list="fleetctl checkpoints list",
         verify="fleetctl checkpoints verify --all",
         way_out=lambda record_id: f"delete it: fleetctl checkpoints delete {record_id}",

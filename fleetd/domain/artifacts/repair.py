@@ -1,11 +1,19 @@
 """Repair of a record's row from its verified file."""
 
 from ...protocol.errors import Corrupt, InvalidState
+from ...protocol.types import Noun
 from ..core.context import Context
 from ..core.ids import find
+from ..core.soft_delete import find_live
 from ..core.tombstones import was_forgotten
 from ..core.tx import Row, Tx, WriteBackup
 from .kinds import POLICIES, Kept, id_of, noun_of, owner_of, seq_of
+
+
+def stored(tx: Tx, ctx: Context, noun: Noun, record_id: str) -> Kept:
+    """Return a record from its row; raises NotFound, Corrupt or Incompatible."""
+    record: Kept = POLICIES[noun].from_row(find_live(tx, noun, record_id))
+    return record
 
 
 def repair_row(tx: Tx, ctx: Context, record: Kept) -> None:

@@ -2,10 +2,8 @@
 
 from ...protocol.errors import AtomicWriteFailed, RetentionPruneFailed
 from ...protocol.events import SnapshotsPruned
-from ...protocol.requests.snapshot import SnapshotGet
 from ..artifacts.kinds import Policy, register_kind
 from . import codec
-from .returning import insert_snapshot, stands_in
 
 register_kind(
     Policy(
@@ -22,14 +20,13 @@ register_kind(
         to_file=codec.to_file,
         file_of=lambda row: codec.to_file(codec.from_row(row)),
         to_columns=codec.to_columns,
-        insert=lambda tx, ctx, snapshot: (insert_snapshot(tx, ctx, snapshot), False),
+        insert=lambda tx, ctx, snapshot: (codec.insert_snapshot(tx, ctx, snapshot), False),
         seq_of=lambda snapshot: codec.seq_of(snapshot.snapshot_id),
-        to_rewrite=stands_in,
+        to_rewrite=codec.stands_in,
         retention=lambda settings: (settings.snapshot_days, settings.snapshots_per_run),
         judged="id, run_id AS owner_id, timestamp, source AS cause, seq, status, size_bytes",
         pruned=SnapshotsPruned,
         announced=False,
-        get=SnapshotGet,
         list="fleetctl snapshot list",
         verify="fleetctl snapshot verify",
         way_out=lambda record_id: "it goes when its time has come: fleetctl snapshot prune",
