@@ -9,15 +9,15 @@ import itertools
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import trio
 import trio.testing
 
 from fleetd.config import Retention
-from fleetd.domain.artifacts.outbox import BackupGet
-from fleetd.domain.artifacts.removal import Purge, RemovalsGet
+from fleetd.domain.artifacts.outbox import backup
+from fleetd.domain.artifacts.removal import purge, removals
 from fleetd.domain.artifacts.repair import stored
 from fleetd.domain.core.tx import WriteBackup
 from fleetd.domain.retention import pruning as rules
@@ -25,9 +25,10 @@ from fleetd.domain.retention.pruning import PruneDone, PruneMark
 from fleetd.domain.snapshots import compression
 from fleetd.domain.snapshots.codec import to_file
 from fleetd.engine.files import outbox
-from fleetd.engine.files.compress import SnapshotsCompress
+from fleetd.engine.files.compress import compress as compress_files
 from fleetd.engine.jobs.daily import DAY_S, keep_house
 from fleetd.protocol.errors import NotFound, Storage, Unavailable
+from fleetd.protocol.request import Request
 from fleetd.protocol.requests.snapshot import (
     PrunedSnapshots,
     SnapshotGet,
@@ -38,7 +39,7 @@ from fleetd.protocol.requests.snapshot import (
     SnapshotVerify,
 )
 from fleetd.protocol.snapshots import Snapshot
-from tests.fleet import DAY, HOUR, MINUTE, Clock, Fleet, opened
+from tests.fleet import DAY, HOUR, MINUTE, Clock, Fleet, meet_rules, opened
 
 RUN = "run-1"
 PORTION = 5
@@ -90,7 +91,7 @@ def packed(fleet: Fleet, snapshot: Snapshot) -> Path:
 
 
 async def compress(fleet: Fleet) -> int:
-    return (await fleet.do(SnapshotsCompress())).compressed
+    return await compress_files(fleet.engine)
 
 
 # Retention defaults
@@ -379,7 +380,7 @@ async def test_compressing_that_a_crash_cut_short_is_done_again(
         clock.pass_by(2 * DAY)
 
         async def crash(request: Any) -> None:
-            if isinstance(request, BackupGet):
+            if kind_of(request) is backup:
                 raise Storage("The machine stopped.")
 
         def crash_then(*args: Any) -> None:
@@ -414,8 +415,8 @@ async def test_what_is_pruned_while_it_is_compressed_is_gone(
     pruned = []
 
     async def prune_first(request: Any) -> None:
-        if isinstance(request, BackupGet) and not pruned:
-            pruned.append(request.record_id)
+        if kind_of(request) is backup and not pruned:
+            pruned.append(request.args[-1])
             found = await real(PruneMark(noun="snapshot", terms=terms, candidates=candidates))
             assert len(found.records) == 3
 
@@ -488,18 +489,26 @@ def portions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox, "REMOVED_AT_ONCE", PORTION)
 
 
+class Ran(NamedTuple):
+    """A rule that is to be run, and with what."""
+
+    rule: Any
+    args: tuple[Any, ...]
+
+
+def kind_of(request: Any) -> Any:
+    return request.rule if isinstance(request, Ran) else type(request)
+
+
 def intercept(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch, meet: Callable[[Any], Awaitable[None]]
 ) -> None:
-    """Have every request of the daemon's own met before it is executed."""
-    execute = fleet.engine.execute
+    """Have every rule of the daemon's own met, or its request, before it is executed."""
 
-    async def met(request: Any, *more: Any) -> Any:
-        await meet(request)
-        return await execute(request, *more)
+    async def before(rule: Any, *args: Any) -> None:
+        await meet(args[0] if args and isinstance(args[0], Request) else Ran(rule, args))
 
-    monkeypatch.setattr(fleet.engine, "execute", met)
-    monkeypatch.setattr(fleet.engine.outbox, "_execute", met)
+    meet_rules(fleet.engine, monkeypatch, before)
 
 
 async def aged(fleet: Fleet, runs: int = 1, each: int = 12) -> list[str]:
@@ -517,15 +526,15 @@ async def test_others_are_answered_between_the_portions(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = await aged(fleet, runs=4)
-    order: list[tuple[type, int]] = []
+    order: list[tuple[Any, int]] = []
     answered = 0
 
     async def note(request: Any) -> None:
-        order.append((type(request), answered))
+        order.append((kind_of(request), answered))
         if isinstance(request, PruneMark):
             assert len(request.candidates) <= PORTION
-        if isinstance(request, RemovalsGet | Purge):
-            assert len(request.record_ids) <= PORTION
+        if kind_of(request) in (removals, purge):
+            assert len(request.args[-1]) <= PORTION
 
     intercept(fleet, monkeypatch, note)
 
@@ -545,8 +554,8 @@ async def test_others_are_answered_between_the_portions(
     marks = [n for kind, n in order if kind is PruneMark]
     assert len(marks) >= len(old) / PORTION
     assert all(later > earlier for earlier, later in itertools.pairwise(marks))
-    kinds = [kind for kind, _ in order if kind in (PruneMark, Purge)]
-    assert kinds == [PruneMark, Purge] * len(marks)
+    kinds = [kind for kind, _ in order if kind in (PruneMark, purge)]
+    assert kinds == [PruneMark, purge] * len(marks)
 
 
 @pytest.mark.usefixtures("portions")

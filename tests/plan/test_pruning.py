@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -17,8 +17,8 @@ import trio
 
 from fleetctl.client import sync as fleetctl_client
 from fleetd.config import Limits, Retention
-from fleetd.domain.artifacts.outbox import BackupGet
-from fleetd.domain.artifacts.removal import Purge, RemovalsGet
+from fleetd.domain.artifacts.outbox import backup
+from fleetd.domain.artifacts.removal import purge, removals
 from fleetd.domain.checkpoints import checkpoints
 from fleetd.domain.erasure.deletion import delete_checkpoint
 from fleetd.domain.retention import pruning as rules
@@ -31,6 +31,7 @@ from fleetd.engine.jobs.liveness import ActivityScan
 from fleetd.engine.services import pruning
 from fleetd.protocol.errors import NotFound, Storage, Unavailable
 from fleetd.protocol.records import Checkpoint, Mission
+from fleetd.protocol.request import Request
 from fleetd.protocol.requests.checkpoint import (
     CheckpointCreate,
     CheckpointDelete,
@@ -46,7 +47,7 @@ from fleetd.protocol.requests.mission import (
 )
 from fleetd.protocol.requests.recovery import RecoveryDetect
 from fleetd.protocol.requests.sortie import SortieProgress
-from tests.fleet import DAY, HOUR, MINUTE, Fleet, opened
+from tests.fleet import DAY, HOUR, MINUTE, Fleet, meet_rules, opened
 from tests.processes import Daemon
 
 PORTION = 5
@@ -84,18 +85,26 @@ def rows(fleet: Fleet) -> list[str]:
     return [row["id"] for row in fleet.sql("SELECT id FROM checkpoints ORDER BY seq")]
 
 
+class Ran(NamedTuple):
+    """A rule that is to be run, and with what."""
+
+    rule: Any
+    args: tuple[Any, ...]
+
+
+def kind_of(request: Any) -> Any:
+    return request.rule if isinstance(request, Ran) else type(request)
+
+
 def intercept(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, meet: Callable[[Any], Awaitable[None]]
 ) -> None:
-    """Have every request of the daemon's own met before it is executed."""
-    execute = engine.execute
+    """Have every rule of the daemon's own met, or its request, before it is executed."""
 
-    async def met(request: Any, *more: Any) -> Any:
-        await meet(request)
-        return await execute(request, *more)
+    async def before(rule: Any, *args: Any) -> None:
+        await meet(args[0] if args and isinstance(args[0], Request) else Ran(rule, args))
 
-    monkeypatch.setattr(engine, "execute", met)
-    monkeypatch.setattr(engine.outbox, "_execute", met)
+    meet_rules(engine, monkeypatch, before)
 
 
 @pytest.mark.case("PRN-001")
@@ -334,11 +343,11 @@ async def test_PRN_006_others_are_answered_between_the_portions(
     answered = 0
 
     async def note(request: Any) -> None:
-        order.append((type(request), answered))
+        order.append((kind_of(request), answered))
         if isinstance(request, PruneMark):
             assert len(request.candidates) <= PORTION
-        if isinstance(request, RemovalsGet | Purge):
-            assert len(request.record_ids) <= PORTION
+        if kind_of(request) in (removals, purge):
+            assert len(request.args[-1]) <= PORTION
 
     intercept(fleet.engine, monkeypatch, note)
 
@@ -359,8 +368,8 @@ async def test_PRN_006_others_are_answered_between_the_portions(
     assert len(marks) >= pruned.deleted / PORTION
     assert all(later > earlier for earlier, later in itertools.pairwise(marks))
     # Nothing is queued behind files: a portion's are gone before the next is marked.
-    kinds = [kind for kind, _ in order if kind in (PruneMark, Purge)]
-    assert kinds == [PruneMark, Purge] * len(marks)
+    kinds = [kind for kind, _ in order if kind in (PruneMark, purge)]
+    assert kinds == [PruneMark, purge] * len(marks)
 
 
 @pytest.mark.case("PRN-007")
@@ -688,8 +697,8 @@ async def test_a_file_to_write_does_not_wait_for_those_to_remove(
     order = []
 
     async def note(request: Any) -> None:
-        if isinstance(request, BackupGet | RemovalsGet):
-            order.append(type(request))
+        if kind_of(request) in (backup, removals):
+            order.append(kind_of(request))
 
     intercept(fleet.engine, monkeypatch, note)
     async with trio.open_nursery() as nursery:
@@ -697,8 +706,8 @@ async def test_a_file_to_write_does_not_wait_for_those_to_remove(
             nursery.start_soon(fleet.engine.run, delete_checkpoint, CheckpointDelete(checkpoint_id))
         nursery.start_soon(fleet.engine.run, checkpoints.create, CheckpointCreate(mission.id))
     await fleet.settle()
-    assert order.index(BackupGet) < 2
-    assert order.count(RemovalsGet) <= 5
+    assert order.index(backup) < 2
+    assert order.count(removals) <= 5
     assert len(rows(fleet)) == 2
 
 
