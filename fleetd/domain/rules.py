@@ -11,11 +11,10 @@ from .liveness import agent_loss, due, episodes, silence
 from .locks import locks, queue
 from .missions import missions, selection, sortie_reports, sorties
 from .recovery import checkpoint_selection, handover, restore, roll_forward, state
-from .retention import pruning, sessions, spent
 from .sessions import deliveries, record
 from .sessions import overview as hook_overview
 from .snapshots import compression, kind, queries, triggers
 from .snapshots import record as snapshot_record
-from .system import epoch, legacy_import, overview, relocation, startup
+from .system import daily_rounds
 
 __all__ = ["HANDLERS", "POLICIES"]

@@ -1,13 +1,13 @@
 """Whether a store is the one in use, and what a machine does for one that has just come to it."""
 
-from ..domain.system.relocation import Arrive, ProjectName
+from ..domain.system import relocation
 from ..store.api import StoreRefused
 from .engine import Engine
 
 
 async def arrive(engine: Engine) -> None:
     """Settle a store that has just come; raises StoreRefused for one that was moved away."""
-    found = await engine.execute(Arrive())
+    found = await engine.write(relocation.arrive)
     if (moved := found.moved_to) is not None:
         raise StoreRefused(
             f"{engine.store.where} was moved to {moved.where} at {moved.at}. {_settle(moved.where)}"
@@ -22,7 +22,7 @@ async def arrive(engine: Engine) -> None:
         )
     for mission_id, directory in found.unnamed.items():
         if places := await engine.projects.places(directory):
-            await engine.execute(ProjectName(mission_id, places[0]))
+            await engine.write(relocation.name_project, mission_id, places[0])
 
 
 def _settle(where: str) -> str:

@@ -9,8 +9,8 @@ import logging
 import trio
 
 from ..domain.erasure.scope import Target
-from ..domain.system.epoch import GoOnWithout
-from ..domain.system.startup import StartUp
+from ..domain.system.epoch import go_on_without
+from ..domain.system.startup import start_up
 from ..protocol.errors import FleetError
 from ..store.sqlite.high_water_mark import Lost
 from .arriving import arrive
@@ -89,14 +89,14 @@ class _Readiness:
         if engine.machine:
             await refuse_twin(engine)
         await arrive(engine)
-        await engine.execute(StartUp(in_line=tuple(engine.in_line)))
+        await engine.write(start_up, tuple(engine.in_line))
         self._owing += await finish(engine, self._owing)
         if not self.complete or lost is not None:
             async with engine.outbox.at_work:
                 await reconcile(engine, lost.reached if lost else 0)
         if lost is not None:
             log.warning("%s. What is left is served under a new epoch", lost.why)
-            await engine.execute(GoOnWithout(end=lost.end, reached=lost.reached))
+            await engine.write(go_on_without, lost.end, lost.reached)
             self._lost = lost
         if not self.complete:
             await import_legacy(engine)

@@ -2,7 +2,7 @@
 
 from .files import pull
 from .hooks import deliver, delivering
-from .jobs import cluster, liveness, spent_runs
+from .jobs import cluster, liveness
 from .metrics import health, report
 from .services import (
     agents,

@@ -59,7 +59,7 @@ REVIEWED = {
         "where",
     },
     "domain/erasure/steps": {"scope.clauses()['snapshots']"},
-    "domain/events/cursors": {"_of(stream)", "behind"},
+    "domain/events/cursors": {"_of(stream)"},
     "domain/events/streams": {"each", "mine", "n", "order", "where"},
     "domain/liveness/agent_loss": {"not_in_touch('a')"},
     "domain/liveness/silence": {"beside", "column", "most", "not_in_touch('a')", "table", "where"},
@@ -84,6 +84,7 @@ REVIEWED = {
         "not_in_touch('briefed')",
     },
     "domain/retention/checkpoints": {"also"},
+    "domain/retention/events_and_locks": {"behind"},
     "domain/retention/sessions": {"over", "up_to if until else ''"},
     "domain/sessions/identity": {"live if unless_ended else ''"},
     "domain/sessions/membership": {"where"},
@@ -93,7 +94,7 @@ REVIEWED = {
     "domain/snapshots/record": {"mine", "newest"},
     "domain/snapshots/recovery_context": {"more"},
     "domain/snapshots/runs": {"marks"},
-    "domain/system/epoch": {"POLICIES[request.noun].table"},
+    "domain/system/epoch": {"POLICIES[noun].table"},
     "domain/system/legacy_import": {"events", "what"},
     "domain/system/startup": {"f\" AND id NOT IN ({', '.join((f':{name}'"},
     "store/postgres/checks": {"function", "name"},
@@ -110,7 +111,7 @@ REVIEWED = {
     },
 }
 # Constants, fields of the tables of nouns and strands, and lists of this program's own words.
-PLAIN = re.compile(r"(\w+\.)*_?[A-Z][A-Z_]+|(policy|strand)\.\w+|in_sql\(\w+\)")
+PLAIN = re.compile(r"(\w+\.)*_?[A-Z][A-Z_]+|(policy|kind|strand)\.\w+|in_sql\(\w+\)")
 
 
 def pieces(tree: ast.AST) -> Iterator[str]:

@@ -12,7 +12,6 @@ from ..core.context import Context
 from ..core.registry import handler
 from ..core.tx import LogLine, Row, Tx
 from ..liveness.silence import LIVING
-from ..retention.terms import DAY_MS
 from ..system.startup import Done
 from .heartbeat import LEFT_MS, LOST_MS, UNBROKEN_MS
 
@@ -231,7 +230,7 @@ def shown(tx: Tx, ctx: Context) -> list[MachineLine]:
     """Return the machines by name; a lost one for ``retention.days``."""
     rows = tx.all(
         "SELECT * FROM machines WHERE status <> 'lost' OR heard_at >= :old ORDER BY name, id",
-        old=ctx.at(-ctx.config.retention.days * DAY_MS),
+        old=ctx.days_ago(ctx.config.retention.days),
     )
     agents = _agents(tx) if rows else {}
     return [

@@ -86,7 +86,7 @@ def _newest_usable(tx: Tx, ctx: Context, mission_id: str, ledger: Ledger) -> Che
         id=mission_id,
     )
     retention = ctx.config.retention
-    oldest = ctx.at(-retention.days * 86_400_000)
+    oldest = ctx.days_ago(retention.days)
     for index, row in enumerate(rows):
         if index >= retention.keep and row["timestamp"] < oldest:
             ledger.warnings.append(f"Checkpoint {row['id']} has expired and was passed over")

@@ -1,23 +1,19 @@
-"""What a store knows of having been moved to another one; must not move any row itself.
+"""Relocation: what a store knows of having been moved to another one.
 
 Where a store was moved away from, it says so: a daemon that opened it all the same would begin a
-second truth. Where it arrived, a first start settles what cannot be carried. Nothing here is on the
-wire.
+second truth. Where it arrived, a first start settles what cannot be carried.
 """
 
 import msgspec
 
 from ...protocol.records import Record
-from ...protocol.request import Mutation
 from ..agents.agents import mark_lost
 from ..core.context import Context
 from ..core.event_log import position
-from ..core.registry import handler
 from ..core.tx import LogLine, Tx
 from ..liveness.silence import LIVING, follow_boot
 from ..locks.leases import end_by_force
-from .epoch import TOKENS_UNSEEN, RaiseFloors, raise_floors
-from .startup import Done
+from .epoch import TOKENS_UNSEEN, begin_epoch
 
 REASON = "the store was moved to another one"
 _SET = (
@@ -55,21 +51,6 @@ class Arrival(Record, frozen=True, kw_only=True):
     moved_to: Moved | None
     unnamed: dict[str, str]
     moving_to: Moved | None = None
-
-
-class Arrive(Mutation[Arrival], frozen=True):
-    """Before anything else of a start: is this the store that is in use, and has it just come?"""
-
-
-class ProjectName(Mutation[Done], frozen=True):
-    """What the directory of a mission is called on every machine."""
-
-    mission_id: str
-    project: str
-
-
-class Reopen(Mutation[Done], frozen=True):
-    """Go on with a store that was moved away, under a new epoch."""
 
 
 def standing(tx: Tx) -> Standing:
@@ -113,9 +94,11 @@ def note_staying(tx: Tx) -> None:
     tx.run("DELETE FROM store_meta WHERE key = 'moving_to'")
 
 
-@handler
-def arrive(tx: Tx, ctx: Context, request: Arrive) -> Arrival:
-    """Change nothing of a store that was moved away; settle one that has just come."""
+def arrive(tx: Tx, ctx: Context) -> Arrival:
+    """Change nothing of a store that was moved away; settle one that has just come.
+
+    Before anything else of a start.
+    """
     known = standing(tx)
     if known.moved_to or known.moving_to or known.arrived is None:
         return Arrival(moved_to=known.moved_to, unnamed={}, moving_to=known.moving_to)
@@ -136,15 +119,9 @@ def _unnamed(tx: Tx, ctx: Context) -> dict[str, str]:
     return {row["id"]: row["project_dir"] for row in rows}
 
 
-@handler
-def name_project(tx: Tx, ctx: Context, request: ProjectName) -> Done:
+def name_project(tx: Tx, ctx: Context, mission_id: str, project: str) -> None:
     """Note what a mission's directory is called, so that other machines find it by theirs."""
-    tx.run(
-        "UPDATE missions SET project = :project WHERE id = :id",
-        project=request.project,
-        id=request.mission_id,
-    )
-    return Done(done=True)
+    tx.run("UPDATE missions SET project = :project WHERE id = :id", project=project, id=mission_id)
 
 
 def _end_locks(tx: Tx, ctx: Context) -> None:
@@ -169,11 +146,14 @@ def _lose_strangers(tx: Tx, ctx: Context) -> None:
         mark_lost(tx, ctx, row, "its machine has no part in this store any more")
 
 
-@handler
-def reopen(tx: Tx, ctx: Context, request: Reopen) -> Done:
-    """Go on where the store was left: what the other one has seen since has numbers of its own."""
+def reopen(tx: Tx, ctx: Context) -> bool:
+    """Go on, under a new epoch, with a store that was moved away; return whether it was.
+
+    What the other one has seen since then has numbers of its own.
+    """
     gone = tx.all("DELETE FROM store_meta WHERE key IN ('moved_to', 'moving_to') RETURNING key")
     if not gone:
-        return Done(done=False)
+        return False
     token = (tx.value("SELECT value FROM counters WHERE name = 'fencing'") or 0) + TOKENS_UNSEEN
-    return raise_floors(tx, ctx, RaiseFloors(seq=position(tx), token=token, source="copy"))
+    begin_epoch(tx, ctx, position(tx), token, "copy")
+    return True

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from ...domain.artifacts.inventory import unknown_missions
 from ...domain.artifacts.kinds import POLICIES
+from ...domain.cluster import membership
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
 from ...domain.events.cursors import CursorLine, CursorsGet
-from ...domain.system.overview import MachinesGet
 from ...host import progress
 from ...host.clock import wall_clock
 from ...protocol.durations import duration
@@ -116,7 +116,7 @@ async def _shared(engine: Engine) -> list[Finding]:
     """Say with whom the store is shared, and what of this machine's own stands beside it."""
     store = engine.store
     server = Finding(check="server", ok=True, subject=store.where, detail=store.engine_version)
-    machines = (await engine.execute(MachinesGet())).machines
+    machines = await engine.read(membership.shown)
     return [server, _clock(engine), _machines(machines), *await _left_behind(engine)]
 
 

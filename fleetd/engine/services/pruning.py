@@ -15,19 +15,14 @@ from ...domain.artifacts.kinds import POLICIES
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
 from ...domain.core.tx import RemoveBackup
-from ...domain.retention.pruning import (
-    Candidate,
-    Place,
-    PruneDone,
-    PruneLook,
-    PruneMark,
-    PruneTerms,
-)
-from ...domain.retention.terms import Terms
+from ...domain.retention import pruning
+from ...domain.retention.policy import RetentionPolicy
+from ...domain.retention.pruning import Candidate, PruneCursor
 from ...host import progress
 from ...protocol.errors import FleetError, RetentionPruneFailed, Unavailable
 from ...protocol.requests.checkpoint import CheckpointPrune, Pruned, PrunedCheckpoint
 from ...protocol.requests.snapshot import PrunedSnapshot, PrunedSnapshots, SnapshotPrune
+from ...protocol.types import Noun
 from ..engine import Engine
 
 log = logging.getLogger("fleetd")
@@ -48,15 +43,16 @@ async def prune(engine: Engine, request: CheckpointPrune, caller: Caller) -> Pru
     Returns when the files are gone too, or soon after. An error names in ``deleted`` and
     ``freed_bytes`` what went before it; that stays deleted.
     """
-    wish = PruneTerms(
-        noun="checkpoint",
-        days=request.older_than_days,
-        keep=request.keep_per_mission,
-        owner_id=request.mission_id,
-    )
 
     async def work() -> Pruned:
-        run = await _pruned(engine, wish, dry_run=request.dry_run)
+        policy = await engine.read(
+            pruning.policy,
+            "checkpoint",
+            request.mission_id,
+            request.older_than_days,
+            request.keep_per_mission,
+        )
+        run = await _pruned(engine, "checkpoint", policy, dry_run=request.dry_run)
         details = [
             PrunedCheckpoint(
                 id=each.id,
@@ -81,10 +77,10 @@ async def prune_snapshots(
     Raises RetentionPruneFailed when a file stays, also one of an earlier pruning, which is tried
     once more; what could be deleted is. A look that finds something leaves that to the pruning.
     """
-    wish = PruneTerms(noun="snapshot", owner_id=request.run_id)
 
     async def work() -> PrunedSnapshots:
-        run = await _pruned(engine, wish, dry_run=request.dry_run)
+        policy = await engine.read(pruning.policy, "snapshot", request.run_id, None, None)
+        run = await _pruned(engine, "snapshot", policy, dry_run=request.dry_run)
         details = [
             PrunedSnapshot(
                 id=each.id,
@@ -102,9 +98,11 @@ async def prune_snapshots(
     return await engine.remembered(request, work)
 
 
-async def _pruned(engine: Engine, wish: PruneTerms, *, dry_run: bool) -> "_Run":
-    """Go through everything that is past its time; raises FleetError that says how far it came."""
-    run = _Run(engine, wish, await engine.execute(wish))
+async def _pruned(
+    engine: Engine, noun: Noun, policy: RetentionPolicy, *, dry_run: bool
+) -> "_Pruning":
+    """Go through everything that is expired; raises FleetError that says how far it came."""
+    run = _Pruning(engine, noun, policy)
     if dry_run:
         await run.through(run.count)
         return run
@@ -117,13 +115,13 @@ async def _pruned(engine: Engine, wish: PruneTerms, *, dry_run: bool) -> "_Run":
     return run
 
 
-class _Run:
+class _Pruning:
     """One pruning, and what it has found or deleted so far."""
 
-    def __init__(self, engine: Engine, wish: PruneTerms, terms: Terms) -> None:
+    def __init__(self, engine: Engine, noun: Noun, policy: RetentionPolicy) -> None:
         self._engine = engine
-        self._noun = wish.noun
-        self._terms = terms
+        self._noun = noun
+        self._policy = policy
         self.details: list[Candidate] = []
         self.freed_bytes = 0
         self._ids: set[str] = set()
@@ -134,28 +132,27 @@ class _Run:
         return len(self._ids)
 
     async def through(self, take: Callable[[list[Candidate]], Awaitable[None]]) -> None:
-        """Have everything that is past its time taken, in portions for one short transaction."""
-        place: Place | None = Place()
+        """Have everything that is expired taken, in portions for one short transaction."""
+        cursor: PruneCursor | None = PruneCursor()
         owners = await self._owners()
-        while place is not None:
+        while cursor is not None:
             if self._engine.closing:
                 raise Unavailable(
                     "fleetd is shutting down.", hint="Prune again when it runs.", retry=True
                 )
-            look = PruneLook(noun=self._noun, terms=self._terms, place=place)
-            found = await self._engine.execute(look)
-            for portion in _portions(found.candidates):
+            batch = await self._engine.read(pruning.look, self._noun, self._policy, cursor)
+            for portion in _portions(batch.found):
                 await take(portion)
                 if not owners:
                     progress.at(f"{self._noun}s", self.deleted)
-            place = found.place
-            if owners and place is not None:
+            cursor = batch.following
+            if owners and cursor is not None:
                 whose = POLICIES[self._noun].whose
-                progress.at(f"{whose}s", bisect_left(owners, place.owner_id), len(owners))
+                progress.at(f"{whose}s", bisect_left(owners, cursor.owner_id), len(owners))
 
     async def _owners(self) -> list[str]:
         """Return those who are gone through, in the order of their names, if they are several."""
-        if self._terms.owner_id is not None:
+        if self._policy.owner_id is not None:
             return []
         return sorted(await self._engine.read(inventory.owners, self._noun))
 
@@ -167,10 +164,9 @@ class _Run:
 
     async def delete(self, portion: list[Candidate]) -> None:
         """Mark a portion, as far as it is still past its time, and see its files off."""
-        mark = PruneMark(noun=self._noun, terms=self._terms, candidates=portion)
-        marked = await self._engine.execute(mark)
-        if marked.records:
-            await self.count(marked.records)
+        marked = await self._engine.write(pruning.mark, self._noun, self._policy, portion)
+        if marked:
+            await self.count(marked)
             with trio.move_on_after(FILES_WAIT_S):
                 await self._engine.outbox.settled()
 
@@ -182,8 +178,7 @@ class _Run:
         log.info("Pruned %d %ss, %d bytes", deleted, self._noun, freed)
         with trio.CancelScope(shield=True):
             try:
-                told = PruneDone(noun=self._noun, deleted=deleted, freed_bytes=freed)
-                await self._engine.execute(told)
+                await self._engine.write(pruning.announce, self._noun, deleted, freed)
             except FleetError as error:
                 log.warning("No event tells of the pruning: %s", error.message)
 
@@ -221,7 +216,7 @@ class _Run:
             for each in self._engine.outbox.failures
             if isinstance(each.work, RemoveBackup) and each.work.noun == self._noun
         }
-        owner_id = self._terms.owner_id
+        owner_id = self._policy.owner_id
         if not failed or owner_id is None:
             return failed
         (rows,) = await self._engine.read(inventory.names, self._noun, [owner_id])

@@ -7,7 +7,7 @@ import trio
 from ... import __version__
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
-from ...domain.system.overview import Overview, OverviewGet
+from ...domain.system.overview import Overview, overview
 from ...protocol.errors import Incompatible
 from ...protocol.request import PROTOCOL
 from ...protocol.requests.system import (
@@ -87,7 +87,7 @@ async def seen_now(engine: Engine) -> Overview | None:
     """Return what the store knows, None while it is away."""
     while True:
         try:
-            return await engine.execute(OverviewGet())
+            return await engine.read(overview)
         except StoreAway:
             if engine.store.reach.away is not None or engine.closing:
                 return None
