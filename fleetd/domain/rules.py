@@ -1,7 +1,7 @@
 """Imports every module that registers rules, so that the registry is complete; holds none."""
 
 from .agents import agents, mailbox, process_identity
-from .artifacts import backlog, ingest, inventory, outbox, repair, verification
+from .artifacts.kinds import POLICIES
 from .checkpoints import checkpoints, diff, on_error
 from .cluster import failover, membership, names
 from .core.registry import HANDLERS
@@ -12,8 +12,8 @@ from .missions import missions, selection, sortie_reports, sorties
 from .recovery import checkpoint_selection, handover, restore, roll_forward, state
 from .sessions import deliveries, record
 from .sessions import overview as hook_overview
-from .snapshots import compression, queries
+from .snapshots import compression, kind, queries, triggers
 from .snapshots import record as snapshot_record
 from .system import daily_rounds
 
-__all__ = ["HANDLERS"]
+__all__ = ["HANDLERS", "POLICIES"]

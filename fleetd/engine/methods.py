@@ -1,8 +1,8 @@
 """Imports every module that answers by more than one transaction, so that all are registered."""
 
-from .files import compress, pull
+from .files import pull
 from .hooks import deliver, delivering
-from .jobs import cluster, liveness, verification
+from .jobs import cluster, liveness
 from .metrics import health, report
 from .services import (
     agents,

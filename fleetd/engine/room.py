@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from ..domain.artifacts.removal import Purge
 from ..domain.sessions.deliveries import OldDeliveriesDrop
 from ..protocol.request import Request
 from ..protocol.requests.checkpoint import CheckpointDelete, CheckpointPrune
@@ -12,7 +11,7 @@ from ..protocol.requests.snapshot import SnapshotPrune
 # Everything else is refused while there is no room.
 MAKES_ROOM = frozenset(
     {
-        *(CheckpointPrune, SnapshotPrune, Purge),
+        *(CheckpointPrune, SnapshotPrune),
         *(CheckpointDelete, MissionDelete),
         OldDeliveriesDrop,
     }

@@ -9,8 +9,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from fleetd.domain.artifacts.removal import Purge
-from fleetd.domain.artifacts.repair import Heal
+from fleetd.domain.artifacts.removal import purge
+from fleetd.domain.artifacts.repair import repair_row
 from fleetd.domain.erasure import steps
 from fleetd.domain.erasure.scope import ErasureTarget
 from fleetd.engine.lifecycle import OWED_S
@@ -297,7 +297,7 @@ async def test_a_forgotten_mission_does_not_come_back_out_of_a_file(fleet: Fleet
     await fleet.do(SystemForget(mission.id))
 
     with pytest.raises(InvalidState, match="was forgotten"):
-        await fleet.engine.execute(Heal(taken))
+        await fleet.engine.write(repair_row, taken)
     assert fleet.sql("SELECT id FROM missions") == []
 
 
@@ -518,4 +518,4 @@ async def test_a_pending_mission_can_be_forgotten_too(fleet: Fleet) -> None:
     assert (await fleet.do(SystemForget(mission.id))).missions == 1
     with pytest.raises(NotFound):
         await fleet.do(MissionStart(mission.id))
-    assert (await fleet.engine.execute(Purge("checkpoint", ["chk-1a2b3c4d"]))).purged == 0
+    assert await fleet.engine.write(purge, "checkpoint", ["chk-1a2b3c4d"]) == 0

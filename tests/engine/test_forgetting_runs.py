@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fleetd.domain.artifacts.ingest import ImportFiles
-from fleetd.domain.artifacts.repair import Heal
+from fleetd.domain.artifacts.ingest import ingest
+from fleetd.domain.artifacts.repair import repair_row
 from fleetd.domain.erasure import steps
 from fleetd.domain.erasure.scope import ErasureTarget
 from fleetd.domain.snapshots.codec import to_file
@@ -346,8 +346,8 @@ async def test_a_file_of_before_brings_no_run_back_and_what_is_recorded_since_is
     await fleet.do(SystemForget(session_id="run-a"))
 
     with pytest.raises(InvalidState, match=r"run of snapshot .* was forgotten"):
-        await fleet.engine.execute(Heal(old))
-    assert (await fleet.engine.execute(ImportFiles(records=[old]))).ids == []
+        await fleet.engine.write(repair_row, old)
+    assert (await fleet.engine.write(ingest, [old])).ids == []
 
     new = await record(fleet, "run-a")
     fleet.sql("DELETE FROM snapshots")

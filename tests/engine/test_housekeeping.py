@@ -11,7 +11,7 @@ import trio.testing
 from fleetd.config import Retention
 from fleetd.domain.retention import events_and_locks
 from fleetd.domain.system import startup
-from fleetd.domain.system.daily_rounds import RoundsGet
+from fleetd.domain.system.daily_rounds import rounds as daily_rounds
 from fleetd.engine.jobs import daily
 from fleetd.engine.jobs.daily import DAY_S, LOOK_S, STEPPED_BACK_S, keep_house, tidy
 from fleetd.protocol.errors import Storage
@@ -345,11 +345,11 @@ async def test_daily_work_is_done_at_the_start_and_its_last_round_outlives_the_d
     for machine in ("north", "south", "north"):
         at = tmp_path / machine
         async with opened(at, clock=clock, machine=machine, database=store) as fleet:
-            before = (await fleet.engine.execute(RoundsGet())).housekeeping
+            before = (await fleet.engine.read(daily_rounds)).housekeeping
             assert (before and before.at_ms) == last.get(machine)
             last[machine] = clock()
             assert await rounds.of(fleet, hours=23.5) == 1
-            after = (await fleet.engine.execute(RoundsGet())).housekeeping
+            after = (await fleet.engine.read(daily_rounds)).housekeeping
             assert after is not None
             assert after.at_ms == last[machine]
 
@@ -403,7 +403,7 @@ async def test_daily_work_whose_time_cannot_be_stored_is_not_repeated_at_once(
     async def full(*_: Any) -> Any:
         raise Storage("The disk is full; nothing was stored.")
 
-    monkeypatch.setattr(fleet.engine, "execute", full)
+    monkeypatch.setattr(fleet.engine, "write", full)
     fleet.clock.follow_trio()
     assert await rounds.of(fleet, hours=47) == 2
     assert "could not be stored: The disk is full" in caplog.text

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fleetd.domain.artifacts.ingest import ImportFiles
+from fleetd.domain.artifacts.ingest import ingest
 from fleetd.domain.checkpoints.codec import (
     CONTENT_FIELDS,
     as_taken,
@@ -344,25 +344,26 @@ async def test_an_import_that_a_crash_cut_short_is_finished_at_the_next_start(
         missions = [await busy_one(fleet, name) for name in ("A", "B")]
         states = [visible(await fleet.sorties(each)) for each in missions]
     fleet.lose_database()
-    kind, allowed = {"import": (ImportFiles, 1), "end": (ImportEnd, 0), "catch_up": (CatchUp, 1)}[
-        stage
-    ]
+    fatal, allowed = {"import": (ingest, 1), "end": (ImportEnd, 0), "catch_up": (CatchUp, 1)}[stage]
 
     class KilledError(BaseException):
         pass
 
     with monkeypatch.context() as patched:
         seen: list[object] = []
-        execute = Engine.execute
 
-        async def until_killed(self: Any, request: Any, *rest: Any) -> Any:
-            if isinstance(request, kind):
-                if len(seen) == allowed:
-                    raise KilledError
-                seen.append(request)
-            return await execute(self, request, *rest)
+        def until_killed(run: Any) -> Any:
+            async def running(self: Any, what: Any, *rest: Any) -> Any:
+                if fatal in (what, type(what)):
+                    if len(seen) == allowed:
+                        raise KilledError
+                    seen.append(what)
+                return await run(self, what, *rest)
 
-        patched.setattr(Engine, "execute", until_killed)
+            return running
+
+        patched.setattr(Engine, "execute", until_killed(Engine.execute))
+        patched.setattr(Engine, "write", until_killed(Engine.write))
         with pytest.raises(KilledError):
             async with opened(tmp_path):
                 raise AssertionError("it was served before it was whole")
@@ -560,7 +561,7 @@ async def test_a_full_disk_at_the_start_stops_nothing(
         raise Storage("The disk is full; nothing was stored.")
 
     with monkeypatch.context() as patched:
-        patched.setattr("fleetd.domain.artifacts.ingest.healing.insert", full)
+        patched.setattr("fleetd.domain.artifacts.ingest.repair.insert", full)
         async with opened(tmp_path) as fleet:
             assert (await fleet.do(MissionGet(mission.id))).id == mission.id
     assert "Rows and files could not be compared: The disk is full" in caplog.text

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleetd.domain.artifacts.kinds import POLICIES
+from fleetd.domain.rules import POLICIES
 from fleetd.domain.system.epoch import begin_epoch, extent, write_again
 from fleetd.protocol.errors import Incompatible
 from fleetd.protocol.requests.event import EventList, EventSubscribe

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 import pytest
 import trio
 
-from fleetd.domain.artifacts.ingest import ImportFiles
+from fleetd.domain.artifacts.ingest import ingest
 from fleetd.domain.cluster.membership import MachineLeave
 from fleetd.domain.erasure.journal import unfinished
 from fleetd.domain.erasure.scope import ErasureTarget
@@ -165,7 +165,7 @@ async def test_what_another_machine_is_forgetting_is_finished_by_that_machine(ma
 async def test_a_machine_that_has_taken_its_files_in_ends_no_other_ones_import(machines):
     north, south = machines
     for fleet in machines:
-        await fleet.engine.execute(ImportFiles([]))
+        await fleet.engine.write(ingest, [])
 
     await south.engine.execute(ImportEnd(reached=0))
 

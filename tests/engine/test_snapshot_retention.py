@@ -17,12 +17,13 @@ import trio.testing
 from fleetd.config import Retention
 from fleetd.domain.artifacts.outbox import backup
 from fleetd.domain.artifacts.removal import purge, removals
+from fleetd.domain.artifacts.repair import stored
 from fleetd.domain.core.tx import WriteBackup
 from fleetd.domain.retention import pruning as rules
 from fleetd.domain.snapshots.codec import to_file
-from fleetd.domain.snapshots.compression import compressed
+from fleetd.domain.snapshots.compression import note_compressed
 from fleetd.engine.files import outbox
-from fleetd.engine.files.compress import SnapshotsCompress
+from fleetd.engine.files.compress import compress as compress_files
 from fleetd.engine.jobs.daily import DAY_S, keep_house
 from fleetd.protocol.errors import NotFound, Storage, Unavailable
 from fleetd.protocol.requests.snapshot import (
@@ -87,7 +88,7 @@ def packed(fleet: Fleet, snapshot: Snapshot) -> Path:
 
 
 async def compress(fleet: Fleet) -> int:
-    return (await fleet.do(SnapshotsCompress())).compressed
+    return await compress_files(fleet.engine)
 
 
 # Retention defaults
@@ -365,7 +366,7 @@ async def test_a_disk_without_room_leaves_the_plain_files(
     assert await compress(fleet) == 3
 
 
-@pytest.mark.parametrize("at", [backup, compressed])
+@pytest.mark.parametrize("at", [backup, note_compressed])
 async def test_compressing_that_a_crash_cut_short_is_done_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: Any
 ) -> None:
@@ -386,7 +387,7 @@ async def test_compressing_that_a_crash_cut_short_is_done_again(
     async with opened(tmp_path, clock=clock) as fleet:
         await fleet.settle()
         files = {path.suffix for path in history(fleet).iterdir()}
-        assert files == ({".json", ".gz"} if at is compressed else {".json"})
+        assert files == ({".json", ".gz"} if at is note_compressed else {".json"})
         for each in taken:
             got = await fleet.do(SnapshotGet(each.snapshot_id))
             assert (to_file(got), got.warnings) == (to_file(each), [])
@@ -632,9 +633,9 @@ async def test_what_goes_while_verify_looks_is_no_finding(
         taken = await several(fleet, 4)
         wanted = set(names(taken[:3]))
 
-        async def make_room(rule: Any, request: Any, *_: Any) -> None:
-            if isinstance(request, SnapshotGet) and request.snapshot_id in wanted:
-                wanted.discard(request.snapshot_id)
+        async def make_room(rule: Any, *args: Any) -> None:
+            if rule is stored and args[-1] in wanted:
+                wanted.discard(args[-1])
                 taken.append(await record(fleet))
 
         meet_rules(fleet.engine, monkeypatch, make_room)

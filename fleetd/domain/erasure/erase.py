@@ -16,8 +16,7 @@ from ...protocol.records import Record
 from ...protocol.requests.checkpoint import CheckpointDelete
 from ...protocol.requests.mission import Deleted
 from ...protocol.types import OPEN_MISSION
-from ..artifacts import soft_delete
-from ..core import tombstones
+from ..core import soft_delete, tombstones
 from ..core.batches import Batch
 from ..core.context import Context
 from ..core.event_log import emit, position

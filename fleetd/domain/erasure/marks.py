@@ -6,10 +6,10 @@ Whole missions and runs lose their directories. Of a run that stays single files
 import re
 
 from ...protocol.records import Record
-from ..artifacts import soft_delete
 from ..artifacts.kinds import POLICIES
 from ..artifacts.ownership import called
 from ..artifacts.removal import Removals, removals_of
+from ..core import soft_delete
 from ..core.context import Context
 from ..core.sql import inside_of
 from ..core.tx import Row, Tx

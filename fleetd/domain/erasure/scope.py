@@ -12,10 +12,10 @@ import msgspec
 from ...protocol.errors import NotFound
 from ...protocol.records import Record
 from ..core.ids import find
+from ..core.session_key import Key
 from ..core.sql import inside_of, named_params, says, starts
 from ..core.tx import Row, Tx
 from ..locks.keys import of_machine
-from ..sessions.identity import Key
 from ..snapshots.runs import run_of, run_of_row
 
 # Events that name a run, whoever's it is.

@@ -14,7 +14,7 @@ from ...protocol.events import RecordsForgotten
 from ...protocol.records import Record
 from ...protocol.request import Mutation
 from ...protocol.requests.system import Forgotten, ForgottenMission, ForgottenRun
-from ..artifacts import soft_delete
+from ..core import soft_delete
 from ..core.context import Context
 from ..core.event_log import emit, position
 from ..core.registry import frees_space

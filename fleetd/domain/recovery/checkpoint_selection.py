@@ -4,11 +4,11 @@ from ...protocol.errors import Corrupt, InvalidParams, InvalidState, NotFound
 from ...protocol.records import Checkpoint, Record
 from ...protocol.request import Query
 from ...protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
-from ..artifacts.soft_delete import LIVE
 from ..checkpoints import checkpoints
 from ..core.context import Context
 from ..core.ids import find
 from ..core.registry import handler
+from ..core.soft_delete import LIVE
 from ..core.tx import Row, Tx
 from ..missions.selection import Wanted, selected
 from .restore_context import Ledger

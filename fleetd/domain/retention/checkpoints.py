@@ -8,10 +8,10 @@ from collections.abc import Iterable
 
 from ...protocol.types import OPEN_MISSION
 from ..artifacts.kinds import POLICIES
-from ..artifacts.removal import newest_with_file
-from ..artifacts.soft_delete import LIVE
+from ..artifacts.latest import newest_with_file
 from ..checkpoints.limits import COMPLETED
 from ..core.context import Context
+from ..core.soft_delete import LIVE
 from ..core.tx import Row, Tx
 from ..liveness.silence import detect
 from .policy import RetentionPolicy, is_older

@@ -5,11 +5,11 @@ of a run always stay; of the others the latest 50, for 14 days.
 """
 
 from ...protocol.events import SnapshotsPruned
-from ..artifacts.soft_delete import LIVE, mark_deleted
 from ..checkpoints.limits import DROPPED_AT_ONCE
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.registry import frees_space
+from ..core.soft_delete import LIVE, mark_deleted
 from ..core.tx import Row, Tx
 from ..liveness.silence import LIVING
 from .policy import RetentionPolicy, is_older

@@ -17,10 +17,10 @@ from ..core.context import Context
 from ..core.tx import LogLine, Row, Tx
 from ..missions import sortie_work, sorties
 from ..snapshots import triggers
+from ..snapshots.plan_steps import DROPPED
 from . import plan_rows
 from .plan_matching import (
     BACK,
-    DROPPED,
     MOST_ITEMS,
     UNHEARD,
     Told,

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from ...protocol.display import short
 from ...protocol.requests.snapshot import DeclaredOutcome
 from ...protocol.snapshots import MOST_OUTCOMES, SUMMARY_CHARS, CommandOutcome
 from ...protocol.timestamps import to_ms
@@ -16,7 +17,6 @@ from ...protocol.types import OutcomeKind, Verdict
 from ..core.event_log import data_of, position_before
 from ..core.sql import in_sql
 from ..core.tx import Row, Tx
-from ..core.wording import short
 from ..liveness.open_calls import BEGINS_A_CALL, ENDS_A_CALL
 
 NAME_CHARS = 200

@@ -14,10 +14,10 @@ from ...protocol.events import StoreRestored, payload_data
 from ...protocol.records import Record
 from ...protocol.types import Noun
 from ..artifacts.kinds import POLICIES, Policy
-from ..artifacts.soft_delete import LIVE
 from ..core.context import Context
 from ..core.counters import skip_events
 from ..core.event_log import position
+from ..core.soft_delete import LIVE
 from ..core.tx import Ring, Tx
 from ..locks.leases import next_token, raise_tokens
 from ..locks.queue import skip_waits

@@ -1,8 +1,8 @@
 """Overview: the state of the fleet in figures, as far as the store knows it."""
 
-from ...protocol.records import Record, Recovery, RecoveryCandidate
+from ...protocol.records import Record, Recovery, RecoveryCandidate, percent
 from ...protocol.status import Counts, MachineLine, MissionLine
-from ..artifacts.backlog import unwritten
+from ..artifacts.outbox import unwritten
 from ..cluster import membership
 from ..core.context import Context
 from ..core.counters import tally, tally_of_events
@@ -11,7 +11,6 @@ from ..core.mappers import recovery_of
 from ..core.tx import Row, Tx
 from ..liveness.silence import silence_ms, waiting
 from ..missions.current import is_automatic
-from ..missions.progress import percent
 
 
 class Overview(Record, frozen=True, kw_only=True):

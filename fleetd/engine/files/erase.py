@@ -1,7 +1,4 @@
-"""The files of what is forgotten: directories of missions and runs, single files of other runs.
-
-Must not decide what goes.
-"""
+"""The files of what is forgotten: directories of missions and runs, single files of other runs."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -10,7 +7,8 @@ from typing import TypeVar
 
 import msgspec
 
-from ...domain.artifacts.removal import Latest, Removal
+from ...domain.artifacts.latest import Latest
+from ...domain.artifacts.removal import Removal
 from ...domain.erasure import marks
 from ...domain.erasure.scope import Scope
 from ...host import progress

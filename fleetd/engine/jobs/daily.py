@@ -11,11 +11,11 @@ from functools import partial
 
 import trio
 
-from ...domain.artifacts.abandoned import AbandonedPurge
+from ...domain.artifacts import removal
 from ...domain.retention import events_and_locks, sessions, snapshots
 from ...domain.sessions.deliveries import OldDeliveriesDrop
-from ...domain.system import startup
-from ...domain.system.daily_rounds import Round, RoundDone, RoundsGet
+from ...domain.system import daily_rounds, startup
+from ...domain.system.daily_rounds import Round
 from ...protocol.errors import FleetError, InvalidState, NotFound
 from ...protocol.requests.checkpoint import CheckpointPrune
 from ...protocol.requests.mission import MissionDelete
@@ -23,8 +23,8 @@ from ...protocol.requests.snapshot import SnapshotPrune
 from ...store.availability import StoreAway
 from ...store.files.record_files import Backups
 from ..engine import DAEMON, Engine
-from ..files.compress import SnapshotsCompress
-from .verification import DailyVerification
+from ..files.compress import compress
+from .verification import verify_some
 
 log = logging.getLogger("fleetd")
 DAY_S = 86_400
@@ -68,7 +68,7 @@ def _beat(engine: Engine) -> None:
 async def _remember(engine: Engine, at_ms: int) -> None:
     """Note the round for whoever asks how long ago it was."""
     try:
-        await engine.execute(RoundDone("housekeeping", Round(at_ms=at_ms)))
+        await engine.write(daily_rounds.round_done, "housekeeping", Round(at_ms=at_ms))
     except FleetError as error:
         log.warning("The time of the daily work could not be stored: %s", error.message)
 
@@ -103,14 +103,14 @@ async def _prune_snapshots(engine: Engine) -> None:
 
 
 async def _compress_snapshots(engine: Engine) -> None:
-    await engine.handle(SnapshotsCompress(), DAEMON)
+    await compress(engine)
 
 
 async def _verify_files(engine: Engine) -> None:
     """Verify the files of a day, unless a daemon before this one did: it takes its time."""
-    last = (await engine.execute(RoundsGet())).verification
+    last = (await engine.read(daily_rounds.rounds)).verification
     if _is_due(engine.clock(), last.at_ms if last else None, DAY_S / 2):
-        await engine.handle(DailyVerification(), DAEMON)
+        await verify_some(engine)
 
 
 async def _drop_events(engine: Engine) -> None:
@@ -169,7 +169,7 @@ async def _drop_locks(engine: Engine) -> None:
 
 async def _purge_abandoned(engine: Engine) -> None:
     purged = 0
-    while some := (await engine.execute(AbandonedPurge())).purged:
+    while some := await engine.write(removal.purge_departed):
         purged += some
     if purged:
         log.info("Removed %d rows that were deleted while their machine was gone", purged)

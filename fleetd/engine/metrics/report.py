@@ -9,7 +9,7 @@ import trio
 from ... import __version__
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
-from ...domain.system.daily_rounds import Rounds, RoundsGet
+from ...domain.system.daily_rounds import Rounds, rounds
 from ...domain.system.overview import Overview, overview
 from ...host.histogram import Histogram
 from ...protocol.figures import ConnectionFigures, MethodTiming, Timing, WriterFigures
@@ -32,7 +32,7 @@ async def metrics(engine: Engine, request: SystemMetrics, caller: Caller) -> Met
     families = [
         *_daemon(engine, health),
         *(_fleet(seen) if seen else []),
-        *(_daily(await engine.look(RoundsGet())) if seen else []),
+        *(_daily(await engine.read_when_available(rounds)) if seen else []),
         *_store(engine, seen),
         *_clients(engine),
     ]

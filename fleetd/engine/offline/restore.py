@@ -11,7 +11,7 @@ import msgspec
 import trio
 
 from ...config import Loaded
-from ...domain.artifacts.kinds import POLICIES
+from ...domain.rules import POLICIES
 from ...domain.system import epoch
 from ...host.atomic_files import make_directories, sync
 from ...host.clock import wall_clock

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import trio
 
-from ...domain.artifacts.inventory import NamesGet, OwnersGet
+from ...domain.artifacts import inventory
 from ...domain.artifacts.kinds import POLICIES
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
@@ -156,7 +156,7 @@ class _Pruning:
         """Return those who are gone through, in the order of their names, if they are several."""
         if self._policy.owner_id is not None:
             return []
-        return sorted((await self._engine.execute(OwnersGet(self._noun))).ids)
+        return sorted(await self._engine.read(inventory.owners, self._noun))
 
     async def count(self, portion: list[PruneCandidate]) -> None:
         """Note what is there to be deleted."""
@@ -221,7 +221,7 @@ class _Pruning:
         owner_id = self._policy.owner_id
         if not failed or owner_id is None:
             return failed
-        (rows,) = (await self._engine.execute(NamesGet(self._noun, [owner_id]))).owners
+        (rows,) = await self._engine.read(inventory.names, self._noun, [owner_id])
         return {name: why for name, why in failed.items() if name in rows.rows}
 
     def told_by(self, error: FleetError) -> FleetError:
