@@ -30,7 +30,7 @@ async def test_rows_and_files_are_compared_again(fleet: Fleet) -> None:
     taken = await fleet.checkpoint(await fleet.mission())
     await fleet.settle()
     fleet.sql("DELETE FROM checkpoints")
-    await gone(fleet.engine, "execute", lambda: reconcile(fleet.engine))
+    await gone(fleet.engine, "read", lambda: reconcile(fleet.engine))
     assert fleet.sql("SELECT id FROM checkpoints") == []
     await reconcile(fleet.engine)
     assert fleet.sql("SELECT id FROM checkpoints") == [{"id": taken.id}]
