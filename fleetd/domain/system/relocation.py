@@ -7,11 +7,11 @@ second truth. Where it arrived, a first start settles what cannot be carried.
 import msgspec
 
 from ...protocol.records import Record
-from ..agents.agents import mark_lost
 from ..core.context import Context
 from ..core.event_log import position
+from ..core.observers import store_arrived
 from ..core.tx import LogLine, Tx
-from ..liveness.silence import LIVING, follow_boot
+from ..liveness.silence import follow_boot
 from ..locks.leases import end_by_force
 from .epoch import TOKENS_UNSEEN, begin_epoch
 
@@ -104,7 +104,7 @@ def arrive(tx: Tx, ctx: Context) -> Arrival:
         return Arrival(moved_to=known.moved_to, unnamed={}, moving_to=known.moving_to)
     follow_boot(tx, ctx)
     _end_locks(tx, ctx)
-    _lose_strangers(tx, ctx)
+    store_arrived(tx, ctx)
     tx.run("DELETE FROM store_meta WHERE key = 'arrived'")
     tx.after_commit(LogLine("INFO", f"The store has come from {known.arrived.where}"))
     return Arrival(moved_to=None, unnamed=_unnamed(tx, ctx))
@@ -131,19 +131,6 @@ def _end_locks(tx: Tx, ctx: Context) -> None:
     """
     for row in tx.all("SELECT * FROM locks WHERE status = 'active' ORDER BY fencing_token"):
         end_by_force(tx, ctx, row, None, REASON)
-
-
-def _lose_strangers(tx: Tx, ctx: Context) -> None:
-    """Lose the agents of machines that have no part in a store which this one has to itself."""
-    if ctx.machine:
-        return
-    rows = tx.all(
-        f"SELECT * FROM agents WHERE status <> 'gone' AND status IN {LIVING} AND machine <> :own"
-        " ORDER BY id",
-        own=ctx.machine,
-    )
-    for row in rows:
-        mark_lost(tx, ctx, row, "its machine has no part in this store any more")
 
 
 def reopen(tx: Tx, ctx: Context) -> bool:
