@@ -35,21 +35,19 @@ def send(tx: Tx, ctx: Context, request: MessageSend) -> Message:
     message_id = fresh_id(tx, ctx, "message")
     payload = MessageSent(message_id=message_id, to=recipients, subject=request.subject)
     event = emit(tx, ctx, payload, mission_id=mission_id, agent_id=request.sender)
-    tx.run(
-        "INSERT INTO messages (id, seq, mission_id, thread_id, sender, to_json, subject, body,"
-        " priority, sent_at) VALUES (:id, :seq, :mission, :thread, :sender, :to, :subject, :body,"
-        " :priority, :now)",
-        id=message_id,
-        seq=event.seq,
-        mission=mission_id,
-        thread=request.thread_id,
-        sender=request.sender,
-        to=msgspec.json.encode(recipients).decode(),
-        subject=request.subject,
-        body=request.body,
-        priority=request.priority,
-        now=ctx.now,
-    )
+    columns = {
+        "id": message_id,
+        "seq": event.seq,
+        "mission_id": mission_id,
+        "thread_id": request.thread_id,
+        "sender": request.sender,
+        "to_json": msgspec.json.encode(recipients).decode(),
+        "subject": request.subject,
+        "body": request.body,
+        "priority": request.priority,
+        "sent_at": ctx.now,
+    }
+    tx.insert("messages", columns)
     for agent_id in recipients:
         queue(tx, message_id, agent_id, event.seq)
     return _get(tx, message_id)

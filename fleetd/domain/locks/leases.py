@@ -7,6 +7,8 @@ Paths come in as facts: rules do not look at the file system.
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import convert, to_builtins
+
 from ...protocol.errors import InvalidParams, LockConflict
 from ...protocol.events import (
     LockAcquired,
@@ -36,8 +38,8 @@ _LOST = (
 )
 
 
-class Claim(Record, frozen=True, kw_only=True):
-    """A wish for a lock, from a request or from a waiter's row."""
+class Claim(Record, frozen=True, kw_only=True, rename={"path": "normalized_path"}):
+    """A wish for a lock; its encoded names are those of columns."""
 
     path: str
     file: str
@@ -94,23 +96,19 @@ def grant(tx: Tx, ctx: Context, claim: Claim, *, activity: bool = True) -> Row |
     lock_id = fresh_id(tx, ctx, "lock")
     row = tx.one(
         "INSERT INTO locks (id, file, normalized_path, held_by, mission_id, purpose, acquired_at,"
-        " expires_at, timeout_ms, fencing_token, status) VALUES (:id, :file, :path, :agent,"
-        " :mission, :purpose, :now, :until, :length, :token, 'active')"
+        " expires_at, timeout_ms, fencing_token, status) VALUES (:id, :file,"
+        " :normalized_path, :agent_id, :mission_id, :purpose, :now, :until, :timeout_ms, :token,"
+        " 'active')"
         " ON CONFLICT (normalized_path) WHERE status = 'active' DO UPDATE SET"
         " expires_at = excluded.expires_at, timeout_ms = excluded.timeout_ms,"
         " purpose = excluded.purpose, orphaned_at = NULL,"
         " mission_id = coalesce(excluded.mission_id, locks.mission_id)"
         " WHERE locks.held_by = excluded.held_by RETURNING *",
         id=lock_id,
-        file=claim.file,
-        path=claim.path,
-        agent=claim.agent_id,
-        mission=claim.mission_id,
-        purpose=claim.purpose,
         now=ctx.now,
         until=ctx.at(claim.timeout_ms),
-        length=claim.timeout_ms,
         token=next_token(tx),
+        **to_builtins(claim),
     )
     if row is None:
         return None
@@ -208,14 +206,7 @@ def serve(tx: Tx, ctx: Context, path: str) -> bool:
 
 def claim_of_row(row: Row, agent_id: str) -> Claim:
     """Return a wish for what the row of a wait asks for, or that of a lock holds."""
-    return Claim(
-        path=row["normalized_path"],
-        file=row["file"],
-        agent_id=agent_id,
-        mission_id=row["mission_id"],
-        purpose=row["purpose"],
-        timeout_ms=row["timeout_ms"],
-    )
+    return convert({**row, "agent_id": agent_id}, Claim)
 
 
 def end(tx: Tx, lock_id: str, status: str, at: str) -> None:

@@ -1,5 +1,7 @@
 """Lock queue: waiting in order of arrival; a wait lives as long as its client."""
 
+from msgspec import to_builtins
+
 from ...protocol.errors import NotFound
 from ...protocol.records import Lock, Record
 from ...protocol.requests.lock import LockAcquire
@@ -41,15 +43,10 @@ def enqueue(tx: Tx, ctx: Context, request: LockAcquire) -> Lock | LockTicket:
         return lock_of(row)
     wait_id = tx.value(
         "INSERT INTO lock_waits (normalized_path, file, agent_id, mission_id, purpose, timeout_ms,"
-        " machine) VALUES (:path, :file, :agent, :mission, :purpose, :length, :machine)"
-        " RETURNING id",
-        path=claim.path,
-        file=claim.file,
-        agent=claim.agent_id,
-        mission=claim.mission_id,
-        purpose=claim.purpose,
-        length=claim.timeout_ms,
+        " machine) VALUES (:normalized_path, :file, :agent_id, :mission_id, :purpose, :timeout_ms,"
+        " :machine) RETURNING id",
         machine=ctx.machine,
+        **to_builtins(claim),
     )
     ticket = LockTicket(wait_id=wait_id, agent_id=claim.agent_id, path=claim.path)
     return _claimed(tx, ctx, ticket) or ticket

@@ -81,23 +81,22 @@ def make(
             field="project_dir",
         )
     mission_id = fresh_id(tx, ctx, "mission")
-    tx.run(
-        "INSERT INTO missions (id, title, description, status, priority, project_dir,"
-        " created_at, updated_at, metadata_json, machine, project, origin, author) VALUES (:id,"
-        " :title, :description, 'pending', :priority, :project_dir, :now, :now, :metadata,"
-        " :machine, :project, :origin, :author)",
-        id=mission_id,
-        title=request.title,
-        description=request.description,
-        priority=request.priority,
-        project_dir=os.path.normpath(project_dir) if project_dir else None,
-        now=ctx.now,
-        metadata=msgspec.json.encode(request.metadata).decode(),
-        machine=ctx.machine,
-        project=project,
-        origin=origin,
-        author=by,
-    )
+    columns = {
+        "id": mission_id,
+        "title": request.title,
+        "description": request.description,
+        "status": "pending",
+        "priority": request.priority,
+        "project_dir": os.path.normpath(project_dir) if project_dir else None,
+        "created_at": ctx.now,
+        "updated_at": ctx.now,
+        "metadata_json": msgspec.json.encode(request.metadata).decode(),
+        "machine": ctx.machine,
+        "project": project,
+        "origin": origin,
+        "author": by,
+    }
+    tx.insert("missions", columns)
     emit(tx, ctx, MissionCreated(title=request.title), mission_id=mission_id, agent_id=by)
     sorties.add_all(tx, ctx, mission_id, request.sorties, by)
     return mission_id

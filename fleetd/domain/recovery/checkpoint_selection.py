@@ -4,10 +4,10 @@ from ...protocol.errors import Corrupt, InvalidParams, InvalidState, NotFound
 from ...protocol.records import Checkpoint, Record
 from ...protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
 from ..agents.agent_loss import living_processes
-from ..artifacts.soft_delete import LIVE
 from ..checkpoints import checkpoints
 from ..core.context import Context
 from ..core.ids import find
+from ..core.soft_delete import LIVE
 from ..core.tx import Row, Tx, WatchProcess
 from ..missions.selection import SelectionQuery, selected
 from .restore_context import RestoreReport
@@ -129,7 +129,7 @@ def _newest_usable(tx: Tx, ctx: Context, mission_id: str, report: RestoreReport)
         id=mission_id,
     )
     retention = ctx.config.retention
-    oldest = ctx.at(-retention.days * 86_400_000)
+    oldest = ctx.days_ago(retention.days)
     for index, row in enumerate(rows):
         if index >= retention.keep and row["timestamp"] < oldest:
             report.warnings.append(f"Checkpoint {row['id']} has expired and was passed over")

@@ -20,7 +20,7 @@ from ..liveness.silence import awake_at
 from ..locks import leases
 from ..locks.keys import of_lock
 from ..missions.milestones import rearm
-from ..system.epoch import TOKENS_UNSEEN, RaiseFloors, raise_floors
+from ..system.epoch import TOKENS_UNSEEN, begin_epoch
 from .restore_context import RestoreContext
 from .restore_locks import restore_locks
 from .restore_mail import restore_mail
@@ -64,9 +64,7 @@ def _top(tx: Tx, policy: Policy) -> int:
 def _raise(tx: Tx, ctx: Context, end: int, top: int, reached: int) -> None:
     # Tokens that were granted after the newest file was written stand in no file.
     highest = tx.value("SELECT value FROM counters WHERE name = 'fencing'") or 0
-    raise_floors(
-        tx, ctx, RaiseFloors(seq=max(top, reached), token=highest + TOKENS_UNSEEN, source="files")
-    )
+    begin_epoch(tx, ctx, max(top, reached), highest + TOKENS_UNSEEN, "files")
     what = "was rolled back or replaced by an older copy" if end else "was lost"
     text = (
         f"The database lies behind its checkpoint files: its log ends at {end}, the files reach"

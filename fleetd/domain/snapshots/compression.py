@@ -3,8 +3,8 @@
 Source: snapshot-lifecycle, Compression policy.
 """
 
-from ..artifacts.soft_delete import LIVE
 from ..core.context import Context
+from ..core.soft_delete import LIVE
 from ..core.tx import Tx
 
 HOUR_MS = 3_600_000

@@ -1,4 +1,4 @@
-"""Reading a record from either copy and healing the other; must not choose which one to read.
+"""Read repair: a record is read from either copy, and the other one mended from it.
 
 Source: behaviour, Backups. The row is read first; its file when the row is missing or damaged.
 """
@@ -11,8 +11,8 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from ...domain.artifacts.kinds import POLICIES, Kept, id_of, noun_of
-from ...domain.artifacts.ownership import KeeperGet
-from ...domain.artifacts.repair import Heal, stored
+from ...domain.artifacts.ownership import keeper
+from ...domain.artifacts.repair import repair_row, stored
 from ...domain.core.context import Context
 from ...domain.core.tx import Tx, WriteBackup
 from ...protocol.errors import Corrupt, FleetError, Incompatible, InvalidState, NotFound
@@ -38,7 +38,7 @@ async def kept_on(engine: Engine, noun: Noun, record_id: str) -> str | None:
     """Return the other machine that keeps a record's file, as people call it; None for this one."""
     if not engine.machine:  # it has the store to itself
         return None
-    return (await engine.execute(KeeperGet(noun, record_id))).machine
+    return await engine.read(keeper, noun, record_id)
 
 
 async def read(engine: Engine, noun: Noun, record_id: str) -> Any:
@@ -135,7 +135,7 @@ async def heal(engine: Engine, noun: Noun, record_id: str, error: FleetError) ->
     if record is None:
         raise _no_file(noun, error, await kept_on(engine, noun, record_id)) from error
     try:
-        await engine.execute(Heal(record))
+        await engine.write(repair_row, record)
     except InvalidState:  # deleted on purpose; its file is on the way out
         raise error from None
     if POLICIES[noun].to_rewrite(record):
