@@ -1,4 +1,4 @@
-"""What keeps checkpoints small and few: size, number per mission.
+"""Checkpoint limits: the size of one, how many a mission keeps.
 
 Source: behaviour, Checkpoints.
 """
@@ -52,11 +52,11 @@ def _fewer_files(context: RecoveryContext) -> tuple[RecoveryContext, int]:
     return msgspec.structs.replace(context, files_modified=kept), dropped
 
 
-def make_room(tx: Tx, ctx: Context, mission_id: str, spare: str | None = None) -> None:
+def make_room(tx: Tx, ctx: Context, mission_id: str, pinned: str | None = None) -> None:
     """Keep a mission's checkpoints under their number: old error checkpoints go first.
 
     The newest three and the newest milestone never go (source: behaviour, Checkpoints), nor does
-    ``spare``, the one that a recovery is at work with.
+    ``pinned``, the one that a recovery is at work with.
     """
     excess = (
         tx.value(
@@ -72,16 +72,16 @@ def make_room(tx: Tx, ctx: Context, mission_id: str, spare: str | None = None) -
         id=mission_id,
     )
     # A limit that was lowered is reached step by step: a checkpoint must not wait for it.
-    for checkpoint_id in _superfluous(rows, spare)[: min(excess, DROPPED_AT_ONCE)]:
+    for checkpoint_id in _superfluous(rows, pinned)[: min(excess, DROPPED_AT_ONCE)]:
         mark_deleted(tx, ctx, "checkpoint", checkpoint_id)
         emit(tx, ctx, CheckpointDeleted(checkpoint_id=checkpoint_id), mission_id=mission_id)
 
 
-def _superfluous(rows: list[Row], spare: str | None) -> list[str]:
+def _superfluous(rows: list[Row], pinned: str | None) -> list[str]:
     """Return what may go of a mission's checkpoints, in the order in which it should."""
     milestone = next((row["id"] for row in rows if row["trigger"] == "progress"), None)
     oldest_first = [
-        row for row in reversed(rows[NEVER_DROPPED:]) if row["id"] not in (milestone, spare)
+        row for row in reversed(rows[NEVER_DROPPED:]) if row["id"] not in (milestone, pinned)
     ]
     # Sorting keeps the order among equals.
     oldest_first.sort(key=lambda row: row["trigger"] != "error")

@@ -1,4 +1,4 @@
-"""Whose words the titles of missions and sorties are, and how a reader sees them; must not write.
+"""Titles of missions and sorties: whose words they are, and how a reader sees them.
 
 A title that nobody is known to have worded is a person's, who speaks for everybody.
 """

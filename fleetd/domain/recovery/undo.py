@@ -120,7 +120,7 @@ def keep_undo(case: Case, state: State, *, hands_over: bool = False) -> str | No
         details=f"Before recovery from {case.checkpoint.id}",
         created_by=case.request.requested_by,
         undo=True,
-        spare=case.checkpoint.id,
+        pinned=case.checkpoint.id,
     )
     return checkpoints.take(case.tx, case.ctx, mission["id"], reason, state).id
 
@@ -146,6 +146,6 @@ def become_newest(case: Case, sorties: list[SortieState], *, hands_over: bool) -
         created_by=case.request.requested_by,
         # What was done after the checkpoint is undone, and must not be told as the last action.
         declared=DeclaredContext(last_action=then.last_action) if rewound else None,
-        spare=case.checkpoint.id,
+        pinned=case.checkpoint.id,
     )
     checkpoints.take(case.tx, case.ctx, case.mission_id, reason, state)

@@ -54,7 +54,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     session: Row | None
     agent_id: str | None
     agent: Row | None
-    plan: list[plan_steps.Step]
+    plan: list[plan_steps.PlanStep]
     newest: Snapshot | None
 
 
@@ -273,7 +273,7 @@ def _pressure(session: Row | None) -> WindowPressure:
 
 
 def _protected(
-    tx: Tx, ctx: Context, agent_id: str | None, step: plan_steps.Step | None
+    tx: Tx, ctx: Context, agent_id: str | None, step: plan_steps.PlanStep | None
 ) -> list[str]:
     """Return the files that an agent has locked, then those of the step it is at."""
     if agent_id is None:

@@ -1,4 +1,4 @@
-"""Whether a run can go on from where it stands, why or why not, and with what; must not write.
+"""Resume hints: whether a run can go on, why or why not, and with what.
 
 Source: snapshot-lifecycle, ``resume_hints``.
 """
@@ -11,7 +11,7 @@ from ...protocol.display import short
 from ...protocol.requests.snapshot import DeclaredHints, DeclaredStep
 from ...protocol.snapshots import SUMMARY_CHARS, ResumeHints
 from ...protocol.types import RunStatus, StepStatus
-from .plan_steps import Step, present_step
+from .plan_steps import PlanStep, present_step
 
 MOST_ACTIONS = 20
 # Behind it stands what a command put out: nobody's words.
@@ -23,7 +23,7 @@ DECLARED = "resume_declared"
 
 
 def computed(
-    plan: Sequence[Step], failure: str | None, said: DeclaredStep | None, status: RunStatus
+    plan: Sequence[PlanStep], failure: str | None, said: DeclaredStep | None, status: RunStatus
 ) -> ResumeHints:
     """Return what the plan says about going on; ``failure`` is what failed last, if it did.
 
@@ -50,13 +50,13 @@ def _words(count: int) -> list[str]:
     return ["Continue", *["Then"] * (count - 1)]
 
 
-def _in_turn(plan: Sequence[Step]) -> list[Step]:
+def _in_turn(plan: Sequence[PlanStep]) -> list[PlanStep]:
     """Return what is left of a plan, the step that the run is at first."""
     present = present_step(plan)
     return sorted((step for step in plan if step.open), key=lambda step: step is not present)
 
 
-def _action(step: Step) -> str:
+def _action(step: PlanStep) -> str:
     blocked = f" (blocked: {short(step.blocked_reason)})" if step.blocked_reason else ""
     return f"{step.title}{blocked}"
 

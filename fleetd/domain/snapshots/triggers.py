@@ -1,6 +1,6 @@
-"""The boundaries at which runs get their snapshots by themselves; must not say what stands in one.
+"""Snapshot triggers: the boundaries at which runs get their snapshots by themselves.
 
-Source: snapshot-lifecycle, Trigger points and frequency. Time as a boundary is in ``beats``. An
+Source: snapshot-lifecycle, Trigger points and frequency. Time as a boundary is in ``heartbeat``. An
 agent that has no run gets no snapshot, and nothing is refused.
 """
 
