@@ -3,10 +3,10 @@
 Source: behaviour, Checkpoints.
 """
 
-import msgspec
+from msgspec.structs import replace
 
 from ...protocol.events import CheckpointDeleted
-from ...protocol.records import CheckpointContent, RecoveryContext
+from ...protocol.records import CheckpointContent
 from ..artifacts.soft_delete import LIVE, mark_deleted
 from ..core.context import Context
 from ..core.event_log import emit
@@ -37,19 +37,12 @@ def bounded(
     limit = ctx.config.limits.checkpoint_bytes
     if size > limit:
         warnings.append(f"{size} bytes, over the limit of {limit}")
-        context, dropped = _fewer_files(content.recovery_context)
-        if dropped:
-            content = msgspec.structs.replace(content, recovery_context=context)
-            warnings.append(f"{dropped} older files left out of files_modified")
+        files = content.recovery_context.files_modified
+        if len(files) > FILES_KEPT:
+            context = replace(content.recovery_context, files_modified=files[:FILES_KEPT])
+            content = replace(content, recovery_context=context)
+            warnings.append(f"{len(files) - FILES_KEPT} older files left out of files_modified")
     return content, warnings
-
-
-def _fewer_files(context: RecoveryContext) -> tuple[RecoveryContext, int]:
-    dropped = len(context.files_modified) - FILES_KEPT
-    if dropped <= 0:
-        return context, 0
-    kept = context.files_modified[:FILES_KEPT]
-    return msgspec.structs.replace(context, files_modified=kept), dropped
 
 
 def make_room(tx: Tx, ctx: Context, mission_id: str, pinned: str | None = None) -> None:

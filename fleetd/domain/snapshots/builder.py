@@ -243,18 +243,27 @@ def _hints(
 
 
 def _digest(tx: Tx, ctx: Context, known: Known, trigger: Trigger, dropped: int) -> ContextDigest:
+    """Return what is declared of the window, and what is known of the rest.
+
+    ``dropped`` are entries that this snapshot's bounds left out elsewhere.
+    """
     before = known.newest.context_digest if known.newest else None
     if trigger.digest is None and known.agent is None and before is not None:
         return msgspec.structs.replace(before, dropped_items=dropped)
     told = _pressure(known.session)
     if known.session is None and before is not None:
         told = before.window_pressure
-    return _context_digest(
-        ctx,
-        trigger.digest,
-        told=told,
-        artifacts=_protected(tx, ctx, known.agent_id, plan_steps.present_step(known.plan)),
-        dropped=dropped,
+    given = trigger.digest or DeclaredDigest()
+    files = given.protected_artifacts
+    if files is None:
+        files = _protected(tx, ctx, known.agent_id, plan_steps.present_step(known.plan))
+    kept = list(files[:MOST_ARTIFACTS])
+    counted = (given.dropped_items or 0) + dropped + len(files) - len(kept)
+    return ContextDigest(
+        window_pressure=given.window_pressure or told,
+        protected_artifacts=kept,
+        dropped_items=min(counted, MOST_COUNTED),
+        policy_profile=given.policy_profile or _profile(ctx.config),
     )
 
 
@@ -293,27 +302,3 @@ def _profile(config: Config) -> str:
     if (config.retention, config.limits) == (Retention(), Limits()):
         return "default"
     return f"custom-{digest_of(_canonical([config.retention, config.limits]))[:8]}"
-
-
-def _context_digest(
-    ctx: Context,
-    declared: DeclaredDigest | None,
-    *,
-    told: WindowPressure,
-    artifacts: Sequence[str],
-    dropped: int,
-) -> ContextDigest:
-    """Return what is declared, and what is known of the rest.
-
-    ``dropped`` are entries that this snapshot's bounds left out elsewhere.
-    """
-    given = declared or DeclaredDigest()
-    every = artifacts if given.protected_artifacts is None else given.protected_artifacts
-    kept = list(every[:MOST_ARTIFACTS])
-    counted = (given.dropped_items or 0) + dropped + len(every) - len(kept)
-    return ContextDigest(
-        window_pressure=given.window_pressure or told,
-        protected_artifacts=kept,
-        dropped_items=min(counted, MOST_COUNTED),
-        policy_profile=given.policy_profile or _profile(ctx.config),
-    )

@@ -9,6 +9,7 @@ takes its last commands, its locks and its step along.
 from collections.abc import Iterable
 
 import msgspec
+from msgspec.structs import replace
 
 from ...protocol.events import SnapshotRecorded
 from ...protocol.requests.snapshot import SnapshotRecord
@@ -102,12 +103,9 @@ def _material(one: Gathered | Snapshot, before: Snapshot | None = None) -> tuple
     failed = _newest_failure(one.command_outcomes)
     if failed is None and before is not None:
         failed = _newest_failure(before.command_outcomes)
-    return one.status, _unchecked(one.step_state), one.context_digest.window_pressure, failed
-
-
-def _unchecked(state: StepState) -> StepState:
-    complied = msgspec.structs.replace(state.todo_compliance, checked_at="")
-    return msgspec.structs.replace(state, todo_compliance=complied)
+    complied = replace(one.step_state.todo_compliance, checked_at="")
+    step = replace(one.step_state, todo_compliance=complied)
+    return one.status, step, one.context_digest.window_pressure, failed
 
 
 def _newest_failure(outcomes: list[CommandOutcome]) -> tuple[str, str | None, str] | None:
@@ -130,7 +128,7 @@ def _join(tx: Tx, ctx: Context, known: Known, newest: Snapshot, trigger: Trigger
         id=known.run_id,
     )
     if known.agent and known.agent["mission_id"]:
-        tie(tx, newest.snapshot_id, [known.agent["mission_id"]])
+        _tie(tx, newest.snapshot_id, [known.agent["mission_id"]])
     return newest.snapshot_id
 
 
@@ -147,19 +145,19 @@ def _insert(tx: Tx, ctx: Context, known: Known, gathered: Gathered, trigger: Tri
         command_outcomes=gathered.command_outcomes,
     )
     # Asked before the run's row says that the log stands in a snapshot.
-    missions = missions_of(tx, known, trigger, content.step_state)
+    missions = _missions_of(tx, known, trigger, content.step_state)
     _keep_run(tx, ctx, known, gathered)
-    session = known.session
+    session = known.session or {}
     beside = {
         "gathered": int(trigger.outcomes is None),
         "agent_id": known.agent_id,
-        "window_tokens": session["window_tokens"] if session else None,
-        "window_size": session["window_size"] if session else None,
+        "window_tokens": session.get("window_tokens"),
+        "window_size": session.get("window_size"),
         "note": trigger.note,
         "machine": ctx.machine,
     }
     tx.insert("snapshots", to_columns(content) | beside)
-    tie(tx, content.snapshot_id, missions)
+    _tie(tx, content.snapshot_id, missions)
     return content.snapshot_id
 
 
@@ -184,7 +182,7 @@ def _keep_run(tx: Tx, ctx: Context, known: Known, gathered: Gathered) -> None:
     )
 
 
-def tie(tx: Tx, snapshot_id: str, missions: Iterable[str]) -> None:
+def _tie(tx: Tx, snapshot_id: str, missions: Iterable[str]) -> None:
     """Note missions of which a snapshot holds something."""
     for mission_id in sorted(missions):
         tx.run(
@@ -195,7 +193,7 @@ def tie(tx: Tx, snapshot_id: str, missions: Iterable[str]) -> None:
         )
 
 
-def missions_of(tx: Tx, known: Known, trigger: Trigger, state: StepState) -> set[str]:
+def _missions_of(tx: Tx, known: Known, trigger: Trigger, state: StepState) -> set[str]:
     """Return the missions of what a snapshot will say: calls, what failed last, locks, the step."""
     span = span_of(tx, known)
     mine = "SELECT mission_id FROM events WHERE agent_id = :agent"
@@ -218,28 +216,18 @@ def missions_of(tx: Tx, known: Known, trigger: Trigger, state: StepState) -> set
     )
     found = {row["mission_id"] for row in rows if row["mission_id"]}
     if known.newest is not None and _repeats(state, known.newest):
-        found |= _carried(tx, known.newest)
+        rows = tx.all(
+            "SELECT mission_id FROM snapshot_missions WHERE snapshot_id = :id",
+            id=known.newest.snapshot_id,
+        )
+        found |= {row["mission_id"] for row in rows}
     return found
 
 
 def _repeats(state: StepState, newest: Snapshot) -> bool:
     """Whether a snapshot says again what the one before says: its step, or what failed in it."""
+    actions = state.resume_hints.next_actions
     if state == newest.step_state:
-        return _says_anything(state)
+        return any((state.plan_path, state.step_id, actions, state.todo_compliance.violations))
     failed = [each.result for each in newest.command_outcomes[-1:]] == ["FAIL"]
-    return failed and any(told.startswith(FAILED_FIRST) for told in state.resume_hints.next_actions)
-
-
-def _says_anything(state: StepState) -> bool:
-    hints, complied = state.resume_hints, state.todo_compliance
-    told = (state.plan_path, state.step_id, hints.next_actions, complied.violations)
-    return any(told)
-
-
-def _carried(tx: Tx, newest: Snapshot) -> set[str]:
-    """Return the missions of a snapshot that is repeated."""
-    rows = tx.all(
-        "SELECT mission_id FROM snapshot_missions WHERE snapshot_id = :id",
-        id=newest.snapshot_id,
-    )
-    return {row["mission_id"] for row in rows}
+    return failed and any(told.startswith(FAILED_FIRST) for told in actions)

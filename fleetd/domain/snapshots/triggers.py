@@ -74,9 +74,15 @@ def steps_moved(tx: Tx, ctx: Context, agent_id: str, before: Mapping[str, Standi
         take(tx, ctx, run_id, Trigger(source="step_boundary", step=declared, agent_id=agent_id))
 
 
-def error_met(tx: Tx, ctx: Context, agent_id: str, note: str | None = None) -> None:
-    """Snapshot the run of an agent that met an error after which it goes on."""
-    _at_error(tx, ctx, agent_id, note, None)
+def error_met(
+    tx: Tx, ctx: Context, agent_id: str, note: str | None = None, status: RunStatus | None = None
+) -> None:
+    """Snapshot the run of an agent that met an error; it goes on unless ``status`` says else."""
+    run_id = run_of_agent(tx, agent_id)
+    if run_id is not None:
+        kept = short(note, NOTE_CHARS) if note else None
+        why = Trigger(source="error_boundary", status=status, agent_id=agent_id, note=kept)
+        take(tx, ctx, run_id, why)
 
 
 observers.error_met.subscribe(error_met)
@@ -84,17 +90,7 @@ observers.error_met.subscribe(error_met)
 
 def broke_off(tx: Tx, ctx: Context, agent_id: str, note: str) -> None:
     """Snapshot the run of an agent that an error stops, before anything is done about it."""
-    _at_error(tx, ctx, agent_id, note, "failed")
-
-
-def _at_error(
-    tx: Tx, ctx: Context, agent_id: str, note: str | None, status: RunStatus | None
-) -> None:
-    run_id = run_of_agent(tx, agent_id)
-    if run_id is not None:
-        kept = short(note, NOTE_CHARS) if note else None
-        why = Trigger(source="error_boundary", status=status, agent_id=agent_id, note=kept)
-        take(tx, ctx, run_id, why)
+    error_met(tx, ctx, agent_id, note, "failed")
 
 
 def compacting(tx: Tx, ctx: Context, agent_id: str, trigger: str) -> None:
