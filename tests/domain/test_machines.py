@@ -5,12 +5,12 @@ from contextlib import AsyncExitStack
 import msgspec
 import pytest
 
+from fleetd.domain.agents.due import DueGet
 from fleetd.domain.cluster.failover import AgentBack, AgentCutOff, CutOffGet
 from fleetd.domain.cluster.heartbeat import BEAT_MS, LEFT_MS, LOST_MS, UNBROKEN_MS
 from fleetd.domain.cluster.membership import MachineBeat, MachineLeave, MachineLose, MissingGet
 from fleetd.domain.core.context import Facts
 from fleetd.domain.liveness.agent_loss import GRACE_MS, AgentEnded, AgentUnheard
-from fleetd.domain.liveness.due import DueGet
 from fleetd.domain.locks.queue import (
     UNSEEN,
     LockEnqueue,

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+from ...domain.agents.due import DueGet
 from ...domain.core.context import Caller, Context
 from ...domain.core.tx import Tx
 from ...domain.liveness.agent_loss import AgentEnded, AgentUnheard
-from ...domain.liveness.due import DueGet
 from ...domain.liveness.episodes import EpisodeBegin
 from ...domain.recovery.state import RecoveryDoubt
 from ...domain.snapshots.heartbeat import beat

@@ -10,10 +10,10 @@ from ..cluster.heartbeat import UNBROKEN_MS, touch_of
 from ..core.context import Context
 from ..core.registry import handler
 from ..core.tx import Row, Tx
+from ..liveness.agent_loss import UNHEARD_MS, unheard_rows
+from ..liveness.open_calls import LONGEST_CALL_MS
+from ..liveness.silence import silent_rows
 from ..snapshots.heartbeat import BEAT_MS, due_rows
-from .agent_loss import UNHEARD_MS, unheard_rows
-from .open_calls import LONGEST_CALL_MS
-from .silence import silent_rows
 
 
 class Due(Record, frozen=True, kw_only=True):
