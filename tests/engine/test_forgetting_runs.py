@@ -10,6 +10,7 @@ from fleetd.domain.artifacts.ingest import ImportFiles
 from fleetd.domain.artifacts.repair import Heal
 from fleetd.domain.erasure.scope import Target
 from fleetd.domain.erasure.steps import ForgetStep
+from fleetd.domain.snapshots import record as rules
 from fleetd.domain.snapshots.codec import to_file
 from fleetd.harness.report import PlanItem, Planned, SubagentStarted, ToolFinished, ToolStarted
 from fleetd.protocol.errors import InvalidState, NotFound, Storage
@@ -364,7 +365,7 @@ async def test_files_that_are_still_to_be_written_do_not_reappear(fleet: Fleet) 
 
     async def note(run_id: str, agent_id: str) -> None:
         request = SnapshotRecord(run_id, agent_id=agent_id)
-        await fleet.engine.execute(request)
+        await fleet.engine.run(rules.record, request)
 
     await note("run-a", "alice")
     await note("run-c", "carol")

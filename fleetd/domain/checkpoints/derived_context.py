@@ -1,4 +1,4 @@
-"""Context builder: the recovery context, derived from what the store knows.
+"""Recovery context of a mission or of an agent's part, derived from what the store knows.
 
 Source: behaviour, Checkpoints. ``agent_id`` narrows everything to one agent's own part. What the
 ``reader`` noted comes first, in its own words, whether or not anything is narrowed.
@@ -104,7 +104,6 @@ def _elapsed(ctx: Context, mission: Row) -> int:
 
 
 def _distinct(*parts: Iterable[str]) -> list[str]:
-    """Join lists in order, each entry once."""
     return list(dict.fromkeys(entry for part in parts for entry in part if entry))
 
 
