@@ -61,7 +61,7 @@ def shares(
 ) -> tuple[list[SortieState], dict[str, int]]:
     """Return the sorties to tell of, and how many more each other agent made.
 
-    Of what one other agent made there are ``most``: it cannot fill a briefing.
+    Of what one other agent made there are ``most``: it cannot fill a recovery context.
     """
     kept: list[SortieState] = []
     made: dict[str, int] = {}

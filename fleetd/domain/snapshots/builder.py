@@ -58,7 +58,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     newest: Snapshot | None
 
 
-class Gathered(msgspec.Struct, frozen=True, kw_only=True):
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
     """What a snapshot will say; ``end`` is how far the log stands in it, or in one before."""
 
     status: RunStatus
@@ -103,7 +103,7 @@ def _newest(tx: Tx, run_id: str) -> Snapshot | None:
         return None
 
 
-def gather(tx: Tx, ctx: Context, known: Known, trigger: Trigger) -> Gathered:
+def build(tx: Tx, ctx: Context, known: Known, trigger: Trigger) -> Draft:
     """Return what a snapshot of the run says now."""
     span = span_of(tx, known)
     status, why = _status(tx, known)
@@ -113,7 +113,7 @@ def gather(tx: Tx, ctx: Context, known: Known, trigger: Trigger) -> Gathered:
     if status == "failed":
         failure = why or failure or "the run broke off"
     state, left_out = _step_state(ctx, known, trigger, status, failure)
-    return Gathered(
+    return Draft(
         status=status,
         step_state=state,
         context_digest=_digest(tx, ctx, known, trigger, found.dropped + left_out),

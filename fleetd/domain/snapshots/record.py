@@ -21,7 +21,7 @@ from ..core.event_log import emit, position, position_before
 from ..core.tx import LogLine, Tx, WriteBackup
 from ..liveness.open_calls import BEGINS_A_CALL, ENDS_A_CALL, in_sql
 from ..retention.keeping import make_room
-from .builder import Gathered, Known, Trigger, gather, known_of, span_of
+from .builder import Draft, Known, Trigger, build, known_of, span_of
 from .codec import from_row, to_columns
 from .outcomes import LAST_EVENTS, MOST_EVENTS
 from .resume_hints import FAILED_FIRST
@@ -52,15 +52,15 @@ def take(tx: Tx, ctx: Context, run_id: str, trigger: Trigger) -> str:
     snapshot, and the id of that one is returned.
     """
     known = known_of(tx, run_id, trigger)
-    gathered = gather(tx, ctx, known, trigger)
-    if known.newest is not None and _joins(ctx, known, gathered, trigger):
+    draft = build(tx, ctx, known, trigger)
+    if known.newest is not None and _joins(ctx, known, draft, trigger):
         return _join(tx, ctx, known, known.newest, trigger)
-    snapshot_id = _insert(tx, ctx, known, gathered, trigger)
+    snapshot_id = _insert(tx, ctx, known, draft, trigger)
     emit(
         tx,
         ctx,
         SnapshotRecorded(
-            snapshot_id=snapshot_id, run_id=run_id, source=trigger.source, status=gathered.status
+            snapshot_id=snapshot_id, run_id=run_id, source=trigger.source, status=draft.status
         ),
         mission_id=known.agent["mission_id"] if known.agent else None,
         agent_id=known.agent_id,
@@ -73,7 +73,7 @@ def take(tx: Tx, ctx: Context, run_id: str, trigger: Trigger) -> str:
     return snapshot_id
 
 
-def _joins(ctx: Context, known: Known, gathered: Gathered, trigger: Trigger) -> bool:
+def _joins(ctx: Context, known: Known, draft: Draft, trigger: Trigger) -> bool:
     """Whether a trigger has nothing new to say so soon after the last one."""
     newest, run = known.newest, known.run
     # What somebody else had to say goes with that one when it is forgotten.
@@ -84,18 +84,18 @@ def _joins(ctx: Context, known: Known, gathered: Gathered, trigger: Trigger) -> 
     wall = since_last(ctx.now_ms, newest.created_at, newest.source_details)
     if max(awake, wall) > COALESCE_MS:
         return False
-    return not _adds(trigger, gathered, newest) and _material(newest) == _material(gathered, newest)
+    return not _adds(trigger, draft, newest) and _material(newest) == _material(draft, newest)
 
 
-def _adds(trigger: Trigger, gathered: Gathered, newest: Snapshot) -> bool:
+def _adds(trigger: Trigger, draft: Draft, newest: Snapshot) -> bool:
     """Whether a caller declares what the newest snapshot does not say: it must not get lost."""
-    if trigger.digest is not None and gathered.context_digest != newest.context_digest:
+    if trigger.digest is not None and draft.context_digest != newest.context_digest:
         return True
-    told = gathered.command_outcomes if trigger.outcomes is not None else []
+    told = draft.command_outcomes if trigger.outcomes is not None else []
     return any(each not in newest.command_outcomes for each in told)
 
 
-def _material(one: Gathered | Snapshot, before: Snapshot | None = None) -> tuple[object, ...]:
+def _material(one: Draft | Snapshot, before: Snapshot | None = None) -> tuple[object, ...]:
     """Return what makes two snapshots differ in a way that matters.
 
     What failed in the snapshot ``before`` still stands where nothing newer has.
@@ -132,21 +132,21 @@ def _join(tx: Tx, ctx: Context, known: Known, newest: Snapshot, trigger: Trigger
     return newest.snapshot_id
 
 
-def _insert(tx: Tx, ctx: Context, known: Known, gathered: Gathered, trigger: Trigger) -> str:
+def _insert(tx: Tx, ctx: Context, known: Known, draft: Draft, trigger: Trigger) -> str:
     """Write the row of a snapshot, and its run's; return its id."""
     content = SnapshotContent(
         snapshot_id=_id(tx, ctx),
         created_at=ctx.now,
         run_id=known.run_id,
         source=trigger.source,
-        status=gathered.status,
-        step_state=gathered.step_state,
-        context_digest=gathered.context_digest,
-        command_outcomes=gathered.command_outcomes,
+        status=draft.status,
+        step_state=draft.step_state,
+        context_digest=draft.context_digest,
+        command_outcomes=draft.command_outcomes,
     )
     # Asked before the run's row says that the log stands in a snapshot.
     missions = _missions_of(tx, known, trigger, content.step_state)
-    _keep_run(tx, ctx, known, gathered)
+    _keep_run(tx, ctx, known, draft)
     session = known.session or {}
     beside = {
         "gathered": int(trigger.outcomes is None),
@@ -167,7 +167,7 @@ def _id(tx: Tx, ctx: Context) -> str:
     return f"cp_{moment}_{position(tx)}"
 
 
-def _keep_run(tx: Tx, ctx: Context, known: Known, gathered: Gathered) -> None:
+def _keep_run(tx: Tx, ctx: Context, known: Known, draft: Draft) -> None:
     tx.run(
         "INSERT INTO runs (id, agent_id, status, snapshot_awake_ms, events_seq)"
         " VALUES (:id, :agent, :status, :awake, :seq)"
@@ -176,9 +176,9 @@ def _keep_run(tx: Tx, ctx: Context, known: Known, gathered: Gathered) -> None:
         " snapshot_awake_ms = excluded.snapshot_awake_ms, events_seq = excluded.events_seq",
         id=known.run_id,
         agent=known.agent_id,
-        status=gathered.status,
+        status=draft.status,
         awake=ctx.awake_ms,
-        seq=gathered.end,
+        seq=draft.end,
     )
 
 
