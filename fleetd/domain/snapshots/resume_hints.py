@@ -10,7 +10,7 @@ import msgspec
 from ...protocol.display import short
 from ...protocol.requests.snapshot import DeclaredHints, DeclaredStep
 from ...protocol.snapshots import SUMMARY_CHARS, ResumeHints
-from ...protocol.types import RunStatus, StepStatus
+from ...protocol.types import RunStatus
 from .plan_steps import PlanStep, present_step
 
 MOST_ACTIONS = 20
@@ -30,24 +30,20 @@ def computed(
     Where the store knows no plan, the step that the caller says it is at stands for one, and so
     does a run that is completed: nothing is ahead of that.
     """
-    known = bool(plan) or _said_state(said) is not None or status == "completed"
+    stated = said.step_status if said is not None else None
+    if not plan and stated is None and status != "completed":
+        return ResumeHints(eligible=False, reason_code=NO_PLAN, next_actions=[])
     if plan:
         ahead = [_action(step) for step in _in_turn(plan)]
     else:
-        ahead = _said_ahead(said) if status != "completed" else []
-    if not known:
-        return ResumeHints(eligible=False, reason_code=NO_PLAN, next_actions=[])
+        ahead = _said_ahead(said) if said is not None and status != "completed" else []
     if not ahead:
         return ResumeHints(eligible=False, reason_code=NOTHING_LEFT, next_actions=[])
-    actions = [f"{word}: {what}" for word, what in zip(_words(len(ahead)), ahead, strict=True)]
+    actions = [f"{'Then' if n else 'Continue'}: {what}" for n, what in enumerate(ahead)]
     if failure is None:
         return ResumeHints(eligible=True, reason_code=READY, next_actions=actions)
     first = short(f"{FAILED_FIRST}{failure}", SUMMARY_CHARS)
     return ResumeHints(eligible=True, reason_code=AFTER_FAILURE, next_actions=[first, *actions])
-
-
-def _words(count: int) -> list[str]:
-    return ["Continue", *["Then"] * (count - 1)]
 
 
 def _in_turn(plan: Sequence[PlanStep]) -> list[PlanStep]:
@@ -61,12 +57,8 @@ def _action(step: PlanStep) -> str:
     return f"{step.title}{blocked}"
 
 
-def _said_state(said: DeclaredStep | None) -> StepStatus | None:
-    return said.step_status if said is not None else None
-
-
-def _said_ahead(said: DeclaredStep | None) -> list[str]:
-    if said is None or _said_state(said) not in ("pending", "in_progress", "failed"):
+def _said_ahead(said: DeclaredStep) -> list[str]:
+    if said.step_status not in ("pending", "in_progress", "failed"):
         return []
     step = said.step_id or (f"step {said.step_ordinal}" if said.step_ordinal else "the step")
     return [f"{step} of {said.plan_path}" if said.plan_path else step]
