@@ -7,6 +7,7 @@ import pytest
 
 from fleetd.domain.agents import agent_loss, agents, failover
 from fleetd.domain.agents.agent_loss import GRACE_MS
+from fleetd.domain.agents.due import due
 from fleetd.domain.cluster import membership
 from fleetd.domain.cluster.membership import (
     BEAT_MS,
@@ -16,7 +17,6 @@ from fleetd.domain.cluster.membership import (
 )
 from fleetd.domain.core.context import Facts
 from fleetd.domain.core.tx import WatchProcess
-from fleetd.domain.liveness.due import due
 from fleetd.domain.locks import queue
 from fleetd.domain.system.epoch import go_on_without
 from fleetd.domain.system.startup import start_up

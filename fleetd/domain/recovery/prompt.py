@@ -25,7 +25,7 @@ from ..core.event_log import data_of
 from ..core.tx import Row, Tx
 from ..locks.keys import file_from_here
 from ..snapshots import recovery_context
-from ..snapshots.recovery_context import Reader, reader_of
+from ..snapshots.recovery_context import SnapshotReader, reader_of
 from .context_builder import build, speaks_for_all
 from .restore_context import RestoreContext
 
@@ -338,7 +338,9 @@ def _newest(
     return [(data, str(data.get("happened_at") or at)) for data, at in found]
 
 
-def _commands(tx: Tx, mission_id: str, agent_id: str | None, reader: Reader | None) -> list[str]:
+def _commands(
+    tx: Tx, mission_id: str, agent_id: str | None, reader: SnapshotReader | None
+) -> list[str]:
     """Tell how commands ended, newest first: by the log, and what only a client declared."""
     # Some harnesses tell how a command ended in a second event; the newer one knows more.
     found = _newest(tx, mission_id, "command_finished", agent_id, 2 * COMMANDS)

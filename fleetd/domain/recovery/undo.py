@@ -117,7 +117,7 @@ def keep_undo(restore: RestoreContext, state: State, *, hands_over: bool = False
         details=f"Before recovery from {restore.checkpoint.id}",
         created_by=restore.request.requested_by,
         undo=True,
-        spare=restore.checkpoint.id,
+        pinned=restore.checkpoint.id,
     )
     return checkpoints.take(restore.tx, restore.ctx, mission["id"], reason, state).id
 
@@ -143,6 +143,6 @@ def become_newest(restore: RestoreContext, sorties: list[SortieState], *, hands_
         created_by=restore.request.requested_by,
         # What was done after the checkpoint is undone, and must not be told as the last action.
         declared=DeclaredContext(last_action=then.last_action) if rewound else None,
-        spare=restore.checkpoint.id,
+        pinned=restore.checkpoint.id,
     )
     checkpoints.take(restore.tx, restore.ctx, restore.mission_id, reason, state)
