@@ -3,7 +3,7 @@
 from typing import Any
 
 import hypothesis.strategies as st
-from fleetd.domain.erasure.deletion import delete_checkpoint
+from fleetd.domain.erasure.erase import delete_checkpoint
 from hypothesis.stateful import precondition, rule
 
 from fleetd.protocol.records import Checkpoint, RestoreResult
