@@ -5,9 +5,9 @@ from pathlib import Path
 
 import trio
 
-from ..domain.core.wording import path, quote
 from ..domain.redaction.redact import redact
 from ..host import git
+from ..protocol.display import path, quote
 
 CHANGED_MAX, WORDS_CHARS = 20, 120
 

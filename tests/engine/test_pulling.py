@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from fleetd.domain.artifacts.pull import ContentGet
+from fleetd.domain.artifacts.pull import content
 from fleetd.engine.engine import Engine
 from fleetd.engine.files.garbage import heed
 from fleetd.engine.files.reconcile import reconcile
@@ -193,15 +193,15 @@ async def test_what_is_forgotten_meanwhile_is_not_written(
     mission = await a.mission()
     for _ in range(2):
         await a.checkpoint(mission)
-    real = Engine.execute
+    real = Engine.read
 
-    async def execute(engine: Engine, request: object, *rest: object) -> object:
-        if isinstance(request, ContentGet):
-            monkeypatch.setattr(Engine, "execute", real)
+    async def read(engine: Engine, rule: object, *args: object) -> object:
+        if rule is content:
+            monkeypatch.setattr(Engine, "read", real)
             await a.do(SystemForget(mission_id=mission.id))
-        return await real(engine, request, *rest)  # type: ignore[arg-type]
+        return await real(engine, rule, *args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Engine, "execute", execute)
+    monkeypatch.setattr(Engine, "read", read)
     with pytest.raises(NotFound):
         await pull(b, mission)
     assert not pulled_to(b, mission).exists()

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fleetd.domain.artifacts.ingest import ImportFiles
+from fleetd.domain.artifacts.ingest import ingest
 from fleetd.domain.checkpoints.codec import (
     CONTENT_FIELDS,
     as_taken,
@@ -20,7 +20,7 @@ from fleetd.domain.checkpoints.codec import (
     from_file,
     to_file,
 )
-from fleetd.domain.recovery.roll_forward import CatchUp, ImportEnd
+from fleetd.domain.recovery import roll_forward
 from fleetd.engine.engine import Engine
 from fleetd.harness.report import SessionEnded
 from fleetd.protocol.errors import Incompatible, InvalidState, Storage
@@ -344,25 +344,30 @@ async def test_an_import_that_a_crash_cut_short_is_finished_at_the_next_start(
         missions = [await busy_one(fleet, name) for name in ("A", "B")]
         states = [visible(await fleet.sorties(each)) for each in missions]
     fleet.lose_database()
-    kind, allowed = {"import": (ImportFiles, 1), "end": (ImportEnd, 0), "catch_up": (CatchUp, 1)}[
-        stage
-    ]
+    fatal, allowed = {
+        "import": (ingest, 1),
+        "end": (roll_forward.import_end, 0),
+        "catch_up": (roll_forward.roll_forward, 1),
+    }[stage]
 
     class KilledError(BaseException):
         pass
 
     with monkeypatch.context() as patched:
         seen: list[object] = []
-        execute = Engine.execute
 
-        async def until_killed(self: Any, request: Any, *rest: Any) -> Any:
-            if isinstance(request, kind):
-                if len(seen) == allowed:
-                    raise KilledError
-                seen.append(request)
-            return await execute(self, request, *rest)
+        def until_killed(run: Any) -> Any:
+            async def running(self: Any, what: Any, *rest: Any) -> Any:
+                if fatal in (what, type(what)):
+                    if len(seen) == allowed:
+                        raise KilledError
+                    seen.append(what)
+                return await run(self, what, *rest)
 
-        patched.setattr(Engine, "execute", until_killed)
+            return running
+
+        patched.setattr(Engine, "execute", until_killed(Engine.execute))
+        patched.setattr(Engine, "write", until_killed(Engine.write))
         with pytest.raises(KilledError):
             async with opened(tmp_path):
                 raise AssertionError("it was served before it was whole")
@@ -396,7 +401,7 @@ async def test_a_mission_that_is_gone_before_it_was_caught_up_holds_no_other_up(
     async with opened(tmp_path) as fleet:
         assert visible(await fleet.sorties(mission)) == state
         assert "0badf00d" not in str(fleet.sql("SELECT * FROM store_meta"))
-        await fleet.engine.execute(CatchUp(mission_id="msn-0badf00d"))
+        await fleet.engine.write(roll_forward.roll_forward, "msn-0badf00d")
 
 
 async def busy_one(fleet: Fleet, title: str) -> Mission:

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from fleetd.domain.snapshots.codec import to_file
-from fleetd.engine.files.compress import SnapshotsCompress
+from fleetd.engine.files.compress import compress
 from fleetd.engine.files.verified_read import examined
 from fleetd.protocol.errors import Corrupt, FleetError, NotFound
 from fleetd.protocol.requests.snapshot import (
@@ -428,7 +428,7 @@ async def test_verify_notices_whatever_is_changed_in_either_form(fleet: Fleet) -
     request = SnapshotVerify(snapshot_id=snapshot.snapshot_id)
     for file in (path, path.with_name(f"{path.name}.gz")):
         if file != path:
-            await fleet.do(SnapshotsCompress())
+            await compress(fleet.engine)
         raw = file.read_bytes()
         for number, bad in enumerate(damages(raw)):
             if number % 5 and number > 20 and number != len(raw) - 1:

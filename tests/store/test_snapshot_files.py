@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetd.domain.artifacts.kinds import POLICIES
+from fleetd.domain.rules import POLICIES
 from fleetd.protocol.errors import Corrupt, IntegrityMismatch, SchemaInvalid
 from fleetd.protocol.types import Noun
 from fleetd.store.files.layout import LAYOUTS

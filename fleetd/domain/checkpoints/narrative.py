@@ -1,10 +1,10 @@
-"""Events told as sentences for whoever comes back; pure functions, must not read the store."""
+"""Event narration: what was done and what is open, as sentences for whoever comes back."""
 
 from collections.abc import Callable
 from typing import Any
 
+from ...protocol.display import path, quote
 from ...protocol.records import Event, SortieState
-from ..core.wording import path, quote
 
 TITLE_CHARS = 120
 _Sentence = Callable[[str, dict[str, Any]], str]

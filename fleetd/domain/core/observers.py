@@ -6,6 +6,9 @@ The noun that acts does not import the one that observes: it calls, the other on
 from collections.abc import Callable
 from typing import Generic, ParamSpec
 
+from .context import Context
+from .tx import Row, Tx
+
 P = ParamSpec("P")
 
 
@@ -24,3 +27,17 @@ class Observed(Generic[P]):
         """Tell every observer; what one raises rolls the whole transaction back."""
         for observer in self._observers:
             observer(*args, **named)
+
+
+sortie_moved: Observed[[Tx, Context, str, Row]] = Observed()
+"""An agent reported on a sortie: which agent, and the sortie's row as it was before."""
+
+store_arrived: Observed[[Tx, Context]] = Observed()
+"""A store that was moved is started for the first time in its new place."""
+
+error_met: Observed[[Tx, Context, str, str | None]] = Observed()
+"""An agent met an error after which it goes on: which agent, and what it says about the error."""
+
+agent_process_ended: Observed[[Tx, Context, str, str]] = Observed()
+"""The process of an agent that was not at work is gone: which one, and why. One that an observer
+lets go has left; the others are lost."""

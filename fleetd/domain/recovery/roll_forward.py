@@ -1,12 +1,10 @@
-"""A mission whose newest checkpoint file is ahead of its rows is brought to that file's state.
+"""Roll-forward: a mission whose newest checkpoint file is ahead of its rows gets that file's state.
 
 The daemon does it by itself, with the steps of a recovery; nobody is briefed, so the mission waits
-for recovery afterwards. Finished work in the rows stays finished. Nothing here is on the wire.
+for recovery afterwards. Finished work in the rows stays finished.
 """
 
 from ...protocol.errors import Corrupt, Incompatible
-from ...protocol.records import Record
-from ...protocol.request import Mutation
 from ...protocol.requests.recovery import RecoveryRestore
 from ...protocol.types import OPEN_MISSION
 from ..artifacts.ingest import drop_marks_of_nothing, end_import, mark_settled, unmark, waiting
@@ -17,15 +15,13 @@ from ..checkpoints.state import capture, origin_of
 from ..core.context import Context
 from ..core.ids import find
 from ..core.mappers import ended_as, states_of
-from ..core.registry import handler
 from ..core.tx import LogLine, Row, Tx
 from ..liveness.silence import awake_at
 from ..locks import leases
 from ..locks.keys import of_lock
-from ..missions.progress import rearm
-from ..system.epoch import TOKENS_UNSEEN, RaiseFloors, raise_floors
-from ..system.startup import Done
-from .restore_context import Case, Ledger
+from ..missions.milestones import rearm
+from ..system.epoch import TOKENS_UNSEEN, begin_epoch
+from .restore_context import RestoreContext
 from .restore_locks import restore_locks
 from .restore_mail import restore_mail
 from .restore_sorties import restore_sorties
@@ -33,45 +29,27 @@ from .state import make_pending
 from .undo import keep_undo, reopen
 
 
-class Behind(Record, frozen=True, kw_only=True):
-    """Missions that are to be caught up, the newest first."""
+def import_end(tx: Tx, ctx: Context, reached: int = 0) -> list[str]:
+    """Give a store that lies behind its files a new epoch, and counters above all in them.
 
-    missions: list[str]
-
-
-class ImportEnd(Mutation[Behind], frozen=True):
-    """Set the log above all files, and say which missions are to be caught up.
-
-    ``reached`` is how far the log is known to have come, by other means than files.
+    ``reached`` is how far the log is known to have come, by other means than files. Returns the
+    missions that are to be rolled forward, the newest first.
     """
-
-    reached: int = 0
-
-
-class CatchUp(Mutation[Done], frozen=True):
-    """Bring a mission that waits for it to the state of its newest checkpoint."""
-
-    mission_id: str
-
-
-@handler
-def import_end(tx: Tx, ctx: Context, request: ImportEnd) -> Behind:
-    """Give a store that lies behind its files a new epoch, and counters above all in them."""
     end = end_import(tx, ctx)
     drop_marks_of_nothing(tx, ctx)
     tops = [_top(tx, policy) for policy in POLICIES.values()]
     # A record is always followed by its own event, so a log that ends where a file was taken
     # has lost at least that one.
     if end is not None and max(tops) >= end:
-        _raise(tx, ctx, end, max(tops), request.reached)
+        _raise(tx, ctx, end, max(tops), reached)
     # All of them before the first is restored: what a newer mission then takes is not dropped.
     for mission_id in waiting(tx, ctx, "behind"):
-        mission, case = _case(tx, ctx, mission_id)
-        if case is not None and mission["status"] in OPEN_MISSION:
-            keep_undo(case, capture(tx, ctx, mission))
-            _drop_what_was_over(case)
+        mission, restore = _restore_context(tx, ctx, mission_id)
+        if restore is not None and mission["status"] in OPEN_MISSION:
+            keep_undo(restore, capture(tx, ctx, mission))
+            _drop_what_was_over(restore)
         mark_settled(tx, ctx, mission_id)
-    return Behind(missions=waiting(tx, ctx))
+    return waiting(tx, ctx)
 
 
 def _top(tx: Tx, policy: Policy) -> int:
@@ -86,9 +64,7 @@ def _top(tx: Tx, policy: Policy) -> int:
 def _raise(tx: Tx, ctx: Context, end: int, top: int, reached: int) -> None:
     # Tokens that were granted after the newest file was written stand in no file.
     highest = tx.value("SELECT value FROM counters WHERE name = 'fencing'") or 0
-    raise_floors(
-        tx, ctx, RaiseFloors(seq=max(top, reached), token=highest + TOKENS_UNSEEN, source="files")
-    )
+    begin_epoch(tx, ctx, max(top, reached), highest + TOKENS_UNSEEN, "files")
     what = "was rolled back or replaced by an older copy" if end else "was lost"
     text = (
         f"The database lies behind its checkpoint files: its log ends at {end}, the files reach"
@@ -97,25 +73,23 @@ def _raise(tx: Tx, ctx: Context, end: int, top: int, reached: int) -> None:
     tx.after_commit(LogLine("WARNING", text))
 
 
-@handler
-def catch_up(tx: Tx, ctx: Context, request: CatchUp) -> Done:
-    """Restore the newest checkpoint; finished work, and a mission that has ended, stay so."""
-    if not unmark(tx, ctx, request.mission_id) or not _is_there(tx, request.mission_id):
-        return Done(done=False)
-    mission, case = _case(tx, ctx, request.mission_id)
-    if case is None:
-        return Done(done=False)
-    if mission["status"] not in OPEN_MISSION:
-        newest = case.checkpoint.id
+def roll_forward(tx: Tx, ctx: Context, mission_id: str) -> None:
+    """Bring a mission that waits for it to its newest checkpoint; one that has ended stays so."""
+    if not unmark(tx, ctx, mission_id) or not _is_there(tx, mission_id):
+        return
+    mission, restore = _restore_context(tx, ctx, mission_id)
+    if restore is None:
+        return
+    if mission["status"] in OPEN_MISSION:
+        _restore(restore, mission)
+    else:
+        newest = restore.checkpoint.id
         text = (
             f"Mission {mission['id']} is {ended_as(mission)} in the database and stays so, though"
             f" checkpoint {newest} is newer; fleetctl resume --checkpoint {newest} --rewind"
             " would reopen it"
         )
         tx.after_commit(LogLine("WARNING", text))
-        return Done(done=False)
-    _restore(case, mission)
-    return Done(done=True)
 
 
 def _is_there(tx: Tx, mission_id: str) -> bool:
@@ -123,7 +97,7 @@ def _is_there(tx: Tx, mission_id: str) -> bool:
     return tx.one("SELECT id FROM missions WHERE id = :id", id=mission_id) is not None
 
 
-def _case(tx: Tx, ctx: Context, mission_id: str) -> tuple[Row, Case | None]:
+def _restore_context(tx: Tx, ctx: Context, mission_id: str) -> tuple[Row, RestoreContext | None]:
     """Return a mission, and what catching it up starts from: its newest checkpoint.
 
     One that would undo something counts only if there is no other; a damaged row does not.
@@ -141,44 +115,44 @@ def _case(tx: Tx, ctx: Context, mission_id: str) -> tuple[Row, Case | None]:
             damaged.append(row["id"])
             continue
         wanted = RecoveryRestore(checkpoint_id=row["id"], requested_by="fleetd")
-        return mission, Case(tx=tx, ctx=ctx, request=wanted, checkpoint=checkpoint, ledger=Ledger())
+        return mission, RestoreContext(tx=tx, ctx=ctx, request=wanted, checkpoint=checkpoint)
 
 
-def _restore(case: Case, mission: Row) -> None:
-    tx, then = case.tx, case.checkpoint
-    reopen(case, mission)
-    sorties = restore_sorties(case, states_of(tx, case.mission_id))
-    locks, letters = restore_locks(case), restore_mail(case)
-    progress = rearm(tx, case.mission_id)
-    _set_mission(case)
-    if find(tx, "mission", case.mission_id)["status"] == "in_progress":
-        make_pending(tx, case.ctx, case.mission_id, then.id)
+def _restore(restore: RestoreContext, mission: Row) -> None:
+    tx, then = restore.tx, restore.checkpoint
+    reopen(restore, mission)
+    sorties = restore_sorties(restore, states_of(tx, restore.mission_id))
+    locks, messages = restore_locks(restore), restore_mail(restore)
+    progress = rearm(tx, restore.mission_id)
+    _set_mission(restore)
+    if find(tx, "mission", restore.mission_id)["status"] == "in_progress":
+        make_pending(tx, restore.ctx, restore.mission_id, then.id)
     text = (
-        f"Mission {case.mission_id} was brought to checkpoint {then.id} of {then.timestamp}:"
-        f" {progress}%, {sorties} sorties, {locks} locks, {letters} messages"
+        f"Mission {restore.mission_id} was brought to checkpoint {then.id} of {then.timestamp}:"
+        f" {progress}%, {sorties} sorties, {locks} locks, {messages} messages"
     )
-    for line in (text, *case.ledger.warnings, *case.ledger.errors):
+    for line in (text, *restore.report.warnings, *restore.report.errors):
         tx.after_commit(LogLine("WARNING", line))
 
 
-def _drop_what_was_over(case: Case) -> None:
+def _drop_what_was_over(restore: RestoreContext) -> None:
     """End what the old rows still have and the checkpoint, taken later, has not.
 
-    Otherwise a letter that was delivered would be delivered again, and a file that was given back
+    Otherwise a message that was delivered would be delivered again, and a file that was given back
     would stay locked.
     """
-    tx, ctx, then = case.tx, case.ctx, case.checkpoint
+    tx, ctx, then = restore.tx, restore.ctx, restore.checkpoint
     holders = {of_lock(lock): lock.held_by for lock in then.active_locks}
     for row in tx.all("SELECT * FROM locks WHERE status = 'active'"):
         later = holders.get(row["normalized_path"])
-        over = row["mission_id"] == case.mission_id if later is None else later != row["held_by"]
+        over = row["mission_id"] == restore.mission_id if later is None else later != row["held_by"]
         if over:
             leases.supersede(tx, ctx, row)
-    still = {(letter.id, agent) for letter in then.pending_messages for agent in letter.to}
+    still = {(message.id, agent) for message in then.pending_messages for agent in message.to}
     rows = tx.all(
         "SELECT d.message_id, d.agent_id FROM deliveries d JOIN messages m ON m.id = d.message_id"
         " WHERE d.status = 'queued' AND m.mission_id = :mission",
-        mission=case.mission_id,
+        mission=restore.mission_id,
     )
     for row in rows:
         if (row["message_id"], row["agent_id"]) not in still:
@@ -191,9 +165,9 @@ def _drop_what_was_over(case: Case) -> None:
             )
 
 
-def _set_mission(case: Case) -> None:
+def _set_mission(restore: RestoreContext) -> None:
     """Give the mission's row what the checkpoint knows of it, and its last activity."""
-    ctx, then = case.ctx, case.checkpoint
+    ctx, then = restore.ctx, restore.checkpoint
     last = then.recovery_context.last_activity_at or then.timestamp
     columns: Row = {
         "last_activity_at": last,
@@ -215,4 +189,6 @@ def _set_mission(case: Case) -> None:
         if known.status in OPEN_MISSION:
             columns["status"] = known.status
     assignments = ", ".join(f"{name} = :{name}" for name in columns)
-    case.tx.run(f"UPDATE missions SET {assignments} WHERE id = :id", **columns, id=case.mission_id)
+    restore.tx.run(
+        f"UPDATE missions SET {assignments} WHERE id = :id", **columns, id=restore.mission_id
+    )

@@ -16,8 +16,8 @@ from ...harness.report import (
     ToolStarted,
     WindowUsed,
 )
+from ..core.session_key import WHERE_KEY, Key
 from ..core.tx import Tx
-from .identity import WHERE_KEY, Key
 
 _WORK = (PromptSubmitted, ToolStarted, ToolFinished, Paused)
 

@@ -8,12 +8,12 @@ from typing import Literal
 
 import msgspec
 
-from ..cluster.names import agent_on
+from ...protocol.display import quote
+from ..checkpoints.titles import goal_for
+from ..cluster.membership import agent_on
 from ..core.context import Context
 from ..core.tx import Tx
-from ..core.wording import quote
-from ..locks.names import file_from_here
-from ..missions.authors import goal_for
+from ..locks.keys import file_from_here
 
 _KEY = "handed_over:"
 NAMED = 10

@@ -27,11 +27,12 @@ from ...protocol.timestamps import iso
 from ...protocol.types import Path
 from ..core.context import Context
 from ..core.registry import handler
+from ..core.session_key import Key
 from ..core.tx import Row, Tx
 from ..system.startup import Done
 from . import context_window, deliveries, handlers, membership, notices, telling
 from .backfill import look_back
-from .identity import Key, go_on_as, key_of, open_session, session_row
+from .identity import go_on_as, key_of, open_session, session_row
 
 LOOKED_BACK = (Planned, ToolFinished, WindowUsed)
 NOTES = frozenset((Noted, PermissionRequested))

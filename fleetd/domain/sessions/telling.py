@@ -5,13 +5,13 @@ Phrased as facts: text in the imperative can trip an agent's defences against in
 
 import msgspec
 
+from ...protocol.display import quote
 from ...protocol.requests.agent import Registration
+from ..checkpoints.titles import goal_for
 from ..core.context import Context, TranscriptMark
+from ..core.session_key import WHERE_KEY, Key
 from ..core.tx import Tx
-from ..core.wording import quote
-from ..missions.authors import goal_for
 from ..missions.current import belongs
-from .identity import WHERE_KEY, Key
 
 TITLE_CHARS = 80
 

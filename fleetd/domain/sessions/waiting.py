@@ -5,8 +5,8 @@ from collections import defaultdict, deque
 import msgspec
 
 from ...harness.report import PlanItem
+from ...protocol.display import short
 from ..core.tx import Row, Tx
-from ..core.wording import short
 from . import plan_rows
 from .plan_matching import TEXT_CHARS, Told, is_new_under_old_id, plain
 

@@ -1,15 +1,17 @@
-"""Everything a snapshot says, from what its trigger declares and what the store knows.
+"""Snapshot builder: everything a snapshot says, from what is declared and what the store knows.
 
-What is declared always wins. Must not write, nor decide whether a snapshot is taken.
+What is declared always wins.
 """
 
 from collections.abc import Sequence
 
 import msgspec
 
+from ...config import Config, Limits, Retention
 from ...protocol.errors import Corrupt
 from ...protocol.requests.snapshot import DeclaredDigest, DeclaredOutcome, DeclaredStep
 from ...protocol.snapshots import (
+    MOST_COUNTED,
     CommandOutcome,
     ContextDigest,
     ResumeHints,
@@ -17,16 +19,19 @@ from ...protocol.snapshots import (
     StepState,
     TodoCompliance,
 )
-from ...protocol.types import RunStatus, SnapshotSource
-from ..artifacts.soft_delete import LIVE
+from ...protocol.types import RunStatus, SnapshotSource, WindowPressure
+from ..checkpoints.codec import digest_of
 from ..core.context import Context
 from ..core.event_log import data_of, position
+from ..core.soft_delete import LIVE
 from ..core.tx import Row, Tx
-from . import context_digest as digests
 from . import outcomes, plan_steps, resume_hints, runs
 from .codec import from_row
 
 _TURN_FAILED = "TurnFailed"
+MOST_ARTIFACTS = 50
+MEDIUM_PERCENT, HIGH_PERCENT = 50, 80
+_canonical = msgspec.json.Encoder(order="sorted").encode
 
 
 class Trigger(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,11 +54,11 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     session: Row | None
     agent_id: str | None
     agent: Row | None
-    plan: list[plan_steps.Step]
+    plan: list[plan_steps.PlanStep]
     newest: Snapshot | None
 
 
-class Gathered(msgspec.Struct, frozen=True, kw_only=True):
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
     """What a snapshot will say; ``end`` is how far the log stands in it, or in one before."""
 
     status: RunStatus
@@ -98,7 +103,7 @@ def _newest(tx: Tx, run_id: str) -> Snapshot | None:
         return None
 
 
-def gather(tx: Tx, ctx: Context, known: Known, trigger: Trigger) -> Gathered:
+def build(tx: Tx, ctx: Context, known: Known, trigger: Trigger) -> Draft:
     """Return what a snapshot of the run says now."""
     span = span_of(tx, known)
     status, why = _status(tx, known)
@@ -108,7 +113,7 @@ def gather(tx: Tx, ctx: Context, known: Known, trigger: Trigger) -> Gathered:
     if status == "failed":
         failure = why or failure or "the run broke off"
     state, left_out = _step_state(ctx, known, trigger, status, failure)
-    return Gathered(
+    return Draft(
         status=status,
         step_state=state,
         context_digest=_digest(tx, ctx, known, trigger, found.dropped + left_out),
@@ -238,16 +243,62 @@ def _hints(
 
 
 def _digest(tx: Tx, ctx: Context, known: Known, trigger: Trigger, dropped: int) -> ContextDigest:
+    """Return what is declared of the window, and what is known of the rest.
+
+    ``dropped`` are entries that this snapshot's bounds left out elsewhere.
+    """
     before = known.newest.context_digest if known.newest else None
     if trigger.digest is None and known.agent is None and before is not None:
         return msgspec.structs.replace(before, dropped_items=dropped)
-    told = digests.pressure(known.session)
+    told = _pressure(known.session)
     if known.session is None and before is not None:
         told = before.window_pressure
-    return digests.context_digest(
-        ctx,
-        trigger.digest,
-        told=told,
-        artifacts=digests.protected(tx, ctx, known.agent_id, plan_steps.present_step(known.plan)),
-        dropped=dropped,
+    given = trigger.digest or DeclaredDigest()
+    files = given.protected_artifacts
+    if files is None:
+        files = _protected(tx, ctx, known.agent_id, plan_steps.present_step(known.plan))
+    kept = list(files[:MOST_ARTIFACTS])
+    counted = (given.dropped_items or 0) + dropped + len(files) - len(kept)
+    return ContextDigest(
+        window_pressure=given.window_pressure or told,
+        protected_artifacts=kept,
+        dropped_items=min(counted, MOST_COUNTED),
+        policy_profile=given.policy_profile or _profile(ctx.config),
     )
+
+
+def _pressure(session: Row | None) -> WindowPressure:
+    """Return how full the window of a session is, as far as its harness told; low by default."""
+    if session is None:
+        return "low"
+    if session["context"] == "compacting":
+        return "high"
+    used, size = session["window_tokens"], session["window_size"]
+    if used is None or not size:
+        return "low"
+    if used * 100 < size * MEDIUM_PERCENT:
+        return "low"
+    return "medium" if used * 100 < size * HIGH_PERCENT else "high"
+
+
+def _protected(
+    tx: Tx, ctx: Context, agent_id: str | None, step: plan_steps.PlanStep | None
+) -> list[str]:
+    """Return the files that an agent has locked, then those of the step it is at."""
+    if agent_id is None:
+        return []
+    rows = tx.all(
+        "SELECT file FROM locks WHERE held_by = :agent AND status = 'active' AND expires_at > :now"
+        " ORDER BY acquired_at, id",
+        agent=agent_id,
+        now=ctx.now,
+    )
+    files = step.files if step and step.open else []
+    return list(dict.fromkeys(filter(None, [*(row["file"] for row in rows), *files])))
+
+
+def _profile(config: Config) -> str:
+    """Return the name of the limits and retention in force; one's own go by their digest."""
+    if (config.retention, config.limits) == (Retention(), Limits()):
+        return "default"
+    return f"custom-{digest_of(_canonical([config.retention, config.limits]))[:8]}"

@@ -1,4 +1,4 @@
-"""Compressing the history of runs: from the verified row, one file at a time.
+"""Compression of the history of runs: from the verified row, one file at a time.
 
 What a crash leaves half done is done again: the row says that a file is compressed only when it is.
 """
@@ -6,56 +6,43 @@ What a crash leaves half done is done again: the row says that a file is compres
 import hashlib
 import logging
 
-from ...domain.artifacts.outbox import BackupGet
-from ...domain.core.context import Caller
-from ...domain.snapshots.compression import Compressed, PlainFind
+from ...domain.artifacts import outbox
+from ...domain.snapshots import compression
 from ...protocol.errors import Corrupt, NotFound
-from ...protocol.records import Record
-from ...protocol.request import Mutation
 from ...store.files.packing import packed
-from ..engine import Engine, operation
+from ..engine import Engine
 
 log = logging.getLogger("fleetd")
 
 
-class CompressedCount(Record, frozen=True, kw_only=True):
-    """How many files were compressed."""
+async def compress(engine: Engine) -> int:
+    """Compress the history files that are old enough; returns how many.
 
-    compressed: int
-
-
-class SnapshotsCompress(Mutation[CompressedCount], frozen=True):
-    """Compress the history files that are old enough; not on the wire."""
-
-
-@operation
-async def compress(engine: Engine, request: SnapshotsCompress, caller: Caller) -> CompressedCount:
-    """Compress what is old; a damaged row or a file that cannot be written is left for later.
-
-    Raises FleetError when the store refuses.
+    A damaged row or a file that cannot be written is left for later. Raises FleetError when the
+    store refuses.
     """
     done, since, passed_over = 0, "", set[str]()
     while not engine.closing:
-        found = await engine.execute(PlainFind(since))
-        new = [each for each in found.ids if each not in passed_over]
+        old, until = await engine.read(compression.uncompressed, since)
+        new = [each for each in old if each not in passed_over]
         for snapshot_id in new:
             if await _compress(engine, snapshot_id):
                 done += 1
             else:
                 passed_over.add(snapshot_id)
-        if found.until is None or not new:
+        if until is None or not new:
             break
-        since = found.until
+        since = until
     if done:
         log.info("Compressed %d snapshot files", done)
-    return CompressedCount(compressed=done)
+    return done
 
 
 async def _compress(engine: Engine, snapshot_id: str) -> bool:
     backups = engine.backups["snapshot"]
     async with engine.outbox.at_work:
         try:
-            backup = await engine.execute(BackupGet("snapshot", snapshot_id))
+            backup = await engine.read(outbox.backup, "snapshot", snapshot_id)
         except NotFound:  # pruned meanwhile
             return False
         except Corrupt as error:
@@ -71,7 +58,5 @@ async def _compress(engine: Engine, snapshot_id: str) -> bool:
         except OSError as error:
             log.warning("The file of %s could not be compressed: %s", snapshot_id, error)
             return False
-        note = Compressed(
-            snapshot_id=snapshot_id, digest=hashlib.sha256(data).hexdigest(), size_bytes=len(data)
-        )
-        return (await engine.execute(note)).done
+        digest = hashlib.sha256(data).hexdigest()
+        return await engine.write(compression.note_compressed, snapshot_id, digest, len(data))

@@ -1,4 +1,4 @@
-"""Brings the files of records up to date after commits; the rows are its list of work.
+"""Outbox: brings files up to date after commits; the rows are its list of work.
 
 Automatic checkpoints never wait for this. What fails is tried again with growing pauses; what a
 crash left undone is found in the rows at start-up.
@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import msgspec
 import trio
 
-from ...domain.artifacts.outbox import BackupGet, BackupNotWritten, BackupWritten, OutboxGet
-from ...domain.artifacts.removal import Purge, Removal, RemovalsGet
+from ...domain.artifacts import outbox
+from ...domain.artifacts.removal import Removal, purge, removals
 from ...domain.core.tx import RemoveBackup, WriteBackup
 from ...host import trace
 from ...protocol.errors import FleetError, NotFound, Storage, Unavailable
@@ -56,12 +56,14 @@ class Outbox:
 
     def __init__(
         self,
-        execute: Callable[[Any], Awaitable[Any]],
+        read: Callable[..., Awaitable[Any]],
+        write: Callable[..., Awaitable[Any]],
         backups: Mapping[Noun, Backups],
         *,
         inline: bool,
     ) -> None:
-        self._execute = execute
+        self._read = read
+        self._write = write
         self._backups = backups
         self._inline = inline
         self._writes: deque[Job] = deque()
@@ -110,7 +112,7 @@ class Outbox:
 
     async def take_on(self) -> None:
         """Take on what is to do according to the rows and is neither queued nor tried again."""
-        for work in (await self._execute(OutboxGet())).all:
+        for work in await self._read(outbox.pending):
             if work.record_id not in self._jobs and work.record_id not in self._failed:
                 self.post(work)
 
@@ -170,9 +172,9 @@ class Outbox:
         try:
             async with self.at_work:
                 if isinstance(works[0], WriteBackup):
-                    await self._write(works[0])
+                    await self._write_file(works[0])
                 else:
-                    await self._remove(works[0].noun, [work.record_id for work in works])
+                    await self._remove_files(works[0].noun, [work.record_id for work in works])
         except NotFound:
             self._failed.pop(works[0].record_id, None)
             log.debug("Nothing left to do for %s", works[0].record_id)
@@ -181,8 +183,8 @@ class Outbox:
             if isinstance(error, Storage | Unavailable):
                 self._try_again(*(Failure(work, error.message) for work in works))
 
-    async def _write(self, work: WriteBackup) -> None:
-        backup = await self._execute(BackupGet(work.noun, work.record_id))
+    async def _write_file(self, work: WriteBackup) -> None:
+        backup = await self._read(outbox.backup, work.noun, work.record_id)
         data, owner, latest = backup.data, backup.owner_id, backup.latest
         if data is None:
             return
@@ -198,29 +200,25 @@ class Outbox:
             await self._not_written(work, error)
             return
         self._failed.pop(work.record_id, None)
-        await self._execute(BackupWritten(work.noun, work.record_id))
+        await self._write(outbox.file_written, work.noun, work.record_id)
         log.info("Written to %s", backups.path_of(owner, work.record_id))
 
     async def _not_written(self, work: WriteBackup, error: OSError) -> None:
         first = work.record_id not in self._failed
         self._try_again(Failure(work, str(error)))
         log.warning("Failed to write %s file of %s: %s", work.noun, work.record_id, error)
-        await self._execute(
-            BackupNotWritten(
-                noun=work.noun, record_id=work.record_id, error=str(error), first=first
-            )
-        )
+        if first:  # only that one is announced
+            await self._write(outbox.file_not_written, work.noun, work.record_id, str(error))
 
-    async def _remove(self, noun: Noun, record_ids: list[str]) -> None:
+    async def _remove_files(self, noun: Noun, record_ids: list[str]) -> None:
         """Remove files, then the rows of those that are gone; the others keep their mark."""
-        removals = await self._execute(RemovalsGet(noun, record_ids))
         stuck: set[str] = set()
         gone: list[str] = []
-        for removal in removals.owners:
+        for removal in await self._read(removals, noun, record_ids):
             stuck |= await self._unlink(noun, removal)
             gone += [each for each in removal.record_ids if each not in stuck]
         if gone:
-            await self._execute(Purge(noun, gone))
+            await self._write(purge, noun, gone)
         for record_id in set(record_ids) - stuck:
             self._failed.pop(record_id, None)
 

@@ -1,4 +1,4 @@
-"""Writing the files of a mission's checkpoints here, whichever machine keeps them.
+"""Pull: the files of a mission's checkpoints are written here, whichever machine keeps them.
 
 They lie in a tree of their own, which nothing compares with rows and nothing is taken in from:
 what is pruned or forgotten never comes back out of it. One record at a time is in memory.
@@ -9,7 +9,7 @@ import contextlib
 import msgspec
 import trio
 
-from ...domain.artifacts.pull import ContentGet, PullLook, PullPlace, ToPull
+from ...domain.artifacts.pull import Batch, Cursor, batch, content
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
 from ...host import progress
@@ -71,11 +71,11 @@ class _Pulling:
         """Pull every checkpoint, newest first, then remove the files of those that are gone."""
         mission_id = self.result.mission_id
         await self._begin(mission_id)
-        following: PullPlace | None = PullPlace()
-        while following is not None:
-            found = await self._engine.execute(PullLook(mission_id, following))
+        cursor: Cursor | None = Cursor()
+        while cursor is not None:
+            found = await self._engine.read(batch, mission_id, cursor)
             await self._some(found)
-            following = found.place
+            cursor = found.cursor
         await self._end(mission_id)
         if not self._seen:  # it may have been forgotten meanwhile
             await self._engine.execute(MissionGet(mission_id))
@@ -91,7 +91,7 @@ class _Pulling:
         self._linked = linked if linked in listing.files else None
         progress.at("checkpoints")
 
-    async def _some(self, found: ToPull) -> None:
+    async def _some(self, found: Batch) -> None:
         for checkpoint_id in found.ids:
             if self._engine.closing:
                 raise Unavailable(
@@ -114,7 +114,7 @@ class _Pulling:
         """
         engine, mission_id, files = self._engine, self.result.mission_id, self._files
         async with engine.outbox.at_work:
-            data = (await engine.execute(ContentGet(checkpoint_id))).data
+            data = await engine.read(content, checkpoint_id)
             if data is None:
                 self._seen.discard(checkpoint_id)
                 return False

@@ -1,16 +1,12 @@
-"""Comparing the two copies of one record with its digest, and healing one from the other.
-
-Must not choose which records are looked at.
-"""
+"""Repair: the two copies of one record are compared, and one is mended from the other."""
 
 from collections.abc import Sequence
 
 import msgspec
 import trio
 
-from ...domain.artifacts.inventory import NamesGet
 from ...domain.artifacts.kinds import POLICIES, Kept, owner_of
-from ...domain.artifacts.repair import Heal
+from ...domain.artifacts.repair import repair_row
 from ...domain.core.tx import WriteBackup
 from ...protocol.errors import (
     Corrupt,
@@ -25,6 +21,7 @@ from ...protocol.snapshots import Snapshot
 from ...protocol.types import Noun
 from ...store.files.record_files import BackupFile
 from ..engine import Engine
+from .inventory import rows_of
 from .read_repair import get, kept_on, owner_in
 from .reconcile import rewrite, take_in
 from .verified_read import Examined, examined
@@ -184,8 +181,7 @@ async def _hopeless(
         return False
     if owner_id is None:
         return True
-    (rows,) = (await engine.execute(NamesGet(noun, [owner_id]))).owners
-    return record_id in rows.live
+    return record_id in (await rows_of(engine, noun, owner_id)).live
 
 
 async def _mend(
@@ -200,7 +196,7 @@ async def _mend(
     owner_id = owner_id or owner_of(copies.file)
     try:
         if record_id not in (await take_in(engine, noun, owner_id)).ids:
-            await engine.execute(Heal(copies.file))
+            await engine.write(repair_row, copies.file)
     except InvalidState:  # it was deleted, or forgotten; the file is on the way out
         return False
     return not copies.file_trouble or await _mend_file(engine, noun, record_id, owner_id)

@@ -1,4 +1,4 @@
-"""The record that a file holds, after all checks; must not change anything.
+"""Verified read: the record that a file holds, after all checks.
 
 A snapshot's file may be there in two forms, and ``latest.json`` holds the newest one a third time:
 one that is whole stands in for one that is not.
@@ -9,8 +9,8 @@ import contextlib
 import msgspec
 
 from ...domain.artifacts.kinds import POLICIES, Kept, figures_in, id_of, owner_of
-from ...domain.artifacts.removal import Latest
-from ...domain.snapshots.returning import read_from, standing_in
+from ...domain.artifacts.latest import Latest
+from ...domain.snapshots.codec import read_from, standing_in
 from ...protocol.errors import Corrupt, FleetError, Incompatible
 from ...protocol.snapshots import Snapshot
 from ...store.files.forms import Form

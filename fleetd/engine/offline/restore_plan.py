@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 
 from ...config import Config
-from ...domain.artifacts.kinds import POLICIES, Kept, seq_of
+from ...domain.artifacts.kinds import Kept, seq_of
+from ...domain.rules import POLICIES
 from ...domain.system.epoch import TOKENS_UNSEEN, Extent, extent
 from ...protocol.errors import Corrupt, FleetError, InvalidParams, InvalidState, Storage
 from ...protocol.records import Checkpoint

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from ...domain.artifacts.kinds import POLICIES
 from ...domain.core.text import without_nul
+from ...domain.rules import POLICIES
 from ...protocol.errors import FleetError
 from ...protocol.migration import TableCheck
 from .side import Side, Table, Values

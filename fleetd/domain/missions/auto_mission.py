@@ -4,18 +4,18 @@ What a person created, or ended, is the person's: nothing here touches it.
 """
 
 from ...protocol import endings
+from ...protocol.display import clean
 from ...protocol.events import MissionCancelled
 from ...protocol.requests.mission import MissionCreate
 from ..checkpoints import checkpoints
 from ..checkpoints.limits import WITH_SESSION
 from ..core.context import Context
 from ..core.ids import find
+from ..core.sql import LIVING
 from ..core.tx import Row, Tx
-from ..core.wording import clean
-from ..liveness.silence import LIVING
-from ..missions import missions
-from ..missions.current import is_automatic
-from ..missions.milestones import begin_mission
+from . import missions
+from .current import is_automatic
+from .milestones import begin_mission
 
 TITLE_CHARS = 80
 # A prompt can be a whole file; its first line is not looked for beyond this.
