@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..args import Parser, age, whole
 from ..client import Fleet
 from ..client.models import Event, MissionGet, SortieList
-from ..client.newest_events import newest
+from ..client.pagination import newest
 from ..context import mission_id
 from ..output import console, screen
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..args import Subparsers, age, command, mission_option, whole
 from ..client import Fleet
 from ..client.models import Event, EventList
-from ..client.newest_events import newest
+from ..client.pagination import newest
 from ..output import console, lists, screen, times
 from ..output.events import sentence, tone
 

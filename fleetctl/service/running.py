@@ -13,8 +13,8 @@ from fleetd.protocol.credentials import credentials
 from fleetd.protocol.errors import FleetError, InvalidState, LimitExceeded, Unavailable
 
 from ..client import Fleet, TooSlow
-from ..client.dial import dial
 from ..client.models import Hello, SystemHello
+from ..client.transport import dial
 from ..integrations import config_file
 
 LOOK_S = 5.0

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from fleetd.protocol.errors import FleetError, Unavailable
 
 from ..client import ConnectionLost, Fleet
-from ..client.dial import NOT_RUNNING
+from ..client.transport import NOT_RUNNING
 from .queries import read
 from .queue import Tray
 from .state import EVERYTHING, SILENT_CHANGES, Part, concerns

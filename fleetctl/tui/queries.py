@@ -17,10 +17,10 @@ from ..client.models import (
     LockList,
     MessageList,
     MissionList,
+    Record,
     SortieList,
 )
-from ..client.overview import overview, position_of
-from ..client.records import Record
+from ..client.pagination import overview, position_of
 from ..context import cwd_or_root
 from .state import TAIL, Part
 

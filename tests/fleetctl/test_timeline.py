@@ -205,7 +205,7 @@ def test_a_mission_timeline_goes_back_only_as_far_as_it_shows(done, mission, mon
         return call(self, request, **more)
 
     monkeypatch.setattr(Fleet, "call", counted)
-    monkeypatch.setattr("fleetctl.client.newest_events.PAGE", 4)
+    monkeypatch.setattr("fleetctl.client.pagination.PAGE", 4)
     whole = done("mission", "timeline", mission, "--all", "--json").json
     seen = len([each for each in asked if each.method == "event.list"])
     asked.clear()

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fleetctl.client.records import Record, decode, encode
+from fleetctl.client.models import Record, decode, encode
 from fleetctl.tui.mission_list import View
 from fleetctl.tui.state import Picture
 
