@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from fleetd.protocol.errors import FleetError, InvalidState
 
 from ..args import Parser, Subparsers, UsageError, command, group, whole, yes_option
-from ..output import console, screen, times
+from ..output import console, times
 from ..service import install, logs, start, status, waiting
 from ..service.manager import Service, service
 from ..service.running import Running
@@ -167,9 +167,9 @@ def _show(seen: status.Standing) -> None:
 
 def _how_long(seen: status.Standing) -> str:
     at = times.ms_of(seen.started_at or "")
-    if at is None or not screen.humane():
+    if at is None or not console.humane():
         return f"since {seen.started_at}"
-    return f"for {times.span(screen.now_ms() - at)}"
+    return f"for {times.span(console.now_ms() - at)}"
 
 
 def _service(told: State) -> str:

@@ -13,7 +13,7 @@ from ..integrations.hook_plan import Change, installing, uninstalling
 from ..integrations.registry import HARNESSES
 from ..integrations.selection import changing, chosen, looking, project
 from ..integrations.status import State, state
-from ..output import console, lists, screen
+from ..output import console, tables
 from ..output.tables import Column
 from ..output.views.findings import show
 
@@ -106,11 +106,11 @@ def run_status(args: Namespace) -> int:
         Column("HOOKS", styles={"yes": "green", "no": "dim", "?": "red"}),
         *deliveries.COLUMNS,
     )
-    lists.table(headers, rows)
+    tables.table(headers, rows)
     for seen in states:
         _details(seen)
     heard_of.tell()
-    if screen.humane() and all(seen.installed == "no" for seen in states):
+    if console.humane() and all(seen.installed == "no" for seen in states):
         print()
         console.flow("", "No hooks are installed. To install those of what is here:")
         console.line("  fleetctl hooks install --all")

@@ -16,7 +16,7 @@ from ..integrations.mcp_locations import PLACES, this_command
 from ..integrations.mcp_plan import State, installing, look, uninstalling
 from ..integrations.registry import HARNESSES
 from ..integrations.selection import changing, chosen, looking, project
-from ..output import console, lists
+from ..output import console, tables
 from ..output.tables import Column
 
 EXAMPLES = """\
@@ -134,7 +134,7 @@ def run_status(args: Namespace) -> int:
         Column("SERVER", styles={"yes": "green", "no": "dim", "?": "red"}),
         Column("FILE", cut="middle", least=20),
     )
-    lists.table(columns, [_row(seen) for seen in states])
+    tables.table(columns, [_row(seen) for seen in states])
     for seen in states:
         if seen.problem:
             console.warn(f"{seen.harness}: {seen.problem}")

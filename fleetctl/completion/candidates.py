@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from fleetd.protocol import endings
 
 from ..context import cwd, this_agent
-from ..output import console, screen, times
+from ..output import console, times
 from ..output.text import cut
 
 # Calls a method that changes nothing and returns its result.
@@ -149,7 +149,7 @@ def _sessions(ask: Ask) -> Iterator[Candidate]:
 
 
 def _when(timestamp: str) -> str:
-    return times.ago(timestamp, screen.now_ms())
+    return times.ago(timestamp, console.now_ms())
 
 
 NOUNS: dict[str, Callable[[Ask], Iterator[Candidate]]] = {

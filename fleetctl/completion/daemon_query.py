@@ -9,7 +9,7 @@ from fleetd.host import paths
 from fleetd.protocol.errors import FleetError
 
 from ..client import Fleet
-from ..output import screen
+from ..output import console
 from .candidates import KINDS, candidates, line
 
 # A person has pressed a key and waits: what takes longer than this is not worth it.
@@ -27,7 +27,7 @@ def print_candidates(kind: str, prefix: str) -> None:
         found = _asked(kind, prefix)
     except (FleetError, OSError):
         return
-    columns = screen.width() if "COLUMNS" in os.environ else None
+    columns = console.terminal_width() if "COLUMNS" in os.environ else None
     text = "".join(f"{line(each, columns)}\n" for each in found)
     signal.setitimer(signal.ITIMER_REAL, 0)
     print(text, end="")

@@ -3,8 +3,8 @@
 from typing import Any
 
 from fleetctl.client.models import Record, decode, encode
-from fleetctl.tui.mission_list import View
 from fleetctl.tui.state import Picture
+from fleetctl.tui.visible import View
 
 NOON = 1_767_614_400_000  # 2026-01-05T12:00:00Z
 MINUTE = 60_000

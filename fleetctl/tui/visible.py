@@ -1,4 +1,4 @@
-"""What is to be seen of a picture: missions in their order, whose agents, what waits; pure.
+"""Selection of what is shown: missions in their order, whose agents, what waits; pure.
 
 ``View`` holds what the person chose: which mission, whether only that one.
 """
