@@ -24,8 +24,8 @@ from ..prompts import Cancelled, confirm, interactive
 from ..service import systemd
 from ..service.install import Removal
 from ..service.manager import service
-from ..service.running import STOP_UNITS
-from ..service.systemd_units import SERVICE
+from ..service.process import STOP_UNITS
+from ..service.systemd import SERVICE
 from . import _stored_data
 
 if TYPE_CHECKING:

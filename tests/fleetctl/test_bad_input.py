@@ -108,7 +108,7 @@ def test_streams_that_the_caller_closed_are_nowhere(home: Path):
     """``<&-`` and ``>&-``: no traceback, and the socket does not get the number of a stream."""
     shell = 'exec "$0" -m fleetctl "$@"'
     argv = [sys.executable, "daemon", "uninstall"]
-    unit = home / "config" / "systemd" / "user" / "fleetd.engine.service"
+    unit = home / "config" / "systemd" / "user" / "fleetd.service"
     unit.parent.mkdir(parents=True)
     unit.touch()
     asked = subprocess.run(
