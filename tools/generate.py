@@ -26,6 +26,7 @@ GENERATORS: dict[str, Generator] = {
     "completions": _made_by("completions"),
     "commands": _made_by("commands"),
     "manual": _made_by("manual"),
+    "events": _made_by("events_page"),
     "mcp": _made_by("mcp_page"),
     "reference": _made_by("reference"),
     "schemas": _made_by("schemas"),

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fleetd.protocol.errors import FleetError, NotFound, Unavailable
+from fleetd.protocol.event_types import Part, event_type
 from fleetd.protocol.patterns import AgentStatus
 
 from ..client import ConnectionLost, Fleet
@@ -20,13 +21,13 @@ from ..client.models import (
     LockList,
     MessageList,
     MissionList,
-    Record,
+    PlainRecord,
     SortieList,
 )
 from ..client.pagination import overview, position_of
 from ..client.transport import NOT_RUNNING
 from ..context import cwd_or_root
-from .state import EVERYTHING, SILENT_CHANGES, TAIL, Part, Tray, concerns
+from .state import EVERYTHING, SILENT_CHANGES, TAIL, Tray
 
 LISTED = 50
 LETTERS = 200
@@ -41,7 +42,7 @@ def _agents(client: Fleet, _: str | None) -> Any:
 def _locks(client: Fleet, _: str | None) -> Any:
     """Return the locks, each with its file as it is called where this runs."""
     page: Any = client.call(LockList(cwd=cwd_or_root()))
-    return [Record(each, file=page.paths.get(each.id, each.file)) for each in page.locks]
+    return [PlainRecord(each, file=page.paths.get(each.id, each.file)) for each in page.locks]
 
 
 def _sorties(client: Fleet, mission_id: str | None) -> Any:
@@ -149,7 +150,7 @@ class Feed:
             if self._stopped.is_set():
                 return
             self._tray.event(event)
-            self._want(concerns(event.type))
+            self._want(frozenset(event_type(event.type).refreshes or ()))
 
     def _want(self, parts: frozenset[Part], *, urgent: bool = False) -> None:
         if parts <= self._wanted and not urgent:

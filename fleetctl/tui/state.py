@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from fleetd.protocol.event_types import ALL, Part
+
 from ..output.times import ms_of
 
 # The newest events that are kept, and asked for when a connection begins.
@@ -27,36 +29,9 @@ _RANK = {
 }
 
 Link = Literal["starting", "waiting", "connected", "away"]
-Part = Literal["status", "missions", "sorties", "agents", "locks", "mail", "checkpoints", "events"]
-EVERYTHING: frozenset[Part] = frozenset(
-    ("status", "missions", "sorties", "agents", "locks", "mail", "checkpoints", "events")
-)
+EVERYTHING: frozenset[Part] = frozenset((*ALL, "events"))
 # What goes on without an event: heartbeats, leases that activity prolongs, silences.
 SILENT_CHANGES: frozenset[Part] = frozenset(("status", "agents", "locks"))
-
-_CONCERNS: dict[str, tuple[Part, ...]] = {
-    "mission": ("status", "missions", "sorties"),
-    "sortie": ("status", "sorties"),
-    "agent": ("status", "agents", "locks"),
-    "lock": ("status", "locks", "agents"),
-    "message": ("status", "mail", "agents"),
-    "fleet": ("status", "checkpoints"),
-    "checkpoint": ("status", "checkpoints"),
-    "checkpoints": ("status", "checkpoints"),
-}
-_NOT_CONCERNED = ("snapshot_recorded", "snapshots_pruned", "hook_noted", "backup_failed")
-_UPHEAVALS = ("fleet_recovered", "context_compacted", "store_restored", "records_forgotten")
-
-
-def concerns(event_type: str) -> frozenset[Part]:
-    """Return what has to be read again after an event of this type."""
-    if event_type in _NOT_CONCERNED:
-        return frozenset()
-    if event_type in _UPHEAVALS or event_type.startswith("recovery_"):
-        return EVERYTHING - {"events"}
-    # Whatever an agent does ends a silence, and may prolong what it holds.
-    noun = event_type.partition("_")[0]
-    return frozenset(_CONCERNS.get(noun, ("status", "agents", "locks")))
 
 
 def moment(timestamp: str | None) -> int:

@@ -15,8 +15,7 @@ from fleetctl.commands import _timeline
 from fleetctl.output import console
 from fleetctl.output.text import width, wrapped
 from fleetctl.output.views import timeline
-from fleetctl.output.views.timeline import NOBODYS, story
-from fleetd.protocol.events import PAYLOADS
+from fleetctl.output.views.timeline import story
 from fleetd.protocol.records import Event
 from fleetd.protocol.timestamps import iso, to_ms
 from tests.processes import environment
@@ -138,10 +137,6 @@ def test_what_hooks_told_late_stands_at_its_own_time():
     late = event(30, "file_modified", file="a.py", happened_at=iso(NOON + MIN))
 
     assert story([late], NOON)[0].begun == NOON + MIN
-
-
-def test_what_the_daemon_says_by_itself_is_known():
-    assert {name for name, payload in PAYLOADS.items() if not payload.activity} == NOBODYS
 
 
 @given(st.text(max_size=200), st.integers(min_value=2, max_value=50), st.sampled_from([None, 2]))

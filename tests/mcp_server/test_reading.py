@@ -56,8 +56,8 @@ async def test_what_is_not_there_is_an_error_that_says_so(near: Start) -> None:
                 "fleet://mission/zzz",
                 "Nothing is at fleet://mission/zzz. There are fleet://mission, ",
             ),
-            ("fleet://checkpoint/..%2Fetc", "NoArguments is at"),
-            ("file:///etc/passwd", "NoArguments is at"),
+            ("fleet://checkpoint/..%2Fetc", "Nothing is at"),
+            ("file:///etc/passwd", "Nothing is at"),
             ("fleet://mission", "You have no mission"),
         ):
             with pytest.raises(MCPError, match=told) as caught:

@@ -110,7 +110,9 @@ async def test_a_plan_and_a_checkpoint_whose_answers_are_lost_are_there_once(
 ) -> None:
     desk = Session(DaemonClient(), "alice")
     begun = tools.PlanArguments(goal="Add login", sorties=[tools.NewSortieArguments(title="Form")])
-    more = tools.PlanArguments(sorties=[tools.NewSortieArguments(title="Tests"), tools.NewSortieArguments(title="Docs")])
+    more = tools.PlanArguments(
+        sorties=[tools.NewSortieArguments(title="Tests"), tools.NewSortieArguments(title="Docs")]
+    )
     lost = [
         *["mission.create"] * ONE_TOO_MANY,
         *["mission.update"] * ONE_TOO_MANY,
@@ -151,7 +153,9 @@ async def test_mcp_plan_is_atomic_an_error_in_the_middle_leaves_nothing(
     pieces = [tools.NewSortieArguments(title="Form"), tools.NewSortieArguments(title="Tests")]
     async with lossy() as heard:
         await tools.plan(desk, tools.PlanArguments(goal="Add login", sorties=pieces))
-        await tools.plan(desk, tools.PlanArguments(sorties=[tools.NewSortieArguments(title="Docs")]))
+        await tools.plan(
+            desk, tools.PlanArguments(sorties=[tools.NewSortieArguments(title="Docs")])
+        )
 
     changing = [each["method"] for each in heard if "idempotency_key" in each["params"]]
     assert [each for each in changing if each != "agent.current"] == [

@@ -3,7 +3,8 @@
 import pytest
 
 from fleetctl.tui import visible
-from fleetctl.tui.state import EVERYTHING, TAIL, Picture, Tray, concerns, moment
+from fleetctl.tui.state import EVERYTHING, TAIL, Picture, Tray, moment
+from fleetd.protocol.event_types import event_type
 from fleetd.protocol.events import PAYLOADS, REPORTED_ACTIVITY
 from tests.watching.told import (
     MINUTE,
@@ -66,21 +67,25 @@ def test_a_daemon_that_was_never_there_is_waited_for_and_one_that_was_is_away() 
     assert (picture.link, picture.link_since, picture.trouble) == ("away", 4_000, "still gone")
 
 
+def refreshed(kind: str) -> set[str]:
+    return set(event_type(kind).refreshes or ())
+
+
 @pytest.mark.parametrize("kind", sorted([*PAYLOADS, *REPORTED_ACTIVITY, "a_type_of_tomorrow"]))
 def test_every_event_says_what_is_to_be_read_again(kind: str) -> None:
-    found = concerns(kind)
+    found = refreshed(kind)
     assert found <= EVERYTHING - {"events"}
     quiet = ("snapshot_recorded", "snapshots_pruned", "hook_noted", "backup_failed")
     assert bool(found) == (kind not in quiet)
 
 
 def test_what_an_event_changed_is_read_again() -> None:
-    assert "sorties" in concerns("sortie_completed")
-    assert "mail" in concerns("message_acked")
-    assert "locks" in concerns("lock_released")
-    assert "checkpoints" in concerns("fleet_checkpointed")
-    assert "status" in concerns("file_modified")
-    assert concerns("context_compacted") == EVERYTHING - {"events"}
+    assert "sorties" in refreshed("sortie_completed")
+    assert "mail" in refreshed("message_acked")
+    assert "locks" in refreshed("lock_released")
+    assert "checkpoints" in refreshed("fleet_checkpointed")
+    assert "status" in refreshed("file_modified")
+    assert refreshed("context_compacted") == EVERYTHING - {"events"}
 
 
 def test_a_time_that_is_none_is_the_beginning() -> None:

@@ -1,4 +1,4 @@
-"""What happened on a mission, as the entries of a story; must not print or ask the daemon.
+"""Timeline of a mission: its events as the entries of a story, and the page that shows them.
 
 Many events that tell one thing become one entry, what tells nothing new is left out, and silences
 stand where they were.
@@ -7,10 +7,11 @@ stand where they were.
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from fleetd.protocol.event_types import event_type
 from fleetd.protocol.timestamps import iso
 
 from .. import console, times
-from ..events import RUNS, Run, sentence, tone
+from ..events import sentence, told_together, tone
 from ..text import cut, padded, width, wrapped
 
 if TYPE_CHECKING:
@@ -22,24 +23,6 @@ if TYPE_CHECKING:
 SILENT_MS = 5 * times.MINUTE
 # A run ends when its agent did nothing of the kind for so long.
 RUN_MS = 30 * times.MINUTE
-# What the daemon says by itself: it breaks no silence.
-_NOBODYS_NAMES = (
-    "agent_lost agent_returned backup_failed checkpoint_created checkpoint_deleted "
-    "checkpoints_pruned context_compacted fleet_recovered hook_noted legacy_imported "
-    "lock_conflicted lock_expired message_delivered message_failed message_requeued "
-    "mission_deleted mission_reopened records_forgotten recovery_available "
-    "recovery_briefed recovery_confirmed recovery_unconfirmed snapshot_recorded "
-    "snapshots_pruned sortie_moved sortie_restored store_restored window_compacted "
-    "fleet_checkpointed"
-)
-NOBODYS = frozenset(_NOBODYS_NAMES.split())
-# What another event or a silence says better.
-_TELLS_NOTHING_NAMES = (
-    "lock_renewed message_delivered checkpoint_created snapshot_recorded tool_started "
-    "command_started context_compacted hook_noted backup_failed agent_paused "
-    "agent_resumed sortie_updated checkpoint_deleted"
-)
-_TELLS_NOTHING = frozenset(_TELLS_NOTHING_NAMES.split())
 
 
 class Entry(NamedTuple):
@@ -75,13 +58,13 @@ def story(
     last = None
     for event in events:
         at = _at(event)
-        if event.type not in NOBODYS:
+        if event_type(event.type).activity:
             if last is not None and at - last >= SILENT_MS:
                 silences.append(_silence(last, at))
                 # What is told as one thing was not silent in between.
                 grown.clear()
             last = at
-        if full or event.type not in _TELLS_NOTHING:
+        if full or event_type(event.type).shown == "always":
             _take(runs, grown, event, full=full)
     if goes_on and last is not None and now_ms - last >= SILENT_MS:
         silences.append(_silence(last, now_ms, still=True))
@@ -109,13 +92,13 @@ def _take(
     full: bool,
 ) -> None:
     """Add an event to the run that it goes on with, or begin another one."""
-    who = event.agent_id or ""
-    key = (event.type, who, _about(event))
-    open_run = grown.get(key) if event.type in RUNS and not full else None
+    who, kind = event.agent_id or "", event_type(event.type)
+    key = (event.type, who, str(event.data.get(kind.alike) or ""))
+    open_run = grown.get(key) if kind.repeated and not full else None
     if open_run is not None and _at(event) - _at(runs[open_run][-1]) < RUN_MS:
         runs[open_run].append(event)
         return
-    if event.type not in RUNS:
+    if not kind.repeated:
         # What an agent does between two turns of something else parts them.
         for other in [each for each in grown if each[1] == who]:
             del grown[other]
@@ -123,17 +106,9 @@ def _take(
     runs.append([event])
 
 
-def _about(event: "Event") -> str:
-    """Return what tells runs of one type and agent apart."""
-    names = {"sortie_progressed": "sortie_id", "error_reported": "message", "tool_failed": "name"}
-    return str(event.data.get(names.get(event.type, "")) or "")
-
-
 def _entry(run: "Sequence[Event]", inside: str | None) -> Entry:
     first, last = run[0], run[-1]
-    text = sentence(last, inside=inside)
-    if len(run) > 1:
-        text = RUNS[first.type](Run(run, inside))
+    text = told_together(run, inside) if len(run) > 1 else sentence(last, inside=inside)
     return Entry(first.type, _at(first), _at(last), text, tone(first.type), run, first.agent_id)
 
 
