@@ -16,7 +16,7 @@ from ..client.models import (
 )
 from ..context import cwd, failing_as, selected
 from ..output import console
-from ..output.recoveries import resume_command
+from ..output.views.recovery import resume_command
 from ..prompts import confirm, interactive
 from ._recovery import QUESTION, announcement, candidate_target, show
 

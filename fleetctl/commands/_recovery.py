@@ -24,7 +24,7 @@ from ..client.models import (
 )
 from ..context import selected
 from ..output import console
-from ..output.recoveries import lost
+from ..output.views.recovery import lost
 
 QUESTION = "Proceed with recovery?"
 FOUND: dict[CandidateReason | None, str] = {

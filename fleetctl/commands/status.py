@@ -14,8 +14,8 @@ from ..client.models import (
     Timing,
 )
 from ..output import console, tables
-from ..output.recoveries import lost, resume_command
 from ..output.tables import Column
+from ..output.views.recovery import lost, resume_command
 
 # What a recovery that is not over waits for.
 STATES = {

@@ -431,7 +431,9 @@ class AgentReturned(Payload, frozen=True, kw_only=True):
 
 
 class WindowCompacted(Payload, frozen=True, kw_only=True):
-    """The context window of an agent's session was compacted; ``summary`` is what its harness kept."""
+    """The context window of an agent's session was compacted; ``summary`` is what its harness
+    kept.
+    """
 
     type = "window_compacted"
     summary: str | None
