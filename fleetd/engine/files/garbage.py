@@ -24,7 +24,7 @@ log = logging.getLogger("fleetd")
 OWNERS = 100
 
 
-async def heed(engine: Engine, since: int | None = None) -> int | None:
+async def collect_garbage(engine: Engine, since: int | None = None) -> int | None:
     """Remove what lies here of missions and runs that were forgotten.
 
     Returns how often something was forgotten by then, None if a file stays: with ``since`` that

@@ -27,7 +27,7 @@ class _Compared(msgspec.Struct, frozen=True):
     trouble: str
 
 
-async def mend_latest(engine: Engine, inventory: Inventory) -> None:
+async def repair_latest(engine: Engine, inventory: Inventory) -> None:
     """Let a wrong ``latest.json`` be the newest record that has a file.
 
     Nothing is read when all is well by the names.

@@ -25,9 +25,9 @@ from ...protocol.types import Noun
 from ...store.availability import StoreAway
 from ...store.files.record_files import BackupFile, Backups
 from ..engine import Engine
-from .garbage import heed, remove
+from .garbage import collect_garbage, remove
 from .inventory import Inventory, take, take_all
-from .latest import mend_latest
+from .latest import repair_latest
 from .verified_read import verified
 
 log = logging.getLogger("fleetd")
@@ -58,7 +58,7 @@ async def reconcile(engine: Engine, reached: int = 0) -> None:
     """
     try:
         if engine.machine:
-            await heed(engine)
+            await collect_garbage(engine)
         for noun in POLICIES:
             await _reconcile(engine, noun)
         await _catch_up(engine, reached)
@@ -107,7 +107,7 @@ async def _reconcile_page(engine: Engine, noun: Noun, owner_ids: list[str]) -> i
                 now = next(iter(await take_all(engine, noun, [owner_id])), each)
         # Where this machine keeps nothing of an owner, there is nothing to mend.
         if rows.rows - rows.elsewhere or each.orphans:
-            await mend_latest(engine, now)
+            await repair_latest(engine, now)
         progress.on()
     return taken_in
 

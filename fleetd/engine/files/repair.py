@@ -24,7 +24,7 @@ from ..engine import Engine
 from .inventory import rows_of
 from .read_repair import get, kept_on, owner_in
 from .reconcile import rewrite, take_in
-from .verified_read import Examined, examined
+from .verified_read import FormsRead, read_forms
 
 # A file that is about to be written is not missing; nobody waits longer than this for a slow disk.
 FILE_WAIT_S = 1.0
@@ -62,7 +62,7 @@ async def check(
     if not troubles:
         return Finding(check=noun, ok=True, subject=record_id, detail="both copies are intact")
     detail = "; ".join(troubles)
-    fixed = repair and await _mend(engine, noun, record_id, owner_id, copies)
+    fixed = repair and await _repair(engine, noun, record_id, owner_id, copies)
     if not fixed and await _hopeless(engine, noun, record_id, owner_id, copies):
         detail += f"; nothing is left to heal it from, {POLICIES[noun].way_out(record_id)}"
     return Finding(
@@ -101,7 +101,7 @@ async def _copies(engine: Engine, noun: Noun, record_id: str, owner_id: str | No
     if owner_id is None and row_error is not None:
         owner_id = owner_in(noun, row_error)
     owner_id = owner_id or (owner_of(row) if row else None)
-    found = await _examined(engine, noun, owner_id, record_id)
+    found = await _read_file(engine, noun, owner_id, record_id)
     file, trouble = found.record, found.trouble
     file_trouble = str(trouble or "")
     if not found.there and trouble is None:
@@ -135,14 +135,14 @@ async def _row(engine: Engine, noun: Noun, record_id: str) -> tuple[Kept | None,
         return None, error
 
 
-async def _examined(engine: Engine, noun: Noun, owner_id: str | None, record_id: str) -> Examined:
+async def _read_file(engine: Engine, noun: Noun, owner_id: str | None, record_id: str) -> FormsRead:
     if owner_id is None:
-        return Examined(record=None, trouble=None, there=False)
+        return FormsRead(record=None, trouble=None, there=False)
     file = BackupFile(owner_id, record_id)
     try:
-        return await engine.outbox.in_thread(lambda: examined(engine.backups[noun], file))
+        return await engine.outbox.in_thread(lambda: read_forms(engine.backups[noun], file))
     except OSError as error:
-        return Examined(record=None, trouble=error, there=False)
+        return FormsRead(record=None, trouble=error, there=False)
 
 
 def _difference(row: Kept, file: Kept) -> str:
@@ -184,13 +184,13 @@ async def _hopeless(
     return record_id in (await rows_of(engine, noun, owner_id)).live
 
 
-async def _mend(
+async def _repair(
     engine: Engine, noun: Noun, record_id: str, owner_id: str | None, copies: Copies
 ) -> bool:
     if copies.row is not None:
         if isinstance(copies.row, Checkpoint) and POLICIES[noun].to_rewrite(copies.row):
             await rewrite(engine, copies.row)
-        return await _mend_file(engine, noun, record_id, owner_id or owner_of(copies.row))
+        return await _rewrite_file(engine, noun, record_id, owner_id or owner_of(copies.row))
     if copies.file is None:
         return False
     owner_id = owner_id or owner_of(copies.file)
@@ -199,10 +199,10 @@ async def _mend(
             await engine.write(repair_row, copies.file)
     except InvalidState:  # it was deleted, or forgotten; the file is on the way out
         return False
-    return not copies.file_trouble or await _mend_file(engine, noun, record_id, owner_id)
+    return not copies.file_trouble or await _rewrite_file(engine, noun, record_id, owner_id)
 
 
-async def _mend_file(engine: Engine, noun: Noun, record_id: str, owner_id: str) -> bool:
+async def _rewrite_file(engine: Engine, noun: Noun, record_id: str, owner_id: str) -> bool:
     """Write a file again; one among another owner's is not mended by one elsewhere."""
     engine.outbox.post(WriteBackup(noun, record_id))
     await engine.outbox.attempted(record_id)

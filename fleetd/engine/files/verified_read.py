@@ -22,7 +22,7 @@ from ...store.files.record_files import LATEST, BackupFile, Backups
 MOST = 2**53
 
 
-class Examined(msgspec.Struct, frozen=True, kw_only=True):
+class FormsRead(msgspec.Struct, frozen=True, kw_only=True):
     """What was found in the places of one file.
 
     ``record`` is what the first whole form holds, ``trouble`` what is wrong with any of them,
@@ -34,7 +34,7 @@ class Examined(msgspec.Struct, frozen=True, kw_only=True):
     there: bool
 
 
-def examined(backups: Backups, file: BackupFile) -> Examined:
+def read_forms(backups: Backups, file: BackupFile) -> FormsRead:
     """Look at all forms of a file; raises OSError when nothing can be looked at."""
     record: Kept | None = None
     trouble: FleetError | OSError | None = None
@@ -51,7 +51,7 @@ def examined(backups: Backups, file: BackupFile) -> Examined:
     if isinstance(record, Snapshot) and (trouble is not None or not forms):
         what = trouble.message if isinstance(trouble, FleetError) else trouble
         record = standing_in(record, str(what or "its file is missing"))
-    return Examined(record=record, trouble=trouble, there=bool(forms))
+    return FormsRead(record=record, trouble=trouble, there=bool(forms))
 
 
 def verified(backups: Backups, file: BackupFile) -> Kept | None:
@@ -60,7 +60,7 @@ def verified(backups: Backups, file: BackupFile) -> Kept | None:
     Raises Corrupt, also when the file holds another record than its name says, Incompatible and
     OSError.
     """
-    found = examined(backups, file)
+    found = read_forms(backups, file)
     if found.record is None and found.trouble is not None:
         raise found.trouble
     return found.record

@@ -13,7 +13,7 @@ from ...protocol.request import Request
 from ...store.api import StoreRefused
 from ...store.availability import StoreAway
 from ..engine import DAEMON, Engine
-from ..files.garbage import heed
+from ..files.garbage import collect_garbage
 from ..hooks.spool import tidy
 from .cluster import KeepInTouch
 from .daily import keep_house
@@ -77,7 +77,7 @@ async def keep_files(engine: Engine) -> None:
         engine.pulses.beat("files", FILES_S + ROUND_S)
         try:
             await engine.outbox.take_on()
-            heard = await heed(engine, heard)
+            heard = await collect_garbage(engine, heard)
         except StoreAway:  # which the store itself tells
             continue
         except FleetError as error:
