@@ -12,6 +12,7 @@ import trio
 from ...domain.artifacts.pull import NEWEST, PullCursor, batch, content
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
+from ...domain.missions import missions
 from ...host import progress
 from ...protocol.errors import Corrupt, FleetError, Incompatible, Storage, Unavailable
 from ...protocol.requests.checkpoint import CheckpointPull, PulledCheckpoints
@@ -29,7 +30,7 @@ async def pull(engine: Engine, request: CheckpointPull, caller: Caller) -> Pulle
     """
 
     async def work() -> PulledCheckpoints:
-        mission_id = (await engine.execute(MissionGet(request.mission_id))).id
+        mission_id = (await engine.run(missions.get, MissionGet(request.mission_id))).id
         pulling = _Pulling(engine, mission_id)
         try:
             await pulling.through()
@@ -78,7 +79,7 @@ class _Pulling:
             cursor = found.following
         await self._end(mission_id)
         if not self._seen:  # it may have been forgotten meanwhile
-            await self._engine.execute(MissionGet(mission_id))
+            await self._engine.run(missions.get, MissionGet(mission_id))
 
     async def _begin(self, mission_id: str) -> None:
         """Look what lies there, without what a crash has left."""

@@ -13,6 +13,7 @@ from ...domain.artifacts import inventory
 from ...domain.artifacts.kinds import POLICIES, id_of
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
+from ...domain.missions import missions
 from ...host import progress
 from ...protocol.errors import Corrupt, Incompatible, NotFound
 from ...protocol.records import Finding
@@ -34,7 +35,7 @@ LISTED = 1_000
 
 
 class VerifyTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """VerifyTarget is to be checked: one record, the records of one owner, or all of a noun."""
+    """What is to be checked: one record, the records of one owner, or all of a noun."""
 
     noun: Noun
     owner_id: str | None = None
@@ -49,7 +50,7 @@ async def verify(engine: Engine, request: CheckpointVerify, caller: Caller) -> F
     async def work() -> Findings:
         mission_id = request.mission_id
         if mission_id is not None:
-            mission_id = (await engine.execute(MissionGet(mission_id))).id
+            mission_id = (await engine.run(missions.get, MissionGet(mission_id))).id
         what = VerifyTarget(
             noun="checkpoint",
             owner_id=mission_id,
