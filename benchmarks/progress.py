@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import apsw
 
 from fleetd.domain.core.tx import Tx
-from fleetd.domain.missions.progress import passed, recount
+from fleetd.domain.missions.milestones import passed, recount
 from fleetd.protocol.records import percent
 from fleetd.store.sqlite.group_commit import Executor
 from fleetd.store.sqlite.migrate import schema

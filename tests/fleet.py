@@ -17,7 +17,7 @@ import trio.testing
 from fleetd.config import Config, Loaded, Paths
 from fleetd.domain.core.context import Caller
 from fleetd.engine.engine import Engine, OnBehalf, random_id
-from fleetd.engine.service import open_engine
+from fleetd.engine.lifecycle import open_engine
 from fleetd.host.atomic_files import make_directories
 from fleetd.host.clock import Uptime
 from fleetd.protocol.records import (

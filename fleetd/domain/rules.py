@@ -1,16 +1,14 @@
 """Imports every module that registers rules, so that the registry is complete; holds none."""
 
-from .agents import agents, mailbox, process_identity
+from .agents import agents, mailbox
 from .artifacts.kinds import POLICIES
 from .checkpoints import checkpoints, diff, on_error
-from .cluster import failover, membership, names
 from .core.registry import HANDLERS
-from .erasure import batches, deletion, journal, steps
 from .events import cursors, streams
-from .liveness import agent_loss, due, episodes, silence
+from .liveness import silence
 from .locks import locks, queue
-from .missions import missions, selection, sortie_reports, sorties
-from .recovery import checkpoint_selection, handover, restore, roll_forward, state
+from .missions import missions, selection, sorties
+from .recovery import restore
 from .sessions import deliveries, record
 from .sessions import overview as hook_overview
 from .snapshots import compression, kind, queries, triggers

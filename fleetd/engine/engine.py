@@ -41,8 +41,7 @@ from .cpu_worker import Aside
 from .effects import carry_out
 from .files.outbox import Outbox
 from .hooks.session_queue import Reception
-from .metrics.counters import Traffic
-from .metrics.pulses import Pulses
+from .metrics.counters import Pulses, Traffic
 from .process_watcher import Watcher
 from .project_ignore import refuse_ignored
 from .projects import Projects

@@ -2,7 +2,6 @@
 
 from .files import pull
 from .hooks import deliver, delivering
-from .jobs import cluster, liveness
 from .metrics import health, report
 from .services import (
     agents,
@@ -16,7 +15,6 @@ from .services import (
     pruning,
     recovery,
     snapshots,
-    sorties,
     system,
     verify,
 )

@@ -2,22 +2,17 @@
 
 from typing import Any
 
-from ..domain.erasure.batches import PieceDrop
-from ..domain.erasure.journal import BytesScrubbed, ForgetWithdraw
-from ..domain.erasure.steps import ForgetBegin, ForgetStep
 from ..domain.sessions.deliveries import OldDeliveriesDrop
 from ..protocol.request import Request
 from ..protocol.requests.checkpoint import CheckpointDelete, CheckpointPrune
 from ..protocol.requests.mission import MissionDelete
 from ..protocol.requests.snapshot import SnapshotPrune
-from ..protocol.requests.system import SystemForget
 
 # Everything else is refused while there is no room.
 MAKES_ROOM = frozenset(
     {
         *(CheckpointPrune, SnapshotPrune),
         *(CheckpointDelete, MissionDelete),
-        *(SystemForget, ForgetBegin, PieceDrop, ForgetStep, ForgetWithdraw, BytesScrubbed),
         OldDeliveriesDrop,
     }
 )

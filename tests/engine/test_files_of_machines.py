@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from fleetd.domain.artifacts.outbox import backup
 from fleetd.domain.artifacts.removal import purge_departed
-from fleetd.domain.cluster.membership import MachineBeat, MachineLeave
+from fleetd.domain.cluster import membership
 from fleetd.domain.core.tx import RemoveBackup, WriteBackup
 from fleetd.engine.files.compress import compress
 from fleetd.engine.files.garbage import collect_garbage
@@ -60,7 +60,7 @@ async def here(*fleets: Fleet) -> None:
     """Let the store hear of machines, which are called what a person would call them."""
     for fleet in fleets:
         name = NAMES[fleet.engine.machine]
-        await fleet.engine.execute(MachineBeat(name=name, started_at=fleet.clock.now))
+        await fleet.engine.write(membership.beat, name, fleet.clock.now)
 
 
 @pytest.fixture
@@ -455,7 +455,7 @@ async def test_what_a_machine_keeps_that_may_come_back_stays_marked(
     mission = await a.mission()
     taken = await b.checkpoint(mission)
     await a.do(CheckpointDelete(taken.id))
-    await b.engine.execute(MachineLeave())
+    await b.engine.write(membership.leave)
     a.clock.pass_by(6 * DAY)
     assert await a.engine.write(purge_departed) == 0
     a.clock.pass_by(2 * DAY)

@@ -13,8 +13,9 @@ import trio
 
 from fleetd.config import Config, Loaded, Paths
 from fleetd.domain.core.context import Caller
+from fleetd.domain.missions import missions
 from fleetd.engine.engine import Engine
-from fleetd.engine.service import open_engine
+from fleetd.engine.lifecycle import open_engine
 from fleetd.host import file_system, git
 from fleetd.host.file_system import (
     MOST_AT_ONCE,
@@ -258,7 +259,7 @@ async def test_a_hook_whose_directory_hangs_is_recorded_with_the_path_that_it_na
             await engine.handle(hook(event, tmp_path / "link" / "project", **more), CLIENT)
     agent = (await engine.execute(AgentList())).agents[0]
     assert (await engine.execute(AgentGet(agent.id))).cwd == f"{stuck}/project"
-    mission = await engine.execute(MissionGet(agent.mission_id or ""))
+    mission = await engine.run(missions.get, MissionGet(agent.mission_id or ""))
     assert mission.project_dir == f"{stuck}/project"
     assert caplog.text.count("Hooks from there are recorded") == 1
 
@@ -278,7 +279,9 @@ async def test_a_briefing_of_a_mission_whose_directory_hangs_does_without_git(
     engine: Engine, hung: Path
 ) -> None:
     """Git hangs there beyond a kill."""
-    mission = await engine.execute(MissionCreate("m", project_dir=str(hung / "project")))
+    mission = await engine.run(
+        missions.create, MissionCreate("m", project_dir=str(hung / "project"))
+    )
     with trio.fail_after(5):
         briefing = await engine.handle(RecoveryContextGet(mission.id), CLIENT)
     assert "m" in briefing.prompt

@@ -20,7 +20,7 @@ from fleetd.domain.checkpoints.codec import (
     from_file,
     to_file,
 )
-from fleetd.domain.recovery.roll_forward import CatchUp, ImportEnd
+from fleetd.domain.recovery import roll_forward
 from fleetd.engine.engine import Engine
 from fleetd.harness.report import SessionEnded
 from fleetd.protocol.errors import Incompatible, InvalidState, Storage
@@ -344,7 +344,11 @@ async def test_an_import_that_a_crash_cut_short_is_finished_at_the_next_start(
         missions = [await busy_one(fleet, name) for name in ("A", "B")]
         states = [visible(await fleet.sorties(each)) for each in missions]
     fleet.lose_database()
-    fatal, allowed = {"import": (ingest, 1), "end": (ImportEnd, 0), "catch_up": (CatchUp, 1)}[stage]
+    fatal, allowed = {
+        "import": (ingest, 1),
+        "end": (roll_forward.import_end, 0),
+        "catch_up": (roll_forward.roll_forward, 1),
+    }[stage]
 
     class KilledError(BaseException):
         pass
@@ -397,7 +401,7 @@ async def test_a_mission_that_is_gone_before_it_was_caught_up_holds_no_other_up(
     async with opened(tmp_path) as fleet:
         assert visible(await fleet.sorties(mission)) == state
         assert "0badf00d" not in str(fleet.sql("SELECT * FROM store_meta"))
-        await fleet.engine.execute(CatchUp(mission_id="msn-0badf00d"))
+        await fleet.engine.write(roll_forward.roll_forward, "msn-0badf00d")
 
 
 async def busy_one(fleet: Fleet, title: str) -> Mission:

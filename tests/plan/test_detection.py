@@ -7,8 +7,7 @@ import trio
 
 from fleetd.config import Detection
 from fleetd.engine import places
-from fleetd.engine.engine import DAEMON
-from fleetd.engine.jobs.liveness import ActivityScan
+from fleetd.engine.jobs.liveness import scan
 from fleetd.engine.jobs.timers import notice_silence
 from fleetd.protocol.requests.agent import AgentDeregister, AgentHeartbeat, AgentRegister
 from fleetd.protocol.requests.checkpoint import CheckpointGet
@@ -202,7 +201,7 @@ async def test_however_many_fall_silent_at_once_all_are_noticed_at_once(fleet):
     )
     fleet.clock.pass_by(THRESHOLD + 1)
 
-    await fleet.engine.handle(ActivityScan(), DAEMON)
+    await scan(fleet.engine)
 
     noticed = {event.mission_id for event in await compacted(fleet)}
     assert len(noticed) == 1201

@@ -20,12 +20,12 @@ from fleetd.config import Limits, Retention
 from fleetd.domain.artifacts.outbox import backup
 from fleetd.domain.artifacts.removal import purge, removals
 from fleetd.domain.checkpoints import checkpoints
-from fleetd.domain.erasure.deletion import delete_checkpoint
+from fleetd.domain.erasure.erase import delete_checkpoint
 from fleetd.domain.retention import pruning as rules
 from fleetd.engine.files import outbox
 from fleetd.engine.files.outbox import FIRST_PAUSE_S
 from fleetd.engine.jobs.daily import DAY_S, keep_house
-from fleetd.engine.jobs.liveness import ActivityScan
+from fleetd.engine.jobs.liveness import scan
 from fleetd.engine.services import pruning
 from fleetd.protocol.errors import NotFound, Storage, Unavailable
 from fleetd.protocol.records import Checkpoint, Mission
@@ -241,7 +241,7 @@ async def test_a_mission_whose_agents_came_back_and_are_not_briefed_yet_waits_fo
     mission = await fleet.mission()
     ids = await taken(fleet, mission, 3)
     fleet.clock.pass_by(HOUR)
-    await fleet.do(ActivityScan())
+    await scan(fleet.engine)
     await fleet.agents(mission, "spec-1")  # registering is activity, and no end of the waiting
     assert (await fleet.do(RecoveryDetect())).candidates
 

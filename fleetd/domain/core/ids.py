@@ -46,6 +46,11 @@ def find(tx: Tx, noun: str, record_id: str) -> Row:
     raise missing(noun, record_id)
 
 
+def whole_id(tx: Tx, ctx: Context, noun: str, record_id: str) -> str:
+    """Return the id of the record that ``find`` finds."""
+    return str(find(tx, noun, record_id)["id"])
+
+
 def _find_by_prefix(tx: Tx, noun: str, prefix: str) -> Row:
     rows = tx.all(
         # "g" follows the last hex digit, so this is a range over the index of the ids.

@@ -1,8 +1,34 @@
 """Parts of SQL statements: lists of parameters and constants, and conditions on texts."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from .tx import Row
+
+# The states of agents that count as living.
+LIVING = "('active', 'waiting', 'idle')"
+
+
+class Where:
+    """Conditions of a statement that all have to hold, and their parameters."""
+
+    def __init__(self) -> None:
+        self._conditions = ["1 = 1"]
+        self.params: Row = {}
+
+    def add(self, condition: str, **params: Any) -> None:
+        """Add a condition with the parameters that it names."""
+        self._conditions.append(condition)
+        self.params |= params
+
+    def equal(self, **columns: Any) -> None:
+        """Have columns equal what is given for them; None leaves one free."""
+        for column, value in columns.items():
+            if value is not None:
+                self.add(f"{column} = :{column}", **{column: value})
+
+    def __str__(self) -> str:
+        return " AND ".join(self._conditions)
 
 
 def named_params(prefix: str, values: Sequence[str]) -> Row:

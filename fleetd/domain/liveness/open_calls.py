@@ -1,4 +1,4 @@
-"""What an agent is in the middle of, told by the events it reports; must not judge silence.
+"""Open tool calls: what an agent is in the middle of, told by the events it reports.
 
 A turn is what an agent does between two prompts of its user. Inside it, tool calls are open from
 ``command_started`` or ``tool_started`` to ``command_finished``, ``tool_finished`` or

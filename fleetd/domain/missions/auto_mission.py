@@ -11,8 +11,8 @@ from ..checkpoints import checkpoints
 from ..checkpoints.limits import WITH_SESSION
 from ..core.context import Context
 from ..core.ids import find
+from ..core.sql import LIVING
 from ..core.tx import Row, Tx
-from ..liveness.silence import LIVING
 from . import missions
 from .current import is_automatic
 from .milestones import begin_mission

@@ -1,4 +1,4 @@
-"""Which missions belong to a directory; must not change anything."""
+"""Missions of a directory: its own, those an agent joins or inherits, those of its project."""
 
 import os.path
 

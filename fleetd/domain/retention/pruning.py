@@ -39,7 +39,7 @@ class PruneCursor(Record, frozen=True, kw_only=True):
     record_id: str = ""
 
 
-class Candidate(Record, frozen=True, kw_only=True):
+class PruneCandidate(Record, frozen=True, kw_only=True):
     """A record that is past its time; ``cause`` is what it was taken for."""
 
     id: str
@@ -77,9 +77,9 @@ def _owner(tx: Tx, kind: Policy, given: str) -> str:
 
 def look(
     tx: Tx, ctx: Context, noun: Noun, policy: RetentionPolicy, cursor: PruneCursor
-) -> Batch[list[Candidate], PruneCursor]:
+) -> Batch[list[PruneCandidate], PruneCursor]:
     """Return what is expired among the next records, oldest first of each owner."""
-    kind, found, looked_at = POLICIES[noun], list[Candidate](), 0
+    kind, found, looked_at = POLICIES[noun], list[PruneCandidate](), 0
     for _ in range(OWNERS_AT_ONCE):
         rows = _rows_after(tx, kind, cursor, ROWS_AT_ONCE - looked_at)
         if rows:
@@ -117,16 +117,16 @@ def _rows_after(tx: Tx, kind: Policy, cursor: PruneCursor, limit: int) -> list[R
     )
 
 
-def _candidate(row: Row) -> Candidate:
-    return Candidate(**{name: row[name] for name in Candidate.__struct_fields__})
+def _candidate(row: Row) -> PruneCandidate:
+    return PruneCandidate(**{name: row[name] for name in PruneCandidate.__struct_fields__})
 
 
 @frees_space
 def mark(
-    tx: Tx, ctx: Context, noun: Noun, policy: RetentionPolicy, found: list[Candidate]
-) -> list[Candidate]:
+    tx: Tx, ctx: Context, noun: Noun, policy: RetentionPolicy, found: list[PruneCandidate]
+) -> list[PruneCandidate]:
     """Mark candidates deleted; what was used, deleted or needed since they were found stays."""
-    marked = list[Candidate]()
+    marked = list[PruneCandidate]()
     for _, candidates in groupby(found, key=lambda candidate: candidate.owner_id):
         rows = [row for each in candidates if (row := _live(tx, noun, each.id)) is not None]
         for row in _EXPIRED[noun](tx, ctx, policy, rows) if rows else ():

@@ -8,8 +8,8 @@ from ...protocol.types import OPEN_MISSION
 from ..core.batches import Batch
 from ..core.context import Context
 from ..core.registry import frees_space
+from ..core.sql import LIVING
 from ..core.tx import Tx
-from ..liveness.silence import LIVING
 from ..missions import auto_mission
 from ..missions.current import is_automatic
 

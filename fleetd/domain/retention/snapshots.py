@@ -10,8 +10,8 @@ from ..core.context import Context
 from ..core.event_log import emit
 from ..core.registry import frees_space
 from ..core.soft_delete import LIVE, mark_deleted
+from ..core.sql import LIVING
 from ..core.tx import Row, Tx
-from ..liveness.silence import LIVING
 from .policy import RetentionPolicy, is_older
 
 # What a run can end in, and what its recovery context may have to go back to.

@@ -6,8 +6,8 @@ that the machine was awake.
 
 from ..core.context import Context
 from ..core.soft_delete import LIVE
+from ..core.sql import LIVING
 from ..core.tx import Row, Tx
-from ..liveness.silence import LIVING
 from ..missions.current import lies_in
 from .builder import Trigger
 from .record import take

@@ -67,7 +67,7 @@ class OldLock(Record, frozen=True, kw_only=True):
     expires_ms: int | None = None
 
 
-class Imported(Record, frozen=True, kw_only=True):
+class LegacyCounts(Record, frozen=True, kw_only=True):
     """What was taken over. ``before``: the same file was imported already; nothing was done.
 
     ``left_out`` counts the locks that were released, had expired or were taken.
@@ -97,7 +97,7 @@ class LegacyContents(Record, frozen=True, kw_only=True):
 Timed = tuple[str, str, OldEvent]
 
 
-def import_legacy(tx: Tx, ctx: Context, legacy: LegacyContents) -> Imported:
+def import_legacy(tx: Tx, ctx: Context, legacy: LegacyContents) -> LegacyCounts:
     """Import mailboxes, events, cursors and active locks, once per file, counted afterwards.
 
     Raises InvalidState when what was stored is not what was given: then nothing is.
@@ -105,12 +105,12 @@ def import_legacy(tx: Tx, ctx: Context, legacy: LegacyContents) -> Imported:
     """
     key = f"legacy:{legacy.digest}"
     if tx.one("SELECT 1 AS known FROM store_meta WHERE key = :key", key=key):
-        return Imported(before=True)
+        return LegacyCounts(before=True)
     if total := sum(map(len, legacy.events.values())):
         # It is as young as the import: what stands behind it is not old before it is.
         emit(tx, ctx, LegacyImported(events=total))
     end = position(tx)
-    imported = Imported(
+    imported = LegacyCounts(
         mailboxes=_agents(tx, ctx, legacy),
         events=_events(tx, ctx, legacy, end),
         cursors=_cursors(tx, ctx, legacy, end),

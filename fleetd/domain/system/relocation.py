@@ -7,11 +7,11 @@ second truth. Where it arrived, a first start settles what cannot be carried.
 import msgspec
 
 from ...protocol.records import Record
-from ..agents.agents import mark_lost
 from ..core.context import Context
 from ..core.event_log import position
+from ..core.observers import store_arrived
 from ..core.tx import LogLine, Tx
-from ..liveness.silence import LIVING, follow_boot
+from ..liveness.silence import follow_boot
 from ..locks.leases import end_by_force
 from .epoch import TOKENS_UNSEEN, begin_epoch
 
@@ -22,21 +22,21 @@ _SET = (
 )
 
 
-class Moved(Record, frozen=True, kw_only=True):
+class Relocation(Record, frozen=True, kw_only=True):
     """To where a store was moved, or from where it came, and when."""
 
     where: str
     at: str
 
 
-class Standing(Record, frozen=True, kw_only=True):
+class StoreIdentity(Record, frozen=True, kw_only=True):
     """What a store says of itself: which it is, how long its log is, and of its moves."""
 
     epoch: str | None
     end: int
-    moved_to: Moved | None
-    arrived: Moved | None
-    moving_to: Moved | None
+    moved_to: Relocation | None
+    arrived: Relocation | None
+    moving_to: Relocation | None
 
 
 class Arrival(Record, frozen=True, kw_only=True):
@@ -48,15 +48,15 @@ class Arrival(Record, frozen=True, kw_only=True):
     share: what other machines call them, only whoever looks at them can tell.
     """
 
-    moved_to: Moved | None
+    moved_to: Relocation | None
     unnamed: dict[str, str]
-    moving_to: Moved | None = None
+    moving_to: Relocation | None = None
 
 
-def standing(tx: Tx) -> Standing:
+def identity(tx: Tx) -> StoreIdentity:
     """Return what a store says of itself."""
     known = {row["key"]: row["value"] for row in tx.all("SELECT key, value FROM store_meta")}
-    return Standing(
+    return StoreIdentity(
         epoch=known.get("epoch"),
         end=position(tx),
         moved_to=_read(known.get("moved_to")),
@@ -65,8 +65,8 @@ def standing(tx: Tx) -> Standing:
     )
 
 
-def _read(text: str | None) -> Moved | None:
-    return None if text is None else msgspec.json.decode(text, type=Moved)
+def _read(text: str | None) -> Relocation | None:
+    return None if text is None else msgspec.json.decode(text, type=Relocation)
 
 
 def note_moved(tx: Tx, where: str, at: str) -> None:
@@ -86,7 +86,7 @@ def note_arrived(tx: Tx, where: str, at: str) -> None:
 
 
 def _note(tx: Tx, key: str, where: str, at: str) -> None:
-    tx.run(_SET, key=key, value=msgspec.json.encode(Moved(where=where, at=at)).decode())
+    tx.run(_SET, key=key, value=msgspec.json.encode(Relocation(where=where, at=at)).decode())
 
 
 def note_staying(tx: Tx) -> None:
@@ -99,12 +99,12 @@ def arrive(tx: Tx, ctx: Context) -> Arrival:
 
     Before anything else of a start.
     """
-    known = standing(tx)
+    known = identity(tx)
     if known.moved_to or known.moving_to or known.arrived is None:
         return Arrival(moved_to=known.moved_to, unnamed={}, moving_to=known.moving_to)
     follow_boot(tx, ctx)
     _end_locks(tx, ctx)
-    _lose_strangers(tx, ctx)
+    store_arrived(tx, ctx)
     tx.run("DELETE FROM store_meta WHERE key = 'arrived'")
     tx.after_commit(LogLine("INFO", f"The store has come from {known.arrived.where}"))
     return Arrival(moved_to=None, unnamed=_unnamed(tx, ctx))
@@ -131,19 +131,6 @@ def _end_locks(tx: Tx, ctx: Context) -> None:
     """
     for row in tx.all("SELECT * FROM locks WHERE status = 'active' ORDER BY fencing_token"):
         end_by_force(tx, ctx, row, None, REASON)
-
-
-def _lose_strangers(tx: Tx, ctx: Context) -> None:
-    """Lose the agents of machines that have no part in a store which this one has to itself."""
-    if ctx.machine:
-        return
-    rows = tx.all(
-        f"SELECT * FROM agents WHERE status <> 'gone' AND status IN {LIVING} AND machine <> :own"
-        " ORDER BY id",
-        own=ctx.machine,
-    )
-    for row in rows:
-        mark_lost(tx, ctx, row, "its machine has no part in this store any more")
 
 
 def reopen(tx: Tx, ctx: Context) -> bool:

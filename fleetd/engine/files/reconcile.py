@@ -17,7 +17,7 @@ from ...domain.artifacts.kinds import POLICIES, Kept, id_of, noun_of
 from ...domain.artifacts.ownership import adopt
 from ...domain.artifacts.repair import repair_row, stored
 from ...domain.core.tx import WriteBackup
-from ...domain.recovery.roll_forward import CatchUp, ImportEnd
+from ...domain.recovery.roll_forward import import_end, roll_forward
 from ...host import progress
 from ...protocol.errors import Corrupt, FleetError, InvalidState
 from ...protocol.records import Checkpoint
@@ -235,10 +235,9 @@ def _read_or_refuse(backups: Backups, file: BackupFile) -> Kept | FleetError | N
 
 async def _catch_up(engine: Engine, reached: int = 0) -> None:
     """Finish an import, also one that a crash cut short: counters first, then each mission."""
-    behind = await engine.execute(ImportEnd(reached=reached))
-    for mission_id in behind.missions:
+    for mission_id in await engine.write(import_end, reached):
         try:
-            await engine.execute(CatchUp(mission_id=mission_id))
+            await engine.write(roll_forward, mission_id)
         except FleetError:
             raise
         except Exception:  # a file can hold what no rule expects; the others must come back

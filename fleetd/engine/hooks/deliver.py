@@ -36,8 +36,8 @@ from ...protocol.requests.hook import (
 )
 from ...protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
 from ...store.availability import StoreAway
-from ..engine import DAEMON, Engine
-from ..jobs.liveness import ActivityScan
+from ..engine import Engine
+from ..jobs.liveness import scan
 from .facts import Ground, look_around, look_at_paths
 from .lock_guard import ENFORCE, denial
 
@@ -185,10 +185,10 @@ async def _recorded(
 ) -> Recorded:
     """Record what a hook tells, and what the silence before a new session means."""
     if opens := any(isinstance(each, SessionStarted) for each in record.report.happenings):
-        await engine.handle(ActivityScan(), DAEMON)  # detection comes before registering
+        await scan(engine)  # detection comes before registering
     recorded = await engine.handle(record, caller, facts, size=size)
     if opens:
-        await engine.handle(ActivityScan(), DAEMON)
+        await scan(engine)
     return recorded
 
 

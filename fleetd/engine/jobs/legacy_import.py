@@ -5,7 +5,7 @@ import logging
 
 import msgspec
 
-from ...domain.system.legacy_import import Imported, LegacyContents
+from ...domain.system.legacy_import import LegacyContents, LegacyCounts
 from ...domain.system.legacy_import import import_legacy as import_contents
 from ...host import progress
 from ...host.path_walk import Walk, absolute
@@ -85,7 +85,7 @@ def _not_imported(file: LegacyFile, why: str) -> None:
     log.warning("%s was not imported, and stays: %s", file.path, why)
 
 
-def _told(imported: Imported) -> str:
+def _told(imported: LegacyCounts) -> str:
     if imported.before:
         return "It was imported before"
     counts = [
@@ -95,7 +95,7 @@ def _told(imported: Imported) -> str:
         _counted(imported.locks, "active lock", "active locks"),
     ]
     rest = f", left out {_counted(imported.left_out, 'lock', 'locks')}" if imported.left_out else ""
-    return f"Imported {', '.join(counts)}{rest}"
+    return f"LegacyCounts {', '.join(counts)}{rest}"
 
 
 def _counted(count: int, one: str, many: str) -> str:

@@ -1,4 +1,4 @@
-"""Whether the daemon works, check by check; must not mend anything."""
+"""Health: whether the daemon works, check by check."""
 
 from collections.abc import Awaitable, Callable
 

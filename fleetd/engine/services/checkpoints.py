@@ -10,7 +10,7 @@ from ...domain.artifacts.kinds import Kept, id_of, noun_of
 from ...domain.checkpoints import checkpoints, diff
 from ...domain.core.context import Caller, Facts
 from ...domain.core.registry import method
-from ...domain.erasure.deletion import delete_checkpoint
+from ...domain.erasure.erase import delete_checkpoint
 from ...protocol.checkpoint_diff import CheckpointDifference
 from ...protocol.errors import InvalidParams, NotFound
 from ...protocol.records import Checkpoint

@@ -17,7 +17,7 @@ from ...domain.core.registry import method
 from ...domain.core.tx import RemoveBackup
 from ...domain.retention import pruning
 from ...domain.retention.policy import RetentionPolicy
-from ...domain.retention.pruning import Candidate, PruneCursor
+from ...domain.retention.pruning import PruneCandidate, PruneCursor
 from ...host import progress
 from ...protocol.errors import FleetError, RetentionPruneFailed, Unavailable
 from ...protocol.requests.checkpoint import CheckpointPrune, Pruned, PrunedCheckpoint
@@ -45,14 +45,10 @@ async def prune(engine: Engine, request: CheckpointPrune, caller: Caller) -> Pru
     """
 
     async def work() -> Pruned:
-        policy = await engine.read(
-            pruning.policy,
-            "checkpoint",
-            request.mission_id,
-            request.older_than_days,
-            request.keep_per_mission,
+        days, keep = request.older_than_days, request.keep_per_mission
+        run = await _pruned(
+            engine, "checkpoint", request.mission_id, days, keep, dry_run=request.dry_run
         )
-        run = await _pruned(engine, "checkpoint", policy, dry_run=request.dry_run)
         details = [
             PrunedCheckpoint(
                 id=each.id,
@@ -79,8 +75,7 @@ async def prune_snapshots(
     """
 
     async def work() -> PrunedSnapshots:
-        policy = await engine.read(pruning.policy, "snapshot", request.run_id, None, None)
-        run = await _pruned(engine, "snapshot", policy, dry_run=request.dry_run)
+        run = await _pruned(engine, "snapshot", request.run_id, dry_run=request.dry_run)
         details = [
             PrunedSnapshot(
                 id=each.id,
@@ -99,9 +94,16 @@ async def prune_snapshots(
 
 
 async def _pruned(
-    engine: Engine, noun: Noun, policy: RetentionPolicy, *, dry_run: bool
+    engine: Engine,
+    noun: Noun,
+    owner_id: str | None,
+    days: int | None = None,
+    keep: int | None = None,
+    *,
+    dry_run: bool,
 ) -> "_Pruning":
     """Go through everything that is expired; raises FleetError that says how far it came."""
+    policy = await engine.read(pruning.policy, noun, owner_id, days, keep)
     run = _Pruning(engine, noun, policy)
     if dry_run:
         await run.through(run.count)
@@ -122,7 +124,7 @@ class _Pruning:
         self._engine = engine
         self._noun = noun
         self._policy = policy
-        self.details: list[Candidate] = []
+        self.details: list[PruneCandidate] = []
         self.freed_bytes = 0
         self._ids: set[str] = set()
 
@@ -131,7 +133,7 @@ class _Pruning:
         """Return how many records were found, or deleted; ``details`` names the first of them."""
         return len(self._ids)
 
-    async def through(self, take: Callable[[list[Candidate]], Awaitable[None]]) -> None:
+    async def through(self, take: Callable[[list[PruneCandidate]], Awaitable[None]]) -> None:
         """Have everything that is expired taken, in portions for one short transaction."""
         cursor: PruneCursor | None = PruneCursor()
         owners = await self._owners()
@@ -156,13 +158,13 @@ class _Pruning:
             return []
         return sorted(await self._engine.read(inventory.owners, self._noun))
 
-    async def count(self, portion: list[Candidate]) -> None:
+    async def count(self, portion: list[PruneCandidate]) -> None:
         """Note what is there to be deleted."""
         self._ids.update(each.id for each in portion)
         self.details += portion[: DETAILS_MAX - len(self.details)]
         self.freed_bytes += sum(each.size_bytes for each in portion)
 
-    async def delete(self, portion: list[Candidate]) -> None:
+    async def delete(self, portion: list[PruneCandidate]) -> None:
         """Mark a portion, as far as it is still past its time, and see its files off."""
         marked = await self._engine.write(pruning.mark, self._noun, self._policy, portion)
         if marked:
@@ -230,8 +232,8 @@ class _Pruning:
         return type(error)(error.message + before, hint=error.hint, **values)
 
 
-def _portions(candidates: list[Candidate]) -> Iterator[list[Candidate]]:
-    portion: list[Candidate] = []
+def _portions(candidates: list[PruneCandidate]) -> Iterator[list[PruneCandidate]]:
+    portion: list[PruneCandidate] = []
     size = 0
     for each in candidates:
         if portion and size + each.size_bytes > PORTION_BYTES:

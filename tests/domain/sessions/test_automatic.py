@@ -8,7 +8,7 @@ import pytest
 
 from fleetd.config import Config
 from fleetd.domain.core.tx import Row
-from fleetd.domain.missions import auto_mission, missions, sortie_work
+from fleetd.domain.missions import auto_mission, missions, sorties
 from fleetd.domain.missions.current import of_directory, to_join
 from fleetd.domain.missions.selection import current_row
 from fleetd.protocol.events import MissionCancelled
@@ -130,7 +130,7 @@ def test_what_was_given_up_is_not_open() -> None:
     desk = Desk()
     begun(desk)
     desk.plan("> Read", "x Write")
-    sortie_work.fail(desk.tx, desk.ctx, SortieFail(desk.sortie("Read")["id"], "no"))
+    sorties.fail(desk.tx, desk.ctx, SortieFail(desk.sortie("Read")["id"], "no"))
     end(desk)
     assert mission(desk)["status"] == "completed"
 
