@@ -4,7 +4,7 @@ from ..core.batches import Batch
 from ..core.context import Context
 from ..core.soft_delete import LIVE
 from ..core.tx import Tx
-from .kinds import POLICIES
+from .kinds import KINDS
 
 AT_ONCE = 100
 
@@ -39,4 +39,4 @@ def content(tx: Tx, ctx: Context, checkpoint_id: str) -> bytes | None:
     None when the checkpoint was deleted. Raises Corrupt for a damaged row.
     """
     row = tx.one(f"SELECT * FROM checkpoints WHERE id = :id AND {LIVE}", id=checkpoint_id)
-    return POLICIES["checkpoint"].file_of(row) if row else None
+    return KINDS["checkpoint"].file_of(row) if row else None

@@ -6,7 +6,7 @@ Whole missions and runs lose their directories. Of a run that stays single files
 import re
 
 from ...protocol.records import Record
-from ..artifacts.kinds import POLICIES
+from ..artifacts.kinds import KINDS
 from ..artifacts.ownership import called
 from ..artifacts.removal import Removals, removals_of
 from ..core import soft_delete
@@ -106,7 +106,7 @@ def parts(tx: Tx, ctx: Context, scope: Scope) -> Removals:
     ids: dict[str, list[str]] = {}
     for row in _parts(tx, scope):
         ids.setdefault(row["run_id"], []).append(row["id"])
-    return removals_of(tx, ctx, POLICIES["snapshot"], ids)
+    return removals_of(tx, ctx, KINDS["snapshot"], ids)
 
 
 def _parts(tx: Tx, scope: Scope) -> list[Row]:

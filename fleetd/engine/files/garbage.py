@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from ...domain.artifacts.kinds import POLICIES
+from ...domain.artifacts.kinds import KINDS
 from ...domain.artifacts.latest import newest_of_files
 from ...domain.core import tombstones
 from ...domain.snapshots.codec import seq_of
@@ -50,7 +50,7 @@ async def _collect(engine: Engine, backups: Backups) -> int:
     removed = 0
     for start in range(0, len(owners), OWNERS):
         page = owners[start : start + OWNERS]
-        whose = POLICIES[backups.layout.noun].whose
+        whose = KINDS[backups.layout.noun].whose
         found = await engine.read(tombstones.forgotten_of, whose, page)
         for owner_id, until in found.items():
             removed += await _clear(engine, backups, owner_id, until)

@@ -13,7 +13,7 @@ import msgspec
 
 from ...domain.artifacts import inventory
 from ...domain.artifacts.ingest import Ingested, ingest
-from ...domain.artifacts.kinds import POLICIES, Kept, id_of, noun_of
+from ...domain.artifacts.kinds import KINDS, FileRecord, id_of, noun_of
 from ...domain.artifacts.ownership import adopt
 from ...domain.artifacts.repair import repair_row, stored
 from ...domain.core.tx import WriteBackup
@@ -59,7 +59,7 @@ async def reconcile(engine: Engine, reached: int = 0) -> None:
     try:
         if engine.machine:
             await collect_garbage(engine)
-        for noun in POLICIES:
+        for noun in KINDS:
             await _reconcile(engine, noun)
         await _catch_up(engine, reached)
     except StoreAway:
@@ -77,7 +77,7 @@ async def _reconcile(engine: Engine, noun: Noun) -> None:
     rows = await engine.read(inventory.owners, noun)
     taken_in = 0
     every = sorted({*known, *rows})
-    progress.at(f"{POLICIES[noun].whose}s", total=len(every))
+    progress.at(f"{KINDS[noun].whose}s", total=len(every))
     for page in _some(every, OWNERS):
         taken_in += await _reconcile_page(engine, noun, page)
     if taken_in:
@@ -192,7 +192,7 @@ async def _take_in(engine: Engine, noun: Noun, owner_id: str, orphans: list[str]
         imported = await _import(engine, good)
         ids += imported.ids
         gone += imported.gone
-        for record in filter(POLICIES[noun].to_rewrite, good):
+        for record in filter(KINDS[noun].to_rewrite, good):
             told[id_of(record)] = record.warnings
             engine.outbox.post(WriteBackup(noun, id_of(record)))
     if gone:
@@ -200,7 +200,7 @@ async def _take_in(engine: Engine, noun: Noun, owner_id: str, orphans: list[str]
     return TakenIn(ids, refused, told, gone=gone)
 
 
-async def _import(engine: Engine, records: list[Kept]) -> Ingested:
+async def _import(engine: Engine, records: list[FileRecord]) -> Ingested:
     """Write rows in one transaction, or one by one when one of them will not go in."""
     if not records:
         return Ingested()
@@ -219,11 +219,13 @@ async def _import(engine: Engine, records: list[Kept]) -> Ingested:
     )
 
 
-def _read_all(backups: Backups, files: list[BackupFile]) -> dict[str, Kept | FleetError | None]:
+def _read_all(
+    backups: Backups, files: list[BackupFile]
+) -> dict[str, FileRecord | FleetError | None]:
     return {file.record_id: _read_or_refuse(backups, file) for file in files}
 
 
-def _read_or_refuse(backups: Backups, file: BackupFile) -> Kept | FleetError | None:
+def _read_or_refuse(backups: Backups, file: BackupFile) -> FileRecord | FleetError | None:
     try:
         return verified(backups, file)
     except FleetError as error:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import trio
 
-from ...domain.artifacts.kinds import POLICIES, Kept, owner_of
+from ...domain.artifacts.kinds import KINDS, FileRecord, owner_of
 from ...domain.artifacts.repair import repair_row
 from ...domain.core.tx import WriteBackup
 from ...protocol.errors import (
@@ -39,10 +39,10 @@ class Copies(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     gone: bool
-    row: Kept | None
+    row: FileRecord | None
     row_trouble: str
     row_spoilt: bool
-    file: Kept | None
+    file: FileRecord | None
     file_trouble: str
     file_spoilt: bool
     reason_code: str | None
@@ -64,7 +64,7 @@ async def check(
     detail = "; ".join(troubles)
     fixed = repair and await _repair(engine, noun, record_id, owner_id, copies)
     if not fixed and await _hopeless(engine, noun, record_id, owner_id, copies):
-        detail += f"; nothing is left to heal it from, {POLICIES[noun].way_out(record_id)}"
+        detail += f"; nothing is left to heal it from, {KINDS[noun].way_out(record_id)}"
     return Finding(
         check=noun,
         ok=False,
@@ -88,7 +88,7 @@ async def _check_row(engine: Engine, noun: Noun, record_id: str, elsewhere: str)
         check="row",
         ok=False,
         subject=record_id,
-        detail=f"{error.message.rstrip('.')}; {detail}: {POLICIES[noun].verify} --repair heals it"
+        detail=f"{error.message.rstrip('.')}; {detail}: {KINDS[noun].verify} --repair heals it"
         " there",
         reason_code=_reason(noun, None, [error], ""),
     )
@@ -110,7 +110,7 @@ async def _copies(engine: Engine, noun: Noun, record_id: str, owner_id: str | No
         file_trouble = file_trouble or _difference(row, file)
     row_trouble = row_error.message if row_error else ""
     for copy in filter(None, (row, file)):
-        if isinstance(copy, Checkpoint) and POLICIES[noun].to_rewrite(copy):
+        if isinstance(copy, Checkpoint) and KINDS[noun].to_rewrite(copy):
             row_trouble = row_trouble or copy.warnings[-1]
     return Copies(
         gone=isinstance(row_error, NotFound)
@@ -126,7 +126,9 @@ async def _copies(engine: Engine, noun: Noun, record_id: str, owner_id: str | No
     )
 
 
-async def _row(engine: Engine, noun: Noun, record_id: str) -> tuple[Kept | None, FleetError | None]:
+async def _row(
+    engine: Engine, noun: Noun, record_id: str
+) -> tuple[FileRecord | None, FleetError | None]:
     try:
         return await get(engine, noun, record_id), None
     except Unavailable:  # which says nothing of the row
@@ -145,7 +147,7 @@ async def _read_file(engine: Engine, noun: Noun, owner_id: str | None, record_id
         return FormsRead(record=None, trouble=error, there=False)
 
 
-def _difference(row: Kept, file: Kept) -> str:
+def _difference(row: FileRecord, file: FileRecord) -> str:
     """Say in what a file is not the one that the row describes; empty when it is."""
     if row.integrity != file.integrity:
         return "the file is not the one that the database row describes"
@@ -160,16 +162,16 @@ def _difference(row: Kept, file: Kept) -> str:
 
 
 def _reason(
-    noun: Noun, row: Kept | None, errors: Sequence[FleetError | OSError | None], trouble: str
+    noun: Noun, row: FileRecord | None, errors: Sequence[FleetError | OSError | None], trouble: str
 ) -> str | None:
     """Return the reason code of what is wrong, None for a noun that has none."""
-    if POLICIES[noun].write_failed is None or not (any(errors) or trouble):
+    if KINDS[noun].write_failed is None or not (any(errors) or trouble):
         return None
     corrupt = next((each for each in errors if isinstance(each, Corrupt)), None)
     if corrupt is not None:
         return corrupt.kind if corrupt.kind != Corrupt.kind else IntegrityMismatch.kind
     if row is not None and row.backed_up_at is None:
-        return POLICIES[noun].write_failed
+        return KINDS[noun].write_failed
     return IntegrityMismatch.kind
 
 
@@ -188,7 +190,7 @@ async def _repair(
     engine: Engine, noun: Noun, record_id: str, owner_id: str | None, copies: Copies
 ) -> bool:
     if copies.row is not None:
-        if isinstance(copies.row, Checkpoint) and POLICIES[noun].to_rewrite(copies.row):
+        if isinstance(copies.row, Checkpoint) and KINDS[noun].to_rewrite(copies.row):
             await rewrite(engine, copies.row)
         return await _rewrite_file(engine, noun, record_id, owner_id or owner_of(copies.row))
     if copies.file is None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ...domain.artifacts.inventory import unknown_missions
-from ...domain.artifacts.kinds import POLICIES
+from ...domain.artifacts.kinds import KINDS
 from ...domain.cluster import membership
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
@@ -49,7 +49,7 @@ async def _examine(engine: Engine, *, fix: bool) -> Findings:
     findings = await _store(engine)
     progress.at("files")
     findings += await engine.outbox.in_thread(lambda: _around(engine, fix=fix))
-    for noun in POLICIES if engine.store.reach.away is None else ():
+    for noun in KINDS if engine.store.reach.away is None else ():
         findings += await _copies(engine, noun, fix=fix)
     return Findings(ok=all(f.ok or f.fixed for f in findings), findings=findings)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from ...domain.artifacts import inventory
-from ...domain.artifacts.kinds import POLICIES, id_of
+from ...domain.artifacts.kinds import KINDS, id_of
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
 from ...domain.missions import missions
@@ -132,7 +132,7 @@ def _unreadable(noun: Noun, directory: Path, error: OSError) -> Finding:
         ok=False,
         subject=str(directory),
         detail=f"the {noun} files cannot be read: {error}",
-        reason_code=POLICIES[noun].write_failed,
+        reason_code=KINDS[noun].write_failed,
     )
 
 
@@ -189,7 +189,7 @@ def _stuck(engine: Engine, noun: Noun, going: list[str]) -> list[Finding]:
             ok=False,
             subject=record_id,
             detail=f"deleted, but its file could not be removed: {why}",
-            reason_code=POLICIES[noun].prune_failed,
+            reason_code=KINDS[noun].prune_failed,
         )
         for record_id, why in found
     ]
