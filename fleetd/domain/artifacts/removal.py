@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ...protocol.records import Record
 from ...protocol.types import Noun
 from ..core.context import Context
 from ..core.event_log import position
@@ -27,12 +26,6 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True):
     latest: Latest
 
 
-class Removals(Record, frozen=True, kw_only=True):
-    """Files that must go, owner by owner."""
-
-    owners: list[Removal]
-
-
 def removals(tx: Tx, ctx: Context, noun: Noun, record_ids: list[str]) -> list[Removal]:
     """Return the files to remove, grouped so that each directory is opened and synced once.
 
@@ -49,21 +42,21 @@ def removals(tx: Tx, ctx: Context, noun: Noun, record_ids: list[str]) -> list[Re
         )
         if row is not None:
             ids.setdefault(row["owner"], []).append(record_id)
-    return removals_of(tx, ctx, kind, ids).owners
+    return removals_of(tx, ctx, kind, ids)
 
 
-def removals_of(tx: Tx, ctx: Context, kind: RecordKind, going: Mapping[str, list[str]]) -> Removals:
+def removals_of(
+    tx: Tx, ctx: Context, kind: RecordKind, going: Mapping[str, list[str]]
+) -> list[Removal]:
     """Return files to remove, by owner, with what each owner's latest.json must be afterwards."""
-    return Removals(
-        owners=[
-            Removal(
-                owner_id=owner,
-                record_ids=ids,
-                latest=latest_of(tx, kind, newest_with_file(tx, kind, owner, ctx.machine)),
-            )
-            for owner, ids in going.items()
-        ]
-    )
+    return [
+        Removal(
+            owner_id=owner,
+            record_ids=ids,
+            latest=latest_of(tx, kind, newest_with_file(tx, kind, owner, ctx.machine)),
+        )
+        for owner, ids in going.items()
+    ]
 
 
 @frees_space

@@ -8,7 +8,7 @@ import re
 from ...protocol.records import Record
 from ..artifacts.kinds import KINDS
 from ..artifacts.ownership import called
-from ..artifacts.removal import Removals, removals_of
+from ..artifacts.removal import Removal, removals_of
 from ..core import soft_delete
 from ..core.context import Context
 from ..core.sql import inside_of
@@ -98,7 +98,7 @@ def lying(tx: Tx, scope: Scope) -> list[str]:
     return sorted({*scope.runs, *(row["run_id"] for row in _parts(tx, scope))})
 
 
-def parts(tx: Tx, ctx: Context, scope: Scope) -> Removals:
+def parts(tx: Tx, ctx: Context, scope: Scope) -> list[Removal]:
     """Return the snapshots that go of runs that stay, be they marked already or not.
 
     Run by run, with what latest.json must be afterwards.

@@ -20,7 +20,7 @@ from ...protocol.records import Checkpoint
 from ...protocol.types import Noun
 from ...store.files.record_files import BackupFile, Backups
 from ..engine import Engine
-from .reconcile import TakenIn, rewrite, take_in
+from .reconcile import IngestResult, ingest_orphans, rewrite
 from .verified_read import verified
 
 log = logging.getLogger("fleetd")
@@ -61,7 +61,7 @@ async def _read(
         found = error.values.get(f"{noun}_id") or named
         if found is None:
             raise
-        record = await heal(engine, noun, str(found), error)
+        record = await repaired(engine, noun, str(found), error)
     else:
         if isinstance(record, Checkpoint) and KINDS[noun].to_rewrite(record):
             await rewrite(engine, record)
@@ -72,7 +72,7 @@ async def read_latest(
     engine: Engine, noun: Noun, owner_id: str, latest: Callable[[Tx, Context, str], FileRecord]
 ) -> Any:
     """Read an owner's newest record after looking for files that lost their row."""
-    taken = await take_in(engine, noun, owner_id)
+    taken = await ingest_orphans(engine, noun, owner_id)
     newest = partial(engine.read, latest, owner_id)
     try:
         record = await _read(engine, noun, newest)
@@ -82,14 +82,14 @@ async def read_latest(
                 record = _also_warning(again, told)
     except NotFound as error:
         raise next(iter(taken.refused.values()), error) from error
-    return _also_warning(record, noticed(taken))
+    return _also_warning(record, warnings_of(taken))
 
 
 def _also_warning(record: K, more: list[str]) -> K:
     return msgspec.structs.replace(record, warnings=[*record.warnings, *more])
 
 
-def noticed(taken: TakenIn) -> list[str]:
+def warnings_of(taken: IngestResult) -> list[str]:
     """Return the warnings about files that had no row: those taken in, and those left alone."""
     found = [_restored(record_id, "missing") for record_id in taken.ids[:NAMED]]
     if (more := len(taken.ids) - NAMED) > 0:
@@ -117,7 +117,7 @@ def nowhere(engine: Engine, noun: Noun, error: FleetError) -> FleetError:
     return NotFound(error.message, hint=f"Looked in {places}.{others} {error.hint}", **error.values)
 
 
-async def heal(engine: Engine, noun: Noun, record_id: str, error: FleetError) -> FileRecord:
+async def repaired(engine: Engine, noun: Noun, record_id: str, error: FleetError) -> FileRecord:
     """Write a row again from its file and return the record with a warning.
 
     ``error`` is what the row was refused with. Raises the error that tells about both copies when
@@ -126,7 +126,7 @@ async def heal(engine: Engine, noun: Noun, record_id: str, error: FleetError) ->
     if error.values.get("deleted") or isinstance(error, Incompatible):
         raise error
     if isinstance(error, NotFound):
-        return await _heal_missing(engine, noun, record_id, error)
+        return await _ingest_missing(engine, noun, record_id, error)
     try:
         record = await _from_backup(engine, noun, record_id, owner_in(noun, error))
     except (Corrupt, Incompatible) as trouble:
@@ -144,7 +144,7 @@ async def heal(engine: Engine, noun: Noun, record_id: str, error: FleetError) ->
     return _with_warning(healed, record.warnings, "damaged")
 
 
-async def _heal_missing(
+async def _ingest_missing(
     engine: Engine, noun: Noun, record_id: str, error: FleetError
 ) -> FileRecord:
     """Take in the files of the owner that a record without a row belongs to."""
@@ -155,7 +155,7 @@ async def _heal_missing(
         files = await engine.outbox.in_thread(lambda: engine.backups[noun].find(record_id))
     except OSError as trouble:
         log.warning("The %s files cannot be read: %s", noun, trouble)
-    taken = [await take_in(engine, noun, file.owner_id) for file in files]
+    taken = [await ingest_orphans(engine, noun, file.owner_id) for file in files]
     try:
         healed = await get(engine, noun, record_id)
     except NotFound:

@@ -35,7 +35,7 @@ log = logging.getLogger("fleetd")
 OWNERS, FILES = 100, 100
 
 
-class TakenIn(msgspec.Struct, frozen=True):
+class IngestResult(msgspec.Struct, frozen=True):
     """What came of an owner's files without a row.
 
     ``ids`` have a row now, newest first; ``refused`` says why the others have none, ``told`` what
@@ -75,13 +75,13 @@ async def _reconcile(engine: Engine, noun: Noun) -> None:
         log.warning("The %s files cannot be read, they are not compared: %s", noun, error)
         return
     rows = await engine.read(inventory.owners, noun)
-    taken_in = 0
+    ingested = 0
     every = sorted({*known, *rows})
     progress.at(f"{KINDS[noun].whose}s", total=len(every))
     for page in _some(every, OWNERS):
-        taken_in += await _reconcile_page(engine, noun, page)
-    if taken_in:
-        log.warning("%d %ss had lost their rows and came back from files", taken_in, noun)
+        ingested += await _reconcile_page(engine, noun, page)
+    if ingested:
+        log.warning("%d %ss had lost their rows and came back from files", ingested, noun)
 
 
 def _some(names: list[str], size: int) -> Iterator[list[str]]:
@@ -94,22 +94,22 @@ async def _reconcile_page(engine: Engine, noun: Noun, owner_ids: list[str]) -> i
     every = await take_all(engine, noun, owner_ids)
     if await _adopt(engine, noun, every):
         every = await take_all(engine, noun, [each.owner_id for each in every])
-    taken_in = 0
+    ingested = 0
     for each in every:
         owner_id, rows, now = each.owner_id, each.rows, each
         _write_missing(engine, each)
         for record_id in rows.old:
             await _bring_up_to_date(engine, record_id)
         if each.orphans:
-            taken = await _take_in(engine, noun, owner_id, sorted(each.orphans))
-            taken_in += len(taken.ids)
+            taken = await _ingest(engine, noun, owner_id, sorted(each.orphans))
+            ingested += len(taken.ids)
             if taken.gone:
                 now = next(iter(await take_all(engine, noun, [owner_id])), each)
         # Where this machine keeps nothing of an owner, there is nothing to mend.
         if rows.rows - rows.elsewhere or each.orphans:
             await repair_latest(engine, now)
         progress.on()
-    return taken_in
+    return ingested
 
 
 async def _adopt(engine: Engine, noun: Noun, every: list[Inventory]) -> int:
@@ -157,7 +157,7 @@ async def rewrite(engine: Engine, checkpoint: Checkpoint) -> None:
     engine.outbox.post(WriteBackup("checkpoint", checkpoint.id))
 
 
-async def take_in(engine: Engine, noun: Noun, owner_id: str) -> TakenIn:
+async def ingest_orphans(engine: Engine, noun: Noun, owner_id: str) -> IngestResult:
     """Give rows to the files of one owner that have none, and catch a mission up if need be.
 
     Raises FleetError when the store refuses; a directory that cannot be read holds nothing.
@@ -166,16 +166,16 @@ async def take_in(engine: Engine, noun: Noun, owner_id: str) -> TakenIn:
         found = await take(engine, noun, owner_id)
     except OSError as error:
         log.warning("The %s files of %s cannot be read: %s", noun, owner_id, error)
-        return TakenIn()
+        return IngestResult()
     if not found.orphans:
-        return TakenIn(there=found.listing.files)
-    taken = await _take_in(engine, noun, owner_id, sorted(found.orphans))
+        return IngestResult(there=found.listing.files)
+    taken = await _ingest(engine, noun, owner_id, sorted(found.orphans))
     if taken.ids:
         await _catch_up(engine)
     return msgspec.structs.replace(taken, there=found.listing.files)
 
 
-async def _take_in(engine: Engine, noun: Noun, owner_id: str, orphans: list[str]) -> TakenIn:
+async def _ingest(engine: Engine, noun: Noun, owner_id: str, orphans: list[str]) -> IngestResult:
     """Read files that have no row and write their rows, some at a time."""
     ids: list[str] = []
     gone: list[str] = []
@@ -197,7 +197,7 @@ async def _take_in(engine: Engine, noun: Noun, owner_id: str, orphans: list[str]
             engine.outbox.post(WriteBackup(noun, id_of(record)))
     if gone:
         await remove(engine, engine.backups[noun], owner_id, gone)
-    return TakenIn(ids, refused, told, gone=gone)
+    return IngestResult(ids, refused, told, gone=gone)
 
 
 async def _import(engine: Engine, records: list[FileRecord]) -> Ingested:

@@ -23,7 +23,7 @@ from ...store.files.record_files import BackupFile
 from ..engine import Engine
 from .inventory import rows_of
 from .read_repair import get, kept_on, owner_in
-from .reconcile import rewrite, take_in
+from .reconcile import ingest_orphans, rewrite
 from .verified_read import FormsRead, read_forms
 
 # A file that is about to be written is not missing; nobody waits longer than this for a slow disk.
@@ -197,7 +197,7 @@ async def _repair(
         return False
     owner_id = owner_id or owner_of(copies.file)
     try:
-        if record_id not in (await take_in(engine, noun, owner_id)).ids:
+        if record_id not in (await ingest_orphans(engine, noun, owner_id)).ids:
             await engine.write(repair_row, copies.file)
     except InvalidState:  # it was deleted, or forgotten; the file is on the way out
         return False
