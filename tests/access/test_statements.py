@@ -75,7 +75,7 @@ REVIEWED = {
     "domain/missions/selection": {"named(places)"},
     "domain/missions/sorties": {"assignments"},
     "domain/recovery/checkpoint_selection": {"where"},
-    "domain/recovery/prompt_data": {"where"},
+    "domain/recovery/prompt": {"where"},
     "domain/recovery/restore": {JOINED},
     "domain/recovery/restore_context": {"where"},
     "domain/recovery/restore_sorties": {
