@@ -44,11 +44,10 @@ REVIEWED = {
     "domain/core/tombstones": {"inside_of('d', digests)"},
     "domain/core/tx": {"names", "table", "values"},
     "domain/erasure/erase": {
-        "_within(strand, cursor)",
         "agents",
+        "beyond",
         "events",
         "m",
-        "started",
         "table",
         "where",
     },
