@@ -12,7 +12,7 @@ import trio
 
 from fleetd.config import Config, Loaded, Paths
 from fleetd.engine.jobs.legacy_import import import_legacy
-from fleetd.engine.service import open_engine
+from fleetd.engine.lifecycle import open_engine
 
 from .bench import Bench
 from .rows import Promise, Row

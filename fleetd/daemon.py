@@ -21,7 +21,7 @@ from . import __version__
 from .config import Loaded
 from .engine.engine import DAEMON, Engine
 from .engine.jobs.timers import run_timers
-from .engine.service import open_engine
+from .engine.lifecycle import open_engine
 from .host.instance_lock import AlreadyRunning
 from .host.paths import PathRefused
 from .host.systemd import Notifier, feed_watchdog

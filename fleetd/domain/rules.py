@@ -1,20 +1,18 @@
 """Imports every module that registers rules, so that the registry is complete; holds none."""
 
 from .agents import agents, mailbox
-from .artifacts import backlog, ingest, inventory, outbox, repair, verification
+from .artifacts.kinds import KINDS
 from .checkpoints import checkpoints, diff, on_error
 from .core.registry import HANDLERS
-from .erasure import batches, deletion, journal, steps
 from .events import cursors, streams
 from .liveness import silence
 from .locks import locks, queue
 from .missions import missions, selection, sorties
 from .recovery import restore
-from .retention import pruning, sessions, spent
 from .sessions import deliveries, record
 from .sessions import overview as hook_overview
-from .snapshots import compression, queries, triggers
+from .snapshots import compression, kind, queries, triggers
 from .snapshots import record as snapshot_record
-from .system import daily_rounds, epoch, legacy_import, overview, relocation, startup
+from .system import daily_rounds
 
-__all__ = ["HANDLERS"]
+__all__ = ["HANDLERS", "KINDS"]

@@ -41,8 +41,7 @@ from .cpu_worker import Aside
 from .effects import carry_out
 from .files.outbox import Outbox
 from .hooks.session_queue import Reception
-from .metrics.counters import Traffic
-from .metrics.pulses import Pulses
+from .metrics.counters import Pulses, Traffic
 from .process_watcher import Watcher
 from .project_ignore import refuse_ignored
 from .projects import Projects
@@ -96,7 +95,7 @@ class Engine:
         self.store = open_store(loaded, self._committed, self.bell.ring, inline=inline, vfs=vfs)
         self.feed = Feed(self.look, self.bell)
         self.gate = Gate(self.store.reach, lambda: self.clock())
-        self.outbox = Outbox(self.execute, self.backups, inline=inline)
+        self.outbox = Outbox(self.read, self.write, self.backups, inline=inline)
         self.ballast = Ballast(loaded.config.database, self.store.reserve)
         self.watcher = Watcher()
         self.reception = Reception()

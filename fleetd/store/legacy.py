@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from ..domain.system.legacy import LegacyImport, OldCursor, OldEvent, OldLock, OldMailbox
+from ..domain.system.legacy_import import LegacyContents, OldCursor, OldEvent, OldLock, OldMailbox
 from ..protocol import types
 from ..protocol.timestamps import iso, to_ms
 from .legacy_file import LegacyRefused
@@ -71,7 +71,7 @@ _OTHER_TIMES = frozenset(_TIMES[1:])
 _PLACED = frozenset({"type", "data", "stream_id", *_TIMES})
 
 
-def parse(data: bytes, digest: str, real_path: RealPath) -> LegacyImport:
+def parse(data: bytes, digest: str, real_path: RealPath) -> LegacyContents:
     """Return all that a file holds; raises LegacyRefused at the first thing that is not right.
 
     ``real_path`` resolves a path, None when it is relative.
@@ -92,7 +92,7 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _parse(data: bytes, digest: str, real_path: RealPath) -> LegacyImport:
+def _parse(data: bytes, digest: str, real_path: RealPath) -> LegacyContents:
     try:
         document = strict_json(data)
     except NotStrictJson as error:
@@ -100,7 +100,7 @@ def _parse(data: bytes, digest: str, real_path: RealPath) -> LegacyImport:
     found = _sections(document)
     locks = [_lock(lock, name, real_path) for name, lock in found["locks"].items()]
     kept = [lock for lock in locks if lock is not None]
-    return LegacyImport(
+    return LegacyContents(
         digest=digest,
         mailboxes=[_mailbox(box, name) for name, box in found["mailboxes"].items()],
         events={name: _events(events, name) for name, events in found["events"].items()},

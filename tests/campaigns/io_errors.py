@@ -20,7 +20,7 @@ import trio
 
 from fleetd.config import Loaded
 from fleetd.engine.engine import Engine
-from fleetd.engine.service import open_engine
+from fleetd.engine.lifecycle import open_engine
 from fleetd.host import atomic_files
 from fleetd.protocol.errors import FleetError
 from fleetd.store.api import StoreFailed, StoreFull, StoreRefused

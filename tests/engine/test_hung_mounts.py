@@ -15,7 +15,7 @@ from fleetd.config import Config, Loaded, Paths
 from fleetd.domain.core.context import Caller
 from fleetd.domain.missions import missions
 from fleetd.engine.engine import Engine
-from fleetd.engine.service import open_engine
+from fleetd.engine.lifecycle import open_engine
 from fleetd.host import file_system, git
 from fleetd.host.file_system import (
     MOST_AT_ONCE,

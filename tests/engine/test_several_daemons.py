@@ -5,11 +5,11 @@ from contextlib import AsyncExitStack
 import pytest
 import trio
 
-from fleetd.domain.artifacts.ingest import ImportFiles
+from fleetd.domain.artifacts.ingest import ingest
 from fleetd.domain.cluster import membership
-from fleetd.domain.erasure.journal import OwedGet
-from fleetd.domain.erasure.scope import Target
-from fleetd.domain.erasure.steps import ForgetStep
+from fleetd.domain.erasure.journal import unfinished
+from fleetd.domain.erasure.scope import ErasureTarget
+from fleetd.domain.erasure.steps import step
 from fleetd.domain.recovery import roll_forward
 from fleetd.engine.jobs import daily
 from fleetd.engine.jobs.cluster import heartbeat
@@ -154,18 +154,18 @@ async def test_what_another_machine_is_forgetting_is_finished_by_that_machine(ma
     mission = await north.mission()
     await south.checkpoint(mission)
     await south.settle()
-    await south.engine.execute(ForgetStep(Target(kind="mission", name=mission.id), []))
+    await south.engine.write(step, ErasureTarget(kind="mission", name=mission.id), [])
 
-    assert (await north.engine.execute(OwedGet())).targets == []
-    assert len((await south.engine.execute(OwedGet())).targets) == 1
+    assert (await north.engine.read(unfinished)).targets == []
+    assert len((await south.engine.read(unfinished)).targets) == 1
     north.sql("UPDATE machines SET status = 'lost' WHERE id = :id", id=SOUTH)
-    assert len((await north.engine.execute(OwedGet())).targets) == 1
+    assert len((await north.engine.read(unfinished)).targets) == 1
 
 
 async def test_a_machine_that_has_taken_its_files_in_ends_no_other_ones_import(machines):
     north, south = machines
     for fleet in machines:
-        await fleet.engine.execute(ImportFiles([]))
+        await fleet.engine.write(ingest, [])
 
     await south.engine.write(roll_forward.import_end, 0)
 

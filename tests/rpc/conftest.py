@@ -15,7 +15,7 @@ import trio
 
 from fleetd.config import Config, Limits, Loaded, Paths
 from fleetd.engine.engine import Engine
-from fleetd.engine.service import open_engine
+from fleetd.engine.lifecycle import open_engine
 from fleetd.server.server import Server
 from tests import shared_store
 

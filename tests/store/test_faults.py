@@ -13,7 +13,7 @@ import trio
 from fleetd.config import load
 from fleetd.domain.core.tx import LogLine, Tx
 from fleetd.engine.engine import DAEMON
-from fleetd.engine.service import open_engine
+from fleetd.engine.lifecycle import open_engine
 from fleetd.protocol.errors import FleetError, Storage
 from fleetd.protocol.requests.mission import MissionCreate, MissionList
 from fleetd.protocol.requests.system import SystemHealth

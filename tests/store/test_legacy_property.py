@@ -11,7 +11,7 @@ import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fleetd.domain.system.legacy import agent_name
+from fleetd.domain.system.legacy_import import agent_name
 from fleetd.store import strict_json
 from fleetd.store.legacy import parse
 from fleetd.store.legacy_file import LegacyRefused

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fleetd.domain.artifacts.inventory import NamesGet
+from fleetd.domain.artifacts.inventory import names
 from fleetd.domain.core.context import Facts
 from fleetd.domain.core.tx import Tx
 from fleetd.domain.missions import selection
@@ -48,7 +48,7 @@ async def test_comparing_names_reads_no_document(
 ) -> None:
     await fleet.do(SnapshotRecord("run-1"))
     asked.clear()
-    await fleet.engine.execute(NamesGet("snapshot", ["run-1"]))
+    await fleet.engine.read(names, "snapshot", ["run-1"])
     # The first is nearly always empty.
     assert plans(fleet, asked[:2]) == [
         "SCAN snapshots USING COVERING INDEX idx_snapshots_outbox",

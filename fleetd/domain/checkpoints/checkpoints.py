@@ -17,13 +17,13 @@ from ...protocol.requests.checkpoint import (
     DeclaredContext,
 )
 from ...protocol.types import Trigger
-from ..artifacts.soft_delete import LIVE, find_live
 from ..core.context import Context
 from ..core.counters import tally
 from ..core.event_log import emit, position
 from ..core.ids import find, fresh_id
 from ..core.mappers import summary_of
 from ..core.registry import method
+from ..core.soft_delete import LIVE, find_live
 from ..core.tx import LogLine, Row, Tx, WriteBackup
 from .codec import as_taken, from_row, to_columns
 from .derived_context import derive
@@ -41,7 +41,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     """Why a checkpoint is taken, and what its taker adds to it.
 
     ``progress`` overrides the computed progress: a completed mission stands at 100 %.
-    ``spare`` is a checkpoint that must not go to make room for this one.
+    ``pinned`` is a checkpoint that must not go to make room for this one.
     """
 
     trigger: Trigger
@@ -51,7 +51,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     errors: tuple[str, ...] = ()
     progress: int | None = None
     undo: bool = False
-    spare: str | None = None
+    pinned: str | None = None
     activity: bool = False
 
 
@@ -91,7 +91,7 @@ def take(
         tx.after_commit(LogLine("WARNING", f"Checkpoint {content.id}: {warning}"))
     tx.after_commit(LogLine("INFO", f"Checkpoint created: {content.id} ({content.trigger})"))
     tx.after_commit(WriteBackup("checkpoint", content.id))
-    make_room(tx, ctx, content.mission_id, reason.spare)
+    make_room(tx, ctx, content.mission_id, reason.pinned)
     return as_taken(content, columns["digest"], warnings)
 
 

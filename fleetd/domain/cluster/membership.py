@@ -214,7 +214,7 @@ def shown(tx: Tx, ctx: Context) -> list[MachineLine]:
     """Return the machines by name; a lost one for ``retention.days``."""
     rows = tx.all(
         "SELECT * FROM machines WHERE status <> 'lost' OR heard_at >= :old ORDER BY name, id",
-        old=ctx.at(-ctx.config.retention.days * 86_400_000),
+        old=ctx.days_ago(ctx.config.retention.days),
     )
     agents = _agents(tx) if rows else {}
     return [

@@ -1,4 +1,4 @@
-"""Answering a repeated request with its first result; must not know any particular request."""
+"""Idempotency keys: a repeated request is answered with its first result."""
 
 import hashlib
 from typing import Any
@@ -58,7 +58,7 @@ def remember(tx: Tx, ctx: Context, request: Mutation[Any], result: Any) -> None:
     )
 
 
-def disown(tx: Tx, request: Mutation[Any]) -> None:
+def disown(tx: Tx, ctx: Context, request: Mutation[Any]) -> None:
     """Keep nothing under the request's key: what was promised there did not come about."""
     tx.run(
         "DELETE FROM idempotency_keys WHERE method = :method AND key = :key",

@@ -6,8 +6,6 @@ A turn is what an agent does between two prompts of its user. Inside it, tool ca
 its user.
 """
 
-from collections.abc import Iterable
-
 from ...protocol.records import Event
 from ..core.context import Context
 from ..core.tx import Tx
@@ -18,11 +16,6 @@ BEGINS_A_CALL = ("command_started", "tool_started")
 BEGINS_WORK = ("prompt_submitted", *BEGINS_A_CALL)
 ENDS_A_CALL = ("command_finished", "tool_finished", "tool_failed")
 ENDS_THE_TURN = ("agent_paused", "prompt_submitted")
-
-
-def in_sql(kinds: Iterable[str]) -> str:
-    """Return types of events, which are this program's own, as a list in SQL."""
-    return "(" + ", ".join(f"'{kind}'" for kind in kinds) + ")"
 
 
 def follow_turn(tx: Tx, ctx: Context, agent_id: str, event: Event) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 
 from ...harness.report import AnyHappening, ToolFinished
-from ..liveness.open_calls import ENDS_A_CALL, in_sql
+from ..core.sql import in_sql
+from ..liveness.open_calls import ENDS_A_CALL
 from ..snapshots import triggers
 from . import handlers
 from .handlers import Scene

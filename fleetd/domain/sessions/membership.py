@@ -14,9 +14,10 @@ from ..core.observers import agent_process_ended
 from ..core.session_key import WHERE_KEY, Key
 from ..core.sql import LIVING
 from ..core.tx import LogLine, Row, Tx
+from ..missions import auto_mission
 from ..missions.current import belongs, inherited, is_automatic, to_join
 from ..missions.milestones import begin_mission
-from . import auto_mission, notices
+from . import notices
 from .identity import key_of
 
 

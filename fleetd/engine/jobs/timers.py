@@ -14,7 +14,7 @@ from ...protocol.errors import FleetError, Unavailable
 from ...store.api import StoreRefused
 from ...store.availability import StoreAway
 from ..engine import Engine
-from ..files.garbage import heed
+from ..files.garbage import collect_garbage
 from ..hooks.spool import tidy
 from .cluster import heartbeat
 from .daily import keep_house
@@ -48,7 +48,7 @@ async def notice_silence(engine: Engine) -> None:
     """Look for silences, those of the time before this start too, whenever one can be due."""
     while True:
         await _admitted(engine, "silence")
-        look_again_ms = await _insist(engine, "ActivityScan", partial(scan, engine), "silence")
+        look_again_ms = await _retry(engine, "ActivityScan", partial(scan, engine), "silence")
         pause_s = look_again_ms / 1000
         engine.pulses.beat("silence", pause_s + ROUND_S)
         await _sleep(engine, pause_s)
@@ -78,7 +78,7 @@ async def keep_files(engine: Engine) -> None:
         engine.pulses.beat("files", FILES_S + ROUND_S)
         try:
             await engine.outbox.take_on()
-            heard = await heed(engine, heard)
+            heard = await collect_garbage(engine, heard)
         except StoreAway:  # which the store itself tells
             continue
         except FleetError as error:
@@ -94,10 +94,10 @@ async def watch_processes(engine: Engine) -> None:
     async def ended(process: WatchProcess) -> None:
         # What its hooks left while we could not answer it said before it ended.
         await tidy(engine)
-        await _insist(engine, "ProcessEnded", partial(process_ended, engine, process))
+        await _retry(engine, "ProcessEnded", partial(process_ended, engine, process))
 
     await _admitted(engine)
-    known = await _insist(engine, "LivingProcesses", partial(engine.read, living_processes))
+    known = await _retry(engine, "LivingProcesses", partial(engine.read, living_processes))
     await engine.watcher.run(known, ended)
 
 
@@ -110,14 +110,14 @@ async def keep_in_touch(engine: Engine) -> None:
     while True:
         returned = engine.returned.ticket()
         engine.pulses.beat("machines", ROUND_S)
-        if await _touch(engine, anew=anew):
+        if await _beat(engine, anew=anew):
             anew = False
         with trio.move_on_after(BEAT_MS / 1000):
             await returned.wait()
             anew = True
 
 
-async def _touch(engine: Engine, *, anew: bool) -> bool:
+async def _beat(engine: Engine, *, anew: bool) -> bool:
     """Return whether it worked; that the store is away is told by the store itself."""
     try:
         await heartbeat(engine, anew=anew)
@@ -134,7 +134,7 @@ async def _touch(engine: Engine, *, anew: bool) -> bool:
     return True
 
 
-async def _insist(
+async def _retry(
     engine: Engine, name: str, work: Callable[[], Awaitable[T]], timer: str | None = None
 ) -> T:
     """Do a piece of work, again until it succeeds: nobody else will ask for it.

@@ -13,7 +13,7 @@ import msgspec
 import trio
 
 from ...config import Config, Loaded
-from ...domain.system.relocation import Reopen
+from ...domain.system import relocation
 from ...host.instance_lock import AlreadyRunning, only_instance
 from ...host.paths import PathRefused
 from ...protocol.errors import FleetError, InvalidParams, InvalidState, Unavailable
@@ -112,11 +112,11 @@ async def _reopened(loaded: Loaded, config: Config) -> str:
     engine = Engine(loaded, inline=True)
     engine.store.start()
     try:
-        done = await engine.execute(Reopen())
+        reopened = await engine.write(relocation.reopen)
     finally:
         await engine.store.aclose()
     where = "The shared store" if config.store else f"The database {config.database}"
-    if not done.done:
+    if not reopened:
         raise InvalidState(
             f"{where} was not moved away: there is nothing to undo.",
             hint="fleetctl daemon start begins with it.",

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from ...config import Config, without_password
-from ...domain.system.relocation import Standing, standing
+from ...domain.system.relocation import StoreIdentity, identity
 from ...protocol.errors import InvalidParams, InvalidState
 from ...protocol.migration import Errand
 from ...store.postgres.machine_id import machine_id
@@ -68,9 +68,9 @@ def bare(url: str) -> str:
     return re.sub(r"(?i)[&?\s]?\bpassword\s*=\s*\*\*\*", "", shown)
 
 
-def check_source(side: Side) -> Standing:
+def check_source(side: Side) -> StoreIdentity:
     """Return what the store is that is to move; raises InvalidState for one that moved away."""
-    known = standing(side.tx)
+    known = identity(side.tx)
     if known.moved_to is not None:
         raise InvalidState(
             f"{side.where} was moved to {known.moved_to.where} at {known.moved_to.at} already.",
@@ -80,12 +80,12 @@ def check_source(side: Side) -> Standing:
     return known
 
 
-def check_target(side: Side, tables: Sequence[Table], source: Standing) -> None:
+def check_target(side: Side, tables: Sequence[Table], source: StoreIdentity) -> None:
     """Raise InvalidState when a target holds what is nowhere else.
 
     What came from this same store and was not used since, or was moved back to it, is replaced.
     """
-    known = standing(side.tx)
+    known = identity(side.tx)
     if known.epoch == source.epoch and (known.arrived or known.moved_to):
         return
     if held := _held(side, tables):

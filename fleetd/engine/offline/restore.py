@@ -11,8 +11,8 @@ import msgspec
 import trio
 
 from ...config import Loaded
-from ...domain.artifacts.kinds import POLICIES
-from ...domain.system.epoch import RaiseFloors, WriteAgain
+from ...domain.rules import KINDS
+from ...domain.system import epoch
 from ...host.atomic_files import make_directories, sync
 from ...host.clock import wall_clock
 from ...protocol.errors import Corrupt, Storage
@@ -77,9 +77,9 @@ async def _renew(loaded: Loaded, plan: Plan) -> None:
     engine = Engine(loaded, inline=True)
     engine.store.start()
     try:
-        await engine.execute(RaiseFloors(seq=plan.seq, token=plan.token, source="copy"))
-        for noun in POLICIES:
-            await engine.execute(WriteAgain(noun=noun, record_ids=plan.missing(noun)))
+        await engine.write(epoch.begin_epoch, plan.seq, plan.token, "copy")
+        for noun in KINDS:
+            await engine.write(epoch.write_again, noun, plan.missing(noun))
     finally:
         await engine.store.aclose()
 

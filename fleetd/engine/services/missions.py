@@ -3,8 +3,9 @@
 import trio
 
 from ...domain.core.context import Caller, Facts
+from ...domain.core.ids import whole_id
 from ...domain.core.registry import method
-from ...domain.erasure.scope import Target
+from ...domain.erasure.scope import ErasureTarget
 from ...domain.missions import missions, selection, sorties
 from ...protocol.records import Mission, Sortie
 from ...protocol.requests.mission import (
@@ -13,7 +14,6 @@ from ...protocol.requests.mission import (
     MissionCreate,
     MissionCurrent,
     MissionDelete,
-    MissionGet,
     MissionSelect,
     MissionUpdate,
     SelectedMission,
@@ -64,7 +64,7 @@ async def delete(engine: Engine, request: MissionDelete, caller: Caller) -> Dele
 
 
 async def _delete(engine: Engine, request: MissionDelete) -> Deleted:
-    mission = await engine.read(missions.get, MissionGet(request.mission_id))
+    mission_id = await engine.read(whole_id, "mission", request.mission_id)
     with trio.CancelScope(shield=True):
-        await erase(engine, Target(kind="deletion", name=mission.id), request)
+        await erase(engine, ErasureTarget(kind="deletion", name=mission_id), request)
     return Deleted(deleted=True)

@@ -1,0 +1,223 @@
+"""Selection of what is shown: missions in their order, whose agents, what waits; pure.
+
+``View`` holds what the person chose: which mission, whether only that one.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from fleetd.protocol import endings
+from fleetd.protocol.event_types import event_type
+from fleetd.protocol.patterns import CLOSED_SORTIE
+
+from ..client.models import RecoveryCandidate
+from .state import LOST_MS, Picture, moment
+
+
+@dataclass
+class View:
+    """What the person chose, and the two clocks (see ``picture``).
+
+    ``only`` leaves out what is not of the chosen mission; with the checkpoint ``marked`` another
+    is compared.
+    """
+
+    mission_id: str | None = None
+    only: bool = False
+    paused: bool = False
+    now_ms: int = 0
+    tick_ms: int = 0
+    marked: str | None = None
+
+
+@dataclass
+class MissionSeen:
+    """One mission as it is shown.
+
+    ``waits`` for recovery; ``left`` are its open sorties, where they are known.
+    """
+
+    id: str
+    title: str
+    status: str
+    percent: int
+    done: int
+    total: int
+    silence_ms: int | None = None
+    agents: int = 0
+    locks: int = 0
+    waits: bool = False
+    left: int | None = None
+    record: Any = None
+
+
+def missions(picture: Picture, view: View) -> list[MissionSeen]:
+    """Return missions in progress, then pending ones, then those that are over; newest first."""
+    running = {line.mission_id: line for line in picture.status.missions} if picture.status else {}
+    waiting = {each.mission_id for each in candidates(picture)}
+    passed = view.tick_ms - picture.status_at
+    found = []
+    for mission in picture.listed:
+        line = running.pop(mission.id, None)
+        # Of a mission that has ended since, the list may know less than the status.
+        seen = _running(line, passed) if line else _listed(mission)
+        seen.record = mission
+        found.append(seen)
+    found += [_running(line, passed) for line in running.values()]
+    for seen in found:
+        seen.waits = seen.id in waiting
+        seen.left = _left(picture, seen.id)
+    return sorted(found, key=lambda seen: _RANK.get(seen.status, 2))
+
+
+_RANK = {"in_progress": 0, "pending": 1}
+
+
+def _running(line: Any, passed: int) -> MissionSeen:
+    title = f"{line.title} (auto)" if line.automatic else line.title
+    return MissionSeen(
+        id=line.mission_id,
+        title=title,
+        status="in_progress",
+        percent=line.progress_percent,
+        done=line.completed_sorties,
+        total=line.total_sorties,
+        silence_ms=line.silence_ms + max(passed, 0),
+        agents=line.agents,
+        locks=line.locks,
+    )
+
+
+def _listed(mission: Any) -> MissionSeen:
+    return MissionSeen(
+        id=mission.id,
+        title=mission.title,
+        # Not in progress as the status says, which is asked more often.
+        status="ended" if mission.status == "in_progress" else _state(mission),
+        percent=mission.progress_percent,
+        done=mission.completed_sorties,
+        total=mission.total_sorties,
+    )
+
+
+def _state(mission: Any) -> str:
+    return endings.state(mission.status, mission.closed_reason)
+
+
+def _left(picture: Picture, mission_id: str) -> int | None:
+    """Return how many sorties of a mission are open, where they are known."""
+    if picture.sorties_of != mission_id:
+        return None
+    return sum(each.status not in CLOSED_SORTIE for each in picture.sorties)
+
+
+def selected(picture: Picture, view: View) -> MissionSeen | None:
+    """Return the mission that was chosen, or nothing."""
+    return next((each for each in missions(picture, view) if each.id == view.mission_id), None)
+
+
+def sorties(picture: Picture, view: View) -> list[Any]:
+    """Return the sorties of the chosen mission, as far as they are known: those worked on first."""
+    return picture.sorties if picture.sorties_of == view.mission_id else []
+
+
+def checkpoints(picture: Picture, view: View) -> list[Any]:
+    """Return the newest checkpoints of the chosen mission, newest first."""
+    return picture.checkpoints if picture.checkpoints_of == view.mission_id else []
+
+
+def _concerned(view: View, mission_id: str | None) -> bool:
+    return not view.only or mission_id == view.mission_id
+
+
+def agents(picture: Picture, view: View) -> list[Any]:
+    """Return who works, by id; who was lost long ago is left out."""
+    return sorted(
+        (
+            agent
+            for agent in picture.agents
+            if _concerned(view, agent.mission_id)
+            and (agent.status != "lost" or view.now_ms - moment(agent.last_seen_at) < LOST_MS)
+        ),
+        key=lambda agent: (agent.role != "dispatch", str(agent.id)),
+    )
+
+
+def locks(picture: Picture, view: View) -> list[Any]:
+    """Return the leases that run, by file; one that ran out is gone though nobody said so."""
+    return sorted(
+        (
+            lock
+            for lock in picture.locks
+            if _concerned(view, lock.mission_id) and lease_left(lock, view) > 0
+        ),
+        key=lambda lock: str(lock.file),
+    )
+
+
+def lease_left(lock: Any, view: View) -> int:
+    """Return for how many ms a lease still runs."""
+    until = (
+        moment(lock.expires_at) if lock.expires_at else moment(lock.acquired_at) + lock.timeout_ms
+    )
+    return until - view.now_ms
+
+
+def letters(picture: Picture, view: View) -> list[Any]:
+    """Return the newest letters, newest first."""
+    return [letter for letter in picture.letters if _concerned(view, letter.mission_id)]
+
+
+def deliveries(letters: list[Any]) -> dict[str, int]:
+    """Return how many deliveries of these letters are in which state."""
+    counts = {"queued": 0, "delivered": 0, "acked": 0, "failed": 0}
+    for letter in letters:
+        for delivery in letter.deliveries:
+            counts[delivery.status] = counts.get(delivery.status, 0) + 1
+    return counts
+
+
+def letter_state(letter: Any) -> str:
+    """Return the state of the delivery that is behind all others."""
+    states = {delivery.status for delivery in letter.deliveries}
+    order = ("failed", "queued", "delivered", "acked")
+    return next((state for state in order if state in states), "acked")
+
+
+def events(picture: Picture, view: View) -> list[Any]:
+    """Return the newest events, newest first."""
+    return [
+        event
+        for event in reversed(picture.events)
+        if _concerned(view, event.mission_id) and event_type(event.type).shown != "log"
+    ]
+
+
+def candidates(picture: Picture) -> list[RecoveryCandidate]:
+    """Return the missions that wait for recovery, the longest silence last."""
+    return list(picture.status.candidates) if picture.status else []
+
+
+def under_way(picture: Picture) -> list[Any]:
+    """Return the recoveries after which nobody went on yet."""
+    waiting = {each.mission_id for each in candidates(picture)}
+    told = picture.status.recoveries if picture.status else []
+    return [each for each in told if each.mission_id not in waiting]
+
+
+def title_of(picture: Picture, mission_id: str | None) -> str:
+    """Return the title of a mission that is known, else its id."""
+    known = [(each.id, each.title) for each in picture.listed]
+    if picture.status:
+        known += [(each.mission_id, each.title) for each in picture.status.missions]
+    return next((title for found, title in known if found == mission_id), mission_id or "")
+
+
+def directory_of(picture: Picture, mission_id: str | None) -> str | None:
+    """Return the project's directory of a mission that is known."""
+    return next((each.project_dir for each in picture.listed if each.id == mission_id), None)
+
+
+def over(seen: MissionSeen) -> bool:
+    """Return whether nothing happens on a mission any more."""
+    return seen.status not in _RANK
