@@ -10,7 +10,7 @@ from ...protocol.records import Kept, SortieState
 from ...protocol.types import CLOSED_SORTIE
 from ..core.event_log import emit_each
 from ..core.tx import Row
-from ..sessions.plan_rows import hear_again
+from ..sessions.plan_rows import mark_dirty
 from .restore_context import Case
 
 _states = msgspec.json.Decoder(list[SortieState]).decode
@@ -110,7 +110,7 @@ def _readable(sorties_json: str) -> list[SortieState]:
 
 def _take_out(case: Case, sortie: SortieState) -> None:
     case.tx.run("DELETE FROM sorties WHERE id = :id", id=sortie.id)
-    hear_again(case.tx, [sortie.id])
+    mark_dirty(case.tx, [sortie.id])
     case.ledger.changed("sortie", sortie.id, _told(sortie), "removed")
 
 
@@ -141,7 +141,7 @@ def _restore(case: Case, work: _Work, then: SortieState, now: SortieState | None
 def _write(case: Case, work: _Work) -> None:
     """Write sorties over, let their plans speak of them anew, and tell of each."""
     case.tx.many(_OVERWRITE, work.overwritten)
-    hear_again(case.tx, [goal.id for goal in work.changed])
+    mark_dirty(case.tx, [goal.id for goal in work.changed])
     told = [
         (SortieRestored(sortie_id=goal.id, title=goal.title, status=goal.status), goal.assigned_to)
         for goal in work.changed

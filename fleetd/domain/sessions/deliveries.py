@@ -1,4 +1,4 @@
-"""What was delivered already: retries, vendors' doubles, counts; must not know what is told.
+"""Hook deliveries: which are retries or vendors' doubles, and their counts by harness.
 
 Source: hooks, rule 4. Deliveries are kept for a day: whatever waits in the spool is taken in before
 anything is dropped, so a retry never comes later.
@@ -9,10 +9,12 @@ import hashlib
 import msgspec
 
 from ...harness.report import Report
-from ...protocol.request import Mutation
+from ...protocol.records import Record
+from ...protocol.request import Mutation, Query
 from ..core.context import Context
+from ..core.counters import by_part
 from ..core.registry import handler
-from ..core.tx import Tx
+from ..core.tx import Row, Tx
 from ..system.startup import Done
 
 DOUBLE_MS = 2_000
@@ -142,3 +144,23 @@ def drop_old(tx: Tx, ctx: Context, request: OldDeliveriesDrop) -> Done:
         limit=DROPPED_AT_ONCE,
     )
     return Done(done=bool(dropped))
+
+
+class HookCounts(Record, frozen=True, kw_only=True):
+    """The rows of what was counted, and how many sessions each harness has had."""
+
+    rows: list[Row]
+    sessions: dict[str, int]
+
+
+class HookCountsGet(Query[HookCounts], frozen=True):
+    """Return what was counted; not on the wire."""
+
+
+@handler
+def counted(tx: Tx, ctx: Context, request: HookCountsGet) -> HookCounts:
+    """Return the counts of every harness that was heard of."""
+    return HookCounts(
+        rows=tx.all("SELECT * FROM hook_counts ORDER BY harness"),
+        sessions=by_part(tx, "sessions"),
+    )

@@ -23,7 +23,7 @@ _WINDOW = 3
 # What an item bears instead of a status after a recovery changed its sortie: the plan is to be
 # heard again. One that is back had been dropped before.
 BACK = "back"
-UNHEARD = ("", BACK)
+DIRTY = ("", BACK)
 # Why a sortie failed that its plan does not name any more.
 DROPPED = "dropped from the plan"
 
@@ -31,7 +31,7 @@ DROPPED = "dropped from the plan"
 class Told(msgspec.Struct, kw_only=True):
     """An item as the plan told it last, and the sortie that stands for it.
 
-    ``told`` is the status it had in the plan, or one of ``UNHEARD``. ``made`` says that the plan
+    ``told`` is the status it had in the plan, or one of ``DIRTY``. ``made`` says that the plan
     made the sortie, and may take it away.
     """
 

@@ -20,16 +20,16 @@ from ..snapshots import triggers
 from . import plan_rows
 from .plan_matching import (
     BACK,
+    DIRTY,
     DROPPED,
     MOST_ITEMS,
-    UNHEARD,
     Told,
     in_part,
     in_whole,
     updates,
     whole_list,
 )
-from .waiting import Waiting
+from .plan_rows import Waiting
 
 
 def follow(tx: Tx, ctx: Context, mission_id: str, agent_id: str, planned: Planned) -> None:
@@ -180,7 +180,7 @@ class _Plan:
         if row is None:
             return
         was, wanted = step.was.told, step.now.told
-        heard = was in ("completed", "dropped", *UNHEARD)
+        heard = was in ("completed", "dropped", *DIRTY)
         undone = row["status"] == "completed" and wanted != "completed" and heard
         taken_up = row["status"] == "failed" and row["blocked_reason"] == DROPPED
         put_back = row["status"] == "in_progress" and wanted == "pending" and was != "pending"

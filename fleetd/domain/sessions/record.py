@@ -1,7 +1,4 @@
-"""One report of a hook, in one transaction: who it is, what happened, what is due in return.
-
-Must not look at payloads, files or processes: what comes from outside is in the facts.
-"""
+"""One report of a hook, in one transaction: who it is, what happened, what is due in return."""
 
 import msgspec
 from msgspec import field
@@ -29,8 +26,7 @@ from ..core.context import Context
 from ..core.registry import handler
 from ..core.tx import Row, Tx
 from ..system.startup import Done
-from . import context_window, deliveries, handlers, membership, notices, telling
-from .backfill import look_back
+from . import context_window, deliveries, handlers, membership, notices
 from .identity import Key, go_on_as, key_of, open_session, session_row
 
 LOOKED_BACK = (Planned, ToolFinished, WindowUsed)
@@ -126,7 +122,7 @@ def _follow(tx: Tx, ctx: Context, request: HookRecord) -> Recorded:
     session = open_session(tx, ctx, key, request.wanted_agent_id)
     agent_id = str(session["agent_id"])
     missed = membership.attend(tx, ctx, report, agent_id, request.cwd, request.wanted_mission_id)
-    scene = handlers.Scene(
+    hook = handlers.HookContext(
         tx=tx,
         ctx=ctx,
         report=report,
@@ -135,15 +131,15 @@ def _follow(tx: Tx, ctx: Context, request: HookRecord) -> Recorded:
         happened_at=None if request.happened_ms is None else iso(request.happened_ms),
     )
     # How full the window is counts for what the compaction left of it.
-    state = _shrunk(scene, session)
-    look_back(scene, (each for each in request.earlier if isinstance(each, LOOKED_BACK)))
+    state = _shrunk(hook, session)
+    handlers.look_back(hook, (each for each in request.earlier if isinstance(each, LOOKED_BACK)))
     for happening in report.happenings:
-        handlers.follow(scene, happening)
+        handlers.follow(hook, happening)
         state = context_window.after(state, happening)
     if _came_back(report, missed, membership.mission_of(tx, agent_id)):
         state = "lost"
     context_window.set_context(tx, key, state)
-    return _due(scene, request, state, missed)
+    return _due(hook, request, state, missed)
 
 
 def _meet_parent(tx: Tx, ctx: Context, request: HookRecord) -> None:
@@ -154,15 +150,15 @@ def _meet_parent(tx: Tx, ctx: Context, request: HookRecord) -> None:
     membership.attend(tx, ctx, above, agent_id, request.cwd, request.wanted_mission_id)
 
 
-def _shrunk(scene: handlers.Scene, session: Row) -> str:
+def _shrunk(hook: handlers.HookContext, session: Row) -> str:
     """Return the state of the window, lost when the transcript shows what no event tells."""
-    state, mark = str(session["context"]), scene.ctx.facts.transcript_mark
+    state, mark = str(session["context"]), hook.ctx.facts.transcript_mark
     if mark is None:
         return state
-    if telling.compacted_between(session["transcript_mark"], mark):
-        handlers.follow(scene, Compacted())
+    if context_window.compacted_between(session["transcript_mark"], mark):
+        handlers.follow(hook, Compacted())
         state = "lost"
-    telling.keep_mark(scene.tx, key_of(scene.report), session["transcript_mark"], mark)
+    context_window.keep_mark(hook.tx, key_of(hook.report), session["transcript_mark"], mark)
     return state
 
 
@@ -176,22 +172,22 @@ def _came_back(report: Report, missed: Registration | None, mission_id: str | No
 
 
 def _due(
-    scene: handlers.Scene, request: HookRecord, state: str, missed: Registration | None
+    hook: handlers.HookContext, request: HookRecord, state: str, missed: Registration | None
 ) -> Recorded:
     """Say what the reply is to hold, where a reply can hold anything."""
-    tx, report, agent_id = scene.tx, scene.report, scene.agent_id
+    tx, report, agent_id = hook.tx, hook.report, hook.agent_id
     mission_id = membership.mission_of(tx, agent_id)
     if not report.injects or request.spooled:
         return Recorded(agent_id=agent_id, mission_id=mission_id)
     brief = state == "lost" and mission_id is not None
     if brief and mission_id is not None:
         # What was done since the newest checkpoint must not be taken back by the recovery.
-        handlers.keep_state(scene, mission_id, f"Before briefing {agent_id}", always=False)
-    lines = notices.told(tx, scene.ctx, agent_id)
+        handlers.keep_state(hook, mission_id, f"Before briefing {agent_id}", always=False)
+    lines = notices.told(tx, hook.ctx, agent_id)
     if any(isinstance(each, PromptSubmitted) for each in report.happenings):
-        lines += telling.unread_mail(tx, agent_id)
+        lines += notices.unread_mail(tx, agent_id)
     if not brief and any(isinstance(each, SessionStarted) for each in report.happenings):
-        lines += telling.waiting_nearby(tx, scene.ctx, missed, request.cwd, agent_id)
+        lines += notices.waiting_nearby(tx, hook.ctx, missed, request.cwd, agent_id)
     return Recorded(agent_id=agent_id, mission_id=mission_id, brief=brief, lines=lines)
 
 

@@ -15,9 +15,8 @@ import msgspec
 from ...domain.core.context import Caller, Facts
 from ...domain.core.registry import method
 from ...domain.redaction.redact import redact
-from ...domain.sessions.deliveries import DeliveryUnfit
+from ...domain.sessions.deliveries import DeliveryUnfit, HookCountsGet
 from ...domain.sessions.identity import key_of
-from ...domain.sessions.overview import HookCountsGet
 from ...domain.sessions.record import HookBriefed, Recorded
 from ...domain.sessions.record import HookRecord as Record
 from ...harness.detect import recognise
