@@ -1,4 +1,4 @@
-"""Reads each part of the log once for all who follow it there; must not know who they are."""
+"""Change feed: a bell that rings with each commit, and one reading of the log for all."""
 
 from collections.abc import Awaitable, Callable
 
@@ -8,13 +8,39 @@ import trio
 from ..domain.events.streams import EventTail
 from ..protocol.records import Event
 from ..protocol.requests.event import EventPage
-from .bell import Bell
 
 # Keeps the memory of a subscriber that lags behind small, and each of its turns short.
 PAGE = 64
 # How many are told before others get their turn: each is told by a write to its socket.
 AT_ONCE = 32
 _encode = msgspec.json.Encoder().encode
+
+
+class Ticket:
+    """A place in front of the bell; take it before you look, wait on it after."""
+
+    def __init__(self, event: trio.Event) -> None:
+        self._event = event
+
+    async def wait(self) -> None:
+        """Return once the bell has rung since the ticket was taken."""
+        await self._event.wait()
+
+
+class Bell:
+    """Rings for everybody at once. Whoever takes a ticket before looking misses nothing."""
+
+    def __init__(self) -> None:
+        self._event = trio.Event()
+
+    def ticket(self) -> Ticket:
+        """Return a ticket for the next ring."""
+        return Ticket(self._event)
+
+    def ring(self) -> None:
+        """Wake everybody who holds a ticket."""
+        self._event.set()
+        self._event = trio.Event()
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -42,7 +68,7 @@ class _Reading:
         self.told: Told | None = None
 
 
-class Feed:
+class ChangeFeed:
     """Tells what follows a position, whenever it comes.
 
     Who asks from where somebody waits already waits along: one of them looks when the bell rings.

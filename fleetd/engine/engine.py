@@ -19,7 +19,7 @@ from ..config import Config, Loaded
 from ..domain.core.context import Caller, Context, Facts
 from ..domain.core.idempotency import recall, remember
 from ..domain.core.registry import REGISTERED, frees_space, may_use_reserve
-from ..domain.core.tx import Effect, Tx
+from ..domain.core.tx import Effect, LogLine, RemoveBackup, Ring, Tx, WatchProcess, WriteBackup
 from ..domain.redaction.requests import without_prompt, without_secrets
 from ..domain.rules import HANDLERS
 from ..host.clock import Uptime
@@ -35,10 +35,8 @@ from ..store.spool import Spool
 from ..store.sqlite.disk_reserve import Ballast
 from ..store.sqlite.errors import DiskFull
 from .admission import Gate
-from .bell import Bell
-from .change_feed import Feed
+from .change_feed import Bell, ChangeFeed
 from .cpu_worker import Aside
-from .effects import carry_out
 from .files.outbox import Outbox
 from .hooks.session_queue import Reception
 from .metrics.counters import Traffic
@@ -94,7 +92,7 @@ class Engine:
         self.backups: dict[Noun, Backups] = {noun: Backups(root, noun) for noun in LAYOUTS}
         self.pulled = Backups(root / PULLED)
         self.store = open_store(loaded, self._committed, self.bell.ring, inline=inline, vfs=vfs)
-        self.feed = Feed(self.look, self.bell)
+        self.feed = ChangeFeed(self.look, self.bell)
         self.gate = Gate(self.store.reach, lambda: self.clock())
         self.outbox = Outbox(self.execute, self.backups, inline=inline)
         self.ballast = Ballast(loaded.config.database, self.store.reserve)
@@ -329,7 +327,22 @@ class Engine:
         )
 
     def _committed(self, effects: list[Effect]) -> None:
-        carry_out(effects, self.outbox, self.watcher, self.bell)
+        """Carry out effects in order; one that fails is logged, and takes no other with it."""
+        for effect in effects:
+            try:
+                self._carry_out(effect)
+            except Exception:
+                log.exception("%s could not be carried out", type(effect).__name__)
+
+    def _carry_out(self, effect: Effect) -> None:
+        if isinstance(effect, LogLine):
+            log.log(logging.getLevelNamesMapping()[effect.level], "%s", effect.text)
+        elif isinstance(effect, WriteBackup | RemoveBackup):
+            self.outbox.post(effect)
+        elif isinstance(effect, WatchProcess):
+            self.watcher.post(effect)
+        elif isinstance(effect, Ring):
+            self.bell.ring()
 
 
 class OnBehalf:

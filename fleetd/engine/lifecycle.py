@@ -16,7 +16,7 @@ from ..store.sqlite.high_water_mark import Lost
 from .arriving import arrive
 from .engine import Engine
 from .files.reconcile import reconcile
-from .hooks.spool import tidy
+from .hooks.deliver import tidy_spool
 from .jobs.cluster import catch_up, refuse_twin
 from .jobs.legacy_import import import_legacy
 from .services.erasure import finish, finish_these
@@ -104,7 +104,7 @@ class _Readiness:
         if engine.machine:  # before what their hooks left would have them registered anew
             await catch_up(engine)
         with trio.move_on_after(SPOOL_S):  # the rest, before anything newer, while it serves
-            await tidy(engine)
+            await tidy_spool(engine)
         self.complete = True
 
     async def finish_later(self) -> None:

@@ -13,7 +13,7 @@ import trio.testing
 
 from fleetd import daemon
 from fleetd.config import Hooks, Limits
-from fleetd.engine import places
+from fleetd.engine import repositories
 from fleetd.host.systemd import Notifier
 from fleetd.server.listener import Listening
 from fleetd.server.server import Server
@@ -106,7 +106,7 @@ def _no_real_time() -> Iterator[None]:
     with (
         instead(trio.to_thread, "run_sync", on_the_spot),
         instead(trio.from_thread, "check_cancelled", lambda: None),
-        instead(places, "repository", nothing),
+        instead(repositories, "summary", nothing),
     ):
         yield
 

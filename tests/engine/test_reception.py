@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from fleetd.engine import places
+from fleetd.engine import repositories
 from fleetd.engine.hooks import deliver
 from fleetd.engine.hooks.session_queue import AT_ONCE, REMEMBERED, Reception
 from fleetd.protocol.requests.hook import HookDeliver
@@ -58,7 +58,7 @@ async def test_sessions_that_wait_for_git_keep_nobody_else_waiting(
         await hook
         answered.append(name)
 
-    monkeypatch.setattr(places, "repository", slow)
+    monkeypatch.setattr(repositories, "summary", slow)
     mission = await fleet.mission(2)
     await fleet.checkpoint(mission)
     sessions = [f"s-{number}" for number in range(AT_ONCE + 2)]

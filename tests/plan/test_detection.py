@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from fleetd.config import Detection
-from fleetd.engine import places
+from fleetd.engine import repositories
 from fleetd.engine.engine import DAEMON
 from fleetd.engine.jobs.liveness import ActivityScan
 from fleetd.engine.jobs.timers import notice_silence
@@ -41,7 +41,7 @@ async def watched(
     async def nothing(directory: str | None) -> tuple[str, ...]:
         return ()
 
-    monkeypatch.setattr(places, "repository", nothing)
+    monkeypatch.setattr(repositories, "summary", nothing)
     fleet.clock.follow_trio()
     nursery.start_soon(notice_silence, fleet.engine)
     yield fleet

@@ -1,16 +1,20 @@
-"""What hooks deliver: a payload becomes a report, is recorded, and is answered.
+"""Hook deliveries: a payload becomes a report, is recorded once, and is answered.
 
 Nothing that a payload holds is ever an error for the agent. What the disk refuses is one for the
-client, which then keeps the payload itself.
+client, which then leaves the payload in the spool. What waits there is older: it is taken in first,
+in order, through the same door.
 """
 
 import contextlib
 import json
 import logging
+import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import msgspec
+import trio
 
 from ...domain.core.context import Caller, Facts
 from ...domain.core.registry import method
@@ -35,6 +39,7 @@ from ...protocol.requests.hook import (
 )
 from ...protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
 from ...store.availability import StoreAway
+from ...store.spool import NoFrame, Waiting
 from ..engine import DAEMON, Engine
 from ..jobs.liveness import ActivityScan
 from .facts import Ground, look_around, look_at_paths
@@ -46,7 +51,39 @@ MOST_CHARS = 9_500
 # Of a payload that is passed over, in characters.
 LOOKED_AT, SHOWN = 4_000, 300
 _WORDS = (ENFORCE, DOCTOR)
+# The hook client waits 0.9 s for everything.
+SPOOL_PATIENCE_S = 0.4
 _payload = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class _Frame(msgspec.Struct, frozen=True):
+    """The part of a line that matters."""
+
+    method: Literal["hook.deliver"]
+    params: HookDeliver
+
+
+_frame = msgspec.json.Decoder(_Frame).decode
+
+
+def _is_doctor(request: HookDeliver) -> bool:
+    """Return whether only the way of a hook is tried: nothing of it is kept."""
+    return DOCTOR in request.args
+
+
+@method(HookDeliver, without_store=_is_doctor)
+async def deliver(engine: Engine, request: HookDeliver, caller: Caller) -> HookReply:
+    """Record what a hook was told, and answer it."""
+    if _is_doctor(request):  # nothing has to come before it
+        return await take(engine, request, caller)
+    reply = await take(
+        engine, request, caller, before=partial(spooled_first, engine, SPOOL_PATIENCE_S)
+    )
+    if request.begun_us is not None:
+        taken_us = time.monotonic_ns() // 1_000 - request.begun_us
+        if 0 <= taken_us < 60_000_000:
+            engine.reception.timed(request.harness, taken_us)
+    return reply
 
 
 async def take(
@@ -254,3 +291,98 @@ async def status(engine: Engine, request: HookStatusGet, caller: Caller) -> Hook
         directory=str(engine.spool.directory or ""), files=heap.files, size_bytes=heap.size_bytes
     )
     return HookStatus(harnesses=harnesses, spool=spool)
+
+
+async def take_spooled(engine: Engine) -> None:
+    """Take in everything that waits, oldest first; at once when nothing does.
+
+    Raises Storage and Unavailable; what was not taken in then stays for the next time.
+    """
+    if not await engine.outbox.in_thread(engine.spool.any):
+        return
+    async with engine.reception.spool:
+        waiting = await engine.outbox.in_thread(engine.spool.waiting)
+        for number, each in enumerate(waiting):
+            if engine.closing:
+                raise Unavailable(
+                    "fleetd is shutting down.", hint="The rest waits in the spool.", retry=True
+                )
+            await _take_one(engine, each)
+            if number == 0:
+                log.info("Taking in what waited in the spool: payloads of hooks, %d", len(waiting))
+
+
+async def tidy_spool(engine: Engine) -> None:
+    """Take in what waits, now that nobody does; what cannot be taken in is told in the log."""
+    try:
+        await take_spooled(engine)
+        await engine.outbox.in_thread(engine.spool.sweep)
+    except StoreAway:  # which the store itself tells, and then everything here comes first
+        pass
+    except FleetError as error:
+        log.warning("The spool has to wait: %s", error.message)
+    except OSError as error:
+        log.warning("The spool %s cannot be emptied: %s", engine.spool.directory, error.strerror)
+
+
+async def clear_spool(engine: Engine) -> None:
+    """Empty the spool, so that nothing comes back from it; raises Storage when that fails."""
+    try:
+        await take_spooled(engine)
+        await engine.outbox.in_thread(engine.spool.clear)
+    except OSError as error:
+        raise Storage(
+            f"The spool {engine.spool.directory} cannot be emptied: {error.strerror}.",
+            hint="What lies there would come back. Mend its permissions, then try again.",
+        ) from error
+
+
+async def _take_one(engine: Engine, waiting: Waiting) -> None:
+    try:
+        request = await engine.outbox.in_thread(partial(_read_spooled, engine, waiting))
+    except NoFrame as reason:
+        log.warning("%s in the spool is none of the hook client's: %s", waiting.name, reason)
+        return await engine.outbox.in_thread(partial(engine.spool.put_aside, waiting.name))
+    if request is None:
+        return None
+    # A clock that was set back meanwhile makes nothing happen in the future.
+    with trace.on_behalf_of(None):  # whoever has the spool emptied did not ask for this
+        await take(
+            engine,
+            request,
+            DAEMON,
+            min(engine.store.from_wall(waiting.happened_ms), engine.clock()),
+        )
+    return await engine.outbox.in_thread(partial(engine.spool.remove, waiting.name))
+
+
+def _read_spooled(engine: Engine, waiting: Waiting) -> HookDeliver | None:
+    line = engine.spool.read(waiting.name)
+    if line is None:
+        return None
+    try:
+        request = _frame(line).params
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise NoFrame(str(error)) from error
+    if request.delivery_id != waiting.delivery_id:
+        raise NoFrame("it holds another delivery than its name says")
+    return request
+
+
+async def spooled_first(engine: Engine, patience_s: float) -> None:
+    """Take in what waits before something newer, for a while; raises Unavailable after that.
+
+    Whoever came with something newer leaves it in the spool then, and it keeps its place.
+    """
+    with trio.move_on_after(patience_s) as waiting:
+        try:
+            await take_spooled(engine)
+        except (Storage, OSError) as error:
+            # One that cannot be taken in, or removed, must not keep all that follow from being.
+            if engine.reception.first_time(f"spool: {error}"):
+                log.warning("What waits in the spool cannot be taken in now: %s", error)
+    if waiting.cancelled_caught:
+        raise Unavailable(
+            "What waits in the spool comes first, and there is much of it.",
+            hint="Leave this in the spool as well.",
+        )

@@ -14,7 +14,7 @@ from ...store.api import StoreRefused
 from ...store.availability import StoreAway
 from ..engine import DAEMON, Engine
 from ..files.garbage import heed
-from ..hooks.spool import tidy
+from ..hooks.deliver import tidy_spool
 from .cluster import KeepInTouch
 from .daily import keep_house
 from .liveness import ActivityScan, ProcessEnded
@@ -58,7 +58,7 @@ async def empty_spool(engine: Engine) -> None:
     while True:
         await _admitted(engine, "spool")
         engine.pulses.beat("spool", SPOOL_S + LONG_ROUND_S)
-        await tidy(engine)
+        await tidy_spool(engine)
         await _sleep(engine, SPOOL_S)
 
 
@@ -92,7 +92,7 @@ async def watch_processes(engine: Engine) -> None:
 
     async def ended(process: WatchProcess) -> None:
         # What its hooks left while we could not answer it said before it ended.
-        await tidy(engine)
+        await tidy_spool(engine)
         await _insist(engine, ProcessEnded(process.agent_id, process.pid, process.started))
 
     await _admitted(engine)

@@ -18,7 +18,7 @@ from ...protocol.records import RestoreResult
 from ...protocol.request import Request
 from ...protocol.requests.checkpoint import CheckpointGet
 from ...protocol.requests.recovery import Briefing, RecoveryContextGet, RecoveryRestore
-from .. import places
+from .. import repositories
 from ..engine import Engine
 from ..files.read_repair import heal, kept_on, noticed
 from ..files.reconcile import TakenIn, take_in
@@ -149,5 +149,5 @@ async def _repository(engine: Engine, directory: str | None) -> tuple[str, ...]:
     if directory is not None:
         with contextlib.suppress(PathUnanswered):
             await engine.files.look(directory, seconds=HOOK_SECONDS)
-            return await places.repository(directory)
+            return await repositories.summary(directory)
     return ()
