@@ -1,4 +1,4 @@
-"""Codex's hooks, which are shaped like Claude's; must not know any rule.
+"""Codex's hooks, which are shaped like Claude's.
 
 Source: hooks, "Codex CLI"; the schemas that are part of Codex 0.169, and what that version did.
 """
@@ -7,13 +7,12 @@ import json
 import re
 from typing import Any
 
-from .claude_events import TOLD, Happenings, subagent
+from .claude import TOLD, Happenings, subagent
 from .codex_rollout import told_by
 from .fields import ERROR_CHARS, WORD_CHARS, cut, need, path, text
-from .patches import patched
 from .plans import listed
 from .report import Answer, AnyHappening, Report, ToolFinished, ToolStarted
-from .tool_calls import Call
+from .tool_calls import Call, patched
 
 INJECTING = frozenset(("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse"))
 # No event tells how a command ended, and some edits are not told of at all.

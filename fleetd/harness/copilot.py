@@ -1,4 +1,4 @@
-"""Copilot CLI's hooks, in both of its spellings; must not know any rule.
+"""Copilot CLI's hooks, in both of its spellings.
 
 Source: hooks, "Copilot CLI"; GitHub's reference of hooks. A hook that is installed under a name in
 camel case gets fields in camel case and no name of the event, which comes as a word of the command
@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from .claude_events import (
+from .claude import (
     Happenings,
     compacting_unfollowed,
     plain_prompt,

@@ -1,4 +1,4 @@
-"""Cursor's hooks, in the editor and in its command line; must not know any rule.
+"""Cursor's hooks, in the editor and in its command line.
 
 Source: hooks, "Cursor"; Cursor's reference of hooks. Nothing is told after a compaction, so the
 event before it stands for both. Most of its tools have Claude's names and fields.
@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from .claude_events import (
+from .claude import (
     Happenings,
     compacting_unfollowed,
     plain_prompt,

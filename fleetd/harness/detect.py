@@ -1,4 +1,4 @@
-"""Tells which harness really sent a payload; must not read what the payload tells.
+"""Detection: which harness really sent a payload.
 
 Cursor, Grok and Copilot run Claude's hook settings too, and nearly everybody sets
 ``CLAUDE_PROJECT_DIR``: the payload's shape is asked first, then the variables that a harness sets

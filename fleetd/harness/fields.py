@@ -1,4 +1,4 @@
-"""Reads fields of payloads whose shapes vendors change; must not know any vendor.
+"""Reads fields of payloads whose shapes vendors change.
 
 A field of the wrong type counts as absent: a hook must never fail for what it can do without.
 """

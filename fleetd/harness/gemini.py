@@ -1,15 +1,19 @@
-"""Gemini CLI's hooks; must not know any rule.
+"""Gemini CLI's hooks, and the log of its session.
 
-Source: hooks, "Gemini CLI"; the reference of hooks that comes with Gemini CLI 0.61, and what that
-version did. No event follows a compaction: it shows in the log of the session only.
+Source: hooks, "Gemini CLI"; the reference of hooks and the files of Gemini CLI 0.61, and what that
+version did. No event follows a compaction: it shows in the log only. Each line there is a message
+or sets fields anew; one that sets ``messages`` replaces the conversation. That happens after a
+compaction, which puts a summary first, and when a session is resumed, where the messages keep their
+ids.
 """
 
 import json
 import re
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
-from .claude_events import Happenings, session_ended, tool_started
+from .claude import Happenings, session_ended, tool_started
 from .fields import (
     ERROR_CHARS,
     MESSAGE_CHARS,
@@ -20,6 +24,7 @@ from .fields import (
     path,
     table,
     text,
+    window_used,
 )
 from .plans import planned
 from .report import (
@@ -32,6 +37,7 @@ from .report import (
     SessionStarted,
     Source,
     ToolFinished,
+    WindowUsed,
 )
 from .tool_calls import Call
 
@@ -61,6 +67,14 @@ _NOTHING_WRONG = frozenset(("0", "(none)"))
 _STOPPED = re.compile(r"(?:<untrusted_context>\s*)?Command was (?:automatically )?cancelled ")
 _AWAY = re.compile(r"(?:<untrusted_context>\s*)?Command moved to background ")
 _RAN = re.compile(r"(?:<untrusted_context>\s*)?(?:Command|Output): ")
+_REPLACES = b'\n{"$set":{"messages":['
+# In texts the quotation marks are escaped.
+_ID = re.compile(rb'"id":"([^"\\]{1,100})"')
+_TOKENS = b'"tokens":{"input":'
+_COUNT = re.compile(rb'"tokens":\{"input":(\d{1,12}),"output":(\d{1,12})[,}]')
+_MODEL = re.compile(rb'[^{}]{0,200}\},"model":"gemini-')
+# What Gemini CLI reckons with for every Gemini model.
+GEMINIS_WINDOW = 1_048_576
 
 
 class Gemini:
@@ -196,3 +210,38 @@ _TOLD: dict[str, Callable[[Call], Happenings]] = {
 }
 
 adapter = Gemini()
+
+
+def first_message(end: bytes, *, whole: bool) -> str | None:
+    """Return the id of the message that the conversation begins with, behind its fixed context.
+
+    ``end`` is the end of the log, all of it if ``whole``. None where it cannot be told.
+    """
+    at = end.rfind(_REPLACES)
+    if at < 0:
+        return None
+    line, _, later = end[at + 1 :].partition(b"\n")
+    ids = [found[1] for found in islice(_ID.finditer(line), 2)]
+    if len(ids) == 1 and whole:
+        # Only the context was ever set: what was said first is in a line of its own.
+        ids += [found[1] for found in islice(_ID.finditer(later), 1)]
+    return ids[1].decode("utf-8", "replace") if len(ids) == 2 else None
+
+
+def last_count(end: bytes) -> tuple[WindowUsed, ...]:
+    """Return how full the window was after the last answer, empty where that is not known.
+
+    What stands before the conversation was last replaced is of a window that is gone.
+    """
+    replaced = end.rfind(_REPLACES)
+    begin = end.find(b"\n", replaced + 1)
+    line = -1 if begin < 0 else end.rfind(b"\n", begin, end.rfind(_TOKENS, begin) + 1)
+    if line < 0:
+        return ()
+    # Behind its own count a message holds what tools were called with, which can be anything.
+    found = _COUNT.match(end, end.find(_TOKENS, line))
+    if found is None:
+        return ()
+    size = GEMINIS_WINDOW if _MODEL.match(end, found.end()) else None
+    used = {"tokens": int(found[1]) + int(found[2]), "size": size}
+    return window_used(used, "tokens", "size")

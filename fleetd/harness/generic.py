@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from .claude import Claude
-from .claude_events import TOLD
+from .claude import TOLD, Claude
 from .fields import WORD_CHARS, cut, text
 from .report import Answer, AnyHappening, Report, Unfit
 

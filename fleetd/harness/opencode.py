@@ -1,4 +1,4 @@
-"""OpenCode, as our plugin tells of it; must not know any rule.
+"""OpenCode, as our plugin tells of it.
 
 Source: hooks, "OpenCode"; the types of @opencode-ai/plugin. The payloads are made by
 ``fleetctl/plugins/opencode.js``: ``{event, session_id, parent_id?, cwd, ...}``, the event named as
@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from .claude_events import Happenings, tool_failed, tool_started
+from .claude import Happenings, tool_failed, tool_started
 from .fields import (
     ERROR_CHARS,
     MESSAGE_CHARS,

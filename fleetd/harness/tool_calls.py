@@ -1,4 +1,4 @@
-"""What a tool call tells, by the names that Claude and those like it use; must not know events."""
+"""What a tool call tells, by the names that Claude and those like it use."""
 
 import re
 from typing import Any
@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 
 from .fields import COMMAND_CHARS, ERROR_CHARS, PATH_CHARS, path, table, text, whole
-from .patches import patched
 from .report import ToolFinished, ToolStarted
 
 # Names are compared without case and underlines: Bash, run_shell_command, RunShellCommand.
@@ -32,6 +31,8 @@ _RESULTS = ("tool_response", "tool_result", "tool_output")
 FILES = 200
 NAMELESS = "unknown"
 _NOT_A_LETTER = re.compile(r"[^a-z]")
+# Spaces at a line's end are left to strip(): a pattern for both takes the square of their number.
+_LINE = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -169,3 +170,9 @@ def _changed_by_command(call: Call) -> tuple[str, ...]:
         return ()
     files = (path(each, call.cwd) for each in named[:FILES])
     return tuple(dict.fromkeys(file for file in files if file is not None))
+
+
+def patched(patch: str, cwd: str | None) -> tuple[str, ...]:
+    """Return the files that a patch changes, as absolute paths, each once."""
+    named = (path(line[1].rstrip(), cwd) for line in _LINE.finditer(patch))
+    return tuple(dict.fromkeys(file for file in named if file is not None))[:FILES]
