@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import trio
 
-from ..domain.events.streams import EventTail
+from ..domain.events import streams
 from ..protocol.records import Event
 from ..protocol.requests.event import EventPage
 
@@ -75,8 +75,8 @@ class ChangeFeed:
     Of 500 subscribers each would read the same rows, and everybody else wait for their readings.
     """
 
-    def __init__(self, execute: Callable[[EventTail], Awaitable[EventPage]], bell: Bell) -> None:
-        self._execute = execute
+    def __init__(self, read: Callable[..., Awaitable[EventPage]], bell: Bell) -> None:
+        self._read_when_available = read
         self._bell = bell
         self._readings: dict[int, _Reading] = {}
 
@@ -110,7 +110,7 @@ class ChangeFeed:
         while True:
             # Taken before looking: what is committed in between still rings it.
             ticket = self._bell.ticket()
-            page = await self._execute(EventTail(position, limit=PAGE))
+            page = await self._read_when_available(streams.tail, position, PAGE)
             if page.position > position:
                 return told(page)
             await ticket.wait()

@@ -92,7 +92,7 @@ class Engine:
         self.backups: dict[Noun, Backups] = {noun: Backups(root, noun) for noun in LAYOUTS}
         self.pulled = Backups(root / PULLED)
         self.store = open_store(loaded, self._committed, self.bell.ring, inline=inline, vfs=vfs)
-        self.feed = ChangeFeed(self.look, self.bell)
+        self.feed = ChangeFeed(self.read_when_available, self.bell)
         self.gate = Gate(self.store.reach, lambda: self.clock())
         self.outbox = Outbox(self.execute, self.backups, inline=inline)
         self.ballast = Ballast(loaded.config.database, self.store.reserve)

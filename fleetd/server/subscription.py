@@ -1,4 +1,4 @@
-"""One subscriber that follows the event log; must not know sockets, only how to send lines."""
+"""Subscriptions: one follower of the event log each, which sends what matches as lines."""
 
 from collections.abc import Awaitable, Callable
 
@@ -6,7 +6,7 @@ import msgspec
 import trio
 
 from ..domain.core.context import Caller
-from ..domain.events.streams import EventTail
+from ..domain.events import streams
 from ..engine.change_feed import PAGE, Told, told
 from ..engine.engine import Engine
 from ..protocol.records import Event
@@ -58,22 +58,20 @@ class Follower:
     async def _next(self) -> Told:
         """Return the next events that lead further, waiting until there are any."""
         if self._behind:
-            page = await self._engine.look(self._tail())
+            page = await self._engine.read_when_available(
+                streams.tail,
+                self._position,
+                PAGE,
+                types=self._request.types,
+                mission_id=self._request.mission_id,
+                agent_id=self._request.agent_id,
+            )
             self._behind = len(page.events) > 0
             if page.position > self._position:
                 return told(page)
         found = await self._engine.feed.after(self._position)
         self._behind = self._picks and found.full
         return found
-
-    def _tail(self) -> EventTail:
-        return EventTail(
-            since=self._position,
-            types=self._request.types,
-            mission_id=self._request.mission_id,
-            agent_id=self._request.agent_id,
-            limit=PAGE,
-        )
 
     def _wants(self, event: Event) -> bool:
         wanted = self._request

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 from ...protocol.errors import Incompatible, InvalidParams, NotFound
 from ...protocol.events import PAYLOADS, REPORTED_ACTIVITY
 from ...protocol.records import Event
-from ...protocol.request import Query
 from ...protocol.requests.event import (
     EventAppend,
     EventList,
@@ -17,7 +16,7 @@ from ...protocol.requests.event import (
 from ..core import event_log
 from ..core.context import Context
 from ..core.ids import find
-from ..core.registry import handler, method
+from ..core.registry import method
 from ..core.tx import Tx
 from ..liveness.open_calls import BEGINS_WORK, follow_turn
 from ..snapshots.heartbeat import go_on
@@ -28,16 +27,6 @@ AT_ONCE = 8
 # How many events of an agent a page looks at for those of a type or a mission: an index for that
 # would cost something with each event that is appended.
 LOOKED_AT = 1_000
-
-
-class EventTail(Query[EventPage], frozen=True):
-    """The next events for a subscriber; not on the wire."""
-
-    since: int
-    types: list[str] | None = None
-    mission_id: str | None = None
-    agent_id: str | None = None
-    limit: int = 200
 
 
 class Wanted(NamedTuple):
@@ -151,21 +140,28 @@ def _before_time(tx: Tx, time: str, end: int) -> int:
     return low
 
 
-@handler
-def tail(tx: Tx, ctx: Context, request: EventTail) -> EventPage:
+def tail(
+    tx: Tx,
+    ctx: Context,
+    since: int,
+    limit: int,
+    *,
+    types: list[str] | None = None,
+    mission_id: str | None = None,
+    agent_id: str | None = None,
+) -> EventPage:
     """Return the next events that a subscriber wants; a mission deleted since has none."""
-    mission_id = request.mission_id
     with suppress(NotFound):
         mission_id = _mission(tx, mission_id)
     return _page(
         tx,
         Wanted(
-            since=request.since,
+            since=since,
             before=event_log.position(tx) + 1,
-            types=_distinct(request.types),
+            types=_distinct(types),
             mission_id=mission_id,
-            agent_id=request.agent_id,
-            limit=request.limit,
+            agent_id=agent_id,
+            limit=limit,
         ),
     )
 

@@ -1,7 +1,7 @@
 """The store as the doctor sees it: damage, versions, who shares it; must not look at any file."""
 
 from ...domain.artifacts.inventory import StrangersGet
-from ...domain.events.cursors import CursorLine, CursorsGet
+from ...domain.events.cursors import CursorLine, least_used
 from ...domain.system.overview import MachinesGet
 from ...host.clock import wall_clock
 from ...protocol.durations import duration
@@ -50,7 +50,7 @@ async def _database(engine: Engine) -> list[Finding]:
 
 async def _cursors(engine: Engine) -> list[Finding]:
     """List the cursors: what one has not come to is kept for it as long as it is used."""
-    known = await engine.execute(CursorsGet(MOST_CURSORS))
+    known = await engine.read(least_used, MOST_CURSORS)
     if not known.cursors:
         return [Finding(check="cursors", ok=True, detail="no consumer has one")]
     found = [
