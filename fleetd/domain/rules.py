@@ -12,7 +12,6 @@ from .locks import locks, queue
 from .missions import missions, selection, sortie_reports, sorties
 from .recovery import checkpoint_selection, handover, restore, roll_forward, state
 from .retention import pruning, sessions, spent
-from .sessions import deliveries, record
 from .snapshots import compression, queries
 from .snapshots import record as snapshot_record
 from .system import daily_rounds, epoch, legacy_import, overview, relocation, startup

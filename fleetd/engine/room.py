@@ -10,7 +10,6 @@ from ..domain.retention.events_and_locks import OldEventsDrop, OldLocksDrop
 from ..domain.retention.pruning import PruneDone, PruneMark
 from ..domain.retention.sessions import OldSessionsDrop
 from ..domain.retention.spent import SpentRunsDrop
-from ..domain.sessions.deliveries import OldDeliveriesDrop
 from ..domain.system.startup import DropOldKeys, StartUp
 from ..protocol.request import Request
 from ..protocol.requests.checkpoint import CheckpointDelete, CheckpointPrune
@@ -25,7 +24,7 @@ MAKES_ROOM = frozenset(
         *(CheckpointPrune, SnapshotPrune, PruneMark, PruneDone, Purge),
         *(CheckpointDelete, MissionDelete),
         *(SystemForget, ForgetBegin, PieceDrop, ForgetStep, ForgetWithdraw, BytesScrubbed),
-        *(OldEventsDrop, OldLocksDrop, DropOldKeys, OldDeliveriesDrop, OldSessionsDrop),
+        *(OldEventsDrop, OldLocksDrop, DropOldKeys, OldSessionsDrop),
         SpentRunsDrop,
         StartUp,
     }

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
+from fleetd.domain.core.registry import may_use_reserve
 from fleetd.domain.retention.events_and_locks import OldEventsDrop, OldLocksDrop
 from fleetd.domain.retention.sessions import OldSessionsDrop
 from fleetd.domain.retention.spent import SpentRunsDrop
-from fleetd.domain.sessions.deliveries import OldDeliveriesDrop
+from fleetd.domain.sessions import deliveries
 from fleetd.domain.system.startup import DropOldKeys, StartUp
 from fleetd.engine.room import MAKES_ROOM, makes_room
 from fleetd.protocol.methods import METHODS
@@ -29,8 +30,9 @@ def test_a_start_makes_room_since_nobody_could_prune_without_one() -> None:
 
 
 def test_what_is_cleaned_up_daily_makes_room() -> None:
-    daily = {OldEventsDrop, OldLocksDrop, DropOldKeys, OldDeliveriesDrop}
+    daily = {OldEventsDrop, OldLocksDrop, DropOldKeys}
     assert daily | {OldSessionsDrop, SpentRunsDrop} <= MAKES_ROOM
+    assert may_use_reserve(deliveries.drop_old)
 
 
 @pytest.mark.parametrize("times", [2.5, 1.5])

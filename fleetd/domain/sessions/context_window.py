@@ -18,7 +18,7 @@ from ...harness.report import (
     ToolStarted,
     WindowUsed,
 )
-from ..core.context import TranscriptMark
+from ..core.context import Context, TranscriptMark
 from ..core.tx import Tx
 from .identity import WHERE_KEY, Key
 
@@ -71,7 +71,7 @@ def keep_used(tx: Tx, key: Key, told: WindowUsed | None) -> None:
     )
 
 
-def set_briefed(tx: Tx, key: Key, delivery_id: str) -> None:
+def set_briefed(tx: Tx, ctx: Context, key: Key, delivery_id: str) -> None:
     """Note that the reply to a delivery holds the briefing."""
     tx.run(
         f"UPDATE sessions SET context = 'briefed', briefed_by = :delivery WHERE {WHERE_KEY}",

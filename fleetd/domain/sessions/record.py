@@ -16,16 +16,12 @@ from ...harness.report import (
     ToolFinished,
     WindowUsed,
 )
-from ...protocol.records import Record
-from ...protocol.request import Mutation
 from ...protocol.requests.agent import Registration
 from ...protocol.requests.hook import DeliveryId
 from ...protocol.timestamps import iso
 from ...protocol.types import Path
 from ..core.context import Context
-from ..core.registry import handler
 from ..core.tx import Row, Tx
-from ..system.startup import Done
 from . import context_window, deliveries, handlers, membership, notices
 from .identity import Key, go_on_as, key_of, open_session, session_row
 
@@ -34,7 +30,7 @@ NOTES = frozenset((Noted, PermissionRequested))
 IN_PASSING = NOTES | {SessionEnded, WindowUsed}
 
 
-class Recorded(Record, frozen=True, kw_only=True):
+class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     """What a report led to.
 
     ``brief`` says that the agent is due a briefing now, ``lines`` what else it is to be told.
@@ -48,8 +44,8 @@ class Recorded(Record, frozen=True, kw_only=True):
     lines: list[str] = field(default_factory=list)
 
 
-class HookRecord(Mutation[Recorded], frozen=True, kw_only=True):
-    """Record what a hook told; not on the wire.
+class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+    """What a hook told, and what was learned beside it.
 
     ``earlier`` are things that the transcript tells beside the events, ``cwd`` is the report's
     directory, ``wanted_agent_id`` and ``wanted_mission_id`` come from the session's environment.
@@ -70,32 +66,24 @@ class HookRecord(Mutation[Recorded], frozen=True, kw_only=True):
         return self.happened_ms is not None
 
 
-class HookBriefed(Mutation[Done], frozen=True, kw_only=True):
-    """Note that the reply to a delivery holds the briefing of its session; not on the wire."""
-
-    delivery_id: DeliveryId
-    report: Report
-
-
-@handler
-def record(tx: Tx, ctx: Context, request: HookRecord) -> Recorded:
-    """Record a report once, and say what its agent is due."""
-    report = request.report
-    if deliveries.known(tx, request.delivery_id):
-        if request.spooled:
-            context_window.take_back_briefing(tx, request.delivery_id)
+def record(tx: Tx, ctx: Context, delivery: Delivery) -> Recorded:
+    """Record a report once, and say what its agent is due; its texts have no secrets any more."""
+    report = delivery.report
+    if deliveries.known(tx, delivery.delivery_id):
+        if delivery.spooled:
+            context_window.take_back_briefing(tx, delivery.delivery_id)
         return Recorded(known=True)
-    happened = ctx.now_ms if request.happened_ms is None else request.happened_ms
+    happened = ctx.now_ms if delivery.happened_ms is None else delivery.happened_ms
     doubled = deliveries.doubled(tx, report, happened)
     deliveries.keep(
-        tx, ctx, request.delivery_id, report, happened_ms=happened, spooled=request.spooled
+        tx, ctx, delivery.delivery_id, report, happened_ms=happened, spooled=delivery.spooled
     )
     if doubled:
         session = session_row(tx, key_of(report))
         return Recorded(known=True, agent_id=session["agent_id"] if session else None)
     if _says_nothing(tx, report):
         return Recorded()
-    return _follow(tx, ctx, request)
+    return _follow(tx, ctx, delivery)
 
 
 def _says_nothing(tx: Tx, report: Report) -> bool:
@@ -113,41 +101,41 @@ def _says_nothing(tx: Tx, report: Report) -> bool:
     return known["ended_at"] is not None
 
 
-def _follow(tx: Tx, ctx: Context, request: HookRecord) -> Recorded:
-    report, key = request.report, key_of(request.report)
+def _follow(tx: Tx, ctx: Context, delivery: Delivery) -> Recorded:
+    report, key = delivery.report, key_of(delivery.report)
     if report.previous_session_id and SessionStarted("compact") in report.happenings:
         go_on_as(tx, key, report.previous_session_id)
     if report.subagent and session_row(tx, Key(key.harness, key.session_id)) is None:
-        _meet_parent(tx, ctx, request)
-    session = open_session(tx, ctx, key, request.wanted_agent_id)
+        _meet_parent(tx, ctx, delivery)
+    session = open_session(tx, ctx, key, delivery.wanted_agent_id)
     agent_id = str(session["agent_id"])
-    missed = membership.attend(tx, ctx, report, agent_id, request.cwd, request.wanted_mission_id)
+    missed = membership.attend(tx, ctx, report, agent_id, delivery.cwd, delivery.wanted_mission_id)
     hook = handlers.HookContext(
         tx=tx,
         ctx=ctx,
         report=report,
         agent_id=agent_id,
-        cwd=request.cwd,
-        happened_at=None if request.happened_ms is None else iso(request.happened_ms),
+        cwd=delivery.cwd,
+        happened_at=None if delivery.happened_ms is None else iso(delivery.happened_ms),
     )
     # How full the window is counts for what the compaction left of it.
     state = _shrunk(hook, session)
-    handlers.look_back(hook, (each for each in request.earlier if isinstance(each, LOOKED_BACK)))
+    handlers.look_back(hook, (each for each in delivery.earlier if isinstance(each, LOOKED_BACK)))
     for happening in report.happenings:
         handlers.follow(hook, happening)
         state = context_window.after(state, happening)
     if _came_back(report, missed, membership.mission_of(tx, agent_id)):
         state = "lost"
     context_window.set_context(tx, key, state)
-    return _due(hook, request, state, missed)
+    return _due(hook, delivery, state, missed)
 
 
-def _meet_parent(tx: Tx, ctx: Context, request: HookRecord) -> None:
+def _meet_parent(tx: Tx, ctx: Context, delivery: Delivery) -> None:
     """Take in a session of which only a subagent was heard so far."""
-    above = msgspec.structs.replace(request.report, subagent=None, happenings=())
-    session = open_session(tx, ctx, key_of(above), request.wanted_agent_id)
+    above = msgspec.structs.replace(delivery.report, subagent=None, happenings=())
+    session = open_session(tx, ctx, key_of(above), delivery.wanted_agent_id)
     agent_id = str(session["agent_id"])
-    membership.attend(tx, ctx, above, agent_id, request.cwd, request.wanted_mission_id)
+    membership.attend(tx, ctx, above, agent_id, delivery.cwd, delivery.wanted_mission_id)
 
 
 def _shrunk(hook: handlers.HookContext, session: Row) -> str:
@@ -172,12 +160,12 @@ def _came_back(report: Report, missed: Registration | None, mission_id: str | No
 
 
 def _due(
-    hook: handlers.HookContext, request: HookRecord, state: str, missed: Registration | None
+    hook: handlers.HookContext, delivery: Delivery, state: str, missed: Registration | None
 ) -> Recorded:
     """Say what the reply is to hold, where a reply can hold anything."""
     tx, report, agent_id = hook.tx, hook.report, hook.agent_id
     mission_id = membership.mission_of(tx, agent_id)
-    if not report.injects or request.spooled:
+    if not report.injects or delivery.spooled:
         return Recorded(agent_id=agent_id, mission_id=mission_id)
     brief = state == "lost" and mission_id is not None
     if brief and mission_id is not None:
@@ -187,12 +175,5 @@ def _due(
     if any(isinstance(each, PromptSubmitted) for each in report.happenings):
         lines += notices.unread_mail(tx, agent_id)
     if not brief and any(isinstance(each, SessionStarted) for each in report.happenings):
-        lines += notices.waiting_nearby(tx, hook.ctx, missed, request.cwd, agent_id)
+        lines += notices.waiting_nearby(tx, hook.ctx, missed, delivery.cwd, agent_id)
     return Recorded(agent_id=agent_id, mission_id=mission_id, brief=brief, lines=lines)
-
-
-@handler
-def briefed(tx: Tx, ctx: Context, request: HookBriefed) -> Done:
-    """Note which delivery carried the briefing."""
-    context_window.set_briefed(tx, key_of(request.report), request.delivery_id)
-    return Done(done=True)

@@ -19,10 +19,10 @@ import trio
 from ...domain.core.context import Caller, Facts
 from ...domain.core.registry import method
 from ...domain.redaction.redact import redact
-from ...domain.sessions.deliveries import DeliveryUnfit, HookCountsGet
+from ...domain.redaction.requests import struct_without_secrets
+from ...domain.sessions import context_window, deliveries
 from ...domain.sessions.identity import key_of
-from ...domain.sessions.record import HookBriefed, Recorded
-from ...domain.sessions.record import HookRecord as Record
+from ...domain.sessions.record import Delivery, Recorded, record
 from ...harness.detect import recognise
 from ...harness.report import Adapter, Answer, Report, SessionStarted, Unfit
 from ...host import trace
@@ -42,6 +42,7 @@ from ...store.availability import StoreAway
 from ...store.spool import NoFrame, Waiting
 from ..engine import DAEMON, Engine
 from ..jobs.liveness import ActivityScan
+from ..project_ignore import refuse_places
 from .facts import Ground, look_around, look_at_paths
 from .lock_guard import ENFORCE, denial
 
@@ -175,7 +176,7 @@ async def _complain(engine: Engine, request: HookDeliver, reason: str, *, spoole
         shown = redact(request.payload[:LOOKED_AT])[:SHOWN]
         text = "A payload of %s fits no shape that is known (%s) and was passed over: %s"
         log.warning(text, request.harness, redact(reason), shown)
-    await engine.execute(DeliveryUnfit(request.delivery_id, request.harness, spooled))
+    await engine.write(deliveries.keep_unfit, request.delivery_id, request.harness, spooled=spooled)
 
 
 async def _carry_out(
@@ -189,7 +190,7 @@ async def _carry_out(
 ) -> HookReply:
     live = happened_ms is None
     facts, earlier = await look_around(engine, adapter, report, ground, caller if live else None)
-    record = Record(
+    delivery = Delivery(
         delivery_id=request.delivery_id,
         report=report,
         earlier=earlier,
@@ -199,7 +200,7 @@ async def _carry_out(
         happened_ms=happened_ms,
     )
     async with engine.reception.places:
-        recorded = await _recorded(engine, record, caller, facts, size=len(request.payload))
+        recorded = await _recorded(engine, request, caller, delivery, facts)
     if not live:
         return HookReply()
     # Also for a double: what came first may be of hooks that were told to enforce nothing.
@@ -217,12 +218,16 @@ async def _carry_out(
 
 
 async def _recorded(
-    engine: Engine, record: Record, caller: Caller, facts: Facts, *, size: int
+    engine: Engine, request: HookDeliver, caller: Caller, delivery: Delivery, facts: Facts
 ) -> Recorded:
     """Record what a hook tells, and what the silence before a new session means."""
-    if opens := any(isinstance(each, SessionStarted) for each in record.report.happenings):
+    if opens := any(isinstance(each, SessionStarted) for each in delivery.report.happenings):
         await engine.handle(ActivityScan(), DAEMON)  # detection comes before registering
-    recorded = await engine.handle(record, caller, facts, size=size)
+    engine.gate.admit(request, caller)  # the store may have gone since
+    clean = partial(struct_without_secrets, delivery)
+    delivery = await engine.aside.run(clean, len(request.payload))
+    refuse_places([delivery.cwd], engine.config.project_ignore)
+    recorded = await engine.on_behalf_of(caller, facts).write(record, delivery)
     if opens:
         await engine.handle(ActivityScan(), DAEMON)
     return recorded
@@ -236,8 +241,7 @@ async def _context(
     room = min(engine.config.prompt.max_chars, MOST_CHARS - len(lines) - 2)
     briefing = await _briefing(engine, recorded, caller, room) if recorded.brief else None
     if briefing is not None:
-        note = HookBriefed(delivery_id=request.delivery_id, report=report)
-        await engine.execute(note)
+        await engine.write(context_window.set_briefed, key_of(report), request.delivery_id)
     return "\n\n".join(filter(None, (briefing, lines))) or None
 
 
@@ -274,14 +278,12 @@ async def _briefing(engine: Engine, recorded: Recorded, caller: Caller, room: in
 @method(HookStatusGet)
 async def status(engine: Engine, request: HookStatusGet, caller: Caller) -> HookStatus:
     """Tell what came from hooks, and what waits in the spool."""
-    counted = await engine.execute(HookCountsGet())
     harnesses = []
-    for row in counted.rows:
+    for row in await engine.read(deliveries.counted):
         timing = engine.reception.timing(row["harness"])
         harnesses.append(
             HarnessStatus(
                 **row,
-                sessions=counted.sessions.get(row["harness"], 0),
                 p50_ms=timing.p50_ms if timing else None,
                 p95_ms=timing.p95_ms if timing else None,
             )

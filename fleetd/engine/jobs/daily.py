@@ -13,7 +13,7 @@ import trio
 from ...domain.artifacts.abandoned import AbandonedPurge
 from ...domain.retention.events_and_locks import OldEventsDrop, OldEventsFind, OldLocksDrop
 from ...domain.retention.sessions import LeftBehindClose, OldSessionsDrop, SpentFind
-from ...domain.sessions.deliveries import OldDeliveriesDrop
+from ...domain.sessions import deliveries
 from ...domain.system.daily_rounds import Round, RoundDone, RoundsGet
 from ...domain.system.startup import DropOldKeys
 from ...protocol.errors import FleetError, InvalidState, NotFound
@@ -134,7 +134,7 @@ async def _drop_keys(engine: Engine) -> None:
 
 
 async def _drop_deliveries(engine: Engine) -> None:
-    while (await engine.execute(OldDeliveriesDrop())).done:
+    while await engine.write(deliveries.drop_old):
         continue
 
 
