@@ -1,4 +1,4 @@
-"""What files and directories are called by the project they lie in; must not know the store.
+"""What files and directories are called by the project they lie in.
 
 A project has one name on all machines of a shared store: the one that the configuration gives to
 its directory, else what the remotes of its clones have in common.

@@ -212,7 +212,7 @@ async def test_what_the_disk_refuses_stays_for_the_next_time(
         raise Storage("The disk is full.")
 
     with monkeypatch.context() as broken:
-        broken.setattr("fleetd.engine.hooks.deliver.take", full)
+        broken.setattr("fleetd.engine.hooks.deliver._take_one", full)
         await tidy_spool(fleet.engine)
         with pytest.raises(Storage):
             await fleet.do(SystemForget(session_id="s-1"))

@@ -34,7 +34,7 @@ from ..core.context import Context
 from ..core.ids import find
 from ..core.tx import Tx
 from ..events import streams
-from ..liveness import open_calls
+from ..liveness.open_calls import ENDS_A_CALL, await_permission, in_sql
 from ..snapshots import triggers
 from . import context_window, membership, plan_sync
 from .identity import key_of
@@ -118,7 +118,7 @@ def _outcomes_known(hook: HookContext) -> frozenset[str]:
     """Return the calls of which it is known how they ended; that a command ended is not enough."""
     rows = hook.tx.all(
         "SELECT type, data_json FROM events WHERE agent_id = :agent"
-        f" AND type IN {open_calls.in_sql(open_calls.ENDS_A_CALL)} ORDER BY seq DESC LIMIT :most",
+        f" AND type IN {in_sql(ENDS_A_CALL)} ORDER BY seq DESC LIMIT :most",
         agent=hook.agent_id,
         most=REMEMBERED_ENDS,
     )
@@ -249,7 +249,7 @@ def _permission_requested(hook: HookContext, told: PermissionRequested) -> None:
     what = "permission_prompt" if told.reminder else "permission_request"
     hook.note(HookNoted(what=what, message=told.message))
     if not told.reminder or membership.may_have_asked(hook.tx, hook.report, hook.agent_id):
-        open_calls.await_permission(hook.tx, hook.agent_id, hook.happened_at or hook.ctx.now)
+        await_permission(hook.tx, hook.agent_id, hook.happened_at or hook.ctx.now)
 
 
 def _session_ended(hook: HookContext, told: SessionEnded) -> None:

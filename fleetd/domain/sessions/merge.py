@@ -1,7 +1,7 @@
 """A session moves into the mission whose work its agent takes over, and back when that is undone.
 
 Its plan goes on there: open sorties move with their ids, and what the plan says of each. What was
-finished stays where it was done. Must not know recovery, nor hand over anything of the lost agent.
+finished stays where it was done.
 """
 
 import msgspec

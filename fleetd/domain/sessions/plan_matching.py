@@ -1,4 +1,4 @@
-"""Which item of a harness's plan is which of the plan before; pure, must not know the store.
+"""Which item of a harness's plan is which of the plan before.
 
 Harnesses send their whole list each time, mostly without ids, and reword items as they go.
 """

@@ -1,4 +1,4 @@
-"""A harness's own plan becomes the sorties of its agent; must not know any harness.
+"""A harness's own plan becomes the sorties of its agent.
 
 A plan speaks when it changes: what it repeats is not heard, so that nobody's word about a sortie is
 taken back by a list that is sent again. Progress never overshoots on the way from one list to the

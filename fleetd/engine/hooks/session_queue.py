@@ -1,4 +1,4 @@
-"""What the daemon keeps in mind while hooks report, and may forget; must not know what they say."""
+"""Session queue: hooks of one session are served in order; also how long hooks took."""
 
 from collections import deque
 from collections.abc import AsyncIterator, Hashable
