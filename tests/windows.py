@@ -7,7 +7,7 @@ from fleetd.domain.core.context import Caller, Facts, TranscriptMark
 from fleetd.domain.redaction.requests import struct_without_secrets
 from fleetd.domain.sessions.context_window import set_briefed
 from fleetd.domain.sessions.identity import key_of
-from fleetd.domain.sessions.record import Delivery, Recorded, record
+from fleetd.domain.sessions.record import HookDelivery, Recorded, record
 from fleetd.harness.report import AnyHappening, Report
 from fleetd.protocol.requests.recovery import RecoveryRestore
 from tests.fleet import Fleet
@@ -37,7 +37,7 @@ class Window:
         self.told += 1
         report = Report(session_id=self.session_id, happenings=happenings, **self.report)
         kept = {"delivery_id": f"{self.session_id}-{self.report.get('subagent')}-{self.told:08}"}
-        delivery = Delivery(
+        delivery = HookDelivery(
             report=report, **(kept | {"cwd": self.report["cwd"]} | self.env | request)
         )
         pid, started = self.process

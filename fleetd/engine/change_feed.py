@@ -43,7 +43,7 @@ class Bell:
         self._event = trio.Event()
 
 
-class Told(msgspec.Struct, frozen=True):
+class FeedPage(msgspec.Struct, frozen=True):
     """Events of any kind and mission, in order, each with its text; and up to where that is all."""
 
     position: int
@@ -55,9 +55,9 @@ class Told(msgspec.Struct, frozen=True):
         return len(self.events) == PAGE
 
 
-def told(page: EventPage) -> Told:
+def told(page: EventPage) -> FeedPage:
     """Return a page with the text of its events."""
-    return Told(page.position, [(event, _encode(event)) for event in page.events])
+    return FeedPage(page.position, [(event, _encode(event)) for event in page.events])
 
 
 class _Reading:
@@ -65,7 +65,7 @@ class _Reading:
 
     def __init__(self) -> None:
         self.waiting = trio.lowlevel.ParkingLot()
-        self.told: Told | None = None
+        self.told: FeedPage | None = None
 
 
 class ChangeFeed:
@@ -80,7 +80,7 @@ class ChangeFeed:
         self._bell = bell
         self._readings: dict[int, _Reading] = {}
 
-    async def after(self, position: int) -> Told:
+    async def after(self, position: int) -> FeedPage:
         """Return what follows a position, as soon as anything does; raises FleetError."""
         while (reading := self._readings.get(position)) is not None:
             await reading.waiting.park()
@@ -89,7 +89,7 @@ class ChangeFeed:
             # Whoever read has gone, or met an error: of it everybody shall hear for himself.
         return await self._read(position)
 
-    async def _read(self, position: int) -> Told:
+    async def _read(self, position: int) -> FeedPage:
         reading = self._readings[position] = _Reading()
         try:
             reading.told = await self._next(position)
@@ -106,7 +106,7 @@ class ChangeFeed:
             reading.waiting.unpark_all()
         return reading.told
 
-    async def _next(self, position: int) -> Told:
+    async def _next(self, position: int) -> FeedPage:
         while True:
             # Taken before looking: what is committed in between still rings it.
             ticket = self._bell.ticket()

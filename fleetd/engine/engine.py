@@ -38,7 +38,7 @@ from .admission import Gate
 from .change_feed import Bell, ChangeFeed
 from .cpu_worker import Aside
 from .files.outbox import Outbox
-from .hooks.session_queue import Reception
+from .hooks.session_queue import SessionQueue
 from .metrics.counters import Traffic
 from .metrics.pulses import Pulses
 from .process_watcher import Watcher
@@ -97,7 +97,7 @@ class Engine:
         self.outbox = Outbox(self.execute, self.backups, inline=inline)
         self.ballast = Ballast(loaded.config.database, self.store.reserve)
         self.watcher = Watcher()
-        self.reception = Reception()
+        self.session_queue = SessionQueue()
         self.spool = Spool(loaded.spool)
         self.clock = clock or self.store.now_ms
         self.uptime = uptime or self.store.uptime

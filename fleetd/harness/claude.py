@@ -39,7 +39,7 @@ from .report import (
     SubagentEnded,
     SubagentStarted,
 )
-from .tool_calls import Call, failed, finished, started
+from .tool_calls import ToolCall, failed, finished, started
 
 Payload = dict[str, Any]
 Happenings = tuple[AnyHappening, ...]
@@ -56,7 +56,7 @@ INJECTING = frozenset(
 )
 
 
-def _session_started(call: Call) -> Happenings:
+def _session_started(call: ToolCall) -> Happenings:
     """Tell of a start; what a resumed session had in its window is told where that is known.
 
     A model's name says how large its window is where it was chosen by that only.
@@ -67,7 +67,7 @@ def _session_started(call: Call) -> Happenings:
     return (started, *window_used(told, "context_tokens", "size"))
 
 
-def _prompted(call: Call) -> Happenings:
+def _prompted(call: ToolCall) -> Happenings:
     said = _prompt(call.payload)
     written = _written(said)
     if text(call.payload, "source") in _BY_A_PERSON and written:
@@ -97,37 +97,37 @@ def _prompt(payload: Payload) -> str:
     return "\n".join(filter(None, texts))
 
 
-def tool_started(call: Call) -> Happenings:
+def tool_started(call: ToolCall) -> Happenings:
     """Tell that a tool call begins."""
     return (started(call),)
 
 
-def tool_finished(call: Call) -> Happenings:
+def tool_finished(call: ToolCall) -> Happenings:
     """Tell that a tool call is over, and the plan that it made."""
     return (finished(call), *planned(call))
 
 
-def tool_failed(call: Call) -> Happenings:
+def tool_failed(call: ToolCall) -> Happenings:
     """Tell that a tool call failed."""
     return (failed(call),)
 
 
-def _compacting(call: Call) -> Happenings:
+def _compacting(call: ToolCall) -> Happenings:
     return (Compacting(trigger=text(call.payload, "trigger") or "auto"),)
 
 
-def compacting_unfollowed(call: Call) -> Happenings:
+def compacting_unfollowed(call: ToolCall) -> Happenings:
     """Tell of a compaction in the one event that there is of it: no other says that it is done."""
     return (*_compacting(call), Compacted())
 
 
-def plain_prompt(call: Call) -> Happenings:
+def plain_prompt(call: ToolCall) -> Happenings:
     """Tell of a prompt that comes as the person wrote it."""
     prompt = text(call.payload, "prompt", most=PROMPT_CHARS)
     return (Noted(what="empty_prompt"),) if prompt is None else (PromptSubmitted(prompt=prompt),)
 
 
-def _compacted(call: Call) -> Happenings:
+def _compacted(call: ToolCall) -> Happenings:
     said = call.payload.get("compact_summary")
     if not isinstance(said, str):
         return (Compacted(),)
@@ -135,23 +135,23 @@ def _compacted(call: Call) -> Happenings:
     return (Compacted(summary=cut(kept, PROMPT_CHARS) or None),)
 
 
-def _paused(call: Call) -> Happenings:
+def _paused(call: ToolCall) -> Happenings:
     return (Paused(last_message=_answer(call.payload)),)
 
 
-def _subagent_started(call: Call) -> Happenings:
+def _subagent_started(call: ToolCall) -> Happenings:
     if subagent(call.payload) is None:
         return ()
     return (SubagentStarted(kind=text(call.payload, "agent_type", "agent_name")),)
 
 
-def _subagent_ended(call: Call) -> Happenings:
+def _subagent_ended(call: ToolCall) -> Happenings:
     if subagent(call.payload) is None:
         return ()
     return (SubagentEnded(last_message=_answer(call.payload)),)
 
 
-def _failed(call: Call) -> Happenings:
+def _failed(call: ToolCall) -> Happenings:
     told = (
         text(call.payload, "error", "error_type", most=ERROR_CHARS),
         text(call.payload, "error_details", "error_message", most=ERROR_CHARS),
@@ -159,7 +159,7 @@ def _failed(call: Call) -> Happenings:
     return (Failed(message=cut(": ".join(filter(None, told)), ERROR_CHARS) or "unknown"),)
 
 
-def _notified(call: Call) -> Happenings:
+def _notified(call: ToolCall) -> Happenings:
     message = text(call.payload, "message", "body", most=MESSAGE_CHARS)
     kind = text(call.payload, "notification_type")
     # Older builds do not name the kind.
@@ -170,36 +170,36 @@ def _notified(call: Call) -> Happenings:
     return (Noted(what=kind or "notification", message=message),)
 
 
-def _asked(call: Call) -> Happenings:
+def _asked(call: ToolCall) -> Happenings:
     about = call.command or next(iter(call.edits), None)
     message = f"{call.tool}: {about}" if about else call.tool
     return (PermissionRequested(message=cut(message, MESSAGE_CHARS)),)
 
 
-def _denied(call: Call) -> Happenings:
+def _denied(call: ToolCall) -> Happenings:
     why = text(call.payload, "reason", most=MESSAGE_CHARS)
     message = f"{call.tool}: {why}" if why else call.tool
     return (Noted(what="permission_denied", message=cut(message, MESSAGE_CHARS)),)
 
 
-def _teammate_idle(call: Call) -> Happenings:
+def _teammate_idle(call: ToolCall) -> Happenings:
     return (Noted(what="teammate_idle", message=text(call.payload, "teammate_name")),)
 
 
-def _task_created(call: Call) -> Happenings:
+def _task_created(call: ToolCall) -> Happenings:
     return task(call.payload, "pending")
 
 
-def _task_completed(call: Call) -> Happenings:
+def _task_completed(call: ToolCall) -> Happenings:
     return task(call.payload, "completed")
 
 
-def session_ended(call: Call) -> Happenings:
+def session_ended(call: ToolCall) -> Happenings:
     """Tell that the session is over."""
     return (SessionEnded(reason=text(call.payload, "reason")),)
 
 
-TOLD: dict[str, Callable[[Call], Happenings]] = {
+TOLD: dict[str, Callable[[ToolCall], Happenings]] = {
     "SessionStart": _session_started,
     "UserPromptSubmit": _prompted,
     "PreToolUse": tool_started,
@@ -262,7 +262,7 @@ class Claude:
         named = text(payload, "hook_event_name") or cut(event or "", WORD_CHARS)
         named = named or need(payload, "hook_event_name")
         cwd = path(payload.get("cwd"), None)
-        call = Call(payload, cwd, self._silent_failures)
+        call = ToolCall(payload, cwd, self._silent_failures)
         tell = TOLD.get(named)
         return Report(
             harness=self.name,

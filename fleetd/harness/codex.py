@@ -12,7 +12,7 @@ from .codex_rollout import told_by
 from .fields import ERROR_CHARS, WORD_CHARS, cut, need, path, text
 from .plans import listed
 from .report import Answer, AnyHappening, Report, ToolFinished, ToolStarted
-from .tool_calls import Call, patched
+from .tool_calls import ToolCall, patched
 
 INJECTING = frozenset(("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse"))
 # No event tells how a command ended, and some edits are not told of at all.
@@ -35,7 +35,7 @@ class Codex:
         named = text(payload, "hook_event_name") or cut(event or "", WORD_CHARS)
         named = named or need(payload, "hook_event_name")
         cwd = path(payload.get("cwd"), None)
-        call = Call(payload, cwd, silent=True)
+        call = ToolCall(payload, cwd, silent=True)
         tell = _OWN.get(named) or TOLD.get(named)
         inner = subagent(payload)
         return Report(
@@ -68,12 +68,12 @@ class Codex:
         return told_by(tail)
 
 
-def _started(call: Call) -> Happenings:
+def _started(call: ToolCall) -> Happenings:
     command = None if call.tool == PATCH else call.command
     return (ToolStarted(call.tool, call_id=call.call_id, command=command, edits=_edits(call)),)
 
 
-def _finished(call: Call) -> Happenings:
+def _finished(call: ToolCall) -> Happenings:
     passed, error = _outcome(call)
     finished = ToolFinished(
         tool=call.tool,
@@ -86,7 +86,7 @@ def _finished(call: Call) -> Happenings:
     return (finished, *(listed(call.given.get("plan")) if call.tool == PLAN else ()))
 
 
-def _edits(call: Call) -> tuple[str, ...]:
+def _edits(call: ToolCall) -> tuple[str, ...]:
     """Return the files that a patch changes, whichever way it comes."""
     given = call.given.get("command")
     if not isinstance(given, str):
@@ -99,7 +99,7 @@ def _edits(call: Call) -> tuple[str, ...]:
     return patched(given, path(inside[1], call.cwd) if inside[1] else call.cwd)
 
 
-def _outcome(call: Call) -> tuple[bool | None, str | None]:
+def _outcome(call: ToolCall) -> tuple[bool | None, str | None]:
     """Return whether a call passed where the response says so; mostly the rollout knows."""
     said = call.payload.get("tool_response")
     if isinstance(said, str) and (found := _OUTCOME.match(said)) is not None:

@@ -38,7 +38,7 @@ from .report import (
     SubagentEnded,
     SubagentStarted,
 )
-from .tool_calls import Call
+from .tool_calls import ToolCall
 
 Payload = dict[str, Any]
 
@@ -60,7 +60,7 @@ _CLAUDES = {
 }
 
 
-class Cursor:
+class CursorCli:
     """The adapter for Cursor."""
 
     name = "cursor"
@@ -71,7 +71,7 @@ class Cursor:
         told = told or need(payload, "hook_event_name")
         named = _CLAUDES.get(told, told)
         cwd = _cwd(payload)
-        call = Call(_spelled(payload, named), cwd, silent=named == "afterShellExecution")
+        call = ToolCall(_spelled(payload, named), cwd, silent=named == "afterShellExecution")
         tell = _TOLD.get(named)
         return Report(
             harness=self.name,
@@ -145,35 +145,35 @@ def _decoded(output: Any) -> Any:
         return None
 
 
-def _compacting(call: Call) -> Happenings:
+def _compacting(call: ToolCall) -> Happenings:
     """Tell how full the window was before all of it is told to be compacted."""
     used = window_used(call.payload, "context_tokens", "context_window_size")
     return (*used, *compacting_unfollowed(call))
 
 
-def _stopped(call: Call) -> Happenings:
+def _stopped(call: ToolCall) -> Happenings:
     if text(call.payload, "status") != "error":
         return (Paused(),)
     return (Failed(message=text(call.payload, "error", most=ERROR_CHARS) or "the turn failed"),)
 
 
-def _subagent_started(call: Call) -> Happenings:
+def _subagent_started(call: ToolCall) -> Happenings:
     if _subagent(call.payload) is None:
         return ()
     return (SubagentStarted(kind=text(call.payload, "subagent_type")),)
 
 
-def _subagent_ended(call: Call) -> Happenings:
+def _subagent_ended(call: ToolCall) -> Happenings:
     if _subagent(call.payload) is None:
         return ()
     return (SubagentEnded(last_message=text(call.payload, "summary", most=MESSAGE_CHARS)),)
 
 
-def _ended(call: Call) -> Happenings:
+def _ended(call: ToolCall) -> Happenings:
     return (SessionEnded(reason=text(call.payload, "reason", "final_status")),)
 
 
-_TOLD: dict[str, Callable[[Call], Happenings]] = {
+_TOLD: dict[str, Callable[[ToolCall], Happenings]] = {
     "sessionStart": lambda _: (SessionStarted(source="startup"),),
     "beforeSubmitPrompt": plain_prompt,
     "preToolUse": tool_started,
@@ -189,4 +189,4 @@ _TOLD: dict[str, Callable[[Call], Happenings]] = {
     "sessionEnd": _ended,
 }
 
-adapter = Cursor()
+adapter = CursorCli()

@@ -39,7 +39,7 @@ from .report import (
     ToolFinished,
     WindowUsed,
 )
-from .tool_calls import Call
+from .tool_calls import ToolCall
 
 Outcome = tuple[bool | None, str | None]
 
@@ -87,7 +87,7 @@ class Gemini:
         named = text(payload, "hook_event_name") or cut(event or "", WORD_CHARS)
         named = named or need(payload, "hook_event_name")
         cwd = path(payload.get("cwd"), None)
-        call = Call(payload, cwd)
+        call = ToolCall(payload, cwd)
         tell = _TOLD.get(named)
         return Report(
             harness=self.name,
@@ -116,11 +116,11 @@ class Gemini:
         return ()
 
 
-def _session_started(call: Call) -> Happenings:
+def _session_started(call: ToolCall) -> Happenings:
     return (SessionStarted(source=_SOURCES.get(text(call.payload, "source") or "", "startup")),)
 
 
-def _prompted(call: Call) -> Happenings:
+def _prompted(call: ToolCall) -> Happenings:
     said = call.payload.get("prompt")
     if not isinstance(said, str):
         return (Noted(what="empty_prompt"),)
@@ -130,7 +130,7 @@ def _prompted(call: Call) -> Happenings:
     return (PromptSubmitted(prompt=prompt) if prompt.strip() else Noted(what="empty_prompt"),)
 
 
-def _tool_finished(call: Call) -> Happenings:
+def _tool_finished(call: ToolCall) -> Happenings:
     passed, error = _outcome(call)
     finished = ToolFinished(
         tool=call.tool,
@@ -142,7 +142,7 @@ def _tool_finished(call: Call) -> Happenings:
     return (finished, *(planned(call) if passed else ()))
 
 
-def _edited(call: Call) -> tuple[str, ...]:
+def _edited(call: ToolCall) -> tuple[str, ...]:
     """Return the file that an editing tool changed: the result names it as it was resolved."""
     if not call.edits:
         return ()
@@ -150,7 +150,7 @@ def _edited(call: Call) -> tuple[str, ...]:
     return call.edits if file is None else (file,)
 
 
-def _outcome(call: Call) -> Outcome:
+def _outcome(call: ToolCall) -> Outcome:
     """Return whether a call passed, and what was wrong; None for what is not known (yet)."""
     wrong = call.result.get("error")
     if wrong:
@@ -174,7 +174,7 @@ def _ended(said: str) -> Outcome:
     return passed, None if passed else cut(f"{end[1].capitalize()} {end[2]}", WORD_CHARS)
 
 
-def _said(call: Call) -> str:
+def _said(call: ToolCall) -> str:
     """Return the text that the model gets from a tool: a text, a part, or a list of both."""
     content = call.result.get("llmContent")
     parts = content if isinstance(content, list) else [content]
@@ -182,23 +182,23 @@ def _said(call: Call) -> str:
     return "\n".join(each for each in texts if isinstance(each, str))
 
 
-def _paused(call: Call) -> Happenings:
+def _paused(call: ToolCall) -> Happenings:
     answer = text(call.payload, "prompt_response", most=MESSAGE_CHARS)
     return (Paused(last_message=None if answer == _NO_ANSWER else answer),)
 
 
-def _compacting(call: Call) -> Happenings:
+def _compacting(call: ToolCall) -> Happenings:
     """Return that a compaction may come: it is announced before every request to the model."""
     trigger = text(call.payload, "trigger") or "auto"
     return (Compacting(trigger=trigger, certain=trigger == "manual"),)
 
 
-def _notified(call: Call) -> Happenings:
+def _notified(call: ToolCall) -> Happenings:
     kind = text(call.payload, "notification_type") or "notification"
     return (Noted(what=kind, message=text(call.payload, "message", most=MESSAGE_CHARS)),)
 
 
-_TOLD: dict[str, Callable[[Call], Happenings]] = {
+_TOLD: dict[str, Callable[[ToolCall], Happenings]] = {
     "SessionStart": _session_started,
     "BeforeAgent": _prompted,
     "BeforeTool": tool_started,

@@ -5,7 +5,7 @@ from typing import Any
 
 from .fields import cut, table, text
 from .report import PlanItem, Planned, PlanStatus
-from .tool_calls import Call
+from .tool_calls import ToolCall
 
 ITEM_CHARS = 500
 ITEMS = 1_000
@@ -30,7 +30,7 @@ _BOX = re.compile(r"\s*[-*+]\s*\[(.)\]\s*(\S.*)")
 _BOXES = {"x": "completed", "X": "completed", "-": "in_progress", "~": "in_progress"}
 
 
-def planned(call: Call) -> tuple[Planned, ...]:
+def planned(call: ToolCall) -> tuple[Planned, ...]:
     """Return what a finished call of a planning tool did to the plan; empty for other tools."""
     if call.kind in LISTS:
         return listed(call.given.get("todos"), whole=call.given.get("merge") is not True)
@@ -76,7 +76,7 @@ def _item(told: Any) -> PlanItem | None:
     return None if words is None else PlanItem(text=words, status=status, id=_id(told, "id"))
 
 
-def _created(call: Call) -> tuple[Planned, ...]:
+def _created(call: ToolCall) -> tuple[Planned, ...]:
     made = table(call.result, "task")
     words = text(call.given, "subject", most=ITEM_CHARS) or text(made, "subject", most=ITEM_CHARS)
     if words is None:
@@ -84,7 +84,7 @@ def _created(call: Call) -> tuple[Planned, ...]:
     return _one(PlanItem(text=words, status="pending", id=_id(made, "id")))
 
 
-def _updated(call: Call) -> tuple[Planned, ...]:
+def _updated(call: ToolCall) -> tuple[Planned, ...]:
     """Return the change of one task; without a new status nothing is known that would matter."""
     named = _id(call.given, "taskId", "task_id") or _id(call.result, "taskId")
     status = _STATUSES.get(text(call.given, "status") or "")

@@ -35,7 +35,7 @@ _NOT_A_LETTER = re.compile(r"[^a-z]")
 _LINE = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
 
 
-class Call(msgspec.Struct, frozen=True):
+class ToolCall(msgspec.Struct, frozen=True):
     """One call of a tool, as the payload of any of its events describes it.
 
     ``silent`` says that the harness has no event for failures: without an exit code nobody knows.
@@ -102,12 +102,12 @@ def plain(name: str) -> str:
     return _NOT_A_LETTER.sub("", name.lower())
 
 
-def started(call: Call) -> ToolStarted:
+def started(call: ToolCall) -> ToolStarted:
     """Return the beginning of a call."""
     return ToolStarted(tool=call.tool, call_id=call.call_id, command=call.command, edits=call.edits)
 
 
-def finished(call: Call) -> ToolFinished:
+def finished(call: ToolCall) -> ToolFinished:
     """Return the end of a call that the harness does not call a failure."""
     passed, error = _outcome(call)
     return ToolFinished(
@@ -121,7 +121,7 @@ def finished(call: Call) -> ToolFinished:
     )
 
 
-def failed(call: Call) -> ToolFinished:
+def failed(call: ToolCall) -> ToolFinished:
     """Return the end of a call that failed, or that the user stopped."""
     error = _error(call.payload) or "it failed and did not say why"
     if call.payload.get("is_interrupt") is True:
@@ -136,7 +136,7 @@ def failed(call: Call) -> ToolFinished:
     )
 
 
-def _outcome(call: Call) -> tuple[bool | None, str | None]:
+def _outcome(call: ToolCall) -> tuple[bool | None, str | None]:
     """Return whether a call passed, and what was wrong; None for what is not known (yet)."""
     result = call.result
     if result.get("interrupted") is True:
@@ -159,7 +159,7 @@ def _error(payload: dict[str, Any]) -> str | None:
     return None
 
 
-def _changed_by_command(call: Call) -> tuple[str, ...]:
+def _changed_by_command(call: ToolCall) -> tuple[str, ...]:
     """Return the files that a shell command changed, where the harness looked.
 
     What it saw while other commands ran beside this one is nobody's for certain.

@@ -7,7 +7,7 @@ import trio
 
 from ..domain.core.context import Caller
 from ..domain.events import streams
-from ..engine.change_feed import PAGE, Told, told
+from ..engine.change_feed import PAGE, FeedPage, told
 from ..engine.engine import Engine
 from ..protocol.records import Event
 from ..protocol.requests.event import EventSubscribe, Subscription
@@ -46,7 +46,7 @@ class Follower:
     async def run(self, send: Callable[[bytes], Awaitable[None]]) -> None:
         """Follow the log; raises FleetError when it cannot be read any more."""
         while not self._ended:
-            next_ones: Told | None = None
+            next_ones: FeedPage | None = None
             with trio.CancelScope() as self._looking:
                 next_ones = await self._next()
             if next_ones is not None and not self._ended:
@@ -55,7 +55,7 @@ class Follower:
                 if lines:
                     await send(b"".join(lines))
 
-    async def _next(self) -> Told:
+    async def _next(self) -> FeedPage:
         """Return the next events that lead further, waiting until there are any."""
         if self._behind:
             page = await self._engine.read_when_available(

@@ -231,7 +231,7 @@ async def test_a_hook_does_not_wait_for_ever_for_what_comes_first(
     async with trio.open_nursery() as nursery:
 
         async def take_long(task_status: Any) -> None:
-            async with fleet.engine.reception.spool:
+            async with fleet.engine.session_queue.spool:
                 task_status.started()
                 await trio.sleep_forever()
 

@@ -65,7 +65,7 @@ def _can_be_told(tx: Tx, agent_id: str) -> bool:
     return known is None or session is not None
 
 
-def _note_move(case: Case, agent_id: str, moved: merge.Moved, into: str) -> None:
+def _note_move(case: Case, agent_id: str, moved: merge.SessionMove, into: str) -> None:
     """Note in the ledger what moved with a session, and that nobody waits for it where it was."""
     if moved.left:
         state.go_on_elsewhere(case.tx, case.ctx, moved.left, moved.windows)

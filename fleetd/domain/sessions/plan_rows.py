@@ -8,10 +8,10 @@ import msgspec
 from ...harness.report import PlanItem
 from ..core.tx import Row, Tx
 from ..core.wording import short
-from .plan_matching import TEXT_CHARS, Told, is_new_under_old_id, plain
+from .plan_matching import TEXT_CHARS, KnownItem, is_new_under_old_id, plain
 
 
-def told_before(tx: Tx, mission_id: str, agent_id: str) -> list[Told]:
+def told_before(tx: Tx, mission_id: str, agent_id: str) -> list[KnownItem]:
     """Return the items that a plan names, in its order."""
     rows = tx.all(
         "SELECT * FROM plan_items WHERE agent_id = :agent AND mission_id = :mission"
@@ -20,7 +20,7 @@ def told_before(tx: Tx, mission_id: str, agent_id: str) -> list[Told]:
         mission=mission_id,
     )
     return [
-        Told(
+        KnownItem(
             sortie_id=row["sortie_id"],
             item_id=row["item_id"],
             text=row["text"],
@@ -32,7 +32,7 @@ def told_before(tx: Tx, mission_id: str, agent_id: str) -> list[Told]:
     ]
 
 
-def keep(tx: Tx, mission_id: str, agent_id: str, told: Told) -> None:
+def keep(tx: Tx, mission_id: str, agent_id: str, told: KnownItem) -> None:
     """Write down what a plan says of an item; what was another plan's item is this one's now."""
     tx.run(
         "INSERT INTO plan_items (sortie_id, mission_id, agent_id, item_id, position, text, status,"
@@ -52,7 +52,7 @@ def keep(tx: Tx, mission_id: str, agent_id: str, told: Told) -> None:
     )
 
 
-def take_id(tx: Tx, mission_id: str, agent_id: str, told: Told) -> None:
+def take_id(tx: Tx, mission_id: str, agent_id: str, told: KnownItem) -> None:
     """Let an item be the only one of its plan that goes by its id; harnesses use ids again."""
     tx.run(
         "UPDATE plan_items SET item_id = NULL WHERE agent_id = :agent AND mission_id = :mission"
@@ -115,7 +115,7 @@ def takeable(tx: Tx, mission_id: str, agent_id: str, given_up: str) -> list[Row]
     )
 
 
-class Waiting:
+class FreeSorties:
     """Sorties of the mission that an item may stand for, each once."""
 
     def __init__(self, tx: Tx, mission_id: str, agent_id: str, given_up: str) -> None:
@@ -129,7 +129,7 @@ class Waiting:
             over = row["status"] == "completed"
             self._by_text[plain(_text(row)), over].append(row)
 
-    def take(self, item: PlanItem) -> Told | None:
+    def take(self, item: PlanItem) -> KnownItem | None:
         """Return what stands for an item from now on.
 
         The plan's own item that comes back, by its id; else a sortie of the same text: one that is
@@ -153,8 +153,8 @@ def _text(row: Row) -> str:
     return str(row["text"] or short(row["title"], TEXT_CHARS))
 
 
-def _dropped(row: Row) -> Told:
-    return Told(
+def _dropped(row: Row) -> KnownItem:
+    return KnownItem(
         sortie_id=row["id"],
         item_id=None,
         text=_text(row),

@@ -44,7 +44,7 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     lines: list[str] = field(default_factory=list)
 
 
-class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+class HookDelivery(msgspec.Struct, frozen=True, kw_only=True):
     """What a hook told, and what was learned beside it.
 
     ``earlier`` are things that the transcript tells beside the events, ``cwd`` is the report's
@@ -66,7 +66,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
         return self.happened_ms is not None
 
 
-def record(tx: Tx, ctx: Context, delivery: Delivery) -> Recorded:
+def record(tx: Tx, ctx: Context, delivery: HookDelivery) -> Recorded:
     """Record a report once, and say what its agent is due; its texts have no secrets any more."""
     report = delivery.report
     if deliveries.known(tx, delivery.delivery_id):
@@ -101,7 +101,7 @@ def _says_nothing(tx: Tx, report: Report) -> bool:
     return known["ended_at"] is not None
 
 
-def _follow(tx: Tx, ctx: Context, delivery: Delivery) -> Recorded:
+def _follow(tx: Tx, ctx: Context, delivery: HookDelivery) -> Recorded:
     report, key = delivery.report, key_of(delivery.report)
     if report.previous_session_id and SessionStarted("compact") in report.happenings:
         go_on_as(tx, key, report.previous_session_id)
@@ -130,7 +130,7 @@ def _follow(tx: Tx, ctx: Context, delivery: Delivery) -> Recorded:
     return _due(hook, delivery, state, missed)
 
 
-def _meet_parent(tx: Tx, ctx: Context, delivery: Delivery) -> None:
+def _meet_parent(tx: Tx, ctx: Context, delivery: HookDelivery) -> None:
     """Take in a session of which only a subagent was heard so far."""
     above = msgspec.structs.replace(delivery.report, subagent=None, happenings=())
     session = open_session(tx, ctx, key_of(above), delivery.wanted_agent_id)
@@ -160,7 +160,7 @@ def _came_back(report: Report, missed: Registration | None, mission_id: str | No
 
 
 def _due(
-    hook: handlers.HookContext, delivery: Delivery, state: str, missed: Registration | None
+    hook: handlers.HookContext, delivery: HookDelivery, state: str, missed: Registration | None
 ) -> Recorded:
     """Say what the reply is to hold, where a reply can hold anything."""
     tx, report, agent_id = hook.tx, hook.report, hook.agent_id

@@ -22,7 +22,7 @@ from ...domain.redaction.redact import redact
 from ...domain.redaction.requests import struct_without_secrets
 from ...domain.sessions import context_window, deliveries
 from ...domain.sessions.identity import key_of
-from ...domain.sessions.record import Delivery, Recorded, record
+from ...domain.sessions.record import HookDelivery, Recorded, record
 from ...harness.detect import recognise
 from ...harness.report import Adapter, Answer, Report, SessionStarted, Unfit
 from ...host import trace
@@ -43,7 +43,7 @@ from ...store.spool import NoFrame, Waiting
 from ..engine import DAEMON, Engine
 from ..jobs.liveness import ActivityScan
 from ..project_ignore import refuse_places
-from .facts import Ground, look_around, look_at_paths
+from .facts import HookPaths, look_around, look_at_paths
 from .lock_guard import ENFORCE, denial
 
 log = logging.getLogger("fleetd")
@@ -83,7 +83,7 @@ async def deliver(engine: Engine, request: HookDeliver, caller: Caller) -> HookR
     if request.begun_us is not None:
         taken_us = time.monotonic_ns() // 1_000 - request.begun_us
         if 0 <= taken_us < 60_000_000:
-            engine.reception.timed(request.harness, taken_us)
+            engine.session_queue.timed(request.harness, taken_us)
     return reply
 
 
@@ -111,18 +111,18 @@ async def take(
     trace.tell(f"session {shown(report.session_id)}")
     what = f"A hook of {report.harness} ({report.event}) could not be recorded"
     try:
-        ground = await look_at_paths(engine, report)
-        if before is not None and ground.spooled:
+        paths = await look_at_paths(engine, report)
+        if before is not None and paths.spooled:
             await before()
-        async with engine.reception.turn(key_of(report)):
-            return await _carry_out(engine, request, caller, adapter, report, ground, happened_ms)
+        async with engine.session_queue.turn(key_of(report)):
+            return await _carry_out(engine, request, caller, adapter, report, paths, happened_ms)
     except (Storage, Unavailable):
         raise
     except InvalidState as refusal:
-        if "project_ignore" not in refusal.values and engine.reception.first_time(what):
+        if "project_ignore" not in refusal.values and engine.session_queue.first_time(what):
             log.warning("%s: %s", what, refusal.message)
     except Exception:
-        if engine.reception.first_time(what):  # the next hook comes in a second
+        if engine.session_queue.first_time(what):  # the next hook comes in a second
             log.exception("%s", what)
     return HookReply()
 
@@ -137,7 +137,7 @@ async def _understood(
         await _complain(engine, request, str(reason), spooled=spooled)
     except Exception:
         # Whatever is wrong with it, from the spool it would come again and again.
-        if engine.reception.first_time(f"{request.harness}: a bug, told whole"):
+        if engine.session_queue.first_time(f"{request.harness}: a bug, told whole"):
             log.exception("A payload of %s was not understood", request.harness)
         await _complain(engine, request, "a bug", spooled=spooled)
     return None
@@ -171,7 +171,7 @@ def _decode(payload: str) -> dict[str, Any]:
 
 async def _complain(engine: Engine, request: HookDeliver, reason: str, *, spooled: bool) -> None:
     """Say once per kind that a payload fits no shape, and count each."""
-    if engine.reception.first_time(f"{request.harness}: {reason}"):
+    if engine.session_queue.first_time(f"{request.harness}: {reason}"):
         # Cut afterwards: half a token would be recognised as none.
         shown = redact(request.payload[:LOOKED_AT])[:SHOWN]
         text = "A payload of %s fits no shape that is known (%s) and was passed over: %s"
@@ -185,21 +185,21 @@ async def _carry_out(
     caller: Caller,
     adapter: Adapter,
     report: Report,
-    ground: Ground,
+    paths: HookPaths,
     happened_ms: int | None,
 ) -> HookReply:
     live = happened_ms is None
-    facts, earlier = await look_around(engine, adapter, report, ground, caller if live else None)
-    delivery = Delivery(
+    facts, earlier = await look_around(engine, adapter, report, paths, caller if live else None)
+    delivery = HookDelivery(
         delivery_id=request.delivery_id,
         report=report,
         earlier=earlier,
-        cwd=ground.cwd,
+        cwd=paths.cwd,
         wanted_agent_id=request.env.get("FLEET_AGENT_ID"),
         wanted_mission_id=request.env.get("FLEET_MISSION_ID"),
         happened_ms=happened_ms,
     )
-    async with engine.reception.places:
+    async with engine.session_queue.places:
         recorded = await _recorded(engine, request, caller, delivery, facts)
     if not live:
         return HookReply()
@@ -218,7 +218,7 @@ async def _carry_out(
 
 
 async def _recorded(
-    engine: Engine, request: HookDeliver, caller: Caller, delivery: Delivery, facts: Facts
+    engine: Engine, request: HookDeliver, caller: Caller, delivery: HookDelivery, facts: Facts
 ) -> Recorded:
     """Record what a hook tells, and what the silence before a new session means."""
     if opens := any(isinstance(each, SessionStarted) for each in delivery.report.happenings):
@@ -280,7 +280,7 @@ async def status(engine: Engine, request: HookStatusGet, caller: Caller) -> Hook
     """Tell what came from hooks, and what waits in the spool."""
     harnesses = []
     for row in await engine.read(deliveries.counted):
-        timing = engine.reception.timing(row["harness"])
+        timing = engine.session_queue.timing(row["harness"])
         harnesses.append(
             HarnessStatus(
                 **row,
@@ -302,7 +302,7 @@ async def take_spooled(engine: Engine) -> None:
     """
     if not await engine.outbox.in_thread(engine.spool.any):
         return
-    async with engine.reception.spool:
+    async with engine.session_queue.spool:
         waiting = await engine.outbox.in_thread(engine.spool.waiting)
         for number, each in enumerate(waiting):
             if engine.closing:
@@ -381,7 +381,7 @@ async def spooled_first(engine: Engine, patience_s: float) -> None:
             await take_spooled(engine)
         except (Storage, OSError) as error:
             # One that cannot be taken in, or removed, must not keep all that follow from being.
-            if engine.reception.first_time(f"spool: {error}"):
+            if engine.session_queue.first_time(f"spool: {error}"):
                 log.warning("What waits in the spool cannot be taken in now: %s", error)
     if waiting.cancelled_caught:
         raise Unavailable(
