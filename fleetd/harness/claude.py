@@ -8,14 +8,13 @@ Source: hooks, "Claude Code" and "Others, same pattern"; the types of Claude Cod
 import json
 import re
 from collections.abc import Callable
-from typing import Any
 
 from .fields import (
     ERROR_CHARS,
     MESSAGE_CHARS,
     PROMPT_CHARS,
-    WORD_CHARS,
     cut,
+    event_name,
     need,
     path,
     text,
@@ -23,13 +22,15 @@ from .fields import (
 )
 from .plans import planned, task
 from .report import (
+    Adapter,
     Answer,
-    AnyHappening,
     Compacted,
     Compacting,
     Failed,
+    Happenings,
     Noted,
     Paused,
+    Payload,
     PermissionRequested,
     PromptSubmitted,
     Report,
@@ -40,9 +41,6 @@ from .report import (
     SubagentStarted,
 )
 from .tool_calls import ToolCall, failed, finished, started
-
-Payload = dict[str, Any]
-Happenings = tuple[AnyHappening, ...]
 
 _SOURCES: dict[str, Source] = {"resume": "resume", "clear": "clear", "compact": "compact"}
 # Prompts that a person wrote; the others are timers, messages of other agents, and the like.
@@ -234,7 +232,7 @@ def subagent(payload: Payload) -> str | None:
     return None if payload.get("agent_type") == "" else text(payload, "agent_id")
 
 
-class Claude:
+class Claude(Adapter):
     """One harness that speaks as Claude Code does.
 
     ``injecting`` are its events whose reply reaches the model, ``channel`` is the reply's field for
@@ -257,10 +255,9 @@ class Claude:
         self._denying = denying
         self._silent_failures = silent_failures
 
-    def read(self, payload: dict[str, Any], event: str | None) -> Report:
+    def read(self, payload: Payload, event: str | None) -> Report:
         """Turn a payload into a report; raises Unfit."""
-        named = text(payload, "hook_event_name") or cut(event or "", WORD_CHARS)
-        named = named or need(payload, "hook_event_name")
+        named = event_name(payload, event)
         cwd = path(payload.get("cwd"), None)
         call = ToolCall(payload, cwd, self._silent_failures)
         tell = TOLD.get(named)
@@ -287,10 +284,6 @@ class Claude:
         if answer.context and report.injects:
             return _output(report.event, **{self._channel: answer.context})
         return ""
-
-    def look_back(self, tail: str) -> tuple[AnyHappening, ...]:
-        """Return nothing: the events tell everything."""
-        return ()
 
 
 def _output(event: str, **said: str) -> str:

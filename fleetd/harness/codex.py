@@ -5,13 +5,12 @@ Source: hooks, "Codex CLI"; the schemas that are part of Codex 0.169, and what t
 
 import json
 import re
-from typing import Any
 
-from .claude import TOLD, Happenings, subagent
+from .claude import TOLD, subagent
 from .codex_rollout import told_by
-from .fields import ERROR_CHARS, WORD_CHARS, cut, need, path, text
+from .fields import ERROR_CHARS, cut, event_name, need, path
 from .plans import listed
-from .report import Answer, AnyHappening, Report, ToolFinished, ToolStarted
+from .report import Adapter, Answer, Happenings, Payload, Report, ToolFinished, ToolStarted
 from .tool_calls import ToolCall, patched
 
 INJECTING = frozenset(("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse"))
@@ -25,15 +24,14 @@ _IN_SHELL = re.compile(r"\s*(?:cd\s+(\S+)\s*&&\s*)?(?:apply_patch|applypatch)\s[
 _OUTCOME = re.compile(r"Exit code: (-?\d{1,10})\nWall time: ")
 
 
-class Codex:
+class Codex(Adapter):
     """The adapter of Codex."""
 
     name = "codex"
 
-    def read(self, payload: dict[str, Any], event: str | None) -> Report:
+    def read(self, payload: Payload, event: str | None) -> Report:
         """Turn a payload into a report; raises Unfit."""
-        named = text(payload, "hook_event_name") or cut(event or "", WORD_CHARS)
-        named = named or need(payload, "hook_event_name")
+        named = event_name(payload, event)
         cwd = path(payload.get("cwd"), None)
         call = ToolCall(payload, cwd, silent=True)
         tell = _OWN.get(named) or TOLD.get(named)
@@ -63,7 +61,7 @@ class Codex:
             return ""
         return json.dumps({"hookSpecificOutput": {"hookEventName": report.event, **said}})
 
-    def look_back(self, tail: str) -> tuple[AnyHappening, ...]:
+    def look_back(self, tail: str) -> Happenings:
         """Return what the rollout tells of this turn's commands and edits, and of the plan."""
         return told_by(tail)
 

@@ -20,9 +20,8 @@ from .fields import (
     window_used,
 )
 from .plans import ITEMS, listed
-from .report import AnyHappening, Paused, Planned, ToolFinished, WindowUsed
+from .report import Happenings, Paused, Payload, Planned, ToolFinished, WindowUsed
 
-Payload = dict[str, Any]
 # What a turn ran before that was told by events, or nobody asks any more.
 CALLS = 100
 
@@ -45,7 +44,7 @@ _ESCAPE = re.compile(rf"\\(?:u{_HEX}{{4}})|u\{{{_HEX}{{1,5}})\}}|x{_HEX}{{2}})|(
 _ESCAPED = {"n": "\n", "t": "\t", "r": ""}
 
 
-def told_by(tail: str) -> tuple[AnyHappening, ...]:
+def told_by(tail: str) -> Happenings:
     """Return the last plan, how this turn's calls ended, the last answer, and the window's use.
 
     Calls stand oldest first.

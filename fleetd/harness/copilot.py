@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 
 from .claude import (
-    Happenings,
     compacting_unfollowed,
     plain_prompt,
     session_ended,
@@ -35,10 +34,13 @@ from .fields import (
     whole,
 )
 from .report import (
+    Adapter,
     Answer,
     Failed,
+    Happenings,
     Noted,
     Paused,
+    Payload,
     Report,
     SessionStarted,
     SubagentEnded,
@@ -46,8 +48,6 @@ from .report import (
     Unfit,
 )
 from .tool_calls import ToolCall
-
-Payload = dict[str, Any]
 
 # The texts of all hooks together are capped at 10 KB.
 CONTEXT_BYTES = 10_000
@@ -82,7 +82,7 @@ _SPELLINGS = {
 _EXIT = re.compile(r"<exited with exit code (-?\d{1,9})>\s*\Z")
 
 
-class Copilot:
+class Copilot(Adapter):
     """The adapter for Copilot CLI."""
 
     name = "copilot"
@@ -116,10 +116,6 @@ class Copilot:
         if answer.context and report.injects:
             return json.dumps({"additionalContext": _fitting(answer.context)})
         return ""
-
-    def look_back(self, tail: str) -> Happenings:
-        """Return nothing: the events tell everything."""
-        return ()
 
 
 def _fitting(context: str) -> str:

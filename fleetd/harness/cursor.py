@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from .claude import (
-    Happenings,
     compacting_unfollowed,
     plain_prompt,
     tool_failed,
@@ -21,17 +20,19 @@ from .claude import (
 from .fields import (
     ERROR_CHARS,
     MESSAGE_CHARS,
-    WORD_CHARS,
-    cut,
+    event_name,
     need,
     path,
     text,
     window_used,
 )
 from .report import (
+    Adapter,
     Answer,
     Failed,
+    Happenings,
     Paused,
+    Payload,
     Report,
     SessionEnded,
     SessionStarted,
@@ -39,8 +40,6 @@ from .report import (
     SubagentStarted,
 )
 from .tool_calls import ToolCall
-
-Payload = dict[str, Any]
 
 # A longer text is dropped whole; Cursor counts as JavaScript does, in units of UTF-16.
 CONTEXT_UNITS = 10_000
@@ -60,15 +59,14 @@ _CLAUDES = {
 }
 
 
-class CursorCli:
+class CursorCli(Adapter):
     """The adapter for Cursor."""
 
     name = "cursor"
 
     def read(self, payload: Payload, event: str | None) -> Report:
         """Turn a payload into a report; raises Unfit."""
-        told = text(payload, "hook_event_name") or cut(event or "", WORD_CHARS)
-        told = told or need(payload, "hook_event_name")
+        told = event_name(payload, event)
         named = _CLAUDES.get(told, told)
         cwd = _cwd(payload)
         call = ToolCall(_spelled(payload, named), cwd, silent=named == "afterShellExecution")
@@ -93,10 +91,6 @@ class CursorCli:
         if answer.context and report.injects:
             return json.dumps({"additional_context": _fitting(answer.context)})
         return ""
-
-    def look_back(self, tail: str) -> Happenings:
-        """Return nothing: the events tell everything."""
-        return ()
 
 
 def _fitting(context: str) -> str:

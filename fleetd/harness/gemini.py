@@ -11,15 +11,15 @@ import json
 import re
 from collections.abc import Callable
 from itertools import islice
-from typing import Any
 
-from .claude import Happenings, session_ended, tool_started
+from .claude import session_ended, tool_started
 from .fields import (
     ERROR_CHARS,
     MESSAGE_CHARS,
     PROMPT_CHARS,
     WORD_CHARS,
     cut,
+    event_name,
     need,
     path,
     table,
@@ -28,10 +28,13 @@ from .fields import (
 )
 from .plans import planned
 from .report import (
+    Adapter,
     Answer,
     Compacting,
+    Happenings,
     Noted,
     Paused,
+    Payload,
     PromptSubmitted,
     Report,
     SessionStarted,
@@ -77,15 +80,14 @@ _MODEL = re.compile(rb'[^{}]{0,200}\},"model":"gemini-')
 GEMINIS_WINDOW = 1_048_576
 
 
-class Gemini:
+class Gemini(Adapter):
     """The adapter of Gemini CLI."""
 
     name = "gemini"
 
-    def read(self, payload: dict[str, Any], event: str | None) -> Report:
+    def read(self, payload: Payload, event: str | None) -> Report:
         """Turn a payload into a report; raises Unfit."""
-        named = text(payload, "hook_event_name") or cut(event or "", WORD_CHARS)
-        named = named or need(payload, "hook_event_name")
+        named = event_name(payload, event)
         cwd = path(payload.get("cwd"), None)
         call = ToolCall(payload, cwd)
         tell = _TOLD.get(named)
@@ -110,10 +112,6 @@ class Gemini:
             said = {"hookEventName": report.event, "additionalContext": answer.context}
             return json.dumps({"hookSpecificOutput": said})
         return ""
-
-    def look_back(self, tail: str) -> Happenings:
-        """Return nothing: the events tell everything but the compactions."""
-        return ()
 
 
 def _session_started(call: ToolCall) -> Happenings:

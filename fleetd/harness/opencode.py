@@ -8,9 +8,8 @@ JSON object for the plugin: ``context`` to put into the messages, ``deny`` to re
 
 import json
 from collections.abc import Callable
-from typing import Any
 
-from .claude import Happenings, tool_failed, tool_started
+from .claude import tool_failed, tool_started
 from .fields import (
     ERROR_CHARS,
     MESSAGE_CHARS,
@@ -24,12 +23,15 @@ from .fields import (
 )
 from .plans import listed
 from .report import (
+    Adapter,
     Answer,
     Compacted,
     Compacting,
     Failed,
+    Happenings,
     Noted,
     Paused,
+    Payload,
     PromptSubmitted,
     Report,
     SessionEnded,
@@ -39,10 +41,8 @@ from .report import (
 )
 from .tool_calls import ToolCall, finished
 
-Payload = dict[str, Any]
 
-
-class OpenCode:
+class OpenCode(Adapter):
     """The adapter for OpenCode."""
 
     name = "opencode"
@@ -74,10 +74,6 @@ class OpenCode:
         if answer.context and report.injects:
             return json.dumps({"context": answer.context})
         return ""
-
-    def look_back(self, tail: str) -> Happenings:
-        """Return nothing: the events tell everything."""
-        return ()
 
 
 def _with_window(named: str, told: Happenings, payload: Payload) -> Happenings:

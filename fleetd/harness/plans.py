@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from .fields import cut, table, text
-from .report import PlanItem, Planned, PlanStatus
+from .report import Payload, PlanItem, Planned, PlanStatus
 from .tool_calls import ToolCall
 
 ITEM_CHARS = 500
@@ -39,7 +39,7 @@ def planned(call: ToolCall) -> tuple[Planned, ...]:
     return _updated(call) if call.kind == "taskupdate" else ()
 
 
-def task(payload: dict[str, Any], status: PlanStatus) -> tuple[Planned, ...]:
+def task(payload: Payload, status: PlanStatus) -> tuple[Planned, ...]:
     """Return what an event about one task tells; it says the same as the tool's own event."""
     named, subject = _id(payload, "task_id"), text(payload, "task_subject", most=ITEM_CHARS)
     if named is None and subject is None:
@@ -99,7 +99,7 @@ def _one(item: PlanItem) -> tuple[Planned, ...]:
     return (Planned(items=(item,), whole=False, shared=True),)
 
 
-def _id(source: dict[str, Any], *names: str) -> str | None:
+def _id(source: Payload, *names: str) -> str | None:
     for name in names:
         value = source.get(name)
         if isinstance(value, int) and not isinstance(value, bool):

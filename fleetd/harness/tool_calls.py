@@ -1,12 +1,11 @@
 """What a tool call tells, by the names that Claude and those like it use."""
 
 import re
-from typing import Any
 
 import msgspec
 
 from .fields import COMMAND_CHARS, ERROR_CHARS, PATH_CHARS, path, table, text, whole
-from .report import ToolFinished, ToolStarted
+from .report import Payload, ToolFinished, ToolStarted
 
 # Names are compared without case and underlines: Bash, run_shell_command, RunShellCommand.
 SHELLS = frozenset(
@@ -41,7 +40,7 @@ class ToolCall(msgspec.Struct, frozen=True):
     ``silent`` says that the harness has no event for failures: without an exit code nobody knows.
     """
 
-    payload: dict[str, Any]
+    payload: Payload
     cwd: str | None
     silent: bool = False
 
@@ -56,12 +55,12 @@ class ToolCall(msgspec.Struct, frozen=True):
         return plain(self.tool)
 
     @property
-    def given(self) -> dict[str, Any]:
+    def given(self) -> Payload:
         """Return what the tool was called with."""
         return table(self.payload, "tool_input")
 
     @property
-    def result(self) -> dict[str, Any]:
+    def result(self) -> Payload:
         """Return what the tool gave back, empty when it is no object."""
         return next((found for name in _RESULTS if (found := table(self.payload, name))), {})
 
@@ -151,7 +150,7 @@ def _outcome(call: ToolCall) -> tuple[bool | None, str | None]:
     return (None if call.silent else True), None
 
 
-def _error(payload: dict[str, Any]) -> str | None:
+def _error(payload: Payload) -> str | None:
     for source in (payload, table(payload, "error")):
         found = text(source, "error", "message", most=ERROR_CHARS)
         if found is not None:
