@@ -9,7 +9,6 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Literal
 
@@ -75,12 +74,8 @@ def _is_doctor(request: HookDeliver) -> bool:
 @method(HookDeliver, without_store=_is_doctor)
 async def deliver(engine: Engine, request: HookDeliver, caller: Caller) -> HookReply:
     """Record what a hook was told, and answer it."""
-    if _is_doctor(request):  # nothing has to come before it
-        return await take(engine, request, caller)
-    reply = await take(
-        engine, request, caller, before=partial(spooled_first, engine, SPOOL_PATIENCE_S)
-    )
-    if request.begun_us is not None:
+    reply = await take(engine, request, caller)
+    if request.begun_us is not None and not _is_doctor(request):
         taken_us = time.monotonic_ns() // 1_000 - request.begun_us
         if 0 <= taken_us < 60_000_000:
             engine.session_queue.timed(request.harness, taken_us)
@@ -88,21 +83,15 @@ async def deliver(engine: Engine, request: HookDeliver, caller: Caller) -> HookR
 
 
 async def take(
-    engine: Engine,
-    request: HookDeliver,
-    caller: Caller,
-    happened_ms: int | None = None,
-    before: Callable[[], Awaitable[None]] | None = None,
+    engine: Engine, request: HookDeliver, caller: Caller, happened_ms: int | None = None
 ) -> HookReply:
     """Record one delivery; ``happened_ms`` is when its hook ran, for one from the spool.
-
-    ``before`` is done first when something waits in the spool.
 
     Raises Storage and Unavailable, after which the delivery is to be repeated; nothing else. What
     the doctor sends is answered, and leaves no trace.
     """
     trace.tell(f"delivery {shown(request.delivery_id)}")
-    if DOCTOR in request.args:
+    if _is_doctor(request):
         return HookReply(stdout="fleetd")
     understood = await _understood(engine, request, spooled=happened_ms is not None)
     if understood is None:
@@ -112,8 +101,8 @@ async def take(
     what = f"A hook of {report.harness} ({report.event}) could not be recorded"
     try:
         paths = await look_at_paths(engine, report)
-        if before is not None and paths.spooled:
-            await before()
+        if happened_ms is None and paths.spooled:
+            await _spooled_first(engine)
         async with engine.session_queue.turn(key_of(report)):
             return await _carry_out(engine, request, caller, adapter, report, paths, happened_ms)
     except (Storage, Unavailable):
@@ -371,12 +360,12 @@ def _read_spooled(engine: Engine, waiting: Waiting) -> HookDeliver | None:
     return request
 
 
-async def spooled_first(engine: Engine, patience_s: float) -> None:
+async def _spooled_first(engine: Engine) -> None:
     """Take in what waits before something newer, for a while; raises Unavailable after that.
 
     Whoever came with something newer leaves it in the spool then, and it keeps its place.
     """
-    with trio.move_on_after(patience_s) as waiting:
+    with trio.move_on_after(SPOOL_PATIENCE_S) as waiting:
         try:
             await take_spooled(engine)
         except (Storage, OSError) as error:
