@@ -4,10 +4,10 @@ import os
 from typing import Any
 
 from fleetd.domain.core.context import Caller, Facts, TranscriptMark
-from fleetd.domain.redaction.requests import struct_without_secrets
 from fleetd.domain.sessions.context_window import set_briefed
 from fleetd.domain.sessions.identity import key_of
-from fleetd.domain.sessions.record import HookDelivery, Recorded, record
+from fleetd.domain.sessions.record import HookDelivery, Recorded
+from fleetd.engine.hooks.deliver import record_clean
 from fleetd.harness.report import AnyHappening, Report
 from fleetd.protocol.requests.recovery import RecoveryRestore
 from tests.fleet import Fleet
@@ -47,8 +47,7 @@ class Window:
             agent_pid=pid,
             pid_started=started,
         )
-        behalf = self.fleet.engine.on_behalf_of(SOMEBODY, facts)
-        return await behalf.write(record, struct_without_secrets(delivery))
+        return await record_clean(self.fleet.engine, delivery, SOMEBODY, facts, size=0)
 
     async def briefed(self, recorded: Recorded) -> str:
         """Do what the operation does when a briefing is due."""

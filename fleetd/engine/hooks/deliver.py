@@ -213,13 +213,22 @@ async def _recorded(
     if opens := any(isinstance(each, SessionStarted) for each in delivery.report.happenings):
         await engine.handle(ActivityScan(), DAEMON)  # detection comes before registering
     engine.gate.admit(request, caller)  # the store may have gone since
-    clean = partial(struct_without_secrets, delivery)
-    delivery = await engine.aside.run(clean, len(request.payload))
-    refuse_places([delivery.cwd], engine.config.project_ignore)
-    recorded = await engine.on_behalf_of(caller, facts).write(record, delivery)
+    recorded = await record_clean(engine, delivery, caller, facts, size=len(request.payload))
     if opens:
         await engine.handle(ActivityScan(), DAEMON)
     return recorded
+
+
+async def record_clean(
+    engine: Engine, delivery: HookDelivery, caller: Caller, facts: Facts, *, size: int
+) -> Recorded:
+    """Record a delivery without its secrets; ``size`` is how many bytes of text it can hold.
+
+    Raises InvalidState for one from a directory of which nothing is recorded.
+    """
+    clean = await engine.aside.run(partial(struct_without_secrets, delivery), size)
+    refuse_places([clean.cwd], engine.config.project_ignore)
+    return await engine.on_behalf_of(caller, facts).write(record, clean)
 
 
 async def _context(
