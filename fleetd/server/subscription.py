@@ -7,6 +7,7 @@ import trio
 
 from ..domain.core.context import Caller
 from ..domain.events import streams
+from ..domain.missions import missions
 from ..engine.change_feed import PAGE, FeedPage, told
 from ..engine.engine import Engine
 from ..protocol.records import Event
@@ -91,6 +92,6 @@ async def subscribe(
     """Prepare a subscription, which begins when its follower runs; raises FleetError."""
     start = await engine.handle(request, caller)
     if request.mission_id:  # a prefix may come to stand for several
-        mission = await engine.execute(MissionGet(request.mission_id))
+        mission = await engine.read(missions.get, MissionGet(request.mission_id))
         request = msgspec.structs.replace(request, mission_id=mission.id)
     return Follower(engine, request, start), start
