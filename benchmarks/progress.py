@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import apsw
 
 from fleetd.domain.core.tx import Tx
-from fleetd.domain.missions.progress import passed, percent, recount
+from fleetd.domain.missions.progress import passed, recount
+from fleetd.protocol.records import percent
 from fleetd.store.sqlite.group_commit import Executor
 from fleetd.store.sqlite.migrate import schema
 

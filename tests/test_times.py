@@ -2,8 +2,9 @@
 
 import pytest
 
-from fleetd.domain.missions.progress import passed, percent
+from fleetd.domain.missions.progress import passed
 from fleetd.protocol.durations import duration
+from fleetd.protocol.records import percent
 from fleetd.protocol.timestamps import iso, to_ms
 
 

@@ -12,7 +12,8 @@ from .locks import locks, queue
 from .missions import missions, selection, sortie_reports, sorties
 from .recovery import checkpoint_selection, handover, restore, roll_forward, state
 from .retention import pruning, sessions, spent
-from .snapshots import compression, queries
+from .sessions import record as session_record
+from .snapshots import compression, queries, triggers
 from .snapshots import record as snapshot_record
 from .system import daily_rounds, epoch, legacy_import, overview, relocation, startup
 

@@ -167,7 +167,7 @@ class Engine:
             request = self.store.held(cleaned)
             if self.config.project_ignore and isinstance(request, Mutation):
                 await refuse_ignored(
-                    request, self.config.project_ignore, self.machine, self.execute, self.files
+                    request, self.config.project_ignore, self.machine, self.read, self.files
                 )
             service = OPERATIONS.get(type(request))
             found = REGISTERED.get(type(request))

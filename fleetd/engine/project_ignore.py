@@ -8,8 +8,9 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
+from ..domain.agents import agents
 from ..domain.missions.current import within
-from ..domain.snapshots.queries import RunAgentGet
+from ..domain.snapshots.queries import agent_of_run
 from ..host.file_system import FileSystem
 from ..host.path_walk import absolute
 from ..protocol.errors import InvalidState, NotFound
@@ -31,7 +32,7 @@ async def refuse_ignored(
     request: Request[Any],
     ignored: list[str],
     machine: str,
-    ask: Callable[[Request[Any]], Awaitable[Any]],
+    read: Callable[..., Awaitable[Any]],
     files: FileSystem,
 ) -> None:
     """Raise InvalidState for a request about an ignored directory.
@@ -54,10 +55,10 @@ async def refuse_ignored(
     recorded = isinstance(request, SnapshotRecord)
     who = [getattr(request, name, None) for name in _WHO] if recorded or not cwd else []
     if isinstance(request, SnapshotRecord) and request.run_id and not any(who):
-        who.append((await ask(RunAgentGet(request.run_id))).agent_id)
+        who.append(await read(agent_of_run, request.run_id))
     for agent_id in filter(None, who):
         with contextlib.suppress(NotFound):
-            agent = await ask(AgentGet(agent_id))
+            agent = await read(agents.get, AgentGet(agent_id))
             if (agent.machine or "") == machine:
                 refuse_places([agent.cwd], ignored)
 

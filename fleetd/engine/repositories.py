@@ -17,12 +17,12 @@ from pathlib import Path
 import msgspec
 import trio
 
-from ..domain.core.wording import path, quote
 from ..domain.missions.current import within
 from ..domain.redaction.redact import redact
 from ..host import git
 from ..host.file_system import FileSystem, PathUnanswered
 from ..host.path_walk import Walk
+from ..protocol.display import path, quote
 
 _CREDENTIALS = re.compile(r"://[^/@]*@")
 _SETTINGS = r"^(remote\..*\.url|url\..*\.insteadof)$"

@@ -1,4 +1,4 @@
-"""How what others sent is shown, to a person or to an agent; must not know methods."""
+"""Other people's words made safe to show: one line, no control characters, in quotes."""
 
 import unicodedata
 from typing import Any
@@ -61,6 +61,19 @@ def clean_path(path: str) -> str:
     Without those characters it would be the name of another file.
     """
     return escaped(path)
+
+
+def path(name: str, limit: int = LINE_CHARS) -> str:
+    """Return a file's name of at most ``limit`` characters, with escapes for what nobody sees."""
+    line = clean_path(name)
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def verbatim(text: str, limit: int = 2_000) -> str:
+    """Return somebody's words line by line as a quotation block below a list item."""
+    lines = [kept for line in text.splitlines() if (kept := clean(line))]
+    whole = "\n".join(f"  > {line}" for line in lines)
+    return whole if len(whole) <= limit else whole[: limit - 1].rstrip() + "…"
 
 
 def clean_block(text: str) -> str:

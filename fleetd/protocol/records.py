@@ -80,6 +80,11 @@ class Mission(Record, frozen=True, kw_only=True):
     merged_into: str | None = None
 
 
+def percent(completed: int, total: int) -> int:
+    """Return ``completed`` of ``total`` in percent, half a percent rounded up; 0 of 0 is 0."""
+    return (completed * 200 + total) // (2 * total) if total else 0
+
+
 class SortieState(Record, frozen=True):
     """A sortie as a checkpoint keeps it: everything but its mission, its author, its briefing.
 

@@ -15,10 +15,9 @@ from fleetctl import cli
 from fleetctl.client import Fleet as Client
 from fleetctl.output import console
 from fleetctl.tui import cells
-from fleetd.domain.core.wording import path, quote, short, verbatim
 from fleetd.engine.hooks.lock_guard import _sentence
 from fleetd.host.logs import LineFormatter
-from fleetd.protocol.display import clean, clean_block
+from fleetd.protocol.display import clean, clean_block, path, quote, short, verbatim
 from fleetd.protocol.invisible import escaped
 from fleetd.protocol.records import Lock
 from fleetd.protocol.requests.agent import AgentNote

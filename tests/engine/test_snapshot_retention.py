@@ -18,11 +18,12 @@ import trio.testing
 from fleetd.config import Retention
 from fleetd.domain.artifacts.outbox import BackupGet
 from fleetd.domain.artifacts.removal import Purge, RemovalsGet
+from fleetd.domain.artifacts.repair import stored
 from fleetd.domain.core.tx import WriteBackup
 from fleetd.domain.retention import pruning as rules
 from fleetd.domain.retention.pruning import PruneDone, PruneMark
+from fleetd.domain.snapshots import compression
 from fleetd.domain.snapshots.codec import to_file
-from fleetd.domain.snapshots.compression import Compressed
 from fleetd.engine.files import outbox
 from fleetd.engine.files.compress import SnapshotsCompress
 from fleetd.engine.jobs.daily import DAY_S, keep_house
@@ -367,9 +368,9 @@ async def test_a_disk_without_room_leaves_the_plain_files(
     assert await compress(fleet) == 3
 
 
-@pytest.mark.parametrize("at", [BackupGet, Compressed])
+@pytest.mark.parametrize("lost", ["file", "note"])
 async def test_compressing_that_a_crash_cut_short_is_done_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: type
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
     """The file is compressed, and the row does not know it; or neither."""
     clock = Clock()
@@ -378,17 +379,22 @@ async def test_compressing_that_a_crash_cut_short_is_done_again(
         clock.pass_by(2 * DAY)
 
         async def crash(request: Any) -> None:
-            if isinstance(request, at):
+            if isinstance(request, BackupGet):
                 raise Storage("The machine stopped.")
 
+        def crash_then(*args: Any) -> None:
+            raise Storage("The machine stopped.")
+
         with monkeypatch.context() as patched:
-            intercept(fleet, patched, crash)
+            if lost == "file":
+                intercept(fleet, patched, crash)
+            patched.setattr(compression, "note_compressed", crash_then)
             with pytest.raises(Storage):
                 await compress(fleet)
     async with opened(tmp_path, clock=clock) as fleet:
         await fleet.settle()
         files = {path.suffix for path in history(fleet).iterdir()}
-        assert files == ({".json", ".gz"} if at is Compressed else {".json"})
+        assert files == ({".json", ".gz"} if lost == "note" else {".json"})
         for each in taken:
             got = await fleet.do(SnapshotGet(each.snapshot_id))
             assert (to_file(got), got.warnings) == (to_file(each), [])
@@ -649,12 +655,14 @@ async def test_what_goes_while_verify_looks_is_no_finding(
         taken = await several(fleet, 4)
         wanted = set(names(taken[:3]))
 
-        async def make_room(request: Any) -> None:
-            if isinstance(request, SnapshotGet) and request.snapshot_id in wanted:
-                wanted.discard(request.snapshot_id)
+        async def make_room(rule: Any, *args: Any) -> Any:
+            if rule is stored and args[1] in wanted:
+                wanted.discard(args[1])
                 taken.append(await record(fleet))
+            return await read(rule, *args)
 
-        intercept(fleet, monkeypatch, make_room)
+        read = fleet.engine.read
+        monkeypatch.setattr(fleet.engine, "read", make_room)
         found = await fleet.do(SnapshotVerify(repair=True))
         assert found.ok, found
         assert {each.detail for each in found.findings} == {

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from fleetd.domain.sessions.identity import Key
+from fleetd.domain.artifacts.repair import stored
+from fleetd.domain.core.session_key import Key
 from fleetd.domain.snapshots.runs import run_of
 from fleetd.harness.report import PromptSubmitted, SessionEnded, SessionStarted
 from fleetd.protocol.errors import IntegrityMismatch, InvalidParams, InvalidState, NotFound
@@ -195,6 +196,6 @@ async def test_a_damaged_row_is_refused_by_name(fleet: Fleet) -> None:
     await fleet.settle()
     fleet.sql("UPDATE snapshots SET status = 'completed'")
     with pytest.raises(IntegrityMismatch) as caught:
-        await fleet.engine.execute(SnapshotGet(snapshot.snapshot_id))
+        await fleet.engine.read(stored, "snapshot", snapshot.snapshot_id)
     assert caught.value.values["snapshot_id"] == snapshot.snapshot_id
     assert f"fleetctl snapshot verify {snapshot.snapshot_id} --repair" in caught.value.hint

@@ -19,6 +19,8 @@ from fleetctl.client import sync as fleetctl_client
 from fleetd.config import Limits, Retention
 from fleetd.domain.artifacts.outbox import BackupGet
 from fleetd.domain.artifacts.removal import Purge, RemovalsGet
+from fleetd.domain.checkpoints import checkpoints
+from fleetd.domain.erasure.deletion import delete_checkpoint
 from fleetd.domain.retention import pruning as rules
 from fleetd.domain.retention.pruning import PruneDone, PruneMark
 from fleetd.engine.engine import Engine
@@ -692,8 +694,8 @@ async def test_a_file_to_write_does_not_wait_for_those_to_remove(
     intercept(fleet.engine, monkeypatch, note)
     async with trio.open_nursery() as nursery:
         for checkpoint_id in ids[:-1]:
-            nursery.start_soon(fleet.engine.execute, CheckpointDelete(checkpoint_id))
-        nursery.start_soon(fleet.engine.execute, CheckpointCreate(mission.id))
+            nursery.start_soon(fleet.engine.run, delete_checkpoint, CheckpointDelete(checkpoint_id))
+        nursery.start_soon(fleet.engine.run, checkpoints.create, CheckpointCreate(mission.id))
     await fleet.settle()
     assert order.index(BackupGet) < 2
     assert order.count(RemovalsGet) <= 5

@@ -1,5 +1,6 @@
 """Mail between agents: sending, reading, acknowledging; delivered is not done."""
 
+from functools import partial
 from operator import itemgetter
 from typing import Any, cast
 
@@ -16,7 +17,7 @@ from ...protocol.requests.message import (
     MessageRequeue,
     MessageSend,
 )
-from ..checkpoints.on_error import DeliveryFailed
+from ..checkpoints.on_error import delivery_failed
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find, fresh_id
@@ -90,7 +91,13 @@ def _refuse_gone(
     ]
     if gone:
         who = ", ".join(gone)
-        failed = DeliveryFailed(request.sender, gone, request.subject, mission_id)
+        failed = partial(
+            delivery_failed,
+            sender=request.sender,
+            to=gone,
+            subject=request.subject,
+            mission_id=mission_id,
+        )
         raise InvalidState(
             f"The message was not sent: {who} has left the fleet.",
             hint="Send it to the agents that are still there; fleetctl agent list shows them.",

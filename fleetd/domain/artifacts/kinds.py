@@ -21,7 +21,6 @@ from ...protocol.types import Noun
 from ..checkpoints import codec
 from ..core.tx import Row
 from ..snapshots import codec as document
-from ..snapshots import returning
 
 Kept = Checkpoint | Snapshot
 
@@ -112,7 +111,7 @@ POLICIES: dict[Noun, Policy] = {
         to_file=document.to_file,
         file_of=lambda row: document.to_file(document.from_row(row)),
         to_columns=document.to_columns,
-        to_rewrite=returning.stands_in,
+        to_rewrite=document.stands_in,
         retention=lambda settings: (settings.snapshot_days, settings.snapshots_per_run),
         judged="id, run_id AS owner_id, timestamp, source AS cause, seq, status, size_bytes",
         pruned=SnapshotsPruned,

@@ -7,7 +7,7 @@ from ...protocol.errors import Corrupt, InvalidState
 from ...protocol.records import Checkpoint
 from ...protocol.request import Mutation
 from ...protocol.snapshots import Snapshot
-from ...protocol.types import OPEN_MISSION
+from ...protocol.types import OPEN_MISSION, Noun
 from ..checkpoints.codec import to_columns
 from ..checkpoints.state import State, origin_of
 from ..core.context import Context
@@ -16,9 +16,16 @@ from ..core.registry import handler
 from ..core.tx import Row, Tx, WriteBackup
 from ..erasure.tombstones import was_forgotten
 from ..locks.leases import raise_tokens
-from ..snapshots.returning import insert_snapshot
+from ..snapshots.codec import insert_snapshot
 from ..system.startup import Done
 from .kinds import POLICIES, Kept, id_of, noun_of, owner_of, seq_of
+from .soft_delete import find_live
+
+
+def stored(tx: Tx, ctx: Context, noun: Noun, record_id: str) -> Kept:
+    """Return a record from its row; raises NotFound, Corrupt or Incompatible."""
+    record: Kept = POLICIES[noun].from_row(find_live(tx, noun, record_id))
+    return record
 
 
 class Heal(Mutation[Done], frozen=True):

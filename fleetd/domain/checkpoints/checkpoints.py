@@ -1,4 +1,4 @@
-"""Taking, keeping and finding checkpoints; must not know recovery, files or clocks.
+"""Checkpoints: taking, finding and listing them.
 
 A checkpoint is never served before its checksum was compared.
 """
@@ -9,11 +9,9 @@ import msgspec
 
 from ...protocol.errors import InvalidParams, InvalidState, NotFound
 from ...protocol.events import FleetCheckpointed
-from ...protocol.records import Checkpoint, CheckpointContent
+from ...protocol.records import Checkpoint, CheckpointContent, percent
 from ...protocol.requests.checkpoint import (
     CheckpointCreate,
-    CheckpointGet,
-    CheckpointLatest,
     CheckpointList,
     CheckpointPage,
     DeclaredContext,
@@ -25,9 +23,8 @@ from ..core.counters import tally
 from ..core.event_log import emit, position
 from ..core.ids import find, fresh_id
 from ..core.mappers import summary_of
-from ..core.registry import handler, method
+from ..core.registry import method
 from ..core.tx import LogLine, Row, Tx, WriteBackup
-from ..missions.progress import percent
 from .codec import as_taken, from_row, to_columns
 from .derived_context import derive
 from .limits import bounded, make_room
@@ -161,7 +158,6 @@ def none_for(mission_id: str) -> InvalidState:
     )
 
 
-@handler
 def create(tx: Tx, ctx: Context, request: CheckpointCreate) -> Checkpoint:
     """Take the checkpoint that somebody asked for."""
     mission_id = request.mission_id or ctx.facts.mission_id
@@ -182,16 +178,9 @@ def create(tx: Tx, ctx: Context, request: CheckpointCreate) -> Checkpoint:
     return take(tx, ctx, mission["id"], reason)
 
 
-@handler
-def get(tx: Tx, ctx: Context, request: CheckpointGet) -> Checkpoint:
-    """Return a checkpoint from its row."""
-    return load(tx, request.checkpoint_id)
-
-
-@handler
-def latest(tx: Tx, ctx: Context, request: CheckpointLatest) -> Checkpoint:
+def latest(tx: Tx, ctx: Context, mission_id: str) -> Checkpoint:
     """Return the newest checkpoint of a mission that is no undo checkpoint."""
-    mission = find(tx, "mission", request.mission_id)
+    mission = find(tx, "mission", mission_id)
     row = latest_row(tx, mission["id"])
     if row is None:
         none = none_for(mission["id"])

@@ -1,24 +1,22 @@
-"""The recovery context, derived from what the store knows; must not write, must not invent.
+"""Context builder: the recovery context, derived from what the store knows.
 
 Source: behaviour, Checkpoints. ``agent_id`` narrows everything to one agent's own part. What the
 ``reader`` noted comes first, in its own words, whether or not anything is narrowed.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
-from msgspec.structs import replace
 
+from ...protocol.display import quote
 from ...protocol.records import AgentNote, Event, RecoveryContext, SortieState
 from ...protocol.requests.checkpoint import DeclaredContext
 from ...protocol.timestamps import to_ms
 from ..core.context import Context
 from ..core.event_log import data_of, event_of
 from ..core.tx import Row, Tx
-from ..core.wording import quote
-from ..locks.names import file_from_here
-from ..missions.authors import Titles, shares
 from .narrative import obstacle, sentence, step
+from .titles import Titles, shares
 
 _RANK = {"in_progress": 0, "blocked": 1, "assigned": 2, "pending": 3}
 _NOTHING = DeclaredContext()
@@ -47,14 +45,14 @@ def derive(
     agent_id: str | None = None,
     reader: str | None = None,
     titles: Titles | None = None,
-    here: bool = False,
+    retold: Callable[[Event], Event] | None = None,
 ) -> RecoveryContext:
     """Return what is needed to go on with a mission, or with one agent's part of it.
 
     ``declared`` is put first and never overwritten; ``errors`` stand first among the blockers.
     ``titles`` are those that the reader may see; without them everything is as it was said, for a
-    checkpoint, which nobody reads as it is. Who reads it ``here`` is told of files as they are
-    called there; what is kept for later readers says what the holders of locks said.
+    checkpoint, which nobody reads as it is. ``retold`` returns an event as its reader may see it;
+    what is kept for later readers says what the holders of locks said.
     """
     given = declared or _NOTHING
     own = [s for s in sorties if agent_id in (None, s.assigned_to)]
@@ -63,7 +61,7 @@ def derive(
     return RecoveryContext(
         last_action=given.last_action
         or said
-        or last_action(tx, mission["id"], own, agent_id, ctx if here else None),
+        or last_action(tx, mission["id"], own, agent_id, retold),
         next_steps=_distinct(
             given.next_steps,
             *(note.next_steps for note in notes.values()),
@@ -175,24 +173,15 @@ def last_action(
     mission_id: str,
     own: Sequence[SortieState],
     agent_id: str | None,
-    here: Context | None = None,
+    retold: Callable[[Event], Event] | None = None,
 ) -> str:
-    """Tell the newest thing that was done, as it is told ``here`` if somebody reads it now."""
+    """Tell the newest thing that was done."""
     row = _own_action(tx, mission_id, agent_id) if agent_id else _action(tx, mission_id)
     if row is not None:
         event = event_of(row)
-        return sentence(_called_here(tx, here, event) if here else event)
+        return sentence(retold(event) if retold else event)
     told = next((s.progress_notes for s in own if s.progress_notes), None)
     return told or "Nothing recorded yet"
-
-
-def _called_here(tx: Tx, ctx: Context, event: Event) -> Event:
-    """Return an event of a lock with its file as it is called where ``ctx.facts.here`` is."""
-    lock_id = event.data.get("lock_id")
-    lock = tx.one("SELECT * FROM locks WHERE id = :id", id=lock_id) if lock_id else None
-    if lock is None or event.data.get("file") != lock["file"]:
-        return event
-    return replace(event, data={**event.data, "file": file_from_here(tx, ctx, lock)})
 
 
 def _action(tx: Tx, mission_id: str) -> Row | None:

@@ -1,4 +1,4 @@
-"""What differs between two checkpoints of a mission, or a checkpoint and now; must not write.
+"""Checkpoint diff: what differs between two checkpoints of a mission, or one and now.
 
 The checkpoints come from whoever read them, so that damage is healed and warned of as ever.
 """
@@ -27,14 +27,12 @@ from ...protocol.records import (
     PendingMessage,
     RecoveryContext,
     SortieState,
+    percent,
 )
-from ...protocol.request import Query
 from ..core.context import Context
 from ..core.event_log import position
 from ..core.ids import find
-from ..core.registry import handler
 from ..core.tx import Tx
-from ..missions.progress import percent
 from .derived_context import derive
 from .state import capture
 
@@ -49,13 +47,6 @@ UNORDERED = ("blockers", "files_modified", "files")
 CONTEXT_FIELDS = ("mission_summary", "last_action", "next_steps", "blockers", "files_modified")
 
 
-class Compare(Query[CheckpointDifference], frozen=True):
-    """Compare a checkpoint that was read with another one, or else with what is now."""
-
-    before: Checkpoint
-    after: Checkpoint | None
-
-
 class Side(msgspec.Struct, frozen=True):
     """What is compared, whether it was read from a checkpoint or is there now."""
 
@@ -67,10 +58,13 @@ class Side(msgspec.Struct, frozen=True):
     context: RecoveryContext
 
 
-@handler
-def compare(tx: Tx, ctx: Context, request: Compare) -> CheckpointDifference:
-    """Return what is different; raises InvalidParams for checkpoints of different missions."""
-    before, after = request.before, request.after
+def compare(
+    tx: Tx, ctx: Context, before: Checkpoint, after: Checkpoint | None
+) -> CheckpointDifference:
+    """Return what differs between a checkpoint and another one, or else what is now.
+
+    Raises InvalidParams for checkpoints of different missions.
+    """
     if after is not None:
         _refuse_others(before, after)
     now = _present(tx, ctx, before.mission_id) if after is None else _side(after)

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from ...protocol.display import path, quote
 from ...protocol.records import Event, SortieState
-from ..core.wording import path, quote
 
 TITLE_CHARS = 120
 _Sentence = Callable[[str, dict[str, Any]], str]

@@ -1,9 +1,8 @@
-"""Errors that agents meet: the event, and the error checkpoint or the one it joins."""
+"""Errors that agents meet: the event, and the checkpoint that keeps or joins it."""
 
 import msgspec
 
 from ...protocol.events import ErrorReported, MessageFailed
-from ...protocol.request import Mutation
 from ...protocol.requests.checkpoint import ErrorCheckpoint, ErrorReport
 from ...protocol.types import OPEN_MISSION
 from ..artifacts.soft_delete import LIVE
@@ -11,26 +10,17 @@ from ..core.coalescing import COALESCE_MS, details_of, merged, since_last
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find
-from ..core.registry import handler, method
+from ..core.observers import error_met
+from ..core.registry import method
 from ..core.tx import LogLine, Row, Tx
-from ..snapshots import triggers
 from .checkpoints import Reason, take
 from .state import State, capture
-
-
-class DeliveryFailed(Mutation[ErrorCheckpoint], frozen=True):
-    """A letter could not be delivered; not on the wire."""
-
-    sender: str
-    to: list[str]
-    subject: str
-    mission_id: str | None
 
 
 @method(ErrorReport)
 def report(tx: Tx, ctx: Context, request: ErrorReport) -> ErrorCheckpoint:
     """Note an error of an agent: its run is snapshot first, then all that ``note`` does."""
-    triggers.error_met(tx, ctx, request.agent_id, f"{request.name}: {request.message}")
+    error_met(tx, ctx, request.agent_id, f"{request.name}: {request.message}")
     return note(tx, ctx, request)
 
 
@@ -69,26 +59,22 @@ def keep_error(tx: Tx, ctx: Context, mission: Row, error: ErrorReport, *, create
     return take(tx, ctx, mission["id"], reason, state).id
 
 
-@handler
-def delivery_failed(tx: Tx, ctx: Context, request: DeliveryFailed) -> ErrorCheckpoint:
-    """Note a letter that could not be delivered, and the state of its mission."""
-    who = ", ".join(request.to)
-    emit(
-        tx,
-        ctx,
-        MessageFailed(to=request.to, subject=request.subject, error=f"{who} has left"),
-        mission_id=request.mission_id,
-        agent_id=request.sender,
-    )
+def delivery_failed(
+    tx: Tx, ctx: Context, *, sender: str, to: list[str], subject: str, mission_id: str | None
+) -> None:
+    """Note a message that could not be delivered, and the state of its mission."""
+    who = ", ".join(to)
+    failed = MessageFailed(to=to, subject=subject, error=f"{who} has left")
+    emit(tx, ctx, failed, mission_id=mission_id, agent_id=sender)
     error = ErrorReport(
-        agent_id=request.sender,
+        agent_id=sender,
         kind="delivery_failure",
         name="DeliveryFailure",
-        message=f"message to {who} could not be delivered: {request.subject}",
-        mission_id=request.mission_id,
+        message=f"message to {who} could not be delivered: {subject}",
+        mission_id=mission_id,
     )
-    # Whoever wrote the letter met no error: what it does goes on.
-    return note(tx, ctx, error)
+    # The sender met no error: what it does goes on.
+    note(tx, ctx, error)
 
 
 def _mission(tx: Tx, request: ErrorReport) -> Row | None:

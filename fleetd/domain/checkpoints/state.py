@@ -1,4 +1,4 @@
-"""What a mission looks like at one moment: its sorties, locks and mail; must not write."""
+"""State capture: what a mission looks like at one moment, its sorties, locks and mail."""
 
 import hashlib
 from operator import attrgetter
@@ -10,7 +10,6 @@ from ...protocol.types import MissionOrigin
 from ..core.context import Context
 from ..core.mappers import lock_of, states_of
 from ..core.tx import Row, Tx
-from ..missions.current import is_automatic
 
 _canonical = msgspec.json.Encoder(order="sorted").encode
 _material = attrgetter(*(f for f in SortieState.__struct_fields__ if f != "updated_at"))
@@ -35,7 +34,7 @@ class State(msgspec.Struct, frozen=True):
             project_dir=row["project_dir"],
             created_at=row["created_at"],
             started_at=row["started_at"],
-            automatic=is_automatic(row),
+            automatic=row["origin"] == "session",
             closed_reason=row["closed_reason"],
         )
 

@@ -1,4 +1,4 @@
-"""Rows into records: one function per noun; must not decide anything."""
+"""Row mappers: rows into records, a function per noun."""
 
 from typing import Any
 
@@ -14,12 +14,9 @@ from ...protocol.records import (
     Message,
     Mission,
     Recovery,
-    RecoveryContext,
-    Sortie,
     SortieState,
+    percent,
 )
-from ..missions.progress import percent
-from ..recovery.sortie_context import briefing_of, briefings_of
 from .tx import Row, Tx
 
 _strings = msgspec.json.Decoder(list[str]).decode
@@ -72,42 +69,6 @@ def _merged_into(tx: Tx, mission: Row) -> str | None:
 def ended_as(mission: Row) -> str:
     """Return what a mission is, in words that tell an end of its session from a person's."""
     return endings.ended(mission["status"], mission["closed_reason"])
-
-
-def sortie_of(tx: Tx, row: Row) -> Sortie:
-    """Build a Sortie, with what a recovery left for it, from its row."""
-    return _sortie_of(row, briefing_of(tx, row["briefing_id"]))
-
-
-def _sortie_of(row: Row, briefing: RecoveryContext | None) -> Sortie:
-    return Sortie(
-        id=row["id"],
-        mission_id=row["mission_id"],
-        position=row["position"],
-        title=row["title"],
-        description=row["description"],
-        status=row["status"],
-        priority=row["priority"],
-        assigned_to=row["assigned_to"],
-        files=_strings(row["files_json"]),
-        progress=row["progress"],
-        progress_notes=row["progress_notes"],
-        blocked_reason=row["blocked_reason"],
-        result=row["result"],
-        created_at=row["created_at"],
-        updated_at=row["updated_at"],
-        started_at=row["started_at"],
-        completed_at=row["completed_at"],
-        recovery_context=briefing,
-        author=row["author"],
-    )
-
-
-def sorties_of(tx: Tx, mission_id: str) -> list[Sortie]:
-    """Return every sortie of a mission in order."""
-    rows = tx.all("SELECT * FROM sorties WHERE mission_id = :id ORDER BY position", id=mission_id)
-    briefings = briefings_of(tx, mission_id)
-    return [_sortie_of(row, briefings.get(row["briefing_id"])) for row in rows]
 
 
 def states_of(tx: Tx, mission_id: str) -> list[SortieState]:

@@ -6,6 +6,9 @@ The noun that acts does not import the one that observes: it calls, the other on
 from collections.abc import Callable
 from typing import Generic, ParamSpec
 
+from .context import Context
+from .tx import Tx
+
 P = ParamSpec("P")
 
 
@@ -24,3 +27,7 @@ class Observed(Generic[P]):
         """Tell every observer; what one raises rolls the whole transaction back."""
         for observer in self._observers:
             observer(*args, **named)
+
+
+error_met: Observed[[Tx, Context, str, str | None]] = Observed()
+"""An agent met an error after which it goes on: which agent, and what it says about the error."""

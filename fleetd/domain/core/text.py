@@ -1,4 +1,4 @@
-"""Texts without the one character that not every store holds; must not know any record.
+"""Text sanitising: without the one character that not every store holds.
 
 Whatever a checksum is made of has to be what the store gives back, so a NUL is replaced before a
 rule sees it, not on its way to the table.

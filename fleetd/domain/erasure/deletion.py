@@ -9,14 +9,14 @@ from ..artifacts import soft_delete
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find
-from ..core.registry import handler
+from ..core.registry import frees_space
 from ..core.tx import Row, Tx
 from ..locks import leases
 from . import tombstones
 from .erase import free_locks
 
 
-@handler
+@frees_space
 def delete_checkpoint(tx: Tx, ctx: Context, request: CheckpointDelete) -> Deleted:
     """Mark a checkpoint deleted; its file and then its row go after COMMIT."""
     row = soft_delete.find_live(tx, "checkpoint", request.checkpoint_id)

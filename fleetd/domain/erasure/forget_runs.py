@@ -4,8 +4,8 @@ A run goes with its agent. One that several agents recorded stays, unless somebo
 loses what those that go have recorded.
 """
 
+from ..core.session_key import Key
 from ..core.tx import Row, Tx
-from ..sessions.identity import Key
 from ..snapshots.runs import run_of, run_of_row
 from .clauses import inside_of, named_params
 

@@ -6,6 +6,9 @@ reads it. Its key is the same for everybody, and what is told here can be handed
 
 import re
 
+from msgspec.structs import replace
+
+from ...protocol.records import Event
 from ..cluster.names import on_another
 from ..core.context import Context
 from ..core.tx import Row, Tx
@@ -19,6 +22,15 @@ _BY_PLACE = re.compile(r"project:(/.*)/\.git:(.+)")
 def file_from_here(tx: Tx, ctx: Context, row: Row) -> str:
     """Return the file of a lock's row as it is called where ``ctx.facts.here`` is."""
     return name_from_here(tx, ctx, row["normalized_path"], row["file"])
+
+
+def event_from_here(tx: Tx, ctx: Context, event: Event) -> Event:
+    """Return an event of a lock with its file as it is called where ``ctx.facts.here`` is."""
+    lock_id = event.data.get("lock_id")
+    lock = tx.one("SELECT * FROM locks WHERE id = :id", id=lock_id) if lock_id else None
+    if lock is None or event.data.get("file") != lock["file"]:
+        return event
+    return replace(event, data={**event.data, "file": file_from_here(tx, ctx, lock)})
 
 
 def name_from_here(tx: Tx, ctx: Context, key: str, said: str) -> str:

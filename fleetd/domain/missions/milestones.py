@@ -1,11 +1,12 @@
 """When a mission begins and which milestones it passes, in the transaction that changes it."""
 
 from ...protocol.events import MissionStarted
+from ...protocol.records import percent
 from ..checkpoints import checkpoints
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.tx import Row, Tx
-from .progress import passed, percent, recount
+from .progress import passed, recount
 
 
 def begin_mission(tx: Tx, ctx: Context, mission: Row, by: str | None = None) -> None:

@@ -1,13 +1,9 @@
 """How far a mission is, and which milestones that passes; must not import other rules."""
 
+from ...protocol.records import percent
 from ..core.tx import Row, Tx
 
 MILESTONES = (25, 50, 75)
-
-
-def percent(completed: int, total: int) -> int:
-    """Return ``completed`` of ``total`` in percent, half a percent rounded up; 0 of 0 is 0."""
-    return (completed * 200 + total) // (2 * total) if total else 0
 
 
 def passed(progress: int) -> int:

@@ -29,9 +29,10 @@ from ...protocol.types import CLOSED_SORTIE, OPEN_MISSION
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find
-from ..core.mappers import ended_as, sortie_of
+from ..core.mappers import ended_as
 from ..core.tx import Row, Tx
 from .milestones import begin_mission, reach_milestones
+from .sortie_records import sortie_of
 
 Work = SortieStart | SortieProgress | SortieBlock | SortieUnblock | SortieComplete | SortieFail
 

@@ -19,11 +19,12 @@ from ..agents.inhabitants import who_asks
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find, fresh_id
-from ..core.mappers import ended_as, sortie_of, sorties_of
+from ..core.mappers import ended_as
 from ..core.registry import handler, method
 from ..core.tx import Row, Tx
 from .milestones import reach_milestones
 from .progress import recount
+from .sortie_records import sortie_of, sorties_of
 from .sortie_work import open_row
 
 

@@ -1,17 +1,18 @@
 """Joins what a checkpoint remembers with what the store knows now; must not write."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
 from ...protocol.records import Checkpoint, RecoveryContext, SortieState
 from ..checkpoints.derived_context import derive, is_noted_by, last_action, own_note
 from ..checkpoints.narrative import obstacle, step
+from ..checkpoints.titles import titles_for
 from ..core.context import Context
 from ..core.tx import Row, Tx
-from ..missions.authors import titles_for
-from ..snapshots.newest import reader_of
-from ..snapshots.recovery_context import sharpened
+from ..locks.names import event_from_here
+from ..snapshots.recovery_context import reader_of, sharpened
 from . import prompt_data
 from .restore_context import Case
 
@@ -90,7 +91,14 @@ def _live(
     """
     titles = titles_for(tx, mission, agent_id)
     live = derive(
-        tx, ctx, mission, sorties, agent_id=narrow, reader=agent_id, titles=titles, here=True
+        tx,
+        ctx,
+        mission,
+        sorties,
+        agent_id=narrow,
+        reader=agent_id,
+        titles=titles,
+        retold=partial(event_from_here, tx, ctx),
     )
     if agent_id is None:
         return live

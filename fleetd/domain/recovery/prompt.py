@@ -7,9 +7,9 @@ and their order are those of context-survival, Phase 3.
 
 import msgspec
 
+from ...protocol.display import LINE_CHARS, path, short
 from ...protocol.durations import duration
 from ...protocol.records import RecoveryContext
-from ..core.wording import LINE_CHARS, path, short
 
 OPENING = "## Recovery Context\n\nYou are resuming a mission after context compaction."
 SAID = "What Your User Said"

@@ -4,18 +4,17 @@ import heapq
 from collections.abc import Sequence
 from typing import Any
 
-from ...protocol.records import RecoveryContext, SortieState
+from ...protocol.display import path, quote, short, verbatim
+from ...protocol.records import RecoveryContext, SortieState, percent
 from ..checkpoints.derived_context import OF_ONE, newest
+from ..checkpoints.titles import Titles, shares, titles_for
 from ..cluster.names import on_another
 from ..core.context import Context
 from ..core.event_log import data_of
 from ..core.tx import Row, Tx
-from ..core.wording import path, quote, short, verbatim
 from ..locks.names import file_from_here
-from ..missions.authors import Titles, shares, titles_for
-from ..missions.progress import percent
 from ..snapshots import recovery_context
-from ..snapshots.newest import Reader, reader_of
+from ..snapshots.recovery_context import Reader, reader_of
 from .prompt import Brief
 
 COMMANDS = 10

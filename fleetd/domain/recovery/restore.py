@@ -9,8 +9,9 @@ from typing import Any, cast
 
 import msgspec
 
+from ...protocol.display import quote
 from ...protocol.events import FleetRecovered, RecoveryBriefed
-from ...protocol.records import Restored, RestoreResult, SortieState
+from ...protocol.records import Restored, RestoreResult, SortieState, percent
 from ...protocol.requests.recovery import (
     Briefing,
     RecoveryContextGet,
@@ -28,9 +29,8 @@ from ..core.ids import find
 from ..core.mappers import recovery_of, states_of
 from ..core.registry import handler, method
 from ..core.tx import Row, Tx
-from ..core.wording import quote
 from ..missions.current import is_automatic, session_before
-from ..missions.progress import percent, rearm
+from ..missions.progress import rearm
 from . import handover, prompt_data, session_handover
 from .checkpoint_selection import choose, mission_to_brief
 from .merged_context import part_of, remember

@@ -4,6 +4,7 @@ What a person created, or ended, is the person's: nothing here touches it.
 """
 
 from ...protocol import endings
+from ...protocol.display import clean
 from ...protocol.events import MissionCancelled
 from ...protocol.requests.mission import MissionCreate
 from ..checkpoints import checkpoints
@@ -11,7 +12,6 @@ from ..checkpoints.limits import WITH_SESSION
 from ..core.context import Context
 from ..core.ids import find
 from ..core.tx import Row, Tx
-from ..core.wording import clean
 from ..liveness.silence import LIVING
 from ..missions import missions
 from ..missions.current import is_automatic

@@ -19,8 +19,8 @@ from ...harness.report import (
     WindowUsed,
 )
 from ..core.context import Context, TranscriptMark
+from ..core.session_key import WHERE_KEY, Key
 from ..core.tx import Tx
-from .identity import WHERE_KEY, Key
 
 _mark = msgspec.json.Decoder(TranscriptMark).decode
 _WORK = (PromptSubmitted, ToolStarted, ToolFinished, Paused)

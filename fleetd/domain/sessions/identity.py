@@ -5,12 +5,11 @@ Source: hooks, rules 8 and 10. A subagent is an agent of its own inside its pare
 
 import re
 
-import msgspec
-
 from ...harness.report import Report
 from ...protocol.types import AGENT_ID
 from ..agents.inhabitants import without_session
 from ..core.context import Context
+from ..core.session_key import WHERE_KEY, Key
 from ..core.tx import LogLine, Row, Tx
 from ..liveness.silence import LIVING
 
@@ -19,26 +18,6 @@ _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._-]+")
 _KIND = re.compile(r"^[a-z]{2,8}_(?=.)")
 SHOWN = 8
 LONGEST_ID = 64
-
-
-class Key(msgspec.Struct, frozen=True):
-    """The name of a window: its harness, the harness's own session id, the subagent in it."""
-
-    harness: str
-    session_id: str
-    subagent: str = ""
-
-    @property
-    def params(self) -> Row:
-        """Return the values of the primary key's columns."""
-        return {
-            "harness": self.harness,
-            "session": self.session_id,
-            "subagent": self.subagent,
-        }
-
-
-WHERE_KEY = "harness = :harness AND session_id = :session AND subagent = :subagent"
 
 
 def key_of(report: Report) -> Key:

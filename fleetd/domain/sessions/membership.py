@@ -10,12 +10,13 @@ from ...protocol.types import OPEN_MISSION, Role
 from ..agents import agents
 from ..core.context import Context
 from ..core.ids import find
+from ..core.session_key import WHERE_KEY, Key
 from ..core.tx import LogLine, Row, Tx
 from ..liveness.silence import LIVING
 from ..missions.current import belongs, inherited, is_automatic, to_join
 from ..missions.milestones import begin_mission
 from . import auto_mission, notices
-from .identity import WHERE_KEY, Key, key_of
+from .identity import key_of
 
 
 def attend(

@@ -10,13 +10,13 @@ from typing import Literal
 
 import msgspec
 
+from ...protocol.display import quote
 from ...protocol.requests.agent import Registration
+from ..checkpoints.titles import goal_for
 from ..cluster.names import agent_on
 from ..core.context import Context
 from ..core.tx import Tx
-from ..core.wording import quote
 from ..locks.names import file_from_here
-from ..missions.authors import goal_for
 from ..missions.current import belongs
 
 _KEY = "handed_over:"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 import msgspec
 
 from ...harness.report import PlanItem
-from ..core.wording import short
+from ...protocol.display import short
 
 # More than any plan that somebody follows; what comes after them is passed over.
 MOST_ITEMS = 1_000
@@ -24,8 +24,6 @@ _WINDOW = 3
 # heard again. One that is back had been dropped before.
 BACK = "back"
 DIRTY = ("", BACK)
-# Why a sortie failed that its plan does not name any more.
-DROPPED = "dropped from the plan"
 
 
 class KnownItem(msgspec.Struct, kw_only=True):

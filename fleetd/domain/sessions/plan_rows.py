@@ -6,8 +6,8 @@ from collections.abc import Iterable
 import msgspec
 
 from ...harness.report import PlanItem
+from ...protocol.display import short
 from ..core.tx import Row, Tx
-from ..core.wording import short
 from .plan_matching import TEXT_CHARS, KnownItem, is_new_under_old_id, plain
 
 

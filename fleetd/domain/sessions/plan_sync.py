@@ -17,11 +17,11 @@ from ..core.context import Context
 from ..core.tx import LogLine, Row, Tx
 from ..missions import sortie_work, sorties
 from ..snapshots import triggers
+from ..snapshots.plan_steps import DROPPED
 from . import plan_rows
 from .plan_matching import (
     BACK,
     DIRTY,
-    DROPPED,
     MOST_ITEMS,
     KnownItem,
     in_part,

@@ -1,15 +1,17 @@
-"""Everything a snapshot says, from what its trigger declares and what the store knows.
+"""Snapshot builder: everything a snapshot says, from what is declared and what the store knows.
 
-What is declared always wins. Must not write, nor decide whether a snapshot is taken.
+What is declared always wins.
 """
 
 from collections.abc import Sequence
 
 import msgspec
 
+from ...config import Config, Limits, Retention
 from ...protocol.errors import Corrupt
 from ...protocol.requests.snapshot import DeclaredDigest, DeclaredOutcome, DeclaredStep
 from ...protocol.snapshots import (
+    MOST_COUNTED,
     CommandOutcome,
     ContextDigest,
     ResumeHints,
@@ -17,16 +19,19 @@ from ...protocol.snapshots import (
     StepState,
     TodoCompliance,
 )
-from ...protocol.types import RunStatus, SnapshotSource
+from ...protocol.types import RunStatus, SnapshotSource, WindowPressure
 from ..artifacts.soft_delete import LIVE
+from ..checkpoints.codec import digest_of
 from ..core.context import Context
 from ..core.event_log import data_of, position
 from ..core.tx import Row, Tx
-from . import context_digest as digests
 from . import outcomes, plan_steps, resume_hints, runs
 from .codec import from_row
 
 _TURN_FAILED = "TurnFailed"
+MOST_ARTIFACTS = 50
+MEDIUM_PERCENT, HIGH_PERCENT = 50, 80
+_canonical = msgspec.json.Encoder(order="sorted").encode
 
 
 class Trigger(msgspec.Struct, frozen=True, kw_only=True):
@@ -241,13 +246,74 @@ def _digest(tx: Tx, ctx: Context, known: Known, trigger: Trigger, dropped: int) 
     before = known.newest.context_digest if known.newest else None
     if trigger.digest is None and known.agent is None and before is not None:
         return msgspec.structs.replace(before, dropped_items=dropped)
-    told = digests.pressure(known.session)
+    told = _pressure(known.session)
     if known.session is None and before is not None:
         told = before.window_pressure
-    return digests.context_digest(
+    return _context_digest(
         ctx,
         trigger.digest,
         told=told,
-        artifacts=digests.protected(tx, ctx, known.agent_id, plan_steps.present_step(known.plan)),
+        artifacts=_protected(tx, ctx, known.agent_id, plan_steps.present_step(known.plan)),
         dropped=dropped,
+    )
+
+
+def _pressure(session: Row | None) -> WindowPressure:
+    """Return how full the window of a session is, as far as its harness told; low by default."""
+    if session is None:
+        return "low"
+    if session["context"] == "compacting":
+        return "high"
+    used, size = session["window_tokens"], session["window_size"]
+    if used is None or not size:
+        return "low"
+    if used * 100 < size * MEDIUM_PERCENT:
+        return "low"
+    return "medium" if used * 100 < size * HIGH_PERCENT else "high"
+
+
+def _protected(
+    tx: Tx, ctx: Context, agent_id: str | None, step: plan_steps.Step | None
+) -> list[str]:
+    """Return the files that an agent has locked, then those of the step it is at."""
+    if agent_id is None:
+        return []
+    rows = tx.all(
+        "SELECT file FROM locks WHERE held_by = :agent AND status = 'active' AND expires_at > :now"
+        " ORDER BY acquired_at, id",
+        agent=agent_id,
+        now=ctx.now,
+    )
+    files = step.files if step and step.open else []
+    return list(dict.fromkeys(filter(None, [*(row["file"] for row in rows), *files])))
+
+
+def _profile(config: Config) -> str:
+    """Return the name of the limits and retention in force; one's own go by their digest."""
+    if (config.retention, config.limits) == (Retention(), Limits()):
+        return "default"
+    return f"custom-{digest_of(_canonical([config.retention, config.limits]))[:8]}"
+
+
+def _context_digest(
+    ctx: Context,
+    declared: DeclaredDigest | None,
+    *,
+    told: WindowPressure,
+    artifacts: Sequence[str],
+    dropped: int,
+) -> ContextDigest:
+    """Return what is declared, and what is known of the rest.
+
+    ``dropped`` are entries that this snapshot's bounds left out elsewhere.
+    """
+    given = declared or DeclaredDigest()
+    every = artifacts if given.protected_artifacts is None else given.protected_artifacts
+    kept = list(every[:MOST_ARTIFACTS])
+    counted = (given.dropped_items or 0) + dropped + len(every) - len(kept)
+    return ContextDigest(
+        window_pressure=given.window_pressure or told,
+        protected_artifacts=kept,
+        dropped_items=min(counted, MOST_COUNTED),
+        policy_profile=given.policy_profile or _profile(ctx.config),
     )

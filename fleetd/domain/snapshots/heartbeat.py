@@ -1,18 +1,16 @@
-"""The heartbeat of runs: which are due for the snapshot that time alone asks for.
+"""Heartbeat of runs: which are due for the snapshot that time alone asks for.
 
 Source: snapshot-lifecycle, Timer boundary: every 120 s while a plan is in progress, counted in ms
-that the machine was awake. Must not decide what stands in a snapshot.
+that the machine was awake.
 """
 
-from ...protocol.request import Mutation
 from ..artifacts.soft_delete import LIVE
 from ..core.context import Context
-from ..core.registry import handler
 from ..core.tx import Row, Tx
 from ..liveness.silence import LIVING
 from ..missions.current import lies_in
-from ..system.startup import Done
-from .record import Trigger, take
+from .builder import Trigger
+from .record import take
 from .runs import run_of_agent
 
 BEAT_MS = 120_000
@@ -24,19 +22,10 @@ _HAS_PLAN = (
 )
 
 
-class SnapshotBeat(Mutation[Done], frozen=True):
-    """Take the snapshot that is due of a run, if it is; not on the wire."""
-
-    run_id: str
-
-
-@handler
-def beat(tx: Tx, ctx: Context, request: SnapshotBeat) -> Done:
-    """Record where a run stands because nothing else did for so long."""
-    due = due_rows(tx, ctx, request.run_id)
-    for row in due:
+def beat(tx: Tx, ctx: Context, run_id: str) -> None:
+    """Record where a run stands, if it is due: because nothing else did for so long."""
+    for row in due_rows(tx, ctx, run_id):
         take(tx, ctx, row["id"], Trigger(source="timer", agent_id=row["agent_id"]))
-    return Done(done=bool(due))
 
 
 def due_rows(tx: Tx, ctx: Context, run_id: str | None = None) -> list[Row]:

@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 
+from ...protocol.display import short
 from ...protocol.requests.snapshot import DeclaredOutcome
 from ...protocol.snapshots import MOST_OUTCOMES, SUMMARY_CHARS, CommandOutcome
 from ...protocol.timestamps import to_ms
 from ...protocol.types import OutcomeKind, Verdict
 from ..core.event_log import data_of, position_before
 from ..core.tx import Row, Tx
-from ..core.wording import short
 from ..liveness.open_calls import BEGINS_A_CALL, ENDS_A_CALL, in_sql
 
 NAME_CHARS = 200

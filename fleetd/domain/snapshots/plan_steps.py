@@ -1,4 +1,4 @@
-"""Where in its plan a run stands, and whether the plan is kept as plans are; must not write.
+"""Plan steps: where in its plan a run stands, and whether the plan is kept as plans are.
 
 The plan of an agent is what its harness told last, and then what else was given to it.
 """
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from ...protocol.display import short
 from ...protocol.errors import InvalidParams
 from ...protocol.requests.snapshot import DeclaredCompliance, DeclaredStep
 from ...protocol.snapshots import SUMMARY_CHARS, ResumeHints, StepState, TodoCompliance
@@ -14,10 +15,10 @@ from ...protocol.timestamps import iso, to_ms
 from ...protocol.types import StepStatus
 from ..core.context import Context
 from ..core.tx import Row, Tx
-from ..core.wording import short
-from ..sessions.plan_matching import DROPPED
 
 MOST_VIOLATIONS = 20
+# Why a sortie failed that is in the plan no more.
+DROPPED = "dropped from the plan"
 TITLE_CHARS = 120
 SHOWN = 5
 _STATUSES: dict[str, StepStatus] = {

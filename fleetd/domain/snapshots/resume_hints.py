@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from ...protocol.display import short
 from ...protocol.requests.snapshot import DeclaredHints, DeclaredStep
 from ...protocol.snapshots import SUMMARY_CHARS, ResumeHints
 from ...protocol.types import RunStatus, StepStatus
-from ..core.wording import short
 from .plan_steps import Step, present_step
 
 MOST_ACTIONS = 20

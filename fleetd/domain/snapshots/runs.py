@@ -14,10 +14,10 @@ from ...protocol.requests.snapshot import SnapshotLatest, SnapshotRecord
 from ...protocol.types import RUN_ID
 from ..core.context import Context
 from ..core.ids import missing
+from ..core.session_key import Key
 from ..core.tx import Row, Tx
 from ..liveness.silence import LIVING
 from ..missions.current import lies_in
-from ..sessions.identity import Key
 
 _RUN_ID = re.compile(RUN_ID)
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._-]+")

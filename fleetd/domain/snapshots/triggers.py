@@ -8,13 +8,15 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
+from ...protocol.display import short
 from ...protocol.requests.snapshot import DeclaredDigest, DeclaredStep
 from ...protocol.types import RunStatus, StepStatus
+from ..core import observers
 from ..core.context import Context
 from ..core.tx import Tx
-from ..core.wording import short
+from .builder import Trigger
 from .plan_steps import plan_of, step_status
-from .record import Trigger, take
+from .record import take
 from .runs import run_of_agent
 
 NOTE_CHARS = 500
@@ -75,6 +77,9 @@ def steps_moved(tx: Tx, ctx: Context, agent_id: str, before: Mapping[str, Standi
 def error_met(tx: Tx, ctx: Context, agent_id: str, note: str | None = None) -> None:
     """Snapshot the run of an agent that met an error after which it goes on."""
     _at_error(tx, ctx, agent_id, note, None)
+
+
+observers.error_met.subscribe(error_met)
 
 
 def broke_off(tx: Tx, ctx: Context, agent_id: str, note: str) -> None:

@@ -1,6 +1,6 @@
 """The state of the fleet in figures, as far as the store knows it; must not write."""
 
-from ...protocol.records import Record, Recovery, RecoveryCandidate
+from ...protocol.records import Record, Recovery, RecoveryCandidate, percent
 from ...protocol.request import Query
 from ...protocol.status import Counts, MachineLine, MissionLine
 from ..artifacts.backlog import unwritten
@@ -13,7 +13,6 @@ from ..core.registry import handler
 from ..core.tx import Row, Tx
 from ..liveness.silence import silence_ms, waiting
 from ..missions.current import is_automatic
-from ..missions.progress import percent
 
 
 class Overview(Record, frozen=True, kw_only=True):

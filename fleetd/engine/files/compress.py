@@ -8,7 +8,7 @@ import logging
 
 from ...domain.artifacts.outbox import BackupGet
 from ...domain.core.context import Caller
-from ...domain.snapshots.compression import Compressed, PlainFind
+from ...domain.snapshots import compression
 from ...protocol.errors import Corrupt, NotFound
 from ...protocol.records import Record
 from ...protocol.request import Mutation
@@ -36,16 +36,16 @@ async def compress(engine: Engine, request: SnapshotsCompress, caller: Caller) -
     """
     done, since, passed_over = 0, "", set[str]()
     while not engine.closing:
-        found = await engine.execute(PlainFind(since))
-        new = [each for each in found.ids if each not in passed_over]
+        old, until = await engine.read(compression.uncompressed, since)
+        new = [each for each in old if each not in passed_over]
         for snapshot_id in new:
             if await _compress(engine, snapshot_id):
                 done += 1
             else:
                 passed_over.add(snapshot_id)
-        if found.until is None or not new:
+        if until is None or not new:
             break
-        since = found.until
+        since = until
     if done:
         log.info("Compressed %d snapshot files", done)
     return CompressedCount(compressed=done)
@@ -71,7 +71,5 @@ async def _compress(engine: Engine, snapshot_id: str) -> bool:
         except OSError as error:
             log.warning("The file of %s could not be compressed: %s", snapshot_id, error)
             return False
-        note = Compressed(
-            snapshot_id=snapshot_id, digest=hashlib.sha256(data).hexdigest(), size_bytes=len(data)
-        )
-        return (await engine.execute(note)).done
+        digest = hashlib.sha256(data).hexdigest()
+        return await engine.write(compression.note_compressed, snapshot_id, digest, len(data))

@@ -4,19 +4,19 @@ Source: behaviour, Backups. The row is read first; its file when the row is miss
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import msgspec
 
 from ...domain.artifacts.kinds import POLICIES, Kept, id_of, noun_of
 from ...domain.artifacts.ownership import KeeperGet
-from ...domain.artifacts.repair import Heal
-from ...domain.core.context import Caller
-from ...domain.core.tx import WriteBackup
+from ...domain.artifacts.repair import Heal, stored
+from ...domain.core.context import Context
+from ...domain.core.tx import Tx, WriteBackup
 from ...protocol.errors import Corrupt, FleetError, Incompatible, InvalidState, NotFound
 from ...protocol.records import Checkpoint
-from ...protocol.request import Request
 from ...protocol.types import Noun
 from ...store.files.record_files import BackupFile, Backups
 from ..engine import Engine
@@ -24,7 +24,6 @@ from .reconcile import TakenIn, rewrite, take_in
 from .verified_read import verified
 
 log = logging.getLogger("fleetd")
-R = TypeVar("R")
 K = TypeVar("K", bound=Kept)
 # Warnings that name one record each; more than that is said with a number.
 NAMED = 3
@@ -32,8 +31,7 @@ NAMED = 3
 
 async def get(engine: Engine, noun: Noun, record_id: str) -> Kept:
     """Return a record from its row; raises NotFound, Corrupt or Incompatible."""
-    record: Kept = await engine.execute(POLICIES[noun].get(record_id))
-    return record
+    return await engine.read(stored, noun, record_id)
 
 
 async def kept_on(engine: Engine, noun: Noun, record_id: str) -> str | None:
@@ -43,10 +41,9 @@ async def kept_on(engine: Engine, noun: Noun, record_id: str) -> str | None:
     return (await engine.execute(KeeperGet(noun, record_id))).machine
 
 
-async def read(engine: Engine, noun: Noun, request: Request[R], caller: Caller) -> R:
-    """Read a record, and where its file lies; see ``_read``."""
-    record = await _read(engine, noun, request, caller)
-    return cast("R", await placed(engine, cast("Kept", record)))
+async def read(engine: Engine, noun: Noun, record_id: str) -> Any:
+    """Read a record, and where its file lies; a row that is missing or damaged is healed."""
+    return await _read(engine, noun, partial(get, engine, noun, record_id), record_id)
 
 
 async def placed(engine: Engine, record: K) -> K:
@@ -55,41 +52,41 @@ async def placed(engine: Engine, record: K) -> K:
     return record if elsewhere is None else msgspec.structs.replace(record, file_on=elsewhere)
 
 
-async def _read(engine: Engine, noun: Noun, request: Request[R], caller: Caller) -> R:
-    """Read a record; a row that is missing or damaged is healed from its file."""
+async def _read(
+    engine: Engine, noun: Noun, row: Callable[[], Awaitable[Kept]], named: str | None = None
+) -> Kept:
     try:
-        record = await engine.execute(request, caller)
+        record = await row()
     except (NotFound, Corrupt, Incompatible) as error:
-        name = f"{noun}_id"
-        named = error.values.get(name) or getattr(request, name, None)
-        if named is None:
+        found = error.values.get(f"{noun}_id") or named
+        if found is None:
             raise
-        return cast("R", await heal(engine, noun, str(named), error))
-    if isinstance(record, Checkpoint) and POLICIES[noun].to_rewrite(record):
-        await rewrite(engine, record)
-    return record
+        record = await heal(engine, noun, str(found), error)
+    else:
+        if isinstance(record, Checkpoint) and POLICIES[noun].to_rewrite(record):
+            await rewrite(engine, record)
+    return await placed(engine, record)
 
 
 async def read_latest(
-    engine: Engine, noun: Noun, owner_id: str, request: Request[R], caller: Caller
-) -> R:
+    engine: Engine, noun: Noun, owner_id: str, latest: Callable[[Tx, Context, str], Kept]
+) -> Any:
     """Read an owner's newest record after looking for files that lost their row."""
     taken = await take_in(engine, noun, owner_id)
+    newest = partial(engine.read, latest, owner_id)
     try:
-        record = await read(engine, noun, request, caller)
-        told = cast("Kept", record).warnings
-        if told:  # it may have been the damage of its row that made it the newest
-            newest = await read(engine, noun, request, caller)
-            if id_of(cast("Kept", newest)) != id_of(cast("Kept", record)):
-                record = _also_warning(newest, told)
+        record = await _read(engine, noun, newest)
+        if told := record.warnings:  # it may have been the damage of its row that made it newest
+            again = await _read(engine, noun, newest)
+            if id_of(again) != id_of(record):
+                record = _also_warning(again, told)
     except NotFound as error:
         raise next(iter(taken.refused.values()), error) from error
     return _also_warning(record, noticed(taken))
 
 
-def _also_warning(record: R, more: list[str]) -> R:
-    kept = cast("Any", record)
-    return cast("R", msgspec.structs.replace(kept, warnings=[*kept.warnings, *more]))
+def _also_warning(record: K, more: list[str]) -> K:
+    return msgspec.structs.replace(record, warnings=[*record.warnings, *more])
 
 
 def noticed(taken: TakenIn) -> list[str]:

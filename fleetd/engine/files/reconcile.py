@@ -7,6 +7,7 @@ mission or run when a row turns out to be missing.
 import logging
 from collections.abc import Iterator, Set
 from functools import partial
+from typing import cast
 
 import msgspec
 
@@ -14,13 +15,12 @@ from ...domain.artifacts.ingest import Imported, ImportFiles
 from ...domain.artifacts.inventory import NamesGet, OwnersGet, RowNames
 from ...domain.artifacts.kinds import POLICIES, Kept, id_of, noun_of
 from ...domain.artifacts.ownership import Adopt
-from ...domain.artifacts.repair import Heal
+from ...domain.artifacts.repair import Heal, stored
 from ...domain.core.tx import WriteBackup
 from ...domain.recovery.roll_forward import CatchUp, ImportEnd
 from ...host import progress
 from ...protocol.errors import Corrupt, FleetError, InvalidState
 from ...protocol.records import Checkpoint
-from ...protocol.requests.checkpoint import CheckpointGet
 from ...protocol.types import Noun
 from ...store.availability import StoreAway
 from ...store.files.record_files import BackupFile, Backups, Listing
@@ -153,7 +153,7 @@ def _write_missing(engine: Engine, noun: Noun, rows: RowNames, listing: Listing)
 async def _bring_up_to_date(engine: Engine, checkpoint_id: str) -> None:
     """Bring a checkpoint to the present version; snapshots have had one version only."""
     try:
-        checkpoint = await engine.execute(CheckpointGet(checkpoint_id))
+        checkpoint = cast("Checkpoint", await engine.read(stored, "checkpoint", checkpoint_id))
     except StoreAway:
         raise
     except FleetError as error:  # a newer version, or damaged: told when somebody wants it

@@ -10,7 +10,7 @@ import msgspec
 
 from ...domain.artifacts.kinds import POLICIES, Kept, figures_in, id_of, owner_of
 from ...domain.artifacts.removal import Latest
-from ...domain.snapshots.returning import read_from, standing_in
+from ...domain.snapshots.codec import read_from, standing_in
 from ...protocol.errors import Corrupt, FleetError, Incompatible
 from ...protocol.snapshots import Snapshot
 from ...store.files.forms import Form

@@ -8,10 +8,10 @@ import shlex
 
 from ...domain.cluster.names import AgentNameGet
 from ...domain.core.context import Caller
-from ...domain.core.wording import clean_path, quote
 from ...domain.sessions.deliveries import fingerprint
 from ...domain.sessions.record import Recorded
 from ...harness.report import Report, ToolStarted
+from ...protocol.display import clean_path, quote
 from ...protocol.errors import Unavailable
 from ...protocol.records import Lock
 from ...protocol.requests.event import EventAppend

@@ -1,15 +1,17 @@
 """Acting on what comes due by itself: silence, loss, recoveries nobody confirmed, beats."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
-from ...domain.core.context import Caller
+from ...domain.core.context import Caller, Context
+from ...domain.core.tx import Tx
 from ...domain.liveness.agent_loss import AgentEnded, AgentUnheard
 from ...domain.liveness.due import DueGet
 from ...domain.liveness.episodes import EpisodeBegin
 from ...domain.recovery.state import RecoveryDoubt
-from ...domain.snapshots.heartbeat import SnapshotBeat
+from ...domain.snapshots.heartbeat import beat
 from ...protocol.errors import FleetError
 from ...protocol.records import Record
 from ...protocol.request import Mutation
@@ -50,15 +52,20 @@ async def scan(engine: Engine, request: ActivityScan, caller: Caller) -> Looked:
         due = await engine.execute(look)
     await act(engine, map(EpisodeBegin, due.missions))
     await act(engine, map(RecoveryDoubt, due.recoveries))
-    await act(engine, map(SnapshotBeat, due.runs))
+    await act(engine, (partial(beat, run_id=run_id) for run_id in due.runs))
     return Looked(look_again_ms=due.look_again_ms)
 
 
-async def act(engine: Engine, actions: Iterable[Mutation[Any]]) -> None:
+async def act(
+    engine: Engine, actions: Iterable[Mutation[Any] | Callable[[Tx, Context], Any]]
+) -> None:
     """Execute each action; one that fails is told in the log and keeps no other from its turn."""
     for action in actions:
         try:
-            await engine.execute(action)
+            if isinstance(action, Mutation):
+                await engine.execute(action)
+            else:
+                await engine.write(action)
         except FleetError as error:
             log.warning("%s has to wait: %s", action, error.message)
         except Exception:

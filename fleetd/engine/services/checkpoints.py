@@ -1,13 +1,16 @@
 """Checkpoints with their files: taking, reading and deleting both copies."""
 
-import logging
+from typing import TypeVar, cast
 
+import msgspec
 import trio
 
 from ...domain.artifacts.inventory import WholeIdGet
-from ...domain.checkpoints.diff import Compare
+from ...domain.artifacts.kinds import Kept, id_of, noun_of
+from ...domain.checkpoints import checkpoints, diff
 from ...domain.core.context import Caller, Facts
 from ...domain.core.registry import method
+from ...domain.erasure.deletion import delete_checkpoint
 from ...protocol.checkpoint_diff import CheckpointDifference
 from ...protocol.errors import InvalidParams, NotFound
 from ...protocol.records import Checkpoint
@@ -20,11 +23,12 @@ from ...protocol.requests.checkpoint import (
 )
 from ...protocol.requests.mission import Deleted, MissionGet, MissionSelect
 from ..engine import Engine
+from ..files import read_repair
 from ..files.read_repair import read, read_latest
 from .missions import select
-from .written import BACKUP_WAIT_S, as_written
 
-log = logging.getLogger("fleetd")
+K = TypeVar("K", bound=Kept)
+BACKUP_WAIT_S = 1.0
 
 
 @method(CheckpointCreate)
@@ -32,7 +36,8 @@ async def create(engine: Engine, request: CheckpointCreate, caller: Caller) -> C
     """Take a checkpoint and, if wanted, wait until its file is written, for a second at most."""
     checkpoint = await engine.recalled(request)
     if checkpoint is None:
-        checkpoint = await engine.execute(request, caller, await _facts(engine, request, caller))
+        facts = await _facts(engine, request, caller)
+        checkpoint = await engine.run(checkpoints.create, request, caller, facts)
     if not request.wait_for_backup:
         return checkpoint
     return await as_written(engine, checkpoint)
@@ -49,14 +54,16 @@ async def _facts(engine: Engine, request: CheckpointCreate, caller: Caller) -> F
 @method(CheckpointGet)
 async def get(engine: Engine, request: CheckpointGet, caller: Caller) -> Checkpoint:
     """Return a checkpoint from its row, else from its file, with a warning."""
-    return await read(engine, "checkpoint", request, caller)
+    checkpoint: Checkpoint = await read(engine, "checkpoint", request.checkpoint_id)
+    return checkpoint
 
 
 @method(CheckpointLatest)
 async def latest(engine: Engine, request: CheckpointLatest, caller: Caller) -> Checkpoint:
     """Return a mission's newest checkpoint, from either copy; also one that lost its row."""
     mission_id = await _mission_id(engine, request.mission_id)
-    return await read_latest(engine, "checkpoint", mission_id, request, caller)
+    checkpoint: Checkpoint = await read_latest(engine, "checkpoint", mission_id, checkpoints.latest)
+    return checkpoint
 
 
 @method(CheckpointCompare)
@@ -64,11 +71,11 @@ async def compare(
     engine: Engine, request: CheckpointCompare, caller: Caller
 ) -> CheckpointDifference:
     """Return what differs between two checkpoints, each read from its row, else from its file."""
-    before = await read(engine, "checkpoint", CheckpointGet(request.before), caller)
+    before = await read(engine, "checkpoint", request.before)
     after = None
     if request.after is not None:
-        after = await read(engine, "checkpoint", CheckpointGet(request.after), caller)
-    return await engine.execute(Compare(before, after), caller)
+        after = await read(engine, "checkpoint", request.after)
+    return await engine.read(diff.compare, before, after)
 
 
 async def _mission_id(engine: Engine, given: str) -> str:
@@ -86,7 +93,26 @@ async def delete(engine: Engine, request: CheckpointDelete, caller: Caller) -> D
         whole = (await engine.execute(WholeIdGet("checkpoint", request.checkpoint_id))).id
     except (NotFound, InvalidParams):  # so is the request, unless it was sent before
         whole = request.checkpoint_id
-    deleted = await engine.execute(request, caller)
+    deleted = await engine.run(delete_checkpoint, request, caller)
     with trio.move_on_after(BACKUP_WAIT_S):
         await engine.outbox.attempted(whole)
     return deleted
+
+
+async def as_written(engine: Engine, record: K) -> K:
+    """Return a record as it is once its file was tried, a second later at most.
+
+    While the file is not there a warning says so; what somebody deleted meanwhile is returned as
+    it was taken.
+    """
+    record_id = id_of(record)
+    with trio.move_on_after(BACKUP_WAIT_S):
+        await engine.outbox.attempted(record_id)
+    try:
+        now = cast("K", await read_repair.get(engine, noun_of(record), record_id))
+    except NotFound:
+        return record
+    if now.backed_up_at is not None:
+        return now
+    late = "its file is not written yet; fleetd goes on trying"
+    return msgspec.structs.replace(now, warnings=[*now.warnings, late])

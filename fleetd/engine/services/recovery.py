@@ -16,11 +16,10 @@ from ...host.file_system import HOOK_SECONDS, PathUnanswered
 from ...protocol.errors import Corrupt, FleetError, Incompatible, NotFound
 from ...protocol.records import RestoreResult
 from ...protocol.request import Request
-from ...protocol.requests.checkpoint import CheckpointGet
 from ...protocol.requests.recovery import Briefing, RecoveryContextGet, RecoveryRestore
 from .. import repositories
 from ..engine import Engine
-from ..files.read_repair import heal, kept_on, noticed
+from ..files.read_repair import get, heal, kept_on, noticed
 from ..files.reconcile import TakenIn, take_in
 from .reader_place import standing_in
 
@@ -112,13 +111,13 @@ async def _missing_file(
     path = engine.backups["checkpoint"].path_of(result.mission_id, result.checkpoint_id)
     if await engine.outbox.in_thread(path.is_file):
         return []
-    checkpoint = await engine.execute(CheckpointGet(result.checkpoint_id))
+    checkpoint = await get(engine, "checkpoint", result.checkpoint_id)
     if checkpoint.backed_up_at is None:  # not written yet: nothing is missing
         return []
-    warning = f"the file of {checkpoint.id} was missing; its database row was used"
+    warning = f"the file of {result.checkpoint_id} was missing; its database row was used"
     log.warning("%s", warning)
     if not request.dry_run:
-        engine.outbox.post(WriteBackup("checkpoint", checkpoint.id))
+        engine.outbox.post(WriteBackup("checkpoint", result.checkpoint_id))
     return [warning]
 
 

@@ -2,13 +2,15 @@
 
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
-from ...domain.snapshots.queries import RunFind
+from ...domain.snapshots import queries
+from ...domain.snapshots import record as rules
+from ...domain.snapshots.runs import run_meant
 from ...protocol.errors import AtomicWriteFailed
 from ...protocol.requests.snapshot import SnapshotGet, SnapshotLatest, SnapshotRecord
 from ...protocol.snapshots import Snapshot
 from ..engine import Engine
 from ..files.read_repair import placed, read, read_latest
-from .written import as_written
+from .checkpoints import as_written
 
 
 @method(SnapshotRecord)
@@ -20,7 +22,7 @@ async def record(engine: Engine, request: SnapshotRecord, caller: Caller) -> Sna
     """
     snapshot = await engine.recalled(request)
     if snapshot is None:
-        snapshot = await engine.execute(request, caller)
+        snapshot = await engine.run(rules.record, request, caller)
     written = await as_written(engine, snapshot)
     failure = engine.outbox.failure(snapshot.snapshot_id)
     if failure is not None:
@@ -43,12 +45,13 @@ def _not_written(engine: Engine, snapshot: Snapshot, why: str) -> AtomicWriteFai
 @method(SnapshotGet)
 async def get(engine: Engine, request: SnapshotGet, caller: Caller) -> Snapshot:
     """Return a snapshot from its row, else from its file, with a warning."""
-    return await read(engine, "snapshot", request, caller)
+    snapshot: Snapshot = await read(engine, "snapshot", request.snapshot_id)
+    return snapshot
 
 
 @method(SnapshotLatest)
 async def latest(engine: Engine, request: SnapshotLatest, caller: Caller) -> Snapshot:
     """Return a run's newest snapshot, from either copy; also one that lost its row."""
-    run_id = (await engine.execute(RunFind(request), caller)).run_id
-    named = SnapshotLatest(run_id=run_id)
-    return await read_latest(engine, "snapshot", run_id, named, caller)
+    run_id = (await engine.read(run_meant, request)).run_id
+    snapshot: Snapshot = await read_latest(engine, "snapshot", run_id, queries.latest)
+    return snapshot

@@ -6,7 +6,7 @@ import pytest
 
 from fleetd.domain.core.tx import LogLine
 from fleetd.domain.missions import missions, sortie_work, sorties
-from fleetd.domain.sessions.plan_matching import DROPPED
+from fleetd.domain.snapshots.plan_steps import DROPPED
 from fleetd.harness.report import PlanItem, Planned
 from fleetd.protocol.requests.mission import MissionCancel, MissionComplete
 from fleetd.protocol.requests.sortie import (

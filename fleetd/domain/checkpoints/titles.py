@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from ...protocol.display import LINE_CHARS, attributed
 from ...protocol.records import SortieState
 from ..core.tx import Row, Tx
-from ..core.wording import LINE_CHARS, attributed
 
 TITLE_CHARS = 120
 
