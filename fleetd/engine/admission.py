@@ -8,7 +8,7 @@ import trio
 from ..domain.core.context import Caller
 from ..domain.core.registry import REGISTERED
 from ..protocol.request import Request
-from ..store.availability import Reach, StoreAway
+from ..store.api import Reach, StoreAway
 
 LOOK_S = 10.0
 

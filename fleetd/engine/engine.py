@@ -27,7 +27,7 @@ from ..host.file_system import FileSystem, with_real_paths
 from ..protocol.errors import FleetError, MethodNotFound, Storage
 from ..protocol.request import Mutation, Query, Request
 from ..protocol.types import Noun
-from ..store.availability import StoreAway
+from ..store.api import StoreAway
 from ..store.files.layout import LAYOUTS, PULLED
 from ..store.files.record_files import Backups
 from ..store.open import open_store

@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
+from typing import Any
 
 import trio
 
@@ -12,17 +13,19 @@ from ..config import Limits
 from ..domain.core.context import Caller
 from ..engine.engine import Engine
 from ..protocol.display import shown
-from ..protocol.errors import FleetError, LimitExceeded, NotFound
+from ..protocol.errors import FleetError, LimitExceeded, NotFound, Unavailable
 from ..protocol.framing import Line
-from ..protocol.requests.event import EventSubscribe, Subscription, Unsubscribed
-from . import peer, rpc_envelope
-from .calls import Call
+from ..protocol.progress import LongMutation
+from ..protocol.request import Query, Request
+from ..protocol.requests.event import EventSubscribe, EventUnsubscribe, Subscription, Unsubscribed
+from ..protocol.requests.system import RpcDiscover
+from . import openrpc, peer, rpc_envelope
 from .leader_follower import Relay
+from .progress import telling
 from .reader import LargeLines, LineReader
 from .rpc_dispatch import Dispatcher, error_reply
 from .rpc_envelope import Message
 from .subscription import Follower, subscribe
-from .telling import telling
 from .writer import LineWriter, Unsent
 
 log = logging.getLogger(__name__)
@@ -30,6 +33,53 @@ log = logging.getLogger(__name__)
 _GONE_POLL_SECONDS = 0.1
 _LINGER_SECONDS = 1.0
 _LINGER_LINES = 4
+
+
+class Call:
+    """One line being answered: what the methods know about where it came from."""
+
+    def __init__(self, connection: "Connection", size: int) -> None:
+        self._connection = connection
+        self._size = size
+        self._refused = connection.draining
+        self.followers: list[Follower] = []
+
+    async def perform(self, request: Request[Any]) -> Any:
+        """Carry out one request of the line; raises FleetError."""
+        if self._refused:
+            raise Unavailable(
+                "fleetd is shutting down.",
+                hint="Try again when it has been started again.",
+                retry=True,
+            )
+        if isinstance(request, EventSubscribe):
+            return await self._subscribe(request)
+        if isinstance(request, EventUnsubscribe):
+            return self._connection.unsubscribe(request.subscription_id)
+        if isinstance(request, RpcDiscover):
+            return openrpc.document()
+        if isinstance(request, LongMutation) and request.progress_token is not None:
+            with self._connection.telling(request.progress_token):
+                return await self._perform(request)
+        return await self._perform(request)
+
+    async def _perform(self, request: Request[Any]) -> Any:
+        if isinstance(request, Query):
+            async with self._connection.reading():
+                return await self._connection.engine.handle(request, self._connection.caller)
+        return await self._connection.engine.handle(
+            request, self._connection.caller, size=self._size, behind=self._connection.cleaning
+        )
+
+    async def _subscribe(self, request: EventSubscribe) -> Subscription:
+        follower, start = await self._connection.subscribe(request)
+        self.followers.append(follower)
+        return start
+
+
+async def perform(request: Request[Any], call: Call) -> Any:
+    """Carry out a request in the context of its line: what the method table calls."""
+    return await call.perform(request)
 
 
 class Connection:

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..config import Config
-from ..host.activation import inherited_sockets
 from ..host.instance_lock import AlreadyRunning, only_instance
 from ..host.paths import PathRefused
+from ..host.systemd import inherited_sockets
 
 BACKLOG = 1_024
 

@@ -1,13 +1,15 @@
 """Tells how far a start is that has much to do: the log, and systemd; must not do any of it."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import msgspec
 import trio
 
 from ..host import progress
 from ..host.systemd import Notifier
+from ..protocol.progress import Progress
 
 log = logging.getLogger("fleetd")
 
@@ -22,6 +24,9 @@ _PHASES = {
     "rows": "finishing what was to be forgotten, {} rows",
     "database": "reading the whole database",
 }
+# Ten times a second is enough for anybody who looks at it, and a burden for nobody.
+NOTIFY_S = 0.1
+_encode = msgspec.json.Encoder().encode
 
 
 @contextmanager
@@ -55,3 +60,35 @@ def said(stand: progress.Stand) -> str:
     """Return in words what a start is at, and how far."""
     of = "" if stand.total is None else f" of {stand.total:,}"
     return _PHASES.get(stand.what, stand.what).format(f"{stand.done:,}{of}")
+
+
+@contextmanager
+def telling(token: str, offer: Callable[[bytes], None], tasks: trio.Nursery) -> Iterator[None]:
+    """Offer a line whenever a block has come further, until it ends: the reply is next.
+
+    What cannot be sent at once is left out, so a client that does not read holds up nothing.
+    """
+    asleep = trio.CancelScope()
+    with progress.followed() as found:
+        tasks.start_soon(_notify, token, found, offer, asleep)
+        try:
+            yield
+        finally:
+            asleep.cancel()
+
+
+async def _notify(
+    token: str, found: progress.Headway, offer: Callable[[bytes], None], asleep: trio.CancelScope
+) -> None:
+    told = found.stand
+    with asleep:
+        while True:
+            await trio.sleep(NOTIFY_S)
+            if found.stand != told:
+                told = found.stand
+                offer(_line(token, told))
+
+
+def _line(token: str, stand: progress.Stand) -> bytes:
+    params = Progress(token=token, what=stand.what, done=stand.done, total=stand.total)
+    return b'{"jsonrpc":"2.0","method":"progress","params":%b}\n' % _encode(params)

@@ -13,8 +13,7 @@ from ..engine.engine import Engine
 from ..host import trace
 from ..protocol.errors import Denied
 from . import peer
-from .calls import perform
-from .connection import Connection
+from .connection import Connection, perform
 from .connection_limit import Slots
 from .reader import LargeLines
 from .rpc_dispatch import Dispatcher, Method, error_reply, guarded, methods_for

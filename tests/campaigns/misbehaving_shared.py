@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fleetd import __main__
-from fleetd.store.postgres import batch, executing, group_commit, server_clock
+from fleetd.store.postgres import batch, executor, group_commit, server_clock
 
 MOMENT_S = 0.02
 
@@ -34,15 +34,15 @@ def no_lock() -> None:
     """Let the batches of two daemons run beside each other; who looks at locks takes a moment."""
     assert batch.LOCK.encode() in batch._PREPARED
     batch._PREPARED = batch._PREPARED.replace(batch.LOCK.encode(), b"SELECT true AS locked")
-    run = executing.Executor.__call__
+    run = executor.Executor.__call__
 
-    def slowly(self: executing.Executor, sql: str, params: Any) -> Any:
+    def slowly(self: executor.Executor, sql: str, params: Any) -> Any:
         rows = run(self, sql, params)
         if sql.startswith("SELECT") and "FROM locks" in sql:
             time.sleep(MOMENT_S)
         return rows
 
-    executing.Executor.__call__ = slowly  # type: ignore[method-assign]
+    executor.Executor.__call__ = slowly  # type: ignore[method-assign]
 
 
 def no_notify() -> None:

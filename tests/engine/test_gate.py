@@ -7,7 +7,7 @@ from trio.testing import wait_all_tasks_blocked
 from fleetd.domain.core.context import Caller
 from fleetd.engine.admission import LOOK_S, Gate
 from fleetd.protocol.requests.mission import MissionList
-from fleetd.store.availability import Away, Reach, StoreAway
+from fleetd.store.api import Away, Reach, StoreAway
 
 AWAY = Away(0, "connecting", "it is away")
 CLIENT = Caller(kind="client", uid=0, pid=1)

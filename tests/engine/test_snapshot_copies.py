@@ -29,7 +29,7 @@ from fleetd.protocol.requests.snapshot import (
 )
 from fleetd.protocol.requests.system import Findings
 from fleetd.protocol.snapshots import Snapshot
-from fleetd.store.files.packing import packed
+from fleetd.store.files.forms import packed
 from fleetd.store.files.record_files import FILE_MAX, BackupFile
 from tests.fleet import DAY, MINUTE, Clock, Fleet, opened
 

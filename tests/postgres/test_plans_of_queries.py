@@ -17,8 +17,7 @@ from fleetd.domain.core.tx import Row
 from fleetd.engine.jobs import daily
 from fleetd.protocol.errors import FleetError
 from fleetd.protocol.requests.sortie import SortieStart
-from fleetd.store.postgres.dialect import translated
-from fleetd.store.postgres.executing import Executor
+from fleetd.store.postgres.executor import Executor, translated
 from fleetd.store.sqlite.migrate import schema
 from tests.engine.test_growth import ASKED, Steps, Store
 from tests.fleet import DAY, Fleet, opened

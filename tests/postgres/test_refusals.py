@@ -12,8 +12,7 @@ import pytest
 
 from fleetd.config import Config, Loaded, Paths
 from fleetd.store import api as store
-from fleetd.store.api import StoreRefused
-from fleetd.store.availability import StoreAway
+from fleetd.store.api import StoreAway, StoreRefused
 from fleetd.store.open import open_store
 from fleetd.store.postgres.store import PostgresStore
 from tests.postgres.shared_stores import running

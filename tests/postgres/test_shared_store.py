@@ -7,7 +7,7 @@ import trio
 
 from fleetd.domain.core.tx import Ring, Tx
 from fleetd.protocol.errors import NotFound
-from fleetd.store.availability import StoreAway
+from fleetd.store.api import StoreAway
 from tests.postgres.shared_stores import appends, running
 from tests.postgres_server import Server
 

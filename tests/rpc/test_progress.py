@@ -10,7 +10,7 @@ import trio
 from fleetd.engine.services import verify
 from fleetd.host import progress
 from fleetd.protocol.records import Finding
-from fleetd.server.telling import telling
+from fleetd.server.progress import telling
 from fleetd.server.writer import LineWriter, Unsent
 
 from .conftest import Client, Running

@@ -65,7 +65,7 @@ async def test_the_name_of_a_wal_that_is_written_anew_is_synced_as_well(
         with pytest.raises(Storage):
             await store.write(tools.put("lost"))
     synced: list[Path] = []
-    monkeypatch.setattr("fleetd.store.sqlite.syncing.sync", synced.append)
+    monkeypatch.setattr("fleetd.store.sqlite.connect.sync", synced.append)
     async with open_store(vfs=faults.name):
         assert synced == [database.parent]
 

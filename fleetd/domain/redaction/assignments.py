@@ -21,7 +21,7 @@ from .key_names import (
     lowered,
     may_be_key,
 )
-from .token_searches import Found
+from .tokens import Found
 from .values import (
     PROMISING,
     Value,

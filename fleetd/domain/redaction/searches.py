@@ -11,7 +11,7 @@ from .assignments import BEGINNINGS, named
 from .command_lines import COMMAND_SEARCHES
 from .encoded import ENCODED
 from .key_names import SPACES, is_gap, is_path, is_placeholder, kind_of_name, lowered
-from .token_searches import TOKEN_SEARCHES, Found, Search
+from .tokens import TOKEN_SEARCHES, Found, Search
 from .values import PROMISING, Value, header_at, is_opaque, is_secret, value_at
 
 _NO_USER = rf"""{SPACES}/@'"<>\\\\"""

@@ -12,7 +12,7 @@ from ...domain.snapshots.compression import Compressed, PlainFind
 from ...protocol.errors import Corrupt, NotFound
 from ...protocol.records import Record
 from ...protocol.request import Mutation
-from ...store.files.packing import packed
+from ...store.files.forms import packed
 from ..engine import Engine, operation
 
 log = logging.getLogger("fleetd")

@@ -22,7 +22,7 @@ from ...protocol.errors import Corrupt, FleetError, InvalidState
 from ...protocol.records import Checkpoint
 from ...protocol.requests.checkpoint import CheckpointGet
 from ...protocol.types import Noun
-from ...store.availability import StoreAway
+from ...store.api import StoreAway
 from ...store.files.record_files import BackupFile, Backups, Listing
 from ..engine import Engine
 from .garbage import heed, remove

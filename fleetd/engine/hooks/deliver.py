@@ -35,7 +35,7 @@ from ...protocol.requests.hook import (
     SpoolStatus,
 )
 from ...protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
-from ...store.availability import StoreAway
+from ...store.api import StoreAway
 from ..engine import DAEMON, Engine
 from ..jobs.liveness import ActivityScan
 from .facts import Ground, look_around, look_at_paths

@@ -10,7 +10,7 @@ import trio
 from ...host import trace
 from ...protocol.errors import FleetError, Storage, Unavailable
 from ...protocol.requests.hook import HookDeliver
-from ...store.availability import StoreAway
+from ...store.api import StoreAway
 from ...store.spool import NoFrame, Waiting
 from ..engine import DAEMON, Engine
 from .deliver import take

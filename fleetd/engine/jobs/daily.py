@@ -20,7 +20,7 @@ from ...protocol.errors import FleetError, InvalidState, NotFound
 from ...protocol.requests.checkpoint import CheckpointPrune
 from ...protocol.requests.mission import MissionDelete
 from ...protocol.requests.snapshot import SnapshotPrune
-from ...store.availability import StoreAway
+from ...store.api import StoreAway
 from ..engine import DAEMON, Engine
 from ..files.compress import SnapshotsCompress
 from .spent_runs import SpentRunsClear

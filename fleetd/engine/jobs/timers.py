@@ -10,8 +10,7 @@ from ...domain.core.tx import WatchProcess
 from ...domain.recovery.handover import SurroundingsGet
 from ...protocol.errors import FleetError, Unavailable
 from ...protocol.request import Request
-from ...store.api import StoreRefused
-from ...store.availability import StoreAway
+from ...store.api import StoreAway, StoreRefused
 from ..engine import DAEMON, Engine
 from ..files.garbage import heed
 from ..hooks.spool import tidy

@@ -3,7 +3,7 @@
 import msgspec
 
 from ...host.histogram import Histogram
-from ...protocol.figures import ConnectionFigures, MethodTiming, Timing, WriterFigures
+from ...protocol.status import ConnectionFigures, MethodTiming, Timing, WriterFigures
 from ..engine import Engine
 
 

@@ -12,8 +12,7 @@ from ...protocol.migration import Migration, TableCheck
 from ...protocol.timestamps import iso
 from ...store.sqlite.offline import fold
 from ...store.sqlite.online_backup import part_of
-from ...store.sqlite.replacing import clear_up, confirm, files_of, put_in_place, unused
-from ...store.sqlite.swap import Moves
+from ...store.sqlite.swap import Moves, clear_up, confirm, files_of, put_in_place, unused
 from ...store.transfer import postgres_side, sqlite_side
 from ...store.transfer.copy import Tell, carry, compare
 from ...store.transfer.side import Side

@@ -70,7 +70,7 @@ def _done(loaded: Loaded, errand: Errand) -> Said:
 def _look(loaded: Loaded) -> str:
     """Say what a start would find on the server; raises Unavailable, which says what it meets."""
     from ...store.open import check_url
-    from ...store.postgres.looking import Unusable, seen
+    from ...store.postgres.checks import Unusable, seen
 
     check_url(loaded)
     try:

@@ -8,7 +8,7 @@ from ...protocol.durations import duration
 from ...protocol.errors import Unavailable
 from ...protocol.records import Finding
 from ...protocol.status import MachineLine
-from ...store.sqlite.left_behind import missions_in
+from ...store.sqlite.offline import missions_in
 from ..engine import Engine
 
 # Further apart, the times that hooks and files carry would puzzle people.

@@ -20,7 +20,7 @@ from ...protocol.requests.system import (
 )
 from ...protocol.status import AwayStatus, Status, StoreStatus
 from ...protocol.timestamps import iso
-from ...store.availability import StoreAway
+from ...store.api import StoreAway
 from ..engine import Engine
 from ..metrics import figures
 

@@ -1,12 +1,68 @@
 """What lies in an owner's directory, by names alone; must not read a file nor change anything."""
 
+import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 
 import msgspec
 
-from ...host.atomic_files import TEMP, Directory
+from ...host.atomic_files import ASIDE, TEMP, Directory, make_directories
 from .layout import LATEST, Layout
+
+_OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+Ours = Callable[[str], bool]
+
+
+class Rooms(msgspec.Struct, frozen=True):
+    """The directory of one owner, and the one that holds its files, if it is there."""
+
+    top: Directory
+    files: Directory | None
+
+    @property
+    def all(self) -> list[Directory]:
+        """Return the directories there are, each once."""
+        return [self.top] if self.files in (None, self.top) else [self.top, self.files]
+
+
+@contextlib.contextmanager
+def opened(root: Path, owner_id: str, inside: str | None, *, make: bool) -> Iterator[Rooms]:
+    """Open an owner's directories while the block runs; ``make`` makes those that are missing.
+
+    ``inside`` is the directory in the owner's that holds its files, None for the owner's own.
+    Raises OSError, FileNotFoundError when the owner has none.
+    """
+    if make:
+        make_directories(root)
+    with contextlib.ExitStack() as stack:
+        base = _open(stack, root, None)
+        if make:
+            _make(base, owner_id)
+        top = _open(stack, Path(owner_id), base)
+        if inside is None:
+            yield Rooms(top, top)
+            return
+        if make:
+            _make(top, inside)
+        files = None
+        with contextlib.suppress(FileNotFoundError):
+            files = _open(stack, Path(inside), top)
+        yield Rooms(top, files)
+
+
+def _open(stack: contextlib.ExitStack, path: Path, above: Directory | None) -> Directory:
+    """Open a directory; only the root, which a person has chosen, may be a symlink."""
+    flags = _OPEN if above is None else _OPEN | os.O_NOFOLLOW
+    descriptor = os.open(path, flags, dir_fd=above.descriptor if above else None)
+    stack.callback(os.close, descriptor)
+    return Directory(descriptor, above.path / path if above else path)
+
+
+def _make(above: Directory, name: str) -> None:
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, 0o700, dir_fd=above.descriptor)
+        os.fsync(above.descriptor)
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,3 +146,47 @@ def _latest(top: Directory, entry: os.DirEntry[str]) -> tuple[str | None, str]:
     if entry.is_dir(follow_symlinks=False):
         return None, "a directory"
     return None, "a file" if entry.is_file(follow_symlinks=False) else "no file"
+
+
+class Cleared(msgspec.Struct, frozen=True, kw_only=True):
+    """What was removed, or would be: names, bytes; and the paths that are none of ours."""
+
+    names: list[str] = []
+    bytes: int = 0
+    left: list[str] = []
+
+
+def weigh(directory: Directory, ours: Ours) -> Cleared:
+    """Tell what is ours, also what a crash left or was moved aside, from what is not."""
+    names, size, left = [], 0, []
+    with os.scandir(directory.descriptor) as entries:
+        for entry in sorted(entries, key=lambda each: each.name):
+            known = ours(entry.name) or entry.name.startswith(TEMP) or ASIDE in entry.name
+            if entry.is_dir(follow_symlinks=False) or not known:
+                left.append(str(directory.path / entry.name))
+            else:
+                names.append(entry.name)
+                size += entry.stat(follow_symlinks=False).st_size
+    return Cleared(names=names, bytes=size, left=left)
+
+
+def joined(found: Mapping[Directory, Cleared]) -> Cleared:
+    """Return what is ours in several directories, and what is not but for themselves."""
+    themselves = {str(directory.path) for directory in found}
+    return Cleared(
+        names=[name for each in found.values() for name in each.names],
+        bytes=sum(each.bytes for each in found.values()),
+        left=[path for each in found.values() for path in each.left if path not in themselves],
+    )
+
+
+def remove_all(directory: Directory, names: list[str]) -> None:
+    """Remove names from a directory; raises OSError with the whole path of the one that stays."""
+    for name in names:
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=directory.descriptor)
+        except OSError as error:
+            path = str(directory.path / name)
+            raise OSError(error.errno, error.strerror, path) from error
+    os.fsync(directory.descriptor)

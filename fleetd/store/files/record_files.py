@@ -23,12 +23,10 @@ from ...host.atomic_files import (
 )
 from ...protocol.errors import Corrupt
 from ...protocol.types import Noun
-from . import clearing
-from .clearing import Cleared
+from . import owner_dir
 from .forms import Form, form_of
 from .layout import GZIP, LATEST, LAYOUTS, PLAIN
-from .owner_dir import Listing, listing_of
-from .rooms import Rooms, opened
+from .owner_dir import Cleared, Listing, Rooms, listing_of, opened
 
 __all__ = ["FILE_MAX", "LATEST", "BackupFile", "Backups", "Cleared", "Listing"]
 
@@ -211,14 +209,14 @@ class Backups:
         """Say what ``clear`` would remove and leave."""
         try:
             with self._rooms(owner_id) as rooms:
-                return clearing.joined(self._weighed(rooms))
+                return owner_dir.joined(self._weighed(rooms))
         except FileNotFoundError:
             return Cleared()
 
     def _weighed(self, rooms: Rooms) -> dict[Directory, Cleared]:
-        return {room: clearing.weigh(room, self._ours(rooms, room)) for room in rooms.all}
+        return {room: owner_dir.weigh(room, self._ours(rooms, room)) for room in rooms.all}
 
-    def _ours(self, rooms: Rooms, room: Directory) -> clearing.Ours:
+    def _ours(self, rooms: Rooms, room: Directory) -> owner_dir.Ours:
         def ours(name: str) -> bool:
             latest = name == LATEST and room == rooms.top
             return latest or (room == rooms.files and self.layout.record_in(name) is not None)
@@ -235,11 +233,11 @@ class Backups:
             with self._rooms(owner_id) as rooms:
                 found = self._weighed(rooms)
                 for room, cleared in found.items():
-                    clearing.remove_all(room, cleared.names)
+                    owner_dir.remove_all(room, cleared.names)
         except FileNotFoundError:
             return Cleared()
         self._remove_empty(owner_id)
-        return clearing.joined(found)
+        return owner_dir.joined(found)
 
     def _remove_empty(self, owner_id: str) -> None:
         for directory in dict.fromkeys((self._place(owner_id), self.root / owner_id)):

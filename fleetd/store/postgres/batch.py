@@ -23,7 +23,7 @@ from .errors import (
     other_schema,
     translate,
 )
-from .executing import Executor, executor_of
+from .executor import Executor, executor_of
 from .lost_commits import END
 
 # Of every batch of every daemon on this schema. A schema has its own: two fleets of one database do

@@ -8,7 +8,7 @@ from ..worker_thread import Job
 from .connection import Line, Stalled
 from .connection_slot import Holder
 from .errors import ServerAway, away, ends_connection, stood_still, translate
-from .executing import Executor, executor_of
+from .executor import Executor, executor_of
 from .url import Place
 
 _BEGIN = b"BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"

@@ -8,23 +8,31 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any, TypeVar
 
 import psycopg
 import trio
 
-from ..availability import Away, Reach
-from .abandoning import on_a_thread
+from ..api import Away, Reach
 from .connection import Line
 from .errors import Behind, ServerAway, away
 from .notify import Ear, listen
 from .server import Server
 
+T = TypeVar("T")
+_LEFT_BEHIND: dict[str, Any] = {"abandon_on_cancel": True}
 log = logging.getLogger("fleetd")
 # The fleet's clock is looked at as often, and a server that went without a word is missed.
 BEAT_S = 10.0
 # How often the server is asked how far the log has come, while others commit.
 _FOLLOW_S = 0.25
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
+
+
+async def on_a_thread(work: Callable[[], T]) -> T:
+    """Run ``work`` on a thread; cancelled, it goes on there and nobody hears how it ended."""
+    result: T = await trio.to_thread.run_sync(work, **_LEFT_BEHIND)
+    return result
 
 
 class Keeper:

@@ -9,35 +9,62 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import psycopg
 import trio
 
+from ...domain.core.text import without_nul
 from ...domain.core.tx import Effect, Tx
 from ...host import trace
-from ...host.clock import Uptime
+from ...host.clock import Uptime, wall_clock
 from ...protocol.errors import Unavailable
-from ..api import StoreRefused
-from ..availability import Reach
-from ..load import Load
+from ...protocol.requests.system import Check
+from ..api import CopyRefused, Load, Reach, StoreRefused
 from ..sqlite.high_water_mark import Lost
 from ..worker_thread import Job, Lane
 from . import checks
-from .abandoning import on_a_thread
 from .connection import Line
 from .connection_slot import Holder
-from .elsewhere import Elsewhere
 from .errors import ServerAway, translate
 from .group_commit import Committer
 from .incarnation import Incarnation
 from .machine_id import machine_id
 from .reads import Reader
-from .reconnect import Keeper
+from .reconnect import Keeper, on_a_thread
 from .server import Server
 
-log = logging.getLogger("fleetd")
 T = TypeVar("T")
+log = logging.getLogger("fleetd")
+
+
+class Elsewhere:
+    """The part of a store whose bytes rest on another machine, or in another program's care."""
+
+    kind: Literal["postgresql"] = "postgresql"
+    now_ms: Callable[[], int]
+    reserve = 0
+    """The room on this machine's disk is not what it needs."""
+
+    def from_wall(self, ms: int) -> int:
+        """Return the time of the fleet for one that this machine's own clock told."""
+        return ms + self.now_ms() - wall_clock()
+
+    def held(self, value: T) -> T:
+        """Return a request as its texts come back from the store, which holds no NUL in any."""
+        return without_nul(value)
+
+    def checks(self) -> list[Check]:
+        """Return what of the store's upkeep can be looked at from here, which is nothing."""
+        return []
+
+    async def copy_to(self, target: Path) -> int:
+        """Refuse: the server's own means make its backups."""
+        raise CopyRefused(
+            f"The store is on a server, which fleetd does not copy into {target}",
+            "Back it up where it runs, with pg_dump; or take everything into a file of this "
+            "machine: fleetctl migrate",
+        )
 
 
 class PostgresStore(Elsewhere):

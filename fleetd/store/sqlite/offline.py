@@ -22,6 +22,8 @@ from .group_commit import Executor
 from .migrate import APPLICATION_ID, migrations
 from .online_backup import copy, damage_of
 
+WAIT_MS = 500
+
 
 class Resting:
     """One database, opened for reading; ``tx`` runs queries on it."""
@@ -134,3 +136,23 @@ def _told(path: Path, error: apsw.Error) -> FleetError:
         f"The database {path} cannot be read or copied: {error}.",
         hint="Check its permissions, the free space and the disk.",
     )
+
+
+def missions_in(database: Path) -> list[str]:
+    """Return the ids of the missions in a database file, none where there is no such file.
+
+    Raises OSError for a file that cannot be read.
+    """
+    if not database.is_file():
+        return []
+    try:
+        with contextlib.closing(
+            page_checksums.opened(str(database), flags=apsw.SQLITE_OPEN_READONLY)
+        ) as connection:
+            connection.set_busy_timeout(WAIT_MS)
+            there = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'missions'"
+            if next(connection.execute(there), None) is None:
+                return []
+            return [str(row[0]) for row in connection.execute("SELECT id FROM missions")]
+    except apsw.Error as error:
+        raise OSError(str(error)) from error

@@ -18,9 +18,7 @@ from ...host import trace
 from ...host.clock import uptime, wall_clock
 from ...protocol.errors import Storage
 from ...protocol.requests.system import Check
-from ..api import CopyDamaged, CopyFailed, StoreFailed
-from ..availability import Reach
-from ..load import Load
+from ..api import CopyDamaged, CopyFailed, Load, Reach, StoreFailed
 from ..postgres.incarnation import Incarnation
 from ..worker_thread import Job, Lane
 from . import page_checksums, schema_check

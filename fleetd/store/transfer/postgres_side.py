@@ -17,7 +17,7 @@ from ..postgres.batch import LOCK
 from ..postgres.connect import connect
 from ..postgres.connection import Line
 from ..postgres.errors import ServerAway, said
-from ..postgres.executing import Executor
+from ..postgres.executor import Executor
 from ..postgres.migrate import migrate
 from ..postgres.url import named
 from .side import Table, Values
