@@ -8,10 +8,9 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
-from ..domain.missions.current import within
 from ..domain.snapshots.queries import RunAgentGet
 from ..host.file_system import FileSystem
-from ..host.path_walk import absolute
+from ..host.path_walk import absolute, within
 from ..protocol.errors import InvalidState, NotFound
 from ..protocol.request import Request
 from ..protocol.requests.agent import AgentGet

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from ..domain.locks.keys import of_machine, whose
-from ..domain.missions.current import within
 from ..host import git
 from ..host.file_system import FileSystem, PathUnanswered
+from ..host.path_walk import within
 from ..protocol.errors import Unavailable
 from .repositories import Repositories, Repository, inside_of
 

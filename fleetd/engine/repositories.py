@@ -14,10 +14,9 @@ from pathlib import Path
 import msgspec
 import trio
 
-from ..domain.missions.current import within
 from ..host import git
 from ..host.file_system import FileSystem, PathUnanswered
-from ..host.path_walk import Walk
+from ..host.path_walk import Walk, within
 from .remotes import shared_name
 
 _CREDENTIALS = re.compile(r"://[^/@]*@")

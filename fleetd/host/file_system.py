@@ -18,10 +18,9 @@ import msgspec
 import outcome
 import trio
 
-from ..domain.missions.current import within
 from ..protocol.errors import Unavailable
 from ..protocol.requests.lock import LockAcquire, LockCheck, LockList
-from .path_walk import PathFacts, Walk, absolute
+from .path_walk import PathFacts, Walk, absolute, within
 
 R = TypeVar("R")
 T = TypeVar("T")

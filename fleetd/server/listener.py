@@ -49,7 +49,7 @@ def listening(config: Config) -> Iterator[Listening]:
     PathRefused when a path or the socket's directory cannot be trusted or used.
     """
     path = config.socket
-    with only_instance(config):
+    with only_instance(config.database, config.checkpoints, config.socket):
         given = inherited_sockets()
         held = Listening(given, None) if given else Listening([_bind(path)], path)
         try:

@@ -6,10 +6,10 @@ reads it. Its key is the same for everybody, and what is told here can be handed
 
 import re
 
+from ...host.path_walk import within
 from ..cluster.names import on_another
 from ..core.context import Context
 from ..core.tx import Row, Tx
-from ..missions.current import within
 from .keys import whose
 
 # A project that is known by its repository's own directory: what is beside that is a working tree.

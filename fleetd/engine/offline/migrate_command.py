@@ -56,7 +56,8 @@ def _done(loaded: Loaded, errand: Errand) -> Said:
     if errand.what == "schema":  # which other daemons may go on working meanwhile
         return Said(done=_schema(ends_of(loaded.config, errand)))
     try:
-        with only_instance(loaded.config):
+        config = loaded.config
+        with only_instance(config.database, config.checkpoints, config.socket):
             if errand.what == "undo":
                 return Said(done=_undo(loaded, errand))
             return Said(report=_carried(ends_of(loaded.config, errand), errand))

@@ -66,7 +66,7 @@ def _restore(loaded: Loaded, file: Path, *, preview: bool) -> Report:
             "copy on this machine alone, take store out of the settings first.",
         )
     try:
-        with only_instance(config):
+        with only_instance(config.database, config.checkpoints, config.socket):
             plan = look(config, file)
             if preview:
                 return _report(plan, aside_for(plan, config.checkpoints), restored=False)
