@@ -24,11 +24,11 @@ LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 _PROJECT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/~-]{0,199}")
 
 
-class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ConfigSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Base of the sections of the file."""
 
 
-class Paths(Section, frozen=True, kw_only=True):
+class PathSettings(ConfigSection, frozen=True, kw_only=True):
     """Where the daemon keeps its things; an empty value means the default."""
 
     database: str = ""
@@ -36,7 +36,7 @@ class Paths(Section, frozen=True, kw_only=True):
     socket: str = ""
 
 
-class Limits(Section, frozen=True, kw_only=True):
+class Limits(ConfigSection, frozen=True, kw_only=True):
     """How much a client may send, and how long it may take."""
 
     line_bytes: Annotated[int, Meta(ge=1_024, le=64 * 1024 * 1024)] = 1024 * 1024
@@ -50,7 +50,7 @@ class Limits(Section, frozen=True, kw_only=True):
     checkpoint_bytes: Annotated[int, Meta(ge=10_000)] = 1_000_000
 
 
-class Retention(Section, frozen=True, kw_only=True):
+class Retention(ConfigSection, frozen=True, kw_only=True):
     """How long things stay."""
 
     days: Days = 7
@@ -64,25 +64,25 @@ class Retention(Section, frozen=True, kw_only=True):
     snapshot_gzip_hours: Annotated[int, Meta(ge=0, le=24 * 36_500)] = 24
 
 
-class Detection(Section, frozen=True, kw_only=True):
+class DetectionSettings(ConfigSection, frozen=True, kw_only=True):
     """When a mission counts as silent."""
 
     threshold_ms: Ms = 300_000
 
 
-class Locks(Section, frozen=True, kw_only=True):
+class Locks(ConfigSection, frozen=True, kw_only=True):
     """How long a lease lasts by default."""
 
     lease_ms: Ms = 600_000
 
 
-class Prompt(Section, frozen=True, kw_only=True):
+class Prompt(ConfigSection, frozen=True, kw_only=True):
     """How long a recovery prompt may be."""
 
     max_chars: Annotated[int, Meta(ge=500, le=9_500)] = 9_500
 
 
-class Hooks(Section, frozen=True, kw_only=True):
+class Hooks(ConfigSection, frozen=True, kw_only=True):
     """What the sessions of agent CLIs get by themselves, and how much their hooks may send."""
 
     auto_missions: bool = True
@@ -90,7 +90,7 @@ class Hooks(Section, frozen=True, kw_only=True):
     line_bytes: Annotated[int, Meta(ge=1_024, le=64 * 1024 * 1024)] = 16 * 1024 * 1024
 
 
-class Config(Section, frozen=True, kw_only=True):
+class Config(ConfigSection, frozen=True, kw_only=True):
     """Every setting of the daemon."""
 
     log_level: LogLevel = "INFO"
@@ -102,10 +102,10 @@ class Config(Section, frozen=True, kw_only=True):
     keep_prompts: bool = True
     projects: dict[str, list[str]] = {}
     """What projects are called on every machine of a shared store: directories by name."""
-    paths: Paths = field(default_factory=Paths)
+    paths: PathSettings = field(default_factory=PathSettings)
     limits: Limits = field(default_factory=Limits)
     retention: Retention = field(default_factory=Retention)
-    detection: Detection = field(default_factory=Detection)
+    detection: DetectionSettings = field(default_factory=DetectionSettings)
     locks: Locks = field(default_factory=Locks)
     prompt: Prompt = field(default_factory=Prompt)
     hooks: Hooks = field(default_factory=Hooks)

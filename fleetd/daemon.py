@@ -27,7 +27,7 @@ from .host.paths import PathRefused
 from .host.systemd import Notifier, feed_watchdog
 from .protocol.errors import Corrupt, FleetError, Storage, Unavailable
 from .protocol.requests.system import SystemHealth
-from .server.listener import Listening, listening
+from .server.listener import ListeningSockets, listening
 from .server.progress import starting
 from .server.server import Server
 from .store.api import StoreFailed, StoreRefused, StoreUnready
@@ -155,7 +155,7 @@ async def _watch_signals(signals: AsyncIterator[int], stop: trio.Event) -> None:
             stop.set()
 
 
-async def _watch_socket(held: Listening, stop: trio.Event, lost: trio.Event) -> None:
+async def _watch_socket(held: ListeningSockets, stop: trio.Event, lost: trio.Event) -> None:
     """End the daemon when nobody can find it any more: it would only keep the next one out.
 
     That is what becomes of one in the background when its user's runtime directory goes at logout.
@@ -189,7 +189,9 @@ def _leave_by_force() -> None:
     os._exit(EXIT_FAILED)
 
 
-async def _serve(engine: Engine, held: Listening, notifier: Notifier, stop: trio.Event) -> None:
+async def _serve(
+    engine: Engine, held: ListeningSockets, notifier: Notifier, stop: trio.Event
+) -> None:
     """Serve until told to stop; then let connections finish what is in flight."""
     server = Server(engine, engine.loaded.config.limits)
     async with trio.open_nursery() as connections:

@@ -13,7 +13,7 @@ import msgspec
 import trio
 import trio.testing
 
-from fleetd.config import Config, Loaded, Paths
+from fleetd.config import Config, Loaded, PathSettings
 from fleetd.domain.core.context import Caller
 from fleetd.engine.engine import Engine, random_id
 from fleetd.engine.service import open_engine
@@ -263,7 +263,7 @@ class Fleet:
 def settings(root: Path, database: Path | None = None, **changes: Any) -> Loaded:
     """Return the settings of an engine below ``root``; ``changes`` are whole sections."""
     own = root / "data" / "squawk.db"
-    places = Paths(
+    places = PathSettings(
         database=str(own if shared_store.SERVER else database or own),
         checkpoints=str(root / ".flightline" / "checkpoints"),
         socket=str(root / "s"),

@@ -89,13 +89,13 @@ class _Schemas:
 
     def executor(self) -> Execute:
         from fleetd.store.postgres.connect import connect
-        from fleetd.store.postgres.executor import Executor
+        from fleetd.store.postgres.executor import PostgresExecutor
         from fleetd.store.postgres.migrate import migrate
 
         line = connect(self.url(Path(f"/no home {len(self._of_home)}")), "test")
         migrate(line, "test")
         self._lines.append(line)
-        return Executor(line)
+        return PostgresExecutor(line)
 
     def empty(self, home: Path) -> None:
         self.url(home)

@@ -8,7 +8,7 @@ import trio
 from ..domain.core.context import Caller
 from ..domain.core.registry import REGISTERED
 from ..protocol.request import Request
-from ..store.api import Reach, StoreAway
+from ..store.api import Availability, StoreAway
 
 LOOK_S = 10.0
 
@@ -20,7 +20,7 @@ class Gate:
     everything that has to come first is done: what waits in the spool is older than what comes.
     """
 
-    def __init__(self, reach: Reach, now_ms: Callable[[], int]) -> None:
+    def __init__(self, reach: Availability, now_ms: Callable[[], int]) -> None:
         self._reach = reach
         self._now_ms = now_ms
         self._opened = trio.Event()

@@ -12,7 +12,7 @@ from ..domain.erasure.scope import Target
 from ..domain.system.epoch import GoOnWithout
 from ..domain.system.startup import StartUp
 from ..protocol.errors import FleetError
-from ..store.sqlite.high_water_mark import Lost
+from ..store.sqlite.high_water_mark import LostCommits
 from .arriving import arrive
 from .engine import Engine
 from .files.reconcile import reconcile
@@ -73,7 +73,7 @@ class _Readiness:
         self.complete = False
         """Whether what only a start has to do is done."""
         self._engine = engine
-        self._lost: Lost | None = None
+        self._lost: LostCommits | None = None
         self._owing: list[Target] = []
         """What failed to be forgotten: nobody is kept out for it twice."""
 

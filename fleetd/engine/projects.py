@@ -139,13 +139,13 @@ class Projects:
         named = "a project with a name in the configuration ([projects])"
         try:
             return await self._repositories.around(os.path.dirname(path))  # noqa: PTH120
-        except git.Slow:
+        except git.GitSlow:
             without = named if self._machine else "a mission without lock_scope project"
             raise Unavailable(
                 f"Git did not say in {git.SECONDS} s which repository {path} belongs to.",
                 hint=f"Try again; {without} needs no Git for its locks.",
             ) from None
-        except git.Absent:
+        except git.GitAbsent:
             if not self._machine:
                 return None
             raise Unavailable(

@@ -8,7 +8,7 @@ import trio
 from ..config import Loaded
 from ..host.clock import Uptime
 from ..store.api import StoreFailed, StoreFull
-from ..store.sqlite.disk_reserve import Ballast
+from ..store.sqlite.disk_reserve import DiskReserve
 from . import methods  # noqa: F401 - registers the operations
 from .engine import Engine, random_id
 from .jobs.cluster import say_goodbye
@@ -76,7 +76,7 @@ def _opened(loaded: Loaded, engine: Callable[[], Engine]) -> Engine:
         try:
             return engine()
         except StoreFull:
-            if not Ballast(loaded.config.database).give():
+            if not DiskReserve(loaded.config.database).give():
                 raise
 
 

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from typing import NamedTuple
 
 
-class Stand(NamedTuple):
+class ProgressCount(NamedTuple):
     """How many of what are done, and of how many, if that is known."""
 
     what: str = ""
@@ -18,20 +18,20 @@ class Stand(NamedTuple):
     total: int | None = None
 
 
-class Headway:
+class ProgressTracker:
     """What was noted last; whoever tells of it looks whenever he likes."""
 
     def __init__(self) -> None:
-        self.stand = Stand()
+        self.stand = ProgressCount()
 
 
-_followed: ContextVar[Headway | None] = ContextVar("headway", default=None)
+_followed: ContextVar[ProgressTracker | None] = ContextVar("headway", default=None)
 
 
 @contextmanager
-def followed() -> Iterator[Headway]:
+def tracked() -> Iterator[ProgressTracker]:
     """Have what a block notes kept where it can be looked at."""
-    headway = Headway()
+    headway = ProgressTracker()
     token = _followed.set(headway)
     try:
         yield headway
@@ -43,7 +43,7 @@ def at(what: str, done: int = 0, total: int | None = None) -> None:
     """Note how far it is with something; of another thing it counts from the beginning."""
     if (headway := _followed.get()) is not None:
         # More may come to light on the way than was there to begin with.
-        headway.stand = Stand(what, done, None if total is None else max(total, done))
+        headway.stand = ProgressCount(what, done, None if total is None else max(total, done))
 
 
 def on(number: int = 1) -> None:

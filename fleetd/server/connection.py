@@ -20,13 +20,13 @@ from ..protocol.request import Query, Request
 from ..protocol.requests.event import EventSubscribe, EventUnsubscribe, Subscription, Unsubscribed
 from ..protocol.requests.system import RpcDiscover
 from . import openrpc, peer, rpc_envelope
-from .leader_follower import Relay
+from .leader_follower import LeaderFollowers
 from .progress import telling
-from .reader import LargeLines, LineReader
+from .reader import LargeLineLimit, LineReader
 from .rpc_dispatch import Dispatcher, error_reply
-from .rpc_envelope import Message
+from .rpc_envelope import RpcMessage
 from .subscription import Follower, subscribe
-from .writer import LineWriter, Unsent
+from .writer import LineWriter, SendBudget
 
 log = logging.getLogger(__name__)
 
@@ -35,10 +35,10 @@ _LINGER_SECONDS = 1.0
 _LINGER_LINES = 4
 
 
-class Call:
+class CallContext:
     """One line being answered: what the methods know about where it came from."""
 
-    def __init__(self, connection: "Connection", size: int) -> None:
+    def __init__(self, connection: "ClientConnection", size: int) -> None:
         self._connection = connection
         self._size = size
         self._refused = connection.draining
@@ -77,12 +77,12 @@ class Call:
         return start
 
 
-async def perform(request: Request[Any], call: Call) -> Any:
+async def perform(request: Request[Any], call: CallContext) -> Any:
     """Carry out a request in the context of its line: what the method table calls."""
     return await call.perform(request)
 
 
-class Connection:
+class ClientConnection:
     """Reads lines and answers each while the next is waited for, until one side has had enough.
 
     ``serve`` returns when the connection is over. Nothing that a client does raises out of it.
@@ -95,8 +95,8 @@ class Connection:
         engine: Engine,
         dispatcher: Dispatcher,
         limits: Limits,
-        large: LargeLines,
-        unsent: Unsent,
+        large: LargeLineLimit,
+        unsent: SendBudget,
     ) -> None:
         self.caller = caller
         self.engine = engine
@@ -148,7 +148,7 @@ class Connection:
         with self._scope:
             async with trio.open_nursery() as self._background:
                 async with trio.open_nursery() as self._requests:
-                    await Relay(self._requests, self._read, self._answer).run()
+                    await LeaderFollowers(self._requests, self._read, self._answer).run()
                 if self._violation is not None:
                     await self._linger()
                 self._scope.cancel()
@@ -164,7 +164,7 @@ class Connection:
 
     # Reading
 
-    async def _read(self) -> Message | None:
+    async def _read(self) -> RpcMessage | None:
         """Return what is to be answered next and has its place; None after the client's last."""
         try:
             while (line := await self._lines.next_line()) is not None:
@@ -189,7 +189,7 @@ class Connection:
         finally:
             self._large.leave()
 
-    async def _understand(self, line: Line, read: Callable[..., Message]) -> Message | None:
+    async def _understand(self, line: Line, read: Callable[..., RpcMessage]) -> RpcMessage | None:
         """Return what a line holds; None when it was refused and the connection goes on."""
         try:
             depth, batch = self._limits.depth, self._limits.batch
@@ -229,9 +229,9 @@ class Connection:
 
     # Answering
 
-    async def _answer(self, message: Message) -> None:
+    async def _answer(self, message: RpcMessage) -> None:
         since_ns = time.perf_counter_ns()
-        call = Call(self, message.size)
+        call = CallContext(self, message.size)
         try:
             reply = await self._dispatcher.answer(message, call, since_ns)
             if reply is not None:

@@ -20,7 +20,7 @@ UNREAD_S = 1.0
 _TELL_S = 60.0
 
 
-class Occupant(Protocol):
+class Evictable(Protocol):
     """A connection, as far as its place is concerned."""
 
     heard: bool
@@ -41,14 +41,14 @@ class Occupant(Protocol):
         """Close the connection as soon as nothing is in flight, and refuse what comes."""
 
 
-class Slots:
+class ConnectionLimit:
     """So many places, and who has them."""
 
     def __init__(self, count: int) -> None:
-        self.occupants: set[Occupant] = set()
+        self.occupants: set[Evictable] = set()
         self._count = count
         self._free = trio.Semaphore(count)
-        self._leaving: set[Occupant] = set()
+        self._leaving: set[Evictable] = set()
         self._told = float("-inf")
 
     async def take(self, listener: trio.socket.SocketType) -> None:
@@ -64,11 +64,11 @@ class Slots:
         """Give a place to the next in line."""
         self._free.release()
 
-    def enter(self, occupant: Occupant) -> None:
+    def enter(self, occupant: Evictable) -> None:
         """Note who has a place."""
         self.occupants.add(occupant)
 
-    def leave(self, occupant: Occupant) -> None:
+    def leave(self, occupant: Evictable) -> None:
         """Note who has none any more."""
         self.occupants.discard(occupant)
         self._leaving.discard(occupant)
@@ -85,7 +85,7 @@ class Slots:
             with trio.move_on_after(REST_S / 4):
                 return await self._free.acquire()
 
-    def _most_dispensable(self) -> Occupant | None:
+    def _most_dispensable(self) -> Evictable | None:
         """Return who rests longest; those who never said anything come first.
 
         As long as one of these may have to leave soon, nobody who was heard has to.
@@ -104,12 +104,12 @@ class Slots:
             )
 
 
-def _since(occupant: Occupant) -> float:
+def _since(occupant: Evictable) -> float:
     since = occupant.resting_since
     return float("inf") if since is None else since
 
 
-def _rested(occupant: Occupant) -> bool:
+def _rested(occupant: Evictable) -> bool:
     rest = trio.current_time() - _since(occupant)
     return rest >= UNREAD_S or (rest >= REST_S and not _has_sent(occupant.socket))
 

@@ -13,7 +13,7 @@ import trio
 T = TypeVar("T")
 
 
-class Relay(Generic[T]):
+class LeaderFollowers(Generic[T]):
     """Calls ``receive`` in one task at a time, and ``work`` in the task that received.
 
     There are as many tasks as pieces of work under way, and one that waits for more. Work begins

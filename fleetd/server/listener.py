@@ -20,7 +20,7 @@ from ..host.systemd import inherited_sockets
 BACKLOG = 1_024
 
 
-class Listening:
+class ListeningSockets:
     """The sockets to accept on; ``close`` takes an own one out of the file system again."""
 
     def __init__(self, sockets: list[socket.socket], own: Path | None) -> None:
@@ -42,7 +42,7 @@ class Listening:
 
 
 @contextmanager
-def listening(config: Config) -> Iterator[Listening]:
+def listening(config: Config) -> Iterator[ListeningSockets]:
     """Hold the single-instance locks and the listening sockets.
 
     Raises AlreadyRunning when another process serves the socket or writes in a store, and
@@ -51,7 +51,7 @@ def listening(config: Config) -> Iterator[Listening]:
     path = config.socket
     with only_instance(config.database, config.checkpoints, config.socket):
         given = inherited_sockets()
-        held = Listening(given, None) if given else Listening([_bind(path)], path)
+        held = ListeningSockets(given, None) if given else ListeningSockets([_bind(path)], path)
         try:
             yield held
         finally:

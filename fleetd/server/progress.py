@@ -33,7 +33,7 @@ _encode = msgspec.json.Encoder().encode
 def starting(notifier: Notifier, tasks: trio.Nursery) -> Iterator[None]:
     """Tell how far a block is, as long as it takes, and say nothing of one that is quick."""
     over = trio.CancelScope()
-    with progress.followed() as found:
+    with progress.tracked() as found:
         tasks.start_soon(_tell, found, notifier, over)
         try:
             yield
@@ -41,7 +41,9 @@ def starting(notifier: Notifier, tasks: trio.Nursery) -> Iterator[None]:
             over.cancel()
 
 
-async def _tell(found: progress.Headway, notifier: Notifier, over: trio.CancelScope) -> None:
+async def _tell(
+    found: progress.ProgressTracker, notifier: Notifier, over: trio.CancelScope
+) -> None:
     told, rounds = found.stand, 0
     with over:
         while True:
@@ -56,7 +58,7 @@ async def _tell(found: progress.Headway, notifier: Notifier, over: trio.CancelSc
             rounds += 1
 
 
-def said(stand: progress.Stand) -> str:
+def said(stand: progress.ProgressCount) -> str:
     """Return in words what a start is at, and how far."""
     of = "" if stand.total is None else f" of {stand.total:,}"
     return _PHASES.get(stand.what, stand.what).format(f"{stand.done:,}{of}")
@@ -69,7 +71,7 @@ def telling(token: str, offer: Callable[[bytes], None], tasks: trio.Nursery) -> 
     What cannot be sent at once is left out, so a client that does not read holds up nothing.
     """
     asleep = trio.CancelScope()
-    with progress.followed() as found:
+    with progress.tracked() as found:
         tasks.start_soon(_notify, token, found, offer, asleep)
         try:
             yield
@@ -78,7 +80,10 @@ def telling(token: str, offer: Callable[[bytes], None], tasks: trio.Nursery) -> 
 
 
 async def _notify(
-    token: str, found: progress.Headway, offer: Callable[[bytes], None], asleep: trio.CancelScope
+    token: str,
+    found: progress.ProgressTracker,
+    offer: Callable[[bytes], None],
+    asleep: trio.CancelScope,
 ) -> None:
     told = found.stand
     with asleep:
@@ -89,6 +94,6 @@ async def _notify(
                 offer(_line(token, told))
 
 
-def _line(token: str, stand: progress.Stand) -> bytes:
+def _line(token: str, stand: progress.ProgressCount) -> bytes:
     params = Progress(token=token, what=stand.what, done=stand.done, total=stand.total)
     return b'{"jsonrpc":"2.0","method":"progress","params":%b}\n' % _encode(params)

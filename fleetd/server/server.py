@@ -13,11 +13,11 @@ from ..engine.engine import Engine
 from ..host import trace
 from ..protocol.errors import Denied
 from . import peer
-from .connection import Connection, perform
-from .connection_limit import Slots
-from .reader import LargeLines
+from .connection import ClientConnection, perform
+from .connection_limit import ConnectionLimit
+from .reader import LargeLineLimit
 from .rpc_dispatch import Dispatcher, Method, error_reply, guarded, methods_for
-from .writer import Unsent
+from .writer import SendBudget
 
 log = logging.getLogger(__name__)
 
@@ -36,9 +36,9 @@ class Server:
         added = {name: guarded(name, method) for name, method in (extra or {}).items()}
         self._traffic = engine.traffic
         self._dispatcher = Dispatcher(methods_for(perform) | added, self._traffic)
-        self._slots = Slots(limits.connections)
-        self._large = LargeLines(engine.config.hooks.line_bytes)
-        self._unsent = Unsent()
+        self._slots = ConnectionLimit(limits.connections)
+        self._large = LargeLineLimit(engine.config.hooks.line_bytes)
+        self._unsent = SendBudget()
         self._draining = False
 
     async def accept(self, listener: trio.socket.SocketType, connections: trio.Nursery) -> Never:
@@ -74,7 +74,7 @@ class Server:
     async def _serve(self, stream: trio.SocketStream) -> None:
         """Serve one client; whatever happens here ends this connection only."""
         # The task is this connection's alone: so is what is said of it.
-        trace.enter(trace.Origin(connection=self._traffic.opened()))
+        trace.enter(trace.TraceContext(connection=self._traffic.opened()))
         try:
             await self._serve_peer(stream)
         except Exception:
@@ -97,7 +97,7 @@ class Server:
             ):
                 await stream.send_all(error_reply(error) + b"\n")
             return
-        connection = Connection(
+        connection = ClientConnection(
             stream, caller, self._engine, self._dispatcher, self._limits, self._large, self._unsent
         )
         self._slots.enter(connection)

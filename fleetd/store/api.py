@@ -81,7 +81,7 @@ class Away(msgspec.Struct, frozen=True):
         )
 
 
-class Reach:
+class Availability:
     """Whether a store is there, as a store tells it: one of this machine's always is.
 
     ``came`` is set while it is there. ``went`` is set when it has gone, and another event by the

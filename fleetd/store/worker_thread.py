@@ -75,7 +75,7 @@ class Job:
             trio.lowlevel.reschedule(self._task, self.result)
 
 
-class Lane:
+class WorkerThread:
     """Runs batches of jobs one after the other, on one thread, or inline for virtual time.
 
     ``work`` gives every job of a batch its result. ``finished`` runs on the trio thread before

@@ -14,7 +14,7 @@ import pytest
 from fleetd.config import Config, load
 from fleetd.host.instance_lock import AlreadyRunning, only_instance
 from fleetd.host.paths import PathRefused, locks_of
-from fleetd.store.files.record_files import Backups
+from fleetd.store.files.record_files import RecordFiles
 from tests.processes import LOCKS, Daemon, fleetctl
 
 
@@ -198,7 +198,7 @@ def test_a_refusal_lets_go_of_what_was_held_already(config: Config) -> None:
 def test_a_lock_among_the_checkpoints_is_nobodys_file(config: Config) -> None:
     with alone(config):
         for noun in ("checkpoint", "snapshot"):
-            backups = Backups(config.checkpoints, noun)
+            backups = RecordFiles(config.checkpoints, noun)
             assert (backups.owners(), list(backups.files()), backups.sweep()) == ([], [], 0)
 
 

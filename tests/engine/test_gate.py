@@ -7,7 +7,7 @@ from trio.testing import wait_all_tasks_blocked
 from fleetd.domain.core.context import Caller
 from fleetd.engine.admission import LOOK_S, Gate
 from fleetd.protocol.requests.mission import MissionList
-from fleetd.store.api import Away, Reach, StoreAway
+from fleetd.store.api import Availability, Away, StoreAway
 
 AWAY = Away(0, "connecting", "it is away")
 CLIENT = Caller(kind="client", uid=0, pid=1)
@@ -27,7 +27,7 @@ class Beats:
 async def test_timers_do_not_loop_while_the_store_is_away_and_the_gate_still_open(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    reach, beats = Reach(), Beats()
+    reach, beats = Availability(), Beats()
     gate = Gate(reach, lambda: 0)
     gate.open()
     reach.lose(AWAY)  # and nobody has shut it yet
@@ -41,7 +41,7 @@ async def test_a_timer_waits_until_it_is_opened_anew_and_not_longer(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     """That the store is there again is not enough: what was missed comes first."""
-    reach, beats, passed = Reach(), Beats(), trio.Event()
+    reach, beats, passed = Availability(), Beats(), trio.Event()
     gate = Gate(reach, lambda: 0)
 
     async def timer() -> None:
@@ -66,7 +66,7 @@ async def test_a_timer_waits_until_it_is_opened_anew_and_not_longer(
 
 
 async def test_a_gate_that_was_shut_opens_for_all_who_wait() -> None:
-    reach, beats = Reach(), Beats()
+    reach, beats = Availability(), Beats()
     gate = Gate(reach, lambda: 0)
     gate.open()
     gate.shut()

@@ -12,7 +12,7 @@ from fleetd.domain.system.startup import DropOldKeys, StartUp
 from fleetd.engine.room import MAKES_ROOM, makes_room
 from fleetd.protocol.methods import METHODS
 from fleetd.protocol.requests.mission import MissionCreate
-from fleetd.store.sqlite.disk_reserve import Ballast
+from fleetd.store.sqlite.disk_reserve import DiskReserve
 from fleetd.store.sqlite.errors import DiskFull
 from tests.fleet import Fleet
 
@@ -42,7 +42,7 @@ def test_as_much_again_stays_free(
         f_bavail = int(times * 4_096)
 
     monkeypatch.setattr("os.statvfs", lambda _: Room)
-    ballast = Ballast(tmp_path / "f.db", 4_096)
+    ballast = DiskReserve(tmp_path / "f.db", 4_096)
     assert ballast.make() is (times > 2)
     assert bool(ballast.left) is (times > 2)
 

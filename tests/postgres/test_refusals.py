@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fleetd.config import Config, Loaded, Paths
+from fleetd.config import Config, Loaded, PathSettings
 from fleetd.store import api as store
 from fleetd.store.api import StoreAway, StoreRefused
 from fleetd.store.open import open_store
@@ -223,14 +223,14 @@ async def test_no_log_and_no_list_of_the_servers_shows_a_password(
 async def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(store, "postgres", raising=False)
     monkeypatch.setitem(sys.modules, "fleetd.store.postgres.store", None)
-    places = Paths(database=str(tmp_path / "fleet.db"))
+    places = PathSettings(database=str(tmp_path / "fleet.db"))
     config = Config(paths=places, store="postgresql:///fleet")
     with pytest.raises(StoreRefused, match=r"pip install '\.\[postgres\]'"):
         open_store(Loaded(config, {}, tmp_path), lambda _: None, lambda: None)
 
 
 def test_a_url_that_is_none_says_where_it_was_set(tmp_path: Path) -> None:
-    config = Config(paths=Paths(database=str(tmp_path / "fleet.db")), store="sqlite")
+    config = Config(paths=PathSettings(database=str(tmp_path / "fleet.db")), store="sqlite")
     origins = {"store": "environment FLEET_DATABASE_URL"}
     with pytest.raises(StoreRefused, match=r"It comes from the environment FLEET_DATABASE_URL\."):
         open_store(Loaded(config, origins, tmp_path), lambda _: None, lambda: None)

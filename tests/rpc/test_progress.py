@@ -11,7 +11,7 @@ from fleetd.engine.services import verify
 from fleetd.host import progress
 from fleetd.protocol.records import Finding
 from fleetd.server.progress import telling
-from fleetd.server.writer import LineWriter, Unsent
+from fleetd.server.writer import LineWriter, SendBudget
 
 from .conftest import Client, Running
 
@@ -157,7 +157,7 @@ async def test_what_finds_no_room_is_left_out_and_lines_stay_whole() -> None:
     def never() -> None:
         raise AssertionError
 
-    writer = LineWriter(stream, seconds=5, unsent=Unsent(), too_slow=never, gone=never)
+    writer = LineWriter(stream, seconds=5, unsent=SendBudget(), too_slow=never, gone=never)
     for n in range(10_000):
         writer.offer(b'{"n":%d,"text":"%s"}\n' % (n, b"x" * 500))
     assert writer.unsent == 0
@@ -191,7 +191,7 @@ async def test_it_is_told_ten_times_a_second_at_most(autojump_clock: trio.testin
 
 
 async def test_what_comes_to_light_on_the_way_is_counted_in() -> None:
-    with progress.followed() as found:
+    with progress.tracked() as found:
         progress.at("files", total=1)
         progress.on(3)
         assert found.stand == ("files", 3, 3)

@@ -10,11 +10,11 @@ import trio
 import trio.testing
 
 from fleetd.protocol.errors import Storage
-from fleetd.store.sqlite.store import Store
+from fleetd.store.sqlite.store import SqliteStore
 from tests.faults import Faults
 
 
-async def leave(store: Store) -> None:
+async def leave(store: SqliteStore) -> None:
     """Close a store as a daemon does that ends."""
     with trio.CancelScope(shield=True):
         await store.aclose()

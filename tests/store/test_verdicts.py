@@ -9,9 +9,9 @@ import pytest
 from fleetd.domain.core.tx import Tx
 from fleetd.protocol.errors import Storage
 from fleetd.store.sqlite.errors import DiskFull, leaves_doubt, translate, verdict
-from fleetd.store.sqlite.file_identity import Standing
-from fleetd.store.sqlite.group_commit import Committer
-from fleetd.store.sqlite.high_water_mark import Watch
+from fleetd.store.sqlite.file_identity import FileIdentity
+from fleetd.store.sqlite.group_commit import SqliteCommitter
+from fleetd.store.sqlite.high_water_mark import HighWaterMark
 from fleetd.store.worker_thread import Job
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -91,7 +91,7 @@ async def test_a_transaction_that_cannot_be_ended_leaves_doubt(
                 raise apsw.BusyError(f"no {sql}")
 
     async with open_store():
-        committer = Committer(Stuck(), Standing(database), Watch(database))  # type: ignore[arg-type]
+        committer = SqliteCommitter(Stuck(), FileIdentity(database), HighWaterMark(database))  # type: ignore[arg-type]
         job = Job(lambda _: "done", None)
         committer.run([job])
         assert isinstance(committer.failure, apsw.BusyError)

@@ -18,7 +18,7 @@ from ...protocol.errors import Corrupt, FleetError, Incompatible, InvalidState, 
 from ...protocol.records import Checkpoint
 from ...protocol.request import Request
 from ...protocol.types import Noun
-from ...store.files.record_files import BackupFile, Backups
+from ...store.files.record_files import RecordFile, RecordFiles
 from ..engine import Engine
 from .reconcile import TakenIn, rewrite, take_in
 from .verified_read import verified
@@ -151,7 +151,7 @@ async def _heal_missing(engine: Engine, noun: Noun, record_id: str, error: Fleet
     """Take in the files of the owner that a record without a row belongs to."""
     if error.values.get("noun") != noun:
         raise error
-    files: Sequence[BackupFile] = ()
+    files: Sequence[RecordFile] = ()
     try:
         files = await engine.outbox.in_thread(lambda: engine.backups[noun].find(record_id))
     except OSError as trouble:
@@ -223,11 +223,11 @@ async def _from_backup(
         return None
 
 
-def _first_whole(backups: Backups, record_id: str, owner_id: str | None) -> Kept | None:
+def _first_whole(backups: RecordFiles, record_id: str, owner_id: str | None) -> Kept | None:
     """Return what the first whole one of the files holds that are named like a record."""
     files = [*backups.find(record_id)]
-    if owner_id is not None and BackupFile(owner_id, record_id) not in files:
-        files.append(BackupFile(owner_id, record_id))
+    if owner_id is not None and RecordFile(owner_id, record_id) not in files:
+        files.append(RecordFile(owner_id, record_id))
     refused: FleetError | None = None
     for file in files:
         try:

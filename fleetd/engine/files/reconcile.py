@@ -23,7 +23,7 @@ from ...protocol.records import Checkpoint
 from ...protocol.requests.checkpoint import CheckpointGet
 from ...protocol.types import Noun
 from ...store.api import StoreAway
-from ...store.files.record_files import BackupFile, Backups, Listing
+from ...store.files.record_files import Listing, RecordFile, RecordFiles
 from ..engine import Engine
 from .garbage import heed, remove
 from .latest import mend_latest
@@ -130,7 +130,7 @@ async def _adopt(
     return adopted
 
 
-def _listings(backups: Backups, owner_ids: list[str]) -> dict[str, Listing]:
+def _listings(backups: RecordFiles, owner_ids: list[str]) -> dict[str, Listing]:
     """Look at the names of some owners' files; one that cannot be looked at is left alone."""
     found = {}
     for owner_id in owner_ids:
@@ -200,7 +200,7 @@ async def _take_in(engine: Engine, noun: Noun, owner_id: str, strangers: list[st
     refused: dict[str, FleetError] = {}
     told: dict[str, list[str]] = {}
     for some in _some(strangers, FILES):
-        files = [BackupFile(owner_id, record_id) for record_id in some]
+        files = [RecordFile(owner_id, record_id) for record_id in some]
         read = await engine.outbox.in_thread(partial(_read_all, engine.backups[noun], files))
         good = [each for each in read.values() if each and not isinstance(each, FleetError)]
         bad = {name: each for name, each in read.items() if isinstance(each, FleetError)}
@@ -238,11 +238,11 @@ async def _import(engine: Engine, records: list[Kept]) -> Imported:
     )
 
 
-def _read_all(backups: Backups, files: list[BackupFile]) -> dict[str, Kept | FleetError | None]:
+def _read_all(backups: RecordFiles, files: list[RecordFile]) -> dict[str, Kept | FleetError | None]:
     return {file.record_id: _read_or_refuse(backups, file) for file in files}
 
 
-def _read_or_refuse(backups: Backups, file: BackupFile) -> Kept | FleetError | None:
+def _read_or_refuse(backups: RecordFiles, file: RecordFile) -> Kept | FleetError | None:
     try:
         return verified(backups, file)
     except FleetError as error:

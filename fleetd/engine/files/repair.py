@@ -23,7 +23,7 @@ from ...protocol.errors import (
 from ...protocol.records import Checkpoint, Finding
 from ...protocol.snapshots import Snapshot
 from ...protocol.types import Noun
-from ...store.files.record_files import BackupFile
+from ...store.files.record_files import RecordFile
 from ..engine import Engine
 from .read_repair import get, kept_on, owner_in
 from .reconcile import rewrite, take_in
@@ -141,7 +141,7 @@ async def _row(engine: Engine, noun: Noun, record_id: str) -> tuple[Kept | None,
 async def _examined(engine: Engine, noun: Noun, owner_id: str | None, record_id: str) -> Examined:
     if owner_id is None:
         return Examined(record=None, trouble=None, there=False)
-    file = BackupFile(owner_id, record_id)
+    file = RecordFile(owner_id, record_id)
     try:
         return await engine.outbox.in_thread(lambda: examined(engine.backups[noun], file))
     except OSError as error:

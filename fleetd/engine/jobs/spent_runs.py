@@ -7,7 +7,7 @@ from ...domain.core.context import Caller
 from ...domain.retention.spent import SpentRuns, SpentRunsDrop
 from ...domain.system.startup import Done
 from ...protocol.request import Mutation
-from ...store.files.record_files import Backups
+from ...store.files.record_files import RecordFiles
 from ..engine import Engine, operation
 
 log = logging.getLogger("fleetd")
@@ -26,7 +26,7 @@ async def clear(engine: Engine, request: SpentRunsClear, caller: Caller) -> Done
     return Done(done=bool(spent.ids))
 
 
-def _remove_empty(backups: Backups, spent: SpentRuns) -> None:
+def _remove_empty(backups: RecordFiles, spent: SpentRuns) -> None:
     for run_id in spent.ids:
         try:
             found = backups.list(run_id)

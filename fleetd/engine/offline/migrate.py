@@ -15,19 +15,19 @@ from ...store.sqlite.online_backup import part_of
 from ...store.sqlite.swap import Moves, clear_up, confirm, files_of, put_in_place, unused
 from ...store.transfer import postgres_side, sqlite_side
 from ...store.transfer.copy import Tell, carry, compare
-from ...store.transfer.side import Side
-from .migrate_plan import Ends, check_alone, check_source, check_target
+from ...store.transfer.side import StoreSide
+from .migrate_plan import MigrationEnds, check_alone, check_source, check_target
 
-Carry = Callable[[Ends, Tell], Migration]
+Carry = Callable[[MigrationEnds, Tell], Migration]
 
 
-def move(ends: Ends, tell: Tell) -> Migration:
+def move(ends: MigrationEnds, tell: Tell) -> Migration:
     """Move the store and return what was compared; raises FleetError, and then nothing moved."""
     clear_up(ends.database)
     return _there(ends, tell) if ends.there else _back(ends, tell)
 
 
-def _there(ends: Ends, tell: Tell) -> Migration:
+def _there(ends: MigrationEnds, tell: Tell) -> Migration:
     begun, now = time.monotonic(), iso(wall_clock())
     with (
         sqlite_side.opened(ends.database) as source,
@@ -48,7 +48,7 @@ def _there(ends: Ends, tell: Tell) -> Migration:
         return _report(ends, source.where, target.where, checks, begun)
 
 
-def _back(ends: Ends, tell: Tell) -> Migration:
+def _back(ends: MigrationEnds, tell: Tell) -> Migration:
     begun, now = time.monotonic(), iso(wall_clock())
     with postgres_side.opened(ends.url, make=False) as source:
         check_alone(source, ends.machine)
@@ -76,7 +76,7 @@ def _back(ends: Ends, tell: Tell) -> Migration:
         return _report(ends, source.where, str(ends.database), checks, begun, replaced)
 
 
-def _leave(source: Side, where: str, now: str) -> None:
+def _leave(source: StoreSide, where: str, now: str) -> None:
     """Have the old store say so before the new one counts: whatever happens, one is in use.
 
     Who is killed right after it finds neither in use until the same command is given again.
@@ -124,7 +124,7 @@ def _put(part: Path, database: Path, now: str) -> Path | None:
     return aside / database.name if aside else None
 
 
-def check(ends: Ends, tell: Tell) -> Migration:
+def check(ends: MigrationEnds, tell: Tell) -> Migration:
     """Compare both stores without changing either."""
     begun = time.monotonic()
     with (
@@ -138,7 +138,7 @@ def check(ends: Ends, tell: Tell) -> Migration:
 
 
 def _report(
-    ends: Ends,
+    ends: MigrationEnds,
     source: str,
     target: str,
     checks: list[TableCheck],

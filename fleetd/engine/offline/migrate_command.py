@@ -17,13 +17,13 @@ from ...domain.system.relocation import Reopen
 from ...host.instance_lock import AlreadyRunning, only_instance
 from ...host.paths import PathRefused
 from ...protocol.errors import FleetError, InvalidParams, InvalidState, Unavailable
-from ...protocol.migration import Errand, Migration, Said
+from ...protocol.migration import Migration, MigrationReply, MigrationRequest
 from ...store.api import StoreRefused
 from ...store.open import check_library
 from ..engine import Engine
 
 if TYPE_CHECKING:
-    from .migrate_plan import Ends
+    from .migrate_plan import MigrationEnds
 
 # Oftener nobody looks.
 TELL_S = 0.1
@@ -34,7 +34,7 @@ def run(loaded: Loaded) -> int:
     """Do what standard input asks for; return the exit status."""
     try:
         check_library()
-        errand = msgspec.json.decode(sys.stdin.buffer.readline(ERRAND_BYTES), type=Errand)
+        errand = msgspec.json.decode(sys.stdin.buffer.readline(ERRAND_BYTES), type=MigrationRequest)
         said = _done(loaded, errand)
     except FleetError as error:
         return _refuse(error)
@@ -48,19 +48,19 @@ def run(loaded: Loaded) -> int:
     return int(said.report is not None and not said.report.same)
 
 
-def _done(loaded: Loaded, errand: Errand) -> Said:
+def _done(loaded: Loaded, errand: MigrationRequest) -> MigrationReply:
     from .migrate_plan import ends_of  # not earlier: it needs the library that was looked for
 
     if errand.what == "look":
-        return Said(done=_look(loaded))
+        return MigrationReply(done=_look(loaded))
     if errand.what == "schema":  # which other daemons may go on working meanwhile
-        return Said(done=_schema(ends_of(loaded.config, errand)))
+        return MigrationReply(done=_schema(ends_of(loaded.config, errand)))
     try:
         config = loaded.config
         with only_instance(config.database, config.checkpoints, config.socket):
             if errand.what == "undo":
-                return Said(done=_undo(loaded, errand))
-            return Said(report=_carried(ends_of(loaded.config, errand), errand))
+                return MigrationReply(done=_undo(loaded, errand))
+            return MigrationReply(report=_carried(ends_of(loaded.config, errand), errand))
     except AlreadyRunning as error:
         raise InvalidState(
             f"{error}; to move its store it has to be stopped.",
@@ -71,12 +71,12 @@ def _done(loaded: Loaded, errand: Errand) -> Said:
 def _look(loaded: Loaded) -> str:
     """Say what a start would find on the server; raises Unavailable, which says what it meets."""
     from ...store.open import check_url
-    from ...store.postgres.checks import Unusable, seen
+    from ...store.postgres.checks import ServerUnusable, seen
 
     check_url(loaded)
     try:
         where, found = seen(loaded.config.store)
-    except Unusable as unusable:
+    except ServerUnusable as unusable:
         what = "refuses to start" if unusable.final else "starts without it, and tries again"
         raise Unavailable(
             f"{unusable.where} {unusable}; fleetd {what}.", retry=not unusable.final
@@ -84,7 +84,7 @@ def _look(loaded: Loaded) -> str:
     return f"{where} answers: {found}"
 
 
-def _carried(ends: "Ends", errand: Errand) -> Migration:
+def _carried(ends: "MigrationEnds", errand: MigrationRequest) -> Migration:
     from .migrate import check, move
 
     if errand.what not in ("move", "check"):
@@ -92,7 +92,7 @@ def _carried(ends: "Ends", errand: Errand) -> Migration:
     return (check if errand.what == "check" else move)(ends, _Telling())
 
 
-def _schema(ends: "Ends") -> str:
+def _schema(ends: "MigrationEnds") -> str:
     from ...store.transfer import postgres_side
 
     if not ends.there:
@@ -102,7 +102,7 @@ def _schema(ends: "Ends") -> str:
         return f"{side.where} has schema version {version}."
 
 
-def _undo(loaded: Loaded, errand: Errand) -> str:
+def _undo(loaded: Loaded, errand: MigrationRequest) -> str:
     """Go on with a store that was moved away."""
     store = {"": loaded.config.store, "sqlite": ""}.get(errand.to, errand.to)
     config = msgspec.structs.replace(loaded.config, store=store)
@@ -133,11 +133,11 @@ class _Telling:
 
     def __call__(self, what: str, done: int, total: int) -> None:
         if time.monotonic() >= self._next:
-            _say(Said(progress=(what, done, total)))
+            _say(MigrationReply(progress=(what, done, total)))
             self._next = time.monotonic() + TELL_S
 
 
-def _say(said: Said) -> None:
+def _say(said: MigrationReply) -> None:
     with suppress(BrokenPipeError):  # whoever asked is gone; what was begun is finished
         sys.stdout.buffer.write(msgspec.json.encode(said) + b"\n")
         sys.stdout.buffer.flush()
@@ -145,5 +145,5 @@ def _say(said: Said) -> None:
 
 def _refuse(error: FleetError) -> int:
     document = {"code": error.code, "message": error.message, "data": error.data()}
-    _say(Said(error=document))
+    _say(MigrationReply(error=document))
     return error.exit_status

@@ -18,19 +18,19 @@ from ...host.atomic_files import make_directories, sync
 from ...host.clock import wall_clock
 from ...protocol.errors import Corrupt, Storage
 from ...protocol.timestamps import iso
-from ...store.files.record_files import LATEST, BackupFile, Backups
+from ...store.files.record_files import LATEST, RecordFile, RecordFiles
 from ...store.sqlite.high_water_mark import ENDING as MARK
-from ...store.sqlite.offline import fold, resting
+from ...store.sqlite.offline import fold, open_offline
 from ...store.sqlite.online_backup import part_of
 from ...store.sqlite.swap import Moves, clear_up, confirm, files_of, put_in_place, unused
 from ..engine import Engine
-from .restore_plan import Plan, forms_of
+from .restore_plan import RestorePlan, forms_of
 
 
-def move_files(plan: Plan, backups: Backups, aside: Path, moves: Moves) -> None:
+def move_files(plan: RestorePlan, backups: RecordFiles, aside: Path, moves: Moves) -> None:
     """Move the newer files of a noun below ``aside``; ``latest.json`` follows what stays."""
     noun = backups.layout.noun
-    owners: dict[str, list[BackupFile]] = {}
+    owners: dict[str, list[RecordFile]] = {}
     for file in plan.newer[noun]:
         owners.setdefault(file.owner_id, []).append(file)
     for owner_id, files in owners.items():
@@ -45,7 +45,7 @@ def move_files(plan: Plan, backups: Backups, aside: Path, moves: Moves) -> None:
         _leave_no_empty(backups, files[0])
 
 
-def _point(backups: Backups, owner_id: str, latest_id: str | None, moves: Moves) -> None:
+def _point(backups: RecordFiles, owner_id: str, latest_id: str | None, moves: Moves) -> None:
     """Let ``latest.json`` name what stays; where that cannot be done, reading does without."""
     link = backups.root / owner_id / LATEST
     with contextlib.suppress(OSError):
@@ -55,7 +55,7 @@ def _point(backups: Backups, owner_id: str, latest_id: str | None, moves: Moves)
 
 
 def _copy(
-    backups: Backups, owner_id: str, latest_id: str | None, aside: Path, moves: Moves
+    backups: RecordFiles, owner_id: str, latest_id: str | None, aside: Path, moves: Moves
 ) -> None:
     """Let ``latest.json`` hold what stays; the old one goes aside with the file it is a copy of.
 
@@ -71,7 +71,7 @@ def _copy(
         backups.set_latest(owner_id, latest_id, backups.read(owner_id, latest_id))
 
 
-def _leave_no_empty(backups: Backups, file: BackupFile) -> None:
+def _leave_no_empty(backups: RecordFiles, file: RecordFile) -> None:
     place = backups.path_of(file.owner_id, file.record_id).parent
     sync(place)
     with contextlib.suppress(OSError):  # something is left in it
@@ -80,14 +80,14 @@ def _leave_no_empty(backups: Backups, file: BackupFile) -> None:
             place = place.parent
 
 
-class Aside(msgspec.Struct):
+class MovedAside(msgspec.Struct):
     """Where the old state goes; None for what there is none of."""
 
     database: Path | None
     checkpoints: Path | None
 
 
-def carry_out(loaded: Loaded, plan: Plan) -> Aside:
+def carry_out(loaded: Loaded, plan: RestorePlan) -> MovedAside:
     """Put the copy in place of the database and return where the old state lies.
 
     Raises FleetError; the old state is then in place and whole.
@@ -107,15 +107,15 @@ def carry_out(loaded: Loaded, plan: Plan) -> Aside:
         ) from error
 
 
-def _prepare(loaded: Loaded, plan: Plan, part: Path) -> None:
+def _prepare(loaded: Loaded, plan: RestorePlan, part: Path) -> None:
     """Make of the copy the database that is to be: of this schema, with an epoch of its own."""
-    with resting(plan.source) as source:
+    with open_offline(plan.source) as source:
         source.copy_to(part)
     paths = msgspec.structs.replace(loaded.config.paths, database=str(part))
     config = msgspec.structs.replace(loaded.config, paths=paths)
     trio.run(_renew, msgspec.structs.replace(loaded, config=config), plan)
     Path(f"{part}{MARK}").unlink()  # the one beside the database stays
-    with resting(part) as made:
+    with open_offline(part) as made:
         damage = made.damage()
     if damage or Path(f"{part}-wal").exists():
         raise Corrupt(
@@ -125,7 +125,7 @@ def _prepare(loaded: Loaded, plan: Plan, part: Path) -> None:
     sync(part)
 
 
-async def _renew(loaded: Loaded, plan: Plan) -> None:
+async def _renew(loaded: Loaded, plan: RestorePlan) -> None:
     engine = Engine(loaded, inline=True)
     engine.store.start()
     try:
@@ -136,22 +136,22 @@ async def _renew(loaded: Loaded, plan: Plan) -> None:
         await engine.store.aclose()
 
 
-def aside_for(plan: Plan, checkpoints: Path) -> Aside:
+def aside_for(plan: RestorePlan, checkpoints: Path) -> MovedAside:
     """Return where the old state would go now: directories that nobody has used."""
     places = (plan.database.parent, checkpoints.resolve().parent)
     name = unused(places, iso(wall_clock()))
-    return Aside(
+    return MovedAside(
         database=places[0] / name if files_of(plan.database) else None,
         checkpoints=places[1] / name / "checkpoints" if plan.newer else None,
     )
 
 
-def _swap(plan: Plan, root: Path, part: Path) -> Aside:
+def _swap(plan: RestorePlan, root: Path, part: Path) -> MovedAside:
     aside, moves = aside_for(plan, root), Moves()
     try:
         if aside.checkpoints is not None:
             for noun in plan.newer:
-                move_files(plan, Backups(root, noun), aside.checkpoints, moves)
+                move_files(plan, RecordFiles(root, noun), aside.checkpoints, moves)
         put_in_place(part, plan.database, aside.database, moves)
     except BaseException as error:
         if isinstance(error, OSError | KeyboardInterrupt):

@@ -13,13 +13,13 @@ from ...host.paths import PathRefused
 from ...protocol.errors import FleetError, InvalidState
 from ...protocol.invisible import escaped
 from ...store.api import StoreRefused
-from .restore import Aside, aside_for, carry_out
-from .restore_plan import Plan, look
+from .restore import MovedAside, aside_for, carry_out
+from .restore_plan import RestorePlan, look
 
 STOP = "fleetctl daemon stop"
 
 
-class Report(msgspec.Struct, kw_only=True):
+class OfflineRestoreReport(msgspec.Struct, kw_only=True):
     """What was done, or would be done: the copy, and where the old state lies."""
 
     restored: bool
@@ -57,7 +57,7 @@ def run(loaded: Loaded, file: Path, *, preview: bool, as_json: bool) -> int:
     return 0
 
 
-def _restore(loaded: Loaded, file: Path, *, preview: bool) -> Report:
+def _restore(loaded: Loaded, file: Path, *, preview: bool) -> OfflineRestoreReport:
     config = loaded.config
     if config.store:
         raise InvalidState(
@@ -78,10 +78,10 @@ def _restore(loaded: Loaded, file: Path, *, preview: bool) -> Report:
         ) from None
 
 
-def _report(plan: Plan, aside: Aside, *, restored: bool) -> Report:
+def _report(plan: RestorePlan, aside: MovedAside, *, restored: bool) -> OfflineRestoreReport:
     replaced = aside.database / plan.database.name if aside.database else None
     undo = f"fleetctl restore {shlex.quote(str(replaced))}" if replaced else None
-    return Report(
+    return OfflineRestoreReport(
         restored=restored,
         file=str(plan.source),
         database=str(plan.database),
@@ -103,7 +103,7 @@ def _can_undo(before: Extent | None) -> bool:
     return before is not None
 
 
-def _lines(report: Report) -> list[str]:
+def _lines(report: OfflineRestoreReport) -> list[str]:
     lasting = f"up to event {report.end}" + (
         f" of {report.last_event_at}" if report.last_event_at else ""
     )

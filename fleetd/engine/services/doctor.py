@@ -76,7 +76,7 @@ def _around(engine: Engine, *, fix: bool) -> list[Finding]:
     ]
 
 
-def _permissions(places: Iterable[disk_audit.Place], fix: bool) -> list[Finding]:
+def _permissions(places: Iterable[disk_audit.AuditedPath], fix: bool) -> list[Finding]:
     """Nobody else may look into what fleetd keeps."""
     wrong, looked_at = [], 0
     for place in places:

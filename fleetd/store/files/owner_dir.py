@@ -14,7 +14,7 @@ _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 Ours = Callable[[str], bool]
 
 
-class Rooms(msgspec.Struct, frozen=True):
+class OwnerDirectory(msgspec.Struct, frozen=True):
     """The directory of one owner, and the one that holds its files, if it is there."""
 
     top: Directory
@@ -27,7 +27,9 @@ class Rooms(msgspec.Struct, frozen=True):
 
 
 @contextlib.contextmanager
-def opened(root: Path, owner_id: str, inside: str | None, *, make: bool) -> Iterator[Rooms]:
+def opened(
+    root: Path, owner_id: str, inside: str | None, *, make: bool
+) -> Iterator[OwnerDirectory]:
     """Open an owner's directories while the block runs; ``make`` makes those that are missing.
 
     ``inside`` is the directory in the owner's that holds its files, None for the owner's own.
@@ -41,14 +43,14 @@ def opened(root: Path, owner_id: str, inside: str | None, *, make: bool) -> Iter
             _make(base, owner_id)
         top = _open(stack, Path(owner_id), base)
         if inside is None:
-            yield Rooms(top, top)
+            yield OwnerDirectory(top, top)
             return
         if make:
             _make(top, inside)
         files = None
         with contextlib.suppress(FileNotFoundError):
             files = _open(stack, Path(inside), top)
-        yield Rooms(top, files)
+        yield OwnerDirectory(top, files)
 
 
 def _open(stack: contextlib.ExitStack, path: Path, above: Directory | None) -> Directory:

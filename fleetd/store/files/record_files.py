@@ -26,19 +26,19 @@ from ...protocol.types import Noun
 from . import owner_dir
 from .forms import Form, form_of
 from .layout import GZIP, LATEST, LAYOUTS, PLAIN
-from .owner_dir import Cleared, Listing, Rooms, listing_of, opened
+from .owner_dir import Cleared, Listing, OwnerDirectory, listing_of, opened
 
-__all__ = ["FILE_MAX", "LATEST", "BackupFile", "Backups", "Cleared", "Listing"]
+__all__ = ["FILE_MAX", "LATEST", "Cleared", "Listing", "RecordFile", "RecordFiles"]
 
 
-class BackupFile(msgspec.Struct, frozen=True):
+class RecordFile(msgspec.Struct, frozen=True):
     """A file that looks like a checkpoint's or a snapshot's."""
 
     owner_id: str
     record_id: str
 
 
-class Backups:
+class RecordFiles:
     """The files of one noun below a root. Methods raise OSError when the disk refuses."""
 
     def __init__(self, root: Path, noun: Noun = "checkpoint") -> None:
@@ -112,25 +112,25 @@ class Backups:
             return _held(rooms.top)
         return None
 
-    def find(self, record_id: str) -> Sequence[BackupFile]:
+    def find(self, record_id: str) -> Sequence[RecordFile]:
         """Return the files that are named like a record whose owner is not known.
 
         There are several when somebody copied a directory; what they hold says whose it is.
         """
         names = [f"{self.layout.record(record_id)}{ending}" for ending in self.layout.endings]
         return [
-            BackupFile(owner_id, record_id)
+            RecordFile(owner_id, record_id)
             for owner_id in self.owners()
             if any(os.path.lexists(self._place(owner_id) / name) for name in names)
         ]
 
-    def files(self) -> Iterator[BackupFile]:
+    def files(self) -> Iterator[RecordFile]:
         """Yield everything that is named like one of these files, ordered by name."""
         for owner_id in self._readable():
             with contextlib.suppress(OSError):  # no directory of ours, or gone meanwhile
                 listing = self.list(owner_id)
                 for record_id in sorted(listing.files | listing.blocked):
-                    yield BackupFile(owner_id, record_id)
+                    yield RecordFile(owner_id, record_id)
 
     def owners(self) -> list[str]:
         """Return what is named like an owner's directory, ordered; nothing without a root."""
@@ -213,10 +213,10 @@ class Backups:
         except FileNotFoundError:
             return Cleared()
 
-    def _weighed(self, rooms: Rooms) -> dict[Directory, Cleared]:
+    def _weighed(self, rooms: OwnerDirectory) -> dict[Directory, Cleared]:
         return {room: owner_dir.weigh(room, self._ours(rooms, room)) for room in rooms.all}
 
-    def _ours(self, rooms: Rooms, room: Directory) -> owner_dir.Ours:
+    def _ours(self, rooms: OwnerDirectory, room: Directory) -> owner_dir.Ours:
         def ours(name: str) -> bool:
             latest = name == LATEST and room == rooms.top
             return latest or (room == rooms.files and self.layout.record_in(name) is not None)
@@ -256,7 +256,7 @@ class Backups:
 
     def _rooms(
         self, owner_id: str, *, make: bool = False
-    ) -> contextlib.AbstractContextManager[Rooms]:
+    ) -> contextlib.AbstractContextManager[OwnerDirectory]:
         return opened(self.root, self.layout.owner(owner_id), self.layout.inside, make=make)
 
 

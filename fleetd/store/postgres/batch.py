@@ -14,7 +14,7 @@ from psycopg.pq.abc import PGresult
 
 from ...domain.core.tx import Ring, Tx
 from ..worker_thread import Job
-from .connection import STATEMENT_MS, TABLE_MS, TURN_MS, Line
+from .connection import STATEMENT_MS, TABLE_MS, TURN_MS, ServerConnection
 from .errors import (
     ServerAway,
     ends_connection,
@@ -23,7 +23,7 @@ from .errors import (
     other_schema,
     translate,
 )
-from .executor import Executor, executor_of
+from .executor import PostgresExecutor, executor_of
 from .lost_commits import END
 
 # Of every batch of every daemon on this schema. A schema has its own: two fleets of one database do
@@ -65,12 +65,12 @@ _SAME_ID = (
 )
 
 
-def prepare(line: Line) -> None:
+def prepare(line: ServerConnection) -> None:
     """Make a connection ready to run batches."""
     line.say(_PREPARED)
 
 
-def begin(line: Line, machine: str, number: int, version: int) -> float:
+def begin(line: ServerConnection, machine: str, number: int, version: int) -> float:
     """Take the lock and count the batch; return how many seconds the turn may take.
 
     ``number`` follows the last one that was committed.
@@ -94,7 +94,7 @@ def _number(result: PGresult) -> int | None:
 
 
 def requests(
-    line: Line, jobs: list[Job], where: str, turn_s: float
+    line: ServerConnection, jobs: list[Job], where: str, turn_s: float
 ) -> tuple[int, list[tuple[Job, Any]]]:
     """Run each job in a savepoint of its own, as many as there is time for.
 
@@ -116,7 +116,13 @@ def requests(
     return len(jobs), done
 
 
-def _one(line: Line, job: Job, execute: Executor, done: list[tuple[Job, Any]], where: str) -> bool:
+def _one(
+    line: ServerConnection,
+    job: Job,
+    execute: PostgresExecutor,
+    done: list[tuple[Job, Any]],
+    where: str,
+) -> bool:
     tx = Tx(execute)
     try:
         value = job.run(tx)
@@ -133,7 +139,7 @@ def _one(line: Line, job: Job, execute: Executor, done: list[tuple[Job, Any]], w
     return True
 
 
-def _all_is_lost(line: Line, error: Exception) -> bool:
+def _all_is_lost(line: ServerConnection, error: Exception) -> bool:
     if line.closed:
         return True
     return ends_connection(error) or is_for_all(error) or is_transient(error)
@@ -144,7 +150,7 @@ def rings(done: list[tuple[Job, Any]]) -> bool:
     return any(isinstance(effect, Ring) for job, _ in done for effect in job.effects)
 
 
-def commit(line: Line, *, ring: bool) -> int:
+def commit(line: ServerConnection, *, ring: bool) -> int:
     """Commit, and ring every machine's bell; return how far the log has come, 0 if not asked.
 
     Raises psycopg.Error, after which nobody knows whether it was committed if the connection is
@@ -157,7 +163,7 @@ def commit(line: Line, *, ring: bool) -> int:
     return (_number(results[0]) or 0) if ring else 0
 
 
-def counted(line: Line, machine: str) -> int:
+def counted(line: ServerConnection, machine: str) -> int:
     """Return the number of a machine's last batch that was committed; none is under way then.
 
     Whoever was committing has the lock until it is done.

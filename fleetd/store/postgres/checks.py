@@ -8,7 +8,7 @@ from psycopg.errors import DataCorrupted, IndexCorrupted
 from ...protocol.errors import Storage
 from ..api import StoreRefused
 from .connect import connect, name_of, shown_version
-from .connection import Line
+from .connection import ServerConnection
 from .errors import ServerAway, away, refused, said
 from .migrate import look
 from .url import named
@@ -49,7 +49,7 @@ WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r' ORDER BY 1
 """
 
 
-class Unusable(Exception):
+class ServerUnusable(Exception):
     """The server cannot be used; names it, the step, and whether a start is refused for it."""
 
     def __init__(self, where: str, gone: ServerAway) -> None:
@@ -68,10 +68,10 @@ def seen(url: str) -> tuple[str, str]:
         with closing(connect(url, "doctor")) as line:
             return name_of(line), f"{shown_version(line)}, {_schema(line, where)}"
     except ServerAway as gone:
-        raise Unusable(where, gone) from None
+        raise ServerUnusable(where, gone) from None
 
 
-def _schema(line: Line, where: str) -> str:
+def _schema(line: ServerConnection, where: str) -> str:
     try:
         version, newest = look(line, where)
     except StoreRefused as error:
@@ -84,7 +84,7 @@ def _schema(line: Line, where: str) -> str:
     return f"{there}: a start makes version {newest}, where its role may"
 
 
-def size_of(line: Line) -> int:
+def size_of(line: ServerConnection) -> int:
     """Return the bytes that the tables of the store take, with their indexes."""
     row = line.execute(
         "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class"
@@ -93,7 +93,7 @@ def size_of(line: Line) -> int:
     return int(row[0] or 0) if row else 0
 
 
-def findings(line: Line) -> list[str]:
+def findings(line: ServerConnection) -> list[str]:
     """Return what is wrong with the server and its tables, a sentence each."""
     with line.taking_its_time(_LONG_S):
         found = [
@@ -104,7 +104,7 @@ def findings(line: Line) -> list[str]:
         return found + _damage(line)
 
 
-def _damage(line: Line) -> list[str]:
+def _damage(line: ServerConnection) -> list[str]:
     """Look through every index, where the administrator has installed what can."""
     row = line.execute(_AMCHECK.encode()).fetchone()
     if row is None:
@@ -119,7 +119,7 @@ def _damage(line: Line) -> list[str]:
     return found
 
 
-def scrub(line: Line) -> None:
+def scrub(line: ServerConnection) -> None:
     """Rewrite every table without what was deleted from it; writers wait for each meanwhile."""
     with line.taking_its_time(_LONG_S):
         for name, ours in line.execute(_TABLES.encode()).fetchall():

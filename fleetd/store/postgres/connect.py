@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-from .connection import STATEMENT_MS, TABLE_MS, Line
+from .connection import STATEMENT_MS, TABLE_MS, ServerConnection
 from .errors import ServerAway, is_final, said
 from .executor import adapt
 from .url import parsed, spelled
@@ -45,14 +45,14 @@ _PREPARE_AFTER = 1
 _PREPARED_MAX = 1_000
 
 
-def connect(url: str, purpose: str) -> Line:
+def connect(url: str, purpose: str) -> ServerConnection:
     """Open a connection; ``purpose`` is what the server's own lists call it.
 
     Raises StoreRefused for a URL that is none, ServerAway for a server that cannot be used.
     """
     given = parsed(url)
     try:
-        line = Line.connect(
+        line = ServerConnection.connect(
             url,
             autocommit=True,
             prepare_threshold=_PREPARE_AFTER,
@@ -88,7 +88,7 @@ def _without(text: str, given: Mapping[str, Any]) -> str:
     return text
 
 
-def _set(line: Line) -> None:
+def _set(line: ServerConnection) -> None:
     version = line.info.server_version // 10_000
     if version < OLDEST:
         why = f"it is PostgreSQL {version}, and fleetd needs {OLDEST} or newer"
@@ -115,13 +115,13 @@ def _fetched(cursor: psycopg.Cursor[Any]) -> tuple[Any, ...]:
     return cursor.fetchone() or ("UTF8", "", None, 0, "")
 
 
-def name_of(line: Line) -> str:
+def name_of(line: ServerConnection) -> str:
     """Return what the server at the other end of a connection is called."""
     info = line.info
     return spelled(info.user, info.host, str(info.port), info.dbname)
 
 
-def shown_version(line: Line) -> str:
+def shown_version(line: ServerConnection) -> str:
     """Return the server's name and version, as in ``PostgreSQL 15.18``."""
     number = line.info.parameter_status("server_version") or str(line.info.server_version)
     return f"PostgreSQL {number.split(' ')[0]}"

@@ -43,7 +43,7 @@ class Hurry:
         """When any of them had an answer last, by the monotonic clock."""
 
 
-class Line(psycopg.Connection[Any]):
+class ServerConnection(psycopg.Connection[Any]):
     """A connection of which every answer has a deadline."""
 
     patience_s = PATIENCE_S

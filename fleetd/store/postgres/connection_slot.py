@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import psycopg
 
-from .connection import Line
+from .connection import ServerConnection
 from .errors import away
 
 # Of the role's own processes only, which needs no privilege.
@@ -17,17 +17,17 @@ _END = (
 _REMEMBERED = 3
 
 
-class Holder:
+class ConnectionSlot:
     """The line of one lane: opened when it is needed, or brought by somebody who reconnects."""
 
-    def __init__(self, open_line: Callable[[], Line]) -> None:
+    def __init__(self, open_line: Callable[[], ServerConnection]) -> None:
         self.open = open_line
-        self._line: Line | None = None
-        self._brought: Line | None = None
+        self._line: ServerConnection | None = None
+        self._brought: ServerConnection | None = None
         self._left: list[tuple[int, str]] = []
         self._lock = threading.Lock()
 
-    def get(self) -> Line:
+    def get(self) -> ServerConnection:
         """Return an open line; only the lane's own thread may ask. Raises as ``open_line``."""
         if (brought := self._take()) is not None:
             self.drop()
@@ -38,7 +38,7 @@ class Holder:
         self._end_what_was_left(self._line)
         return self._line
 
-    def _end_what_was_left(self, line: Line) -> None:
+    def _end_what_was_left(self, line: ServerConnection) -> None:
         """End what may still be under way on a connection that only we know is gone.
 
         The server notices it in minutes, and whatever is locked there stays so until then.
@@ -51,14 +51,14 @@ class Holder:
             line.close()
             raise away(error, "connecting") from error
 
-    def bring(self, line: Line) -> None:
+    def bring(self, line: ServerConnection) -> None:
         """Have a new line used from the next job on; any thread may bring one."""
         with self._lock:
             earlier, self._brought = self._brought, line
         if earlier is not None:
             earlier.close()
 
-    def _take(self) -> Line | None:
+    def _take(self) -> ServerConnection | None:
         with self._lock:
             brought, self._brought = self._brought, None
             return brought

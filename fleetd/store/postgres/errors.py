@@ -65,7 +65,7 @@ class ServerAway(Exception):
         self.final = final
 
 
-class Behind(ServerAway):
+class ServerBehind(ServerAway):
     """The server lacks what was known to be committed; raised once, then everybody knows."""
 
     def __init__(self, said: str) -> None:

@@ -17,7 +17,7 @@ from psycopg.types.string import StrDumper
 
 from ...domain.core.text import NUL, SIGN_OF_NUL
 from ...domain.core.tx import Row
-from .connection import Line
+from .connection import ServerConnection
 
 # A text, a name in quotes and a comment stand for themselves, whatever is in them; two colons are
 # a cast.
@@ -84,18 +84,18 @@ def adapt(connection: psycopg.Connection[Any]) -> None:
     adapters.register_loader("numeric", _Number)
 
 
-def executor_of(line: Line) -> "Executor":
+def executor_of(line: ServerConnection) -> "PostgresExecutor":
     """Return what a line's statements are run with, made once."""
     if line.executor is None:
-        line.executor = Executor(line)
-    made: Executor = line.executor
+        line.executor = PostgresExecutor(line)
+    made: PostgresExecutor = line.executor
     return made
 
 
-class Executor:
+class PostgresExecutor:
     """Runs statements with named parameters, on one connection."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: ServerConnection) -> None:
         self._line = line
         self._dicts = line.cursor(row_factory=dict_row)
         self._tuples = line.cursor(row_factory=tuple_row)

@@ -11,12 +11,12 @@ import psycopg
 from ...host.histogram import Histogram
 from ..worker_thread import Job
 from . import batch
-from .connection import Line, Stalled
-from .connection_slot import Holder
+from .connection import ServerConnection, Stalled
+from .connection_slot import ConnectionSlot
 from .errors import (
-    Behind,
     InDoubt,
     ServerAway,
+    ServerBehind,
     away,
     ends_connection,
     is_for_all,
@@ -26,7 +26,7 @@ from .errors import (
     translate,
     unknown,
 )
-from .server import Server
+from .server import PostgresServer
 
 _TRIES = 4
 # How long those whose COMMIT was lost are kept waiting for a server that could tell.
@@ -34,16 +34,16 @@ _DOUBT_S = 5.0
 _DOUBT_PAUSE_S = 0.2
 
 
-class Committer:
+class PostgresCommitter:
     """Runs batches of writing jobs on the lines of one holder."""
 
-    def __init__(self, holder: Holder, server: Server) -> None:
+    def __init__(self, holder: ConnectionSlot, server: PostgresServer) -> None:
         self._holder = holder
         self._server = server
         self._reckoning = server.reckoning
         self._machine = server.machine
         self._where = server.place
-        self._counted_on: Line | None = None
+        self._counted_on: ServerConnection | None = None
         self.commits = Histogram()
         """How many microseconds each COMMIT of a change took."""
 
@@ -100,7 +100,7 @@ class Committer:
             job.effects = []
             job.fail(translate(error, self._where.name))
 
-    def _is_worth_another(self, line: Line, error: psycopg.Error) -> bool:
+    def _is_worth_another(self, line: ServerConnection, error: psycopg.Error) -> bool:
         """Clear up after a transaction of which nothing was committed."""
         if line.closed or ends_connection(error):
             self._holder.drop()
@@ -117,7 +117,7 @@ class Committer:
             return True
         return is_transient(error)
 
-    def _together(self, line: Line, jobs: list[Job]) -> int:
+    def _together(self, line: ServerConnection, jobs: list[Job]) -> int:
         """Run jobs in one transaction; return how many, 0 when it is known that it was lost."""
         if line is not self._counted_on:
             # A daemon of this machine that was killed, or a connection that was lost, may have had
@@ -142,7 +142,7 @@ class Committer:
             job.succeed(value)
         return taken
 
-    def _commit(self, line: Line, number: int, *, ring: bool) -> bool:
+    def _commit(self, line: ServerConnection, number: int, *, ring: bool) -> bool:
         begun = time.perf_counter_ns()
         try:
             end = batch.commit(line, ring=ring)
@@ -169,7 +169,7 @@ class Committer:
                     return False
                 self._reckoning.reach(number, 0)
                 return True
-            except Behind:
+            except ServerBehind:
                 raise  # whatever became of it, there it is not
             except (ServerAway, psycopg.Error) as trouble:
                 self._holder.drop()

@@ -11,12 +11,12 @@ import psycopg
 import trio
 
 from .batch import CHANNEL
-from .connection import Line
+from .connection import ServerConnection
 
 _NAME = f"SELECT {CHANNEL}".encode()
 
 
-def listen(line: Line, heard: Callable[[int], None]) -> None:
+def listen(line: ServerConnection, heard: Callable[[int], None]) -> None:
     """Ask to be told of every commit, and by which process at the server.
 
     ``heard`` is told what arrives while something else is asked.
@@ -26,10 +26,10 @@ def listen(line: Line, heard: Callable[[int], None]) -> None:
     line.execute(f'LISTEN "{row[0] if row else ""}"'.encode())
 
 
-class Ear:
+class NotificationListener:
     """Waits for what the server says by itself on a line that listens."""
 
-    def __init__(self, line: Line, heard: Callable[[int], None]) -> None:
+    def __init__(self, line: ServerConnection, heard: Callable[[int], None]) -> None:
         self._line = line
         self._heard = heard
         # A descriptor of our own: libpq closes its own when the server goes, and trio must not be

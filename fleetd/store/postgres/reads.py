@@ -5,20 +5,20 @@ from psycopg.pq import TransactionStatus
 
 from ...domain.core.tx import Tx
 from ..worker_thread import Job
-from .connection import Line, Stalled
-from .connection_slot import Holder
+from .connection import ServerConnection, Stalled
+from .connection_slot import ConnectionSlot
 from .errors import ServerAway, away, ends_connection, stood_still, translate
-from .executor import Executor, executor_of
-from .url import Place
+from .executor import PostgresExecutor, executor_of
+from .url import ServerAddress
 
 _BEGIN = b"BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _TRIES = 2
 
 
-class Reader:
+class SnapshotReader:
     """Runs batches of reading jobs on the lines of one holder."""
 
-    def __init__(self, holder: Holder, where: Place) -> None:
+    def __init__(self, holder: ConnectionSlot, where: ServerAddress) -> None:
         self._holder = holder
         self._where = where
 
@@ -52,7 +52,7 @@ class Reader:
                 return
         raise ServerAway("reading", "its connections are lost again and again")
 
-    def _together(self, line: Line, jobs: list[Job]) -> None:
+    def _together(self, line: ServerConnection, jobs: list[Job]) -> None:
         """Run jobs on one snapshot, which is newer than all that they were asked after."""
         execute = executor_of(line)
         begun = False
@@ -65,7 +65,7 @@ class Reader:
         if begun:
             line.say(b"ROLLBACK")
 
-    def _one(self, line: Line, job: Job, execute: Executor) -> bool:
+    def _one(self, line: ServerConnection, job: Job, execute: PostgresExecutor) -> bool:
         """Run a job; False when the snapshot went with it."""
         try:
             job.succeed(job.run(Tx(execute)))

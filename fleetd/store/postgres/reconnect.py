@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 import psycopg
 import trio
 
-from ..api import Away, Reach
-from .connection import Line
-from .errors import Behind, ServerAway, away
-from .notify import Ear, listen
-from .server import Server
+from ..api import Availability, Away
+from .connection import ServerConnection
+from .errors import ServerAway, ServerBehind, away
+from .notify import NotificationListener, listen
+from .server import PostgresServer
 
 T = TypeVar("T")
 _LEFT_BEHIND: dict[str, Any] = {"abandon_on_cancel": True}
@@ -35,13 +35,15 @@ async def on_a_thread(work: Callable[[], T]) -> T:
     return result
 
 
-class Keeper:
+class Reconnector:
     """Tells ``reach`` whether the server is there, and sees to it that it is again.
 
     ``heard`` is called on the trio thread when anybody has committed.
     """
 
-    def __init__(self, reach: Reach, server: Server, heard: Callable[[], None]) -> None:
+    def __init__(
+        self, reach: Availability, server: PostgresServer, heard: Callable[[], None]
+    ) -> None:
         self._where = server.place
         self.reach = reach
         self._server = server
@@ -49,10 +51,10 @@ class Keeper:
         self._attending: trio.CancelScope | None = None
         self._closed = threading.Event()
         self._handing = threading.Lock()
-        self._connected: Line | None = None
+        self._connected: ServerConnection | None = None
         """What a thread has connected and nobody has taken yet."""
         self._at_work = threading.Lock()
-        self._left: Line | None = None
+        self._left: ServerConnection | None = None
         self._said = False
 
     def message(self, gone: ServerAway) -> str:
@@ -89,7 +91,12 @@ class Keeper:
                     in_vain += 1
                     # Others find it at work: a connection may fail alone, and one that is ended
                     # is made again before anybody hears of it.
-                    if in_vain > 1 or gone.final or isinstance(gone, Behind) or self.reach.away:
+                    if (
+                        in_vain > 1
+                        or gone.final
+                        or isinstance(gone, ServerBehind)
+                        or self.reach.away
+                    ):
                         self.lose(gone)
                 except psycopg.Error as error:
                     in_vain = 0
@@ -125,7 +132,7 @@ class Keeper:
         finally:
             self._closing(line)
 
-    def _connect(self, bring: Callable[[], None] | None) -> Line:
+    def _connect(self, bring: Callable[[], None] | None) -> ServerConnection:
         """Connect, on a thread that nobody may be waiting for any more."""
         if bring is not None:
             bring()  # the writer comes first: the schema may have to be made
@@ -144,8 +151,8 @@ class Keeper:
             raise
         return line
 
-    async def _attend(self, line: Line) -> None:
-        ear = Ear(line, self._overheard)
+    async def _attend(self, line: ServerConnection) -> None:
+        ear = NotificationListener(line, self._overheard)
         beat, soon = trio.current_time() + BEAT_S, 0.0
         rung = False
         try:
@@ -163,7 +170,7 @@ class Keeper:
             self._attending = None
             ear.close()
 
-    async def _hear(self, ear: Ear, until: float, soon: float) -> None:
+    async def _hear(self, ear: NotificationListener, until: float, soon: float) -> None:
         """Ring for what others commit until it is time to look at the server.
 
         That is soon once anybody has committed: what is read then must not be unknown here when a
@@ -175,7 +182,7 @@ class Keeper:
                 if self._pass_on():
                     scope.deadline = min(scope.deadline, max(soon, trio.current_time()))
 
-    def _look(self, line: Line, ask: Callable[[Line], None]) -> None:
+    def _look(self, line: ServerConnection, ask: Callable[[ServerConnection], None]) -> None:
         try:
             with self._at_work:
                 if self._left is not line:
@@ -184,7 +191,7 @@ class Keeper:
             if self._left is line:
                 line.close()
 
-    def _closing(self, line: Line) -> None:
+    def _closing(self, line: ServerConnection) -> None:
         """Close a line, unless a thread still waits on it: then it closes when that ends."""
         self._left = line
         if self._at_work.acquire(blocking=False):

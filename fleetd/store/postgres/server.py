@@ -8,27 +8,27 @@ import psycopg
 from ..api import StoreRefused
 from . import batch, checks
 from .connect import connect, name_of, shown_version
-from .connection import Hurry, Line
+from .connection import Hurry, ServerConnection
 from .errors import ServerAway, away, other_schema, refused
-from .lost_commits import Reckoning
+from .lost_commits import LostCommitDetector
 from .migrate import migrate, version_of
-from .server_clock import FleetClock
-from .url import Place
+from .server_clock import ServerClock
+from .url import ServerAddress
 
 # A new version of the schema may rewrite what is there.
 _MIGRATION_S = 3_600.0
 
 
-class Server:
+class PostgresServer:
     """Opens connections that are ready for work; used by several threads."""
 
     def __init__(self, url: str, machine: str) -> None:
         self._url = url
-        self.place = Place(url)
+        self.place = ServerAddress(url)
         self.machine = machine
-        self.clock = FleetClock()
+        self.clock = ServerClock()
         self.hurry = Hurry()
-        self.reckoning = Reckoning(machine, self.place)
+        self.reckoning = LostCommitDetector(machine, self.place)
         self.schema = 0
         """The version of the schema, once a writer was connected."""
         self.version = "PostgreSQL"
@@ -37,7 +37,7 @@ class Server:
         self.size = 0
         """The bytes of the database, as they were at the last look."""
 
-    def open(self, purpose: str) -> Line:
+    def open(self, purpose: str) -> ServerConnection:
         """Connect, and take the measure of what is there; raises ServerAway."""
         line = connect(self._url, f"{purpose} {self.machine}")
         line.hurry = self.hurry
@@ -54,7 +54,7 @@ class Server:
             raise
         return line
 
-    def _look(self, line: Line, purpose: str) -> None:
+    def _look(self, line: ServerConnection, purpose: str) -> None:
         if purpose == "writer":
             with line.taking_its_time(_MIGRATION_S):
                 self.schema = migrate(line, self.place.name)
@@ -69,11 +69,11 @@ class Server:
         # What is done aside takes nobody's place: the lanes and the listener have to notice.
         self.reckoning.look(line, acts=purpose != "aside")
 
-    def follow(self, line: Line) -> None:
+    def follow(self, line: ServerConnection) -> None:
         """Look how far others have come; raises psycopg.Error."""
         self.reckoning.follow(line)
 
-    def beat(self, line: Line) -> None:
+    def beat(self, line: ServerConnection) -> None:
         """Look whether the server is there, what time it is there, and how far it has come.
 
         Raises psycopg.Error, and ServerAway for a schema that another program has changed.

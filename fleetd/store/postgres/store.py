@@ -20,19 +20,19 @@ from ...host import trace
 from ...host.clock import Uptime, wall_clock
 from ...protocol.errors import Unavailable
 from ...protocol.requests.system import Check
-from ..api import CopyRefused, Load, Reach, StoreRefused
-from ..sqlite.high_water_mark import Lost
-from ..worker_thread import Job, Lane
+from ..api import Availability, CopyRefused, Load, StoreRefused
+from ..sqlite.high_water_mark import LostCommits
+from ..worker_thread import Job, WorkerThread
 from . import checks
-from .connection import Line
-from .connection_slot import Holder
+from .connection import ServerConnection
+from .connection_slot import ConnectionSlot
 from .errors import ServerAway, translate
-from .group_commit import Committer
+from .group_commit import PostgresCommitter
 from .incarnation import Incarnation
 from .machine_id import machine_id
-from .reads import Reader
-from .reconnect import Keeper, on_a_thread
-from .server import Server
+from .reads import SnapshotReader
+from .reconnect import Reconnector, on_a_thread
+from .server import PostgresServer
 
 T = TypeVar("T")
 log = logging.getLogger("fleetd")
@@ -91,22 +91,24 @@ class PostgresStore(Elsewhere):
         self.failed = trio.Event()
         """Never set: no trouble of a server makes what was acknowledged doubtful."""
         self.failure: BaseException | None = None
-        self.reach = Reach()
+        self.reach = Availability()
         self._on_commit = on_commit
         self._inline = inline
         self._token: trio.lowlevel.TrioToken | None = None
         self._gone: ServerAway | None = None
-        self._server = server = Server(url, self.machine)
+        self._server = server = PostgresServer(url, self.machine)
         self.now_ms = server.clock.now_ms
         self.uptime: Callable[[], Uptime] = server.clock.uptime
-        self._holders = [Holder(partial(server.open, name)) for name in ("writer", "reader")]
-        self._committer = Committer(self._holders[0], server)
-        self._reads = Reader(self._holders[1], server.place)
+        self._holders = [
+            ConnectionSlot(partial(server.open, name)) for name in ("writer", "reader")
+        ]
+        self._committer = PostgresCommitter(self._holders[0], server)
+        self._reads = SnapshotReader(self._holders[1], server.place)
         write = partial(self._work, self._committer.run)
         read = partial(self._work, self._reads.run)
-        self._writer = Lane("writer", write, self._wrote, inline=inline)
-        self._reader = Lane("reader", read, lambda _: None, inline=inline)
-        self._keeper = Keeper(self.reach, server, on_news)
+        self._writer = WorkerThread("writer", write, self._wrote, inline=inline)
+        self._reader = WorkerThread("reader", read, lambda _: None, inline=inline)
+        self._keeper = Reconnector(self.reach, server, on_news)
         self._begin()
 
     def _begin(self) -> None:
@@ -151,7 +153,7 @@ class PostgresStore(Elsewhere):
         return self._server.version
 
     @property
-    def lost(self) -> Lost | None:
+    def lost(self) -> LostCommits | None:
         """Return what the newest server lacked of what was committed, None when nothing."""
         return self._server.reckoning.lost
 
@@ -241,7 +243,7 @@ class PostgresStore(Elsewhere):
         """Return what is wrong with the server or how it is set; empty when nothing is."""
         return await self._aside(checks.findings)
 
-    async def _aside(self, work: Callable[[Line], T]) -> T:
+    async def _aside(self, work: Callable[[ServerConnection], T]) -> T:
         """Work on a connection of its own, which may take long."""
         self._refuse_while_away()
         try:
@@ -251,7 +253,7 @@ class PostgresStore(Elsewhere):
         except psycopg.Error as error:
             raise translate(error, self.where) from error
 
-    def _on_a_line(self, work: Callable[[Line], T]) -> T:
+    def _on_a_line(self, work: Callable[[ServerConnection], T]) -> T:
         with closing(self._server.open("aside")) as line:
             return work(line)
 

@@ -25,7 +25,7 @@ _ENCODED = (
 )
 
 
-class Place:
+class ServerAddress:
     """A server as people know it; ``name`` becomes that of the one that answers, of several."""
 
     def __init__(self, url: str) -> None:

@@ -16,7 +16,7 @@ SIZE = 8 * 1024 * 1024
 PART = 2 * 1024 * 1024
 
 
-class Ballast:
+class DiskReserve:
     """A file of ``size`` bytes beside a database."""
 
     def __init__(self, database: Path, size: int = SIZE) -> None:

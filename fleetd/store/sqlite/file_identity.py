@@ -17,7 +17,7 @@ class Displaced(Exception):
     """A file of the database was removed or replaced while it was in use; the text says which."""
 
 
-class Standing:
+class FileIdentity:
     """Remembers which files stood in their places when the database was opened."""
 
     def __init__(self, path: Path) -> None:

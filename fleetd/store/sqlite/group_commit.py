@@ -22,8 +22,8 @@ from ...host.histogram import Histogram
 from ...protocol.errors import FleetError
 from ..worker_thread import Job
 from .errors import leaves_doubt, translate, unreadable, verdict
-from .file_identity import Displaced, Standing
-from .high_water_mark import Watch
+from .file_identity import Displaced, FileIdentity
+from .high_water_mark import HighWaterMark
 
 log = logging.getLogger("fleetd")
 
@@ -34,7 +34,7 @@ STATEMENT_S = 30.0
 _STEPS = 200_000
 
 
-class Executor:
+class SqliteExecutor:
     """What a Tx runs its statements with, on one connection.
 
     A statement that takes longer than ``limit_s`` is ended with apsw.InterruptError.
@@ -81,7 +81,7 @@ class Executor:
         self._connection.executemany(sql, params)
 
 
-class Outside(msgspec.Struct, frozen=True):
+class OutsideTransaction(msgspec.Struct, frozen=True):
     """Work on the writer's connection that cannot be part of a transaction."""
 
     work: Callable[[apsw.Connection], None]
@@ -91,18 +91,20 @@ class Outside(msgspec.Struct, frozen=True):
         self.work(connection)
 
 
-class Committer:
+class SqliteCommitter:
     """Runs batches of writing jobs on one connection.
 
     ``failure`` is set once an I/O error made the store's state unknown, or a file of the database
     was taken away; nothing is written after. Another thread may set it at any moment.
     """
 
-    def __init__(self, connection: apsw.Connection, standing: Standing, watch: Watch) -> None:
+    def __init__(
+        self, connection: apsw.Connection, standing: FileIdentity, watch: HighWaterMark
+    ) -> None:
         self._connection = connection
         self._standing = standing
         self._watch = watch
-        self._execute = Executor(connection)
+        self._execute = SqliteExecutor(connection)
         self.failure: BaseException | None = None
         self.landed = False
         """Whether the transaction was committed, as SQLite says it by the hook of the WAL."""
@@ -114,7 +116,9 @@ class Committer:
         """Give every job its result, committed together where that is possible."""
         if self.failure is None and (trouble := self._standing.trouble()):
             self.failure = Displaced(f"{trouble}; {self._standing.save(self._connection)}")
-        for outside, group in itertools.groupby(jobs, lambda job: isinstance(job.fn, Outside)):
+        for outside, group in itertools.groupby(
+            jobs, lambda job: isinstance(job.fn, OutsideTransaction)
+        ):
             members = list(group)
             if self.failure is not None:
                 self._refuse(members, self.failure)
@@ -223,7 +227,7 @@ def _roll_back(connection: apsw.Connection) -> None:
             connection.execute("ROLLBACK")
 
 
-def run_reads(connection: apsw.Connection, execute: Executor, jobs: list[Job]) -> None:
+def run_reads(connection: apsw.Connection, execute: SqliteExecutor, jobs: list[Job]) -> None:
     """Give every reading job its result, each from one consistent snapshot of a connection."""
     for job in jobs:
         _roll_back(connection)  # what the last one left, if its own end failed

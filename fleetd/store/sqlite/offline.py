@@ -18,19 +18,19 @@ from ...protocol.errors import (
 )
 from ..api import CopyDamaged
 from . import page_checksums, schema_check
-from .group_commit import Executor
+from .group_commit import SqliteExecutor
 from .migrate import APPLICATION_ID, migrations
 from .online_backup import copy, damage_of
 
 WAIT_MS = 500
 
 
-class Resting:
+class OfflineDatabase:
     """One database, opened for reading; ``tx`` runs queries on it."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
-        self.tx = Tx(Executor(connection))
+        self.tx = Tx(SqliteExecutor(connection))
 
     def has(self, table: str) -> bool:
         """Whether there is a table; one of an older schema may lack it."""
@@ -51,7 +51,7 @@ class Resting:
 
 
 @contextlib.contextmanager
-def resting(path: Path) -> Iterator[Resting]:
+def open_offline(path: Path) -> Iterator[OfflineDatabase]:
     """Open a database of fleetd's that nobody uses, its WAL included when it has one.
 
     Raises InvalidParams for what is no database of fleetd's, Incompatible for a newer schema,
@@ -60,7 +60,7 @@ def resting(path: Path) -> Iterator[Resting]:
     try:
         with contextlib.closing(_open(path)) as connection:
             _check_ours(connection, path)
-            yield Resting(connection)
+            yield OfflineDatabase(connection)
     except apsw.Error as error:
         raise _told(path, error) from error
 

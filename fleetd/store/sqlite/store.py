@@ -18,24 +18,24 @@ from ...host import trace
 from ...host.clock import uptime, wall_clock
 from ...protocol.errors import Storage
 from ...protocol.requests.system import Check
-from ..api import CopyDamaged, CopyFailed, Load, Reach, StoreFailed
+from ..api import Availability, CopyDamaged, CopyFailed, Load, StoreFailed
 from ..postgres.incarnation import Incarnation
-from ..worker_thread import Job, Lane
+from ..worker_thread import Job, WorkerThread
 from . import page_checksums, schema_check
 from .connect import check_sqlite, connect, open_database
 from .disk_reserve import SIZE
-from .file_identity import Standing
-from .group_commit import Committer, Executor, Outside, run_reads
-from .high_water_mark import Lost, Watch
+from .file_identity import FileIdentity
+from .group_commit import OutsideTransaction, SqliteCommitter, SqliteExecutor, run_reads
+from .high_water_mark import HighWaterMark, LostCommits
 from .migrate import newest
 from .online_backup import copy_in_use, damage_of
-from .wal_checkpointer import WalUpkeep, check_of
+from .wal_checkpointer import WalCheckpointer, check_of
 
 log = logging.getLogger("fleetd")
 T = TypeVar("T")
 
 
-class Store:
+class SqliteStore:
     """Two functions, ``write`` and ``read``, each given a rule that works on a transaction.
 
     ``on_commit`` receives the effects of committed transactions, in order of commit, on the trio
@@ -64,19 +64,19 @@ class Store:
         self.path = path
         self.where = str(path)
         self.failed = trio.Event()
-        self.reach = Reach()
+        self.reach = Availability()
         self._on_commit = on_commit
         self._inline = inline
         self._vfs = vfs
-        self._watch = Watch(path)
+        self._watch = HighWaterMark(path)
         self._writer_connection = open_database(path, vfs, self._watch.look)
         self._reader_connection = connect(str(path), query_only=True, vfs=vfs)
-        self._query = Executor(self._reader_connection)
-        self._standing = Standing(path)
-        self._committer = Committer(self._writer_connection, self._standing, self._watch)
-        self._writer = Lane("writer", self._committer.run, self._wrote, inline=inline)
-        self._reader = Lane("reader", self._read, lambda _: None, inline=inline)
-        self._upkeep = WalUpkeep(str(path), vfs, self._fail)
+        self._query = SqliteExecutor(self._reader_connection)
+        self._standing = FileIdentity(path)
+        self._committer = SqliteCommitter(self._writer_connection, self._standing, self._watch)
+        self._writer = WorkerThread("writer", self._committer.run, self._wrote, inline=inline)
+        self._reader = WorkerThread("reader", self._read, lambda _: None, inline=inline)
+        self._upkeep = WalCheckpointer(str(path), vfs, self._fail)
         self._token: trio.lowlevel.TrioToken | None = None
         self._writer_connection.set_wal_hook(self._wal_grew)
 
@@ -100,7 +100,7 @@ class Store:
         return self._committer.failure
 
     @property
-    def lost(self) -> Lost | None:
+    def lost(self) -> LostCommits | None:
         """Return what is missing at the end of the log, None when nothing is."""
         return self._watch.lost
 
@@ -211,7 +211,7 @@ class Store:
         Raises Storage when the disk has no room for a second copy, Unavailable when a reader does
         not let go of the WAL.
         """
-        await self._writer.submit(Outside(self._scrub))
+        await self._writer.submit(OutsideTransaction(self._scrub))
 
     def _scrub(self, connection: apsw.Connection) -> None:
         # Two that copy the WAL back at once do not wait for each other: the second is refused.

@@ -23,7 +23,7 @@ BUSY_MS = 10
 LARGE_BYTES = 64_000_000
 
 
-class WalUpkeep:
+class WalCheckpointer:
     """Copies the WAL back into the database on a thread of its own, so that no commit waits long.
 
     The WAL has its size from the start and keeps it: a commit that makes a file grow takes up to

@@ -15,7 +15,7 @@ from ...domain.artifacts.kinds import POLICIES
 from ...domain.core.text import without_nul
 from ...protocol.errors import FleetError
 from ...protocol.migration import TableCheck
-from .side import Side, Table, Values
+from .side import StoreSide, Table, Values
 
 # Who is at a store, and who waits in it: neither goes along.
 STAYING = ("machines", "lock_waits")
@@ -29,7 +29,7 @@ TELL_EVERY = 500
 Tell = Callable[[str, int, int], None]
 
 
-class Cargo(msgspec.Struct, frozen=True):
+class TransferPlan(msgspec.Struct, frozen=True):
     """What goes from one store to another: to which, and under which names of machines.
 
     ``machine`` is this one's id in the shared store; ``shared`` says that it goes there.
@@ -101,7 +101,7 @@ def _with(row: Values, place: int, value: Any) -> Values:
     return (*row[:place], value, *row[place + 1 :])
 
 
-def carry(source: Side, target: Side, cargo: Cargo, tell: Tell) -> None:
+def carry(source: StoreSide, target: StoreSide, cargo: TransferPlan, tell: Tell) -> None:
     """Replace whatever the target holds by the rows of the source."""
     target.empty(cargo.tables)
     for table in cargo.carried:
@@ -111,7 +111,9 @@ def carry(source: Side, target: Side, cargo: Cargo, tell: Tell) -> None:
     target.count_on({name: number for name, number in given.items() if number})
 
 
-def compare(source: Side, target: Side, cargo: Cargo, tell: Tell) -> list[TableCheck]:
+def compare(
+    source: StoreSide, target: StoreSide, cargo: TransferPlan, tell: Tell
+) -> list[TableCheck]:
     """Read both stores whole, and tell of each table how many rows there are and their digest."""
     found = []
     for table in cargo.carried:
@@ -133,15 +135,17 @@ def compare(source: Side, target: Side, cargo: Cargo, tell: Tell) -> list[TableC
     return [*found, *_compared_numbers(source, target, cargo)]
 
 
-def _left(source: Side, cargo: Cargo, table: Table) -> Iterator[Values]:
+def _left(source: StoreSide, cargo: TransferPlan, table: Table) -> Iterator[Values]:
     return cargo.leaving(table, source.rows(table))
 
 
-def _came(target: Side, cargo: Cargo, table: Table) -> Iterator[Values]:
+def _came(target: StoreSide, cargo: TransferPlan, table: Table) -> Iterator[Values]:
     return cargo.staying_out(table, target.rows(table))
 
 
-def _compared_numbers(source: Side, target: Side, cargo: Cargo) -> Iterator[TableCheck]:
+def _compared_numbers(
+    source: StoreSide, target: StoreSide, cargo: TransferPlan
+) -> Iterator[TableCheck]:
     """Tell of the numbers that are given out next, which no row need show."""
     here, there = (
         _digest(sorted(side.numbers(cargo.numbered).items())) for side in (source, target)
@@ -156,7 +160,7 @@ def _compared_numbers(source: Side, target: Side, cargo: Cargo) -> Iterator[Tabl
     )
 
 
-def size(side: Side, table: Table) -> int:
+def size(side: StoreSide, table: Table) -> int:
     """Return how many rows a table has."""
     return int(side.tx.value(f"SELECT count(*) AS number FROM {table.name}"))
 
@@ -178,7 +182,9 @@ def _digest(rows: Iterable[Sequence[Any]]) -> tuple[int, str]:
     return number, total.hexdigest()
 
 
-def _first_difference(source: Side, target: Side, cargo: Cargo, table: Table) -> str | None:
+def _first_difference(
+    source: StoreSide, target: StoreSide, cargo: TransferPlan, table: Table
+) -> str | None:
     """Return the key of the first row that is not the same on both sides."""
     pairs = itertools.zip_longest(_left(source, cargo, table), _came(target, cargo, table))
     for here, there in pairs:

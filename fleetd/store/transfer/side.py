@@ -22,7 +22,7 @@ class Table(msgspec.Struct, frozen=True):
         return ", ".join(str(row[self.columns.index(name)]) for name in self.key)
 
 
-class Side(Protocol):
+class StoreSide(Protocol):
     """One end, within a transaction that whoever opened it commits."""
 
     where: str
