@@ -1,4 +1,4 @@
-"""The composition root: nests lifetimes, minds signals, shuts down in order; must hold no rules.
+"""The composition root: nests lifetimes, handles signals, shuts down in order.
 
 Lifetimes are nested in the order things depend on each other: the lock and the socket's name
 outermost, then the store, then connections, then the listener and the timers.

@@ -1,4 +1,4 @@
-"""Resolves paths component by component, and says all the while where it is.
+"""Path resolution, component by component, that says all the while where it is.
 
 ``os.path.realpath`` resolves the same, but nobody could tell which file system keeps it waiting.
 """

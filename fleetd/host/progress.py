@@ -1,4 +1,4 @@
-"""How far a long request is, for whoever asked to be told; must not know requests or sockets.
+"""Progress of a long request, for whoever asked to be told.
 
 It goes with the task, and with the threads that the task starts. Where nobody asked, to note
 something here costs next to nothing.

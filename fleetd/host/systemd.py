@@ -1,4 +1,4 @@
-"""Tells systemd how the daemon is doing; does nothing where nobody asked to be told."""
+"""systemd: readiness, watchdog and socket activation."""
 
 import logging
 import os

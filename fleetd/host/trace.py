@@ -1,4 +1,4 @@
-"""On whose behalf the daemon does what it does, for its log; must not log itself.
+"""Trace context: on whose behalf the daemon does what it does, for its log.
 
 The origin goes with the task, and with what the task leaves to others: jobs for the writer and
 reader threads, effects after a commit, files that are written later.

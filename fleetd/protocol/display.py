@@ -1,4 +1,4 @@
-"""How what others sent is shown, to a person or to an agent; must not know methods."""
+"""Text from others made fit to be shown to a person or an agent."""
 
 import unicodedata
 from typing import Any

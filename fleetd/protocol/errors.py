@@ -1,4 +1,4 @@
-"""The errors a client can meet: code, kind, exit status, hint; must not import anything of ours."""
+"""The errors a client can meet: code, kind, exit status, hint."""
 
 from typing import Any, ClassVar
 

@@ -1,4 +1,4 @@
-"""What ``fleetd --migrate`` tells whoever runs it, line by line; must not move anything."""
+"""What ``fleetctl migrate`` and ``fleetd --migrate`` say to each other, line by line."""
 
 from typing import Any
 

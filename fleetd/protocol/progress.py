@@ -1,4 +1,4 @@
-"""Requests that take long and tell how far they are; must not know any particular request."""
+"""Requests that take long and tell how far they are."""
 
 from typing import Annotated, ClassVar, Self, TypeVar
 

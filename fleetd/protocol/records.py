@@ -1,4 +1,4 @@
-"""The records that requests return; must not hold rules, only shapes.
+"""The records that requests return.
 
 Times are ISO 8601 UTC with milliseconds, durations integers in ms, sizes bytes. A Struct here is
 both what a client receives and what the rules pass around.

@@ -1,4 +1,4 @@
-"""The shape of a request: one Struct is one method; must not know any particular method."""
+"""The shape of a request: one Struct is one method."""
 
 import threading
 from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar, get_args

@@ -1,4 +1,4 @@
-"""The state of the fleet at a glance, as the status tells it; must not hold rules, only shapes."""
+"""The status of the fleet, and what the daemon measures of itself."""
 
 from .records import Record, Recovery, RecoveryCandidate
 from .types import MachineStatus, StoreKind

@@ -1,4 +1,4 @@
-"""One client's connection: lines in, replies out, bounded; must not know the store or any rule."""
+"""One client's connection: lines in, replies out, in bounds of number, size and time."""
 
 import logging
 import time

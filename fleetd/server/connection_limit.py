@@ -1,7 +1,6 @@
-"""Who has a place among the connections, and who gives one up when all are taken.
+"""Connection limit, with idle eviction: who has a connection, and who gives one up.
 
 Somebody who connects and says nothing may stay for as long as he likes, until the place is wanted.
-Must not know what a client says.
 """
 
 import contextlib

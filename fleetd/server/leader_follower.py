@@ -1,4 +1,4 @@
-"""Tasks that take turns at waiting for work; must not know what the work is.
+"""Leader/followers: tasks that take turns at waiting for work.
 
 A task that is made for every request, and begins a round of the scheduler after it was read, costs
 more than most requests. Here whoever has received a piece of work lets the next one wait for more,

@@ -1,4 +1,4 @@
-"""Gets the socket that clients connect to, so that nobody else can; must not accept on it.
+"""Listener: takes the socket that clients connect to, so that nobody else can.
 
 The single-instance lock comes first: without it, two daemons that find the same stale socket
 would each remove the other's fresh one.

@@ -1,4 +1,4 @@
-"""The OpenRPC document, generated from the request Structs; must not describe anything itself."""
+"""The OpenRPC document, generated from the request Structs."""
 
 import functools
 import inspect

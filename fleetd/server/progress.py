@@ -1,4 +1,4 @@
-"""Tells how far a start is that has much to do: the log, and systemd; must not do any of it."""
+"""Progress reports: of a start to the log and systemd, of a long request to its client."""
 
 import logging
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Lines from a socket, in bounds of size and time; must not know what a line means."""
+"""Reads lines from a socket, in bounds of size and time."""
 
 import math
 import os

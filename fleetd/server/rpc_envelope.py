@@ -1,4 +1,4 @@
-"""A line becomes checked JSON-RPC 2.0 requests, in bounds; must not know methods or sockets."""
+"""JSON-RPC envelope: a line becomes checked requests, in bounds."""
 
 import re
 from array import array

@@ -1,4 +1,4 @@
-"""Accepts clients and keeps their connections; must not know the store, signals or systemd."""
+"""Server: accepts clients and serves their connections."""
 
 import contextlib
 import errno

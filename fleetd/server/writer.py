@@ -1,4 +1,4 @@
-"""Lines to a client, in bounds of time and memory; must not know what a line means."""
+"""Writes lines to a client, in bounds of time and memory."""
 
 import os
 from collections.abc import Callable

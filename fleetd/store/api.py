@@ -1,4 +1,4 @@
-"""Where bytes rest: the database and the checkpoint files; must not know the rules."""
+"""What every store offers and raises: errors, its writer's load, whether it can be reached."""
 
 import msgspec
 import trio

@@ -1,4 +1,4 @@
-"""What lies on the disk around the store: who may look at it, what a crash left; knows no table.
+"""Disk audit: permissions of fleetd's files, leftovers of a crash, free space.
 
 The database's files are only ever looked at by name: closing a descriptor of one would drop
 SQLite's locks on it.

@@ -1,7 +1,9 @@
-"""What squawk.json says, checked: bytes into the records of an import; must not store or open it.
+"""Import of squawk.json: the file beside the database, strict JSON, checked records.
 
-Its writers were not all alike: optional fields may be missing and some go by several names. But
-what is there must be of the right kind, or nothing of the file is believed.
+Python's own parser passes over duplicate keys, NaN and half characters: what cannot be stored and
+read back the same is refused, with the place where it stands. The file's writers were not all
+alike: optional fields may be missing and some go by several names. But what is there must be of the
+right kind, or nothing of the file is believed.
 """
 
 import errno

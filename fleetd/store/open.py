@@ -1,4 +1,4 @@
-"""Opens the store that the settings name; everybody else takes what it gives."""
+"""Opens the store that the settings name."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING

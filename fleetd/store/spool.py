@@ -1,4 +1,4 @@
-"""The files that the hook client left for want of a daemon; must not know what they say.
+"""Spool: the files that the hook client left while no daemon ran.
 
 They are taken in the order of their names, which begin with the time of the hook.
 """

@@ -1,4 +1,4 @@
-"""A thread that takes work in batches, for trio tasks that wait; must not know SQLite.
+"""Worker thread: runs the jobs of trio tasks in batches.
 
 One hop to a thread of trio's pool costs as much as an fsync; a thread of our own with a queue is
 cheaper, and it sees everything that waits at once, which is what makes group commit possible.
@@ -110,7 +110,7 @@ class WorkerThread:
         """Run a job and return its result. Once it is queued, it is waited for, come what may.
 
         A cancelled caller either never queued its job or learns its outcome: committed or not,
-        never in between. Raises Unavailable once the lane is closed: nobody would answer.
+        never in between. Raises Unavailable once the thread is closed: nobody would answer.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._closed:
@@ -190,7 +190,7 @@ class WorkerThread:
                 job.wake()
 
         if self._token is None:
-            raise AssertionError("a lane must be started inside trio")
+            raise AssertionError("a worker thread must be started inside trio")
         self._token.run_sync_soon(deliver)
 
 

@@ -1,4 +1,4 @@
-"""Searches for secrets on command lines: options, settings and pipes of well-known programs."""
+"""Secrets on command lines: options, settings and pipes of well-known programs."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Replaces secrets in text and data by ``[redacted:<kind>]``; must not know any request.
+"""Replaces secrets in text and data by ``[redacted:<kind>]``.
 
 The time it takes grows with the length of the text and with nothing else. What has a known shape
 or a telling name is found; nothing else can be (behaviour, Secrets).

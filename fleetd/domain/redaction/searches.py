@@ -1,4 +1,4 @@
-r"""The searches for secrets in a text, in the order they are made; must not replace anything.
+r"""The searches for secrets in a text, in the order they are made.
 
 None looks back and forth over an unbounded run: a search that judged a value goes on after it,
 and repetitions end at a fixed length or are possessive.

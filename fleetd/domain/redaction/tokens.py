@@ -1,4 +1,4 @@
-"""What the tokens of well-known services look like, as data; must not search or replace anything.
+"""Tokens of well-known services and private keys: their shapes, and the searches for them.
 
 The facts (how a token begins, which characters follow, how many) are those that gitleaks knows
 (config/gitleaks.toml, https://github.com/gitleaks/gitleaks, MIT licence) and what services document

@@ -1,4 +1,4 @@
-"""Carries a move out: copies, compares both stores whole, and only then shows the new one."""
+"""Runs a store migration: copies, compares both stores whole, then switches to the new one."""
 
 import time
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """``fleetd --migrate``: keeps daemons out, does what is asked, and tells of it line by line.
 
-The errand is read from standard input, and each line of the output is JSON: ``fleetctl migrate``
+The request is read from standard input, and each line of the output is JSON: ``fleetctl migrate``
 shows it to people.
 """
 

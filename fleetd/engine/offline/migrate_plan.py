@@ -1,4 +1,4 @@
-"""Which store goes where, and whether it may: the refusals of a move; must not carry anything."""
+"""Plan of a store migration: which store goes where, and what is refused."""
 
 import re
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Carries a restore out: prepares the new database beside the old one, then swaps them by name.
+"""Runs a restore: prepares the new database beside the old one, then swaps them by name.
 
 Until the one rename that puts the new database in place, the old one is there and whole. What
 fails before is taken back; a crash before leaves the old database, and copies in the directory

@@ -1,4 +1,4 @@
-"""Looks at the copy, at the database it replaces and at the checkpoint files; changes nothing."""
+"""Plan of a restore: looks at the copy, the database it replaces and the checkpoint files."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""Requests about checkpoints and errors; must not hold rules."""
+"""Requests about checkpoints and errors."""
 
 from typing import Annotated, ClassVar
 

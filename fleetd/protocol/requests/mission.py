@@ -1,4 +1,4 @@
-"""Requests about missions; must not hold rules."""
+"""Requests about missions."""
 
 from typing import Annotated, Any, ClassVar
 

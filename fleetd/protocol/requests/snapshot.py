@@ -1,4 +1,4 @@
-"""Requests about run snapshots; must not hold rules."""
+"""Requests about run snapshots."""
 
 from typing import Annotated, ClassVar
 

@@ -1,4 +1,4 @@
-"""Requests about the daemon itself; must not import other requests."""
+"""Requests about the daemon itself."""
 
 from typing import Any, ClassVar
 

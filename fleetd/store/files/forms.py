@@ -1,4 +1,4 @@
-"""One form of a record's file as it lies on the disk, plain or compressed; must not judge it."""
+"""A record's file as it lies on the disk, plain or compressed with gzip."""
 
 import gzip
 import zlib

@@ -1,4 +1,4 @@
-"""What lies in an owner's directory, by names alone; must not read a file nor change anything."""
+"""An owner's directory: opened without following symlinks, listed, emptied of what is ours."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""The files of checkpoints or snapshots: whole or not there, found again, removed; reads no clock.
+"""Record files: the files of checkpoints or snapshots, each whole or not there.
 
 Where they lie is the layout's word. Everything is opened relative to a directory descriptor and
 without following symlinks.

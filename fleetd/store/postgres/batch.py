@@ -1,4 +1,4 @@
-"""One batch of requests as one transaction, in few round trips; must not connect or try again.
+"""One batch of requests as one transaction, in few round trips.
 
 It begins by taking a lock that every daemon's batch takes: one writes at a time, so the rules see
 what they see on SQLite, and the log's numbers follow each other in the order of commits. It counts
@@ -65,20 +65,20 @@ _SAME_ID = (
 )
 
 
-def prepare(line: ServerConnection) -> None:
+def prepare(connection: ServerConnection) -> None:
     """Make a connection ready to run batches."""
-    line.say(_PREPARED)
+    connection.say(_PREPARED)
 
 
-def begin(line: ServerConnection, machine: str, number: int, version: int) -> float:
+def begin(connection: ServerConnection, machine: str, number: int, version: int) -> float:
     """Take the lock and count the batch; return how many seconds the turn may take.
 
     ``number`` follows the last one that was committed.
     Raises ServerAway for a schema of another version, which another machine has just made.
     """
     begun = time.monotonic()
-    with line.in_the_queue():
-        found = _number(line.say((_BEGIN % (machine, number)).encode())[-1])
+    with connection.in_the_queue():
+        found = _number(connection.say((_BEGIN % (machine, number)).encode())[-1])
     if found is None:
         raise ServerAway("writing", _SAME_ID, final=True)
     if found != version:
@@ -94,30 +94,30 @@ def _number(result: PGresult) -> int | None:
 
 
 def requests(
-    line: ServerConnection, jobs: list[Job], where: str, turn_s: float
+    connection: ServerConnection, jobs: list[Job], where: str, turn_s: float
 ) -> tuple[int, list[tuple[Job, Any]]]:
     """Run each job in a savepoint of its own, as many as there is time for.
 
     Returns how many, and those of them that are to be committed, with their results; who raises is
     given his error. Raises psycopg.Error when all of the batch is lost.
     """
-    execute = executor_of(line)
+    execute = executor_of(connection)
     done: list[tuple[Job, Any]] = []
     if len(jobs) == 1:  # it has the transaction for a savepoint
-        _one(line, jobs[0], execute, done, where)
+        _one(connection, jobs[0], execute, done, where)
         return 1, done
     until = time.monotonic() + turn_s
     for number, job in enumerate(jobs):
         if number and time.monotonic() > until:
             return number, done
-        line.say(b"RELEASE request; SAVEPOINT request" if number else b"SAVEPOINT request")
-        if not _one(line, job, execute, done, where):
-            line.say(b"ROLLBACK TO request")
+        connection.say(b"RELEASE request; SAVEPOINT request" if number else b"SAVEPOINT request")
+        if not _one(connection, job, execute, done, where):
+            connection.say(b"ROLLBACK TO request")
     return len(jobs), done
 
 
 def _one(
-    line: ServerConnection,
+    connection: ServerConnection,
     job: Job,
     execute: PostgresExecutor,
     done: list[tuple[Job, Any]],
@@ -126,10 +126,10 @@ def _one(
     tx = Tx(execute)
     try:
         value = job.run(tx)
-        if line.pgconn.transaction_status != TransactionStatus.INTRANS:
+        if connection.pgconn.transaction_status != TransactionStatus.INTRANS:
             raise psycopg.errors.InFailedSqlTransaction("a rule passed over a failed statement")
     except Exception as error:
-        if _all_is_lost(line, error):
+        if _all_is_lost(connection, error):
             raise
         job.effects = []
         job.fail(translate(error, where))
@@ -139,8 +139,8 @@ def _one(
     return True
 
 
-def _all_is_lost(line: ServerConnection, error: Exception) -> bool:
-    if line.closed:
+def _all_is_lost(connection: ServerConnection, error: Exception) -> bool:
+    if connection.closed:
         return True
     return ends_connection(error) or is_for_all(error) or is_transient(error)
 
@@ -150,23 +150,23 @@ def rings(done: list[tuple[Job, Any]]) -> bool:
     return any(isinstance(effect, Ring) for job, _ in done for effect in job.effects)
 
 
-def commit(line: ServerConnection, *, ring: bool) -> int:
+def commit(connection: ServerConnection, *, ring: bool) -> int:
     """Commit, and ring every machine's bell; return how far the log has come, 0 if not asked.
 
     Raises psycopg.Error, after which nobody knows whether it was committed if the connection is
     gone too.
     """
-    results = line.say(_RING if ring else _COMMIT)
+    results = connection.say(_RING if ring else _COMMIT)
     # A transaction that cannot be committed is rolled back without an error.
     if results[-1].command_status != b"COMMIT":
         raise psycopg.errors.TransactionRollback("the server rolled back")
     return (_number(results[0]) or 0) if ring else 0
 
 
-def counted(line: ServerConnection, machine: str) -> int:
+def counted(connection: ServerConnection, machine: str) -> int:
     """Return the number of a machine's last batch that was committed; none is under way then.
 
     Whoever was committing has the lock until it is done.
     """
-    with line.in_the_queue():
-        return _number(line.say((_COUNTED % machine).encode())[-2]) or 0
+    with connection.in_the_queue():
+        return _number(connection.say((_COUNTED % machine).encode())[-2]) or 0

@@ -1,4 +1,4 @@
-"""A connection on which nothing is waited for without end; must not know any table.
+"""A PostgreSQL connection of which every answer has a deadline.
 
 libpq waits for an answer as long as the kernel believes in the connection: minutes for a network
 that swallows everything, for ever for a server that stands still.
@@ -35,7 +35,7 @@ class Stalled(psycopg.OperationalError):
 
 
 class Hurry:
-    """Whether everything has to end soon, and what lines know of each other; one for a store."""
+    """Whether everything has to end soon, and when a connection of the store was answered last."""
 
     def __init__(self) -> None:
         self.now = False

@@ -1,4 +1,4 @@
-"""How values travel to PostgreSQL and back; must not know any table.
+"""Runs the rules' SQL on PostgreSQL: named parameters, values there and back.
 
 Every column is TEXT or BIGINT, so every parameter is one of the two: what the server would have to
 guess it is told.
@@ -84,26 +84,26 @@ def adapt(connection: psycopg.Connection[Any]) -> None:
     adapters.register_loader("numeric", _Number)
 
 
-def executor_of(line: ServerConnection) -> "PostgresExecutor":
-    """Return what a line's statements are run with, made once."""
-    if line.executor is None:
-        line.executor = PostgresExecutor(line)
-    made: PostgresExecutor = line.executor
+def executor_of(connection: ServerConnection) -> "PostgresExecutor":
+    """Return what a connection's statements are run with, made once."""
+    if connection.executor is None:
+        connection.executor = PostgresExecutor(connection)
+    made: PostgresExecutor = connection.executor
     return made
 
 
 class PostgresExecutor:
     """Runs statements with named parameters, on one connection."""
 
-    def __init__(self, line: ServerConnection) -> None:
-        self._line = line
-        self._dicts = line.cursor(row_factory=dict_row)
-        self._tuples = line.cursor(row_factory=tuple_row)
+    def __init__(self, connection: ServerConnection) -> None:
+        self._connection = connection
+        self._dicts = connection.cursor(row_factory=dict_row)
+        self._tuples = connection.cursor(row_factory=tuple_row)
 
     def __call__(self, sql: str, params: Row) -> list[Row]:
         """Run a statement and return its rows as dicts."""
         if not params and sql.startswith(_FRAMES):
-            self._line.say(sql.encode())
+            self._connection.say(sql.encode())
             return []
         self._dicts.execute(translated(sql), params)
         return self._dicts.fetchall() if self._dicts.description else []

@@ -35,7 +35,7 @@ _DOUBT_PAUSE_S = 0.2
 
 
 class PostgresCommitter:
-    """Runs batches of writing jobs on the lines of one holder."""
+    """Runs batches of writing jobs on the connections of one slot."""
 
     def __init__(self, holder: ConnectionSlot, server: PostgresServer) -> None:
         self._holder = holder
@@ -76,16 +76,16 @@ class PostgresCommitter:
         trouble: psycopg.Error | None = None
         for _ in range(_TRIES):
             _forget(jobs)
-            line = self._holder.get()
+            connection = self._holder.get()
             try:
-                if taken := self._together(line, jobs):
+                if taken := self._together(connection, jobs):
                     return taken
             except psycopg.Error as error:
                 trouble = error
                 if stood_still(error):
                     self._holder.drop()
                     raise
-                if not self._is_worth_another(line, error):
+                if not self._is_worth_another(connection, error):
                     break
             except BaseException:
                 self._holder.drop()
@@ -100,9 +100,9 @@ class PostgresCommitter:
             job.effects = []
             job.fail(translate(error, self._where.name))
 
-    def _is_worth_another(self, line: ServerConnection, error: psycopg.Error) -> bool:
+    def _is_worth_another(self, connection: ServerConnection, error: psycopg.Error) -> bool:
         """Clear up after a transaction of which nothing was committed."""
-        if line.closed or ends_connection(error):
+        if connection.closed or ends_connection(error):
             self._holder.drop()
             if isinstance(error, Stalled):  # whoever tries again would wait as long again
                 raise away(error, "writing") from error
@@ -111,27 +111,27 @@ class PostgresCommitter:
             self._holder.drop()
             raise away(error, "writing") from error
         try:
-            line.say(b"ROLLBACK")
+            connection.say(b"ROLLBACK")
         except psycopg.Error:
             self._holder.drop()
             return True
         return is_transient(error)
 
-    def _together(self, line: ServerConnection, jobs: list[Job]) -> int:
+    def _together(self, connection: ServerConnection, jobs: list[Job]) -> int:
         """Run jobs in one transaction; return how many, 0 when it is known that it was lost."""
-        if line is not self._counted_on:
+        if connection is not self._counted_on:
             # A daemon of this machine that was killed, or a connection that was lost, may have had
             # a COMMIT under way that is counted only now.
-            self._reckoning.reach(batch.counted(line, self._machine), 0)
-            self._counted_on = line
+            self._reckoning.reach(batch.counted(connection, self._machine), 0)
+            self._counted_on = connection
         number = self._reckoning.batch + 1
-        turn_s = batch.begin(line, self._machine, number, self._server.schema)
-        taken, done = batch.requests(line, jobs, self._where.name, turn_s)
+        turn_s = batch.begin(connection, self._machine, number, self._server.schema)
+        taken, done = batch.requests(connection, jobs, self._where.name, turn_s)
         if not done:
-            line.say(b"ROLLBACK")
+            connection.say(b"ROLLBACK")
             return taken
         try:
-            if not self._commit(line, number, ring=batch.rings(done)):
+            if not self._commit(connection, number, ring=batch.rings(done)):
                 return 0
         except InDoubt as doubt:
             for job, _ in done:
@@ -142,12 +142,12 @@ class PostgresCommitter:
             job.succeed(value)
         return taken
 
-    def _commit(self, line: ServerConnection, number: int, *, ring: bool) -> bool:
+    def _commit(self, connection: ServerConnection, number: int, *, ring: bool) -> bool:
         begun = time.perf_counter_ns()
         try:
-            end = batch.commit(line, ring=ring)
+            end = batch.commit(connection, ring=ring)
         except psycopg.Error as error:
-            if stood_still(error) or not (line.closed or ends_connection(error)):
+            if stood_still(error) or not (connection.closed or ends_connection(error)):
                 raise  # the server is there, and says that it did not
             self._holder.drop()
             return self._was_committed(number, error)
@@ -164,8 +164,8 @@ class PostgresCommitter:
         deadline = time.monotonic() + _DOUBT_S
         while True:
             try:
-                line = self._holder.get()
-                if batch.counted(line, self._machine) < number:
+                connection = self._holder.get()
+                if batch.counted(connection, self._machine) < number:
                     return False
                 self._reckoning.reach(number, 0)
                 return True

@@ -1,4 +1,4 @@
-"""Which start of this machine's daemon this is; must not know the store, nor who else is at work.
+"""Which start of this machine's daemon this is: a nonce for each start.
 
 The machine's id alone proves nothing: it goes along with a copy of the directory. So every start
 draws a nonce, which stands here and in the store. Whoever finds a nonce in the store that never

@@ -1,7 +1,6 @@
-"""What this machine knows to be committed, and whether a server it finds again has all of it.
+"""Lost-commit detection: whether a server that is found again has all that was committed.
 
-After a failover the server is another one, which may lack the last commits of the one before. It
-knows the end of the log and the store's epoch, and must not change them.
+After a failover the server is another one, which may lack the last commits of the one before.
 """
 
 import threading
@@ -51,14 +50,14 @@ class LostCommitDetector:
         """Return the number of this machine's last batch that is known to be committed."""
         return self._known.batch if self._known else 0
 
-    def look(self, line: ServerConnection, *, acts: bool = True) -> None:
+    def look(self, connection: ServerConnection, *, acts: bool = True) -> None:
         """Take the measure of a server that was just connected to; raises psycopg.Error.
 
         Raises Behind, once, when it lacks anything: nobody may go on as if it did not. Whoever
         does not act on that leaves it to the next who looks.
         """
         known = self._known  # as it was before we ask: others go on committing meanwhile
-        found = self._ask(line)
+        found = self._ask(connection)
         if known is None or not (_behind(found, known) or _in_doubt(found, known)):
             self._advance(found if known is None else _of_others(found))
             return
@@ -76,8 +75,12 @@ class LostCommitDetector:
         # Another machine has begun an epoch. Ours will do when it began above what we have told.
         return LostCommits(min(known.end, found.end), known.end, why)
 
-    def _ask(self, line: ServerConnection) -> CommitPosition:
-        row: tuple[Any, ...] = line.execute(_STANDS, (self._machine,)).fetchone() or (0, 0, None)
+    def _ask(self, connection: ServerConnection) -> CommitPosition:
+        row: tuple[Any, ...] = connection.execute(_STANDS, (self._machine,)).fetchone() or (
+            0,
+            0,
+            None,
+        )
         return CommitPosition(row[0] or 0, row[1], row[2])
 
     def _why(self, found: CommitPosition, known: CommitPosition) -> str:
@@ -88,9 +91,9 @@ class LostCommitDetector:
             f" log ends at {found.end}, and it had come to {known.end}{batches}"
         )
 
-    def follow(self, line: ServerConnection) -> None:
+    def follow(self, connection: ServerConnection) -> None:
         """Keep up with what others commit, on a server that was looked at."""
-        self._advance(_of_others(self._ask(line)))
+        self._advance(_of_others(self._ask(connection)))
 
     def reach(self, batch: int, end: int) -> None:
         """Note what this machine has committed."""

@@ -1,4 +1,4 @@
-"""Reads on a server, each on one consistent snapshot; must not know any table."""
+"""Reads on a server, each on one consistent snapshot."""
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -16,7 +16,7 @@ _TRIES = 2
 
 
 class SnapshotReader:
-    """Runs batches of reading jobs on the lines of one holder."""
+    """Runs batches of reading jobs on the connections of one slot."""
 
     def __init__(self, holder: ConnectionSlot, where: ServerAddress) -> None:
         self._holder = holder
@@ -39,9 +39,9 @@ class SnapshotReader:
     def _some(self, jobs: list[Job]) -> None:
         """Run jobs; raises psycopg.Error when one of them stood still for too long."""
         for left in reversed(range(_TRIES)):
-            line = self._holder.get()
+            connection = self._holder.get()
             try:
-                self._together(line, [job for job in jobs if job.result is None])
+                self._together(connection, [job for job in jobs if job.result is None])
             except psycopg.Error as error:
                 self._holder.drop()
                 if stood_still(error):
@@ -52,28 +52,28 @@ class SnapshotReader:
                 return
         raise ServerAway("reading", "its connections are lost again and again")
 
-    def _together(self, line: ServerConnection, jobs: list[Job]) -> None:
+    def _together(self, connection: ServerConnection, jobs: list[Job]) -> None:
         """Run jobs on one snapshot, which is newer than all that they were asked after."""
-        execute = executor_of(line)
+        execute = executor_of(connection)
         begun = False
         for job in jobs:
             if not begun:
-                line.say(_BEGIN)
-            begun = self._one(line, job, execute)
+                connection.say(_BEGIN)
+            begun = self._one(connection, job, execute)
             if not begun:
-                line.say(b"ROLLBACK")
+                connection.say(b"ROLLBACK")
         if begun:
-            line.say(b"ROLLBACK")
+            connection.say(b"ROLLBACK")
 
-    def _one(self, line: ServerConnection, job: Job, execute: PostgresExecutor) -> bool:
+    def _one(self, connection: ServerConnection, job: Job, execute: PostgresExecutor) -> bool:
         """Run a job; False when the snapshot went with it."""
         try:
             job.succeed(job.run(Tx(execute)))
         except psycopg.Error as error:
-            if line.closed or ends_connection(error):
+            if connection.closed or ends_connection(error):
                 raise
             job.fail(translate(error, self._where.name))
             return False
         except Exception as error:  # noqa: BLE001 - it reaches the caller, who logs it
             job.fail(error)
-        return line.pgconn.transaction_status == TransactionStatus.INTRANS
+        return connection.pgconn.transaction_status == TransactionStatus.INTRANS

@@ -1,6 +1,6 @@
-"""Keeps a store's connections: notices that the server is gone, and comes back when it is there.
+"""Reconnection: notices that the server is gone, and comes back when it is there.
 
-Connecting takes a thread, as it takes as long as a network likes. What is stored it must not know.
+Connecting takes a thread, as it takes as long as a network likes.
 """
 
 import logging
@@ -77,7 +77,7 @@ class Reconnector:
     async def run(self, bring: Callable[[], None], back: Callable[[], None]) -> None:
         """Listen while the server is there, look for it while it is away; until cancelled.
 
-        ``bring`` gives the lanes new connections, on a thread; ``back`` is called before
+        ``bring`` gives the threads new connections, on a thread; ``back`` is called before
         others may use them.
         """
         pauses = _pauses()
@@ -120,7 +120,7 @@ class Reconnector:
 
     async def _once(self, bring: Callable[[], None], back: Callable[[], None]) -> None:
         connect = partial(self._connect, bring if self.reach.away else None)
-        line = await on_a_thread(connect)
+        connection = await on_a_thread(connect)
         self._connected = None
         try:
             if self.reach.away is not None:
@@ -128,31 +128,31 @@ class Reconnector:
                 log.warning("%s is back", self._where.name)
                 self.reach.regain()
             self._heard()  # what was committed before we listened
-            await self._attend(line)
+            await self._attend(connection)
         finally:
-            self._closing(line)
+            self._closing(connection)
 
     def _connect(self, bring: Callable[[], None] | None) -> ServerConnection:
         """Connect, on a thread that nobody may be waiting for any more."""
         if bring is not None:
             bring()  # the writer comes first: the schema may have to be made
-        line = self._server.open("listener")
+        connection = self._server.open("listener")
         try:
-            listen(line, self._overheard)
+            listen(connection, self._overheard)
             with self._handing:
                 if self._closed.is_set():
                     raise ServerAway("connecting", "fleetd ends")
-                self._connected = line
+                self._connected = connection
         except psycopg.Error as error:
-            line.close()
+            connection.close()
             raise away(error, "connecting") from error
         except BaseException:
-            line.close()
+            connection.close()
             raise
-        return line
+        return connection
 
-    async def _attend(self, line: ServerConnection) -> None:
-        ear = NotificationListener(line, self._overheard)
+    async def _attend(self, connection: ServerConnection) -> None:
+        ear = NotificationListener(connection, self._overheard)
         beat, soon = trio.current_time() + BEAT_S, 0.0
         rung = False
         try:
@@ -161,9 +161,9 @@ class Reconnector:
                     await self._hear(ear, min(beat, soon) if rung else beat, soon)
                     soon = trio.current_time() + _FOLLOW_S
                     if trio.current_time() < beat:
-                        await on_a_thread(partial(self._look, line, self._server.follow))
+                        await on_a_thread(partial(self._look, connection, self._server.follow))
                     else:
-                        await on_a_thread(partial(self._look, line, self._server.beat))
+                        await on_a_thread(partial(self._look, connection, self._server.beat))
                         beat = trio.current_time() + BEAT_S
                     rung = self._pass_on()
         finally:
@@ -182,20 +182,20 @@ class Reconnector:
                 if self._pass_on():
                     scope.deadline = min(scope.deadline, max(soon, trio.current_time()))
 
-    def _look(self, line: ServerConnection, ask: Callable[[ServerConnection], None]) -> None:
+    def _look(self, connection: ServerConnection, ask: Callable[[ServerConnection], None]) -> None:
         try:
             with self._at_work:
-                if self._left is not line:
-                    ask(line)
+                if self._left is not connection:
+                    ask(connection)
         finally:
-            if self._left is line:
-                line.close()
+            if self._left is connection:
+                connection.close()
 
-    def _closing(self, line: ServerConnection) -> None:
-        """Close a line, unless a thread still waits on it: then it closes when that ends."""
-        self._left = line
+    def _closing(self, connection: ServerConnection) -> None:
+        """Close a connection, unless a thread still waits on it: then it closes when that ends."""
+        self._left = connection
         if self._at_work.acquire(blocking=False):
-            line.close()
+            connection.close()
             self._at_work.release()
 
     def _overheard(self, pid: int) -> None:

@@ -1,7 +1,4 @@
-"""The server behind a store: connects to it, and knows its clock, its schema and how far it came.
-
-Who works with a connection, and what happens when it breaks, it must not know.
-"""
+"""The server behind a store: connects to it, and knows its clock, its schema, its last commit."""
 
 import psycopg
 
@@ -39,47 +36,47 @@ class PostgresServer:
 
     def open(self, purpose: str) -> ServerConnection:
         """Connect, and take the measure of what is there; raises ServerAway."""
-        line = connect(self._url, f"{purpose} {self.machine}")
-        line.hurry = self.hurry
+        connection = connect(self._url, f"{purpose} {self.machine}")
+        connection.hurry = self.hurry
         try:
-            self._look(line, purpose)
+            self._look(connection, purpose)
         except StoreRefused as error:
-            line.close()
+            connection.close()
             raise refused(error, self.place.name) from None
         except psycopg.Error as error:
-            line.close()
+            connection.close()
             raise away(error, "opening") from error
         except BaseException:
-            line.close()
+            connection.close()
             raise
-        return line
+        return connection
 
-    def _look(self, line: ServerConnection, purpose: str) -> None:
+    def _look(self, connection: ServerConnection, purpose: str) -> None:
         if purpose == "writer":
-            with line.taking_its_time(_MIGRATION_S):
-                self.schema = migrate(line, self.place.name)
-            batch.prepare(line)
-            self.writer_pid = line.info.backend_pid
-            self.size = checks.size_of(line)
-            self.version = shown_version(line)
-            self.place.name = name_of(line)
-            self.clock.begin(line)
+            with connection.taking_its_time(_MIGRATION_S):
+                self.schema = migrate(connection, self.place.name)
+            batch.prepare(connection)
+            self.writer_pid = connection.info.backend_pid
+            self.size = checks.size_of(connection)
+            self.version = shown_version(connection)
+            self.place.name = name_of(connection)
+            self.clock.begin(connection)
         elif purpose != "reader":
-            self.clock.ask(line)
-        # What is done aside takes nobody's place: the lanes and the listener have to notice.
-        self.reckoning.look(line, acts=purpose != "aside")
+            self.clock.ask(connection)
+        # What is done aside takes nobody's place: worker threads and the listener have to notice.
+        self.reckoning.look(connection, acts=purpose != "aside")
 
-    def follow(self, line: ServerConnection) -> None:
+    def follow(self, connection: ServerConnection) -> None:
         """Look how far others have come; raises psycopg.Error."""
-        self.reckoning.follow(line)
+        self.reckoning.follow(connection)
 
-    def beat(self, line: ServerConnection) -> None:
+    def beat(self, connection: ServerConnection) -> None:
         """Look whether the server is there, what time it is there, and how far it has come.
 
         Raises psycopg.Error, and ServerAway for a schema that another program has changed.
         """
-        self.clock.ask(line)
-        self.reckoning.follow(line)
-        self.size = checks.size_of(line)
-        if (found := version_of(line)) != self.schema:
+        self.clock.ask(connection)
+        self.reckoning.follow(connection)
+        self.size = checks.size_of(connection)
+        if (found := version_of(connection)) != self.schema:
             raise ServerAway("reading", other_schema(found, self.schema), final=True)

@@ -1,4 +1,4 @@
-"""The one clock of a fleet: the server's, run on by this machine's own between two looks at it."""
+"""Server clock: the server's time, run on by this machine's clock between two looks at it."""
 
 import time
 
@@ -39,25 +39,25 @@ class ServerClock:
         # ahead of ours, how far we had told more than that, and when.
         self._course = (time.time_ns() // 1_000_000 - _own_ms(), 0, _own_ms())
 
-    def ask(self, line: ServerConnection) -> None:
+    def ask(self, connection: ServerConnection) -> None:
         """Compare with the server's clock; of several answers the quickest is the truest."""
-        self.set(min(self._compared(line) for _ in range(_QUESTIONS))[1])
+        self.set(min(self._compared(connection) for _ in range(_QUESTIONS))[1])
 
-    def _compared(self, line: ServerConnection) -> tuple[int, int]:
+    def _compared(self, connection: ServerConnection) -> tuple[int, int]:
         asked = time.clock_gettime_ns(_CLOCK)
-        row = line.execute(ASK).fetchone()
+        row = connection.execute(ASK).fetchone()
         answered = time.clock_gettime_ns(_CLOCK)
         told = int(row[0]) if row else 0
         return answered - asked, told - (asked + answered) // 2_000_000
 
-    def begin(self, line: ServerConnection) -> None:
+    def begin(self, connection: ServerConnection) -> None:
         """Compare with the server's clock, and go no further back than the store has been told.
 
         A server may be set back, or replaced by one that is behind: who connects to it then keeps
         with the machines that have gone by it all the time.
         """
-        self.ask(line)
-        heard, last = line.execute(_TOLD).fetchone() or (None, None)
+        self.ask(connection)
+        heard, last = connection.execute(_TOLD).fetchone() or (None, None)
         self.keep_with(max(heard or 0, to_ms(last) if last else 0))
 
     def keep_with(self, told_ms: int) -> None:

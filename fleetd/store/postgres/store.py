@@ -1,7 +1,6 @@
 """The store that several machines share: PostgreSQL, which holds the one truth of a fleet.
 
-Two connections work, a writer's and a reader's; a third one listens for the commits of others. What
-happens when they break is told in ``shared``.
+Two connections work, a writer's and a reader's; a third one listens for the commits of others.
 """
 
 import logging
@@ -123,7 +122,7 @@ class PostgresStore(Elsewhere):
             self._keeper.lose(gone)
 
     def _bring(self) -> None:
-        """Give both lanes new connections."""
+        """Give both threads new connections."""
         for holder in self._holders:
             holder.bring(holder.open())
 
@@ -139,7 +138,7 @@ class PostgresStore(Elsewhere):
             await self._keeper.run(self._bring, self._come_back)
 
     def _come_back(self) -> None:
-        """Let the lanes work again."""
+        """Let the threads work again."""
         self._gone = None
 
     @property
@@ -218,8 +217,8 @@ class PostgresStore(Elsewhere):
     @property
     def load(self) -> Load:
         """Return what the writer's queue and commits are like; the histograms go on counting."""
-        lane = self._writer
-        return Load(lane.waiting, lane.most_waiting, lane.batches, self._committer.commits)
+        writer = self._writer
+        return Load(writer.waiting, writer.most_waiting, writer.batches, self._committer.commits)
 
     def make_way(self) -> None:
         """Do nothing: the room of the server is not ours to make."""
@@ -247,15 +246,15 @@ class PostgresStore(Elsewhere):
         """Work on a connection of its own, which may take long."""
         self._refuse_while_away()
         try:
-            return await on_a_thread(partial(self._on_a_line, work))
+            return await on_a_thread(partial(self._on_a_connection, work))
         except ServerAway as gone:
             raise Unavailable(f"{self._keeper.message(gone)}.", retry=True) from gone
         except psycopg.Error as error:
             raise translate(error, self.where) from error
 
-    def _on_a_line(self, work: Callable[[ServerConnection], T]) -> T:
-        with closing(self._server.open("aside")) as line:
-            return work(line)
+    def _on_a_connection(self, work: Callable[[ServerConnection], T]) -> T:
+        with closing(self._server.open("aside")) as connection:
+            return work(connection)
 
     async def last_look(self) -> None:
         """Do nothing: there is no file that could have been taken away."""

@@ -1,4 +1,4 @@
-"""Reads the URL of a server and says whom it means, never with a secret; must not connect."""
+"""The URL of a server: parsed, and named without its secrets."""
 
 import difflib
 import re

@@ -1,6 +1,6 @@
-"""Opening the database: what is refused, who may read it, the settings promises rest on.
+"""Opens the SQLite database: what is refused, who may read it, its settings, its WAL.
 
-Must not know any table. A database is looked at before anything of it is changed.
+A database is looked at before anything of it is changed.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""What an error of the database means, and what a client is told; must not run any statement.
+"""Error classification for SQLite, and what a client is told.
 
 Three things are kept apart: a disk that is full (nothing happened, the daemon goes on), a disk
 that failed (nothing is known any more, the daemon stops), and everything else.

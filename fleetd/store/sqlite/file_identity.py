@@ -1,4 +1,4 @@
-"""Whether the files of the database are still the ones that were opened; must not know any table.
+"""File identity: whether the database's files still are the ones that were opened.
 
 SQLite goes on writing into files that were removed or replaced under it, and whatever it
 acknowledges from then on is gone when they are closed.

@@ -1,4 +1,4 @@
-"""Group commit and what to do when it fails; must not know threads, trio or any table.
+"""Group commit: one transaction for many requests, a savepoint for each.
 
 A batch is one transaction with a savepoint per request: a request that raises rolls back to its
 own savepoint and hurts no neighbour. SQLite rolls the WHOLE transaction back on some errors (full

@@ -1,9 +1,8 @@
-"""A file that says how far the log had come, so that what damage took from its end is missed.
+"""High-water mark: a file that says how far the log had come, to notice lost commits.
 
 A WAL that was cut, or has a flipped bit, ends there for SQLite, which drops what follows without a
 word: so ends a WAL after a crash, too. The mark is written after each commit and never synced: it
-lies behind the database after a power cut, and never before it. It knows one
-column of one table, and must not change the database.
+lies behind the database after a power cut, and never before it.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""A database that nobody uses, looked at without changing anything of it; knows no table."""
+"""Offline database: one that no daemon uses, read without changing it."""
 
 import contextlib
 from collections.abc import Callable, Iterator

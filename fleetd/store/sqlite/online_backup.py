@@ -1,7 +1,6 @@
-"""Copies of a whole database by SQLite's own means: checked and on disk, or not there at all.
+"""Online backup: a checked copy of the database on disk, or none.
 
 A copy is one file: it needs no WAL beside it, and opens from a place where nothing can be written.
-Must not know any table.
 """
 
 import contextlib

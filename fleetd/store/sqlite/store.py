@@ -153,8 +153,8 @@ class SqliteStore:
     @property
     def load(self) -> Load:
         """Return what the writer's queue and commits are like; the histograms go on counting."""
-        lane = self._writer
-        return Load(lane.waiting, lane.most_waiting, lane.batches, self._committer.commits)
+        writer = self._writer
+        return Load(writer.waiting, writer.most_waiting, writer.batches, self._committer.commits)
 
     @property
     def wal_is_kept_short(self) -> bool:

@@ -1,4 +1,4 @@
-"""Moves files of the store aside step by step, so that each step can be taken back.
+"""Database swap: puts a finished database in another one's place, in steps that can be undone.
 
 Every step leaves on disk either what was there or what comes: a crash loses neither.
 """

@@ -1,4 +1,4 @@
-"""The upkeep of the write-ahead log, beside the writer; must not know any table."""
+"""WAL checkpointer: copies the write-ahead log back on a thread of its own."""
 
 import contextlib
 import logging

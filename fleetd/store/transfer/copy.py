@@ -1,4 +1,4 @@
-"""Carries rows from one store to the other, and compares both; must not open or commit either.
+"""Copies rows from one store to the other, and compares both.
 
 Rows are carried as they are, but for whose machine they are of: ``''`` in a store that one machine
 has to itself. What only has a meaning where it is stays there.

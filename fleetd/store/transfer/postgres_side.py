@@ -1,4 +1,4 @@
-"""The PostgreSQL end of a move: the store that machines share; must not know what is carried.
+"""The PostgreSQL end of a store migration.
 
 All that is written is one transaction: until its COMMIT nobody sees any of it, and whatever ends it
 before leaves the store as it was.

@@ -1,4 +1,4 @@
-"""What either end of a move can do, whichever engine it is; must not know any table."""
+"""What either end of a store migration can do."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol

@@ -1,4 +1,4 @@
-"""The SQLite end of a move: the store of this machine alone; must not know what is carried."""
+"""The SQLite end of a store migration."""
 
 import contextlib
 import math
