@@ -28,7 +28,7 @@ from .host.systemd import Notifier, feed_watchdog
 from .protocol.errors import Corrupt, FleetError, Storage, Unavailable
 from .protocol.requests.system import SystemHealth
 from .server.listener import ListeningSockets, listening
-from .server.progress import starting
+from .server.progress import report_start
 from .server.server import Server
 from .store.api import StoreFailed, StoreRefused, StoreUnready
 from .store.sqlite.row_check import named_in
@@ -132,7 +132,7 @@ async def _run(loaded: Loaded, notifier: Notifier) -> int:
             watch.start_soon(_enforce_deadline, stop)
             with listening(loaded.config) as held:
                 async with AsyncExitStack() as opened:
-                    with starting(notifier, watch):
+                    with report_start(notifier, watch):
                         engine = await opened.enter_async_context(open_engine(loaded))
                     watch.start_soon(_enforce_leaving, engine)
                     watch.start_soon(_watch_socket, held, stop, lost)
@@ -228,13 +228,13 @@ def _say_ready(engine: Engine, notifier: Notifier) -> None:
 
 async def _say_when_away(engine: Engine, notifier: Notifier) -> None:
     """Say that a store went away, and that it is back; in between the daemon is ready all along."""
-    reach = engine.store.reach
+    availability = engine.store.availability
     while True:
-        await reach.went.wait()
-        if reach.away is not None:
+        await availability.down.wait()
+        if availability.away is not None:
             notifier.send(f"STATUS={_standing(engine)}")
         returned = engine.returned.ticket()
-        await reach.came.wait()
+        await availability.up.wait()
         await returned.wait()
         log.info("fleetd has caught up with the store")
         notifier.send(f"STATUS={_standing(engine)}")
@@ -242,7 +242,7 @@ async def _say_when_away(engine: Engine, notifier: Notifier) -> None:
 
 def _standing(engine: Engine) -> str:
     listening = f"Listening on {engine.loaded.config.socket}"
-    away = engine.store.reach.away
+    away = engine.store.availability.away
     return listening if away is None else f"{listening}; the store is away: {away.message}"
 
 

@@ -95,7 +95,7 @@ class Engine:
         self.pulled = RecordFiles(root / PULLED)
         self.store = open_store(loaded, self._committed, self.bell.ring, inline=inline, vfs=vfs)
         self.feed = Feed(self.look, self.bell)
-        self.gate = Gate(self.store.reach, lambda: self.clock())
+        self.gate = Gate(self.store.availability, lambda: self.clock())
         self.outbox = Outbox(self.execute, self.backups, inline=inline)
         self.ballast = DiskReserve(loaded.config.database, self.store.reserve)
         self.watcher = Watcher()

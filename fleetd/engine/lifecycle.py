@@ -33,19 +33,23 @@ async def keep_ready(engine: Engine, begun: trio.Event) -> None:
     ``begun`` is set once that is done, or at once while the store is away. Raises FleetError when
     a store that is there refuses what a start needs, StoreRefused when it was moved away.
     """
-    reach, readiness, since = engine.store.reach, _Readiness(engine), trio.current_time()
+    availability, readiness, since = (
+        engine.store.availability,
+        _Readiness(engine),
+        trio.current_time(),
+    )
     while True:
-        if reach.away is not None:
+        if availability.away is not None:
             begun.set()
-        await reach.came.wait()
-        went = reach.went
+        await availability.up.wait()
+        down = availability.down
         if begun.is_set() and not readiness.complete:
             # Only now it is known what time it is by the store's clock.
             engine.started_ms = engine.clock() - round((trio.current_time() - since) * 1_000)
         try:
             await readiness.restore()
         except FleetError as error:
-            if not went.is_set():
+            if not down.is_set():
                 if not begun.is_set():
                     raise
                 log.error("fleetd cannot catch up with the store: %s", error.message)
@@ -53,15 +57,15 @@ async def keep_ready(engine: Engine, begun: trio.Event) -> None:
             continue
         engine.admit_all()
         begun.set()
-        await _serve(readiness, went)
+        await _serve(readiness, down)
         engine.admit_nobody()
 
 
-async def _serve(readiness: "_Readiness", went: trio.Event) -> None:
+async def _serve(readiness: "_Readiness", down: trio.Event) -> None:
     """Wait until the store is away; meanwhile what could not be forgotten is tried again."""
-    while not went.is_set():
+    while not down.is_set():
         with trio.move_on_after(OWED_S) as pause:
-            await went.wait()
+            await down.wait()
         if pause.cancelled_caught:
             await readiness.finish_later()
 

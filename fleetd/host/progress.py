@@ -22,32 +22,32 @@ class ProgressTracker:
     """What was noted last; whoever tells of it looks whenever he likes."""
 
     def __init__(self) -> None:
-        self.stand = ProgressCount()
+        self.count = ProgressCount()
 
 
-_followed: ContextVar[ProgressTracker | None] = ContextVar("headway", default=None)
+_tracker: ContextVar[ProgressTracker | None] = ContextVar("progress", default=None)
 
 
 @contextmanager
 def tracked() -> Iterator[ProgressTracker]:
     """Have what a block notes kept where it can be looked at."""
-    headway = ProgressTracker()
-    token = _followed.set(headway)
+    tracker = ProgressTracker()
+    token = _tracker.set(tracker)
     try:
-        yield headway
+        yield tracker
     finally:
-        _followed.reset(token)
+        _tracker.reset(token)
 
 
 def at(what: str, done: int = 0, total: int | None = None) -> None:
     """Note how far it is with something; of another thing it counts from the beginning."""
-    if (headway := _followed.get()) is not None:
+    if (tracker := _tracker.get()) is not None:
         # More may come to light on the way than was there to begin with.
-        headway.stand = ProgressCount(what, done, None if total is None else max(total, done))
+        tracker.count = ProgressCount(what, done, None if total is None else max(total, done))
 
 
 def on(number: int = 1) -> None:
     """Note that so many more are done of what was named last."""
-    if (headway := _followed.get()) is not None:
-        what, done, total = headway.stand
+    if (tracker := _tracker.get()) is not None:
+        what, done, total = tracker.count
         at(what, done + number, total)

@@ -21,7 +21,7 @@ from ..protocol.requests.event import EventSubscribe, EventUnsubscribe, Subscrip
 from ..protocol.requests.system import RpcDiscover
 from . import openrpc, peer, rpc_envelope
 from .leader_follower import LeaderFollowers
-from .progress import telling
+from .progress import report_to_client
 from .reader import LargeLineLimit, LineReader
 from .rpc_dispatch import Dispatcher, error_reply
 from .rpc_envelope import RpcMessage
@@ -59,7 +59,7 @@ class CallContext:
         if isinstance(request, RpcDiscover):
             return openrpc.document()
         if isinstance(request, LongMutation) and request.progress_token is not None:
-            with self._connection.telling(request.progress_token):
+            with self._connection.reporting(request.progress_token):
                 return await self._perform(request)
         return await self._perform(request)
 
@@ -117,7 +117,7 @@ class ClientConnection:
             seconds=self._reply_seconds,
             unsent=unsent,
             too_slow=self._cut_off,
-            gone=self.give_way,
+            gone=self.evict,
         )
         self._reading = trio.StrictFIFOLock()
         self._followers: dict[str, Follower] = {}
@@ -134,12 +134,12 @@ class ClientConnection:
         return self._stream.socket
 
     @property
-    def resting_since(self) -> float | None:
+    def idle_since(self) -> float | None:
         """Return since when nothing is done for the client; half a line does not count."""
         busy = self._in_flight or self._followers or self._replies.lines
         return None if busy else self._since
 
-    def give_way(self) -> None:
+    def evict(self) -> None:
         """Close the connection without a word: none was asked for."""
         self._scope.cancel()
 
@@ -271,9 +271,9 @@ class ClientConnection:
         finally:
             self._reading.release()
 
-    def telling(self, token: str) -> AbstractContextManager[None]:
+    def reporting(self, token: str) -> AbstractContextManager[None]:
         """Tell the client how far it is with what a block does, until the block ends."""
-        return telling(token, self._replies.offer, self._background)
+        return report_to_client(token, self._replies.offer, self._background)
 
     # Subscriptions
 

@@ -30,10 +30,10 @@ class Evictable(Protocol):
         """Return the client's socket."""
 
     @property
-    def resting_since(self) -> float | None:
+    def idle_since(self) -> float | None:
         """Return since when nothing is done for the client, None while something is."""
 
-    def give_way(self) -> None:
+    def evict(self) -> None:
         """Close the connection."""
 
     def drain(self) -> None:
@@ -44,10 +44,10 @@ class ConnectionLimit:
     """So many places, and who has them."""
 
     def __init__(self, count: int) -> None:
-        self.occupants: set[Evictable] = set()
+        self.connections: set[Evictable] = set()
         self._count = count
         self._free = trio.Semaphore(count)
-        self._leaving: set[Evictable] = set()
+        self._evicted: set[Evictable] = set()
         self._told = float("-inf")
 
     async def take(self, listener: trio.socket.SocketType) -> None:
@@ -57,42 +57,42 @@ class ConnectionLimit:
         except trio.WouldBlock:
             # Nobody has to leave for nobody.
             await trio.lowlevel.wait_readable(listener.fileno())
-            await self._vacated()
+            await self._evict_one()
 
     def release(self) -> None:
         """Give a place to the next in line."""
         self._free.release()
 
-    def enter(self, occupant: Evictable) -> None:
+    def enter(self, connection: Evictable) -> None:
         """Note who has a place."""
-        self.occupants.add(occupant)
+        self.connections.add(connection)
 
-    def leave(self, occupant: Evictable) -> None:
+    def leave(self, connection: Evictable) -> None:
         """Note who has none any more."""
-        self.occupants.discard(occupant)
-        self._leaving.discard(occupant)
+        self.connections.discard(connection)
+        self._evicted.discard(connection)
 
-    async def _vacated(self) -> None:
+    async def _evict_one(self) -> None:
         while True:
             # Asked anew each time: meanwhile somebody may have left by himself.
             with contextlib.suppress(trio.WouldBlock):
                 return self._free.acquire_nowait()
-            if not self._leaving and (found := self._most_dispensable()):
-                self._leaving.add(found)
-                found.give_way()
+            if not self._evicted and (found := self._longest_idle()):
+                self._evicted.add(found)
+                found.evict()
                 self._tell()
             with trio.move_on_after(REST_S / 4):
                 return await self._free.acquire()
 
-    def _most_dispensable(self) -> Evictable | None:
+    def _longest_idle(self) -> Evictable | None:
         """Return who rests longest; those who never said anything come first.
 
         As long as one of these may have to leave soon, nobody who was heard has to.
         """
-        resting = [each for each in self.occupants if each.resting_since is not None]
-        silent = [each for each in resting if not each.heard]
-        found = min(silent or resting, key=_since, default=None)
-        return found if found and _rested(found) else None
+        idle = [each for each in self.connections if each.idle_since is not None]
+        silent = [each for each in idle if not each.heard]
+        found = min(silent or idle, key=_since, default=None)
+        return found if found and _may_be_evicted(found) else None
 
     def _tell(self) -> None:
         if trio.current_time() - self._told >= _TELL_S:
@@ -103,14 +103,14 @@ class ConnectionLimit:
             )
 
 
-def _since(occupant: Evictable) -> float:
-    since = occupant.resting_since
+def _since(connection: Evictable) -> float:
+    since = connection.idle_since
     return float("inf") if since is None else since
 
 
-def _rested(occupant: Evictable) -> bool:
-    rest = trio.current_time() - _since(occupant)
-    return rest >= UNREAD_S or (rest >= REST_S and not _has_sent(occupant.socket))
+def _may_be_evicted(connection: Evictable) -> bool:
+    rest = trio.current_time() - _since(connection)
+    return rest >= UNREAD_S or (rest >= REST_S and not _has_sent(connection.socket))
 
 
 def _has_sent(sock: trio.socket.SocketType) -> bool:

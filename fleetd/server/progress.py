@@ -30,7 +30,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 @contextmanager
-def starting(notifier: Notifier, tasks: trio.Nursery) -> Iterator[None]:
+def report_start(notifier: Notifier, tasks: trio.Nursery) -> Iterator[None]:
     """Tell how far a block is, as long as it takes, and say nothing of one that is quick."""
     over = trio.CancelScope()
     with progress.tracked() as found:
@@ -44,13 +44,13 @@ def starting(notifier: Notifier, tasks: trio.Nursery) -> Iterator[None]:
 async def _tell(
     found: progress.ProgressTracker, notifier: Notifier, over: trio.CancelScope
 ) -> None:
-    told, rounds = found.stand, 0
+    told, rounds = found.count, 0
     with over:
         while True:
             await trio.sleep(PAUSE_S)
-            if found.stand == told or found.stand.total == 0:
+            if found.count == told or found.count.total == 0:
                 continue
-            told = found.stand
+            told = found.count
             text = f"Starting: {said(told)}"
             notifier.send(f"STATUS={text}", f"EXTEND_TIMEOUT_USEC={MORE_S * 1_000_000}")
             if rounds % LOGGED_EVERY == 0:
@@ -58,14 +58,16 @@ async def _tell(
             rounds += 1
 
 
-def said(stand: progress.ProgressCount) -> str:
+def said(count: progress.ProgressCount) -> str:
     """Return in words what a start is at, and how far."""
-    of = "" if stand.total is None else f" of {stand.total:,}"
-    return _PHASES.get(stand.what, stand.what).format(f"{stand.done:,}{of}")
+    of = "" if count.total is None else f" of {count.total:,}"
+    return _PHASES.get(count.what, count.what).format(f"{count.done:,}{of}")
 
 
 @contextmanager
-def telling(token: str, offer: Callable[[bytes], None], tasks: trio.Nursery) -> Iterator[None]:
+def report_to_client(
+    token: str, offer: Callable[[bytes], None], tasks: trio.Nursery
+) -> Iterator[None]:
     """Offer a line whenever a block has come further, until it ends: the reply is next.
 
     What cannot be sent at once is left out, so a client that does not read holds up nothing.
@@ -85,15 +87,15 @@ async def _notify(
     offer: Callable[[bytes], None],
     asleep: trio.CancelScope,
 ) -> None:
-    told = found.stand
+    told = found.count
     with asleep:
         while True:
             await trio.sleep(NOTIFY_S)
-            if found.stand != told:
-                told = found.stand
+            if found.count != told:
+                told = found.count
                 offer(_line(token, told))
 
 
-def _line(token: str, stand: progress.ProgressCount) -> bytes:
-    params = Progress(token=token, what=stand.what, done=stand.done, total=stand.total)
+def _line(token: str, count: progress.ProgressCount) -> bytes:
+    params = Progress(token=token, what=count.what, done=count.done, total=count.total)
     return b'{"jsonrpc":"2.0","method":"progress","params":%b}\n' % _encode(params)

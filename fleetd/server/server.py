@@ -36,7 +36,7 @@ class Server:
         added = {name: guarded(name, method) for name, method in (extra or {}).items()}
         self._traffic = engine.traffic
         self._dispatcher = Dispatcher(methods_for(perform) | added, self._traffic)
-        self._slots = ConnectionLimit(limits.connections)
+        self._limit = ConnectionLimit(limits.connections)
         self._large = LargeLineLimit(engine.config.hooks.line_bytes)
         self._unsent = SendBudget()
         self._draining = False
@@ -48,11 +48,11 @@ class Server:
         one does, clients wait in the listener's backlog.
         """
         while True:
-            await self._slots.take(listener)
+            await self._limit.take(listener)
             try:
                 sock = await self._accept_one(listener)
             except BaseException:
-                self._slots.release()
+                self._limit.release()
                 raise
             connections.start_soon(self._serve, trio.SocketStream(sock))
 
@@ -82,7 +82,7 @@ class Server:
         finally:
             stream.socket.close()
             self._traffic.closed()
-            self._slots.release()
+            self._limit.release()
 
     async def _serve_peer(self, stream: trio.SocketStream) -> None:
         try:
@@ -100,16 +100,16 @@ class Server:
         connection = ClientConnection(
             stream, caller, self._engine, self._dispatcher, self._limits, self._large, self._unsent
         )
-        self._slots.enter(connection)
+        self._limit.enter(connection)
         try:
             if self._draining:
                 connection.drain()
             await connection.serve()
         finally:
-            self._slots.leave(connection)
+            self._limit.leave(connection)
 
     def drain(self) -> None:
         """Close idle connections; the others end when what is in flight has been answered."""
         self._draining = True
-        for connection in self._slots.occupants.copy():
+        for connection in self._limit.connections.copy():
             connection.drain()

@@ -84,22 +84,22 @@ class Away(msgspec.Struct, frozen=True):
 class Availability:
     """Whether a store is there, as a store tells it: one of this machine's always is.
 
-    ``came`` is set while it is there. ``went`` is set when it has gone, and another event by the
+    ``up`` is set while it is there. ``down`` is set when it has gone, and another event by the
     time that it is back: whoever took it while it was there misses nothing.
     """
 
     def __init__(self, away: Away | None = None) -> None:
         self.away = away
-        self.came, self.went = trio.Event(), trio.Event()
+        self.up, self.down = trio.Event(), trio.Event()
         self.reconnects = 0
-        (self.came if away is None else self.went).set()
+        (self.up if away is None else self.down).set()
 
     def lose(self, away: Away) -> None:
         """Note that the store is away, or why it still is; call it on the trio thread."""
         if self.away is None:
-            self.came = trio.Event()
+            self.up = trio.Event()
             self.away = away
-            self.went.set()
+            self.down.set()
         else:
             self.away = msgspec.structs.replace(away, since_ms=self.away.since_ms)
 
@@ -108,5 +108,5 @@ class Availability:
         if self.away is not None:
             self.away = None
             self.reconnects += 1
-            self.went = trio.Event()
-            self.came.set()
+            self.down = trio.Event()
+            self.up.set()

@@ -100,7 +100,7 @@ async def _fill(root: Path, chance: random.Random, facts: list[Fact]) -> Path:
             worker = Worker(fleet, name, chance, facts.append)
             await worker.work(20)
             if name == "a":
-                fleet.engine.store._upkeep._connection.wal_checkpoint(
+                fleet.engine.store._wal._connection.wal_checkpoint(
                     mode=apsw.SQLITE_CHECKPOINT_RESTART
                 )
         await fleet.settle()

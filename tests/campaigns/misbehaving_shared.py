@@ -66,7 +66,7 @@ def _in_doubt(says: bool) -> None:
     def answer(self: group_commit.PostgresCommitter, number: int, error: Any) -> bool:
         was_committed(self, number, error)
         counted = batch.counted(self._holder.get(), self._machine)
-        self._reckoning.reach(counted, 0)
+        self._lost_commits.note(counted, 0)
         return says
 
     group_commit.PostgresCommitter._was_committed = answer  # type: ignore[method-assign]

@@ -37,7 +37,7 @@ class Life:
 
     def drop(self) -> None:
         """Cancel whatever is done for clients."""
-        for connection in tuple(self.server._slots.occupants):
+        for connection in tuple(self.server._limit.connections):
             connection._scope.cancel()
 
     def leaks(self) -> dict[str, Any]:
@@ -45,8 +45,8 @@ class Life:
         engine = self.fleet.engine
         return {
             "tasks": tasks_of(self.nursery),
-            "connections": len(self.server._slots.occupants),
-            "places for clients": self.server._slots._free.value,
+            "connections": len(self.server._limit.connections),
+            "places for clients": self.server._limit._free.value,
             "what is to be sent": len(self.server._unsent._writers),
             "places for large lines": self.server._large._room.value,
             "keys under way": list(engine._under_way),

@@ -109,7 +109,7 @@ async def test_a_network_that_swallows_everything_is_noticed(
             await opened.event("second")
         with pytest.raises(Unavailable):
             await opened.kinds()
-        assert opened.store.reach.away is not None
+        assert opened.store.availability.away is not None
         proxy.hang_up()
         proxy.go_on()
         await opened.until(away=False)

@@ -120,7 +120,7 @@ async def test_a_lock_that_is_kept_for_long_refuses_and_is_no_outage(
             line.execute(LOCK.encode())
             with pytest.raises(Unavailable, match="Another machine keeps the store locked"):
                 await opened.event()
-            assert opened.store.reach.away is None
+            assert opened.store.availability.away is None
             line.execute("ROLLBACK")
             assert await opened.event() == 1
         finally:
@@ -158,6 +158,6 @@ async def test_who_waits_for_the_turn_of_many_is_patient_and_takes_less(
                 other.execute("ROLLBACK")
         finally:
             other.close()
-        assert opened.store.reach.away is None
+        assert opened.store.availability.away is None
         assert len(await opened.kinds()) == 6
     assert turns[:2] == [batch._TURN_S, batch._SHORT_TURN_S]

@@ -39,9 +39,9 @@ async def away(url: str, directory: Path) -> str:
     """Return why a store is away from the start on."""
     store = opened(url, directory)
     await store.aclose()
-    assert store.reach.away is not None
-    assert not store.reach.away.final
-    return store.reach.away.message
+    assert store.availability.away is not None
+    assert not store.availability.away.final
+    return store.availability.away.message
 
 
 def with_password(server: Server, user: str, database: str) -> str:

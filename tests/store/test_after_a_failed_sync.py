@@ -85,7 +85,7 @@ async def test_a_wal_that_cannot_be_copied_back_stops_the_store_and_is_kept(
         # The disk is in order again, as far as anybody can tell; nobody may believe it.
         with pytest.raises(Storage, match="disk failed"):
             await store.write(tools.put("later"))
-        store._upkeep._thread.join(30)
+        store._wal._thread.join(30)
         assert not store.wal_is_kept_short, "it would ask the same disk again"
         writes = faults.seen["write", "any"]
         assert await store.read(lambda tx: tx.value("SELECT count(*) FROM store_meta")) == 4

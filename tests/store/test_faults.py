@@ -163,7 +163,7 @@ def test_a_disk_that_fails_while_the_store_is_opened_is_a_refusal(
             faults.mend()
             store._writer_connection.close()
             store._reader_connection.close()
-            store._upkeep.stop()
+            store._wal.stop()
             break
         finally:
             faults.mend()

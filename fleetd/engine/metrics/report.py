@@ -102,12 +102,16 @@ def _daily(last: Rounds) -> list[Family]:
 
 def _store(engine: Engine, seen: Overview | None) -> list[Family]:
     database_bytes, wal_bytes = engine.store.sizes()
-    load, reach = engine.store.load, engine.store.reach
-    away_ms = engine.clock() - reach.away.since_ms if reach.away else 0
+    load, availability = engine.store.load, engine.store.availability
+    away_ms = engine.clock() - availability.away.since_ms if availability.away else 0
     return [
-        _gauge("store_away", "1 while the store cannot be reached, else 0.", int(bool(reach.away))),
+        _gauge(
+            "store_away",
+            "1 while the store cannot be reached, else 0.",
+            int(bool(availability.away)),
+        ),
         _gauge("store_away_seconds", "For how long it has not been.", max(0, away_ms) / 1_000),
-        _counter("store_reconnects_total", "How often it came back.", reach.reconnects),
+        _counter("store_reconnects_total", "How often it came back.", availability.reconnects),
         _gauge("database_size_bytes", "Size of the database file.", database_bytes),
         _gauge("wal_size_bytes", "Size of the write-ahead log.", wal_bytes),
         _gauge("writer_queue_requests", "Requests that wait for the writer.", load.waiting),

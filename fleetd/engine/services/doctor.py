@@ -28,7 +28,9 @@ async def doctor(engine: Engine, request: SystemDoctor, caller: Caller) -> Findi
     """Look for damage and loose permissions; with ``fix`` mend what can be mended."""
     if not request.fix:  # then nothing is written: what it tells of may be a disk that is full
         return await _examine(engine, fix=False)
-    if engine.store.reach.away is not None:  # nothing can be kept, and what it mends stays mended
+    if (
+        engine.store.availability.away is not None
+    ):  # nothing can be kept, and what it mends stays mended
         return await _examine(engine, fix=True)
     return await engine.remembered(request, lambda: _examine(engine, fix=True))
 
@@ -38,7 +40,7 @@ async def _examine(engine: Engine, *, fix: bool) -> Findings:
     findings = await examining.findings(engine)
     progress.at("files")
     findings += await engine.outbox.in_thread(lambda: _around(engine, fix=fix))
-    for noun in POLICIES if engine.store.reach.away is None else ():
+    for noun in POLICIES if engine.store.availability.away is None else ():
         findings += await _copies(engine, noun, fix=fix)
     return Findings(ok=all(f.ok or f.fixed for f in findings), findings=findings)
 
@@ -134,7 +136,9 @@ def _spool(engine: Engine, *, fix: bool) -> list[Finding]:
     subject = str(engine.spool.directory or "")
     found = []
     oldest_ms = None if heap.oldest_ms is None else engine.store.from_wall(heap.oldest_ms)
-    away = engine.store.reach.away is not None  # then they wait for what another finding tells of
+    away = (
+        engine.store.availability.away is not None
+    )  # then they wait for what another finding tells of
     if oldest_ms is not None and not away and engine.clock() - oldest_ms > SPOOL_MS:
         detail = f"{heap.files} payloads of hooks wait to be taken in; the log says why"
         found.append(Finding(check="spool", ok=False, subject=subject, detail=detail))

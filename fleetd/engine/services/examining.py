@@ -29,7 +29,7 @@ async def findings(engine: Engine) -> list[Finding]:
 
 
 def _away(engine: Engine, error: Unavailable) -> Finding:
-    away, where = engine.store.reach.away, engine.store.where
+    away, where = engine.store.availability.away, engine.store.where
     detail = error.message
     if away is not None:
         since = duration(max(0, engine.clock() - away.since_ms))

@@ -89,19 +89,19 @@ async def seen_now(engine: Engine) -> Overview | None:
         try:
             return await engine.execute(OverviewGet())
         except StoreAway:
-            if engine.store.reach.away is not None or engine.closing:
+            if engine.store.availability.away is not None or engine.closing:
                 return None
             await trio.lowlevel.checkpoint()  # it is back already
 
 
 def _store(engine: Engine) -> StoreStatus:
-    store, away = engine.store, engine.store.reach.away
+    store, away = engine.store, engine.store.availability.away
     return StoreStatus(
         kind=store.kind,
         where=store.where,
         version=store.engine_version,
         since=iso(engine.ready_ms) if engine.ready_ms is not None else None,
-        reconnects=store.reach.reconnects,
+        reconnects=store.availability.reconnects,
         away=AwayStatus(
             since_at=iso(away.since_ms),
             for_ms=max(0, engine.clock() - away.since_ms),

@@ -37,10 +37,10 @@ _DOUBT_PAUSE_S = 0.2
 class PostgresCommitter:
     """Runs batches of writing jobs on the connections of one slot."""
 
-    def __init__(self, holder: ConnectionSlot, server: PostgresServer) -> None:
-        self._holder = holder
+    def __init__(self, slot: ConnectionSlot, server: PostgresServer) -> None:
+        self._slot = slot
         self._server = server
-        self._reckoning = server.reckoning
+        self._lost_commits = server.lost_commits
         self._machine = server.machine
         self._where = server.place
         self._counted_on: ServerConnection | None = None
@@ -76,19 +76,19 @@ class PostgresCommitter:
         trouble: psycopg.Error | None = None
         for _ in range(_TRIES):
             _forget(jobs)
-            connection = self._holder.get()
+            connection = self._slot.get()
             try:
                 if taken := self._together(connection, jobs):
                     return taken
             except psycopg.Error as error:
                 trouble = error
                 if stood_still(error):
-                    self._holder.drop()
+                    self._slot.drop()
                     raise
                 if not self._is_worth_another(connection, error):
                     break
             except BaseException:
-                self._holder.drop()
+                self._slot.drop()
                 raise
         if trouble is None or ends_connection(trouble) or not state(trouble):
             raise ServerAway("writing", "its connections are lost again and again")
@@ -103,17 +103,17 @@ class PostgresCommitter:
     def _is_worth_another(self, connection: ServerConnection, error: psycopg.Error) -> bool:
         """Clear up after a transaction of which nothing was committed."""
         if connection.closed or ends_connection(error):
-            self._holder.drop()
+            self._slot.drop()
             if isinstance(error, Stalled):  # whoever tries again would wait as long again
                 raise away(error, "writing") from error
             return True
         if is_for_all(error):
-            self._holder.drop()
+            self._slot.drop()
             raise away(error, "writing") from error
         try:
             connection.say(b"ROLLBACK")
         except psycopg.Error:
-            self._holder.drop()
+            self._slot.drop()
             return True
         return is_transient(error)
 
@@ -122,9 +122,9 @@ class PostgresCommitter:
         if connection is not self._counted_on:
             # A daemon of this machine that was killed, or a connection that was lost, may have had
             # a COMMIT under way that is counted only now.
-            self._reckoning.reach(batch.counted(connection, self._machine), 0)
+            self._lost_commits.note(batch.counted(connection, self._machine), 0)
             self._counted_on = connection
-        number = self._reckoning.batch + 1
+        number = self._lost_commits.batch + 1
         turn_s = batch.begin(connection, self._machine, number, self._server.schema)
         taken, done = batch.requests(connection, jobs, self._where.name, turn_s)
         if not done:
@@ -149,10 +149,10 @@ class PostgresCommitter:
         except psycopg.Error as error:
             if stood_still(error) or not (connection.closed or ends_connection(error)):
                 raise  # the server is there, and says that it did not
-            self._holder.drop()
+            self._slot.drop()
             return self._was_committed(number, error)
         self.commits.note((time.perf_counter_ns() - begun) // 1_000)
-        self._reckoning.reach(number, end)
+        self._lost_commits.note(number, end)
         return True
 
     def _was_committed(self, number: int, error: psycopg.Error) -> bool:
@@ -164,15 +164,15 @@ class PostgresCommitter:
         deadline = time.monotonic() + _DOUBT_S
         while True:
             try:
-                connection = self._holder.get()
+                connection = self._slot.get()
                 if batch.counted(connection, self._machine) < number:
                     return False
-                self._reckoning.reach(number, 0)
+                self._lost_commits.note(number, 0)
                 return True
             except ServerBehind:
                 raise  # whatever became of it, there it is not
             except (ServerAway, psycopg.Error) as trouble:
-                self._holder.drop()
+                self._slot.drop()
                 if time.monotonic() > deadline or self._server.hurry.now:
                     raise InDoubt(away(error, "committing").said) from trouble
             time.sleep(_DOUBT_PAUSE_S)

@@ -95,7 +95,7 @@ class LostCommitDetector:
         """Keep up with what others commit, on a server that was looked at."""
         self._advance(_of_others(self._ask(connection)))
 
-    def reach(self, batch: int, end: int) -> None:
+    def note(self, batch: int, end: int) -> None:
         """Note what this machine has committed."""
         self._advance(CommitPosition(batch, end, own=end))
 

@@ -18,8 +18,8 @@ _TRIES = 2
 class SnapshotReader:
     """Runs batches of reading jobs on the connections of one slot."""
 
-    def __init__(self, holder: ConnectionSlot, where: ServerAddress) -> None:
-        self._holder = holder
+    def __init__(self, slot: ConnectionSlot, where: ServerAddress) -> None:
+        self._slot = slot
         self._where = where
 
     def run(self, jobs: list[Job]) -> None:
@@ -39,11 +39,11 @@ class SnapshotReader:
     def _some(self, jobs: list[Job]) -> None:
         """Run jobs; raises psycopg.Error when one of them stood still for too long."""
         for left in reversed(range(_TRIES)):
-            connection = self._holder.get()
+            connection = self._slot.get()
             try:
                 self._together(connection, [job for job in jobs if job.result is None])
             except psycopg.Error as error:
-                self._holder.drop()
+                self._slot.drop()
                 if stood_still(error):
                     raise
                 if isinstance(error, Stalled) or not left:

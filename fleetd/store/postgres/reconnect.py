@@ -36,16 +36,16 @@ async def on_a_thread(work: Callable[[], T]) -> T:
 
 
 class Reconnector:
-    """Tells ``reach`` whether the server is there, and sees to it that it is again.
+    """Tells ``availability`` whether the server is there, and sees to it that it is again.
 
     ``heard`` is called on the trio thread when anybody has committed.
     """
 
     def __init__(
-        self, reach: Availability, server: PostgresServer, heard: Callable[[], None]
+        self, availability: Availability, server: PostgresServer, heard: Callable[[], None]
     ) -> None:
         self._where = server.place
-        self.reach = reach
+        self.availability = availability
         self._server = server
         self._heard = heard
         self._attending: trio.CancelScope | None = None
@@ -68,9 +68,9 @@ class Reconnector:
 
     def lose(self, gone: ServerAway) -> None:
         """Note that the server is away, and look for it; called on the trio thread."""
-        if self.reach.away is None:
+        if self.availability.away is None:
             log.warning("%s. It is tried again until it is back", self.message(gone))
-        self.reach.lose(self.away(gone))
+        self.availability.lose(self.away(gone))
         if self._attending is not None:
             self._attending.cancel()
 
@@ -95,7 +95,7 @@ class Reconnector:
                         in_vain > 1
                         or gone.final
                         or isinstance(gone, ServerBehind)
-                        or self.reach.away
+                        or self.availability.away
                     ):
                         self.lose(gone)
                 except psycopg.Error as error:
@@ -119,14 +119,14 @@ class Reconnector:
             untaken.close()
 
     async def _once(self, bring: Callable[[], None], back: Callable[[], None]) -> None:
-        connect = partial(self._connect, bring if self.reach.away else None)
+        connect = partial(self._connect, bring if self.availability.away else None)
         connection = await on_a_thread(connect)
         self._connected = None
         try:
-            if self.reach.away is not None:
+            if self.availability.away is not None:
                 back()
                 log.warning("%s is back", self._where.name)
-                self.reach.regain()
+                self.availability.regain()
             self._heard()  # what was committed before we listened
             await self._attend(connection)
         finally:

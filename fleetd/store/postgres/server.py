@@ -25,7 +25,7 @@ class PostgresServer:
         self.machine = machine
         self.clock = ServerClock()
         self.hurry = Hurry()
-        self.reckoning = LostCommitDetector(machine, self.place)
+        self.lost_commits = LostCommitDetector(machine, self.place)
         self.schema = 0
         """The version of the schema, once a writer was connected."""
         self.version = "PostgreSQL"
@@ -64,11 +64,11 @@ class PostgresServer:
         elif purpose != "reader":
             self.clock.ask(connection)
         # What is done aside takes nobody's place: worker threads and the listener have to notice.
-        self.reckoning.look(connection, acts=purpose != "aside")
+        self.lost_commits.look(connection, acts=purpose != "aside")
 
     def follow(self, connection: ServerConnection) -> None:
         """Look how far others have come; raises psycopg.Error."""
-        self.reckoning.follow(connection)
+        self.lost_commits.follow(connection)
 
     def beat(self, connection: ServerConnection) -> None:
         """Look whether the server is there, what time it is there, and how far it has come.
@@ -76,7 +76,7 @@ class PostgresServer:
         Raises psycopg.Error, and ServerAway for a schema that another program has changed.
         """
         self.clock.ask(connection)
-        self.reckoning.follow(connection)
+        self.lost_commits.follow(connection)
         self.size = checks.size_of(connection)
         if (found := version_of(connection)) != self.schema:
             raise ServerAway("reading", other_schema(found, self.schema), final=True)

@@ -37,13 +37,160 @@ T = TypeVar("T")
 log = logging.getLogger("fleetd")
 
 
-class Elsewhere:
-    """The part of a store whose bytes rest on another machine, or in another program's care."""
+class PostgresStore:
+    """Two functions, ``write`` and ``read``, each given a rule that works on a transaction.
+
+    ``on_commit`` receives the effects of committed transactions, in order of commit, on the trio
+    thread; ``on_news`` is called there after each commit of anybody. A server that is away is no
+    failure of the store: ``availability`` tells of it, and who comes meanwhile is refused at once.
+    """
 
     kind: Literal["postgresql"] = "postgresql"
-    now_ms: Callable[[], int]
     reserve = 0
     """The room on this machine's disk is not what it needs."""
+    sqlite_version = ""
+
+    def __init__(
+        self,
+        url: str,
+        directory: Path,
+        on_commit: Callable[[list[Effect]], None],
+        on_news: Callable[[], None],
+        *,
+        inline: bool = False,
+    ) -> None:
+        self.machine = machine_id(directory)
+        self.incarnation: Incarnation | None = Incarnation(directory)
+        self.failed = trio.Event()
+        """Never set: no trouble of a server makes what was acknowledged doubtful."""
+        self.failure: BaseException | None = None
+        self.availability = Availability()
+        self._on_commit = on_commit
+        self._inline = inline
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._gone: ServerAway | None = None
+        self._server = server = PostgresServer(url, self.machine)
+        self.now_ms: Callable[[], int] = server.clock.now_ms
+        self.uptime: Callable[[], Uptime] = server.clock.uptime
+        self._slots = [ConnectionSlot(partial(server.open, name)) for name in ("writer", "reader")]
+        self._committer = PostgresCommitter(self._slots[0], server)
+        self._reads = SnapshotReader(self._slots[1], server.place)
+        write = partial(self._work, self._committer.run)
+        read = partial(self._work, self._reads.run)
+        self._writer = WorkerThread("writer", write, self._wrote, inline=inline)
+        self._reader = WorkerThread("reader", read, lambda _: None, inline=inline)
+        self._reconnector = Reconnector(self.availability, server, on_news)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Connect; what will not mend itself is refused, the rest is tried again later."""
+        try:
+            self._bring()
+        except ServerAway as gone:
+            self._close()
+            if gone.final:
+                raise StoreRefused(f"{self._reconnector.message(gone)}.") from None
+            self._gone = gone
+            self._reconnector.lose(gone)
+
+    def _bring(self) -> None:
+        """Give both threads new connections."""
+        for slot in self._slots:
+            slot.bring(slot.open())
+
+    def start(self) -> None:
+        """Start the threads; call it inside trio."""
+        self._token = trio.lowlevel.current_trio_token()
+        self._writer.start()
+        self._reader.start()
+
+    async def run(self) -> None:
+        """Hear of other machines' commits, and find the server again, until cancelled."""
+        if not self._inline:
+            await self._reconnector.run(self._bring, self._come_back)
+
+    def _come_back(self) -> None:
+        """Let the threads work again."""
+        self._gone = None
+
+    @property
+    def where(self) -> str:
+        """Return what the server is called, without any secret."""
+        return self._server.place.name
+
+    @property
+    def engine_version(self) -> str:
+        """Return the server's name and version, as far as it is known."""
+        return self._server.version
+
+    @property
+    def lost(self) -> LostCommits | None:
+        """Return what the newest server lacked of what was committed, None when nothing."""
+        return self._server.lost_commits.lost
+
+    async def write(self, rule: Callable[[Tx], T]) -> T:
+        """Run a rule in a transaction; returns after COMMIT, raises after rollback.
+
+        Raises Unavailable while the server is away, at once; with ``outcome="unknown"`` when it
+        went in the middle of COMMIT and did not come back in time to say what became of it.
+        """
+        self._refuse_while_away()
+        return await self._writer.submit(rule)
+
+    async def read(self, rule: Callable[[Tx], T]) -> T:
+        """Run a rule on a consistent snapshot, without a way to change anything."""
+        self._refuse_while_away()
+        return await self._reader.submit(rule)
+
+    def _refuse_while_away(self) -> None:
+        if self.availability.away is not None and not self._inline:
+            raise self.availability.away.refusal(self.now_ms())
+
+    def _work(self, run: Callable[[list[Job]], None], jobs: list[Job]) -> None:
+        if self._gone is not None and not self._inline:
+            self._refuse(jobs, self._gone)
+            return
+        try:
+            run(jobs)
+            self._there()
+        except ServerAway as gone:
+            self._give_up(jobs, gone)
+        except Exception as error:
+            # A bug of ours, or an error that nobody foresaw: the thread has to live on.
+            log.exception("A batch failed")
+            self._give_up(jobs, ServerAway("working", str(error)))
+
+    def _there(self) -> None:
+        if self._inline and self._gone is not None:
+            self._gone = None
+            self.availability.regain()
+
+    def _give_up(self, jobs: list[Job], gone: ServerAway) -> None:
+        self._gone = gone
+        self._refuse(jobs, gone)
+        if self._inline:
+            self._reconnector.lose(gone)
+        elif self._token is not None:
+            self._token.run_sync_soon(self._reconnector.lose, gone)
+
+    def _refuse(self, jobs: list[Job], gone: ServerAway) -> None:
+        """Tell those that have no answer yet."""
+        away, now_ms = self._reconnector.away(gone), self.now_ms()
+        for job in jobs:
+            if job.result is None:
+                job.fail(away.refusal(now_ms))
+
+    def _wrote(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            if job.effects:
+                with trace.on_behalf_of(job.origin):
+                    self._on_commit(job.effects)
+
+    @property
+    def load(self) -> Load:
+        """Return what the writer's queue and commits are like; the histograms go on counting."""
+        writer = self._writer
+        return Load(writer.waiting, writer.most_waiting, writer.batches, self._committer.commits)
 
     def from_wall(self, ms: int) -> int:
         """Return the time of the fleet for one that this machine's own clock told."""
@@ -64,161 +211,6 @@ class Elsewhere:
             "Back it up where it runs, with pg_dump; or take everything into a file of this "
             "machine: fleetctl migrate",
         )
-
-
-class PostgresStore(Elsewhere):
-    """Two functions, ``write`` and ``read``, each given a rule that works on a transaction.
-
-    ``on_commit`` receives the effects of committed transactions, in order of commit, on the trio
-    thread; ``on_news`` is called there after each commit of anybody. A server that is away is no
-    failure of the store: ``reach`` tells of it, and who comes meanwhile is refused at once.
-    """
-
-    sqlite_version = ""
-
-    def __init__(
-        self,
-        url: str,
-        directory: Path,
-        on_commit: Callable[[list[Effect]], None],
-        on_news: Callable[[], None],
-        *,
-        inline: bool = False,
-    ) -> None:
-        self.machine = machine_id(directory)
-        self.incarnation: Incarnation | None = Incarnation(directory)
-        self.failed = trio.Event()
-        """Never set: no trouble of a server makes what was acknowledged doubtful."""
-        self.failure: BaseException | None = None
-        self.reach = Availability()
-        self._on_commit = on_commit
-        self._inline = inline
-        self._token: trio.lowlevel.TrioToken | None = None
-        self._gone: ServerAway | None = None
-        self._server = server = PostgresServer(url, self.machine)
-        self.now_ms = server.clock.now_ms
-        self.uptime: Callable[[], Uptime] = server.clock.uptime
-        self._holders = [
-            ConnectionSlot(partial(server.open, name)) for name in ("writer", "reader")
-        ]
-        self._committer = PostgresCommitter(self._holders[0], server)
-        self._reads = SnapshotReader(self._holders[1], server.place)
-        write = partial(self._work, self._committer.run)
-        read = partial(self._work, self._reads.run)
-        self._writer = WorkerThread("writer", write, self._wrote, inline=inline)
-        self._reader = WorkerThread("reader", read, lambda _: None, inline=inline)
-        self._keeper = Reconnector(self.reach, server, on_news)
-        self._begin()
-
-    def _begin(self) -> None:
-        """Connect; what will not mend itself is refused, the rest is tried again later."""
-        try:
-            self._bring()
-        except ServerAway as gone:
-            self._close()
-            if gone.final:
-                raise StoreRefused(f"{self._keeper.message(gone)}.") from None
-            self._gone = gone
-            self._keeper.lose(gone)
-
-    def _bring(self) -> None:
-        """Give both threads new connections."""
-        for holder in self._holders:
-            holder.bring(holder.open())
-
-    def start(self) -> None:
-        """Start the threads; call it inside trio."""
-        self._token = trio.lowlevel.current_trio_token()
-        self._writer.start()
-        self._reader.start()
-
-    async def run(self) -> None:
-        """Hear of other machines' commits, and find the server again, until cancelled."""
-        if not self._inline:
-            await self._keeper.run(self._bring, self._come_back)
-
-    def _come_back(self) -> None:
-        """Let the threads work again."""
-        self._gone = None
-
-    @property
-    def where(self) -> str:
-        """Return what the server is called, without any secret."""
-        return self._server.place.name
-
-    @property
-    def engine_version(self) -> str:
-        """Return the server's name and version, as far as it is known."""
-        return self._server.version
-
-    @property
-    def lost(self) -> LostCommits | None:
-        """Return what the newest server lacked of what was committed, None when nothing."""
-        return self._server.reckoning.lost
-
-    async def write(self, rule: Callable[[Tx], T]) -> T:
-        """Run a rule in a transaction; returns after COMMIT, raises after rollback.
-
-        Raises Unavailable while the server is away, at once; with ``outcome="unknown"`` when it
-        went in the middle of COMMIT and did not come back in time to say what became of it.
-        """
-        self._refuse_while_away()
-        return await self._writer.submit(rule)
-
-    async def read(self, rule: Callable[[Tx], T]) -> T:
-        """Run a rule on a consistent snapshot, without a way to change anything."""
-        self._refuse_while_away()
-        return await self._reader.submit(rule)
-
-    def _refuse_while_away(self) -> None:
-        if self.reach.away is not None and not self._inline:
-            raise self.reach.away.refusal(self.now_ms())
-
-    def _work(self, run: Callable[[list[Job]], None], jobs: list[Job]) -> None:
-        if self._gone is not None and not self._inline:
-            self._refuse(jobs, self._gone)
-            return
-        try:
-            run(jobs)
-            self._there()
-        except ServerAway as gone:
-            self._give_up(jobs, gone)
-        except Exception as error:
-            # A bug of ours, or an error that nobody foresaw: the thread has to live on.
-            log.exception("A batch failed")
-            self._give_up(jobs, ServerAway("working", str(error)))
-
-    def _there(self) -> None:
-        if self._inline and self._gone is not None:
-            self._gone = None
-            self.reach.regain()
-
-    def _give_up(self, jobs: list[Job], gone: ServerAway) -> None:
-        self._gone = gone
-        self._refuse(jobs, gone)
-        if self._inline:
-            self._keeper.lose(gone)
-        elif self._token is not None:
-            self._token.run_sync_soon(self._keeper.lose, gone)
-
-    def _refuse(self, jobs: list[Job], gone: ServerAway) -> None:
-        """Tell those that have no answer yet."""
-        away, now_ms = self._keeper.away(gone), self.now_ms()
-        for job in jobs:
-            if job.result is None:
-                job.fail(away.refusal(now_ms))
-
-    def _wrote(self, jobs: list[Job]) -> None:
-        for job in jobs:
-            if job.effects:
-                with trace.on_behalf_of(job.origin):
-                    self._on_commit(job.effects)
-
-    @property
-    def load(self) -> Load:
-        """Return what the writer's queue and commits are like; the histograms go on counting."""
-        writer = self._writer
-        return Load(writer.waiting, writer.most_waiting, writer.batches, self._committer.commits)
 
     def make_way(self) -> None:
         """Do nothing: the room of the server is not ours to make."""
@@ -248,7 +240,7 @@ class PostgresStore(Elsewhere):
         try:
             return await on_a_thread(partial(self._on_a_connection, work))
         except ServerAway as gone:
-            raise Unavailable(f"{self._keeper.message(gone)}.", retry=True) from gone
+            raise Unavailable(f"{self._reconnector.message(gone)}.", retry=True) from gone
         except psycopg.Error as error:
             raise translate(error, self.where) from error
 
@@ -271,5 +263,5 @@ class PostgresStore(Elsewhere):
         self._close()
 
     def _close(self) -> None:
-        for holder in self._holders:
-            holder.close()
+        for slot in self._slots:
+            slot.close()

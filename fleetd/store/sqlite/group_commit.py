@@ -99,11 +99,11 @@ class SqliteCommitter:
     """
 
     def __init__(
-        self, connection: apsw.Connection, standing: FileIdentity, watch: HighWaterMark
+        self, connection: apsw.Connection, identity: FileIdentity, mark: HighWaterMark
     ) -> None:
         self._connection = connection
-        self._standing = standing
-        self._watch = watch
+        self._identity = identity
+        self._mark = mark
         self._execute = SqliteExecutor(connection)
         self.failure: BaseException | None = None
         self.landed = False
@@ -114,8 +114,8 @@ class SqliteCommitter:
 
     def run(self, jobs: list[Job]) -> None:
         """Give every job its result, committed together where that is possible."""
-        if self.failure is None and (trouble := self._standing.trouble()):
-            self.failure = Displaced(f"{trouble}; {self._standing.save(self._connection)}")
+        if self.failure is None and (trouble := self._identity.trouble()):
+            self.failure = Displaced(f"{trouble}; {self._identity.save(self._connection)}")
         for outside, group in itertools.groupby(
             jobs, lambda job: isinstance(job.fn, OutsideTransaction)
         ):
@@ -166,11 +166,11 @@ class SqliteCommitter:
         if changes == self._changes:  # nothing to sync would not say how long a sync takes
             self._connection.execute("COMMIT")
             return
-        end = self._watch.coming(self._connection)
+        end = self._mark.coming(self._connection)
         begun = time.perf_counter_ns()
         self._connection.execute("COMMIT")
         self.commits.note((time.perf_counter_ns() - begun) // 1_000)
-        self._watch.note(end)
+        self._mark.note(end)
         self._changes = changes
 
     def _one(self, job: Job, done: list[tuple[Job, Any]]) -> None:

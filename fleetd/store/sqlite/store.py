@@ -64,19 +64,19 @@ class SqliteStore:
         self.path = path
         self.where = str(path)
         self.failed = trio.Event()
-        self.reach = Availability()
+        self.availability = Availability()
         self._on_commit = on_commit
         self._inline = inline
         self._vfs = vfs
-        self._watch = HighWaterMark(path)
-        self._writer_connection = open_database(path, vfs, self._watch.look)
+        self._mark = HighWaterMark(path)
+        self._writer_connection = open_database(path, vfs, self._mark.look)
         self._reader_connection = connect(str(path), query_only=True, vfs=vfs)
         self._query = SqliteExecutor(self._reader_connection)
-        self._standing = FileIdentity(path)
-        self._committer = SqliteCommitter(self._writer_connection, self._standing, self._watch)
+        self._identity = FileIdentity(path)
+        self._committer = SqliteCommitter(self._writer_connection, self._identity, self._mark)
         self._writer = WorkerThread("writer", self._committer.run, self._wrote, inline=inline)
         self._reader = WorkerThread("reader", self._read, lambda _: None, inline=inline)
-        self._upkeep = WalCheckpointer(str(path), vfs, self._fail)
+        self._wal = WalCheckpointer(str(path), vfs, self._fail)
         self._token: trio.lowlevel.TrioToken | None = None
         self._writer_connection.set_wal_hook(self._wal_grew)
 
@@ -102,7 +102,7 @@ class SqliteStore:
     @property
     def lost(self) -> LostCommits | None:
         """Return what is missing at the end of the log, None when nothing is."""
-        return self._watch.lost
+        return self._mark.lost
 
     def from_wall(self, ms: int) -> int:
         """Return the store's time for one that this machine's own clock told: the same."""
@@ -114,7 +114,7 @@ class SqliteStore:
         self._writer.start()
         self._reader.start()
         # Inline is for virtual time: there is no use in fast commits, and none in waiting for it.
-        self._upkeep.start(lay_out=not self._inline)
+        self._wal.start(lay_out=not self._inline)
 
     def _fail(self, error: BaseException) -> None:
         """Stop for an error that was met beside the writer, on a thread of its own."""
@@ -137,7 +137,7 @@ class SqliteStore:
     def _wal_grew(self, connection: apsw.Connection, name: str, pages: int) -> int:
         """Called by SQLite after each commit of a change, on the writer's thread."""
         self._committer.landed = True
-        return self._upkeep.wal_grew(connection, name, pages)
+        return self._wal.wal_grew(connection, name, pages)
 
     def _read(self, jobs: list[Job]) -> None:
         run_reads(self._reader_connection, self._query, jobs)
@@ -159,7 +159,7 @@ class SqliteStore:
     @property
     def wal_is_kept_short(self) -> bool:
         """Whether the thread that copies the WAL back still runs."""
-        return self._upkeep.alive
+        return self._wal.alive
 
     def checks(self) -> list[Check]:
         """Return how it is with what is kept short by a thread of its own."""
@@ -170,7 +170,7 @@ class SqliteStore:
 
     def make_way(self) -> None:
         """Have the WAL copied back soon, so that it is used anew in the place that it has."""
-        self._upkeep.hurry()
+        self._wal.hurry()
 
     def sizes(self) -> tuple[int, int]:
         """Return the bytes of the database file and of its WAL."""
@@ -187,7 +187,7 @@ class SqliteStore:
         Returns the copy's size in bytes; raises CopyFailed, and then leaves no file. Cancelled,
         it ends soon and leaves none either. Raises FileExistsError when the name is taken.
         """
-        if trouble := self._standing.trouble():
+        if trouble := self._identity.trouble():
             raise CopyFailed(trouble)
         beat = trio.from_thread.check_cancelled
         try:
@@ -215,7 +215,7 @@ class SqliteStore:
 
     def _scrub(self, connection: apsw.Connection) -> None:
         # Two that copy the WAL back at once do not wait for each other: the second is refused.
-        with self._upkeep.at_work:
+        with self._wal.at_work:
             connection.pragma("temp_store", "file")  # a whole copy is too much for the memory
             try:
                 page_checksums.rewrite(connection)
@@ -224,7 +224,7 @@ class SqliteStore:
 
     async def check(self) -> list[str]:
         """Return what is wrong with the database file; empty when nothing is."""
-        if trouble := self._standing.trouble():
+        if trouble := self._identity.trouble():
             return [trouble]
         return await trio.to_thread.run_sync(_check, str(self.path), self._vfs)
 
@@ -239,14 +239,14 @@ class SqliteStore:
         """Finish what is queued, empty the WAL and close the database."""
         await self._reader.aclose()
         await self._writer.aclose()
-        self._upkeep.stop()
+        self._wal.stop()
         self._reader_connection.close()
         # What cannot be copied back now stays in the WAL, and is read from there next time. After
         # a failure nothing at all is written.
         if self.failure is not None or not self._empty_wal():
             self._writer_connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         self._writer_connection.close()
-        self._watch.close()
+        self._mark.close()
 
     def _empty_wal(self) -> bool:
         try:
