@@ -196,7 +196,7 @@ class _FailingOs:
     @contextlib.contextmanager
     def instead(self) -> Iterator[None]:
         with contextlib.ExitStack() as stack:
-            for module in (atomic_files, record_files, owner_dir, owner_dir):
+            for module in (atomic_files, record_files, owner_dir):
                 stack.enter_context(mock.patch.object(module, "os", self))
             yield
 

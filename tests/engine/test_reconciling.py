@@ -23,6 +23,7 @@ from fleetd.domain.checkpoints.codec import (
 from fleetd.domain.recovery.roll_forward import CatchUp, ImportEnd
 from fleetd.engine.engine import Engine
 from fleetd.harness.report import SessionEnded
+from fleetd.host.atomic_files import FILE_MAX
 from fleetd.protocol.errors import Incompatible, InvalidState, Storage
 from fleetd.protocol.records import Checkpoint, Mission
 from fleetd.protocol.requests.checkpoint import CheckpointGet, CheckpointLatest
@@ -36,7 +37,7 @@ from fleetd.protocol.requests.mission import (
     MissionUpdate,
 )
 from fleetd.protocol.requests.recovery import RecoveryList
-from fleetd.store.files.record_files import FILE_MAX, RecordFiles
+from fleetd.store.files.record_files import RecordFiles
 from tests.engine.test_plans_and_missions import working
 from tests.fleet import MINUTE, Clock, Fleet, opened
 

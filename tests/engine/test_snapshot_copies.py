@@ -18,6 +18,7 @@ import pytest
 from fleetd.domain.snapshots.codec import to_file
 from fleetd.engine.files.compress import SnapshotsCompress
 from fleetd.engine.files.verified_read import examined
+from fleetd.host.atomic_files import FILE_MAX
 from fleetd.protocol.errors import Corrupt, FleetError, NotFound
 from fleetd.protocol.requests.snapshot import (
     DeclaredOutcome,
@@ -30,7 +31,7 @@ from fleetd.protocol.requests.snapshot import (
 from fleetd.protocol.requests.system import Findings
 from fleetd.protocol.snapshots import Snapshot
 from fleetd.store.files.forms import packed
-from fleetd.store.files.record_files import FILE_MAX, RecordFile
+from fleetd.store.files.record_files import RecordFile
 from tests.fleet import DAY, MINUTE, Clock, Fleet, opened
 
 Row = Literal["present", "missing", "damaged"]

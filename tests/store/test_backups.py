@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from fleetd.host.atomic_files import FILE_MAX
 from fleetd.protocol.errors import Corrupt
 from fleetd.protocol.types import Noun
-from fleetd.store.files.record_files import FILE_MAX, Listing, RecordFile
+from fleetd.store.files.owner_dir import Listing
+from fleetd.store.files.record_files import RecordFile
 from tests.store.stages import (
     KilledError,
     Recorder,

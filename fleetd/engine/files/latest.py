@@ -9,7 +9,8 @@ from ...domain.artifacts.kinds import POLICIES, id_of
 from ...domain.artifacts.removal import Latest
 from ...protocol.errors import Corrupt
 from ...protocol.types import Noun
-from ...store.files.record_files import LATEST, Listing
+from ...store.files.layout import LATEST
+from ...store.files.owner_dir import Listing
 from ..engine import Engine
 from .verified_read import latest_data
 

@@ -23,7 +23,8 @@ from ...protocol.records import Checkpoint
 from ...protocol.requests.checkpoint import CheckpointGet
 from ...protocol.types import Noun
 from ...store.api import StoreAway
-from ...store.files.record_files import Listing, RecordFile, RecordFiles
+from ...store.files.owner_dir import Listing
+from ...store.files.record_files import RecordFile, RecordFiles
 from ..engine import Engine
 from .garbage import heed, remove
 from .latest import mend_latest

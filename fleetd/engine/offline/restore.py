@@ -18,7 +18,8 @@ from ...host.atomic_files import make_directories, sync
 from ...host.clock import wall_clock
 from ...protocol.errors import Corrupt, Storage
 from ...protocol.timestamps import iso
-from ...store.files.record_files import LATEST, RecordFile, RecordFiles
+from ...store.files.layout import LATEST
+from ...store.files.record_files import RecordFile, RecordFiles
 from ...store.sqlite.high_water_mark import ENDING as MARK
 from ...store.sqlite.offline import fold, open_offline
 from ...store.sqlite.online_backup import part_of

@@ -21,7 +21,8 @@ from ...protocol.requests.mission import MissionGet
 from ...protocol.requests.snapshot import SnapshotVerify
 from ...protocol.requests.system import Findings
 from ...protocol.types import Noun
-from ...store.files.record_files import LATEST, Listing
+from ...store.files.layout import LATEST
+from ...store.files.owner_dir import Listing
 from ..engine import Engine
 from ..files.latest import copy_trouble, held_by_latest, mend_latest, named_in, wanted_latest
 from ..files.read_repair import get

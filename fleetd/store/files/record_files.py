@@ -12,7 +12,6 @@ from pathlib import Path
 import msgspec
 
 from ...host.atomic_files import (
-    FILE_MAX,
     Directory,
     NotAFile,
     point,
@@ -23,12 +22,9 @@ from ...host.atomic_files import (
 )
 from ...protocol.errors import Corrupt
 from ...protocol.types import Noun
-from . import owner_dir
 from .forms import Form, form_of
 from .layout import GZIP, LATEST, LAYOUTS, PLAIN
-from .owner_dir import Cleared, Listing, OwnerDirectory, listing_of, opened
-
-__all__ = ["FILE_MAX", "LATEST", "Cleared", "Listing", "RecordFile", "RecordFiles"]
+from .owner_dir import Cleared, Listing, OwnerDirectory, opened, remove_all
 
 
 class RecordFile(msgspec.Struct, frozen=True):
@@ -66,17 +62,17 @@ class RecordFiles:
         not there. ``latest_data`` is what the newest one's file holds, for a layout of copies;
         None leaves a copy that is there as it is.
         """
-        with self._rooms(owner_id, make=True) as rooms:
-            files = rooms.files or rooms.top
+        with self._opened(owner_id, make=True) as owner:
+            files = owner.files or owner.top
             write_file(files, f"{self.layout.record(record_id)}{PLAIN}", data)
             for ending in self.layout.endings[1:]:
                 remove_file(files, f"{record_id}{ending}")
-            self._set_latest(rooms.top, latest_id, latest_data)
+            self._set_latest(owner.top, latest_id, latest_data)
 
     def compress(self, owner_id: str, record_id: str, data: bytes) -> None:
         """Put the compressed form ``data`` of a file in its place."""
-        with self._rooms(owner_id, make=True) as rooms:
-            files = rooms.files or rooms.top
+        with self._opened(owner_id, make=True) as owner:
+            files = owner.files or owner.top
             write_file(files, f"{self.layout.record(record_id)}{GZIP}", data)
             remove_file(files, f"{record_id}{PLAIN}")
             os.fsync(files.descriptor)
@@ -100,16 +96,16 @@ class RecordFiles:
         """Return the forms of a file that are there, the plain one first; both after a crash."""
         names = [f"{self.layout.record(record_id)}{ending}" for ending in self.layout.endings]
         try:
-            with self._rooms(owner_id) as rooms:
-                found = [form_of(self.layout, rooms.files, n) for n in names if rooms.files]
+            with self._opened(owner_id) as owner:
+                found = [form_of(self.layout, owner.files, n) for n in names if owner.files]
         except FileNotFoundError:
             return ()
         return [form for form in found if form is not None]
 
     def latest_bytes(self, owner_id: str) -> bytes | None:
         """Return what ``latest.json`` holds, None when it is no file; for a layout of copies."""
-        with contextlib.suppress(OSError), self._rooms(owner_id) as rooms:
-            return _held(rooms.top)
+        with contextlib.suppress(OSError), self._opened(owner_id) as owner:
+            return _held(owner.top)
         return None
 
     def find(self, record_id: str) -> Sequence[RecordFile]:
@@ -151,8 +147,8 @@ class RecordFiles:
         Raises OSError for a directory that is no directory, or that may not be read.
         """
         try:
-            with self._rooms(owner_id) as rooms:
-                return listing_of(self.layout, rooms.top, rooms.files)
+            with self._opened(owner_id) as owner:
+                return owner.list()
         except FileNotFoundError:
             return Listing(copies=self.layout.copies)
 
@@ -160,8 +156,8 @@ class RecordFiles:
         self, owner_id: str, latest_id: str | None, latest_data: bytes | None = None
     ) -> None:
         """Let ``latest.json`` be the newest, or remove it; see ``write``."""
-        with self._rooms(owner_id) as rooms:
-            self._set_latest(rooms.top, latest_id, latest_data)
+        with self._opened(owner_id) as owner:
+            self._set_latest(owner.top, latest_id, latest_data)
 
     def _set_latest(self, top: Directory, latest_id: str | None, data: bytes | None) -> None:
         if not self.layout.copies:
@@ -186,15 +182,15 @@ class RecordFiles:
         """
         stuck: dict[str, OSError] = {}
         try:
-            with self._rooms(owner_id) as rooms:
-                for record_id in record_ids if rooms.files else ():
+            with self._opened(owner_id) as owner:
+                for record_id in record_ids if owner.files else ():
                     try:
-                        self._remove(rooms.files or rooms.top, record_id)
+                        self._remove(owner.files or owner.top, record_id)
                     except OSError as error:
                         stuck[record_id] = error
-                self._set_latest(rooms.top, latest_id, latest_data)
-                for room in rooms.all:
-                    os.fsync(room.descriptor)
+                self._set_latest(owner.top, latest_id, latest_data)
+                for directory in owner.all:
+                    os.fsync(directory.descriptor)
         except FileNotFoundError:
             return stuck
         if latest_id is None:
@@ -208,20 +204,10 @@ class RecordFiles:
     def weigh(self, owner_id: str) -> Cleared:
         """Say what ``clear`` would remove and leave."""
         try:
-            with self._rooms(owner_id) as rooms:
-                return owner_dir.joined(self._weighed(rooms))
+            with self._opened(owner_id) as owner:
+                return Cleared.joined(owner.weigh())
         except FileNotFoundError:
             return Cleared()
-
-    def _weighed(self, rooms: OwnerDirectory) -> dict[Directory, Cleared]:
-        return {room: owner_dir.weigh(room, self._ours(rooms, room)) for room in rooms.all}
-
-    def _ours(self, rooms: OwnerDirectory, room: Directory) -> owner_dir.Ours:
-        def ours(name: str) -> bool:
-            latest = name == LATEST and room == rooms.top
-            return latest or (room == rooms.files and self.layout.record_in(name) is not None)
-
-        return ours
 
     def clear(self, owner_id: str) -> Cleared:
         """Remove every file that was ever written for an owner, and its directories if empty.
@@ -230,14 +216,14 @@ class RecordFiles:
         that could not be removed.
         """
         try:
-            with self._rooms(owner_id) as rooms:
-                found = self._weighed(rooms)
-                for room, cleared in found.items():
-                    owner_dir.remove_all(room, cleared.names)
+            with self._opened(owner_id) as owner:
+                found = owner.weigh()
+                for directory, cleared in found.items():
+                    remove_all(directory, cleared.names)
         except FileNotFoundError:
             return Cleared()
         self._remove_empty(owner_id)
-        return owner_dir.joined(found)
+        return Cleared.joined(found)
 
     def _remove_empty(self, owner_id: str) -> None:
         for directory in dict.fromkeys((self._place(owner_id), self.root / owner_id)):
@@ -248,16 +234,16 @@ class RecordFiles:
         """Remove the temp files that a crash left, and nothing else; returns how many."""
         removed = 0
         for owner_id in self._readable():
-            with contextlib.suppress(OSError), self._rooms(owner_id) as rooms:
-                for room in rooms.all:
-                    names = os.listdir(room.descriptor)  # noqa: PTH208 - it takes the descriptor
-                    removed += sum(remove_temp(room, name) for name in names)
+            with contextlib.suppress(OSError), self._opened(owner_id) as owner:
+                for directory in owner.all:
+                    names = os.listdir(directory.descriptor)  # noqa: PTH208 - it takes the descriptor
+                    removed += sum(remove_temp(directory, name) for name in names)
         return removed
 
-    def _rooms(
+    def _opened(
         self, owner_id: str, *, make: bool = False
     ) -> contextlib.AbstractContextManager[OwnerDirectory]:
-        return opened(self.root, self.layout.owner(owner_id), self.layout.inside, make=make)
+        return opened(self.root, self.layout, self.layout.owner(owner_id), make=make)
 
 
 def _held(top: Directory) -> bytes | None:
