@@ -221,7 +221,7 @@ async def test_no_log_and_no_list_of_the_servers_shows_a_password(
 
 
 async def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(store, "postgres", raising=False)
+    monkeypatch.delattr("fleetd.store.postgres.store", raising=False)
     monkeypatch.setitem(sys.modules, "fleetd.store.postgres.store", None)
     places = PathSettings(database=str(tmp_path / "fleet.db"))
     config = Config(paths=places, store="postgresql:///fleet")
