@@ -102,7 +102,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 def _prepare_process() -> None:
     """Let threads take turns, and make room for the descriptors that connections take."""
-    acquaint(msgspec.Struct)
+    prepare_decoders(msgspec.Struct)
     sys.setswitchinterval(_SWITCH_SECONDS)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
@@ -110,7 +110,7 @@ def _prepare_process() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def acquaint(kind: type[msgspec.Struct]) -> None:
+def prepare_decoders(kind: type[msgspec.Struct]) -> None:
     """Have msgspec learn the kinds of Struct below one, before there are threads.
 
     It learns a Struct at its first use, and a second thread that meets it half learned crashes in
@@ -119,7 +119,7 @@ def acquaint(kind: type[msgspec.Struct]) -> None:
     for each in kind.__subclasses__():
         with contextlib.suppress(TypeError):  # what is never read from a line need not be readable
             msgspec.json.Decoder(each)
-        acquaint(each)
+        prepare_decoders(each)
 
 
 async def _run(loaded: Loaded, notifier: Notifier) -> int:

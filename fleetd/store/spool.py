@@ -102,7 +102,7 @@ class Spool:
             if name.endswith(PART) and time.time() - self._path(name).lstat().st_mtime > PART_S:
                 self.remove(name)
 
-    def heap(self) -> SpoolSize:
+    def size(self) -> SpoolSize:
         """Return how much lies there."""
         sizes: dict[str, int] = {}
         for name in self._names():

@@ -119,7 +119,7 @@ class WorkerThread:
             )
         if self._thread is None:
             job = Job(fn, None)
-            self._carry_out([job])
+            self._run_batch([job])
             self._finish([job])
             await trio.lowlevel.cancel_shielded_checkpoint()
             if job.result is None:
@@ -135,7 +135,7 @@ class WorkerThread:
         """Return how many jobs wait for the batch that is at work."""
         return self._queue.qsize()
 
-    def _carry_out(self, batch: list[Job]) -> None:
+    def _run_batch(self, batch: list[Job]) -> None:
         """Give every job a result, whatever happens: somebody waits for each."""
         try:
             self.batches.note(len(batch))
@@ -168,7 +168,7 @@ class WorkerThread:
         while not last:
             batch, last = self._next_batch()
             if batch:
-                self._carry_out(batch)
+                self._run_batch(batch)
                 self._report(batch)
 
     def _next_batch(self) -> tuple[list[Job], bool]:

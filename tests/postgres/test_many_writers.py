@@ -130,7 +130,7 @@ async def test_a_lock_that_is_kept_for_long_refuses_and_is_no_outage(
 async def test_who_waits_for_the_turn_of_many_is_patient_and_takes_less(
     postgres: Server, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ServerConnection, "patience_s", 0.6)
+    monkeypatch.setattr(ServerConnection, "timeout_s", 0.6)
     monkeypatch.setattr(batch, "_CROWDED_S", 0.3)
     turns: list[float] = []
     requests = batch.requests

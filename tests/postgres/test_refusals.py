@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from fleetd.config import Config, Loaded, PathSettings
-from fleetd.store import api as store
 from fleetd.store.api import StoreAway, StoreRefused
 from fleetd.store.open import open_store
 from fleetd.store.postgres.store import PostgresStore

@@ -14,7 +14,7 @@ from ...store.sqlite.offline import fold
 from ...store.sqlite.online_backup import part_of
 from ...store.sqlite.swap import Moves, clear_up, confirm, files_of, put_in_place, unused
 from ...store.transfer import postgres_side, sqlite_side
-from ...store.transfer.copy import Tell, carry, compare
+from ...store.transfer.copy import Tell, compare, copy_rows
 from ...store.transfer.side import StoreSide
 from .migrate_plan import MigrationEnds, check_alone, check_source, check_target
 
@@ -33,16 +33,16 @@ def _there(ends: MigrationEnds, tell: Tell) -> Migration:
         sqlite_side.opened(ends.database) as source,
         postgres_side.opened(ends.url, make=True) as target,
     ):
-        cargo = ends.cargo(source)
+        plan = ends.plan(source)
         known = check_source(source)
         check_alone(target, ends.machine)
-        check_target(target, cargo.tables, known)
-        carry(source, target, cargo, tell)
+        check_target(target, plan.tables, known)
+        copy_rows(source, target, plan, tell)
         note_arrived(target.tx, source.where, now)
-        checks = _alike(compare(source, target, cargo, tell))
+        checks = _alike(compare(source, target, plan, tell))
         _leave(source, target.where, now)
         target.commit()
-        target.ease(cargo.carried)
+        target.ease(plan.carried)
         note_moved(source.tx, target.where, now)
         source.commit()
         return _report(ends, source.where, target.where, checks, begun)
@@ -59,10 +59,10 @@ def _back(ends: MigrationEnds, tell: Tell) -> Migration:
         make_directories(ends.database.parent)
         with part_of(ends.database) as part:
             with sqlite_side.made(part) as target:
-                cargo = ends.cargo(target)
-                carry(source, target, cargo, tell)
+                plan = ends.plan(target)
+                copy_rows(source, target, plan, tell)
                 note_arrived(target.tx, source.where, now)
-                checks = _alike(compare(source, target, cargo, tell))
+                checks = _alike(compare(source, target, plan, tell))
                 target.commit()
             _leave(source, str(ends.database), now)
             try:
@@ -131,9 +131,9 @@ def check(ends: MigrationEnds, tell: Tell) -> Migration:
         sqlite_side.opened(ends.database) as here,
         postgres_side.opened(ends.url, make=False) as server_side,
     ):
-        cargo = ends.cargo(here)
+        plan = ends.plan(here)
         source, target = (here, server_side) if ends.there else (server_side, here)
-        checks = compare(source, target, cargo, tell)
+        checks = compare(source, target, plan, tell)
         return _report(ends, source.where, target.where, checks, begun, moved=False)
 
 

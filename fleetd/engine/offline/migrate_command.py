@@ -27,15 +27,17 @@ if TYPE_CHECKING:
 
 # Oftener nobody looks.
 TELL_S = 0.1
-ERRAND_BYTES = 65_536
+REQUEST_BYTES = 65_536
 
 
 def run(loaded: Loaded) -> int:
     """Do what standard input asks for; return the exit status."""
     try:
         check_library()
-        errand = msgspec.json.decode(sys.stdin.buffer.readline(ERRAND_BYTES), type=MigrationRequest)
-        said = _done(loaded, errand)
+        request = msgspec.json.decode(
+            sys.stdin.buffer.readline(REQUEST_BYTES), type=MigrationRequest
+        )
+        said = _done(loaded, request)
     except FleetError as error:
         return _refuse(error)
     except msgspec.DecodeError as error:
@@ -48,19 +50,19 @@ def run(loaded: Loaded) -> int:
     return int(said.report is not None and not said.report.same)
 
 
-def _done(loaded: Loaded, errand: MigrationRequest) -> MigrationReply:
+def _done(loaded: Loaded, request: MigrationRequest) -> MigrationReply:
     from .migrate_plan import ends_of  # not earlier: it needs the library that was looked for
 
-    if errand.what == "look":
+    if request.what == "look":
         return MigrationReply(done=_look(loaded))
-    if errand.what == "schema":  # which other daemons may go on working meanwhile
-        return MigrationReply(done=_schema(ends_of(loaded.config, errand)))
+    if request.what == "schema":  # which other daemons may go on working meanwhile
+        return MigrationReply(done=_schema(ends_of(loaded.config, request)))
     try:
         config = loaded.config
         with only_instance(config.database, config.checkpoints, config.socket):
-            if errand.what == "undo":
-                return MigrationReply(done=_undo(loaded, errand))
-            return MigrationReply(report=_carried(ends_of(loaded.config, errand), errand))
+            if request.what == "undo":
+                return MigrationReply(done=_undo(loaded, request))
+            return MigrationReply(report=_carried(ends_of(loaded.config, request), request))
     except AlreadyRunning as error:
         raise InvalidState(
             f"{error}; to move its store it has to be stopped.",
@@ -71,11 +73,11 @@ def _done(loaded: Loaded, errand: MigrationRequest) -> MigrationReply:
 def _look(loaded: Loaded) -> str:
     """Say what a start would find on the server; raises Unavailable, which says what it meets."""
     from ...store.open import check_url
-    from ...store.postgres.checks import ServerUnusable, seen
+    from ...store.postgres.checks import ServerUnusable, probe
 
     check_url(loaded)
     try:
-        where, found = seen(loaded.config.store)
+        where, found = probe(loaded.config.store)
     except ServerUnusable as unusable:
         what = "refuses to start" if unusable.final else "starts without it, and tries again"
         raise Unavailable(
@@ -84,12 +86,12 @@ def _look(loaded: Loaded) -> str:
     return f"{where} answers: {found}"
 
 
-def _carried(ends: "MigrationEnds", errand: MigrationRequest) -> Migration:
+def _carried(ends: "MigrationEnds", request: MigrationRequest) -> Migration:
     from .migrate import check, move
 
-    if errand.what not in ("move", "check"):
-        raise InvalidParams(f"Nobody knows how to {errand.what!r}.", hint="fleetctl migrate")
-    return (check if errand.what == "check" else move)(ends, _Telling())
+    if request.what not in ("move", "check"):
+        raise InvalidParams(f"Nobody knows how to {request.what!r}.", hint="fleetctl migrate")
+    return (check if request.what == "check" else move)(ends, _ProgressPrinter())
 
 
 def _schema(ends: "MigrationEnds") -> str:
@@ -102,9 +104,9 @@ def _schema(ends: "MigrationEnds") -> str:
         return f"{side.where} has schema version {version}."
 
 
-def _undo(loaded: Loaded, errand: MigrationRequest) -> str:
+def _undo(loaded: Loaded, request: MigrationRequest) -> str:
     """Go on with a store that was moved away."""
-    store = {"": loaded.config.store, "sqlite": ""}.get(errand.to, errand.to)
+    store = {"": loaded.config.store, "sqlite": ""}.get(request.to, request.to)
     config = msgspec.structs.replace(loaded.config, store=store)
     return trio.run(_reopened, msgspec.structs.replace(loaded, config=config), config)
 
@@ -125,7 +127,7 @@ async def _reopened(loaded: Loaded, config: Config) -> str:
     return f"{where} is in use again, under a new epoch."
 
 
-class _Telling:
+class _ProgressPrinter:
     """Says how far it is, now and then."""
 
     def __init__(self) -> None:

@@ -29,7 +29,7 @@ class MigrationEnds(msgspec.Struct, frozen=True):
     machine: str
     there: bool
 
-    def cargo(self, local: SqliteSide) -> TransferPlan:
+    def plan(self, local: SqliteSide) -> TransferPlan:
         """Return what goes along."""
         return TransferPlan(
             tables=tuple(local.tables()),
@@ -44,9 +44,9 @@ class MigrationEnds(msgspec.Struct, frozen=True):
         return bare(self.url) if self.there else ""
 
 
-def ends_of(config: Config, errand: MigrationRequest) -> MigrationEnds:
+def ends_of(config: Config, request: MigrationRequest) -> MigrationEnds:
     """Return what an errand and the settings mean; raises InvalidParams for what has no sense."""
-    to, source = errand.to or config.store, errand.source
+    to, source = request.to or config.store, request.source
     there = to != LOCAL
     url = to if there else (source or config.store)
     if not url:

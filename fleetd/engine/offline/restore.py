@@ -88,7 +88,7 @@ class MovedAside(msgspec.Struct):
     checkpoints: Path | None
 
 
-def carry_out(loaded: Loaded, plan: RestorePlan) -> MovedAside:
+def restore(loaded: Loaded, plan: RestorePlan) -> MovedAside:
     """Put the copy in place of the database and return where the old state lies.
 
     Raises FleetError; the old state is then in place and whole.

@@ -13,7 +13,7 @@ from ...host.paths import PathRefused
 from ...protocol.errors import FleetError, InvalidState
 from ...protocol.invisible import escaped
 from ...store.api import StoreRefused
-from .restore import MovedAside, aside_for, carry_out
+from .restore import MovedAside, aside_for, restore
 from .restore_plan import RestorePlan, look
 
 STOP = "fleetctl daemon stop"
@@ -70,7 +70,7 @@ def _restore(loaded: Loaded, file: Path, *, preview: bool) -> OfflineRestoreRepo
             plan = look(config, file)
             if preview:
                 return _report(plan, aside_for(plan, config.checkpoints), restored=False)
-            return _report(plan, carry_out(loaded, plan), restored=True)
+            return _report(plan, restore(loaded, plan), restored=True)
     except AlreadyRunning as error:
         raise InvalidState(
             f"{error}; a restore needs it to be stopped. Stop it first: {STOP}",

@@ -132,7 +132,7 @@ def _leftovers(left: list[Path], fix: bool) -> list[Finding]:
 
 def _spool(engine: Engine, *, fix: bool) -> list[Finding]:
     """What hooks left is taken in within half a minute, or something keeps it from being."""
-    heap = engine.spool.heap()
+    heap = engine.spool.size()
     subject = str(engine.spool.directory or "")
     found = []
     oldest_ms = None if heap.oldest_ms is None else engine.store.from_wall(heap.oldest_ms)
@@ -146,7 +146,7 @@ def _spool(engine: Engine, *, fix: bool) -> list[Finding]:
         detail = f"{heap.unreadable} *.unreadable there, none of the hook client's"
         if fix:
             engine.spool.clear()
-        fixed = fix and not engine.spool.heap().unreadable
+        fixed = fix and not engine.spool.size().unreadable
         found.append(Finding(check="spool", ok=False, subject=subject, detail=detail, fixed=fixed))
     return found or [Finding(check="spool", ok=True, detail=f"{heap.files} payloads wait")]
 

@@ -55,7 +55,7 @@ async def hello(engine: Engine, request: SystemHello, caller: Caller) -> Hello:
 async def status(engine: Engine, request: SystemStatus, caller: Caller) -> Status:
     """Show the state of the fleet."""
     seen = await seen_now(engine)
-    heap = await engine.outbox.in_thread(engine.spool.heap)
+    heap = await engine.outbox.in_thread(engine.spool.size)
     database_bytes, wal_bytes = engine.store.sizes()
     return Status(
         version=__version__,

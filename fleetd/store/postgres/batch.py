@@ -67,7 +67,7 @@ _SAME_ID = (
 
 def prepare(connection: ServerConnection) -> None:
     """Make a connection ready to run batches."""
-    connection.say(_PREPARED)
+    connection.simple_query(_PREPARED)
 
 
 def begin(connection: ServerConnection, machine: str, number: int, version: int) -> float:
@@ -77,8 +77,8 @@ def begin(connection: ServerConnection, machine: str, number: int, version: int)
     Raises ServerAway for a schema of another version, which another machine has just made.
     """
     begun = time.monotonic()
-    with connection.in_the_queue():
-        found = _number(connection.say((_BEGIN % (machine, number)).encode())[-1])
+    with connection.queued():
+        found = _number(connection.simple_query((_BEGIN % (machine, number)).encode())[-1])
     if found is None:
         raise ServerAway("writing", _SAME_ID, final=True)
     if found != version:
@@ -110,9 +110,11 @@ def requests(
     for number, job in enumerate(jobs):
         if number and time.monotonic() > until:
             return number, done
-        connection.say(b"RELEASE request; SAVEPOINT request" if number else b"SAVEPOINT request")
+        connection.simple_query(
+            b"RELEASE request; SAVEPOINT request" if number else b"SAVEPOINT request"
+        )
         if not _one(connection, job, execute, done, where):
-            connection.say(b"ROLLBACK TO request")
+            connection.simple_query(b"ROLLBACK TO request")
     return len(jobs), done
 
 
@@ -156,7 +158,7 @@ def commit(connection: ServerConnection, *, ring: bool) -> int:
     Raises psycopg.Error, after which nobody knows whether it was committed if the connection is
     gone too.
     """
-    results = connection.say(_RING if ring else _COMMIT)
+    results = connection.simple_query(_RING if ring else _COMMIT)
     # A transaction that cannot be committed is rolled back without an error.
     if results[-1].command_status != b"COMMIT":
         raise psycopg.errors.TransactionRollback("the server rolled back")
@@ -168,5 +170,5 @@ def counted(connection: ServerConnection, machine: str) -> int:
 
     Whoever was committing has the lock until it is done.
     """
-    with connection.in_the_queue():
-        return _number(connection.say((_COUNTED % machine).encode())[-2]) or 0
+    with connection.queued():
+        return _number(connection.simple_query((_COUNTED % machine).encode())[-2]) or 0

@@ -58,7 +58,7 @@ class ServerUnusable(Exception):
         self.final = gone.final
 
 
-def seen(url: str) -> tuple[str, str]:
+def probe(url: str) -> tuple[str, str]:
     """Return what the server is called, and what a start would find there.
 
     Raises StoreRefused for a URL that is none, Unusable for everything else.
@@ -95,7 +95,7 @@ def size_of(connection: ServerConnection) -> int:
 
 def findings(connection: ServerConnection) -> list[str]:
     """Return what is wrong with the server and its tables, a sentence each."""
-    with connection.taking_its_time(_LONG_S):
+    with connection.without_timeout(_LONG_S):
         found = [
             str(row[0])
             for query in (_SETTINGS, _INDEXES, _PRIVILEGES)
@@ -121,7 +121,7 @@ def _damage(connection: ServerConnection) -> list[str]:
 
 def scrub(connection: ServerConnection) -> None:
     """Rewrite every table without what was deleted from it; writers wait for each meanwhile."""
-    with connection.taking_its_time(_LONG_S):
+    with connection.without_timeout(_LONG_S):
         for name, ours in connection.execute(_TABLES.encode()).fetchall():
             if not ours:
                 raise Storage(

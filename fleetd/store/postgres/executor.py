@@ -103,7 +103,7 @@ class PostgresExecutor:
     def __call__(self, sql: str, params: Row) -> list[Row]:
         """Run a statement and return its rows as dicts."""
         if not params and sql.startswith(_FRAMES):
-            self._connection.say(sql.encode())
+            self._connection.simple_query(sql.encode())
             return []
         self._dicts.execute(translated(sql), params)
         return self._dicts.fetchall() if self._dicts.description else []

@@ -42,7 +42,7 @@ class PostgresCommitter:
         self._server = server
         self._lost_commits = server.lost_commits
         self._machine = server.machine
-        self._where = server.place
+        self._where = server.address
         self._counted_on: ServerConnection | None = None
         self.commits = Histogram()
         """How many microseconds each COMMIT of a change took."""
@@ -111,7 +111,7 @@ class PostgresCommitter:
             self._slot.drop()
             raise away(error, "writing") from error
         try:
-            connection.say(b"ROLLBACK")
+            connection.simple_query(b"ROLLBACK")
         except psycopg.Error:
             self._slot.drop()
             return True
@@ -128,7 +128,7 @@ class PostgresCommitter:
         turn_s = batch.begin(connection, self._machine, number, self._server.schema)
         taken, done = batch.requests(connection, jobs, self._where.name, turn_s)
         if not done:
-            connection.say(b"ROLLBACK")
+            connection.simple_query(b"ROLLBACK")
             return taken
         try:
             if not self._commit(connection, number, ring=batch.rings(done)):

@@ -58,12 +58,12 @@ class SnapshotReader:
         begun = False
         for job in jobs:
             if not begun:
-                connection.say(_BEGIN)
+                connection.simple_query(_BEGIN)
             begun = self._one(connection, job, execute)
             if not begun:
-                connection.say(b"ROLLBACK")
+                connection.simple_query(b"ROLLBACK")
         if begun:
-            connection.say(b"ROLLBACK")
+            connection.simple_query(b"ROLLBACK")
 
     def _one(self, connection: ServerConnection, job: Job, execute: PostgresExecutor) -> bool:
         """Run a job; False when the snapshot went with it."""

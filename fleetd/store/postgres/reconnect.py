@@ -29,7 +29,7 @@ _FOLLOW_S = 0.25
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
 
 
-async def on_a_thread(work: Callable[[], T]) -> T:
+async def on_abandonable_thread(work: Callable[[], T]) -> T:
     """Run ``work`` on a thread; cancelled, it goes on there and nobody hears how it ended."""
     result: T = await trio.to_thread.run_sync(work, **_LEFT_BEHIND)
     return result
@@ -44,7 +44,7 @@ class Reconnector:
     def __init__(
         self, availability: Availability, server: PostgresServer, heard: Callable[[], None]
     ) -> None:
-        self._where = server.place
+        self._where = server.address
         self.availability = availability
         self._server = server
         self._heard = heard
@@ -120,7 +120,7 @@ class Reconnector:
 
     async def _once(self, bring: Callable[[], None], back: Callable[[], None]) -> None:
         connect = partial(self._connect, bring if self.availability.away else None)
-        connection = await on_a_thread(connect)
+        connection = await on_abandonable_thread(connect)
         self._connected = None
         try:
             if self.availability.away is not None:
@@ -161,9 +161,13 @@ class Reconnector:
                     await self._hear(ear, min(beat, soon) if rung else beat, soon)
                     soon = trio.current_time() + _FOLLOW_S
                     if trio.current_time() < beat:
-                        await on_a_thread(partial(self._look, connection, self._server.follow))
+                        await on_abandonable_thread(
+                            partial(self._look, connection, self._server.follow)
+                        )
                     else:
-                        await on_a_thread(partial(self._look, connection, self._server.beat))
+                        await on_abandonable_thread(
+                            partial(self._look, connection, self._server.beat)
+                        )
                         beat = trio.current_time() + BEAT_S
                     rung = self._pass_on()
         finally:

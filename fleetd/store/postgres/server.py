@@ -21,11 +21,11 @@ class PostgresServer:
 
     def __init__(self, url: str, machine: str) -> None:
         self._url = url
-        self.place = ServerAddress(url)
+        self.address = ServerAddress(url)
         self.machine = machine
         self.clock = ServerClock()
         self.hurry = Hurry()
-        self.lost_commits = LostCommitDetector(machine, self.place)
+        self.lost_commits = LostCommitDetector(machine, self.address)
         self.schema = 0
         """The version of the schema, once a writer was connected."""
         self.version = "PostgreSQL"
@@ -42,7 +42,7 @@ class PostgresServer:
             self._look(connection, purpose)
         except StoreRefused as error:
             connection.close()
-            raise refused(error, self.place.name) from None
+            raise refused(error, self.address.name) from None
         except psycopg.Error as error:
             connection.close()
             raise away(error, "opening") from error
@@ -53,13 +53,13 @@ class PostgresServer:
 
     def _look(self, connection: ServerConnection, purpose: str) -> None:
         if purpose == "writer":
-            with connection.taking_its_time(_MIGRATION_S):
-                self.schema = migrate(connection, self.place.name)
+            with connection.without_timeout(_MIGRATION_S):
+                self.schema = migrate(connection, self.address.name)
             batch.prepare(connection)
             self.writer_pid = connection.info.backend_pid
             self.size = checks.size_of(connection)
             self.version = shown_version(connection)
-            self.place.name = name_of(connection)
+            self.address.name = name_of(connection)
             self.clock.begin(connection)
         elif purpose != "reader":
             self.clock.ask(connection)

@@ -30,7 +30,7 @@ from .group_commit import PostgresCommitter
 from .incarnation import Incarnation
 from .machine_id import machine_id
 from .reads import SnapshotReader
-from .reconnect import Reconnector, on_a_thread
+from .reconnect import Reconnector, on_abandonable_thread
 from .server import PostgresServer
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class PostgresStore:
         self.uptime: Callable[[], Uptime] = server.clock.uptime
         self._slots = [ConnectionSlot(partial(server.open, name)) for name in ("writer", "reader")]
         self._committer = PostgresCommitter(self._slots[0], server)
-        self._reads = SnapshotReader(self._slots[1], server.place)
+        self._reads = SnapshotReader(self._slots[1], server.address)
         write = partial(self._work, self._committer.run)
         read = partial(self._work, self._reads.run)
         self._writer = WorkerThread("writer", write, self._wrote, inline=inline)
@@ -116,7 +116,7 @@ class PostgresStore:
     @property
     def where(self) -> str:
         """Return what the server is called, without any secret."""
-        return self._server.place.name
+        return self._server.address.name
 
     @property
     def engine_version(self) -> str:
@@ -238,7 +238,7 @@ class PostgresStore:
         """Work on a connection of its own, which may take long."""
         self._refuse_while_away()
         try:
-            return await on_a_thread(partial(self._on_a_connection, work))
+            return await on_abandonable_thread(partial(self._on_a_connection, work))
         except ServerAway as gone:
             raise Unavailable(f"{self._reconnector.message(gone)}.", retry=True) from gone
         except psycopg.Error as error:

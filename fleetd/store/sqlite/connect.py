@@ -15,7 +15,7 @@ import apsw
 from ...host.atomic_files import make_directories, sync
 from ..api import StoreFull, StoreRefused, StoreUnready
 from . import page_checksums, schema_check
-from .errors import FULL, verdict
+from .errors import FULL, classify
 from .high_water_mark import ENDING as MARK
 from .migrate import check_ours, migrate
 
@@ -140,7 +140,7 @@ def _prepare(
     except (apsw.Error, OSError) as error:
         if page_checksums.is_damage(error):
             raise _damaged(path) from error
-        raise _cannot_open(path, verdict(error, connection.system_errno)) from error
+        raise _cannot_open(path, classify(error, connection.system_errno)) from error
     try:
         migrate(connection, str(path))
         _add_checksums(connection)
@@ -149,7 +149,7 @@ def _prepare(
     except apsw.Error as error:
         if page_checksums.is_damage(error):
             raise _damaged(path) from error
-        raise _refusal(verdict(error, connection.system_errno))(
+        raise _refusal(classify(error, connection.system_errno))(
             f"The schema of {path} cannot be brought up to date: {error}. Is the disk full, or "
             "does it fail? Free some space or look at it, then start fleetd again."
         ) from error
@@ -175,7 +175,7 @@ def _add_checksums(connection: apsw.Connection) -> None:
     try:
         page_checksums.rewrite(connection)
     except apsw.Error as error:
-        told = verdict(error, connection.system_errno)
+        told = classify(error, connection.system_errno)
         if not isinstance(told, apsw.FullError | apsw.BusyError | apsw.CorruptError):
             raise
 

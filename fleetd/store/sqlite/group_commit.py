@@ -21,7 +21,7 @@ from ...domain.core.tx import Row, Tx
 from ...host.histogram import Histogram
 from ...protocol.errors import FleetError
 from ..worker_thread import Job
-from .errors import leaves_doubt, translate, unreadable, verdict
+from .errors import classify, leaves_doubt, translate, unreadable
 from .file_identity import Displaced, FileIdentity
 from .high_water_mark import HighWaterMark
 
@@ -166,7 +166,7 @@ class SqliteCommitter:
         if changes == self._changes:  # nothing to sync would not say how long a sync takes
             self._connection.execute("COMMIT")
             return
-        end = self._mark.coming(self._connection)
+        end = self._mark.end_at_commit(self._connection)
         begun = time.perf_counter_ns()
         self._connection.execute("COMMIT")
         self.commits.note((time.perf_counter_ns() - begun) // 1_000)
@@ -179,7 +179,7 @@ class SqliteCommitter:
         try:
             value = job.run(tx)
         except Exception as raised:
-            error = self._verdict(raised)
+            error = self._classify(raised)
             if leaves_doubt(error):
                 raise
             if not self._connection.in_transaction:
@@ -194,7 +194,7 @@ class SqliteCommitter:
 
     def _broken(self, jobs: list[Job], raised: BaseException) -> bool:
         """Deal with a transaction that is lost; nothing of it was committed."""
-        error = self._verdict(raised)
+        error = self._classify(raised)
         _roll_back(self._connection)
         if leaves_doubt(error) or self._connection.in_transaction:
             self.failure = error
@@ -202,8 +202,8 @@ class SqliteCommitter:
             return False
         return self._refuse(jobs, error)
 
-    def _verdict(self, error: BaseException) -> BaseException:
-        return verdict(error, self._connection.system_errno)
+    def _classify(self, error: BaseException) -> BaseException:
+        return classify(error, self._connection.system_errno)
 
     def _refuse(self, jobs: list[Job], error: BaseException) -> bool:
         for job in jobs:

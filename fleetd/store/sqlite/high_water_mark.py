@@ -52,7 +52,7 @@ class HighWaterMark:
         )
         self.lost = LostCommits(end, self._reached, why)
 
-    def coming(self, connection: apsw.Connection) -> int:
+    def end_at_commit(self, connection: apsw.Connection) -> int:
         """Return how far the log will have come; asked within a transaction, before its COMMIT.
 
         After it, SQLite would have to take and leave its locks once more to tell.

@@ -28,7 +28,7 @@ from .file_identity import FileIdentity
 from .group_commit import OutsideTransaction, SqliteCommitter, SqliteExecutor, run_reads
 from .high_water_mark import HighWaterMark, LostCommits
 from .migrate import newest
-from .online_backup import copy_in_use, damage_of
+from .online_backup import damage_of, online_copy
 from .wal_checkpointer import WalCheckpointer, check_of
 
 log = logging.getLogger("fleetd")
@@ -192,7 +192,7 @@ class SqliteStore:
         beat = trio.from_thread.check_cancelled
         try:
             return await trio.to_thread.run_sync(
-                copy_in_use, str(self.path), target, self._vfs, beat
+                online_copy, str(self.path), target, self._vfs, beat
             )
         except FileExistsError:
             raise

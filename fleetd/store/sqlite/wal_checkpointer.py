@@ -10,7 +10,7 @@ import apsw
 
 from ...protocol.requests.system import Check
 from .connect import connect, wait_while_busy
-from .errors import leaves_doubt, verdict
+from .errors import classify, leaves_doubt
 
 log = logging.getLogger("fleetd")
 PAGES = 1_000
@@ -80,7 +80,7 @@ class WalCheckpointer:
         except apsw.Error as error:
             # Busy, or full: everything is in the WAL still, and it is tried again. But of a
             # sync that failed here nobody else ever hears: the next one succeeds.
-            if leaves_doubt(verdict(error, self._connection.system_errno)):
+            if leaves_doubt(classify(error, self._connection.system_errno)):
                 self._failed(error)
                 return False
         except Exception:

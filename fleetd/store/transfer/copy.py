@@ -101,27 +101,27 @@ def _with(row: Values, place: int, value: Any) -> Values:
     return (*row[:place], value, *row[place + 1 :])
 
 
-def carry(source: StoreSide, target: StoreSide, cargo: TransferPlan, tell: Tell) -> None:
+def copy_rows(source: StoreSide, target: StoreSide, plan: TransferPlan, tell: Tell) -> None:
     """Replace whatever the target holds by the rows of the source."""
-    target.empty(cargo.tables)
-    for table in cargo.carried:
-        rows = cargo.leaving(table, source.rows(table))
+    target.empty(plan.tables)
+    for table in plan.carried:
+        rows = plan.leaving(table, source.rows(table))
         target.fill(table, _told(table.name, rows, size(source, table), tell))
-    given = source.numbers(cargo.numbered)
+    given = source.numbers(plan.numbered)
     target.count_on({name: number for name, number in given.items() if number})
 
 
 def compare(
-    source: StoreSide, target: StoreSide, cargo: TransferPlan, tell: Tell
+    source: StoreSide, target: StoreSide, plan: TransferPlan, tell: Tell
 ) -> list[TableCheck]:
     """Read both stores whole, and tell of each table how many rows there are and their digest."""
     found = []
-    for table in cargo.carried:
-        rows = _left(source, cargo, table)
+    for table in plan.carried:
+        rows = _left(source, plan, table)
         here = _digest(_told(f"{table.name} compared", rows, size(source, table), tell))
-        there = _digest(_came(target, cargo, table))
+        there = _digest(_came(target, plan, table))
         differs = here != there
-        first = _first_difference(source, target, cargo, table) if differs else None
+        first = _first_difference(source, target, plan, table) if differs else None
         found.append(
             TableCheck(
                 table=table.name,
@@ -132,23 +132,23 @@ def compare(
                 first_difference=first,
             )
         )
-    return [*found, *_compared_numbers(source, target, cargo)]
+    return [*found, *_compared_numbers(source, target, plan)]
 
 
-def _left(source: StoreSide, cargo: TransferPlan, table: Table) -> Iterator[Values]:
-    return cargo.leaving(table, source.rows(table))
+def _left(source: StoreSide, plan: TransferPlan, table: Table) -> Iterator[Values]:
+    return plan.leaving(table, source.rows(table))
 
 
-def _came(target: StoreSide, cargo: TransferPlan, table: Table) -> Iterator[Values]:
-    return cargo.staying_out(table, target.rows(table))
+def _came(target: StoreSide, plan: TransferPlan, table: Table) -> Iterator[Values]:
+    return plan.staying_out(table, target.rows(table))
 
 
 def _compared_numbers(
-    source: StoreSide, target: StoreSide, cargo: TransferPlan
+    source: StoreSide, target: StoreSide, plan: TransferPlan
 ) -> Iterator[TableCheck]:
     """Tell of the numbers that are given out next, which no row need show."""
     here, there = (
-        _digest(sorted(side.numbers(cargo.numbered).items())) for side in (source, target)
+        _digest(sorted(side.numbers(plan.numbered).items())) for side in (source, target)
     )
     yield TableCheck(
         table="numbers given out",
@@ -183,10 +183,10 @@ def _digest(rows: Iterable[Sequence[Any]]) -> tuple[int, str]:
 
 
 def _first_difference(
-    source: StoreSide, target: StoreSide, cargo: TransferPlan, table: Table
+    source: StoreSide, target: StoreSide, plan: TransferPlan, table: Table
 ) -> str | None:
     """Return the key of the first row that is not the same on both sides."""
-    pairs = itertools.zip_longest(_left(source, cargo, table), _came(target, cargo, table))
+    pairs = itertools.zip_longest(_left(source, plan, table), _came(target, plan, table))
     for here, there in pairs:
         if here != there:
             keys = [table.key_of(row) for row in (here, there) if row is not None]

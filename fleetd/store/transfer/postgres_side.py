@@ -26,7 +26,7 @@ ROWS_AT_ONCE = 100
 # A machine that was heard of since then is at work, or was killed just now.
 AT_WORK_MS = 60_000
 # A whole store takes longer than the transaction of a request.
-PATIENCE_S = 3_600.0
+TIMEOUT_S = 3_600.0
 _LET_IN = (
     "Give the role a password (\\password in psql), and this computer the same in ~/.pgpass;"
     " nothing was changed."
@@ -138,7 +138,7 @@ def opened(url: str, *, make: bool) -> Iterator[PostgresSide]:
     with (
         _told(where),
         contextlib.closing(connect(url, "migration")) as connection,
-        connection.taking_its_time(PATIENCE_S),
+        connection.without_timeout(TIMEOUT_S),
     ):
         connection.execute(_PATIENT)
         _prepare(connection, where, make=make)
