@@ -4,6 +4,9 @@ from typing import Any, ClassVar
 
 Values = dict[str, Any]
 
+KINDS: dict[int, type["FleetError"]] = {}
+"""Every kind of error by its code, in the order of their definition."""
+
 
 class FleetError(Exception):
     """Something the caller should know about; becomes a JSON-RPC error and an exit status.
@@ -17,6 +20,11 @@ class FleetError(Exception):
     kind: ClassVar[str] = "internal"
     exit_status: ClassVar[int] = 1
     default_hint: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        """Register a kind that has a code of its own; others are special cases of their base."""
+        if "code" in vars(cls):
+            KINDS[cls.code] = cls
 
     def __init__(
         self, message: str, *, hint: str = "", record: tuple[Any, ...] = (), **values: Any
@@ -70,6 +78,8 @@ class InvalidParams(FleetError):
 
 class Internal(FleetError):
     """A bug; the incident id stands in the log beside the traceback."""
+
+    code = -32603
 
 
 class NotFound(FleetError):
@@ -162,31 +172,6 @@ class RetentionPruneFailed(Storage):
 
     code = -32013
     kind = "checkpoint_retention_prune_failed"
-
-
-KINDS: dict[int, type[FleetError]] = {
-    cls.code: cls
-    for cls in (
-        ParseError,
-        InvalidRequest,
-        MethodNotFound,
-        InvalidParams,
-        Internal,
-        NotFound,
-        InvalidState,
-        LockConflict,
-        Corrupt,
-        Storage,
-        Incompatible,
-        LimitExceeded,
-        Unavailable,
-        Denied,
-        SchemaInvalid,
-        IntegrityMismatch,
-        AtomicWriteFailed,
-        RetentionPruneFailed,
-    )
-}
 
 
 def from_wire(code: int, message: str, data: object) -> FleetError:

@@ -407,8 +407,8 @@ async def test_a_move_whose_end_nobody_saw_leaves_no_two_stores_in_use(
 
 
 FULL = {
-    True: ("server.PostgresSide", psycopg.errors.DiskFull("no space left on device")),
-    False: ("local.SqliteSide", apsw.FullError("database or disk is full")),
+    True: ("postgres_side.PostgresSide", psycopg.errors.DiskFull("no space left on device")),
+    False: ("sqlite_side.SqliteSide", apsw.FullError("database or disk is full")),
 }
 
 
