@@ -43,8 +43,8 @@ async def ask(
 ) -> str | None:
     """Return what Git prints, None when it fails.
 
-    Raises Slow when it takes too long, and Absent. Settings go by environment: a name may hold any
-    character there, also an equals sign.
+    Raises GitSlow when it takes too long, and GitAbsent. Settings go by environment: there a name
+    may hold any character, also an equals sign.
     """
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     env |= {**_NO_FETCHING, "GIT_CONFIG_COUNT": str(len(settings))}

@@ -412,3 +412,16 @@ class Finding(Record, frozen=True, kw_only=True):
     subject: str | None = None
     fixed: bool = False
     reason_code: str | None = None
+
+
+class Progress(Record, frozen=True, kw_only=True):
+    """How far a request is: the notification ``progress``, until the reply comes.
+
+    ``done`` of ``total`` are done of ``what``: checkpoints, files, pages, rows. It begins anew with
+    another ``what``; ``total`` is null where nobody knows it.
+    """
+
+    token: str
+    what: str
+    done: int
+    total: int | None

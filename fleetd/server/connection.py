@@ -15,8 +15,7 @@ from ..engine.engine import Engine
 from ..protocol.display import shown
 from ..protocol.errors import FleetError, LimitExceeded, NotFound, Unavailable
 from ..protocol.framing import Line
-from ..protocol.progress import LongMutation
-from ..protocol.request import Query, Request
+from ..protocol.request import LongMutation, Query, Request
 from ..protocol.requests.event import EventSubscribe, EventUnsubscribe, Subscription, Unsubscribed
 from ..protocol.requests.system import RpcDiscover
 from . import openrpc, peer, rpc_envelope

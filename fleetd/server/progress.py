@@ -9,7 +9,7 @@ import trio
 
 from ..host import progress
 from ..host.systemd import Notifier
-from ..protocol.progress import Progress
+from ..protocol.records import Progress
 
 log = logging.getLogger("fleetd")
 

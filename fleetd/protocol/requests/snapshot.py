@@ -4,9 +4,8 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct
 
-from ..progress import LongMutation
 from ..records import Record
-from ..request import Mutation, Query
+from ..request import LongMutation, Mutation, Query
 from ..snapshots import SUMMARY_CHARS, Count, Snapshot, SnapshotSummary
 from ..types import (
     AgentId,

@@ -53,8 +53,8 @@ class LostCommitDetector:
     def look(self, connection: ServerConnection, *, acts: bool = True) -> None:
         """Take the measure of a server that was just connected to; raises psycopg.Error.
 
-        Raises Behind, once, when it lacks anything: nobody may go on as if it did not. Whoever
-        does not act on that leaves it to the next who looks.
+        Raises ServerBehind, once, when it lacks anything: nobody may go on as if it did not.
+        Whoever does not act on that leaves it to the next who looks.
         """
         known = self._known  # as it was before we ask: others go on committing meanwhile
         found = self._ask(connection)
