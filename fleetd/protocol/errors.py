@@ -4,9 +4,6 @@ from typing import Any, ClassVar
 
 Values = dict[str, Any]
 
-KINDS: dict[int, type["FleetError"]] = {}
-"""Every kind of error by its code, in the order of their definition."""
-
 
 class FleetError(Exception):
     """Something the caller should know about; becomes a JSON-RPC error and an exit status.
@@ -20,11 +17,6 @@ class FleetError(Exception):
     kind: ClassVar[str] = "internal"
     exit_status: ClassVar[int] = 1
     default_hint: ClassVar[str] = ""
-
-    def __init_subclass__(cls) -> None:
-        """Register a kind that has a code of its own; others are special cases of their base."""
-        if "code" in vars(cls):
-            KINDS[cls.code] = cls
 
     def __init__(
         self, message: str, *, hint: str = "", record: tuple[Any, ...] = (), **values: Any
@@ -78,8 +70,6 @@ class InvalidParams(FleetError):
 
 class Internal(FleetError):
     """A bug; the incident id stands in the log beside the traceback."""
-
-    code = -32603
 
 
 class NotFound(FleetError):
@@ -172,6 +162,14 @@ class RetentionPruneFailed(Storage):
 
     code = -32013
     kind = "checkpoint_retention_prune_failed"
+
+
+# Every kind by its code, in the order of their definition.
+KINDS: dict[int, type[FleetError]] = {
+    kind.code: kind
+    for kind in [*globals().values()]
+    if isinstance(kind, type) and issubclass(kind, FleetError) and kind is not FleetError
+}
 
 
 def from_wire(code: int, message: str, data: object) -> FleetError:
