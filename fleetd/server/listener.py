@@ -51,11 +51,11 @@ def listening(config: Config) -> Iterator[ListeningSockets]:
     path = config.socket
     with only_instance(config.database, config.checkpoints, config.socket):
         given = inherited_sockets()
-        held = ListeningSockets(given, None) if given else ListeningSockets([_bind(path)], path)
+        sockets = ListeningSockets(given, None) if given else ListeningSockets([_bind(path)], path)
         try:
-            yield held
+            yield sockets
         finally:
-            held.close()
+            sockets.close()
 
 
 def _inode(path: Path) -> tuple[int, int] | None:
