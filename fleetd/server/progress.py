@@ -1,8 +1,9 @@
 """Progress reports: of a start to the log and systemd, of a long request to its client."""
 
+import itertools
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import msgspec
 import trio
@@ -29,33 +30,22 @@ NOTIFY_S = 0.1
 _encode = msgspec.json.Encoder().encode
 
 
-@contextmanager
-def report_start(notifier: Notifier, tasks: trio.Nursery) -> Iterator[None]:
+Report = Callable[[progress.ProgressCount], None]
+
+
+def report_start(notifier: Notifier, tasks: trio.Nursery) -> AbstractContextManager[None]:
     """Tell how far a block is, as long as it takes, and say nothing of one that is quick."""
-    over = trio.CancelScope()
-    with progress.tracked() as found:
-        tasks.start_soon(_tell, found, notifier, over)
-        try:
-            yield
-        finally:
-            over.cancel()
+    rounds = itertools.count()
 
+    def report(count: progress.ProgressCount) -> None:
+        if count.total == 0:
+            return
+        text = f"Starting: {said(count)}"
+        notifier.send(f"STATUS={text}", f"EXTEND_TIMEOUT_USEC={MORE_S * 1_000_000}")
+        if next(rounds) % LOGGED_EVERY == 0:
+            log.info("%s", text)
 
-async def _tell(
-    found: progress.ProgressTracker, notifier: Notifier, over: trio.CancelScope
-) -> None:
-    told, rounds = found.count, 0
-    with over:
-        while True:
-            await trio.sleep(PAUSE_S)
-            if found.count == told or found.count.total == 0:
-                continue
-            told = found.count
-            text = f"Starting: {said(told)}"
-            notifier.send(f"STATUS={text}", f"EXTEND_TIMEOUT_USEC={MORE_S * 1_000_000}")
-            if rounds % LOGGED_EVERY == 0:
-                log.info("%s", text)
-            rounds += 1
+    return _reported(report, PAUSE_S, tasks)
 
 
 def said(count: progress.ProgressCount) -> str:
@@ -64,38 +54,39 @@ def said(count: progress.ProgressCount) -> str:
     return _PHASES.get(count.what, count.what).format(f"{count.done:,}{of}")
 
 
-@contextmanager
 def report_to_client(
     token: str, offer: Callable[[bytes], None], tasks: trio.Nursery
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Offer a line whenever a block has come further, until it ends: the reply is next.
 
     What cannot be sent at once is left out, so a client that does not read holds up nothing.
     """
-    asleep = trio.CancelScope()
-    with progress.tracked() as found:
-        tasks.start_soon(_notify, token, found, offer, asleep)
+
+    def report(count: progress.ProgressCount) -> None:
+        params = Progress(token=token, what=count.what, done=count.done, total=count.total)
+        offer(b'{"jsonrpc":"2.0","method":"progress","params":%b}\n' % _encode(params))
+
+    return _reported(report, NOTIFY_S, tasks)
+
+
+@contextmanager
+def _reported(report: Report, every_s: float, tasks: trio.Nursery) -> Iterator[None]:
+    over = trio.CancelScope()
+    with progress.tracked() as tracker:
+        tasks.start_soon(_watch, tracker, report, every_s, over)
         try:
             yield
         finally:
-            asleep.cancel()
+            over.cancel()
 
 
-async def _notify(
-    token: str,
-    found: progress.ProgressTracker,
-    offer: Callable[[bytes], None],
-    asleep: trio.CancelScope,
+async def _watch(
+    tracker: progress.ProgressTracker, report: Report, every_s: float, over: trio.CancelScope
 ) -> None:
-    told = found.count
-    with asleep:
+    told = tracker.count
+    with over:
         while True:
-            await trio.sleep(NOTIFY_S)
-            if found.count != told:
-                told = found.count
-                offer(_line(token, told))
-
-
-def _line(token: str, count: progress.ProgressCount) -> bytes:
-    params = Progress(token=token, what=count.what, done=count.done, total=count.total)
-    return b'{"jsonrpc":"2.0","method":"progress","params":%b}\n' % _encode(params)
+            await trio.sleep(every_s)
+            if tracker.count != told:
+                told = tracker.count
+                report(told)

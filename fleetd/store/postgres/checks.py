@@ -61,7 +61,7 @@ class ServerUnusable(Exception):
 def probe(url: str) -> tuple[str, str]:
     """Return what the server is called, and what a start would find there.
 
-    Raises StoreRefused for a URL that is none, Unusable for everything else.
+    Raises StoreRefused for a URL that is none, ServerUnusable for everything else.
     """
     where = named(url)
     try:
