@@ -105,21 +105,17 @@ def differing(check: TableCheck) -> str:
 
 def _put(part: Path, database: Path, now: str) -> Path | None:
     """Put the new database in its place; return where the one lies that was there."""
-    moves = Moves()
     try:
-        fold(database)
-        old = files_of(database)
-        aside = database.parent / unused((database.parent,), now) if old else None
-        put_in_place(part, database, aside, moves)
-    except BaseException as error:
-        if isinstance(error, OSError | KeyboardInterrupt):
-            moves.take_back()
-        if isinstance(error, OSError):
-            raise Storage(
-                f"The new database cannot be put in its place: {error}.",
-                hint="Everything is as it was. Check the free space and the permissions.",
-            ) from error
-        raise
+        with Moves() as moves:
+            fold(database)
+            old = files_of(database)
+            aside = database.parent / unused((database.parent,), now) if old else None
+            put_in_place(part, database, aside, moves)
+    except OSError as error:
+        raise Storage(
+            f"The new database cannot be put in its place: {error}.",
+            hint="Everything is as it was. Check the free space and the permissions.",
+        ) from error
     confirm(database)
     return aside / database.name if aside else None
 

@@ -148,15 +148,11 @@ def aside_for(plan: RestorePlan, checkpoints: Path) -> MovedAside:
 
 
 def _swap(plan: RestorePlan, root: Path, part: Path) -> MovedAside:
-    aside, moves = aside_for(plan, root), Moves()
-    try:
+    aside = aside_for(plan, root)
+    with Moves() as moves:
         if aside.checkpoints is not None:
             for noun in plan.newer:
                 move_files(plan, RecordFiles(root, noun), aside.checkpoints, moves)
         put_in_place(part, plan.database, aside.database, moves)
-    except BaseException as error:
-        if isinstance(error, OSError | KeyboardInterrupt):
-            moves.take_back()
-        raise
     confirm(plan.database)
     return aside

@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 
 from ...config import Loaded, without_password
-from ...domain.system.epoch import Extent
 from ...host.instance_lock import AlreadyRunning, only_instance
 from ...host.paths import PathRefused
 from ...protocol.errors import FleetError, InvalidState
@@ -94,13 +93,9 @@ def _report(plan: RestorePlan, aside: MovedAside, *, restored: bool) -> OfflineR
         moved=plan.moved,
         moved_to=str(aside.checkpoints) if aside.checkpoints else None,
         warnings=plan.warnings,
-        undo=undo if restored and _can_undo(plan.before) else None,
+        # A damaged database could not be put back.
+        undo=undo if restored and plan.before is not None else None,
     )
-
-
-def _can_undo(before: Extent | None) -> bool:
-    """Whether the old database could be put back: a damaged one could not."""
-    return before is not None
 
 
 def _lines(report: OfflineRestoreReport) -> list[str]:

@@ -9,6 +9,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 from ...host.atomic_files import sync
 from ..disk_audit import DATABASE_ENDINGS, REPLACED, second_names
@@ -18,17 +19,22 @@ _NOT_BY_LINK = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno
 
 
 class Moves:
-    """Steps that were taken and how to take them back; methods raise OSError."""
+    """Steps that are undone, as far as the disk lets us, where a block of them fails.
+
+    A bug undoes nothing: who knows what was done. Methods raise OSError.
+    """
 
     def __init__(self) -> None:
         self._back: list[Callable[[], object]] = []
 
-    def take_back(self) -> None:
-        """Undo every step, the last one first, as far as the disk lets us."""
-        for step in reversed(self._back):
-            with contextlib.suppress(OSError):
-                step()
-        self._back.clear()
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, OSError | KeyboardInterrupt):
+            for step in reversed(self._back):
+                with contextlib.suppress(OSError):
+                    step()
 
     def then(self, back: Callable[[], object]) -> None:
         """Remember how to take back a step that somebody else takes."""
