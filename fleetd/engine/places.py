@@ -20,7 +20,7 @@ async def repository(directory: str | None) -> tuple[str, ...]:
     """
     if directory is None:
         return ()
-    with trio.move_on_after(git.SECONDS), contextlib.suppress(git.Slow, git.Absent):
+    with trio.move_on_after(git.SECONDS), contextlib.suppress(git.GitSlow, git.GitAbsent):
         return await _repository(Path(directory))
     return ()
 

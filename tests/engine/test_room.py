@@ -12,7 +12,7 @@ from fleetd.domain.sessions.deliveries import OldDeliveriesDrop
 from fleetd.domain.system.startup import drop_old_keys, start_up
 from fleetd.engine.room import MAKES_ROOM
 from fleetd.protocol.requests.mission import MissionCreate
-from fleetd.store.sqlite.disk_reserve import Ballast
+from fleetd.store.sqlite.disk_reserve import DiskReserve
 from fleetd.store.sqlite.errors import DiskFull
 from tests.fleet import Fleet
 
@@ -43,7 +43,7 @@ def test_as_much_again_stays_free(
         f_bavail = int(times * 4_096)
 
     monkeypatch.setattr("os.statvfs", lambda _: Room)
-    ballast = Ballast(tmp_path / "f.db", 4_096)
+    ballast = DiskReserve(tmp_path / "f.db", 4_096)
     assert ballast.make() is (times > 2)
     assert bool(ballast.left) is (times > 2)
 

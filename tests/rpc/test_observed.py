@@ -12,6 +12,7 @@ import trio.testing
 from jsonrpcserver.result import Result, Success
 
 from fleetd.domain.core.registry import REGISTERED
+from fleetd.domain.redaction.redact import redact
 from fleetd.engine.metrics.counters import Traffic
 from fleetd.host import logs
 from fleetd.protocol.errors import NotFound
@@ -69,7 +70,7 @@ def bench() -> Bench:
 
 @pytest.fixture
 def debug(out: io.StringIO) -> io.StringIO:
-    logs.configure("DEBUG", out)
+    logs.configure("DEBUG", redact, out)
     return out
 
 

@@ -35,7 +35,7 @@ from ...protocol.requests.hook import (
     SpoolStatus,
 )
 from ...protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
-from ...store.availability import StoreAway
+from ...store.api import StoreAway
 from ..engine import Engine
 from ..jobs.liveness import scan
 from .facts import Ground, look_around, look_at_paths
@@ -250,7 +250,7 @@ async def status(engine: Engine, request: HookStatusGet, caller: Caller) -> Hook
                 p95_ms=timing.p95_ms if timing else None,
             )
         )
-    heap = await engine.outbox.in_thread(engine.spool.heap)
+    heap = await engine.outbox.in_thread(engine.spool.size)
     spool = SpoolStatus(
         directory=str(engine.spool.directory or ""), files=heap.files, size_bytes=heap.size_bytes
     )

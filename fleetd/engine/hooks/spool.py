@@ -10,8 +10,8 @@ import trio
 from ...host import trace
 from ...protocol.errors import FleetError, Storage, Unavailable
 from ...protocol.requests.hook import HookDeliver
-from ...store.availability import StoreAway
-from ...store.spool import NoFrame, Waiting
+from ...store.api import StoreAway
+from ...store.spool import NoFrame, SpooledHook
 from ..engine import DAEMON, Engine
 from .deliver import take
 
@@ -72,7 +72,7 @@ async def leave_nothing(engine: Engine) -> None:
         ) from error
 
 
-async def _take_in(engine: Engine, waiting: Waiting) -> None:
+async def _take_in(engine: Engine, waiting: SpooledHook) -> None:
     try:
         request = await engine.outbox.in_thread(partial(_read, engine, waiting))
     except NoFrame as reason:
@@ -91,7 +91,7 @@ async def _take_in(engine: Engine, waiting: Waiting) -> None:
     return await engine.outbox.in_thread(partial(engine.spool.remove, waiting.name))
 
 
-def _read(engine: Engine, waiting: Waiting) -> HookDeliver | None:
+def _read(engine: Engine, waiting: SpooledHook) -> HookDeliver | None:
     line = engine.spool.read(waiting.name)
     if line is None:
         return None

@@ -20,8 +20,8 @@ from ...protocol.errors import FleetError, InvalidState, NotFound
 from ...protocol.requests.checkpoint import CheckpointPrune
 from ...protocol.requests.mission import MissionDelete
 from ...protocol.requests.snapshot import SnapshotPrune
-from ...store.availability import StoreAway
-from ...store.files.record_files import Backups
+from ...store.api import StoreAway
+from ...store.files.record_files import RecordFiles
 from ..engine import DAEMON, Engine
 from ..files.compress import compress
 from .verification import verify_some
@@ -185,7 +185,7 @@ async def _drop_runs(engine: Engine) -> None:
             await engine.outbox.in_thread(remove)
 
 
-def _remove_empty(backups: Backups, run_ids: list[str]) -> None:
+def _remove_empty(backups: RecordFiles, run_ids: list[str]) -> None:
     for run_id in run_ids:
         try:
             found = backups.list(run_id)

@@ -11,8 +11,7 @@ from ...domain.agents.agent_loss import living_processes
 from ...domain.cluster.membership import BEAT_MS
 from ...domain.core.tx import WatchProcess
 from ...protocol.errors import FleetError, Unavailable
-from ...store.api import StoreRefused
-from ...store.availability import StoreAway
+from ...store.api import StoreAway, StoreRefused
 from ..engine import Engine
 from ..files.garbage import collect_garbage
 from ..hooks.spool import tidy
